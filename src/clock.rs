@@ -1,0 +1,241 @@
+//! Clocks that read real time. The only file that names quanta.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::sync::AtomicTick;
+use crate::time::{Clock, Tick, saturating_nanos};
+
+/// The processor's own counter, scaled to nanoseconds: the default clock.
+///
+/// Its origin is the moment it was made. Between two cores it may differ by microseconds, which
+/// never grants more. Where there is no such counter, it is the system's monotonic clock.
+///
+/// ```
+/// use tollgate::{Clock, QuantaClock};
+///
+/// let clock = QuantaClock::new();
+/// let earlier = clock.now();
+/// std::thread::sleep(std::time::Duration::from_millis(2));
+/// assert!(clock.now().since(earlier).as_millis() >= 1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct QuantaClock {
+    clock: quanta::Clock,
+    origin_raw: u64,
+    unix_origin_nanos: u64,
+}
+
+impl QuantaClock {
+    /// A clock that begins now.
+    ///
+    /// The first one in a process calibrates the counter, which takes some milliseconds.
+    ///
+    /// ```
+    /// # use tollgate::{Clock, QuantaClock};
+    /// assert!(QuantaClock::new().now().as_nanos() < 1_000_000_000);
+    /// ```
+    #[must_use]
+    #[allow(clippy::disallowed_types, reason = "the wall clock is read once, here")]
+    pub fn new() -> Self {
+        let clock = quanta::Clock::new();
+        let since_epoch = std::time::SystemTime::now().duration_since(UNIX_EPOCH);
+        let origin_raw = clock.raw();
+        // A system whose clock says it is before 1970 has its aligned windows counted from there.
+        let unix_origin_nanos = since_epoch.map_or(0, saturating_nanos);
+        Self { clock, origin_raw, unix_origin_nanos }
+    }
+}
+
+impl Default for QuantaClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for QuantaClock {
+    #[inline]
+    fn now(&self) -> Tick {
+        Tick::from_nanos(self.clock.delta_as_nanos(self.origin_raw, self.clock.raw()))
+    }
+
+    fn unix_origin_nanos(&self) -> u64 {
+        self.unix_origin_nanos
+    }
+}
+
+/// A clock that is read for next to nothing and moves only when told: by its owner, or by a
+/// thread that it starts on request.
+///
+/// It is never ahead of real time. Between two refreshes it stands still, so a limiter sees
+/// requests up to that much older than they are, and cells come back that much later. Clones
+/// share one time. The skew that a limiter allows for
+/// ([`Builder::max_clock_skew`](crate::Builder::max_clock_skew)) should be no less than the time
+/// between refreshes where other clocks are used beside it.
+///
+/// ```
+/// use tollgate::{Clock, CoarseClock, Limiter, Quota};
+///
+/// let clock = CoarseClock::new();
+/// let gate: Limiter<str, _, _> =
+///     Limiter::builder(Quota::per_second(100)).clock(clock.clone()).build()?;
+/// for _turn_of_the_event_loop in 0..3 {
+///     clock.refresh();
+///     assert!(gate.check("somebody").is_ok());
+/// }
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct CoarseClock {
+    shared: Arc<Shared>,
+    upkeep: Option<Arc<Upkeep>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    now: AtomicTick,
+    precise: QuantaClock,
+}
+
+impl Shared {
+    fn refresh(&self) -> Tick {
+        let now = self.precise.now();
+        self.now.set(now);
+        now
+    }
+}
+
+impl CoarseClock {
+    /// A clock that moves when its owner calls [`refresh`](Self::refresh).
+    ///
+    /// ```
+    /// # use tollgate::{Clock, CoarseClock, Tick};
+    /// let clock = CoarseClock::new();
+    /// let before = clock.now();
+    /// std::thread::sleep(std::time::Duration::from_millis(2));
+    /// assert_eq!(clock.now(), before);
+    /// assert!(clock.refresh() > before);
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        let shared = Shared { now: AtomicTick::default(), precise: QuantaClock::new() };
+        Self { shared: Arc::new(shared), upkeep: None }
+    }
+
+    /// A clock that a thread of its own refreshes every `interval` (at least 50 microseconds),
+    /// until its last clone is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The system could not start a thread.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use tollgate::{Clock, CoarseClock};
+    /// let clock = CoarseClock::with_upkeep(Duration::from_millis(1))?;
+    /// let before = clock.now();
+    /// while clock.now() == before {
+    ///     std::thread::yield_now();
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn with_upkeep(interval: Duration) -> std::io::Result<Self> {
+        let clock = Self::new();
+        let upkeep = Upkeep::start(&clock.shared, interval.max(Duration::from_micros(50)))?;
+        Ok(Self { upkeep: Some(Arc::new(upkeep)), ..clock })
+    }
+
+    /// Moves this clock and all its clones to the present, which it returns.
+    ///
+    /// ```
+    /// # use tollgate::{Clock, CoarseClock};
+    /// let clock = CoarseClock::new();
+    /// assert_eq!(clock.refresh(), clock.clone().now());
+    /// ```
+    pub fn refresh(&self) -> Tick {
+        self.shared.refresh()
+    }
+
+    /// Whether a thread refreshes this clock.
+    ///
+    /// ```
+    /// assert!(!tollgate::CoarseClock::new().has_upkeep());
+    /// ```
+    #[must_use]
+    pub fn has_upkeep(&self) -> bool {
+        self.upkeep.is_some()
+    }
+}
+
+impl Default for CoarseClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for CoarseClock {
+    #[inline]
+    fn now(&self) -> Tick {
+        self.shared.now.read()
+    }
+
+    fn unix_origin_nanos(&self) -> u64 {
+        self.shared.precise.unix_origin_nanos()
+    }
+}
+
+/// The thread that refreshes a clock, stopped and joined when dropped.
+#[derive(Debug)]
+struct Upkeep {
+    /// Dropping it tells the thread to end.
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Upkeep {
+    fn start(shared: &Arc<Shared>, interval: Duration) -> std::io::Result<Self> {
+        let shared = Arc::clone(shared);
+        let (stop, stopped) = mpsc::channel();
+        let thread = Builder::new().name("tollgate-clock".into()).spawn(move || {
+            while stopped.recv_timeout(interval) == Err(mpsc::RecvTimeoutError::Timeout) {
+                shared.refresh();
+            }
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It cannot have panicked; and a drop has no way to say so.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wall_clock_is_this_century() {
+        let origin = Duration::from_nanos(QuantaClock::new().unix_origin_nanos());
+        assert!(origin > Duration::from_secs(1_600_000_000), "{origin:?}");
+    }
+
+    #[test]
+    fn dropping_the_last_clone_ends_the_thread() {
+        let clock = CoarseClock::with_upkeep(Duration::from_millis(1)).expect("a thread");
+        assert!(clock.has_upkeep());
+        let shared = Arc::downgrade(&clock.shared);
+        let clone = clock.clone();
+        drop(clock);
+        assert!(shared.upgrade().is_some());
+        drop(clone);
+        assert!(shared.upgrade().is_none(), "the thread holds the clock no longer");
+    }
+}

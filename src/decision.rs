@@ -1,0 +1,228 @@
+//! What a limiter answers: a [`Permit`] or a [`Denied`].
+//!
+//! Both are plain values of one cache line. They carry what the algorithm measured in its own
+//! units, and turn it into durations only when asked, since that takes a division which most
+//! callers never need.
+
+use core::fmt;
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+/// A decision: `Ok` to go ahead, `Err` to refuse.
+pub type Decision = Result<Permit, Denied>;
+
+const _: () = assert!(size_of::<Permit>() == 56);
+const _: () = assert!(size_of::<Decision>() <= 72);
+
+/// What the algorithm measured, in units of its own time grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Cells a fully restored key may spend at once.
+    pub(crate) limit: u64,
+    /// Room left, in shares of a cell.
+    pub(crate) room: u64,
+    /// Shares in one cell.
+    pub(crate) cell: NonZeroU64,
+    /// Units until the key's state is as if it had never been used.
+    pub(crate) until_idle: u64,
+    pub(crate) scale: Scale,
+}
+
+/// How units of a grid become nanoseconds, seen from one instant.
+///
+/// The grid has `units / nanos` units to a nanosecond. `phase` is how far the instant lies past
+/// its unit's beginning, in `1 / nanos` units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scale {
+    pub(crate) units: NonZeroU64,
+    pub(crate) nanos: u64,
+    pub(crate) phase: u64,
+}
+
+impl Scale {
+    /// The least number of nanoseconds after which `units` more units have begun.
+    #[expect(clippy::cast_possible_truncation, reason = "guarded by the comparison")]
+    pub(crate) fn span(self, units: u64) -> Duration {
+        if units == 0 {
+            return Duration::ZERO;
+        }
+        let shares = u128::from(units) * u128::from(self.nanos) - u128::from(self.phase);
+        let nanos = shares.div_ceil(u128::from(self.units.get()));
+        Duration::from_nanos(if nanos > u128::from(u64::MAX) { u64::MAX } else { nanos as u64 })
+    }
+}
+
+impl Reading {
+    fn remaining(&self) -> u64 {
+        self.room / self.cell
+    }
+}
+
+/// The request may go ahead; its cells have been charged.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, Quota, Tick};
+///
+/// let gate = Direct::new(Quota::per_second(5))?;
+/// let permit = gate.check_at(2, Tick::ZERO)?;
+/// assert_eq!(permit.limit(), 5);
+/// assert_eq!(permit.remaining(), 3);
+/// assert_eq!(permit.reset_after(), Duration::from_millis(400));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a permit says that the cells were charged"]
+pub struct Permit {
+    reading: Reading,
+}
+
+impl Permit {
+    #[inline]
+    pub(crate) fn new(reading: Reading) -> Self {
+        Self { reading }
+    }
+
+    /// A permit for what the algorithm refused, with nothing charged.
+    #[cfg(feature = "std")]
+    pub(crate) fn despite(denied: Denied) -> Self {
+        Self { reading: denied.reading }
+    }
+
+    /// The cells that a fully restored key may spend at once: the burst, or a window's limit.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5).burst(3)).unwrap();
+    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().limit(), 3);
+    /// ```
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.reading.limit
+    }
+
+    /// The whole cells that could be spent right after this decision.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5)).unwrap();
+    /// assert_eq!(gate.check_at(5, Tick::ZERO).unwrap().remaining(), 0);
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.reading.remaining()
+    }
+
+    /// How long until the key is as if it had never been used, rounded up to a nanosecond.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_minute(3)).unwrap();
+    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().reset_after(), Duration::from_secs(20));
+    /// ```
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        self.reading.scale.span(self.reading.until_idle)
+    }
+}
+
+/// The request is refused. Nothing was charged and nothing was written.
+///
+/// It is an [`Error`](core::error::Error), so that `?` carries it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, Quota, Tick};
+///
+/// let gate = Direct::new(Quota::per_second(5))?;
+/// gate.check_at(5, Tick::ZERO)?;
+/// let denied = gate.check_at(1, Tick::ZERO).unwrap_err();
+/// assert_eq!(denied.retry_after(), Some(Duration::from_millis(200)));
+/// assert_eq!(denied.to_string(), "rate limit of 5 reached, retry after 200ms");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a refusal says when to come back"]
+pub struct Denied {
+    reading: Reading,
+    /// Units until the same request would be admitted, or [`NEVER`].
+    until_admitted: u64,
+}
+
+/// No amount of waiting helps.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+impl Denied {
+    #[inline]
+    pub(crate) fn new(reading: Reading, until_admitted: u64) -> Self {
+        Self { reading, until_admitted }
+    }
+
+    /// The cells that a fully restored key may spend at once: the burst, or a window's limit.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5)).unwrap();
+    /// assert_eq!(gate.check_at(6, Tick::ZERO).unwrap_err().limit(), 5);
+    /// ```
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.reading.limit
+    }
+
+    /// The whole cells that could be spent now: fewer than were asked for.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5)).unwrap();
+    /// gate.check_at(3, Tick::ZERO).unwrap();
+    /// assert_eq!(gate.check_at(3, Tick::ZERO).unwrap_err().remaining(), 2);
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.reading.remaining()
+    }
+
+    /// How long until the key is as if it had never been used, rounded up to a nanosecond.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5)).unwrap();
+    /// gate.check_at(5, Tick::ZERO).unwrap();
+    /// let denied = gate.check_at(1, Tick::ZERO).unwrap_err();
+    /// assert_eq!(denied.reset_after(), Duration::from_secs(1));
+    /// ```
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        self.reading.scale.span(self.reading.until_idle)
+    }
+
+    /// The least time after which the same request would be admitted if nothing else happened
+    /// to the key, rounded up to a nanosecond; `None` where it asks for more cells than fit.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5)).unwrap();
+    /// assert_eq!(gate.check_at(6, Tick::ZERO).unwrap_err().retry_after(), None);
+    /// ```
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.until_admitted {
+            NEVER => None,
+            units => Some(self.reading.scale.span(units)),
+        }
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.retry_after() {
+            Some(wait) => write!(f, "rate limit of {} reached, retry after {wait:?}", self.limit()),
+            None => write!(f, "more cells asked for than the {} that can ever fit", self.limit()),
+        }
+    }
+}
+
+impl core::error::Error for Denied {}

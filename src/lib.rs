@@ -1,0 +1,67 @@
+//! A lock-free, bounded, keyed rate limiter that never grants more than the quota.
+//!
+//! Start with [`Limiter`] (a bucket for every key) or [`Direct`] (one bucket). A [`Quota`] says
+//! how much, an algorithm ([`Gcra`], [`FixedWindow`]) says how it is counted, and a decision is a
+//! [`Permit`] or a [`Denied`].
+//!
+//! ```
+//! use tollgate::{Limiter, Quota};
+//!
+//! let gate: Limiter<str> = Limiter::builder(Quota::per_second(100).burst(20)).build()?;
+//! if let Err(denied) = gate.check("192.0.2.7") {
+//!     println!("429, retry after {:?}", denied.retry_after());
+//! }
+//! # Ok::<(), tollgate::BuildError>(())
+//! ```
+//!
+//! # Features
+//!
+//! `std` (default): the clocks, [`Direct`] and [`Limiter`]. Without it the values and the
+//! algorithms remain, which need neither the standard library nor an allocator.
+
+#![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod algo;
+#[cfg(feature = "std")]
+mod builder;
+#[cfg(feature = "std")]
+mod cell;
+#[cfg(feature = "std")]
+mod clock;
+mod decision;
+#[cfg(feature = "std")]
+mod direct;
+#[cfg(feature = "std")]
+mod limiter;
+mod quota;
+#[cfg(feature = "std")]
+mod stats;
+mod sync;
+#[cfg(feature = "std")]
+mod table;
+mod time;
+mod word;
+
+pub use algo::fixed_window::FixedWindow;
+pub use algo::gcra::Gcra;
+pub use decision::{Decision, Denied, Permit};
+pub use quota::{Quota, QuotaError};
+pub use time::{Clock, ManualClock, Tick};
+
+#[cfg(feature = "std")]
+pub use {
+    builder::{BuildError, Builder, DirectBuilder, OnFull},
+    clock::{CoarseClock, QuantaClock},
+    direct::Direct,
+    limiter::Limiter,
+    stats::Stats,
+};
+
+#[cfg(tollgate_loom)]
+#[doc(hidden)]
+pub use sync::{Fault, plant};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,95 @@
+//! Why a quota cannot be used, and what to write instead.
+
+use core::fmt;
+
+/// Why a quota cannot be used; its text says what to do instead.
+///
+/// ```
+/// use tollgate::{Quota, QuotaError};
+///
+/// let error = "10 per fortnight".parse::<Quota>().unwrap_err();
+/// assert!(matches!(error, QuotaError::Syntax { column: 8, .. }));
+/// assert_eq!(
+///     error.to_string(),
+///     "column 8: expected a unit of time (ns, us, ms, s, min, h, d, w, y), as in \"10 per minute\"",
+/// );
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QuotaError {
+    /// A limit of zero cells.
+    ZeroLimit,
+    /// A period of zero length.
+    ZeroPeriod,
+    /// A burst of zero cells.
+    ZeroBurst,
+    /// More than 10^9 cells a second.
+    TooFast,
+    /// Less than one cell in 366 days.
+    TooSlow,
+    /// A period of more than 100 years.
+    PeriodTooLong,
+    /// A limit of more than 2^40 cells.
+    LimitTooLarge,
+    /// A burst of more than 2^40 cells.
+    BurstTooLarge,
+    /// The whole burst would take more than 146 years to come back.
+    RefillTooLong,
+    /// A fixed window cannot count that far beside the time it must remember.
+    WindowLimitTooLarge,
+    /// The UTC offset of an aligned window is a day or more.
+    UtcOffsetTooLarge,
+    /// The text is not a quota.
+    Syntax {
+        /// Where, counted in characters from 1.
+        column: usize,
+        /// What should stand there.
+        expected: &'static str,
+    },
+}
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ZeroLimit => {
+                "the limit is 0: a quota needs at least 1 cell per period \
+                 (to refuse everything, do not ask a limiter)"
+            }
+            Self::ZeroPeriod => "the period is 0: give it a length, for example 1 s",
+            Self::ZeroBurst => {
+                "the burst is 0, so nothing could ever pass: use 1 for strict spacing, \
+                 or leave the burst out to have it equal the limit"
+            }
+            Self::TooFast => {
+                "the rate is above 1,000,000,000 cells a second: lower the limit, \
+                 or count in larger cells (kilobytes instead of bytes)"
+            }
+            Self::TooSlow => {
+                "the rate is below one cell in 366 days: raise the limit or shorten the period"
+            }
+            Self::PeriodTooLong => "the period is longer than 100 years: shorten it",
+            Self::LimitTooLarge => {
+                "the limit is above 2^40 cells: count in larger cells, or shorten limit and \
+                 period by the same factor"
+            }
+            Self::BurstTooLarge => "the burst is above 2^40 cells: count in larger cells",
+            Self::RefillTooLong => {
+                "the whole burst would take more than 146 years to come back: lower the burst \
+                 or raise the rate"
+            }
+            Self::WindowLimitTooLarge => {
+                "a fixed window counts at most 1,073,741,823 cells: use the token bucket, \
+                 or count in larger cells"
+            }
+            Self::UtcOffsetTooLarge => {
+                "the UTC offset is a day or more: give seconds east of Greenwich, \
+                 for example 3600 for +01:00"
+            }
+            Self::Syntax { column, expected } => {
+                return write!(f, "column {column}: expected {expected}");
+            }
+        })
+    }
+}
+
+impl core::error::Error for QuotaError {}

@@ -1,0 +1,125 @@
+//! The only file that knows about loom.
+//!
+//! Everything that shares a word between threads takes its atomics from here. Under
+//! `--cfg tollgate_loom` they are loom's, so that the models in `loom-tests/` explore the very
+//! code that ships. (The flag is the project's own: plain `loom` would switch dependencies too.)
+
+use core::time::Duration;
+
+use crate::time::Tick;
+
+#[cfg(not(tollgate_loom))]
+#[allow(clippy::disallowed_types, reason = "the one place that names them")]
+mod imp {
+    pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
+}
+
+#[cfg(tollgate_loom)]
+mod imp {
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+}
+
+#[cfg(feature = "std")]
+pub(crate) use imp::fence;
+pub(crate) use imp::{AtomicU64, Ordering};
+
+/// A [`Tick`] that several threads read and its owner moves.
+///
+/// Relaxed throughout: a reader that sees an older time is a reader with a stale clock, which
+/// every algorithm here accepts without granting more.
+#[derive(Default)]
+pub(crate) struct AtomicTick(AtomicU64);
+
+impl AtomicTick {
+    #[inline]
+    pub(crate) fn read(&self) -> Tick {
+        Tick::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&self, now: Tick) {
+        self.0.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn advance(&self, span: Duration) {
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |nanos| {
+            Some(Tick::from_nanos(nanos).saturating_add(span).as_nanos())
+        });
+    }
+}
+
+impl core::fmt::Debug for AtomicTick {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.read().fmt(f)
+    }
+}
+
+/// A count that is no part of any protocol, so that loom need not explore it.
+#[cfg(feature = "std")]
+#[derive(Debug, Default)]
+#[allow(clippy::disallowed_types, reason = "the one place that names them")]
+pub(crate) struct PlainCount(core::sync::atomic::AtomicU64);
+
+#[cfg(feature = "std")]
+impl PlainCount {
+    pub(crate) fn add_one(&self) {
+        self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(core::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// A small number that belongs to this thread, for spreading writes over cache lines.
+#[cfg(feature = "std")]
+pub(crate) fn stripe() -> usize {
+    use core::sync::atomic::AtomicUsize;
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    std::thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    }
+    // A thread that is shutting down has no number left; any will do.
+    MINE.try_with(|mine| *mine).unwrap_or(0)
+}
+
+/// A mistake that the models in `loom-tests/` must catch. None exists outside of them.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+pub enum Fault {
+    /// A claim is committed without a survey of the other candidates.
+    SurveySkipped,
+    /// A slot changes hands without a new generation.
+    GenerationKept,
+}
+
+/// Whether a model has planted this fault.
+#[cfg(all(feature = "std", not(tollgate_loom)))]
+#[inline]
+pub(crate) const fn planted(_: Fault) -> bool {
+    false
+}
+
+#[cfg(tollgate_loom)]
+mod fault {
+    use super::Fault;
+
+    std::thread_local! {
+        // Loom runs all threads of a model on the thread of its test.
+        static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+    }
+
+    pub(crate) fn planted(fault: Fault) -> bool {
+        PLANTED.get() == Some(fault)
+    }
+
+    /// Plants a fault for the rest of this test's thread.
+    pub fn plant(fault: Fault) {
+        PLANTED.set(Some(fault));
+    }
+}
+
+#[cfg(tollgate_loom)]
+pub use fault::plant;
+#[cfg(tollgate_loom)]
+pub(crate) use fault::planted;
