@@ -1,0 +1,363 @@
+//! Fixed windows: a count that starts again at zero with every window.
+//!
+//! # Word
+//!
+//! ```text
+//! bits 52..c  end of the window (exclusive), in units of the grid
+//! bits c-1..0 cells counted in it; c is the number of bits that the limit needs
+//! ```
+//!
+//! A window that has ended counts nothing, and says the same as no state. So does a window that
+//! has counted nothing yet: its end is only a stamp. A window that ends later than any our clock
+//! could have opened was opened by a clock ahead of ours: it is kept and counted into, never
+//! reset.
+//!
+//! # Step
+//!
+//! `n` cells are admitted iff `counted + n <= limit`, in the window of `now`. An anchored window
+//! opens with the first event after the last one ended and lasts one period. An aligned window
+//! covers one period of the wall clock, whoever comes first.
+//!
+//! # Units
+//!
+//! Aligned: one period. Anchored: the period divided into a whole number of units, as near as
+//! possible (from above, in steps of 1, 2, 5) to what makes the ring outlast every [`Tick`], but
+//! at least 10,000 of them (1,000 above 10^6 cells a second).
+
+use core::num::NonZeroU64;
+
+use super::grid::Grid;
+use super::oracle::Window;
+use super::{Algorithm, OneWord, PAYLOAD_BITS, Step, sealed::Sealed};
+use crate::decision::{Denied, NEVER, Permit, Reading};
+use crate::quota::{Quota, QuotaError};
+use crate::time::Tick;
+use crate::word::Field;
+
+/// The largest limit: 30 bits of the word, which leaves 23 for the time.
+const LIMIT_MAX: u64 = (1 << 30) - 1;
+const DAY_SECS: i32 = 24 * 3_600;
+const WEEK_NANOS: u64 = 7 * 24 * 3_600 * 1_000_000_000;
+/// The Unix epoch was a Thursday, three days into its week.
+const EPOCH_INTO_WEEK_NANOS: u64 = 3 * 24 * 3_600 * 1_000_000_000;
+
+/// At most `limit` cells per window of one period, then none until the next window.
+///
+/// **Guarantee.** No window grants more than `limit` cells, under any interleaving of threads.
+///
+/// **Not guaranteed.** Two windows meet at a boundary, so that up to twice the limit can pass in
+/// a short time around it; that is what fixed windows are. Use [`Gcra`](crate::Gcra) where it
+/// matters. The quota's burst is not used.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, FixedWindow, Quota, Tick};
+///
+/// let gate = Direct::builder(Quota::per_minute(2)).algorithm(FixedWindow::anchored()).build()?;
+/// assert_eq!(gate.check_at(2, Tick::ZERO)?.remaining(), 0);
+/// let denied = gate.check_at(1, Tick::from_nanos(50_000_000_000)).unwrap_err();
+/// assert_eq!(denied.retry_after(), Some(Duration::from_secs(10)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedWindow {
+    /// `None`: anchored. `Some`: aligned, with this UTC offset.
+    utc_offset_secs: Option<i32>,
+}
+
+impl FixedWindow {
+    /// Windows that open with the first event after the last window ended.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, FixedWindow, Quota, Tick};
+    /// let gate = Direct::builder(Quota::per_second(1)).algorithm(FixedWindow::anchored()).build()?;
+    /// assert!(gate.check_at(1, Tick::from_nanos(900_000_000)).is_ok());
+    /// assert!(gate.check_at(1, Tick::from_nanos(1_100_000_000)).is_err());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn anchored() -> Self {
+        Self { utc_offset_secs: None }
+    }
+
+    /// Windows aligned to the wall clock: full seconds, minutes, hours, days in UTC; weeks begin
+    /// on Monday. Other periods count from the Unix epoch.
+    ///
+    /// The wall clock is read once, when the limiter is built: a later step of the system's
+    /// clock does not move the windows.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, FixedWindow, ManualClock, Quota, Tick};
+    /// let gate = Direct::builder(Quota::per_second(1))
+    ///     .algorithm(FixedWindow::aligned())
+    ///     .clock(ManualClock::new())
+    ///     .build()?;
+    /// assert!(gate.check_at(1, Tick::from_nanos(900_000_000)).is_ok());
+    /// assert!(gate.check_at(1, Tick::from_nanos(999_999_999)).is_err());
+    /// assert!(gate.check_at(1, Tick::from_nanos(1_000_000_000)).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn aligned() -> Self {
+        Self { utc_offset_secs: Some(0) }
+    }
+
+    /// Aligns to local time, `seconds` east of Greenwich, so that "per day" means the local day.
+    /// Anchored windows become aligned ones.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, FixedWindow, ManualClock, Quota, Tick};
+    /// let in_delhi = FixedWindow::aligned().utc_offset_secs(5 * 3600 + 1800);
+    /// let gate = Direct::builder(Quota::per_day(1))
+    ///     .algorithm(in_delhi)
+    ///     .clock(ManualClock::new()) // starts at the epoch, 05:30 there
+    ///     .build()?;
+    /// assert!(gate.check_at(1, Tick::ZERO).is_ok());
+    /// let denied = gate.check_at(1, Tick::ZERO).unwrap_err();
+    /// assert_eq!(denied.retry_after().unwrap().as_secs(), (24 * 60 - 330) * 60);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn utc_offset_secs(self, seconds: i32) -> Self {
+        Self { utc_offset_secs: Some(seconds) }
+    }
+}
+
+impl Sealed for FixedWindow {}
+
+impl Algorithm for FixedWindow {
+    type Params = FixedWindowParams;
+
+    fn params(&self, quota: &Quota, origin: u64) -> Result<FixedWindowParams, QuotaError> {
+        quota.validate()?;
+        if quota.limit() > LIMIT_MAX {
+            return Err(QuotaError::WindowLimitTooLarge);
+        }
+        let count = Field::new(0, u64::BITS - quota.limit().leading_zeros());
+        let end = count.above(PAYLOAD_BITS - (u64::BITS - quota.limit().leading_zeros()));
+        let period = quota.period_nanos();
+        let (length, ahead_nanos) = match self.utc_offset_secs {
+            Some(offset) => (1, into_window(period, origin, offset)?),
+            None => (units_in_window(quota, end), 0),
+        };
+        Ok(FixedWindowParams {
+            grid: Grid::new(length, period, end.max(), length),
+            limit: quota.limit(),
+            length,
+            ahead_nanos,
+            count,
+            end,
+        })
+    }
+}
+
+/// How far into its window the clock's origin lies, in nanoseconds.
+fn into_window(period: u64, unix_origin_nanos: u64, offset_secs: i32) -> Result<u64, QuotaError> {
+    if offset_secs <= -DAY_SECS || offset_secs >= DAY_SECS {
+        return Err(QuotaError::UtcOffsetTooLarge);
+    }
+    let into_week = if period.is_multiple_of(WEEK_NANOS) { EPOCH_INTO_WEEK_NANOS } else { 0 };
+    let local = i128::from(unix_origin_nanos)
+        + i128::from(offset_secs) * 1_000_000_000
+        + i128::from(into_week);
+    let into = local.rem_euclid(i128::from(period));
+    Ok(u64::try_from(into).expect("a remainder of a u64 is one"))
+}
+
+/// Units in an anchored window, chosen as the module says. The quota is valid.
+fn units_in_window(quota: &Quota, end: Field) -> u64 {
+    let period = quota.period_nanos();
+    let fast = u128::from(quota.limit()) * 1_000 > u128::from(period);
+    let least = if fast { 1_000 } else { 10_000 };
+    // A quarter more than a tick's range over the ring's length, for what is written ahead.
+    let endless_unit_nanos = ((1_u128 << 64) / (u128::from(end.max()) + 1)) * 5 / 4;
+    let unit_nanos = (0..20)
+        .flat_map(|decade| [1, 2, 5].map(|factor| factor * 10_u128.pow(decade)))
+        .find(|nanos| *nanos >= endless_unit_nanos)
+        .expect("5 * 10^19 is beyond every tick");
+    u64::try_from(u128::from(period) / unit_nanos).expect("at most the period").max(least)
+}
+
+/// [`FixedWindow`] with a quota worked in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedWindowParams {
+    grid: Grid,
+    limit: u64,
+    /// Units in a window.
+    length: u64,
+    /// Added to every instant, so that aligned windows begin on the grid's units.
+    ahead_nanos: u64,
+    count: Field,
+    end: Field,
+}
+
+/// A word, read at an instant.
+struct View {
+    /// The instant on the grid, aligned.
+    now: Tick,
+    floor: u64,
+    /// Cells counted in the window that is open; 0 where none is.
+    counted: u64,
+    /// Units until the word's window ends; 0 where it has.
+    ahead: u64,
+}
+
+impl FixedWindowParams {
+    #[inline]
+    fn view(&self, word: u64, now: Tick) -> View {
+        let now = Tick::from_nanos(now.as_nanos().saturating_add(self.ahead_nanos));
+        let floor = self.grid.floor(now);
+        let ahead = self.grid.ahead(self.end.of(word), floor);
+        let counted = if ahead > 0 { self.count.of(word) } else { 0 };
+        View { now, floor, counted, ahead }
+    }
+
+    #[inline]
+    fn reading(&self, view: &View, counted: u64, ahead: u64) -> Reading {
+        Reading {
+            limit: self.limit,
+            room: self.limit.saturating_sub(counted),
+            cell: NonZeroU64::MIN,
+            until_idle: if counted == 0 { 0 } else { ahead },
+            scale: self.grid.scale(view.now, view.floor),
+        }
+    }
+}
+
+impl Sealed for FixedWindowParams {}
+
+impl OneWord for FixedWindowParams {
+    type Oracle = Window;
+
+    #[inline]
+    fn fresh(&self, now: Tick) -> u64 {
+        let now = Tick::from_nanos(now.as_nanos().saturating_add(self.ahead_nanos));
+        self.end.set(0, self.grid.floor(now))
+    }
+
+    #[inline]
+    fn step(&self, word: u64, now: Tick, n: u64) -> Step {
+        let view = self.view(word, now);
+        let counted = view.counted;
+        if n > self.limit {
+            let reading = self.reading(&view, counted, view.ahead);
+            return Step::Refuse(Denied::new(reading, NEVER));
+        }
+        if n > 0 && counted > self.limit - n {
+            let reading = self.reading(&view, counted, view.ahead);
+            return Step::Refuse(Denied::new(reading, view.ahead));
+        }
+        if n == 0 {
+            let permit = Permit::new(self.reading(&view, counted, view.ahead));
+            let next = self.end.set(self.count.of(word), self.end.of(word));
+            return Step::Admit { next, permit };
+        }
+        // A window that has counted nothing opens now, but ends no earlier than its stamp says.
+        let ahead = if counted > 0 { view.ahead } else { view.ahead.max(self.length) };
+        let next = self.end.set(counted + n, self.grid.later(view.floor, ahead));
+        debug_assert_eq!(next >> PAYLOAD_BITS, 0, "the state fits the payload");
+        Step::Admit { next, permit: Permit::new(self.reading(&view, counted + n, ahead)) }
+    }
+
+    #[inline]
+    fn idle_for(&self, word: u64, now: Tick) -> Option<u64> {
+        let view = self.view(word, now);
+        match view.counted {
+            0 => Some(self.grid.behind(self.end.of(word), view.floor).unwrap_or(0)),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn debt(&self, word: u64, now: Tick) -> u64 {
+        self.view(word, now).counted
+    }
+
+    fn no_place(&self, word: u64, now: Tick) -> Denied {
+        let view = self.view(word, now);
+        Denied::new(self.reading(&view, self.limit, view.ahead), view.ahead)
+    }
+
+    fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    fn oracle(&self) -> Window {
+        Window::new(self.grid.ratio(), self.length, self.limit, self.ahead_nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::word::tile;
+    use proptest::prelude::*;
+
+    fn params(window: FixedWindow, quota: &str, origin: u64) -> FixedWindowParams {
+        let quota = quota.parse().expect("a quota");
+        window.params(&quota, origin).expect("in range")
+    }
+
+    #[test]
+    fn ordinary_windows_tell_all_instants_apart_or_tolerate_an_hour() {
+        for (text, endless) in
+            [("20/min", true), ("1000/h", true), ("5/day", true), ("100/s", false)]
+        {
+            let grid = params(FixedWindow::anchored(), text, 0).grid;
+            assert_eq!(grid.ring().is_none(), endless, "{text}");
+            if let Some(tolerance) = grid.skew_tolerance() {
+                assert!(tolerance.as_secs() >= 3_600, "{text}: {tolerance:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn weeks_begin_on_monday() {
+        // 1970-01-05 was the first Monday.
+        let params = params(FixedWindow::aligned(), "1/week", 0);
+        let monday = Tick::from_nanos(4 * 24 * 3_600 * 1_000_000_000);
+        let Step::Admit { next, .. } = params.step(params.fresh(Tick::ZERO), Tick::ZERO, 1) else {
+            panic!("the first event opens the window");
+        };
+        let before = monday.saturating_sub(core::time::Duration::from_nanos(1));
+        assert!(matches!(params.step(next, before, 1), Step::Refuse(_)));
+        assert!(matches!(params.step(next, monday, 1), Step::Admit { .. }));
+    }
+
+    #[test]
+    fn out_of_range_is_refused_when_built() {
+        let big = Quota::per_day(1 << 30);
+        let built = FixedWindow::anchored().params(&big, 0);
+        assert_eq!(built, Err(QuotaError::WindowLimitTooLarge));
+        for offset in [DAY_SECS, -DAY_SECS, i32::MIN, i32::MAX] {
+            let window = FixedWindow::aligned().utc_offset_secs(offset);
+            let built = window.params(&Quota::per_day(1), 0);
+            assert_eq!(built, Err(QuotaError::UtcOffsetTooLarge));
+        }
+    }
+
+    #[test]
+    fn a_window_opened_by_a_clock_ahead_of_ours_is_kept() {
+        for window in [FixedWindow::anchored(), FixedWindow::aligned()] {
+            let params = params(window, "2/min", 0);
+            let ahead = Tick::from_nanos(600 * 1_000_000_000);
+            let Step::Admit { next, .. } = params.step(params.fresh(ahead), ahead, 2) else {
+                panic!("fresh");
+            };
+            assert!(matches!(params.step(next, Tick::ZERO, 1), Step::Refuse(_)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_fields_tile_and_round_trip(limit in 1..=LIMIT_MAX, count: u64, end: u64) {
+            let quota = Quota::per_day(limit);
+            let params = FixedWindow::anchored().params(&quota, 0).expect("in range");
+            prop_assert!(tile(&[params.count, params.end], PAYLOAD_BITS));
+            prop_assert!(params.count.max() >= limit);
+            let word = params.end.set(params.count.set(0, count), end);
+            prop_assert_eq!(params.count.of(word), count & params.count.max());
+            prop_assert_eq!(params.end.of(word), end & params.end.max());
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The generic cell rate algorithm: token bucket, and leaky bucket as a meter, in one word.
+//!
+//! # Word
+//!
+//! ```text
+//! bits 52..0  theoretical arrival time (TAT), in units of the grid
+//! ```
+//!
+//! The TAT is the instant at which all that was charged will have drained. At or before `now` it
+//! means a full bucket (and says the same as no state). Ahead of `now`, the distance is the debt.
+//! A cell costs a whole number of units, `cell`, and the bucket holds `burst * cell` of them.
+//!
+//! # Step
+//!
+//! `n` cells are admitted iff `max(TAT, now) - now + n * cell <= burst * cell`; the TAT then
+//! becomes `max(TAT, now) + n * cell`. A debt beyond the bucket is what a clock sees that is
+//! behind the one that charged: it refuses, and never reads as idle.
+//!
+//! # Units
+//!
+//! A unit is an exact fraction of the emission interval (period / limit): as near as possible to
+//! 2.5 microseconds from above, so that 53 bits outlast every [`Tick`], but no more than a
+//! thousandth of the time the whole burst takes, and no more than the interval itself.
+//!
+//! Source: ITU-T I.371 and ATM Forum TM 4.0, virtual scheduling form; n cells at once after
+//! Brandur Leach's redis-cell.
+
+use core::num::NonZeroU64;
+
+use super::grid::Grid;
+use super::oracle::Level;
+use super::{Algorithm, OneWord, PAYLOAD_BITS, Step, sealed::Sealed};
+use crate::decision::{Denied, NEVER, Permit, Reading};
+use crate::quota::{Quota, QuotaError};
+use crate::time::Tick;
+use crate::word::Field;
+
+/// The theoretical arrival time.
+const TAT: Field = Field::new(0, PAYLOAD_BITS);
+
+/// From this unit on, 53 bits outlast the 584 years of a tick.
+const ENDLESS_UNIT_NANOS: u64 = 2_500;
+/// A unit is at most this share of the time the whole burst takes.
+const UNITS_IN_BURST_MIN: u64 = 1_000;
+/// The largest burst in units: leaves the ring free enough to stay endless.
+const BURST_UNITS_MAX: u64 = 1 << (PAYLOAD_BITS - 3);
+
+/// Token bucket, or leaky bucket as a meter: cells come back one by one at an even rate, and up
+/// to `burst` of them are saved.
+///
+/// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its
+/// place is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
+/// [`Grid`]: 2.5 microseconds, or a thousandth of the time the whole burst takes to come back
+/// where that is less. `u` is counted once per span, it does not add up, and the rate itself is
+/// exact.
+///
+/// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
+/// place, and [`Grid`] for clocks that disagree by hours where the burst comes back in less than
+/// 2.5 ms.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, Quota, Tick};
+///
+/// let gate = Direct::new(Quota::per_second(10).burst(3))?; // Gcra unless told otherwise
+/// assert_eq!(gate.check_at(3, Tick::ZERO)?.remaining(), 0);
+/// let denied = gate.check_at(2, Tick::ZERO).unwrap_err();
+/// assert_eq!(denied.retry_after(), Some(Duration::from_millis(200)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gcra {
+    start_empty: bool,
+}
+
+impl Gcra {
+    /// A bucket that is full when a key is first seen.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Gcra, Quota, Tick};
+    /// let gate = Direct::builder(Quota::per_second(4)).algorithm(Gcra::new()).build()?;
+    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().remaining(), 3);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { start_empty: false }
+    }
+
+    /// A bucket that is empty when a key is first seen (or seen again after it lost its place),
+    /// and fills at the rate.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Gcra, Quota, Tick};
+    /// let gate = Direct::builder(Quota::per_second(4)).algorithm(Gcra::start_empty()).build()?;
+    /// assert!(gate.check_at(1, Tick::ZERO).is_err());
+    /// assert!(gate.check_at(1, Tick::from_nanos(250_000_000)).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn start_empty() -> Self {
+        Self { start_empty: true }
+    }
+}
+
+impl Sealed for Gcra {}
+
+impl Algorithm for Gcra {
+    type Params = GcraParams;
+
+    fn params(&self, quota: &Quota, _unix_origin_nanos: u64) -> Result<GcraParams, QuotaError> {
+        quota.validate()?;
+        let burst = quota.burst_cells();
+        let cell = units_in_cell(quota);
+        let capacity = burst * cell.get();
+        let units = quota.limit() * cell.get();
+        let grid = Grid::new(units, quota.period_nanos(), TAT.max(), capacity);
+        Ok(GcraParams { grid, cell, capacity, burst, start_empty: self.start_empty })
+    }
+}
+
+/// Units in one cell, chosen as the module says. The quota is valid.
+fn units_in_cell(quota: &Quota) -> NonZeroU64 {
+    let burst = quota.burst_cells();
+    let interval_in_long_units = quota.period_nanos() / (quota.limit() * ENDLESS_UNIT_NANOS);
+    let units =
+        interval_in_long_units.max(UNITS_IN_BURST_MIN.div_ceil(burst)).min(BURST_UNITS_MAX / burst);
+    NonZeroU64::new(units).expect("a burst is at least 1 and at most 2^40 cells")
+}
+
+/// [`Gcra`] with a quota worked in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GcraParams {
+    grid: Grid,
+    /// Units that one cell costs.
+    cell: NonZeroU64,
+    /// Units that the bucket holds.
+    capacity: u64,
+    burst: u64,
+    start_empty: bool,
+}
+
+impl GcraParams {
+    #[inline]
+    fn reading(&self, now: Tick, floor: u64, debt: u64) -> Reading {
+        Reading {
+            limit: self.burst,
+            room: self.capacity.saturating_sub(debt),
+            cell: self.cell,
+            until_idle: debt,
+            scale: self.grid.scale(now, floor),
+        }
+    }
+}
+
+impl Sealed for GcraParams {}
+
+impl OneWord for GcraParams {
+    type Oracle = Level;
+
+    #[inline]
+    fn fresh(&self, now: Tick) -> u64 {
+        let debt = if self.start_empty { self.capacity } else { 0 };
+        TAT.of(self.grid.later(self.grid.floor(now), debt))
+    }
+
+    fn starts_in_debt(&self) -> bool {
+        self.start_empty
+    }
+
+    #[inline]
+    fn step(&self, word: u64, now: Tick, n: u64) -> Step {
+        let floor = self.grid.floor(now);
+        let debt = self.grid.ahead(TAT.of(word), floor);
+        if n > self.burst {
+            return Step::Refuse(Denied::new(self.reading(now, floor, debt), NEVER));
+        }
+        // At most the capacity, since n is at most the burst.
+        let cost = n * self.cell.get();
+        if debt > self.capacity - cost {
+            let wait = debt - (self.capacity - cost);
+            return Step::Refuse(Denied::new(self.reading(now, floor, debt), wait));
+        }
+        let next = if n == 0 { TAT.of(word) } else { self.grid.later(floor, debt + cost) };
+        debug_assert_eq!(next, TAT.of(next), "the TAT fits its field");
+        Step::Admit { next, permit: Permit::new(self.reading(now, floor, debt + cost)) }
+    }
+
+    #[inline]
+    fn idle_for(&self, word: u64, now: Tick) -> Option<u64> {
+        self.grid.behind(TAT.of(word), self.grid.floor(now))
+    }
+
+    #[inline]
+    fn debt(&self, word: u64, now: Tick) -> u64 {
+        self.grid.ahead(TAT.of(word), self.grid.floor(now))
+    }
+
+    fn no_place(&self, word: u64, now: Tick) -> Denied {
+        let wait = self.debt(word, now);
+        Denied::new(self.reading(now, self.grid.floor(now), self.capacity), wait)
+    }
+
+    fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    fn oracle(&self) -> Level {
+        Level::new(self.grid.ratio(), self.cell.get(), self.burst, self.start_empty)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::word::tile;
+    use core::time::Duration;
+    use proptest::prelude::*;
+
+    fn params(quota: &str) -> GcraParams {
+        Gcra::new().params(&quota.parse().expect("a quota"), 0).expect("in range")
+    }
+
+    #[test]
+    fn ordinary_quotas_have_an_endless_grid_of_round_units() {
+        for (quota, units, nanos) in [
+            ("1/s", 1, 2_500),
+            ("100/s burst 20", 1, 2_500),
+            ("10/minute burst 1", 1, 2_500),
+            ("5/2d", 1, 2_500),
+            ("1/y", 1, 2_500),
+            ("100000/s", 1, 2_500),
+        ] {
+            let params = params(quota);
+            assert_eq!(params.grid.ratio(), (units, nanos), "{quota}");
+            assert_eq!(params.grid.skew_tolerance(), None, "{quota}");
+        }
+    }
+
+    #[test]
+    fn extreme_quotas_keep_their_rate_exactly_and_tolerate_skew() {
+        for quota in ["1000000/s", "1000000000/s", "1000000000/s burst 1", "600000000/s burst 10"] {
+            let params = params(quota);
+            let tolerance = params.grid.skew_tolerance().expect("a wrapping grid");
+            assert!(tolerance >= Duration::from_millis(1), "{quota}: {tolerance:?}");
+            let quota: Quota = quota.parse().expect("a quota");
+            let (units, nanos) = params.grid.ratio();
+            let exact =
+                u128::from(quota.limit()) * u128::from(params.cell.get()) * u128::from(nanos);
+            assert_eq!(u128::from(units) * u128::from(quota.period_nanos()), exact);
+        }
+    }
+
+    #[test]
+    fn a_debt_beyond_the_bucket_refuses_a_stale_clock() {
+        let params = params("1/s burst 2");
+        let later = Tick::from_nanos(3_600 * 1_000_000_000);
+        let Step::Admit { next, .. } = params.step(params.fresh(later), later, 2) else {
+            panic!("a fresh bucket is full");
+        };
+        for stale in [0, 1, 3_500 * 1_000_000_000] {
+            assert!(matches!(params.step(next, Tick::from_nanos(stale), 1), Step::Refuse(_)));
+        }
+    }
+
+    #[test]
+    fn a_cost_beyond_the_burst_never_fits() {
+        let params = params("1/s burst 10");
+        for n in [11, 1 << 32, u64::MAX / 2, u64::MAX] {
+            for now in [Tick::ZERO, Tick::MAX] {
+                let Step::Refuse(denied) = params.step(params.fresh(now), now, n) else {
+                    panic!("{n} of a burst of 10");
+                };
+                assert_eq!(denied.retry_after(), None);
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_time_is_an_instant_like_any_other() {
+        let params = params("1/s burst 3");
+        let mut word = params.fresh(Tick::MAX);
+        for left in [2, 1, 0] {
+            let Step::Admit { next, permit } = params.step(word, Tick::MAX, 1) else {
+                panic!("{left} left")
+            };
+            assert_eq!(permit.remaining(), left);
+            word = next;
+        }
+        assert!(matches!(params.step(word, Tick::MAX, 1), Step::Refuse(_)));
+    }
+
+    #[test]
+    fn the_field_is_the_payload() {
+        assert!(tile(&[TAT], PAYLOAD_BITS));
+    }
+
+    proptest! {
+        #[test]
+        fn the_state_never_goes_back(word: u64, now: u64, n in 0_u64..30) {
+            let params = params("7/s burst 20");
+            let now = Tick::from_nanos(now);
+            if let Step::Admit { next, .. } = params.step(word, now, n) {
+                prop_assert!(next >= TAT.of(word));
+                prop_assert_eq!(TAT.set(0, TAT.of(next)), next);
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! A grid of time units on which an algorithm keeps its instants.
+//!
+//! A word has about 50 bits for an instant, too few for nanoseconds over years, so each
+//! algorithm counts in units of its own, chosen from the quota so that the quota itself is a
+//! whole number of them: the grid has exactly `units / nanos` units to a nanosecond, a fraction
+//! in lowest terms, and no rate is ever rounded. An instant counts as the beginning of its unit;
+//! [`Grid::floor`] finds that unit without error, for every `u64` of nanoseconds.
+//!
+//! # How an instant is placed with two multiplications
+//!
+//! Let `r = units mod nanos`, and `F = floor(2^128 * r / nanos)`. For an instant of `n`
+//! nanoseconds, `n * F` is below `2^128 * n * r / nanos` by less than `2^64`, because `n` is
+//! below `2^64`. The exact value is a whole number, or away from the next one by at least
+//! `1 / nanos`, which is more than `2^-63`. So adding `2^64` before dropping 128 bits gives the
+//! exact floor as long as `nanos < 2^63`, and only bits 64 and up of `n * F` matter for it.
+//!
+//! # Old words
+//!
+//! Instants in a word are compared on a ring (the word's time field wraps around), and which way
+//! round is decided by [`Grid::ahead`]. There are two kinds of grid:
+//!
+//! - *Endless*: the ring is longer than the 584 years of a [`Tick`], so no two instants ever
+//!   coincide. Any clock may then be off by any amount, in either direction.
+//! - *Wrapping*: the ring is shorter. An instant up to `ahead_max` units ahead is ahead; all
+//!   others are behind. `ahead_max` is what the algorithm itself may write ahead of its clock,
+//!   and the *skew tolerance* on top: a year or more where the ring has 64 years, else 1/8192 of
+//!   the ring and at most an hour. A clock that is behind by more than that may take a live
+//!   state for an old one. A state that is older than the ring less `ahead_max` may be taken for
+//!   a live one, for at most `ahead_max` units.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use crate::decision::Scale;
+use crate::time::Tick;
+
+const HOUR_NANOS: u128 = 3_600 * 1_000_000_000;
+const YEAR_NANOS: u128 = 365 * 24 * HOUR_NANOS;
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    units: NonZeroU64,
+    nanos: u64,
+    /// Whole units in a nanosecond.
+    whole: u64,
+    /// The rest of a unit in a nanosecond, in 2^-128.
+    fraction: u128,
+    /// The word's time field, unshifted; all ones where the grid is endless.
+    mask: u64,
+    /// Distances up to this are ahead, the others behind.
+    ahead_max: u64,
+    tolerance: u64,
+}
+
+impl Grid {
+    /// The grid with `units` units in `nanos` nanoseconds, kept in a field whose largest value is
+    /// `field_max`, for an algorithm that writes up to `reach` units ahead of its clock.
+    pub(crate) fn new(units: u64, nanos: u64, field_max: u64, reach: u64) -> Self {
+        let divisor = gcd(units, nanos);
+        let (units, nanos) = (units / divisor, nanos / divisor);
+        assert!(nanos < 1 << 63, "the placing argument needs nanos below 2^63");
+        assert!(reach <= field_max / 4, "what is ahead must be told from what is behind");
+        assert!(field_max < u64::MAX, "all ones is the mask of an endless grid");
+        let units = NonZeroU64::new(units).expect("a grid has units");
+        // The last units of the ring are left free: what is written ahead fits the field too.
+        let last_unit = ((u128::from(u64::MAX)) * u128::from(units.get())) / u128::from(nanos);
+        let endless = last_unit + u128::from(reach) <= u128::from(field_max);
+        let tolerance = tolerance(units, nanos, field_max);
+        Self {
+            units,
+            nanos,
+            whole: units.get() / nanos,
+            fraction: fraction(units.get() % nanos, nanos),
+            mask: if endless { u64::MAX } else { field_max },
+            ahead_max: if endless { u64::MAX >> 1 } else { reach + tolerance },
+            tolerance,
+        }
+    }
+
+    /// The unit that has begun at or before `now`, counted modulo 2^64.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "halves of a u128; wrapping is meant")]
+    pub fn floor(&self, now: Tick) -> u64 {
+        let nanos = u128::from(now.as_nanos());
+        let high = nanos * u128::from((self.fraction >> 64) as u64);
+        let low = nanos * u128::from(self.fraction as u64);
+        let part = (high + (low >> 64) + 1) >> 64;
+        now.as_nanos().wrapping_mul(self.whole).wrapping_add(part as u64)
+    }
+
+    /// How many units `instant` lies ahead of `now` (a floor of this grid); 0 where it is not.
+    #[inline]
+    #[must_use]
+    pub fn ahead(&self, instant: u64, now: u64) -> u64 {
+        let distance = instant.wrapping_sub(now) & self.mask;
+        if distance <= self.ahead_max { distance } else { 0 }
+    }
+
+    /// How many units `instant` lies behind `now`; `None` where it is ahead.
+    #[inline]
+    pub(crate) fn behind(&self, instant: u64, now: u64) -> Option<u64> {
+        (self.ahead(instant, now) == 0).then(|| now.wrapping_sub(instant) & self.mask)
+    }
+
+    /// `instant` moved on by `units`, ready for the word's time field.
+    #[inline]
+    pub(crate) fn later(&self, instant: u64, units: u64) -> u64 {
+        instant.wrapping_add(units) & self.mask
+    }
+
+    /// How spans counted from `now`, whose floor is `floor`, become nanoseconds.
+    #[inline]
+    pub(crate) fn scale(&self, now: Tick, floor: u64) -> Scale {
+        // Both products wrap alike, and their difference is below `nanos`.
+        let placed = now.as_nanos().wrapping_mul(self.units.get());
+        let phase = placed.wrapping_sub(floor.wrapping_mul(self.nanos));
+        debug_assert!(phase < self.nanos);
+        Scale { units: self.units, nanos: self.nanos, phase }
+    }
+
+    /// The grid as a fraction in lowest terms: units, and the nanoseconds they take.
+    #[must_use]
+    pub fn ratio(&self) -> (u64, u64) {
+        (self.units.get(), self.nanos)
+    }
+
+    /// How far a clock may be behind the one that wrote a state and still see it as live;
+    /// `None` where there is no bound.
+    #[must_use]
+    pub fn skew_tolerance(&self) -> Option<Duration> {
+        let scale = Scale { units: self.units, nanos: self.nanos, phase: 0 };
+        (self.mask != u64::MAX).then(|| scale.span(self.tolerance))
+    }
+
+    /// The length of the ring in units; `None` where the grid is endless.
+    #[must_use]
+    pub fn ring(&self) -> Option<u64> {
+        self.mask.checked_add(1)
+    }
+}
+
+/// The skew tolerance of a wrapping grid, in units.
+fn tolerance(units: NonZeroU64, nanos: u64, field_max: u64) -> u64 {
+    let in_units = |span: u128| narrow((span * u128::from(units.get())).div_ceil(nanos.into()));
+    if field_max / 64 >= in_units(YEAR_NANOS) {
+        field_max / 64
+    } else {
+        (field_max / 8192).min(in_units(HOUR_NANOS)).max(1)
+    }
+}
+
+/// `floor(2^128 * numerator / denominator)` for a fraction below 1, by long division.
+fn fraction(numerator: u64, denominator: u64) -> u128 {
+    debug_assert!(numerator < denominator);
+    let denominator = u128::from(denominator);
+    let first = u128::from(numerator) << 64;
+    let second = (first % denominator) << 64;
+    ((first / denominator) << 64) | (second / denominator)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "guarded by the minimum")]
+fn narrow(wide: u128) -> u64 {
+    wide.min(u128::from(u64::MAX)) as u64
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const WIDE: u64 = u64::MAX >> 1;
+
+    fn exact(units: u64, nanos: u64, now: u64) -> u128 {
+        u128::from(now) * u128::from(units) / u128::from(nanos)
+    }
+
+    #[test]
+    fn whole_and_fractional_grids() {
+        let nano = Grid::new(1, 1, WIDE, 0);
+        assert_eq!(nano.floor(Tick::from_nanos(77)), 77);
+        let thirds = Grid::new(3, 1, WIDE, 0);
+        assert_eq!(thirds.floor(Tick::from_nanos(5)), 15);
+        let coarse = Grid::new(400_000, 1_000_000_000, (1 << 53) - 1, 0);
+        assert_eq!(coarse.ratio(), (1, 2_500));
+        assert_eq!(coarse.floor(Tick::from_nanos(7_499)), 2);
+        assert_eq!(coarse.floor(Tick::from_nanos(7_500)), 3);
+        assert_eq!(coarse.skew_tolerance(), None, "2^53 times 2.5 us is more than 584 years");
+        assert_eq!(coarse.ring(), None);
+    }
+
+    #[test]
+    fn a_wrapping_grid_sees_a_little_ahead_and_far_behind() {
+        let grid = Grid::new(1, 1, (1 << 20) - 1, 1_000);
+        assert_eq!(grid.skew_tolerance(), Some(Duration::from_nanos(127)));
+        assert_eq!(grid.ahead(5_000, 4_000), 1_000);
+        assert_eq!(grid.ahead(5_000, 5_000), 0);
+        assert_eq!(grid.ahead(4_000, 5_000), 0);
+        assert_eq!(grid.ahead(5_000, 4_000 - 127), 1_127, "a stale clock within the tolerance");
+        assert_eq!(grid.ahead(5_000, 4_000 - 128), 0);
+        assert_eq!(grid.ahead(3, (1 << 20) - 4), 7, "across the wrap");
+    }
+
+    #[test]
+    fn a_long_ring_tolerates_years_and_a_short_one_little() {
+        let micros = Grid::new(1, 1_000, (1 << 53) - 1, 0);
+        assert!(micros.skew_tolerance() > Some(Duration::from_secs(4 * 365 * 86_400)));
+        let nanos = Grid::new(1, 1, (1 << 53) - 1, 0);
+        assert_eq!(nanos.skew_tolerance().map(|span| span.as_secs()), Some(1_099));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        #[test]
+        fn placing_is_exact_for_every_instant(
+            units in 1_u64..1 << 54, nanos in 1_u64..1 << 62, now: u64, back in 0_u64..4,
+        ) {
+            let grid = Grid::new(units, nanos, WIDE, 0);
+            for now in [now, u64::MAX - back, back] {
+                let floor = exact(units, nanos, now) & u128::from(u64::MAX);
+                prop_assert_eq!(u128::from(grid.floor(Tick::from_nanos(now))), floor);
+                let scale = grid.scale(Tick::from_nanos(now), grid.floor(Tick::from_nanos(now)));
+                let (units, nanos) = grid.ratio();
+                let phase = u128::from(now) * u128::from(units) % u128::from(nanos);
+                prop_assert_eq!(u128::from(scale.phase), phase);
+            }
+        }
+
+        /// Instants on a unit's edge, and one nanosecond to either side of it.
+        #[test]
+        fn placing_is_exact_at_the_edges(
+            units in 1_u64..1 << 40, nanos in 1_u64..1 << 62, unit: u64,
+        ) {
+            let grid = Grid::new(units, nanos, WIDE, 0);
+            let edge = narrow(u128::from(unit) * u128::from(nanos) / u128::from(units));
+            for now in [edge.saturating_sub(1), edge, edge.saturating_add(1)] {
+                let floor = exact(units, nanos, now) & u128::from(u64::MAX);
+                prop_assert_eq!(u128::from(grid.floor(Tick::from_nanos(now))), floor);
+            }
+        }
+
+        /// A span is the least after which the units have begun: one nanosecond less is too few.
+        #[test]
+        fn spans_are_sufficient_and_least(
+            units in 1_u64..1 << 40, nanos in 1_u64..1 << 50, now in 0_u64..1 << 60,
+            more in 1_u64..1 << 30,
+        ) {
+            let grid = Grid::new(units, nanos, WIDE, 0);
+            let floor = grid.floor(Tick::from_nanos(now));
+            let span = grid.scale(Tick::from_nanos(now), floor).span(more);
+            let span = u64::try_from(span.as_nanos()).expect("a u64 of nanoseconds");
+            prop_assume!(now.checked_add(span).is_some());
+            let begun = |after: u64| exact(units, nanos, now + after) - exact(units, nanos, now);
+            prop_assert!(begun(span) >= u128::from(more));
+            prop_assert!(span == 0 || begun(span - 1) < u128::from(more));
+        }
+
+        /// On an endless grid no two instants coincide, whatever was written ahead.
+        #[test]
+        fn an_endless_grid_never_mistakes_the_past(a: u64, b: u64, reach in 0_u64..1 << 40) {
+            let grid = Grid::new(1, 2_500, (1 << 53) - 1, reach);
+            prop_assert_eq!(grid.ring(), None);
+            let written = grid.later(grid.floor(Tick::from_nanos(a)), reach);
+            prop_assert!(written < 1 << 53);
+            let now = grid.floor(Tick::from_nanos(b));
+            prop_assert_eq!(grid.ahead(written, now), (a / 2_500 + reach).saturating_sub(b / 2_500));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The algorithms, as pure functions of (word, parameters, now, cost).
+//!
+//! Nothing here names an atomic, reads a clock, allocates or uses a float. A step is total: any
+//! word, any instant and any cost give an answer, and what saturates does so on the limit's
+//! side. It may run again (after a lost compare-and-swap), so it has no side effect.
+//!
+//! # Word layouts
+//!
+//! A state is the low [`PAYLOAD_BITS`] bits of a word; the table keeps the rest for itself.
+//!
+//! | algorithm | bits 52..0 | idle when |
+//! |---|---|---|
+//! | [`gcra`] | theoretical arrival time (53) | that time has come |
+//! | [`fixed_window`] | end of the window (53 - c), cells counted (c, from the limit) | the window has ended |
+//!
+//! Instants are in units of the algorithm's [`Grid`], so that an idle state needs no sweeping:
+//! it says for itself that it is over, and means the same as no state at all.
+
+pub mod fixed_window;
+pub mod gcra;
+mod grid;
+pub mod oracle;
+
+pub use grid::Grid;
+
+use crate::decision::{Denied, Permit};
+use crate::quota::{Quota, QuotaError};
+use crate::time::Tick;
+
+/// Bits of a word that hold an algorithm's state.
+pub const PAYLOAD_BITS: u32 = 53;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A choice of algorithm: what [`Builder::algorithm`](crate::Builder::algorithm) takes.
+///
+/// It is sealed: the algorithms of this crate are all there are, so that methods can be added.
+///
+/// ```
+/// use tollgate::algo::Algorithm;
+/// use tollgate::{FixedWindow, Quota};
+///
+/// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+pub trait Algorithm: sealed::Sealed {
+    /// The algorithm with the quota worked in.
+    type Params: OneWord;
+
+    /// Works the quota in. `unix_origin_nanos` is the Unix time of the clock's
+    /// [`Tick::ZERO`]; only windows aligned to the wall clock use it.
+    ///
+    /// # Errors
+    ///
+    /// What is out of range, with advice.
+    fn params(&self, quota: &Quota, unix_origin_nanos: u64) -> Result<Self::Params, QuotaError>;
+}
+
+/// An algorithm whose whole state is one word.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, OneWord, Step};
+/// use tollgate::{Gcra, Quota, Tick};
+///
+/// let params = Gcra::new().params(&Quota::per_second(10).burst(1), 0)?;
+/// let word = params.fresh(Tick::ZERO);
+/// let Step::Admit { next, permit } = params.step(word, Tick::ZERO, 1) else { panic!() };
+/// assert_eq!(permit.remaining(), 0);
+/// assert!(matches!(params.step(next, Tick::ZERO, 1), Step::Refuse(_)));
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+pub trait OneWord: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
+    /// The naive exact model of this algorithm.
+    type Oracle: oracle::Oracle;
+
+    /// The state of a key that was never seen, stamped with the time.
+    fn fresh(&self, now: Tick) -> u64;
+
+    /// Whether a fresh key starts in debt, so that even its refusal has to be remembered.
+    fn starts_in_debt(&self) -> bool {
+        false
+    }
+
+    /// Decides about `n` cells. Never panics; bits above the payload are ignored and dropped.
+    fn step(&self, word: u64, now: Tick, n: u64) -> Step;
+
+    /// For how many units the state has said the same as no state, so that another key may have
+    /// its place; `None` while it is live.
+    fn idle_for(&self, word: u64, now: Tick) -> Option<u64>;
+
+    /// What would be forgotten if the state were dropped: its debt, in units that compare
+    /// between states of one limiter.
+    fn debt(&self, word: u64, now: Tick) -> u64;
+
+    /// The refusal of a key that finds no place until `word`, the state nearest to idle, is idle.
+    fn no_place(&self, word: u64, now: Tick) -> Denied;
+
+    /// The time grid that the state is kept on.
+    fn grid(&self) -> &Grid;
+
+    /// A naive exact model with the same parameters, in the state of a key never seen.
+    fn oracle(&self) -> Self::Oracle;
+}
+
+/// What a step decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Go ahead, and let `next` be the state.
+    Admit {
+        /// The state after the charge.
+        next: u64,
+        /// The answer.
+        permit: Permit,
+    },
+    /// Refuse, and leave the state.
+    Refuse(Denied),
+}
