@@ -1,0 +1,11 @@
+//! Words that several threads change: the retry loop of a decision.
+//!
+//! Orderings. Everything a decision depends on is in the one word that its compare-and-swap
+//! names, so no other memory has to be seen with it and the algorithms would be right with
+//! relaxed accesses. The table adds one thing: whoever has read a slot's owner must read a head
+//! at least as new as the one its owner was written after. Hence Release on every successful
+//! swap and Acquire on every load, which costs nothing on x86-64 and little elsewhere.
+
+mod word;
+
+pub(crate) use word::{Charge, Head, HeadCell};

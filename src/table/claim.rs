@@ -1,0 +1,237 @@
+//! The cold path: a key without a slot gets one, by the protocol in the [module](super).
+
+use super::layout::{BUCKET, Owner, Slot};
+use super::probe::{Probe, Seat};
+use super::{Event, Table, given_up};
+use crate::algo::{OneWord, Step};
+use crate::cell::{Charge, Head};
+use crate::decision::Decision;
+use crate::sync::{Fault, Ordering, fence, planted};
+use crate::time::Tick;
+
+/// What the table says of a request.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Decided(Decision),
+    /// All candidates hold live keys of others; the state nearest to idle is this one.
+    Full {
+        nearest: u64,
+    },
+}
+
+/// What a survey finds of a key.
+enum Survey<'a> {
+    Absent,
+    /// One claim, nothing committed.
+    Claimed(Seat<'a>),
+    /// Committed, and no claim beside it.
+    Seated(Seat<'a>),
+    /// A claim that must be given up: something better stands elsewhere.
+    Surplus(Seat<'a>),
+}
+
+/// A slot that the key might take, as it was seen.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    slot: &'a Slot,
+    owner: Owner,
+    head: Head,
+}
+
+/// What the candidate slots of one bucket offer, the best of each kind.
+#[derive(Default)]
+struct Offer<'a> {
+    /// Slots that could be had without forgetting anything.
+    reusable: usize,
+    vacant: Option<Candidate<'a>>,
+    /// The one that has been idle longest, and for how long.
+    idle: Option<(u64, Candidate<'a>)>,
+    /// The one with the least debt.
+    live: Option<(u64, Candidate<'a>)>,
+}
+
+impl Table {
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn decide_cold<A: OneWord>(
+        &self,
+        probe: &Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        evict: bool,
+    ) -> Outcome {
+        loop {
+            match self.survey(probe) {
+                Survey::Surplus(seat) => {
+                    // Lost: its own thread committed it, or gave it up. The next survey tells.
+                    let _ = seat.slot.head.swap(seat.head, given_up(seat.head));
+                }
+                Survey::Seated(Seat { slot, head }) => {
+                    if let Charge::Decided(decision) = slot.head.charge(head, algo, now, n) {
+                        return Outcome::Decided(decision);
+                    }
+                }
+                Survey::Claimed(Seat { slot, head }) => {
+                    let decision = slot.head.commit(head, head.payload(), algo, now, n);
+                    if let Some(decision) = decision {
+                        return Outcome::Decided(decision);
+                    }
+                }
+                Survey::Absent => match self.claim(probe, algo, now, n, evict) {
+                    Ok(()) => {}
+                    Err(outcome) => return outcome,
+                },
+            }
+        }
+    }
+
+    /// Looks through all candidates for the key.
+    fn survey(&self, probe: &Probe) -> Survey<'_> {
+        // SeqCst: orders the claim that this thread has written or seen (a slot's `owner`)
+        // before the loads of all other candidates' `owner`. See the argument in the module.
+        fence(Ordering::SeqCst);
+        let mut claimed: Option<Seat<'_>> = None;
+        let mut seated: Option<Seat<'_>> = None;
+        for bucket in probe.buckets() {
+            for slot in probe.order(self.slots.bucket(bucket)) {
+                let Some(seat) = probe.seat(slot) else { continue };
+                if planted(Fault::SurveySkipped) {
+                    return if seat.head.is_provisional() {
+                        Survey::Claimed(seat)
+                    } else {
+                        Survey::Seated(seat)
+                    };
+                }
+                match (seat.head.is_provisional(), claimed) {
+                    (true, Some(_)) => return Survey::Surplus(seat),
+                    (true, None) => claimed = Some(seat),
+                    (false, _) => seated = seated.or(Some(seat)),
+                }
+            }
+        }
+        match (seated, claimed) {
+            (Some(_), Some(claim)) => Survey::Surplus(claim),
+            (Some(seat), None) => Survey::Seated(seat),
+            (None, Some(claim)) => Survey::Claimed(claim),
+            (None, None) => Survey::Absent,
+        }
+    }
+
+    /// Steps 1 and 2 for an absent key. `Ok` asks for a survey: the claim may stand, or another
+    /// thread was faster. `Err` is the answer: nothing to remember, or no slot to be had.
+    fn claim<A: OneWord>(
+        &self,
+        probe: &Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        evict: bool,
+    ) -> Result<(), Outcome> {
+        let fresh = algo.fresh(now);
+        if !algo.starts_in_debt() {
+            match algo.step(fresh, now, n) {
+                Step::Refuse(denied) => return Err(Outcome::Decided(Err(denied))),
+                Step::Admit { permit, .. } if n == 0 => return Err(Outcome::Decided(Ok(permit))),
+                Step::Admit { .. } => {}
+            }
+        }
+        let (candidate, event) = self.choose(probe, algo, now, evict)?;
+        let Candidate { slot, owner, head } = candidate;
+        let taken = if head.is_provisional() && head.generation() != owner.generation() {
+            head
+        } else {
+            let taken = Head::provisional(claimed_generation(head), fresh);
+            if slot.head.swap(head, taken).is_err() {
+                return Ok(());
+            }
+            if let Some(event) = event {
+                self.counters.count(event);
+            }
+            taken
+        };
+        if slot.hand_over(owner, probe.owner(taken.generation())) {
+            self.counters.count(Event::Claimed);
+        }
+        Ok(())
+    }
+
+    /// The slot to take, and what to count if it is taken.
+    fn choose<A: OneWord>(
+        &self,
+        probe: &Probe,
+        algo: &A,
+        now: Tick,
+        evict: bool,
+    ) -> Result<(Candidate<'_>, Option<Event>), Outcome> {
+        let mut best = Offer::default();
+        for bucket in probe.buckets() {
+            best = best.or(self.offer(probe, bucket, algo, now));
+            // The first bucket while it has two places, so that a lookup seldom needs the second.
+            if best.reusable >= 2 {
+                break;
+            }
+        }
+        if let Some(candidate) = best.vacant.or(best.idle.map(|(_, candidate)| candidate)) {
+            return Ok((candidate, None));
+        }
+        let (_, candidate) = best.live.expect("a bucket has slots, and each is of some kind");
+        if evict {
+            Ok((candidate, Some(Event::Evicted)))
+        } else {
+            Err(Outcome::Full { nearest: candidate.head.payload() })
+        }
+    }
+
+    fn offer<A: OneWord>(&self, probe: &Probe, bucket: u32, algo: &A, now: Tick) -> Offer<'_> {
+        let mut offer = Offer::default();
+        for slot in probe.order(self.slots.bucket(bucket)) {
+            // The words before the judgement: a state seen idle at `now` was idle then.
+            let candidate = Candidate { slot, owner: slot.owner(), head: slot.head.load() };
+            let Candidate { owner, head, .. } = candidate;
+            let agree = owner.generation() == head.generation();
+            if !owner.belongs() || !agree {
+                offer.reusable += 1;
+                offer.vacant = offer.vacant.or(Some(candidate));
+                continue;
+            }
+            let idle_for = algo.idle_for(head.payload(), self.beyond_skew(now));
+            match idle_for {
+                Some(units) if !head.is_provisional() => {
+                    offer.reusable += 1;
+                    if offer.idle.is_none_or(|(most, _)| units > most) {
+                        offer.idle = Some((units, candidate));
+                    }
+                }
+                // Another key's claim, about to be committed: taken only if nothing else is.
+                Some(_) => offer.idle = offer.idle.or(Some((0, candidate))),
+                None => {
+                    let debt = algo.debt(head.payload(), now);
+                    if offer.live.is_none_or(|(least, _)| debt < least) {
+                        offer.live = Some((debt, candidate));
+                    }
+                }
+            }
+        }
+        debug_assert!(offer.reusable <= BUCKET);
+        offer
+    }
+}
+
+/// The generation under which a slot is claimed.
+fn claimed_generation(head: Head) -> u64 {
+    if planted(Fault::GenerationKept) { head.generation() } else { head.next_generation() }
+}
+
+impl<'a> Offer<'a> {
+    /// The better of two buckets' offers, this one being of the bucket preferred.
+    fn or(self, other: Self) -> Self {
+        let other_is_better = other.reusable > self.reusable;
+        let (best, rest) = if other_is_better { (other, self) } else { (self, other) };
+        let live = match (best.live, rest.live) {
+            (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
+            (a, b) => a.or(b),
+        };
+        Offer { idle: best.idle.or(rest.idle), live, ..best }
+    }
+}

@@ -1,0 +1,180 @@
+//! The keyed table: buckets of slots, and the generation protocol that gives a key its slot.
+//!
+//! # Layout
+//!
+//! A slot is two words: `owner` says whose it is, `head` holds the state.
+//!
+//! ```text
+//! owner  bits 63..10 fingerprint of the key | bits 9..0 generation
+//! head   bits 63..54 generation | bit 53 provisional | bits 52..0 state
+//! ```
+//!
+//! Eight slots are a bucket of two cache lines. A key has two buckets; its slot is in one of
+//! them, and is looked for first where the hash prefers it. Memory never moves or grows.
+//!
+//! # What a slot's words say
+//!
+//! | owner and head | provisional | the slot is |
+//! |---|---|---|
+//! | fingerprint 0 | no | vacant: never used |
+//! | generations differ | no | vacant: given up by its last key |
+//! | generations differ | yes | taken, but nobody's yet: the next owner written has it |
+//! | generations agree | yes | claimed by the owner, nothing charged yet |
+//! | generations agree | no | the owner's |
+//!
+//! # Protocol
+//!
+//! A charge is one compare-and-swap on `head`, which names the generation, so it fails if the
+//! slot has changed hands. To claim a slot for a key (the cold path):
+//!
+//! 1. CAS `head` to (generation + 1, provisional, now). The last owner has lost the slot from
+//!    here on. Skipped where the slot is nobody's yet.
+//! 2. CAS `owner` to (fingerprint, the head's generation). Exactly one claimant wins a
+//!    generation, because the owner word it expects is used up.
+//! 3. Fence, and survey all candidates for the key. If it has a committed slot, every claim of it
+//!    is given up (CAS `head` to the next generation, not provisional). If it has several
+//!    claims, all but the first in probing order are given up. After any such step, survey again.
+//! 4. Commit: CAS `head` from provisional to the charged state.
+//!
+//! Any thread that works for the key may do steps 3 and 4 for any claim of it, after its own
+//! fence. No step waits for another thread.
+//!
+//! # Why a key never has two live slots
+//!
+//! Say two claims of a key are committed in different slots, each by a thread that surveyed after
+//! a sequentially consistent fence and, after that fence, saw its own claim and not the other.
+//! Before its fence, each thread had written its claim's owner, or read it. One fence comes first
+//! in the total order of fences. The thread of the later fence must then see the owner that the
+//! thread of the earlier one had written or read. It saw the other claim, so it would have given
+//! one up, by a CAS on the very head that the other's commit names: only one of the two can
+//! succeed. `loom-tests/` explores this, with models that fail without the survey and without
+//! the generation.
+//!
+//! # Recurrence
+//!
+//! A head's old value can come back only if the slot changes hands a multiple of 1,024 times and
+//! ends with the same state, to the unit of time, while a thread is between its load and its CAS.
+//! Taking an idle slot always moves its time forward, so all of those would have to be forced
+//! evictions. The charge would then fall on the new owner.
+
+mod claim;
+mod counters;
+mod layout;
+#[cfg(not(tollgate_loom))]
+mod memory;
+#[cfg(tollgate_loom)]
+#[path = "memory_loom.rs"]
+mod memory;
+mod probe;
+
+use core::time::Duration;
+
+pub(crate) use claim::Outcome;
+pub(crate) use counters::{Counters, Event};
+pub(crate) use memory::OutOfMemory;
+pub(crate) use probe::{Probe, Seat};
+
+use crate::algo::OneWord;
+use crate::cell::{Charge, Head};
+use crate::time::Tick;
+use layout::BUCKET;
+use memory::Slots;
+
+/// Live keys that fit in a table, as a share of its slots: 55 %.
+const LOAD_PERCENT: u64 = 55;
+
+/// The keyed table. See the [module](self).
+pub(crate) struct Table {
+    slots: Slots,
+    /// How much older than its judge's another thread's clock may be.
+    skew: Duration,
+    pub(crate) counters: Counters,
+}
+
+impl Table {
+    pub(crate) fn new(buckets: u32, skew: Duration) -> Result<Self, OutOfMemory> {
+        let slots = Slots::zeroed(buckets)?;
+        Ok(Self { slots, skew, counters: Counters::default() })
+    }
+
+    /// Buckets for `capacity` live keys; `None` where they are too many to number.
+    pub(crate) fn buckets_for(capacity: u64) -> Option<u32> {
+        let slots = u128::from(capacity) * 100 / u128::from(LOAD_PERCENT) + 1;
+        u32::try_from(slots.div_ceil(BUCKET as u128).max(2)).ok()
+    }
+
+    pub(crate) fn slot_count(&self) -> usize {
+        self.slots.bucket_count() as usize * BUCKET
+    }
+
+    #[inline]
+    pub(crate) fn probe(&self, hash: u64) -> Probe {
+        Probe::new(hash, self.slots.bucket_count())
+    }
+
+    /// The judge's clock, put back by the allowed skew: what was idle then is idle for all.
+    fn beyond_skew(&self, now: Tick) -> Tick {
+        now.saturating_sub(self.skew)
+    }
+
+    /// Decides about `n` cells of the key whose seat was just looked for.
+    #[inline]
+    pub(crate) fn decide<A: OneWord>(
+        &self,
+        probe: &Probe,
+        seat: Option<Seat<'_>>,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        evict: bool,
+    ) -> Outcome {
+        if let Some(Seat { slot, head }) = seat {
+            if !head.is_provisional() {
+                if let Charge::Decided(decision) = slot.head.charge(head, algo, now, n) {
+                    return Outcome::Decided(decision);
+                }
+            }
+        }
+        self.decide_cold(probe, algo, now, n, evict)
+    }
+
+    /// Gives up the key's slot, if it has one.
+    pub(crate) fn forget(&self, probe: &Probe) {
+        while let Some(Seat { slot, head }) = self.find(probe) {
+            if head.is_provisional() || slot.head.swap(head, given_up(head)).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// How many keys have a live state, counted over `sample` buckets spread evenly and scaled.
+    pub(crate) fn estimate_live<A: OneWord>(&self, algo: &A, now: Tick, sample: u32) -> usize {
+        let buckets = self.slots.bucket_count();
+        let step = buckets.div_ceil(sample.max(1)).max(1);
+        let mut live: u64 = 0;
+        let mut visited: u64 = 0;
+        for bucket in (0..buckets).step_by(step as usize) {
+            visited += 1;
+            for slot in self.slots.bucket(bucket) {
+                let (owner, head) = (slot.owner(), slot.head.load());
+                let taken = owner.belongs() && owner.generation() == head.generation();
+                if taken && !head.is_provisional() && algo.idle_for(head.payload(), now).is_none() {
+                    live += 1;
+                }
+            }
+        }
+        let scaled = u128::from(live) * u128::from(buckets) / u128::from(visited);
+        usize::try_from(scaled).unwrap_or(usize::MAX)
+    }
+}
+
+/// The head that leaves a slot vacant.
+fn given_up(head: Head) -> Head {
+    Head::committed(head.next_generation(), head.payload())
+}
+
+impl core::fmt::Debug for Table {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Table").field("slots", &self.slot_count()).finish_non_exhaustive()
+    }
+}
