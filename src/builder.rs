@@ -1,0 +1,390 @@
+//! Builders: everything that can be wrong is found here, before the first decision.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::time::Duration;
+
+use ahash::RandomState;
+
+use crate::algo::Algorithm;
+use crate::algo::gcra::Gcra;
+use crate::clock::QuantaClock;
+use crate::direct::Direct;
+use crate::limiter::{Limiter, WhenFull};
+use crate::quota::{Quota, QuotaError};
+use crate::table::Table;
+use crate::time::Clock;
+
+/// Live keys that a limiter has room for unless told otherwise.
+const CAPACITY_DEFAULT: u64 = 100_000;
+/// Far above the 4 microseconds that two cores' counters were seen to differ by.
+const SKEW_DEFAULT: Duration = Duration::from_millis(1);
+
+/// What a [`Limiter`] does when a key finds no place, because all 16 slots that it could have
+/// are taken by live keys.
+///
+/// A key is live while it has any debt, so at the capacity that was asked for this is rare
+/// (about one new key in 10,000); beyond it, it is what bounds memory. Every case is
+/// counted in [`Stats`](crate::Stats).
+///
+/// ```
+/// use tollgate::{Limiter, OnFull, Quota};
+///
+/// let gate: Limiter<u64> = Limiter::builder(Quota::per_second(10))
+///     .on_full(OnFull::SharedOverflow(Quota::per_second(1_000)))
+///     .build()?;
+/// assert!(gate.check(&7).is_ok());
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnFull {
+    /// Of the 16 live keys the one with the least debt is forgotten.
+    ///
+    /// Heavy offenders are the last to go, and a new honest key is served during a flood. The
+    /// forgotten key starts afresh when it comes back, so its exact bound ends there; what it is
+    /// forgiven is the debt it had left.
+    #[default]
+    EvictNearestIdle,
+    /// The new key is refused until a slot is free; no key is ever forgotten.
+    Refuse,
+    /// The new key is admitted, and not remembered; no key is ever forgotten.
+    Admit,
+    /// All keys that find no place share one limiter of this quota, by the same algorithm.
+    SharedOverflow(Quota),
+}
+
+/// Why a limiter cannot be built; its text says what to do instead.
+///
+/// ```
+/// use tollgate::{BuildError, Limiter, Quota};
+///
+/// let built: Result<Limiter<u64>, _> = Limiter::builder(Quota::per_second(1)).capacity(0).build();
+/// assert_eq!(built.unwrap_err(), BuildError::ZeroCapacity);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The quota is out of range.
+    Quota(QuotaError),
+    /// The overflow quota is out of range.
+    OverflowQuota(QuotaError),
+    /// A capacity of zero keys.
+    ZeroCapacity,
+    /// More keys than 2^32 buckets hold, about 18 thousand million.
+    CapacityTooLarge,
+    /// The system has no memory for that capacity.
+    OutOfMemory,
+}
+
+impl From<QuotaError> for BuildError {
+    fn from(error: QuotaError) -> Self {
+        Self::Quota(error)
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quota(error) => write!(f, "quota: {error}"),
+            Self::OverflowQuota(error) => write!(f, "overflow quota: {error}"),
+            Self::ZeroCapacity => f.write_str(
+                "the capacity is 0 keys: give the number of keys that are active at one time \
+                 (use Direct for a limiter without keys)",
+            ),
+            Self::CapacityTooLarge => {
+                f.write_str("the capacity is above 18 thousand million keys: lower it")
+            }
+            Self::OutOfMemory => f.write_str(
+                "the system has no memory for this capacity (about 29 bytes a key): lower it",
+            ),
+        }
+    }
+}
+
+impl core::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Quota(error) | Self::OverflowQuota(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A clock, or how to make one when it is needed.
+#[derive(Clone)]
+pub(crate) enum ClockSource<C> {
+    Given(C),
+    Made(fn() -> C),
+}
+
+impl<C> ClockSource<C> {
+    fn into_clock(self) -> C {
+        match self {
+            Self::Given(clock) => clock,
+            Self::Made(make) => make(),
+        }
+    }
+}
+
+/// Builds a [`Limiter`]. Made by [`Limiter::builder`].
+///
+/// ```
+/// use tollgate::{FixedWindow, Limiter, OnFull, Quota};
+///
+/// let gate: Limiter<str, _> = Limiter::builder(Quota::per_minute(20))
+///     .algorithm(FixedWindow::anchored())
+///     .capacity(1_000_000)
+///     .on_full(OnFull::Refuse)
+///     .build()?;
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder<K: ?Sized, A = Gcra, C = QuantaClock> {
+    quota: Quota,
+    algorithm: A,
+    clock: ClockSource<C>,
+    capacity: u64,
+    on_full: OnFull,
+    skew: Duration,
+    hasher: Option<RandomState>,
+    key: PhantomData<fn(&K)>,
+}
+
+impl<K: ?Sized> Builder<K> {
+    pub(crate) fn new(quota: Quota) -> Self {
+        Self {
+            quota,
+            algorithm: Gcra::new(),
+            clock: ClockSource::Made(QuantaClock::new),
+            capacity: CAPACITY_DEFAULT,
+            on_full: OnFull::default(),
+            skew: SKEW_DEFAULT,
+            hasher: None,
+            key: PhantomData,
+        }
+    }
+}
+
+impl<K: ?Sized, A, C> Builder<K, A, C> {
+    /// Chooses the algorithm; [`Gcra`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Gcra, Limiter, Quota};
+    /// let gate: Limiter<u32> =
+    ///     Limiter::builder(Quota::per_second(5)).algorithm(Gcra::start_empty()).build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn algorithm<B: Algorithm>(self, algorithm: B) -> Builder<K, B, C> {
+        Builder {
+            algorithm,
+            quota: self.quota,
+            clock: self.clock,
+            capacity: self.capacity,
+            on_full: self.on_full,
+            skew: self.skew,
+            hasher: self.hasher,
+            key: PhantomData,
+        }
+    }
+
+    /// Chooses the clock; [`QuantaClock`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, ManualClock, Quota};
+    /// let clock = ManualClock::new();
+    /// let gate: Limiter<u32, _, _> =
+    ///     Limiter::builder(Quota::per_second(5)).clock(&clock).build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn clock<D: Clock>(self, clock: D) -> Builder<K, A, D> {
+        Builder {
+            clock: ClockSource::Given(clock),
+            quota: self.quota,
+            algorithm: self.algorithm,
+            capacity: self.capacity,
+            on_full: self.on_full,
+            skew: self.skew,
+            hasher: self.hasher,
+            key: PhantomData,
+        }
+    }
+
+    /// How many keys may be live (have any debt) at one time; 100,000 unless called.
+    ///
+    /// It takes about 29 bytes a key, reserved when built and made resident as keys arrive.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<u32> = Limiter::builder(Quota::per_second(5)).capacity(1_000).build()?;
+    /// assert!(gate.memory_bytes() <= 32 * 1_000);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn capacity(self, keys: u64) -> Self {
+        Self { capacity: keys, ..self }
+    }
+
+    /// Chooses what happens when a key finds no place.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, OnFull, Quota};
+    /// let gate: Limiter<u32> =
+    ///     Limiter::builder(Quota::per_second(5)).on_full(OnFull::Refuse).build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn on_full(self, on_full: OnFull) -> Self {
+        Self { on_full, ..self }
+    }
+
+    /// How far the clocks of two threads may differ; 1 ms unless called.
+    ///
+    /// A key's slot goes to another only this long after the key has become idle, so that a
+    /// thread whose clock is behind by no more than this cannot find a fresh bucket in its place.
+    /// Raise it where threads pass times of their own that are older than that.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<u32> = Limiter::builder(Quota::per_second(5))
+    ///     .max_clock_skew(Duration::from_millis(100))
+    ///     .build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn max_clock_skew(self, skew: Duration) -> Self {
+        Self { skew, ..self }
+    }
+
+    /// Fixes the seed of the hash, so that runs can be repeated exactly.
+    ///
+    /// For tests and simulations only: who knows the seed can choose keys that collide.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<u32> = Limiter::builder(Quota::per_second(5)).hash_seed(42).build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn hash_seed(self, seed: u64) -> Self {
+        Self { hasher: Some(RandomState::with_seeds(seed, !seed, 1, 2)), ..self }
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
+    /// Checks everything and takes the memory.
+    ///
+    /// # Errors
+    ///
+    /// What is out of range, with advice; or the system has no memory.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let built: Result<Limiter<u32>, _> = Limiter::builder(Quota::per_second(0)).build();
+    /// assert!(built.is_err());
+    /// ```
+    pub fn build(self) -> Result<Limiter<K, A, C>, BuildError> {
+        if self.capacity == 0 {
+            return Err(BuildError::ZeroCapacity);
+        }
+        self.quota.validate()?;
+        let buckets = Table::buckets_for(self.capacity).ok_or(BuildError::CapacityTooLarge)?;
+        let clock = self.clock.into_clock();
+        let origin = clock.unix_origin_nanos();
+        let params = self.algorithm.params(&self.quota, origin)?;
+        let when_full = match self.on_full {
+            OnFull::EvictNearestIdle => WhenFull::Evict,
+            OnFull::Refuse => WhenFull::Refuse,
+            OnFull::Admit => WhenFull::Admit,
+            OnFull::SharedOverflow(quota) => {
+                let params = self.algorithm.params(&quota, origin);
+                WhenFull::share(params.map_err(BuildError::OverflowQuota)?)
+            }
+        };
+        let table = Table::new(buckets, self.skew).map_err(|_| BuildError::OutOfMemory)?;
+        let hasher = self.hasher.unwrap_or_default();
+        Ok(Limiter::from_parts(table, params, hasher, clock, when_full))
+    }
+}
+
+impl<K: ?Sized, A: fmt::Debug, C> fmt::Debug for Builder<K, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("quota", &self.quota)
+            .field("algorithm", &self.algorithm)
+            .field("capacity", &self.capacity)
+            .field("on_full", &self.on_full)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Builds a [`Direct`]. Made by [`Direct::builder`].
+///
+/// ```
+/// use tollgate::{Direct, FixedWindow, Quota};
+/// let gate = Direct::builder(Quota::per_day(5)).algorithm(FixedWindow::anchored()).build()?;
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct DirectBuilder<A = Gcra, C = QuantaClock> {
+    quota: Quota,
+    algorithm: A,
+    clock: ClockSource<C>,
+}
+
+impl<A, C> DirectBuilder<A, C> {
+    pub(crate) fn new(quota: Quota, algorithm: A, clock: ClockSource<C>) -> Self {
+        Self { quota, algorithm, clock }
+    }
+
+    /// Chooses the algorithm; [`Gcra`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, FixedWindow, Quota};
+    /// let gate = Direct::builder(Quota::per_day(5)).algorithm(FixedWindow::aligned()).build()?;
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn algorithm<B: Algorithm>(self, algorithm: B) -> DirectBuilder<B, C> {
+        DirectBuilder { algorithm, quota: self.quota, clock: self.clock }
+    }
+
+    /// Chooses the clock; [`QuantaClock`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, ManualClock, Quota};
+    /// let gate = Direct::builder(Quota::per_day(5)).clock(ManualClock::new()).build()?;
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn clock<D: Clock>(self, clock: D) -> DirectBuilder<A, D> {
+        DirectBuilder {
+            clock: ClockSource::Given(clock),
+            quota: self.quota,
+            algorithm: self.algorithm,
+        }
+    }
+}
+
+impl<A: Algorithm, C: Clock> DirectBuilder<A, C> {
+    /// Checks the quota.
+    ///
+    /// # Errors
+    ///
+    /// What is out of range, with advice.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota};
+    /// assert!(Direct::builder(Quota::per_second(0)).build().is_err());
+    /// ```
+    pub fn build(self) -> Result<Direct<A, C>, QuotaError> {
+        self.quota.validate()?;
+        let clock = self.clock.into_clock();
+        let params = self.algorithm.params(&self.quota, clock.unix_origin_nanos())?;
+        Ok(Direct::from_parts(params, clock))
+    }
+}
+
+impl<A: fmt::Debug, C> fmt::Debug for DirectBuilder<A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectBuilder")
+            .field("quota", &self.quota)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}

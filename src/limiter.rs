@@ -1,0 +1,365 @@
+//! The keyed limiter: key, hash, slot, step, compare-and-swap, decision.
+
+use core::hash::Hash;
+use core::marker::PhantomData;
+
+use ahash::RandomState;
+
+use crate::algo::gcra::Gcra;
+use crate::algo::{Algorithm, OneWord, Step};
+use crate::builder::Builder;
+use crate::clock::QuantaClock;
+use crate::decision::{Decision, Permit};
+use crate::direct::DirectCell;
+use crate::quota::Quota;
+use crate::stats::Stats;
+use crate::table::{Counters, Event, Outcome, Probe, Table};
+use crate::time::{Clock, Tick};
+
+/// Buckets that [`Limiter::len`] looks at.
+const LEN_SAMPLE_BUCKETS: u32 = 4_096;
+
+/// A limiter that gives every key a bucket of its own, in fixed memory.
+///
+/// It shares by reference (or in an `Arc`). `K` is the key as it is asked for: `Limiter<str>`
+/// for names, `Limiter<IpAddr>` for addresses, `Limiter<(u32, [u8; 16])>` for combinations.
+///
+/// **Guarantee.** A key that keeps its place is granted what its algorithm grants, exactly, over
+/// all threads, under any interleaving, and with clocks that differ between threads by up to
+/// [`max_clock_skew`](Builder::max_clock_skew). A decision takes no lock, allocates nothing and
+/// waits for nobody; memory never grows; a refusal writes nothing. Lock-free, not wait-free.
+///
+/// **Not guaranteed.**
+///
+/// - A key loses its place only when it is idle (which costs it nothing), or, when all 16 slots
+///   it could have are taken by live keys, by the policy chosen with
+///   [`on_full`](Builder::on_full). The default forgets the key with the least debt.
+/// - Keys are told apart by 54 bits of a randomly seeded hash, of which the buckets' choice uses
+///   up a few. Two keys that coincide share a bucket, so they may be refused too early, never
+///   too late. In a table of a million keys that happens to a new key with a chance of about
+///   10^-13.
+/// - Waiting requests are not served in any order: `Limiter` answers, it does not queue.
+///
+/// ```
+/// use std::net::IpAddr;
+/// use tollgate::{Limiter, OnFull, Quota};
+///
+/// let gate = Limiter::builder(Quota::per_second(100).burst(20))
+///     .capacity(1_000_000)
+///     .on_full(OnFull::EvictNearestIdle)
+///     .build()?;
+///
+/// let client: IpAddr = "192.0.2.7".parse()?;
+/// match gate.check(&client) {
+///     Ok(permit) => println!("go ahead, {} left", permit.remaining()),
+///     Err(denied) => println!("429, Retry-After {:?}", denied.retry_after()),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
+    table: Table,
+    params: A::Params,
+    hasher: RandomState,
+    clock: C,
+    when_full: WhenFull<A::Params>,
+    key: PhantomData<fn(&K)>,
+}
+
+/// What to do when a key finds no place.
+#[derive(Debug)]
+pub(crate) enum WhenFull<P> {
+    Evict,
+    Refuse,
+    Admit,
+    Share(Box<(P, DirectCell)>),
+}
+
+impl<P> WhenFull<P> {
+    pub(crate) fn share(params: P) -> Self {
+        Self::Share(Box::new((params, DirectCell::new())))
+    }
+}
+
+impl<K: ?Sized> Limiter<K> {
+    /// Begins a limiter; [`Builder`] says what can be chosen.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_minute(10)).build()?;
+    /// assert!(gate.check("somebody").is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn builder(quota: Quota) -> Builder<K> {
+        Builder::new(quota)
+    }
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
+    /// Asks for one cell for `key`, now.
+    ///
+    /// # Errors
+    ///
+    /// The refusal, with the time to come back.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(1)).build()?;
+    /// assert!(gate.check("a").is_ok());
+    /// assert!(gate.check("a").is_err());
+    /// assert!(gate.check("b").is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline]
+    pub fn check(&self, key: &K) -> Decision {
+        self.check_n(key, 1)
+    }
+
+    /// Asks for `n` cells for `key` at once, now: all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// The refusal, with the time to come back.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
+    /// assert_eq!(gate.check_n("a", 7).unwrap().remaining(), 3);
+    /// assert_eq!(gate.check_n("a", 7).unwrap_err().remaining(), 3);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline]
+    pub fn check_n(&self, key: &K, n: u64) -> Decision {
+        self.decide(key, n, || self.clock.now())
+    }
+
+    /// Asks for `n` cells for `key` at the instant `now`, which the caller reads from its own
+    /// clock.
+    ///
+    /// Use one origin for all calls. A `now` older than one already used never grants more, as
+    /// long as it is not older by more than [`max_clock_skew`](Builder::max_clock_skew).
+    ///
+    /// # Errors
+    ///
+    /// The refusal, with the time to come back.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(1)).build()?;
+    /// assert!(gate.check_at("a", 1, Tick::from_nanos(0)).is_ok());
+    /// assert!(gate.check_at("a", 1, Tick::from_nanos(999_999_999)).is_err());
+    /// assert!(gate.check_at("a", 1, Tick::from_nanos(1_000_000_000)).is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline]
+    pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Decision {
+        self.decide(key, n, || now)
+    }
+
+    /// The straight line. The clock is read after the slot was looked up, so that a cache miss
+    /// there and the reading of the clock overlap.
+    #[inline]
+    fn decide(&self, key: &K, n: u64, now: impl FnOnce() -> Tick) -> Decision {
+        let probe = self.probe(key);
+        let seat = self.table.find(&probe);
+        let now = now();
+        let evict = matches!(self.when_full, WhenFull::Evict);
+        match self.table.decide(&probe, seat, &self.params, now, n, evict) {
+            Outcome::Decided(decision) => decision,
+            Outcome::Full { nearest } => self.decide_full(nearest, n, now),
+        }
+    }
+
+    /// What [`check_at`](Self::check_at) would answer, without charging anything or giving the
+    /// key a place. Whether it would find one is not told.
+    ///
+    /// # Errors
+    ///
+    /// The refusal that `check_at` would give.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(3)).build()?;
+    /// assert_eq!(gate.peek_at("a", 0, Tick::ZERO).unwrap().remaining(), 3);
+    /// assert!(gate.peek_at("a", 4, Tick::ZERO).is_err());
+    /// assert_eq!(gate.stats().claimed, 0);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn peek_at(&self, key: &K, n: u64, now: Tick) -> Decision {
+        let state = match self.table.find(&self.probe(key)) {
+            Some(seat) if !seat.head.is_provisional() => seat.head.payload(),
+            _ => self.params.fresh(now),
+        };
+        match self.params.step(state, now, n) {
+            Step::Admit { permit, .. } => Ok(permit),
+            Step::Refuse(denied) => Err(denied),
+        }
+    }
+
+    /// Forgets what was charged to `key`: it is as if the key had never been seen.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(1)).build()?;
+    /// assert!(gate.check_at("a", 1, Tick::ZERO).is_ok());
+    /// gate.reset("a");
+    /// assert!(gate.check_at("a", 1, Tick::ZERO).is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn reset(&self, key: &K) {
+        self.table.forget(&self.probe(key));
+    }
+
+    /// About how many keys are live at the clock's present: exact up to some 18,000 slots in a
+    /// table nobody is changing, beyond that scaled up from an even sample of that many.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).capacity(100).build()?;
+    /// assert!(gate.is_empty());
+    /// assert!(gate.check("a").is_ok() && gate.check("b").is_ok());
+    /// assert_eq!(gate.len(), 2);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn len(&self) -> usize {
+        self.len_at(self.clock.now())
+    }
+
+    /// As [`len`](Self::len), at the instant `now`.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(1)).build()?;
+    /// assert!(gate.check_at("a", 1, Tick::ZERO).is_ok());
+    /// assert_eq!(gate.len_at(Tick::from_nanos(2_000_000_000)), 0); // idle means absent
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn len_at(&self, now: Tick) -> usize {
+        self.table.estimate_live(&self.params, now, LEN_SAMPLE_BUCKETS)
+    }
+
+    /// Whether [`len`](Self::len) is zero.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).build()?;
+    /// assert!(gate.is_empty());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Counts of what happened off the hot path.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).build()?;
+    /// assert_eq!(gate.stats().refused_full, 0);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn stats(&self) -> Stats {
+        let counters: &Counters = &self.table.counters;
+        Stats {
+            claimed: counters.total(Event::Claimed),
+            evicted: counters.total(Event::Evicted),
+            refused_full: counters.total(Event::RefusedFull),
+            admitted_full: counters.total(Event::AdmittedFull),
+            overflowed: counters.total(Event::Overflowed),
+        }
+    }
+
+    /// The slots' memory in bytes: reserved when built, never more.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).capacity(1_000_000).build()?;
+    /// assert!(gate.memory_bytes() <= 32 * 1_000_000);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn memory_bytes(&self) -> usize {
+        self.table.slot_count() * 16
+    }
+
+    /// The clock that [`check`](Self::check) reads.
+    ///
+    /// ```
+    /// # use tollgate::{Clock, Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).build()?;
+    /// let now = gate.clock().now();
+    /// assert!(gate.check_at("a", 1, now).is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// The algorithm with the quota worked in.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// use tollgate::algo::OneWord;
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).build()?;
+    /// assert_eq!(gate.params().grid().skew_tolerance(), None); // any
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn params(&self) -> &A::Params {
+        &self.params
+    }
+
+    #[inline]
+    fn probe(&self, key: &K) -> Probe {
+        self.table.probe(self.hasher.hash_one(key))
+    }
+
+    /// All candidates hold live keys of others, and none may be evicted.
+    #[cold]
+    fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> Decision {
+        let counters = &self.table.counters;
+        match &self.when_full {
+            WhenFull::Evict | WhenFull::Refuse => {
+                counters.count(Event::RefusedFull);
+                Err(self.params.no_place(nearest, now))
+            }
+            WhenFull::Admit => {
+                counters.count(Event::AdmittedFull);
+                self.admit_untracked(n, now)
+            }
+            WhenFull::Share(shared) => {
+                counters.count(Event::Overflowed);
+                shared.1.check(&shared.0, now, n)
+            }
+        }
+    }
+
+    /// As if the key were fresh: what it could spend is what it is told.
+    fn admit_untracked(&self, n: u64, now: Tick) -> Decision {
+        match self.params.step(self.params.fresh(now), now, n) {
+            Step::Admit { permit, .. } => Ok(permit),
+            Step::Refuse(denied) if denied.retry_after().is_none() => Err(denied),
+            Step::Refuse(denied) => Ok(Permit::despite(denied)),
+        }
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
+    pub(crate) fn from_parts(
+        table: Table,
+        params: A::Params,
+        hasher: RandomState,
+        clock: C,
+        when_full: WhenFull<A::Params>,
+    ) -> Self {
+        Self { table, params, hasher, clock, when_full, key: PhantomData }
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C: core::fmt::Debug> core::fmt::Debug for Limiter<K, A, C> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Limiter")
+            .field("table", &self.table)
+            .field("params", &self.params)
+            .field("clock", &self.clock)
+            .field("when_full", &self.when_full)
+            .finish_non_exhaustive()
+    }
+}
