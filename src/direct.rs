@@ -57,7 +57,6 @@ impl Direct {
     /// let gate = Direct::builder(Quota::per_day(5)).algorithm(FixedWindow::aligned()).build()?;
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
-    #[must_use]
     pub fn builder(quota: Quota) -> DirectBuilder {
         DirectBuilder::new(quota, Gcra::new(), ClockSource::Made(QuantaClock::new))
     }
@@ -210,10 +209,10 @@ impl DirectCell {
 
     #[inline]
     fn decide<A: OneWord>(&self, seen: Head, algo: &A, now: Tick, n: u64) -> Decision {
-        if !seen.is_provisional() {
-            if let Charge::Decided(decision) = self.0.charge(seen, algo, now, n) {
-                return decision;
-            }
+        if !seen.is_provisional()
+            && let Charge::Decided(decision) = self.0.charge(seen, algo, now, n)
+        {
+            return decision;
         }
         self.decide_unused(algo, now, n)
     }

@@ -9,14 +9,66 @@ use core::time::Duration;
 use crate::time::Tick;
 
 #[cfg(not(tollgate_loom))]
-#[allow(clippy::disallowed_types, reason = "the one place that names them")]
 mod imp {
-    pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
+    #[cfg(feature = "std")]
+    pub(crate) use core::sync::atomic::fence;
+    pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 }
 
 #[cfg(tollgate_loom)]
 mod imp {
-    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{Ordering, fence};
+
+    /// A loom atomic whose every access is a point where threads are interleaved.
+    ///
+    /// Loom 0.7 remembers only the last access to an atomic. Where a thread loads a word and
+    /// then swaps it, the swap is compared with the thread's own load, and a load by another
+    /// thread before that goes unnoticed: of "load" against "load, then swap" loom explores one
+    /// interleaving. So each access here first modifies a second atomic, which makes all of them
+    /// depend on one another, while loads of the word itself still return stale values too.
+    #[derive(Debug, Default)]
+    pub(crate) struct AtomicU64 {
+        word: loom::sync::atomic::AtomicU64,
+        turn: loom::sync::atomic::AtomicU64,
+    }
+
+    impl AtomicU64 {
+        pub(crate) fn new(value: u64) -> Self {
+            Self { word: loom::sync::atomic::AtomicU64::new(value), turn: Default::default() }
+        }
+
+        fn interleave(&self) -> &loom::sync::atomic::AtomicU64 {
+            self.turn.fetch_add(0, Ordering::Relaxed);
+            &self.word
+        }
+
+        pub(crate) fn load(&self, order: Ordering) -> u64 {
+            self.interleave().load(order)
+        }
+
+        pub(crate) fn store(&self, value: u64, order: Ordering) {
+            self.interleave().store(value, order);
+        }
+
+        pub(crate) fn compare_exchange(
+            &self,
+            current: u64,
+            new: u64,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<u64, u64> {
+            self.interleave().compare_exchange(current, new, success, failure)
+        }
+
+        pub(crate) fn fetch_update(
+            &self,
+            success: Ordering,
+            failure: Ordering,
+            update: impl FnMut(u64) -> Option<u64>,
+        ) -> Result<u64, u64> {
+            self.interleave().fetch_update(success, failure, update)
+        }
+    }
 }
 
 #[cfg(feature = "std")]
@@ -56,7 +108,6 @@ impl core::fmt::Debug for AtomicTick {
 /// A count that is no part of any protocol, so that loom need not explore it.
 #[cfg(feature = "std")]
 #[derive(Debug, Default)]
-#[allow(clippy::disallowed_types, reason = "the one place that names them")]
 pub(crate) struct PlainCount(core::sync::atomic::AtomicU64);
 
 #[cfg(feature = "std")]
@@ -89,6 +140,8 @@ pub(crate) fn stripe() -> usize {
 pub enum Fault {
     /// A claim is committed without a survey of the other candidates.
     SurveySkipped,
+    /// The survey is not ordered after the claim.
+    FenceLeftOut,
     /// A slot changes hands without a new generation.
     GenerationKept,
 }

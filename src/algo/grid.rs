@@ -130,8 +130,10 @@ impl Grid {
     /// `None` where there is no bound.
     #[must_use]
     pub fn skew_tolerance(&self) -> Option<Duration> {
-        let scale = Scale { units: self.units, nanos: self.nanos, phase: 0 };
-        (self.mask != u64::MAX).then(|| scale.span(self.tolerance))
+        // Rounded down: a clock that is behind by this much is behind by no more units.
+        let nanos =
+            u128::from(self.tolerance) * u128::from(self.nanos) / u128::from(self.units.get());
+        (self.mask != u64::MAX).then(|| Duration::from_nanos(narrow(nanos)))
     }
 
     /// The length of the ring in units; `None` where the grid is endless.

@@ -38,6 +38,26 @@ struct Candidate<'a> {
     head: Head,
 }
 
+impl<'a> Candidate<'a> {
+    /// Reads both words, the head first. `None` if they were being changed.
+    ///
+    /// A head changes before its owner does, so an owner that does not fit the head read before
+    /// it shows that the head has changed, and a CAS on it will fail. (The other way round, the
+    /// last owner beside a head just committed for the next looks like a vacant slot.) Where
+    /// the owner is to be changed, and not the head, the head must not have moved on.
+    fn of(slot: &'a Slot) -> Option<Self> {
+        let head = slot.head.load();
+        let owner = slot.owner();
+        let candidate = Self { slot, owner, head };
+        (!candidate.is_nobodys() || slot.head.load() == head).then_some(candidate)
+    }
+
+    /// Whether the slot is taken, and waits for an owner to be written.
+    fn is_nobodys(&self) -> bool {
+        self.head.is_provisional() && self.head.generation() != self.owner.generation()
+    }
+}
+
 /// What the candidate slots of one bucket offer, the best of each kind.
 #[derive(Default)]
 struct Offer<'a> {
@@ -90,7 +110,9 @@ impl Table {
     fn survey(&self, probe: &Probe) -> Survey<'_> {
         // SeqCst: orders the claim that this thread has written or seen (a slot's `owner`)
         // before the loads of all other candidates' `owner`. See the argument in the module.
-        fence(Ordering::SeqCst);
+        if !planted(Fault::FenceLeftOut) {
+            fence(Ordering::SeqCst);
+        }
         let mut claimed: Option<Seat<'_>> = None;
         let mut seated: Option<Seat<'_>> = None;
         for bucket in probe.buckets() {
@@ -136,9 +158,11 @@ impl Table {
                 Step::Admit { .. } => {}
             }
         }
-        let (candidate, event) = self.choose(probe, algo, now, evict)?;
+        let Some((candidate, event)) = self.choose(probe, algo, now, evict)? else {
+            return Ok(());
+        };
         let Candidate { slot, owner, head } = candidate;
-        let taken = if head.is_provisional() && head.generation() != owner.generation() {
+        let taken = if candidate.is_nobodys() {
             head
         } else {
             let taken = Head::provisional(claimed_generation(head), fresh);
@@ -156,14 +180,15 @@ impl Table {
         Ok(())
     }
 
-    /// The slot to take, and what to count if it is taken.
+    /// The slot to take, and what to count if it is taken; `None` if every candidate was being
+    /// changed just then.
     fn choose<A: OneWord>(
         &self,
         probe: &Probe,
         algo: &A,
         now: Tick,
         evict: bool,
-    ) -> Result<(Candidate<'_>, Option<Event>), Outcome> {
+    ) -> Result<Option<(Candidate<'_>, Option<Event>)>, Outcome> {
         let mut best = Offer::default();
         for bucket in probe.buckets() {
             best = best.or(self.offer(probe, bucket, algo, now));
@@ -173,21 +198,19 @@ impl Table {
             }
         }
         if let Some(candidate) = best.vacant.or(best.idle.map(|(_, candidate)| candidate)) {
-            return Ok((candidate, None));
+            return Ok(Some((candidate, None)));
         }
-        let (_, candidate) = best.live.expect("a bucket has slots, and each is of some kind");
-        if evict {
-            Ok((candidate, Some(Event::Evicted)))
-        } else {
-            Err(Outcome::Full { nearest: candidate.head.payload() })
+        match best.live {
+            None => Ok(None),
+            Some((_, candidate)) if evict => Ok(Some((candidate, Some(Event::Evicted)))),
+            Some((_, candidate)) => Err(Outcome::Full { nearest: candidate.head.payload() }),
         }
     }
 
     fn offer<A: OneWord>(&self, probe: &Probe, bucket: u32, algo: &A, now: Tick) -> Offer<'_> {
         let mut offer = Offer::default();
         for slot in probe.order(self.slots.bucket(bucket)) {
-            // The words before the judgement: a state seen idle at `now` was idle then.
-            let candidate = Candidate { slot, owner: slot.owner(), head: slot.head.load() };
+            let Some(candidate) = Candidate::of(slot) else { continue };
             let Candidate { owner, head, .. } = candidate;
             let agree = owner.generation() == head.generation();
             if !owner.belongs() || !agree {

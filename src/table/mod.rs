@@ -83,6 +83,9 @@ use memory::Slots;
 /// Live keys that fit in a table, as a share of its slots: 55 %.
 const LOAD_PERCENT: u64 = 55;
 
+/// A key has two buckets. A model makes do with one.
+const BUCKETS_MIN: u128 = if cfg!(tollgate_loom) { 1 } else { 2 };
+
 /// The keyed table. See the [module](self).
 pub(crate) struct Table {
     slots: Slots,
@@ -100,7 +103,7 @@ impl Table {
     /// Buckets for `capacity` live keys; `None` where they are too many to number.
     pub(crate) fn buckets_for(capacity: u64) -> Option<u32> {
         let slots = u128::from(capacity) * 100 / u128::from(LOAD_PERCENT) + 1;
-        u32::try_from(slots.div_ceil(BUCKET as u128).max(2)).ok()
+        u32::try_from(slots.div_ceil(BUCKET as u128).max(BUCKETS_MIN)).ok()
     }
 
     pub(crate) fn slot_count(&self) -> usize {
@@ -128,12 +131,11 @@ impl Table {
         n: u64,
         evict: bool,
     ) -> Outcome {
-        if let Some(Seat { slot, head }) = seat {
-            if !head.is_provisional() {
-                if let Charge::Decided(decision) = slot.head.charge(head, algo, now, n) {
-                    return Outcome::Decided(decision);
-                }
-            }
+        if let Some(Seat { slot, head }) = seat
+            && !head.is_provisional()
+            && let Charge::Decided(decision) = slot.head.charge(head, algo, now, n)
+        {
+            return Outcome::Decided(decision);
         }
         self.decide_cold(probe, algo, now, n, evict)
     }

@@ -71,7 +71,6 @@ impl Probe {
 
 /// `hash` scaled down to `0..range` by its upper half.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "a product shifted to 32 bits")]
 fn scaled(hash: u64, range: u32) -> u32 {
     (((hash >> 32) * u64::from(range)) >> 32) as u32
 }
