@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Formatting, everywhere.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo fmt --all --check
+(cd fuzz && cargo fmt --check)

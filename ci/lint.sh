@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Lints, the layers, and documentation without warnings.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() {
+    printf 'lint: %s\n' "$1" >&2
+    exit 1
+}
+
+# Atomics are named in the cell, the table and src/sync.rs only, and come from src/sync.rs.
+if grep -rnE '\b(core|std)::sync::atomic|loom::' src --include='*.rs' | grep -v '^src/sync\.rs:'; then
+    fail 'atomics and loom are named in src/sync.rs only'
+fi
+if grep -rnE '\bAtomicU64\b|compare_exchange|fetch_' src --include='*.rs' \
+    | grep -vE '^src/(sync\.rs|cell/|table/)'; then
+    fail 'atomics are used in src/cell, src/table and src/sync.rs only'
+fi
+# The algorithms are pure: no atomics, no clock, no allocation, no float.
+if grep -nE 'crate::(sync|cell|table|clock|limiter|direct|builder)|\b(Box|Vec|String|Arc|Rc)\b|\bf(32|64)\b' \
+    src/algo/*.rs src/quota.rs src/decision.rs src/word.rs; then
+    fail 'values and algorithms are pure, and know none of the layers above'
+fi
+if grep -rn 'quanta::' src --include='*.rs' | grep -v '^src/clock\.rs:'; then
+    fail 'quanta is named in src/clock.rs only'
+fi
+# The cells and the table know nothing of the limiter.
+if grep -nE 'crate::(limiter|direct|builder|clock|stats)' src/cell/*.rs src/table/*.rs; then
+    fail 'cells and table know none of the layers above'
+fi
+# Unsafe code lives in one file.
+if grep -rnE '\bunsafe\b' src --include='*.rs' | grep -v '^src/table/memory\.rs:'; then
+    fail 'unsafe code lives in src/table/memory.rs only'
+fi
+
+cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+RUSTFLAGS='--cfg tollgate_loom' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
+    cargo clippy -p tollgate -p loom-tests --all-targets --locked -- -D warnings
+# Without the standard library.
+cargo clippy -p tollgate --lib --no-default-features --locked -- -D warnings
+RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# The models of the atomic protocols: 2 threads at 3 preemptions, 3 threads at 2.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+RUST_BACKTRACE=0 RUSTFLAGS='--cfg tollgate_loom' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
+    cargo test -p loom-tests --release --locked --tests -- --nocapture
