@@ -12,7 +12,7 @@ use core::time::Duration;
 pub type Decision = Result<Permit, Denied>;
 
 const _: () = assert!(size_of::<Permit>() == 56);
-const _: () = assert!(size_of::<Decision>() <= 72);
+const _: () = assert!(size_of::<Decision>() == 64);
 
 /// What the algorithm measured, in units of its own time grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
