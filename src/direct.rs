@@ -3,9 +3,9 @@
 use crossbeam_utils::CachePadded;
 
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, OneWord, Step};
+use crate::algo::{Algorithm, OneWord};
 use crate::builder::{ClockSource, DirectBuilder};
-use crate::cell::{Charge, Head, HeadCell};
+use crate::cell::{Charge, Head, HeadCell, Ruling};
 use crate::clock::QuantaClock;
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
@@ -207,27 +207,32 @@ impl DirectCell {
         self.decide(self.0.load(), algo, now, n)
     }
 
-    #[inline]
+    #[inline(always)]
     fn decide<A: OneWord>(&self, seen: Head, algo: &A, now: Tick, n: u64) -> Decision {
-        if !seen.is_provisional()
-            && let Charge::Decided(decision) = self.0.charge(seen, algo, now, n)
-        {
-            return decision;
-        }
-        self.decide_unused(algo, now, n)
+        let charge = match seen.is_provisional() {
+            false => self.0.charge(seen, algo, now, n),
+            true => Charge::Moved,
+        };
+        let ruling = match charge {
+            Charge::Decided(ruling) => ruling,
+            Charge::Moved => self.decide_unused(algo, now, n),
+        };
+        ruling.explain(algo, now, n)
     }
 
     /// The bucket was not used yet, or was reset a moment ago.
     #[cold]
-    fn decide_unused<A: OneWord>(&self, algo: &A, now: Tick, n: u64) -> Decision {
+    #[inline(never)]
+    fn decide_unused<A: OneWord>(&self, algo: &A, now: Tick, n: u64) -> Ruling {
         loop {
             let seen = self.0.load();
-            if seen.is_provisional() {
-                if let Some(decision) = self.0.commit(seen, algo.fresh(now), algo, now, n) {
-                    return decision;
-                }
-            } else if let Charge::Decided(decision) = self.0.charge(seen, algo, now, n) {
-                return decision;
+            let charge = if seen.is_provisional() {
+                self.0.commit(seen, algo.fresh(now), algo, now, n)
+            } else {
+                self.0.charge(seen, algo, now, n)
+            };
+            if let Charge::Decided(ruling) = charge {
+                return ruling;
             }
         }
     }
@@ -235,10 +240,7 @@ impl DirectCell {
     fn peek<A: OneWord>(&self, algo: &A, now: Tick, n: u64) -> Decision {
         let seen = self.0.load();
         let state = if seen.is_provisional() { algo.fresh(now) } else { seen.payload() };
-        match algo.step(state, now, n) {
-            Step::Admit { permit, .. } => Ok(permit),
-            Step::Refuse(denied) => Err(denied),
-        }
+        algo.answer(state, now, n)
     }
 
     fn reset(&self) {

@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 use ahash::RandomState;
 
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, OneWord, Step};
+use crate::algo::{Algorithm, OneWord};
 use crate::builder::Builder;
 use crate::clock::QuantaClock;
 use crate::decision::{Decision, Permit};
@@ -157,15 +157,20 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// The straight line. The clock is read after the slot was looked up, so that a cache miss
     /// there and the reading of the clock overlap.
-    #[inline]
+    #[inline(always)]
     fn decide(&self, key: &K, n: u64, now: impl FnOnce() -> Tick) -> Decision {
         let probe = self.probe(key);
         let seat = self.table.find(&probe);
         let now = now();
         let evict = matches!(self.when_full, WhenFull::Evict);
         match self.table.decide(&probe, seat, &self.params, now, n, evict) {
-            Outcome::Decided(decision) => decision,
-            Outcome::Full { nearest } => self.decide_full(nearest, n, now),
+            Outcome::Decided(ruling) => ruling.explain(&self.params, now, n),
+            Outcome::Full { nearest } => {
+                // Copied out of a place of its own: written straight into the answer, it would
+                // keep the answer of the other case in memory too.
+                let Cold(decision) = self.decide_full(nearest, n, now);
+                decision
+            }
         }
     }
 
@@ -189,10 +194,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             Some(seat) if !seat.head.is_provisional() => seat.head.payload(),
             _ => self.params.fresh(now),
         };
-        match self.params.step(state, now, n) {
-            Step::Admit { permit, .. } => Ok(permit),
-            Step::Refuse(denied) => Err(denied),
-        }
+        self.params.answer(state, now, n)
     }
 
     /// Forgets what was charged to `key`: it is as if the key had never been seen.
@@ -306,16 +308,17 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         &self.params
     }
 
-    #[inline]
+    #[inline(always)]
     fn probe(&self, key: &K) -> Probe {
         self.table.probe(self.hasher.hash_one(key))
     }
 
     /// All candidates hold live keys of others, and none may be evicted.
     #[cold]
-    fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> Decision {
+    #[inline(never)]
+    fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> Cold {
         let counters = &self.table.counters;
-        match &self.when_full {
+        Cold(match &self.when_full {
             WhenFull::Evict | WhenFull::Refuse => {
                 counters.count(Event::RefusedFull);
                 Err(self.params.no_place(nearest, now))
@@ -328,18 +331,20 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 counters.count(Event::Overflowed);
                 shared.1.check(&shared.0, now, n)
             }
-        }
+        })
     }
 
     /// As if the key were fresh: what it could spend is what it is told.
     fn admit_untracked(&self, n: u64, now: Tick) -> Decision {
-        match self.params.step(self.params.fresh(now), now, n) {
-            Step::Admit { permit, .. } => Ok(permit),
-            Step::Refuse(denied) if denied.retry_after().is_none() => Err(denied),
-            Step::Refuse(denied) => Ok(Permit::despite(denied)),
+        match self.params.answer(self.params.fresh(now), now, n) {
+            Err(denied) if denied.retry_after().is_some() => Ok(Permit::despite(denied)),
+            decision => decision,
         }
     }
 }
+
+/// The answer of a path that is seldom taken.
+struct Cold(Decision);
 
 impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
     pub(crate) fn from_parts(

@@ -23,7 +23,7 @@ pub mod oracle;
 
 pub use grid::Grid;
 
-use crate::decision::{Denied, Permit};
+use crate::decision::{Decision, Denied, Permit};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
 
@@ -66,9 +66,10 @@ pub trait Algorithm: sealed::Sealed {
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10).burst(1), 0)?;
 /// let word = params.fresh(Tick::ZERO);
-/// let Step::Admit { next, permit } = params.step(word, Tick::ZERO, 1) else { panic!() };
-/// assert_eq!(permit.remaining(), 0);
-/// assert!(matches!(params.step(next, Tick::ZERO, 1), Step::Refuse(_)));
+/// let Step::Admit { next } = params.step(word, Tick::ZERO, 1) else { panic!() };
+/// assert_eq!(params.permit(word, Tick::ZERO, 1).remaining(), 0);
+/// assert_eq!(params.step(next, Tick::ZERO, 1), Step::Refuse);
+/// assert_eq!(params.denied(next, Tick::ZERO, 1).retry_after().unwrap().as_millis(), 100);
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub trait OneWord: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
@@ -85,6 +86,22 @@ pub trait OneWord: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
 
     /// Decides about `n` cells. Never panics; bits above the payload are ignored and dropped.
     fn step(&self, word: u64, now: Tick, n: u64) -> Step;
+
+    /// What to tell of an admission: `word` is the state that the step admitted from.
+    ///
+    /// Apart from the step, so that who does not ask does not pay.
+    fn permit(&self, word: u64, now: Tick, n: u64) -> Permit;
+
+    /// What to tell of a refusal: `word` is the state that the step refused from.
+    fn denied(&self, word: u64, now: Tick, n: u64) -> Denied;
+
+    /// The answer to `n` cells of a key in the state `word`, with nothing charged.
+    fn answer(&self, word: u64, now: Tick, n: u64) -> Decision {
+        match self.step(word, now, n) {
+            Step::Admit { .. } => Ok(self.permit(word, now, n)),
+            Step::Refuse => Err(self.denied(word, now, n)),
+        }
+    }
 
     /// For how many units the state has said the same as no state, so that another key may have
     /// its place; `None` while it is live.
@@ -111,9 +128,7 @@ pub enum Step {
     Admit {
         /// The state after the charge.
         next: u64,
-        /// The answer.
-        permit: Permit,
     },
     /// Refuse, and leave the state.
-    Refuse(Denied),
+    Refuse,
 }

@@ -8,4 +8,4 @@
 
 mod word;
 
-pub(crate) use word::{Charge, Head, HeadCell};
+pub(crate) use word::{Charge, Head, HeadCell, Ruling};

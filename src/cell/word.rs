@@ -69,10 +69,31 @@ impl core::fmt::Debug for Head {
     }
 }
 
+/// Admitted or refused, with the state that was decided upon.
+///
+/// Two registers. The 64 bytes of a [`Decision`] are made from it where they are asked for, in
+/// the caller's own frame: returned through memory they cost more than deciding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ruling {
+    Admitted(u64),
+    Refused(u64),
+}
+
+impl Ruling {
+    /// All that there is to tell of it.
+    #[inline(always)]
+    pub(crate) fn explain<A: OneWord>(self, algo: &A, now: Tick, n: u64) -> Decision {
+        match self {
+            Self::Admitted(state) => Ok(algo.permit(state, now, n)),
+            Self::Refused(state) => Err(algo.denied(state, now, n)),
+        }
+    }
+}
+
 /// What became of a charge.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Charge {
-    Decided(Decision),
+    Decided(Ruling),
     /// The word has another generation now: it belongs to somebody else.
     Moved,
 }
@@ -103,39 +124,62 @@ impl HeadCell {
     ///
     /// A refusal, and a charge of nothing, write nothing. Lock-free, not wait-free: a lost race
     /// means that another thread's charge went through.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn charge<A: OneWord>(&self, seen: Head, algo: &A, now: Tick, n: u64) -> Charge {
-        let generation = seen.generation();
-        let mut seen = seen;
+        match self.try_charge(seen, algo, now, n) {
+            Ok(ruling) => Charge::Decided(ruling),
+            Err(actual) => self.charge_again(seen.generation(), actual, algo, now, n),
+        }
+    }
+
+    /// One try; `Err` holds the head that another thread has put there.
+    #[inline(always)]
+    fn try_charge<A: OneWord>(
+        &self,
+        seen: Head,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Result<Ruling, Head> {
+        debug_assert!(!seen.is_provisional());
+        match algo.step(seen.payload(), now, n) {
+            Step::Refuse => return Ok(Ruling::Refused(seen.payload())),
+            Step::Admit { next } if next == seen.payload() => {}
+            Step::Admit { next } => self.swap(seen, Head::committed(seen.generation(), next))?,
+        }
+        Ok(Ruling::Admitted(seen.payload()))
+    }
+
+    /// The first try lost a race.
+    #[cold]
+    #[inline(never)]
+    fn charge_again<A: OneWord>(
+        &self,
+        generation: u64,
+        mut seen: Head,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Charge {
         #[cfg(not(tollgate_loom))]
         let backoff = Backoff::new();
-        loop {
-            debug_assert!(!seen.is_provisional());
-            let (next, permit) = match algo.step(seen.payload(), now, n) {
-                Step::Refuse(denied) => return Charge::Decided(Err(denied)),
-                Step::Admit { next, permit } => (next, permit),
-            };
-            if next == seen.payload() {
-                return Charge::Decided(Ok(permit));
-            }
-            match self.swap(seen, Head::committed(generation, next)) {
-                Ok(()) => return Charge::Decided(Ok(permit)),
-                Err(actual) => seen = actual,
-            }
-            if seen.generation() != generation || seen.is_provisional() {
-                return Charge::Moved;
-            }
+        while seen.generation() == generation && !seen.is_provisional() {
             // Another thread charged. Its line is here now; a short pause lets it go first
             // again, which on two threads costs less than two lines in flight.
             #[cfg(not(tollgate_loom))]
             backoff.spin();
+            match self.try_charge(seen, algo, now, n) {
+                Ok(ruling) => return Charge::Decided(ruling),
+                Err(actual) => seen = actual,
+            }
         }
+        Charge::Moved
     }
 
     /// Decides about `n` cells on a provisional word, whose state is `state`, and commits it.
     ///
-    /// `None` if the word has changed meanwhile. A refusal leaves the word provisional, unless
-    /// the algorithm starts in debt, when the debt has to be remembered.
+    /// A refusal leaves the word provisional, unless the algorithm starts in debt, when the debt
+    /// has to be remembered.
     pub(crate) fn commit<A: OneWord>(
         &self,
         seen: Head,
@@ -143,17 +187,20 @@ impl HeadCell {
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Option<Decision> {
+    ) -> Charge {
         debug_assert!(seen.is_provisional());
-        let (state, decision) = match algo.step(state, now, n) {
-            Step::Admit { permit, .. } if n == 0 && !algo.starts_in_debt() => {
-                return Some(Ok(permit));
-            }
-            Step::Admit { next, permit } => (next, Ok(permit)),
-            Step::Refuse(denied) if algo.starts_in_debt() => (state, Err(denied)),
-            Step::Refuse(denied) => return Some(Err(denied)),
+        let (next, ruling) = match algo.step(state, now, n) {
+            Step::Admit { next } => (next, Ruling::Admitted(state)),
+            Step::Refuse => (state, Ruling::Refused(state)),
         };
-        self.swap(seen, Head::committed(seen.generation(), state)).ok().map(|()| decision)
+        let nothing_to_remember = n == 0 || matches!(ruling, Ruling::Refused(_));
+        if nothing_to_remember && !algo.starts_in_debt() {
+            return Charge::Decided(ruling);
+        }
+        match self.swap(seen, Head::committed(seen.generation(), next)) {
+            Ok(()) => Charge::Decided(ruling),
+            Err(_) => Charge::Moved,
+        }
     }
 }
 

@@ -4,15 +4,14 @@ use super::layout::{BUCKET, Owner, Slot};
 use super::probe::{Probe, Seat};
 use super::{Event, Table, given_up};
 use crate::algo::{OneWord, Step};
-use crate::cell::{Charge, Head};
-use crate::decision::Decision;
+use crate::cell::{Charge, Head, Ruling};
 use crate::sync::{Fault, Ordering, fence, planted};
 use crate::time::Tick;
 
 /// What the table says of a request.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
-    Decided(Decision),
+    Decided(Ruling),
     /// All candidates hold live keys of others; the state nearest to idle is this one.
     Full {
         nearest: u64,
@@ -88,14 +87,14 @@ impl Table {
                     let _ = seat.slot.head.swap(seat.head, given_up(seat.head));
                 }
                 Survey::Seated(Seat { slot, head }) => {
-                    if let Charge::Decided(decision) = slot.head.charge(head, algo, now, n) {
-                        return Outcome::Decided(decision);
+                    if let Charge::Decided(ruling) = slot.head.charge(head, algo, now, n) {
+                        return Outcome::Decided(ruling);
                     }
                 }
                 Survey::Claimed(Seat { slot, head }) => {
-                    let decision = slot.head.commit(head, head.payload(), algo, now, n);
-                    if let Some(decision) = decision {
-                        return Outcome::Decided(decision);
+                    let charge = slot.head.commit(head, head.payload(), algo, now, n);
+                    if let Charge::Decided(ruling) = charge {
+                        return Outcome::Decided(ruling);
                     }
                 }
                 Survey::Absent => match self.claim(probe, algo, now, n, evict) {
@@ -153,8 +152,10 @@ impl Table {
         let fresh = algo.fresh(now);
         if !algo.starts_in_debt() {
             match algo.step(fresh, now, n) {
-                Step::Refuse(denied) => return Err(Outcome::Decided(Err(denied))),
-                Step::Admit { permit, .. } if n == 0 => return Err(Outcome::Decided(Ok(permit))),
+                Step::Refuse => return Err(Outcome::Decided(Ruling::Refused(fresh))),
+                Step::Admit { .. } if n == 0 => {
+                    return Err(Outcome::Decided(Ruling::Admitted(fresh)));
+                }
                 Step::Admit { .. } => {}
             }
         }

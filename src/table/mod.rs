@@ -110,7 +110,7 @@ impl Table {
         self.slots.bucket_count() as usize * BUCKET
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn probe(&self, hash: u64) -> Probe {
         Probe::new(hash, self.slots.bucket_count())
     }
@@ -121,7 +121,7 @@ impl Table {
     }
 
     /// Decides about `n` cells of the key whose seat was just looked for.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn decide<A: OneWord>(
         &self,
         probe: &Probe,
@@ -133,9 +133,9 @@ impl Table {
     ) -> Outcome {
         if let Some(Seat { slot, head }) = seat
             && !head.is_provisional()
-            && let Charge::Decided(decision) = slot.head.charge(head, algo, now, n)
+            && let Charge::Decided(ruling) = slot.head.charge(head, algo, now, n)
         {
-            return Outcome::Decided(decision);
+            return Outcome::Decided(ruling);
         }
         self.decide_cold(probe, algo, now, n, evict)
     }
