@@ -28,7 +28,7 @@ use core::num::NonZeroU64;
 
 use super::grid::Grid;
 use super::oracle::Window;
-use super::{Algorithm, OneWord, PAYLOAD_BITS, Step, sealed::Sealed};
+use super::{Algorithm, OneWord, PAYLOAD_BITS, Standing, Step, sealed::Sealed};
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -179,6 +179,15 @@ fn units_in_window(quota: &Quota, end: Field) -> u64 {
 }
 
 /// [`FixedWindow`] with a quota worked in.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, OneWord};
+/// use tollgate::{FixedWindow, Quota, Tick};
+///
+/// let params = FixedWindow::anchored().params(&Quota::per_second(2), 0)?;
+/// assert!(params.answer(params.fresh(Tick::ZERO), Tick::ZERO, 3).is_err());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedWindowParams {
     grid: Grid,
@@ -204,8 +213,13 @@ struct View {
 
 impl FixedWindowParams {
     #[inline(always)]
+    fn aligned(&self, now: Tick) -> Tick {
+        Tick::from_nanos(now.as_nanos().saturating_add(self.ahead_nanos))
+    }
+
+    #[inline(always)]
     fn view(&self, word: u64, now: Tick) -> View {
-        let now = Tick::from_nanos(now.as_nanos().saturating_add(self.ahead_nanos));
+        let now = self.aligned(now);
         let floor = self.grid.floor(now);
         let ahead = self.grid.ahead(self.end.of(word), floor);
         let counted = if ahead > 0 { self.count.of(word) } else { 0 };
@@ -238,8 +252,7 @@ impl OneWord for FixedWindowParams {
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {
-        let now = Tick::from_nanos(now.as_nanos().saturating_add(self.ahead_nanos));
-        self.end.set(0, self.grid.floor(now))
+        self.end.set(0, self.instant(now))
     }
 
     #[inline(always)]
@@ -273,17 +286,18 @@ impl OneWord for FixedWindowParams {
     }
 
     #[inline]
-    fn idle_for(&self, word: u64, now: Tick) -> Option<u64> {
-        let view = self.view(word, now);
-        match view.counted {
-            0 => Some(self.grid.behind(self.end.of(word), view.floor).unwrap_or(0)),
-            _ => None,
-        }
+    fn instant(&self, now: Tick) -> u64 {
+        self.grid.floor(self.aligned(now))
     }
 
     #[inline]
-    fn debt(&self, word: u64, now: Tick) -> u64 {
-        self.view(word, now).counted
+    fn standing(&self, word: u64, instant: u64) -> Standing {
+        let end = self.end.of(word);
+        match (self.grid.ahead(end, instant), self.count.of(word)) {
+            (0, _) => Standing::Idle { units: self.grid.behind(end, instant) },
+            (_, 0) => Standing::Idle { units: 0 },
+            (_, counted) => Standing::Live { debt: counted },
+        }
     }
 
     fn no_place(&self, word: u64, now: Tick) -> Denied {

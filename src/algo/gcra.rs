@@ -29,7 +29,7 @@ use core::num::NonZeroU64;
 
 use super::grid::Grid;
 use super::oracle::Level;
-use super::{Algorithm, OneWord, PAYLOAD_BITS, Step, sealed::Sealed};
+use super::{Algorithm, OneWord, PAYLOAD_BITS, Standing, Step, sealed::Sealed};
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -129,6 +129,15 @@ fn units_in_cell(quota: &Quota) -> NonZeroU64 {
 }
 
 /// [`Gcra`] with a quota worked in.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, OneWord};
+/// use tollgate::{Gcra, Quota, Tick};
+///
+/// let params = Gcra::new().params(&Quota::per_second(2), 0)?;
+/// assert!(params.answer(params.fresh(Tick::ZERO), Tick::ZERO, 2).is_ok());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcraParams {
     grid: Grid,
@@ -204,18 +213,22 @@ impl OneWord for GcraParams {
     }
 
     #[inline]
-    fn idle_for(&self, word: u64, now: Tick) -> Option<u64> {
-        self.grid.behind(TAT.of(word), self.grid.floor(now))
+    fn instant(&self, now: Tick) -> u64 {
+        self.grid.floor(now)
     }
 
     #[inline]
-    fn debt(&self, word: u64, now: Tick) -> u64 {
-        self.grid.ahead(TAT.of(word), self.grid.floor(now))
+    fn standing(&self, word: u64, instant: u64) -> Standing {
+        match self.grid.ahead(TAT.of(word), instant) {
+            0 => Standing::Idle { units: self.grid.behind(TAT.of(word), instant) },
+            debt => Standing::Live { debt },
+        }
     }
 
     fn no_place(&self, word: u64, now: Tick) -> Denied {
-        let wait = self.debt(word, now);
-        Denied::new(self.reading(now, self.grid.floor(now), self.capacity), wait)
+        let floor = self.grid.floor(now);
+        let wait = self.grid.ahead(TAT.of(word), floor);
+        Denied::new(self.reading(now, floor, self.capacity), wait)
     }
 
     fn grid(&self) -> &Grid {

@@ -37,7 +37,17 @@ use crate::time::Tick;
 const HOUR_NANOS: u128 = 3_600 * 1_000_000_000;
 const YEAR_NANOS: u128 = 365 * 24 * HOUR_NANOS;
 
-/// See the [module](self).
+/// A time grid; what it promises stands in the [module](self).
+///
+/// ```
+/// use tollgate::algo::{Algorithm, OneWord};
+/// use tollgate::{Gcra, Quota};
+///
+/// let ordinary = Gcra::new().params(&Quota::per_second(100).burst(20), 0)?;
+/// assert_eq!(ordinary.grid().ratio(), (1, 2_500)); // 1 unit in 2,500 ns
+/// assert_eq!(ordinary.grid().skew_tolerance(), None); // clocks may differ by any amount
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     units: NonZeroU64,
@@ -79,6 +89,16 @@ impl Grid {
     }
 
     /// The unit that has begun at or before `now`, counted modulo 2^64.
+    ///
+    /// ```
+    /// # use tollgate::algo::{Algorithm, OneWord};
+    /// # use tollgate::{Gcra, Quota, Tick};
+    /// let params = Gcra::new().params(&Quota::per_second(100), 0)?;
+    /// let grid = params.grid();
+    /// assert_eq!(grid.floor(Tick::from_nanos(4_999)), 1);
+    /// assert_eq!(grid.floor(Tick::from_nanos(5_000)), 2);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
     #[inline]
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "halves of a u128; wrapping is meant")]
@@ -91,6 +111,15 @@ impl Grid {
     }
 
     /// How many units `instant` lies ahead of `now` (a floor of this grid); 0 where it is not.
+    ///
+    /// ```
+    /// # use tollgate::algo::{Algorithm, OneWord};
+    /// # use tollgate::{Gcra, Quota, Tick};
+    /// let params = Gcra::new().params(&Quota::per_second(100), 0)?;
+    /// assert_eq!(params.grid().ahead(7, 5), 2);
+    /// assert_eq!(params.grid().ahead(5, 7), 0);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn ahead(&self, instant: u64, now: u64) -> u64 {
@@ -98,10 +127,10 @@ impl Grid {
         if distance <= self.ahead_max { distance } else { 0 }
     }
 
-    /// How many units `instant` lies behind `now`; `None` where it is ahead.
+    /// How many units `instant`, which is not ahead, lies behind `now`.
     #[inline]
-    pub(crate) fn behind(&self, instant: u64, now: u64) -> Option<u64> {
-        (self.ahead(instant, now) == 0).then(|| now.wrapping_sub(instant) & self.mask)
+    pub(crate) fn behind(&self, instant: u64, now: u64) -> u64 {
+        now.wrapping_sub(instant) & self.mask
     }
 
     /// `instant` moved on by `units`, ready for the word's time field.
@@ -121,6 +150,15 @@ impl Grid {
     }
 
     /// The grid as a fraction in lowest terms: units, and the nanoseconds they take.
+    ///
+    /// ```
+    /// # use tollgate::algo::{Algorithm, OneWord};
+    /// # use tollgate::{Gcra, Quota, Tick};
+    /// let params = Gcra::new().params(&Quota::per_second(3), 0)?;
+    /// // A third of a second is a whole number of units: 133,333.
+    /// assert_eq!(params.grid().ratio(), (399_999, 1_000_000_000));
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
     #[must_use]
     pub fn ratio(&self) -> (u64, u64) {
         (self.units.get(), self.nanos)
@@ -128,6 +166,14 @@ impl Grid {
 
     /// How far a clock may be behind the one that wrote a state and still see it as live;
     /// `None` where there is no bound.
+    ///
+    /// ```
+    /// # use tollgate::algo::{Algorithm, OneWord};
+    /// # use tollgate::{Gcra, Quota, Tick};
+    /// let params = Gcra::new().params(&Quota::per_second(1_000_000_000), 0)?;
+    /// assert_eq!(params.grid().skew_tolerance().unwrap().as_secs(), 1_099);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
     #[must_use]
     pub fn skew_tolerance(&self) -> Option<Duration> {
         // Rounded down: a clock that is behind by this much is behind by no more units.
@@ -137,6 +183,14 @@ impl Grid {
     }
 
     /// The length of the ring in units; `None` where the grid is endless.
+    ///
+    /// ```
+    /// # use tollgate::algo::{Algorithm, OneWord};
+    /// # use tollgate::{Gcra, Quota, Tick};
+    /// let params = Gcra::new().params(&Quota::per_second(1_000_000_000), 0)?;
+    /// assert_eq!(params.grid().ring(), Some(1 << 53)); // nanoseconds: 104 days
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
     #[must_use]
     pub fn ring(&self) -> Option<u64> {
         self.mask.checked_add(1)

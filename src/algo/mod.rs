@@ -18,7 +18,7 @@
 
 pub mod fixed_window;
 pub mod gcra;
-mod grid;
+pub mod grid;
 pub mod oracle;
 
 pub use grid::Grid;
@@ -103,13 +103,11 @@ pub trait OneWord: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
         }
     }
 
-    /// For how many units the state has said the same as no state, so that another key may have
-    /// its place; `None` while it is live.
-    fn idle_for(&self, word: u64, now: Tick) -> Option<u64>;
+    /// `now` in units of the algorithm's grid, for [`standing`](Self::standing).
+    fn instant(&self, now: Tick) -> u64;
 
-    /// What would be forgotten if the state were dropped: its debt, in units that compare
-    /// between states of one limiter.
-    fn debt(&self, word: u64, now: Tick) -> u64;
+    /// Whether the state means anything at `instant`, and how much.
+    fn standing(&self, word: u64, instant: u64) -> Standing;
 
     /// The refusal of a key that finds no place until `word`, the state nearest to idle, is idle.
     fn no_place(&self, word: u64, now: Tick) -> Denied;
@@ -121,7 +119,42 @@ pub trait OneWord: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     fn oracle(&self) -> Self::Oracle;
 }
 
+/// What a state means at an instant.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, OneWord, Standing};
+/// use tollgate::{FixedWindow, Quota, Tick};
+///
+/// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
+/// let word = params.fresh(Tick::ZERO);
+/// let now = params.instant(Tick::ZERO);
+/// assert!(matches!(params.standing(word, now), Standing::Idle { .. }));
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The same as no state: another key may have its place.
+    Idle {
+        /// Units for which it has been so.
+        units: u64,
+    },
+    /// Something would be forgotten if the state were dropped.
+    Live {
+        /// How much, in units that compare between states of one limiter.
+        debt: u64,
+    },
+}
+
 /// What a step decided.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, OneWord, Step};
+/// use tollgate::{FixedWindow, Quota, Tick};
+///
+/// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
+/// assert_eq!(params.step(params.fresh(Tick::ZERO), Tick::ZERO, 21), Step::Refuse);
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Go ahead, and let `next` be the state.

@@ -14,6 +14,20 @@ use crate::decision::Decision;
 use crate::time::Tick;
 
 /// What an oracle, or a limiter, says of a request.
+///
+/// ```
+/// use tollgate::algo::OneWord;
+/// use tollgate::algo::oracle::{Oracle, Verdict};
+/// use tollgate::{Direct, Quota, Tick};
+///
+/// let gate = Direct::new(Quota::per_second(3))?;
+/// let mut oracle = gate.params().oracle();
+/// for nanos in [0, 0, 100_000_000, 0, 5_000_000_000] {
+///     let now = Tick::from_nanos(nanos);
+///     assert_eq!(Verdict::from(&gate.check_at(1, now)), oracle.decide(now, 1));
+/// }
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether the request may go ahead.

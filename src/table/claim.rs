@@ -3,7 +3,7 @@
 use super::layout::{BUCKET, Owner, Slot};
 use super::probe::{Probe, Seat};
 use super::{Event, Table, given_up};
-use crate::algo::{OneWord, Step};
+use crate::algo::{OneWord, Standing, Step};
 use crate::cell::{Charge, Head, Ruling};
 use crate::sync::{Fault, Ordering, fence, planted};
 use crate::time::Tick;
@@ -75,13 +75,17 @@ impl Table {
     pub(crate) fn decide_cold<A: OneWord>(
         &self,
         probe: &Probe,
+        absent: bool,
         algo: &A,
         now: Tick,
         n: u64,
         evict: bool,
     ) -> Outcome {
+        // The lookup that found nothing stands for a first survey: whatever it missed, the
+        // survey after the claim sees.
+        let mut survey = if absent { Survey::Absent } else { self.survey(probe) };
         loop {
-            match self.survey(probe) {
+            match survey {
                 Survey::Surplus(seat) => {
                     // Lost: its own thread committed it, or gave it up. The next survey tells.
                     let _ = seat.slot.head.swap(seat.head, given_up(seat.head));
@@ -102,6 +106,7 @@ impl Table {
                     Err(outcome) => return outcome,
                 },
             }
+            survey = self.survey(probe);
         }
     }
 
@@ -190,9 +195,10 @@ impl Table {
         now: Tick,
         evict: bool,
     ) -> Result<Option<(Candidate<'_>, Option<Event>)>, Outcome> {
+        let instant = algo.instant(self.beyond_skew(now));
         let mut best = Offer::default();
         for bucket in probe.buckets() {
-            best = best.or(self.offer(probe, bucket, algo, now));
+            best = best.or(self.offer(probe, bucket, algo, instant));
             // The first bucket while it has two places, so that a lookup seldom needs the second.
             if best.reusable >= 2 {
                 break;
@@ -208,7 +214,7 @@ impl Table {
         }
     }
 
-    fn offer<A: OneWord>(&self, probe: &Probe, bucket: u32, algo: &A, now: Tick) -> Offer<'_> {
+    fn offer<A: OneWord>(&self, probe: &Probe, bucket: u32, algo: &A, instant: u64) -> Offer<'_> {
         let mut offer = Offer::default();
         for slot in probe.order(self.slots.bucket(bucket)) {
             let Some(candidate) = Candidate::of(slot) else { continue };
@@ -219,18 +225,16 @@ impl Table {
                 offer.vacant = offer.vacant.or(Some(candidate));
                 continue;
             }
-            let idle_for = algo.idle_for(head.payload(), self.beyond_skew(now));
-            match idle_for {
-                Some(units) if !head.is_provisional() => {
+            match algo.standing(head.payload(), instant) {
+                Standing::Idle { units } if !head.is_provisional() => {
                     offer.reusable += 1;
                     if offer.idle.is_none_or(|(most, _)| units > most) {
                         offer.idle = Some((units, candidate));
                     }
                 }
                 // Another key's claim, about to be committed: taken only if nothing else is.
-                Some(_) => offer.idle = offer.idle.or(Some((0, candidate))),
-                None => {
-                    let debt = algo.debt(head.payload(), now);
+                Standing::Idle { .. } => offer.idle = offer.idle.or(Some((0, candidate))),
+                Standing::Live { debt } => {
                     if offer.live.is_none_or(|(least, _)| debt < least) {
                         offer.live = Some((debt, candidate));
                     }

@@ -74,7 +74,7 @@ pub(crate) use counters::{Counters, Event};
 pub(crate) use memory::OutOfMemory;
 pub(crate) use probe::{Probe, Seat};
 
-use crate::algo::OneWord;
+use crate::algo::{OneWord, Standing};
 use crate::cell::{Charge, Head};
 use crate::time::Tick;
 use layout::BUCKET;
@@ -137,7 +137,7 @@ impl Table {
         {
             return Outcome::Decided(ruling);
         }
-        self.decide_cold(probe, algo, now, n, evict)
+        self.decide_cold(probe, seat.is_none(), algo, now, n, evict)
     }
 
     /// Gives up the key's slot, if it has one.
@@ -151,6 +151,7 @@ impl Table {
 
     /// How many keys have a live state, counted over `sample` buckets spread evenly and scaled.
     pub(crate) fn estimate_live<A: OneWord>(&self, algo: &A, now: Tick, sample: u32) -> usize {
+        let instant = algo.instant(now);
         let buckets = self.slots.bucket_count();
         let step = buckets.div_ceil(sample.max(1)).max(1);
         let mut live: u64 = 0;
@@ -160,7 +161,8 @@ impl Table {
             for slot in self.slots.bucket(bucket) {
                 let (owner, head) = (slot.owner(), slot.head.load());
                 let taken = owner.belongs() && owner.generation() == head.generation();
-                if taken && !head.is_provisional() && algo.idle_for(head.payload(), now).is_none() {
+                let standing = algo.standing(head.payload(), instant);
+                if taken && !head.is_provisional() && matches!(standing, Standing::Live { .. }) {
                     live += 1;
                 }
             }
