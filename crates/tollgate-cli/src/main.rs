@@ -1,0 +1,82 @@
+//! `tollgate`: rate limits, tried on real traffic before real users.
+
+mod algorithm;
+mod args;
+mod charge;
+mod format;
+mod judge;
+mod logtime;
+mod progress;
+mod record;
+mod replay;
+mod report;
+mod source;
+mod tally;
+mod timeline;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Error, Result};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+
+use crate::args::{Cli, Command, ReplayArgs};
+
+/// The exit code of `--verify` that found a difference.
+const DIFFERENT: u8 = 1;
+/// The exit code of a wrong option or an unreadable input.
+const FAILED: u8 = 2;
+/// Where the terminal does not tell.
+const WIDTH_DEFAULT: usize = 80;
+
+fn main() -> ExitCode {
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let outcome = match (cli.command, matches.subcommand()) {
+        (Command::Replay(args), Some((_, matches))) => replay(*args, matches),
+        (Command::Replay(_), None) => unreachable!("a parsed command has its matches"),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("tollgate: {error:#}");
+        ExitCode::from(FAILED)
+    })
+}
+
+fn replay(args: ReplayArgs, matches: &ArgMatches) -> Result<ExitCode> {
+    let plan = args.plan(matches).map_err(Error::msg)?;
+    let outcome = replay::run(&plan)?;
+    let report = if plan.json {
+        report::json::report(&plan, &outcome)?
+    } else {
+        report::text::report(&plan, &outcome, terminal_width())
+    };
+    print(&report)?;
+    for broken in &outcome.incomplete {
+        eprintln!("tollgate: {} could not be read to its end: {}", broken.file, broken.why);
+    }
+    Ok(if !outcome.incomplete.is_empty() {
+        ExitCode::from(FAILED)
+    } else if outcome.differences().is_some_and(|count| count > 0) {
+        ExitCode::from(DIFFERENT)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Prints it all; a reader who has seen enough (`| head`) is not an error.
+fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write the report"),
+    }
+}
+
+/// The columns of the terminal; where there is none, of the variable `COLUMNS`, or 80.
+fn terminal_width() -> usize {
+    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal_size::terminal_size()
+        .map(|(width, _)| usize::from(width.0))
+        .or_else(told)
+        .unwrap_or(WIDTH_DEFAULT)
+}

@@ -1,0 +1,206 @@
+//! The replay: line, request, time, verdicts, counts.
+
+use std::io;
+
+use anyhow::{Context, Result, bail};
+
+use crate::args::Plan;
+use crate::charge::Request;
+use crate::format::{self, Reader};
+use crate::judge::{Judge, Setup};
+use crate::logtime::LogTime;
+use crate::progress::Progress;
+use crate::record::{Malformed, Stamp};
+use crate::report::decisions::Decisions;
+use crate::source::{Input, Line, Lines, Unrecognised};
+use crate::tally::Tally;
+
+/// So many malformed lines are kept to be shown; all are counted.
+const MALFORMED_SHOWN: usize = 5;
+
+/// All that a replay found out.
+pub(crate) struct Outcome {
+    /// One for each limiter of the plan.
+    pub(crate) judges: Vec<Box<dyn Judge>>,
+    pub(crate) tally: Tally,
+    pub(crate) time: LogTime,
+    pub(crate) skipped: Skipped,
+    pub(crate) incomplete: Vec<Incomplete>,
+}
+
+/// Lines that could not be read.
+#[derive(Debug, Default)]
+pub(crate) struct Skipped {
+    pub(crate) count: u64,
+    /// The first few.
+    pub(crate) first: Vec<SkippedLine>,
+}
+
+/// A line that could not be read.
+#[derive(Debug)]
+pub(crate) struct SkippedLine {
+    pub(crate) file: String,
+    pub(crate) line: u64,
+    pub(crate) why: String,
+}
+
+/// A file that broke off.
+#[derive(Debug)]
+pub(crate) struct Incomplete {
+    pub(crate) file: String,
+    pub(crate) why: String,
+}
+
+impl Outcome {
+    /// Nothing yet, with time beginning at `first`.
+    fn beginning(plan: &Plan, first: Stamp) -> Result<Self> {
+        let build = |(quota, algorithm): &_| {
+            let setup = Setup {
+                quota: *quota,
+                capacity: plan.capacity,
+                on_full: plan.on_full,
+                utc_offset_secs: plan.utc_offset_secs,
+                verify: plan.verify,
+                origin_unix_nanos: first.unix_nanos,
+            };
+            setup.build_named(algorithm)
+        };
+        let judges = plan.limiters.iter().map(build).collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            tally: Tally::new(judges.len(), first.offset_secs),
+            judges,
+            time: LogTime::starting(first),
+            skipped: Skipped::default(),
+            incomplete: Vec::new(),
+        })
+    }
+
+    /// Differences from the reference models; `None` if none ran.
+    pub(crate) fn differences(&self) -> Option<u64> {
+        self.judges.iter().map(|judge| judge.differences().map(|found| found.count)).sum()
+    }
+}
+
+/// Replays all inputs of the plan.
+pub(crate) fn run(plan: &Plan) -> Result<Outcome> {
+    // The limiters are built once before anything is read, so that a rule that cannot be kept is
+    // found at once, and again when the first line has told when time begins.
+    let outcome = Outcome::beginning(plan, Stamp { unix_nanos: 0, offset_secs: 0 })?;
+    let sizes = plan.inputs.iter().map(Input::bytes).collect::<Result<Vec<_>>>()?;
+    let known = !plan.inputs.contains(&Input::Stdin);
+    let decisions = plan.decisions.as_deref().map(Decisions::create).transpose()?;
+    let mut session = Session {
+        plan,
+        outcome,
+        decisions,
+        progress: Progress::new(known.then(|| sizes.iter().sum())),
+        request: Request::default(),
+    };
+    for input in &plan.inputs {
+        session.replay(input)?;
+    }
+    if let Some(decisions) = session.decisions {
+        decisions.finish()?;
+    }
+    Ok(session.outcome)
+}
+
+/// A replay under way.
+struct Session<'p> {
+    plan: &'p Plan,
+    outcome: Outcome,
+    decisions: Option<Decisions>,
+    progress: Progress,
+    request: Request,
+}
+
+impl<'p> Session<'p> {
+    /// Replays one input as far as it can be read.
+    fn replay(&mut self, input: &Input) -> Result<()> {
+        let mut lines = match input.open(|raw| self.progress.watch(raw)) {
+            Ok(lines) => lines,
+            Err(error) => return self.broke_off(input, &format!("{error:#}")),
+        };
+        let mut reader = match self.reader(&mut lines, input)? {
+            Ok(Some(reader)) => reader,
+            Ok(None) => return Ok(()),
+            Err(error) => return self.broke_off(input, &error.to_string()),
+        };
+        reader.accepts(&self.plan.charge).with_context(|| input.name().to_owned())?;
+        loop {
+            let (number, line) = match lines.next() {
+                Ok(Some(line)) => line,
+                Ok(None) => return Ok(()),
+                Err(error) => return self.broke_off(input, &error.to_string()),
+            };
+            self.progress.line();
+            let read = match line {
+                Line::Text(text) => reader
+                    .read(&text, &self.plan.charge, &mut self.request)
+                    .with_context(|| format!("{}, line {number}", input.name()))?,
+                Line::TooLong => Err(Malformed::new("it is longer than 1 MiB")),
+            };
+            match read {
+                Ok(format::Line::Request) => self.decide()?,
+                Ok(format::Line::Nothing) => {}
+                Err(why) => self.skip(input, number, &why),
+            }
+        }
+    }
+
+    /// The reader for an input: as told, or as its first lines show; `None` for an input without
+    /// lines.
+    fn reader(&self, lines: &mut Lines, input: &Input) -> Result<io::Result<Option<Reader<'p>>>> {
+        let time_field = self.plan.time_field.as_deref();
+        if let Some(reader) = Reader::new(self.plan.format, time_field) {
+            return Ok(Ok(Some(reader)));
+        }
+        Ok(match lines.look(|line| Reader::recognise(line, time_field)) {
+            Ok(Ok(reader)) => Ok(Some(reader)),
+            Ok(Err(Unrecognised::Empty)) => Ok(None),
+            Ok(Err(Unrecognised::Foreign)) => bail!(
+                "{}: the first lines are in no format that is known: give --format clf, jsonl or \
+                 csv (for CSV and JSON with a time under an unusual name, --time-field too)",
+                input.name()
+            ),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Lets every limiter decide about the request that was just read.
+    fn decide(&mut self) -> Result<()> {
+        let request = &self.request;
+        if self.outcome.tally.requests() == 0 {
+            let beginning = Outcome::beginning(self.plan, request.stamp)?;
+            let Outcome { skipped, incomplete, .. } = &mut self.outcome;
+            let (skipped, incomplete) = (std::mem::take(skipped), std::mem::take(incomplete));
+            self.outcome = Outcome { skipped, incomplete, ..beginning };
+        }
+        let Outcome { judges, tally, time, .. } = &mut self.outcome;
+        let judged_at = time.judged_at(request.stamp);
+        let mut row = tally.request(&request.key, request.cost, judged_at);
+        for (index, judge) in judges.iter_mut().enumerate() {
+            let verdict = judge.judge(&request.key, request.cost, judged_at);
+            row.verdict(index, &verdict);
+            if let Some(decisions) = &mut self.decisions {
+                decisions.write(request, judged_at, &self.plan.limiters[index], &verdict)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, input: &Input, line: u64, why: &Malformed) {
+        let skipped = &mut self.outcome.skipped;
+        skipped.count += 1;
+        if skipped.first.len() < MALFORMED_SHOWN {
+            let file = input.name().to_owned();
+            skipped.first.push(SkippedLine { file, line, why: why.to_string() });
+        }
+    }
+
+    fn broke_off(&mut self, input: &Input, why: &str) -> Result<()> {
+        let (file, why) = (input.name().to_owned(), why.to_owned());
+        self.outcome.incomplete.push(Incomplete { file, why });
+        Ok(())
+    }
+}

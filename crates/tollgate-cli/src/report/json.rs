@@ -1,0 +1,183 @@
+//! The report for programs: one JSON object.
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::words;
+use crate::args::Plan;
+use crate::charge::readable;
+use crate::replay::Outcome;
+
+/// A replay over time has at most so many columns.
+const COLUMNS_MAX: usize = 100;
+
+#[derive(Serialize)]
+struct Report<'r> {
+    requests: u64,
+    keys: u64,
+    key: &'r str,
+    cost: u64,
+    first_time: Option<String>,
+    last_time: Option<String>,
+    span_nanos: u64,
+    /// The counts of the only limiter once more; absent where there are several.
+    #[serde(flatten)]
+    only: Option<Counts>,
+    limiters: Vec<Limiter<'r>>,
+    malformed: Malformed<'r>,
+    back_in_time: Back,
+    incomplete: Vec<Incomplete<'r>>,
+    /// Null unless the reference models ran.
+    differences: Option<u64>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Counts {
+    admitted: u64,
+    refused: u64,
+    refused_share: f64,
+    keys_refused: u64,
+    keys_refused_share: f64,
+    /// Refused requests that cost more than the limiter ever holds.
+    never_fit: u64,
+    cost_refused: u64,
+}
+
+#[derive(Serialize)]
+struct Limiter<'r> {
+    rule: String,
+    algorithm: &'r str,
+    requests: u64,
+    keys: u64,
+    #[serde(flatten)]
+    counts: Counts,
+    /// Times that the table had no room for a key.
+    table_full: u64,
+    /// Null unless the reference model ran.
+    differences: Option<u64>,
+    refused_most: Vec<Key>,
+    /// Null where there was no request.
+    refused_over_time: Option<OverTime>,
+}
+
+#[derive(Serialize)]
+struct Key {
+    key: String,
+    requests: u64,
+    refused: u64,
+}
+
+#[derive(Serialize)]
+struct OverTime {
+    /// The beginning of the first column, in the log's own clock.
+    first_local_time: String,
+    column_nanos: u64,
+    refused: Vec<u64>,
+}
+
+#[derive(Serialize)]
+struct Malformed<'r> {
+    lines: u64,
+    first: Vec<Line<'r>>,
+}
+
+#[derive(Serialize)]
+struct Line<'r> {
+    file: &'r str,
+    line: u64,
+    why: &'r str,
+}
+
+#[derive(Serialize)]
+struct Back {
+    lines: u64,
+    most_nanos: u64,
+}
+
+#[derive(Serialize)]
+struct Incomplete<'r> {
+    file: &'r str,
+    why: &'r str,
+}
+
+/// The whole report, ended by a line end.
+pub(crate) fn report(plan: &Plan, outcome: &Outcome) -> Result<String> {
+    let Outcome { tally, time, skipped, .. } = outcome;
+    let limiters = limiters(plan, outcome);
+    let seen = tally.requests() > 0;
+    let back = time.back();
+    let report = Report {
+        requests: tally.requests(),
+        keys: tally.keys(),
+        key: plan.charge.key.as_given(),
+        cost: tally.cost(),
+        first_time: seen.then(|| words::rfc3339(time.first_unix_nanos())),
+        last_time: seen.then(|| words::rfc3339(time.latest_unix_nanos())),
+        span_nanos: time.latest_unix_nanos() - time.first_unix_nanos(),
+        only: match limiters.as_slice() {
+            [only] => Some(only.counts),
+            _ => None,
+        },
+        limiters,
+        malformed: Malformed {
+            lines: skipped.count,
+            first: skipped
+                .first
+                .iter()
+                .map(|line| Line { file: &line.file, line: line.line, why: &line.why })
+                .collect(),
+        },
+        back_in_time: Back { lines: back.lines, most_nanos: back.most_nanos },
+        incomplete: outcome
+            .incomplete
+            .iter()
+            .map(|broken| Incomplete { file: &broken.file, why: &broken.why })
+            .collect(),
+        differences: outcome.differences(),
+    };
+    Ok(serde_json::to_string_pretty(&report)? + "\n")
+}
+
+fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
+    let tally = &outcome.tally;
+    let columns = tally.over_time().columns(COLUMNS_MAX);
+    let (requests, keys) = (tally.requests(), tally.keys());
+    plan.limiters
+        .iter()
+        .zip(&outcome.judges)
+        .zip(tally.limiters())
+        .zip(columns.counts)
+        .enumerate()
+        .map(|(index, ((((rule, algorithm), judge), counts), refused))| Limiter {
+            rule: rule.to_string(),
+            algorithm: algorithm.name,
+            requests,
+            keys,
+            counts: Counts {
+                admitted: counts.admitted,
+                refused: counts.refused,
+                refused_share: words::share(counts.refused, requests),
+                keys_refused: counts.keys_refused,
+                keys_refused_share: words::share(counts.keys_refused, keys),
+                never_fit: counts.never_fit,
+                cost_refused: counts.cost_refused,
+            },
+            table_full: judge.full(),
+            differences: judge.differences().map(|found| found.count),
+            refused_most: tally
+                .refused_most(index, plan.top)
+                .into_iter()
+                .map(|most| Key {
+                    key: readable(most.key),
+                    requests: most.requests,
+                    refused: most.refused,
+                })
+                .collect(),
+            refused_over_time: (requests > 0).then(|| OverTime {
+                first_local_time: words::clock(columns.first_local_nanos).to_string(),
+                column_nanos: columns.width_nanos,
+                refused,
+            }),
+        })
+        .collect()
+}

@@ -1,0 +1,250 @@
+//! The report for people.
+
+use std::fmt::Write;
+
+use super::{chart, words};
+use crate::args::Plan;
+use crate::charge::{Cost, readable};
+use crate::replay::Outcome;
+use words::{counted, percent, thousands};
+
+/// A narrower terminal has its lines wrapped.
+const WIDTH_MIN: usize = 40;
+/// A wider chart is no easier to read.
+const WIDTH_MAX: usize = 160;
+
+/// The whole report, for a terminal of that width.
+pub(crate) fn report(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+    let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
+    let names: Vec<String> = plan
+        .limiters
+        .iter()
+        .map(|(rule, algorithm)| format!("{rule}, {}", algorithm.name))
+        .collect();
+    let mut text = String::new();
+    summary(&mut text, plan, outcome);
+    table(&mut text, plan, outcome, width);
+    if outcome.tally.requests() > 0 {
+        refused_most(&mut text, plan, outcome, &names, width);
+        over_time(&mut text, outcome, &names, width);
+    }
+    notes(&mut text, plan, outcome, &names);
+    text
+}
+
+/// How much was replayed, and of what time.
+fn summary(text: &mut String, plan: &Plan, outcome: &Outcome) {
+    let Outcome { tally, time, .. } = outcome;
+    let keys = counted(tally.keys(), "key", "keys");
+    let key = plan.charge.key.as_given();
+    say(
+        text,
+        format_args!("{} by {keys} ({key})", counted(tally.requests(), "request", "requests")),
+    );
+    if tally.requests() == 0 {
+        say(text, format_args!("there was no request in the input"));
+        return;
+    }
+    let (first, latest) = (time.first_unix_nanos(), time.latest_unix_nanos());
+    let local = |unix_nanos: u64| {
+        let offset = i64::from(time.offset_secs()) * 1_000_000_000;
+        words::clock(unix_nanos.saturating_add_signed(offset)).strftime("%Y-%m-%d %H:%M:%S")
+    };
+    let zone = words::zone(time.offset_secs());
+    let span = words::span(latest - first);
+    say(text, format_args!("{} to {} ({zone}), {span}", local(first), local(latest)));
+    if plan.charge.cost != Cost::Same(1) {
+        say(text, format_args!("they cost {} cells together", thousands(tally.cost())));
+    }
+}
+
+/// One row for each limiter; where that is too wide, the rules stand on lines of their own.
+fn table(text: &mut String, plan: &Plan, outcome: &Outcome, width: usize) {
+    let rows = rows(plan, outcome);
+    text.push('\n');
+    let mut wide = String::new();
+    aligned(&mut wide, &rows, 2);
+    if wide.lines().all(|line| line.chars().count() <= width) {
+        text.push_str(&wide);
+        return;
+    }
+    let by_rule: Vec<Vec<String>> =
+        rows.iter().map(|row| [&[format!("  {}", row[1])], &row[2..]].concat()).collect();
+    let mut narrow = String::new();
+    aligned(&mut narrow, &by_rule, 1);
+    let mut rule = &rows[0][0];
+    for (line, row) in narrow.lines().zip(&rows) {
+        if *rule != row[0] {
+            rule = &row[0];
+            say(text, format_args!("{rule}"));
+        }
+        say(text, format_args!("{line}"));
+    }
+}
+
+/// The cells of the table, its head first.
+fn rows(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
+    let tally = &outcome.tally;
+    let head = ["rule", "algorithm", "admitted", "refused", "refused %", "keys refused", "keys %"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let costly = plan.charge.cost != Cost::Same(1);
+    if costly {
+        rows[0].push("cost %".to_owned());
+    }
+    for ((rule, algorithm), counts) in plan.limiters.iter().zip(tally.limiters()) {
+        let mut row = vec![
+            rule.to_string(),
+            algorithm.name.to_owned(),
+            thousands(counts.admitted),
+            thousands(counts.refused),
+            percent(counts.refused, tally.requests()),
+            thousands(counts.keys_refused),
+            percent(counts.keys_refused, tally.keys()),
+        ];
+        if costly {
+            row.push(percent(counts.cost_refused, tally.cost()));
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+/// Lays rows out in columns, the first `left` of them to the left and the others to the right.
+fn aligned(text: &mut String, rows: &[Vec<String>], left: usize) {
+    let count = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..count)
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    for row in rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(column, (cell, width))| match column < left {
+                true => format!("{cell:<width$}"),
+                false => format!("{cell:>width$}"),
+            })
+            .collect();
+        say(text, format_args!("{}", cells.join("  ").trim_end()));
+    }
+}
+
+/// Who was hurt: for each limiter the keys it refused most.
+fn refused_most(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String], width: usize) {
+    for (index, name) in names.iter().enumerate() {
+        let most = outcome.tally.refused_most(index, plan.top);
+        if most.is_empty() {
+            continue;
+        }
+        say(text, format_args!("\nRefused most by {name}"));
+        let mut rows = vec![["refused", "requests", "key"].map(str::to_owned).to_vec()];
+        rows.extend(most.iter().map(|counts| {
+            let key = words::shortened(&readable(counts.key), width - 20);
+            vec![thousands(counts.refused), thousands(counts.requests), key]
+        }));
+        // The key stands last and to the left, so it is laid out by itself.
+        let keys: Vec<String> = rows.iter_mut().filter_map(Vec::pop).collect();
+        let mut numbers = String::new();
+        aligned(&mut numbers, &rows, 0);
+        for (line, key) in numbers.lines().zip(keys) {
+            say(text, format_args!("{line}  {key}"));
+        }
+    }
+}
+
+fn over_time(text: &mut String, outcome: &Outcome, names: &[String], width: usize) {
+    let tally = &outcome.tally;
+    let most = tally.limiters().iter().map(|counts| counts.refused).max().unwrap_or(0);
+    let gutter = chart::gutter(most);
+    let columns_width = width - gutter - 1;
+    let columns = tally.over_time().columns(columns_width);
+    let zone = words::zone(outcome.time.offset_secs());
+    text.push('\n');
+    text.push_str(&chart::draw(names, &columns, &zone, gutter, columns_width));
+}
+
+/// What a reader must know to trust the figures.
+fn notes(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String]) {
+    let mut notes = String::new();
+    let back = outcome.time.back();
+    if back.lines > 0 {
+        let lines = counted(back.lines, "line went", "lines went");
+        let most = words::span(back.most_nanos);
+        say(
+            &mut notes,
+            format_args!("{lines} back in time, by at most {most}: judged at the latest time seen"),
+        );
+    }
+    let mut without_burst: Vec<&str> = plan
+        .limiters
+        .iter()
+        .filter(|(rule, by)| !by.uses_burst && rule.burst_cells() != rule.limit())
+        .map(|(_, by)| by.name)
+        .collect();
+    without_burst.sort_unstable();
+    without_burst.dedup();
+    if !without_burst.is_empty() {
+        let names = without_burst.join(", ");
+        say(&mut notes, format_args!("{names}: the burst is not used"));
+    }
+    for (name, counts) in names.iter().zip(outcome.tally.limiters()) {
+        if counts.never_fit > 0 {
+            let requests = counted(counts.never_fit, "request costs", "requests cost");
+            say(&mut notes, format_args!("{name}: {requests} more than it ever holds"));
+        }
+    }
+    for (name, judge) in names.iter().zip(&outcome.judges) {
+        if judge.full() > 0 {
+            let times = counted(judge.full(), "time", "times");
+            let keys = counted(plan.capacity, "key", "keys");
+            let advice = "raise --capacity";
+            say(&mut notes, format_args!("{name}: full {times} with room for {keys}: {advice}"));
+        }
+    }
+    verified(&mut notes, outcome, names);
+    unread(&mut notes, outcome);
+    if !notes.is_empty() {
+        text.push('\n');
+        text.push_str(&notes);
+    }
+}
+
+/// The lines and files that could not be read.
+fn unread(notes: &mut String, outcome: &Outcome) {
+    let skipped = &outcome.skipped;
+    if skipped.count > 0 {
+        let lines = counted(skipped.count, "malformed line was", "malformed lines were");
+        say(notes, format_args!("{lines} skipped"));
+        for line in &skipped.first {
+            let why = readable(&line.why);
+            say(notes, format_args!("  {}, line {}: {why}", line.file, line.line));
+        }
+        let more = skipped.count - skipped.first.len() as u64;
+        if more > 0 {
+            say(notes, format_args!("  and {} more", thousands(more)));
+        }
+    }
+    for broken in &outcome.incomplete {
+        let why = &broken.why;
+        say(notes, format_args!("INCOMPLETE: {} could not be read to its end: {why}", broken.file));
+    }
+}
+
+/// The outcome of `--verify`.
+fn verified(notes: &mut String, outcome: &Outcome, names: &[String]) {
+    let Some(total) = outcome.differences() else { return };
+    let decisions = outcome.tally.requests() * names.len() as u64;
+    let differences = counted(total, "difference", "differences");
+    let decisions = counted(decisions, "decision", "decisions");
+    say(notes, format_args!("verified: {differences} from the reference model in {decisions}"));
+    for (name, judge) in names.iter().zip(&outcome.judges) {
+        for difference in judge.differences().into_iter().flat_map(|found| &found.first) {
+            say(notes, format_args!("  {name}: {difference}"));
+        }
+    }
+}
+
+/// Adds a line.
+fn say(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").expect("a String takes every text");
+}

@@ -1,0 +1,180 @@
+//! What is counted while a log is replayed: per limiter, per key, over time.
+
+use std::collections::HashMap;
+
+use tollgate::algo::oracle::Verdict;
+
+use crate::timeline::Timeline;
+
+/// The counts of one limiter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Requests admitted.
+    pub(crate) admitted: u64,
+    /// Requests refused.
+    pub(crate) refused: u64,
+    /// Those of them that cost more than the limiter ever holds.
+    pub(crate) never_fit: u64,
+    /// What the refused requests would have cost.
+    pub(crate) cost_refused: u64,
+    /// Keys refused at least once.
+    pub(crate) keys_refused: u64,
+}
+
+/// All counts. Memory is a few words for each key, and bounded otherwise.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    limiters: Vec<Counts>,
+    cost: u64,
+    indices: HashMap<Box<str>, usize>,
+    /// One row for each key: its requests, then its refusals by each limiter.
+    by_key: Vec<u64>,
+    over_time: Timeline,
+}
+
+/// A key and how one limiter treated it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct KeyCounts<'t> {
+    pub(crate) key: &'t str,
+    pub(crate) requests: u64,
+    pub(crate) refused: u64,
+}
+
+impl Tally {
+    /// Nothing counted, for so many limiters, on a clock at that offset from UTC.
+    pub(crate) fn new(limiters: usize, offset_secs: i32) -> Self {
+        Self {
+            limiters: vec![Counts::default(); limiters],
+            cost: 0,
+            indices: HashMap::new(),
+            by_key: Vec::new(),
+            over_time: Timeline::new(limiters, offset_secs),
+        }
+    }
+
+    /// Counts a request; its verdicts follow.
+    pub(crate) fn request(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Row<'_> {
+        let width = 1 + self.limiters.len();
+        let index = match self.indices.get(key) {
+            Some(index) => *index,
+            None => {
+                let index = self.indices.len();
+                self.indices.insert(key.into(), index);
+                self.by_key.resize((index + 1) * width, 0);
+                index
+            }
+        };
+        self.cost = self.cost.saturating_add(cost);
+        self.over_time.advance(unix_nanos);
+        let row = &mut self.by_key[index * width..][..width];
+        row[0] += 1;
+        Row {
+            limiters: &mut self.limiters,
+            refused: &mut row[1..],
+            over_time: &mut self.over_time,
+            cost,
+        }
+    }
+
+    /// The counts of each limiter.
+    pub(crate) fn limiters(&self) -> &[Counts] {
+        &self.limiters
+    }
+
+    /// Requests in all.
+    pub(crate) fn requests(&self) -> u64 {
+        self.limiters.first().map_or(0, |counts| counts.admitted + counts.refused)
+    }
+
+    /// Different keys.
+    pub(crate) fn keys(&self) -> u64 {
+        self.indices.len() as u64
+    }
+
+    /// What all requests cost together.
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Refusals over time, a series for each limiter.
+    pub(crate) fn over_time(&self) -> &Timeline {
+        &self.over_time
+    }
+
+    /// The keys that a limiter refused most, at most `count`.
+    pub(crate) fn refused_most(&self, limiter: usize, count: usize) -> Vec<KeyCounts<'_>> {
+        let width = 1 + self.limiters.len();
+        let mut keys: Vec<KeyCounts<'_>> = self
+            .indices
+            .iter()
+            .map(|(key, index)| {
+                let row = &self.by_key[index * width..][..width];
+                KeyCounts { key, requests: row[0], refused: row[1 + limiter] }
+            })
+            .filter(|counts| counts.refused > 0)
+            .collect();
+        keys.sort_unstable_by(|a, b| b.refused.cmp(&a.refused).then_with(|| a.key.cmp(b.key)));
+        keys.truncate(count);
+        keys
+    }
+}
+
+/// Where the verdicts about one request are counted.
+#[derive(Debug)]
+pub(crate) struct Row<'t> {
+    limiters: &'t mut [Counts],
+    refused: &'t mut [u64],
+    over_time: &'t mut Timeline,
+    cost: u64,
+}
+
+impl Row<'_> {
+    /// Counts the verdict of one limiter.
+    pub(crate) fn verdict(&mut self, limiter: usize, verdict: &Verdict) {
+        let counts = &mut self.limiters[limiter];
+        if verdict.admitted {
+            counts.admitted += 1;
+            return;
+        }
+        counts.refused += 1;
+        counts.never_fit += u64::from(verdict.retry_after.is_none());
+        counts.cost_refused = counts.cost_refused.saturating_add(self.cost);
+        counts.keys_refused += u64::from(self.refused[limiter] == 0);
+        self.refused[limiter] += 1;
+        self.over_time.count(limiter);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn verdict(admitted: bool, retry_after: Option<Duration>) -> Verdict {
+        Verdict { admitted, remaining: 0, reset_after: Duration::ZERO, retry_after }
+    }
+
+    #[test]
+    fn verdicts_are_counted_by_limiter_and_key() {
+        let mut tally = Tally::new(2, 0);
+        for (key, first, second) in
+            [("a", true, false), ("b", true, true), ("a", false, false), ("c", true, false)]
+        {
+            let mut row = tally.request(key, 10, 1_000);
+            row.verdict(0, &verdict(first, Some(Duration::ZERO)));
+            row.verdict(1, &verdict(second, None));
+        }
+        assert_eq!((tally.requests(), tally.keys(), tally.cost()), (4, 3, 40));
+        assert_eq!(
+            tally.limiters()[1],
+            Counts { admitted: 1, refused: 3, never_fit: 3, cost_refused: 30, keys_refused: 2 }
+        );
+        assert_eq!((tally.limiters()[0].keys_refused, tally.limiters()[0].never_fit), (1, 0));
+        let most = tally.refused_most(1, 10);
+        assert_eq!(most[0], KeyCounts { key: "a", requests: 2, refused: 2 });
+        assert_eq!(most[1].key, "c");
+        assert_eq!(tally.refused_most(1, 1).len(), 1);
+        assert_eq!(tally.over_time().columns(9).counts, [[1], [3]]);
+    }
+}

@@ -1,0 +1,270 @@
+//! The command as its user meets it: options, odd input, what it prints and how it ends.
+
+use std::process::{Command, Stdio};
+
+use crate::support::{AZURE_CODE, NASA, data, json_with, replay, replay_with, scratch, unpacked};
+use serde_json::Value;
+
+const RULE: [&str; 2] = ["--rule", "1/s burst 1"];
+
+/// A line of host `h` at that second of 1 August 1995, 06:00.
+fn line(second: u64) -> String {
+    format!("h - - [01/Aug/1995:06:00:{second:02} +0000] \"GET / HTTP/1.0\" 200 1\n")
+}
+
+#[test]
+fn the_report_says_who_was_hurt() {
+    let file = data(NASA);
+    let ran = replay(&["--rule", "1/s burst 1", "--rule", "1/s burst 20", "--top", "2", &file]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let start = "\
+30,969 requests by 2,365 keys (ip)
+1995-08-01 06:00:00 to 1995-08-01 18:52:01 (UTC), 12 h 52 min
+
+rule          algorithm  admitted  refused  refused %  keys refused   keys %
+1/s burst 1   gcra         25,388    5,581    18.02 %         1,413  59.75 %
+1/s burst 20  gcra         30,969        0     0.00 %             0   0.00 %
+
+Refused most by 1/s burst 1, gcra
+refused  requests  key
+    164       364  edams.ksc.nasa.gov
+     51        97  163.205.156.16
+
+Refused over time, 15 min a column, in the log's own clock (UTC)
+
+1/s burst 1, gcra: at most 242, at 15:15
+";
+    assert!(ran.out.starts_with(start), "{}", ran.out);
+    assert!(ran.out.contains("1/s burst 20, gcra: nothing refused"), "{}", ran.out);
+    assert!(ran.out.ends_with("18:00\n"), "{}", ran.out);
+    assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
+    assert!(!ran.out.contains('\u{1b}'));
+}
+
+#[test]
+fn a_narrow_terminal_gets_a_narrow_table() {
+    let ran = replay(&["--rule", "10/min burst 5", "--compare", &data(NASA)]);
+    assert!(ran.out.contains("\n10/min burst 5\n  gcra "), "{}", ran.out);
+    assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
+    assert!(ran.out.contains("fixed-window, fixed-window-aligned: the burst is not used"));
+}
+
+#[test]
+fn malformed_lines_are_counted_shown_and_skipped() {
+    let mut log = line(1);
+    for number in 0..7 {
+        log += &format!("broken {number} \u{1b}[2J\n");
+    }
+    log += &line(2);
+    let file = scratch("malformed.log", log.as_bytes());
+    let ran = replay(&[&RULE[..], &[&file]].concat());
+    assert_eq!(ran.code, 0);
+    assert!(ran.out.starts_with("2 requests by 1 key (ip)\n"), "{}", ran.out);
+    assert!(ran.out.contains("7 malformed lines were skipped\n"), "{}", ran.out);
+    assert!(ran.out.contains("malformed.log, line 2: no \" [\""), "{}", ran.out);
+    assert!(ran.out.contains("malformed.log, line 6: "), "{}", ran.out);
+    assert!(!ran.out.contains("line 7: "), "{}", ran.out);
+    assert!(ran.out.ends_with("  and 2 more\n"), "{}", ran.out);
+    let report = json_with(&RULE, log.as_bytes());
+    assert_eq!(report["malformed"]["lines"], 7);
+    assert_eq!(report["malformed"]["first"][4]["line"], 6);
+    assert_eq!(report["malformed"]["first"][0]["file"], "standard input");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_only_malformed() {
+    let log = [line(1).as_bytes(), &[0xff; 300], b"\n\0\0\n", line(3).as_bytes()].concat();
+    let report = json_with(&RULE, &log);
+    assert_eq!((&report["requests"], &report["malformed"]["lines"]), (&2.into(), &2.into()));
+}
+
+#[test]
+fn time_never_goes_back_for_the_limiter() {
+    let log: String = [10, 8, 11, 5, 30].map(line).concat();
+    let decisions = scratch("back.jsonl", b"");
+    let report = json_with(&[&RULE[..], &["--decisions", &decisions]].concat(), log.as_bytes());
+    assert_eq!(report["back_in_time"]["lines"], 2);
+    assert_eq!(report["back_in_time"]["most_nanos"], 6_000_000_000_u64);
+    // The line of second 8 is judged at second 10, and that of second 5 at second 11.
+    assert_eq!(report["refused"], 2);
+    assert_eq!(report["last_time"], "1995-08-01T06:00:30Z");
+    let written = std::fs::read_to_string(decisions).unwrap();
+    let lines: Vec<Value> =
+        written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[3]["time"], "1995-08-01T06:00:05Z");
+    assert_eq!(lines[3]["judged_at"], "1995-08-01T06:00:11Z");
+    assert_eq!(lines[2].get("judged_at"), None);
+    let ran = replay_with(&RULE, log.as_bytes());
+    assert!(ran.out.contains("2 lines went back in time, by at most 6 s"), "{}", ran.out);
+}
+
+#[test]
+fn decisions_are_a_line_for_each_request_and_limiter() {
+    let out = scratch("decisions.jsonl", b"old");
+    let log: String = [1, 1, 2].map(line).concat();
+    let words = ["--rule", "1/s", "--compare", "gcra,fixed-window", "--decisions", &out];
+    json_with(&words, log.as_bytes());
+    let written = std::fs::read_to_string(&out).unwrap();
+    assert_eq!(written.lines().count(), 3 * 2);
+    assert_eq!(
+        written.lines().nth(2).unwrap(),
+        "{\"time\":\"1995-08-01T06:00:01Z\",\"key\":\"h\",\"cost\":1,\"rule\":\"1/s\",\
+         \"algorithm\":\"gcra\",\"verdict\":\"refused\",\"remaining\":0,\
+         \"reset_after_nanos\":1000000000,\"retry_after_nanos\":1000000000}"
+    );
+    let words = ["--rule", "1/s", "--cost", "2", "--decisions", &out];
+    assert_eq!(json_with(&words, log.as_bytes())["never_fit"], 3);
+    let written = std::fs::read_to_string(&out).unwrap();
+    assert_eq!(written.matches("\"verdict\":\"never\"").count(), 3);
+    // Every decision of a real log, which is a log itself.
+    json_with(&[&RULE[..], &["--decisions", &out, &data(NASA)]].concat(), b"");
+    let again = json_with(&[&RULE[..], &["--key", "field:key", &out]].concat(), b"");
+    assert_eq!((&again["requests"], &again["refused"]), (&30_969.into(), &5_581.into()));
+}
+
+#[test]
+fn a_log_is_never_overwritten_by_its_decisions() {
+    let log = scratch("kept.log", line(1).as_bytes());
+    let ran = replay(&[&RULE[..], &["--decisions", &log, &log]].concat());
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("would overwrite"), "{}", ran.err);
+    assert_eq!(std::fs::read_to_string(log).unwrap(), line(1));
+}
+
+#[test]
+fn one_limiter_has_its_figures_at_the_top_too() {
+    let report = json_with(&RULE, line(1).as_bytes());
+    for name in ["requests", "keys", "admitted", "refused", "keys_refused"] {
+        assert!(report[name].is_u64(), "{name}");
+        assert_eq!(report[name], report["limiters"][0][name], "{name}");
+    }
+    let report = json_with(&["--rule", "1/s", "--compare"], line(1).as_bytes());
+    assert_eq!(report.get("admitted"), None);
+    assert_eq!(report["limiters"][2]["algorithm"], "fixed-window-aligned");
+    assert_eq!(report["limiters"][2]["admitted"], 1);
+}
+
+#[test]
+fn the_days_of_aligned_windows_begin_where_they_are_told() {
+    // 21:30 and 22:30 UTC are one day in Greenwich and two days in a place at +02:00.
+    let log = line(0).replace(":06:", ":21:") + &line(0).replace(":06:", ":22:");
+    let words = ["--rule", "1/d", "--algorithm", "fixed-window-aligned"];
+    assert_eq!(json_with(&words, log.as_bytes())["refused"], 1);
+    let words = [&words[..], &["--utc-offset", "+02:00"]].concat();
+    assert_eq!(json_with(&words, log.as_bytes())["refused"], 0);
+}
+
+#[test]
+fn a_full_limiter_does_what_it_is_told_and_says_so() {
+    let refused = |on_full: &str| {
+        let words = ["--rule", "1/h", "--capacity", "10", "--on-full", on_full, &data(NASA)];
+        let report = json_with(&words, b"");
+        assert!(report["limiters"][0]["table_full"].as_u64().unwrap() > 0);
+        report["refused"].as_u64().unwrap()
+    };
+    assert!(refused("admit") < refused("evict"));
+    assert!(refused("evict") < refused("refuse"));
+    let ran = replay(&["--rule", "1/h", "--capacity", "10", &data(NASA)]);
+    assert!(ran.out.contains("raise --capacity"), "{}", ran.out);
+    // What an evicted key is forgiven, the model remembers.
+    let ran = replay(&["--rule", "1/h", "--capacity", "10", "--verify", &data(NASA)]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.out.contains("differences from the reference model"), "{}", ran.out);
+}
+
+#[test]
+fn empty_input_is_a_report_of_nothing() {
+    for input in [&b""[..], b"\n\n", &[0x1f]] {
+        let ran = replay_with(&[&RULE[..], &["--format", "clf"]].concat(), input);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(
+            ran.out.starts_with("0 requests by 0 keys (ip)\nthere was no request in the input")
+        );
+    }
+    let report = json_with(&[&RULE[..], &["--verify"]].concat(), b"");
+    assert_eq!((&report["requests"], &report["refused"]), (&0.into(), &0.into()));
+    assert_eq!(report["first_time"], Value::Null);
+}
+
+#[test]
+fn a_file_that_breaks_off_is_reported_as_far_as_it_goes() {
+    let packed = std::fs::read(data(NASA)).unwrap();
+    let file = scratch("broken.log.gz", &packed[..100_000]);
+    let ran = replay(&[&RULE[..], &[&file]].concat());
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("broken.log.gz could not be read to its end"), "{}", ran.err);
+    assert!(ran.out.contains("9,774 requests"), "{}", ran.out);
+    assert!(ran.out.contains("INCOMPLETE: "), "{}", ran.out);
+    let ran = replay_with(&[&RULE[..], &["--json"]].concat(), &packed[..100_000]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &report["incomplete"][0]["file"]), (2, &"standard input".into()));
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_read() {
+    let nasa = data(NASA);
+    let azure = data(AZURE_CODE);
+    for (words, why) in [
+        (&["--rule", "1/s", "/no/such.log"][..], "cannot open /no/such.log"),
+        (&["--rule", "1/s", "/"], "it is a directory"),
+        (&["--rule", "1/s", "--decisions", "/no/such/dir", &nasa], "cannot write /no/such/dir"),
+        (&["--rule", "1/s", "--key", "field:colour", &nasa], "may be host, ident, user"),
+        (&["--rule", "1/s", &azure], "TIMESTAMP, ContextTokens, GeneratedTokens"),
+        (&["--rule", "1/s", "--key", "none", "--time-field", "t", &azure], "no column \"t\""),
+        (&["--rule", "1/s", "--format", "csv", &nasa], "--time-field"),
+        (&["--rule", "1/s", "--compare", "gcra,magic", &nasa], "`magic` is not an algorithm"),
+        (&["--rule", "2000000000 per 10 s", "-a", "fixed-window", &nasa], "fixed-window"),
+        (&["--rule", "10 per fortnight", &nasa], "column 8"),
+        (&["--rule", "1/s", "--key", "colour", &nasa], "field:NAME"),
+        (&[&nasa], "--rule"),
+    ] {
+        let ran = replay(words);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{words:?}");
+        assert!(ran.err.contains(why), "{words:?}: {}", ran.err);
+    }
+    let ran = replay_with(&RULE, b"What is this?\nIt is a letter.\n");
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("--format clf, jsonl or csv"), "{}", ran.err);
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["replay", "--rule", "1/s", &data(NASA)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[test]
+fn the_help_says_what_happens_to_time() {
+    let ran = replay(&["--help"]);
+    assert_eq!(ran.code, 0);
+    let words: Vec<&str> = ran.out.split_whitespace().collect();
+    let help = words.join(" ");
+    assert!(
+        help.contains("never goes back: a line older than one before it is judged at the latest")
+    );
+    assert!(help.contains("fixed-window-aligned"), "{help}");
+}
+
+#[test]
+fn json_lines_without_the_key_are_malformed() {
+    let log = b"{\"time\":1,\"user\":\"a\"}\n{\"time\":1.5}\n{\"time\":2,\"user\":null}\n";
+    let report = json_with(&[&RULE[..], &["--key", "user"]].concat(), log);
+    assert_eq!((&report["requests"], &report["malformed"]["lines"]), (&1.into(), &2.into()));
+    assert_eq!(report["malformed"]["first"][0]["why"], "it has no `user`");
+}
+
+#[test]
+fn a_log_without_its_last_line_end_is_whole() {
+    let text = unpacked(AZURE_CODE);
+    assert!(!text.ends_with(b"\n"));
+    let report = json_with(&["--rule", "1/s", "--key", "none"], &text);
+    assert_eq!(report["requests"], 8_819);
+}

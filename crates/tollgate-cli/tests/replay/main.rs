@@ -1,0 +1,5 @@
+//! `tollgate replay`, run as a program.
+
+mod command;
+mod real_logs;
+mod support;
