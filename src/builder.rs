@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use ahash::RandomState;
 
-use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
+use crate::algo::{Algorithm, OneWord};
 use crate::clock::QuantaClock;
 use crate::direct::Direct;
 use crate::limiter::{Limiter, WhenFull};
@@ -73,6 +73,11 @@ pub enum BuildError {
     ZeroCapacity,
     /// More keys than 2^32 buckets hold, about 18 thousand million.
     CapacityTooLarge,
+    /// The clocks are allowed to differ by more than the algorithm's time grid can tell from age.
+    SkewTooLarge {
+        /// The most that can be allowed with this quota and algorithm.
+        most: Duration,
+    },
     /// The system has no memory for that capacity.
     OutOfMemory,
 }
@@ -95,6 +100,11 @@ impl fmt::Display for BuildError {
             Self::CapacityTooLarge => {
                 f.write_str("the capacity is above 18 thousand million keys: lower it")
             }
+            Self::SkewTooLarge { most } => write!(
+                f,
+                "max_clock_skew is above {most:?}, the most that states of this quota can be told \
+                 from old ones: lower it, or give the quota a longer period or a larger burst",
+            ),
             Self::OutOfMemory => f.write_str(
                 "the system has no memory for this capacity (about 29 bytes a key): lower it",
             ),
@@ -289,6 +299,12 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let clock = self.clock.into_clock();
         let origin = clock.unix_origin_nanos();
         let params = self.algorithm.params(&self.quota, origin)?;
+        // A thread that judges may be behind the one that charged, and looks back by the skew.
+        if let Some(tolerance) = params.grid().skew_tolerance()
+            && self.skew > tolerance / 2
+        {
+            return Err(BuildError::SkewTooLarge { most: tolerance / 2 });
+        }
         let when_full = match self.on_full {
             OnFull::EvictNearestIdle => WhenFull::Evict,
             OnFull::Refuse => WhenFull::Refuse,

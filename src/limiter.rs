@@ -321,7 +321,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         Cold(match &self.when_full {
             WhenFull::Evict | WhenFull::Refuse => {
                 counters.count(Event::RefusedFull);
-                Err(self.params.no_place(nearest, now))
+                Err(self.params.no_place(nearest, now, self.table.skew))
             }
             WhenFull::Admit => {
                 counters.count(Event::AdmittedFull);

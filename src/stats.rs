@@ -16,7 +16,8 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Times that a key was given a slot.
+    /// Times that a key was given a slot. Now and then two threads are given one each for the
+    /// same key, and one of them is given up, so this may exceed the number of keys.
     pub claimed: u64,
     /// Times that a live key was forgotten to make room
     /// ([`OnFull::EvictNearestIdle`](crate::OnFull::EvictNearestIdle)).

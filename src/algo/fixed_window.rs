@@ -25,6 +25,7 @@
 //! at least 10,000 of them (1,000 above 10^6 cells a second).
 
 use core::num::NonZeroU64;
+use core::time::Duration;
 
 use super::grid::Grid;
 use super::oracle::Window;
@@ -300,9 +301,10 @@ impl OneWord for FixedWindowParams {
         }
     }
 
-    fn no_place(&self, word: u64, now: Tick) -> Denied {
+    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let view = self.view(word, now);
-        Denied::new(self.reading(&view, self.limit, view.ahead), view.ahead)
+        let wait = self.grid.until_behind_by(self.end.of(word), view.floor, skew);
+        Denied::new(self.reading(&view, self.limit, view.ahead), wait)
     }
 
     fn grid(&self) -> &Grid {

@@ -26,6 +26,7 @@
 //! Brandur Leach's redis-cell.
 
 use core::num::NonZeroU64;
+use core::time::Duration;
 
 use super::grid::Grid;
 use super::oracle::Level;
@@ -181,6 +182,9 @@ impl OneWord for GcraParams {
     fn step(&self, word: u64, now: Tick, n: u64) -> Step {
         let floor = self.grid.floor(now);
         let debt = self.grid.ahead(TAT.of(word), floor);
+        if n == 0 {
+            return Step::Admit { next: TAT.of(word) };
+        }
         if n > self.burst {
             return Step::Refuse;
         }
@@ -189,7 +193,7 @@ impl OneWord for GcraParams {
         if debt > self.capacity - cost {
             return Step::Refuse;
         }
-        let next = if n == 0 { TAT.of(word) } else { self.grid.later(floor, debt + cost) };
+        let next = self.grid.later(floor, debt + cost);
         debug_assert_eq!(next, TAT.of(next), "the TAT fits its field");
         Step::Admit { next }
     }
@@ -225,9 +229,9 @@ impl OneWord for GcraParams {
         }
     }
 
-    fn no_place(&self, word: u64, now: Tick) -> Denied {
+    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let floor = self.grid.floor(now);
-        let wait = self.grid.ahead(TAT.of(word), floor);
+        let wait = self.grid.until_behind_by(TAT.of(word), floor, skew);
         Denied::new(self.reading(now, floor, self.capacity), wait)
     }
 
@@ -244,7 +248,6 @@ impl OneWord for GcraParams {
 mod tests {
     use super::*;
     use crate::word::tile;
-    use core::time::Duration;
     use proptest::prelude::*;
 
     fn params(quota: &str) -> GcraParams {

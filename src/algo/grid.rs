@@ -139,6 +139,15 @@ impl Grid {
         instant.wrapping_add(units) & self.mask
     }
 
+    /// Units from `now` until `instant` lies `span` behind; at least 1.
+    pub(crate) fn until_behind_by(&self, instant: u64, now: u64, span: Duration) -> u64 {
+        let span = units_in(span.as_nanos(), self.units, self.nanos);
+        match self.ahead(instant, now) {
+            0 => span.saturating_sub(self.behind(instant, now)).max(1),
+            ahead => ahead.saturating_add(span),
+        }
+    }
+
     /// How spans counted from `now`, whose floor is `floor`, become nanoseconds.
     #[inline]
     pub(crate) fn scale(&self, now: Tick, floor: u64) -> Scale {
@@ -199,12 +208,16 @@ impl Grid {
 
 /// The skew tolerance of a wrapping grid, in units.
 fn tolerance(units: NonZeroU64, nanos: u64, field_max: u64) -> u64 {
-    let in_units = |span: u128| narrow((span * u128::from(units.get())).div_ceil(nanos.into()));
-    if field_max / 64 >= in_units(YEAR_NANOS) {
+    if field_max / 64 >= units_in(YEAR_NANOS, units, nanos) {
         field_max / 64
     } else {
-        (field_max / 8192).min(in_units(HOUR_NANOS)).max(1)
+        (field_max / 8192).min(units_in(HOUR_NANOS, units, nanos)).max(1)
     }
+}
+
+/// The units of a span, rounded up, at most `u64::MAX`.
+fn units_in(span_nanos: u128, units: NonZeroU64, nanos: u64) -> u64 {
+    narrow(span_nanos.saturating_mul(units.get().into()).div_ceil(nanos.into()))
 }
 
 /// `floor(2^128 * numerator / denominator)` for a fraction below 1, by long division.

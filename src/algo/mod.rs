@@ -23,6 +23,8 @@ pub mod oracle;
 
 pub use grid::Grid;
 
+use core::time::Duration;
+
 use crate::decision::{Decision, Denied, Permit};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -109,8 +111,9 @@ pub trait OneWord: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     /// Whether the state means anything at `instant`, and how much.
     fn standing(&self, word: u64, instant: u64) -> Standing;
 
-    /// The refusal of a key that finds no place until `word`, the state nearest to idle, is idle.
-    fn no_place(&self, word: u64, now: Tick) -> Denied;
+    /// The refusal of a key that finds no place until `word`, the state with the least debt, has
+    /// been idle for `skew`.
+    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied;
 
     /// The time grid that the state is kept on.
     fn grid(&self) -> &Grid;

@@ -131,7 +131,7 @@ impl Oracle for Level {
         let unit = self.grid.begun(now);
         let before = self.at(unit);
         let after = before + u128::from(n) * self.cell;
-        let admitted = n <= self.burst && after <= self.capacity();
+        let admitted = n == 0 || (n <= self.burst && after <= self.capacity());
         let level = if admitted { after } else { before };
         if (admitted && n > 0) || (self.start_empty && self.level.is_none()) {
             self.level = Some((level, unit));

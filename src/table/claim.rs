@@ -155,14 +155,15 @@ impl Table {
         evict: bool,
     ) -> Result<(), Outcome> {
         let fresh = algo.fresh(now);
-        if !algo.starts_in_debt() {
-            match algo.step(fresh, now, n) {
-                Step::Refuse => return Err(Outcome::Decided(Ruling::Refused(fresh))),
-                Step::Admit { .. } if n == 0 => {
-                    return Err(Outcome::Decided(Ruling::Admitted(fresh)));
-                }
-                Step::Admit { .. } => {}
+        match algo.step(fresh, now, n) {
+            // A bucket that starts in debt has to be remembered, unless waiting is no use.
+            Step::Refuse
+                if !algo.starts_in_debt() || algo.denied(fresh, now, n).retry_after().is_none() =>
+            {
+                return Err(Outcome::Decided(Ruling::Refused(fresh)));
             }
+            Step::Admit { .. } if n == 0 => return Err(Outcome::Decided(Ruling::Admitted(fresh))),
+            _ => {}
         }
         let Some((candidate, event)) = self.choose(probe, algo, now, evict)? else {
             return Ok(());

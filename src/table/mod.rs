@@ -90,7 +90,7 @@ const BUCKETS_MIN: u128 = if cfg!(tollgate_loom) { 1 } else { 2 };
 pub(crate) struct Table {
     slots: Slots,
     /// How much older than its judge's another thread's clock may be.
-    skew: Duration,
+    pub(crate) skew: Duration,
     pub(crate) counters: Counters,
 }
 
