@@ -1,1 +1,12 @@
-//! The benchmark harness.
+//! What the benchmarks share: interleaved measuring, reports, key sequences, the peer.
+//!
+//! `cargo bench -p tollgate-benches` runs them all; `README.md` says how they measure, and what
+//! they found.
+
+pub mod floor;
+pub mod keys;
+pub mod options;
+pub mod peer;
+pub mod process;
+pub mod report;
+pub mod rounds;

@@ -1,0 +1,148 @@
+//! One bucket, one thread: a decision beside the least it could cost.
+
+use std::hint::black_box;
+
+use quanta::Instant;
+use tollgate::{Clock, Direct, QuantaClock, Quota, Tick};
+use tollgate_benches::floor::{Cell, Words};
+use tollgate_benches::options::Options;
+use tollgate_benches::report::{Bound, heading, table, target};
+use tollgate_benches::rounds::{Row, Turn, compare};
+use tollgate_benches::{keys, report};
+
+/// Decisions in a round: well under 1 ms.
+const DECISIONS: usize = 50_000;
+
+fn main() {
+    let options = Options::from_args();
+    heading("decision: one bucket, one thread");
+    decisions(&options);
+    parts(&options);
+}
+
+/// Runs `decide` once for each decision, with nothing to tell it the time.
+#[inline]
+fn own_clock(turn: Turn, mut decide: impl FnMut() -> bool) -> usize {
+    let mut admitted = 0;
+    for _ in 0..turn.decisions {
+        admitted += usize::from(black_box(decide()));
+    }
+    admitted
+}
+
+/// Runs `decide` once for each decision, with a time that moves on.
+#[inline]
+fn time_given(turn: Turn, mut decide: impl FnMut(u64) -> bool) -> usize {
+    let mut admitted = 0;
+    let mut now = turn.start_nanos();
+    for _ in 0..turn.decisions {
+        now = Turn::later(now);
+        // Opaque, so that the place on the time grid cannot be carried along by additions.
+        admitted += usize::from(black_box(decide(black_box(now))));
+    }
+    admitted
+}
+
+/// As [`own_clock`], for a floor.
+#[inline]
+fn bare<T>(turn: Turn, mut read: impl FnMut() -> T) {
+    for _ in 0..turn.decisions {
+        black_box(read());
+    }
+}
+
+/// As [`time_given`], for a floor.
+#[inline]
+fn bare_at<T>(turn: Turn, mut read: impl FnMut(u64) -> T) {
+    let mut now = turn.start_nanos();
+    for _ in 0..turn.decisions {
+        now = Turn::later(now);
+        black_box(read(black_box(now)));
+    }
+}
+
+/// A bucket that is always in debt and never at its limit.
+fn roomy() -> Direct {
+    Direct::new(black_box(Quota::per_second(100_000).burst(4_000_000_000))).expect("in range")
+}
+
+/// A bucket that is empty for the next hour, at both clocks.
+fn exhausted() -> Direct {
+    let gate = Direct::new(black_box(Quota::per_hour(1))).expect("in range");
+    assert!(gate.check_at(1, Tick::from_nanos(2_000_000_000)).is_ok());
+    gate
+}
+
+fn decisions(options: &Options) {
+    let clock = QuantaClock::new();
+    let (own, given, told) = (roomy(), roomy(), roomy());
+    let empty = exhausted();
+    let (cell, timed_cell) = (Cell::default(), Cell::default());
+    let rows = [
+        Row::floor("clock read", 1, |turn| bare(turn, || clock.now())),
+        Row::floor("clock read + CAS loop", 1, |turn| {
+            bare(turn, || timed_cell.charge(clock.now().as_nanos(), black_box(10_000)));
+        }),
+        Row::new("admit, own clock", 1, |turn| own_clock(turn, || own.check().is_ok())),
+        Row::new("refuse, own clock", 1, |turn| own_clock(turn, || empty.check().is_ok())),
+        Row::new("refuse, own clock, reads retry_after", 1, |turn| {
+            own_clock(turn, || match empty.check() {
+                Ok(_) => true,
+                Err(denied) => black_box(denied.retry_after()).is_none(),
+            })
+        }),
+        Row::floor("CAS loop", 1, |turn| {
+            bare_at(turn, |now| cell.charge(now, black_box(10_000)));
+        }),
+        Row::new("admit, time given", 1, |turn| {
+            time_given(turn, |now| given.check_at(1, Tick::from_nanos(now)).is_ok())
+        }),
+        Row::new("admit, time given, reads remaining", 1, |turn| {
+            time_given(turn, |now| match told.check_at(1, Tick::from_nanos(now)) {
+                Ok(permit) => black_box(permit.remaining()) < u64::MAX,
+                Err(_) => false,
+            })
+        }),
+        Row::new("refuse, time given", 1, |turn| {
+            time_given(turn, |now| empty.check_at(1, Tick::from_nanos(now)).is_ok())
+        }),
+    ];
+    let figures = compare(options, DECISIONS, &rows);
+    table("Decisions", &figures);
+    let direct = |what: &str, over: &str, under: &str, most: f64| {
+        target(what, &figures, [over, under], Bound::AtMost(most));
+    };
+    direct("direct admit, own clock", "admit, own clock", "clock read + CAS loop", 1.15);
+    direct("direct refuse, own clock", "refuse, own clock", "clock read", 1.15);
+    direct("direct admit, time given", "admit, time given", "CAS loop", 1.2);
+    direct("direct refuse, time given", "refuse, time given", "CAS loop", 1.2);
+}
+
+/// What a decision is made of, each part by itself.
+fn parts(options: &Options) {
+    println!();
+    let ours = QuantaClock::new();
+    let quanta = quanta::Clock::new();
+    let words = Words::new(1_000);
+    let sequence: Vec<u64> = (0..1_024).map(keys::key).collect();
+    let key = |index: u64| sequence[usize::try_from(index / 16 % 1_024).expect("small")];
+    let rows = [
+        Row::floor("an empty loop", 1, |turn| bare_at(turn, |now| now)),
+        Row::floor("quanta::Clock::raw (the counter)", 1, |turn| bare(turn, || quanta.raw())),
+        Row::floor("quanta::Clock::now", 1, |turn| bare(turn, || -> Instant { quanta.now() })),
+        Row::floor("tollgate::QuantaClock::now", 1, |turn| bare(turn, || ours.now())),
+        Row::floor("std::time::Instant::now", 1, |turn| bare(turn, system_clock)),
+        Row::floor("ahash of a u64", 1, |turn| bare_at(turn, |now| words.hash(key(now)))),
+        Row::floor("ahash of a u64 + load", 1, |turn| bare_at(turn, |now| words.load(key(now)))),
+        Row::floor("ahash of a u64 + CAS loop", 1, |turn| {
+            bare_at(turn, |now| words.charge(key(now), now, black_box(10_000)));
+        }),
+    ];
+    let figures = compare(options, DECISIONS, &rows);
+    report::table("Parts (1,000 keys in turn, where there are keys)", &figures);
+}
+
+#[allow(clippy::disallowed_types, reason = "it is what is measured")]
+fn system_clock() -> std::time::Instant {
+    std::time::Instant::now()
+}

@@ -1,0 +1,233 @@
+//! A flood of keys that are never seen again, through a table that holds a fiftieth of them.
+
+use std::hint::black_box;
+
+use hdrhistogram::Histogram;
+use quanta::Clock as Counter;
+use tollgate::{Clock as _, Direct, Gcra, Limiter, ManualClock, Quota, Tick};
+use tollgate_benches::options::Options;
+use tollgate_benches::process::{preemptions, resident_bytes};
+use tollgate_benches::report::{Bound, heading, verdict};
+use tollgate_benches::{keys, report};
+
+/// Keys that the table is built for.
+const CAPACITY: u64 = 1_000_000;
+/// Unique keys between two samples of the resident memory.
+const CHUNK: u64 = 5_000_000;
+/// A call slower than this is counted as slow.
+const SLOW_NANOS: u64 = 100_000;
+
+fn main() {
+    let options = Options::from_args();
+    heading("flood: unique keys through a table of 1,000,000");
+    let chunks = options.flood_millions * 1_000_000 / CHUNK;
+    flood("10/s burst 10: the table keeps up", Quota::per_second(10).burst(10), chunks);
+    let chunks = chunks.div_ceil(2);
+    flood("1/s burst 10: more live keys than slots", Quota::per_second(1).burst(10), chunks);
+}
+
+fn flood(title: &str, quota: Quota, chunks: u64) {
+    let quota = black_box(quota);
+    let gate = Limiter::builder(quota).capacity(CAPACITY).build().expect("in range");
+    let mut steady = Steady::new(quota);
+    let counter = Counter::new();
+    let mut filling = Calls::new("flood, the first 5 M (the table becomes resident)");
+    let mut flood = Calls::new("flood, the rest");
+    let mut control = Calls::new("control, nothing but the timer, for as long");
+    println!("### {title}\n");
+    println!("| unique keys | RSS MB | live | evicted | M/s |");
+    println!("|---:|---:|---:|---:|---:|");
+    let mut resident = Vec::new();
+    for chunk in 0..chunks {
+        let calls = if chunk == 0 { &mut filling } else { &mut flood };
+        let spent = pour(&gate, &counter, calls, &mut steady, chunk * CHUNK);
+        resident.push(resident_bytes());
+        sample(&gate, (chunk + 1) * CHUNK, spent);
+        if chunk > 0 {
+            control.idle(&counter, spent);
+        }
+    }
+    println!("\n| calls | of | p50 ns | p99 | p99.9 | p99.99 | max | over 100 us | preempted |");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for calls in [&filling, &flood, &control] {
+        calls.print();
+    }
+    println!();
+    judge(&resident, &flood, &control);
+    steady.judge();
+    println!();
+}
+
+/// Timed calls of one kind.
+struct Calls {
+    name: &'static str,
+    nanos: Histogram<u64>,
+    slow: u64,
+    preempted: u64,
+}
+
+impl Calls {
+    fn new(name: &'static str) -> Self {
+        let nanos = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds");
+        Self { name, nanos, slow: 0, preempted: 0 }
+    }
+
+    #[inline]
+    fn record(&mut self, nanos: u64) {
+        self.nanos.saturating_record(nanos);
+        self.slow += u64::from(nanos > SLOW_NANOS);
+    }
+
+    /// Reads the timer again and again, for as many nanoseconds as told. Each reading ends one
+    /// call and begins the next, so that nothing the scheduler does can fall in between.
+    fn idle(&mut self, counter: &Counter, span: u64) {
+        let (before, begin) = (preemptions(), counter.raw());
+        let mut start = begin;
+        while counter.delta_as_nanos(begin, start) < span {
+            let end = black_box(counter.raw());
+            self.record(counter.delta_as_nanos(start, end));
+            start = end;
+        }
+        self.preempted += preemptions() - before;
+    }
+
+    fn print(&self) {
+        let [p50, p99, p999, p9999] =
+            [0.5, 0.99, 0.999, 0.9999].map(|quantile| self.nanos.value_at_quantile(quantile));
+        println!(
+            "| {} | {} | {p50} | {p99} | {p999} | {p9999} | {} | {} | {} |",
+            self.name,
+            self.nanos.len(),
+            self.nanos.max(),
+            self.slow,
+            self.preempted,
+        );
+    }
+}
+
+/// Sends the next unique keys, and the steady ones among them. Returns the nanoseconds it took.
+fn pour(
+    gate: &Limiter<u64>,
+    counter: &Counter,
+    calls: &mut Calls,
+    steady: &mut Steady,
+    first: u64,
+) -> u64 {
+    let (before, begin) = (preemptions(), counter.raw());
+    for index in first..first + CHUNK {
+        let key = keys::key(usize::try_from(index).expect("64 bits"));
+        let start = counter.raw();
+        black_box(gate.check(&key).is_ok());
+        let end = counter.raw();
+        calls.record(counter.delta_as_nanos(start, end));
+        steady.visit(gate, counter, end);
+    }
+    calls.preempted += preemptions() - before;
+    counter.delta_as_nanos(begin, counter.raw())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "megabytes and microseconds")]
+fn sample(gate: &Limiter<u64>, keys: u64, spent: u64) {
+    println!(
+        "| {keys} | {:.1} | {} | {} | {:.1} |",
+        resident_bytes() as f64 / 1e6,
+        gate.len(),
+        gate.stats().evicted,
+        CHUNK as f64 * 1e3 / spent as f64,
+    );
+}
+
+#[allow(clippy::cast_precision_loss, reason = "megabytes and counts")]
+fn judge(resident: &[u64], flood: &Calls, control: &Calls) {
+    let (Some(&first), Some(&last)) = (resident.first(), resident.last()) else { return };
+    let growth = last as f64 / first as f64;
+    let note = "the last sample over the first";
+    verdict("flood: resident memory", growth, Bound::AtMost(1.01), note);
+    let slow = (flood.slow as f64 + 1.0) / (control.slow as f64 + 1.0);
+    let note = format!(
+        "one more than the {} calls over 100 us, over one more than the control's {}",
+        flood.slow, control.slow
+    );
+    report::verdict("flood: slow calls beside the scheduler's", slow, Bound::AtMost(2.0), &note);
+}
+
+/// Keys that ask for less than their quota while the flood goes on.
+///
+/// One of them asks at a time. They ask in blocks of 50, which go round three times and then
+/// wait for the other blocks: each asks for 0.83 of its rate on the whole, and is in debt at two
+/// requests of three. An exact limiter of the same quota for each says what its bucket should
+/// hold.
+struct Steady {
+    exact: Vec<Direct<Gcra, ManualClock>>,
+    every_nanos: u64,
+    next_raw: u64,
+    step: usize,
+    asked: u64,
+    refused: u64,
+    forgotten: u64,
+}
+
+impl Steady {
+    const KEYS: usize = 1_000;
+    const BLOCK: usize = 50;
+    const TIMES: usize = 3;
+    /// Above all keys of the flood, before they are mixed.
+    const FIRST_KEY: usize = 1 << 40;
+
+    fn new(quota: Quota) -> Self {
+        let exact = |_| Direct::builder(quota).clock(ManualClock::new()).build().expect("in range");
+        let exact = (0..Self::KEYS).map(exact).collect();
+        let period = u64::try_from(quota.period().as_nanos()).expect("seconds");
+        let every_nanos = period / quota.limit() * 6 / 5 / Self::KEYS as u64;
+        Self { exact, every_nanos, next_raw: 0, step: 0, asked: 0, refused: 0, forgotten: 0 }
+    }
+
+    #[inline]
+    fn visit(&mut self, gate: &Limiter<u64>, counter: &Counter, raw: u64) {
+        if raw >= self.next_raw {
+            self.ask(gate, counter);
+        }
+    }
+
+    #[cold]
+    fn ask(&mut self, gate: &Limiter<u64>, counter: &Counter) {
+        let (block, place) =
+            (self.step / (Self::BLOCK * Self::TIMES), self.step % (Self::BLOCK * Self::TIMES));
+        let index = (block * Self::BLOCK + place % Self::BLOCK) % Self::KEYS;
+        self.step += 1;
+        let now = gate.clock().now();
+        let key = keys::key(Self::FIRST_KEY + index);
+        let answer = gate.check_at(&key, 1, now);
+        self.compare(index, now, answer);
+        // The counter's own rate, without assuming one tick to be a nanosecond.
+        let raw = counter.raw();
+        let sample = counter.delta_as_nanos(raw, raw + 1_000_000).max(1);
+        self.next_raw = raw + self.every_nanos * 1_000_000 / sample;
+    }
+
+    fn compare(&mut self, index: usize, now: Tick, answer: tollgate::Decision) {
+        self.asked += 1;
+        let exact = &self.exact[index];
+        let expected = exact.check_at(1, now);
+        let Ok(given) = answer else {
+            self.refused += 1;
+            return;
+        };
+        if expected.is_err() || expected.is_ok_and(|due| given.remaining() > due.remaining()) {
+            self.forgotten += 1;
+            exact.reset();
+            assert!(exact.check_at(1, now).is_ok(), "a bucket just reset is full");
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "counts")]
+    fn judge(&self) {
+        let note = format!(
+            "of {} requests of {} keys; {} came to a bucket forgotten while in debt",
+            self.asked,
+            Self::KEYS,
+            self.forgotten
+        );
+        verdict("flood: steady keys refused", self.refused as f64, Bound::AtMost(0.0), &note);
+    }
+}

@@ -1,0 +1,235 @@
+//! A bucket for every key, beside governor's keyed limiter.
+
+use std::hash::Hash;
+use std::hint::black_box;
+use std::time::Duration;
+
+use governor::clock::{Clock as _, FakeRelativeClock};
+use tollgate::{Limiter, Quota, Tick};
+use tollgate_benches::floor::Words;
+use tollgate_benches::keys::{self, Draw};
+use tollgate_benches::options::Options;
+use tollgate_benches::peer::{self, Keyed, nonzero};
+use tollgate_benches::report::{Bound, heading, table, target};
+use tollgate_benches::rounds::{Figures, Row, Turn, compare};
+
+const OURS: &str = "tollgate, own clock";
+const OURS_GIVEN: &str = "tollgate, time given";
+const THEIRS: &str = "governor, own clock";
+const THEIRS_GIVEN: &str = "governor, FakeRelativeClock";
+const OURS_WAIT: &str = "tollgate, own clock, reads retry_after";
+const THEIRS_WAIT: &str = "governor, own clock, reads wait_time_from";
+
+/// Decisions of one thread after which it moves governor's `FakeRelativeClock` on.
+const FAKE_CLOCK_TURN: usize = 1_024;
+
+/// What is varied.
+#[derive(Clone, Copy)]
+struct Case {
+    draw: Draw,
+    keys: usize,
+    threads: usize,
+    decisions: usize,
+}
+
+impl Case {
+    fn title(self, what: &str) -> String {
+        let Self { draw, keys, threads, .. } = self;
+        format!("{what}, {keys} keys, {}, {threads} thread(s)", draw.name())
+    }
+}
+
+fn main() {
+    let options = Options::from_args();
+    heading("keyed: beside governor");
+    let case = Case { draw: Draw::Zipf, keys: 1_000, threads: 1, decisions: 50_000 };
+    against(&admit(&options, case), "keyed, 1,000 keys, zipf, 1 thread");
+    let case = Case { draw: Draw::Uniform, keys: 100_000, threads: 2, decisions: 400_000 };
+    against(&admit(&options, case), "keyed, 100,000 keys, uniform, 2 threads");
+    let case = Case { draw: Draw::Zipf, keys: 100_000, threads: 2, decisions: 400_000 };
+    let figures = refuse(&options, case);
+    let what = "refusals, 100,000 keys, zipf, 2 threads";
+    target(what, &figures, [THEIRS, OURS], Bound::AtLeast(3.0));
+    let what = "refusals with the time to wait, 100,000 keys, zipf, 2 threads";
+    target(what, &figures, [THEIRS_WAIT, OURS_WAIT], Bound::AtLeast(3.0));
+    println!("\nFor information, without a target:\n");
+    text(&options, Case { draw: Draw::Zipf, keys: 100_000, threads: 1, decisions: 50_000 });
+    let case = Case { draw: Draw::Uniform, keys: 1_000_000, threads: 1, decisions: 50_000 };
+    admit(&options, case);
+    admit(&options, Case { draw: Draw::One, keys: 1, threads: 2, decisions: 400_000 });
+}
+
+/// The two targets of admissions.
+fn against(figures: &[Figures], what: &str) {
+    let own = format!("{what}, own clock");
+    target(&own, figures, [THEIRS, OURS], Bound::AtLeast(1.4));
+    let given = format!("{what}, time given (governor reads its own clock)");
+    target(&given, figures, [THEIRS, OURS_GIVEN], Bound::AtLeast(4.0));
+    println!();
+}
+
+/// Runs `decide` on the keys of a turn, at times that move on.
+#[inline]
+fn each<K>(turn: Turn, case: Case, sequence: &[K], decide: impl Fn(&K, u64) -> bool) -> usize {
+    let mut now = turn.start_nanos();
+    let mut admitted = 0;
+    let (first, second) = turn.part(sequence, case.threads);
+    for part in [first, second] {
+        for key in part {
+            now = Turn::later(now);
+            admitted += usize::from(black_box(decide(key, black_box(now))));
+        }
+    }
+    admitted
+}
+
+/// A quota whose buckets are always in debt here, and never at their limit.
+fn roomy() -> (Quota, governor::Quota) {
+    let (rate, burst) = black_box((100_000, 4_000_000_000_u32));
+    let theirs = governor::Quota::per_second(nonzero(rate)).allow_burst(nonzero(burst));
+    (Quota::per_second(rate.into()).burst(burst.into()), theirs)
+}
+
+fn limiter<K: Hash + ?Sized>(quota: Quota, keys: usize) -> Limiter<K> {
+    Limiter::builder(quota).capacity(keys as u64).build().expect("in range")
+}
+
+/// The keys of a case: all once, in an order that has nothing to do with how often they come
+/// (the first to arrive get the best places), and in sequence.
+fn sequence<K: Ord>(case: Case, key: impl Fn(usize) -> K) -> (Vec<K>, Vec<K>) {
+    let mut all: Vec<K> = (0..case.keys).map(&key).collect();
+    all.sort_unstable();
+    (all, keys::ranks(case.draw, case.keys).into_iter().map(key).collect())
+}
+
+/// A row of ours with its own clock.
+fn ours<'a, K: Hash + Sync>(gate: &'a Limiter<K>, case: Case, keys: &'a [K]) -> Row<'a> {
+    Row::new(OURS, case.threads, move |turn| {
+        each(turn, case, keys, |key, _| gate.check(key).is_ok())
+    })
+}
+
+/// A row of ours with the time given.
+fn ours_given<'a, K: Hash + Sync>(gate: &'a Limiter<K>, case: Case, keys: &'a [K]) -> Row<'a> {
+    Row::new(OURS_GIVEN, case.threads, move |turn| {
+        each(turn, case, keys, |key, now| gate.check_at(key, 1, Tick::from_nanos(now)).is_ok())
+    })
+}
+
+/// A row of governor's with its own clock.
+fn theirs<'a, K>(gate: &'a Keyed<K>, case: Case, keys: &'a [K]) -> Row<'a>
+where
+    K: Hash + Eq + Clone + Send + Sync,
+{
+    Row::new(THEIRS, case.threads, move |turn| {
+        each(turn, case, keys, |key, _| gate.check_key(key).is_ok())
+    })
+}
+
+/// A row of governor's with its clock for tests, which a thread moves on now and then.
+fn theirs_given<'a, K>(
+    gate: &'a Keyed<K, FakeRelativeClock>,
+    clock: &'a FakeRelativeClock,
+    case: Case,
+    keys: &'a [K],
+) -> Row<'a>
+where
+    K: Hash + Eq + Clone + Send + Sync,
+{
+    Row::new(THEIRS_GIVEN, case.threads, move |turn| {
+        let (first, second) = turn.part(keys, case.threads);
+        let mut admitted = 0;
+        for part in first.chunks(FAKE_CLOCK_TURN).chain(second.chunks(FAKE_CLOCK_TURN)) {
+            clock.advance(Duration::from_nanos(16 * FAKE_CLOCK_TURN as u64));
+            for key in part {
+                admitted += usize::from(black_box(gate.check_key(key).is_ok()));
+            }
+        }
+        admitted
+    })
+}
+
+/// All admitted, all charged.
+fn admit(options: &Options, case: Case) -> Vec<Figures> {
+    let (quota, their_quota) = roomy();
+    let (all, keys) = sequence(case, keys::key);
+    let (own, given) = (limiter(quota, case.keys), limiter(quota, case.keys));
+    let (peer, clock) = (peer::keyed(their_quota), FakeRelativeClock::default());
+    let peer_given = peer::keyed_with_time_given(their_quota, clock.clone());
+    let words = Words::new(case.keys);
+    for key in &all {
+        assert!(own.check(key).is_ok() && given.check_at(key, 1, Tick::ZERO).is_ok());
+        assert!(peer.check_key(key).is_ok() && peer_given.check_key(key).is_ok());
+    }
+    let rows = [
+        Row::floor("hash, a word of the key's own, CAS", case.threads, |turn| {
+            let charge = |key: &u64, now| words.charge(*key, now, black_box(10_000)) > 0;
+            black_box(each(turn, case, &keys, charge));
+        }),
+        ours_given(&given, case, &keys),
+        ours(&own, case, &keys),
+        theirs(&peer, case, &keys),
+        theirs_given(&peer_given, &clock, case, &keys),
+    ];
+    let figures = compare(options, case.decisions, &rows);
+    table(&case.title("Admissions"), &figures);
+    forgotten(&[&own, &given]);
+    figures
+}
+
+/// All refused: every bucket is empty for the next hour.
+fn refuse(options: &Options, case: Case) -> Vec<Figures> {
+    let (all, keys) = sequence(case, keys::key);
+    let quota = black_box(Quota::per_hour(1));
+    let (own, given) = (limiter(quota, case.keys), limiter(quota, case.keys));
+    let peer = peer::keyed(governor::Quota::per_hour(black_box(nonzero(1))));
+    for key in &all {
+        assert!(own.check(key).is_ok() && given.check_at(key, 1, Tick::ZERO).is_ok());
+        assert!(peer.check_key(key).is_ok());
+    }
+    let rows = [
+        ours_given(&given, case, &keys),
+        ours(&own, case, &keys),
+        theirs(&peer, case, &keys),
+        Row::new(OURS_WAIT, case.threads, |turn| {
+            each(turn, case, &keys, |key, _| match own.check(key) {
+                Ok(_) => true,
+                Err(denied) => black_box(denied.retry_after()).is_none(),
+            })
+        }),
+        Row::new(THEIRS_WAIT, case.threads, |turn| {
+            each(turn, case, &keys, |key, _| match peer.check_key(key) {
+                Ok(()) => true,
+                Err(until) => black_box(until.wait_time_from(peer.clock().now())).is_zero(),
+            })
+        }),
+    ];
+    let figures = compare(options, case.decisions, &rows);
+    table(&case.title("Refusals"), &figures);
+    forgotten(&[&own, &given]);
+    figures
+}
+
+/// As [`admit`], with addresses as text for keys.
+fn text(options: &Options, case: Case) {
+    let (quota, their_quota) = roomy();
+    let (all, keys) = sequence(case, keys::address);
+    let (own, given) = (limiter::<String>(quota, case.keys), limiter(quota, case.keys));
+    let peer = peer::keyed(their_quota);
+    for key in &all {
+        assert!(own.check(key).is_ok() && given.check_at(key, 1, Tick::ZERO).is_ok());
+        assert!(peer.check_key(key).is_ok());
+    }
+    let rows =
+        [ours_given(&given, case, &keys), ours(&own, case, &keys), theirs(&peer, case, &keys)];
+    table(&case.title("Admissions, IPv4 text"), &compare(options, case.decisions, &rows));
+    forgotten(&[&own, &given]);
+}
+
+/// Says how many live keys lost their places to others, if any did.
+fn forgotten<K: Hash>(gates: &[&Limiter<K>]) {
+    let evicted: u64 = gates.iter().map(|gate| gate.stats().evicted).sum();
+    if evicted > 0 {
+        println!("At the stated capacity, {evicted} claim(s) displaced a live key.\n");
+    }
+}

@@ -1,0 +1,100 @@
+//! Bytes for a live key, each measured in a process of its own.
+
+use std::hint::black_box;
+use std::process::Command;
+
+use tollgate::{Limiter, Quota};
+use tollgate_benches::keys;
+use tollgate_benches::options::Options;
+use tollgate_benches::peer::{self, nonzero};
+use tollgate_benches::process::{resident_bytes, resident_peak_bytes};
+use tollgate_benches::report::{Bound, heading, verdict};
+
+/// The last one is where a hash map that doubles is at its fullest.
+const COUNTS: [usize; 4] = [10_000, 100_000, 1_000_000, 1_800_000];
+
+fn main() {
+    let options = Options::from_args();
+    if let Some(task) = &options.child {
+        return child(task);
+    }
+    heading("memory: bytes for a live u64 key");
+    println!("| keys | limiter | reserved | resident | peak while filling | live |");
+    println!("|---:|---|---:|---:|---:|---:|");
+    let mut worst: f64 = 0.0;
+    for count in COUNTS {
+        for limiter in ["tollgate", "governor"] {
+            let measured = measure(limiter, count);
+            let per_key = measured.each_ref().map(|bytes| bytes / float(count));
+            let [reserved, resident, peak, _] = per_key;
+            let live = measured[3];
+            let reserved_text =
+                if reserved > 0.0 { format!("{reserved:.1}") } else { "grows".to_owned() };
+            println!(
+                "| {count} | {limiter} | {reserved_text} | {resident:.1} | {peak:.1} | {live} |"
+            );
+            if limiter == "tollgate" {
+                worst = worst.max(reserved).max(resident).max(peak);
+            }
+        }
+    }
+    println!();
+    let note = "the largest of all its figures";
+    verdict("bytes a live key at the stated capacity", worst, Bound::AtMost(32.0), note);
+}
+
+/// Runs this program again as a child, and reads the four numbers that it prints.
+fn measure(limiter: &str, count: usize) -> [f64; 4] {
+    let program = std::env::current_exe().expect("this program has a path");
+    let output = Command::new(program)
+        .args(["--child", &format!("{limiter} {count}")])
+        .output()
+        .expect("this program can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("numbers");
+    let numbers: Vec<f64> =
+        text.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+    numbers.try_into().expect("four numbers")
+}
+
+/// Measures one limiter, and prints: bytes reserved, bytes resident, bytes at the peak, live keys.
+fn child(task: &str) {
+    let (limiter, count) = task.split_once(' ').expect("a limiter and a count");
+    let count: usize = count.parse().expect("a count of keys");
+    let fill = match limiter {
+        "tollgate" => fill_tollgate,
+        _ => fill_governor,
+    };
+    // Code, calibration and the allocator's own pages are there before the measurement begins.
+    fill(100, &mut |_, _| {});
+    let before = resident_bytes();
+    fill(count, &mut |reserved, live| {
+        let resident = resident_bytes() - before;
+        let peak = resident_peak_bytes().saturating_sub(before).max(resident);
+        println!("{reserved} {resident} {peak} {live}");
+    });
+}
+
+fn fill_tollgate(count: usize, report: &mut dyn FnMut(usize, usize)) {
+    let quota = black_box(Quota::per_hour(1));
+    let gate: Limiter<u64> =
+        Limiter::builder(quota).capacity(count as u64).build().expect("in range");
+    for rank in 0..count {
+        assert!(gate.check(&keys::key(rank)).is_ok(), "a key asks for the first time");
+    }
+    let displaced = usize::try_from(gate.stats().evicted).expect("64 bits");
+    report(gate.memory_bytes(), count - displaced);
+}
+
+fn fill_governor(count: usize, report: &mut dyn FnMut(usize, usize)) {
+    let gate = peer::keyed(governor::Quota::per_hour(black_box(nonzero(1))));
+    for rank in 0..count {
+        assert!(gate.check_key(&keys::key(rank)).is_ok(), "a key asks for the first time");
+    }
+    report(0, gate.len());
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts of keys are far below 2^52")]
+fn float(count: usize) -> f64 {
+    count as f64
+}

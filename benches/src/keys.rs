@@ -1,0 +1,98 @@
+//! Key sequences, made before anything is timed, the same for all rows of a comparison.
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Zipf};
+
+/// Keys in a sequence: 4 MB of `u64`, read in order, so prefetched.
+pub const SEQUENCE: usize = 1 << 19;
+
+/// How the ranks of a sequence are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Draw {
+    /// All keys alike.
+    Uniform,
+    /// The key of rank `r` with a weight of `r` to the power of minus 0.99.
+    Zipf,
+    /// Always the first key.
+    One,
+}
+
+impl Draw {
+    /// The name for a table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Zipf => "zipf 0.99",
+            Self::One => "one key",
+        }
+    }
+}
+
+/// A sequence of ranks below `count`.
+#[must_use]
+pub fn ranks(draw: Draw, count: usize) -> Vec<usize> {
+    let mut rng = SmallRng::seed_from_u64(0x7011_6a7e);
+    let zipf = Zipf::new(as_float(count), 0.99).expect("a count above zero");
+    let mut draw_one = || match draw {
+        Draw::Uniform => rng.random_range(0..count),
+        Draw::Zipf => whole(zipf.sample(&mut rng)).clamp(1, count) - 1,
+        Draw::One => 0,
+    };
+    (0..SEQUENCE).map(|_| draw_one()).collect()
+}
+
+/// The key of a rank: distinct, and in no order.
+#[must_use]
+pub fn key(rank: usize) -> u64 {
+    let mixed = (rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+/// The key of a rank as the text of an IPv4 address: distinct, 7 to 15 bytes long.
+#[must_use]
+pub fn address(rank: usize) -> String {
+    let mixed = (rank as u64).wrapping_mul(0x9e37_79b1) & 0xffff_ffff;
+    std::net::Ipv4Addr::from(u32::try_from(mixed).expect("masked to 32 bits")).to_string()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts of keys are far below 2^52")]
+fn as_float(count: usize) -> f64 {
+    count as f64
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank, clamped next")]
+fn whole(rank: f64) -> usize {
+    rank as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn keys_are_distinct() {
+        let keys: HashSet<u64> = (0..100_000).map(key).collect();
+        assert_eq!(keys.len(), 100_000);
+        let addresses: HashSet<String> = (0..100_000).map(address).collect();
+        assert_eq!(addresses.len(), 100_000);
+    }
+
+    #[test]
+    fn a_zipf_sequence_favours_the_first_rank_as_it_should() {
+        let ranks = ranks(Draw::Zipf, 1_000);
+        assert!(ranks.iter().all(|&rank| rank < 1_000));
+        let harmonic: f64 = (1..=1_000).map(|rank| f64::from(rank).powf(-0.99)).sum();
+        let expected = as_float(SEQUENCE) / harmonic;
+        let first = as_float(ranks.iter().filter(|&&rank| rank == 0).count());
+        assert!((first / expected - 1.0).abs() < 0.02, "{first} of about {expected}");
+    }
+
+    #[test]
+    fn a_uniform_sequence_reaches_all_keys() {
+        let seen: HashSet<usize> = ranks(Draw::Uniform, 1_000).into_iter().collect();
+        assert_eq!(seen.len(), 1_000);
+    }
+}

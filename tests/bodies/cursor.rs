@@ -1,0 +1,159 @@
+//! Bytes read as what a limiter is built from and asked for.
+
+use std::time::Duration;
+
+use tollgate::{FixedWindow, Gcra, OnFull, Quota, Tick};
+
+use super::choice::{Choice, Cost};
+use super::keyed::{Operation, Setup};
+
+pub(crate) struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+const SECOND: u64 = 1_000_000_000;
+const YEAR: u64 = 365 * 24 * 3_600 * SECOND;
+/// Limit, period in nanoseconds, and burst (0: none).
+const QUOTAS: [(u64, u64, u64); 16] = [
+    (1, SECOND, 0),
+    (100, SECOND, 20),
+    (5, SECOND, 2),
+    (20, 60 * SECOND, 0),
+    (3, SECOND, 1),
+    (7, SECOND, 50),
+    (1, YEAR, 0),
+    (1, 366 * 24 * 3_600 * SECOND, 3),
+    (1_000_000, SECOND, 10),
+    (1_000_003, SECOND, 7),
+    (600_000_000, SECOND, 10),
+    (1_000_000_000, SECOND, 1),
+    (1_000_000_000, SECOND, 0),
+    (1_000, SECOND, 1 << 32),
+    (2, 24 * 3_600 * SECOND, 0),
+    (1, 1, 0),
+];
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(data: &'a [u8]) -> Self {
+        Self { rest: data }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(crate) fn byte(&mut self) -> u8 {
+        match self.rest.split_first() {
+            Some((first, rest)) => {
+                self.rest = rest;
+                *first
+            }
+            None => 0,
+        }
+    }
+
+    fn short(&mut self) -> u16 {
+        u16::from_le_bytes([self.byte(), self.byte()])
+    }
+
+    pub(crate) fn long(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.fill_with(|| self.byte());
+        u64::from_le_bytes(bytes)
+    }
+
+    /// A number of any size, from two bytes.
+    fn scaled(&mut self) -> u64 {
+        let short = u64::from(self.short());
+        let (mantissa, shift) = (short >> 6, short & 63);
+        mantissa << shift >> shift << shift
+    }
+
+    pub(crate) fn tick(&mut self) -> Tick {
+        let kind = self.byte();
+        Tick::from_nanos(match kind {
+            0..=99 => u64::from(kind) * SECOND,
+            100..=149 => self.scaled(),
+            150..=199 => self.long(),
+            _ => u64::MAX - self.scaled(),
+        })
+    }
+
+    pub(crate) fn choice(&mut self) -> Choice {
+        match self.byte() % 6 {
+            0 | 1 => Choice::Bucket(Gcra::new()),
+            2 => Choice::Bucket(Gcra::start_empty()),
+            3 => Choice::Window(FixedWindow::anchored()),
+            4 => Choice::Window(FixedWindow::aligned()),
+            _ => {
+                let secs = i32::from(self.short()) - 32_768;
+                Choice::Window(FixedWindow::aligned().utc_offset_secs(secs * 2))
+            }
+        }
+    }
+
+    pub(crate) fn quota(&mut self) -> Quota {
+        let kind = usize::from(self.byte());
+        if let Some((limit, period, burst)) = QUOTAS.get(kind % 20) {
+            let quota = Quota::new(*limit, Duration::from_nanos(*period));
+            return if *burst > 0 { quota.burst(*burst) } else { quota };
+        }
+        let (limit, period) = (self.scaled().max(1), self.scaled().max(1));
+        let quota = Quota::new(limit, Duration::from_nanos(period));
+        match self.byte() {
+            0..=63 => quota,
+            cells @ 64..=191 => quota.burst(cells.into()),
+            _ => quota.burst(self.scaled()),
+        }
+    }
+
+    pub(crate) fn cost(&mut self) -> Cost {
+        match self.byte() {
+            few @ 0..=99 => Cost::Few((few % 4).into()),
+            100..=139 => Cost::TheRest,
+            140..=159 => Cost::All,
+            160..=169 => Cost::OneTooMany,
+            170..=179 => Cost::Huge,
+            share => Cost::Share((share - 180) * 3),
+        }
+    }
+
+    pub(crate) fn setup(&mut self) -> Setup {
+        let quota = self.quota();
+        let on_full = match self.byte() % 4 {
+            0 => OnFull::EvictNearestIdle,
+            1 => OnFull::Refuse,
+            2 => OnFull::Admit,
+            _ => OnFull::SharedOverflow(self.quota()),
+        };
+        let skew = match self.byte() {
+            0..=63 => 0,
+            64..=127 => 1_000_000,
+            _ => self.scaled(),
+        };
+        Setup {
+            quota,
+            on_full,
+            capacity: u64::from(self.byte() % 20) + 1,
+            skew: Duration::from_nanos(skew),
+            seed: self.byte().into(),
+            start: self.tick(),
+        }
+    }
+
+    pub(crate) fn operation(&mut self) -> Operation {
+        let kind = self.byte();
+        let key = |byte: u8| u16::from(byte) % 48;
+        match kind {
+            0..=139 => Operation::Check { key: key(self.byte()), cost: self.cost() },
+            140..=159 => Operation::Peek { key: key(self.byte()), cost: self.cost() },
+            160..=169 => Operation::Reset { key: key(self.byte()) },
+            170..=179 => Operation::Count,
+            180..=199 => Operation::ToRetry(self.byte() % 3),
+            200..=209 => Operation::ToReset(self.byte() % 3),
+            210..=229 => Operation::Forward(self.scaled()),
+            230..=241 => Operation::ForwardIntervals(self.byte()),
+            _ => Operation::Back(self.scaled()),
+        }
+    }
+}

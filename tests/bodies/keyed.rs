@@ -1,0 +1,311 @@
+//! A keyed limiter of a few slots, against one oracle a key.
+//!
+//! The model knows no table. It learns from the statistics when a key was refused a place, or
+//! lost one, and holds the limiter to everything else: who keeps a place is decided about as by
+//! an oracle of its own, in every field; at most one key is forgotten for each eviction counted.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tollgate::algo::oracle::{Oracle, Verdict};
+use tollgate::algo::{Algorithm, OneWord};
+use tollgate::{Limiter, ManualClock, OnFull, Quota, Stats, Tick};
+
+use super::choice::{Choice, Cost, ORIGIN_2025};
+use super::grid::{horizon, nanos, reach};
+
+/// What a limiter is built from.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) quota: Quota,
+    pub(crate) on_full: OnFull,
+    pub(crate) capacity: u64,
+    pub(crate) skew: Duration,
+    pub(crate) seed: u64,
+    pub(crate) start: Tick,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operation {
+    Check {
+        key: u16,
+        cost: Cost,
+    },
+    Peek {
+        key: u16,
+        cost: Cost,
+    },
+    Reset {
+        key: u16,
+    },
+    Count,
+    /// On to when the last refusal said, give or take a nanosecond.
+    ToRetry(u8),
+    /// On to when the last answer says that all is over, give or take a nanosecond.
+    ToReset(u8),
+    Forward(u64),
+    ForwardIntervals(u8),
+    /// Back, but no further than the skew that the limiter allows for.
+    Back(u64),
+}
+
+type OracleOf<A> = <<A as Algorithm>::Params as OneWord>::Oracle;
+
+pub(crate) struct Keyed<A: Algorithm> {
+    gate: Limiter<u16, A, ManualClock>,
+    fresh: OracleOf<A>,
+    /// The keys that have, or may have, a place, and what they are owed.
+    oracles: HashMap<u16, OracleOf<A>>,
+    shared: Option<OracleOf<A>>,
+    interval_nanos: u64,
+    fits: u64,
+    skew_nanos: u64,
+    now: u64,
+    /// The latest instant so far, and the one beyond which a wrapping grid promises nothing.
+    newest: u64,
+    end: u64,
+    last: Option<Verdict>,
+    memory_bytes: usize,
+}
+
+impl<A: Algorithm> Keyed<A> {
+    pub(crate) fn new(algorithm: A, choice: Choice, setup: &Setup) -> Option<Self> {
+        let overflow = match setup.on_full {
+            OnFull::SharedOverflow(quota) => Some((quota, algorithm.params(&quota, ORIGIN_2025))),
+            _ => None,
+        };
+        let params = algorithm.params(&setup.quota, ORIGIN_2025).ok()?;
+        let start = setup.start.as_nanos();
+        let mut skew_nanos = nanos(setup.skew);
+        let mut end = u64::MAX;
+        let mut bound = |params: &A::Params, quota: &Quota| {
+            let reach = reach(params, choice, quota);
+            let (oldest, _) = horizon(params, reach, start);
+            if params.grid().ring().is_some() {
+                // A clock that is behind may judge, and it judges at an instant twice as far back.
+                skew_nanos = skew_nanos.min((start - oldest) / 2);
+            }
+            // The first state may be written before the start.
+            end = end.min(horizon(params, reach, oldest).1);
+        };
+        bound(&params, &setup.quota);
+        let shared = match overflow {
+            Some((quota, params)) => {
+                let params = params.ok()?;
+                bound(&params, &quota);
+                Some(params.oracle())
+            }
+            None => None,
+        };
+        let interval_nanos = nanos(setup.quota.period()) / setup.quota.limit();
+        // `lose` looks a cell ahead.
+        end = end.saturating_sub(interval_nanos + 1);
+        if start > end {
+            return None;
+        }
+        let gate = Limiter::builder(setup.quota)
+            .algorithm(algorithm)
+            .clock(ManualClock::starting_at_unix_nanos(ORIGIN_2025))
+            .capacity(setup.capacity)
+            .on_full(setup.on_full)
+            .max_clock_skew(Duration::from_nanos(skew_nanos))
+            .hash_seed(setup.seed)
+            .build()
+            .expect("the quotas are accepted, and the table is small");
+        let memory_bytes = gate.memory_bytes();
+        Some(Self {
+            fresh: gate.params().oracle(),
+            gate,
+            oracles: HashMap::new(),
+            shared,
+            interval_nanos,
+            fits: choice.fits(&setup.quota),
+            skew_nanos,
+            now: start,
+            newest: start,
+            end,
+            last: None,
+            memory_bytes,
+        })
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.gate.stats()
+    }
+
+    pub(crate) fn apply(&mut self, operation: &Operation) {
+        match *operation {
+            Operation::Check { key, cost } => self.check(key, cost),
+            Operation::Peek { key, cost } => {
+                let n = self.cells(key, cost);
+                self.peek(key, n);
+            }
+            Operation::Reset { key } => {
+                self.gate.reset(&key);
+                self.oracles.remove(&key);
+            }
+            Operation::Count => self.count(),
+            Operation::ToRetry(off) => {
+                let wait = self.last.and_then(|last| last.retry_after).unwrap_or_default();
+                self.forward(nanos(wait).saturating_add(off.into()).saturating_sub(1));
+            }
+            Operation::ToReset(off) => {
+                let wait = self.last.map(|last| last.reset_after).unwrap_or_default();
+                self.forward(nanos(wait).saturating_add(off.into()).saturating_sub(1));
+            }
+            Operation::Forward(span) => self.forward(span),
+            Operation::ForwardIntervals(count) => {
+                self.forward(self.interval_nanos.saturating_mul(count.into()));
+            }
+            Operation::Back(span) => {
+                self.now = self.now.saturating_sub(span).max(self.stalest().as_nanos());
+            }
+        }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.lose(0);
+        self.count();
+        assert_eq!(self.gate.memory_bytes(), self.memory_bytes);
+    }
+
+    fn tick(&self) -> Tick {
+        Tick::from_nanos(self.now)
+    }
+
+    /// The oldest clock that any thread may have.
+    fn stalest(&self) -> Tick {
+        Tick::from_nanos(self.newest.saturating_sub(self.skew_nanos))
+    }
+
+    fn forward(&mut self, span: u64) {
+        self.now = self.now.saturating_add(span).min(self.end);
+        self.newest = self.newest.max(self.now);
+    }
+
+    fn oracle(&self, key: u16) -> OracleOf<A> {
+        self.oracles.get(&key).unwrap_or(&self.fresh).clone()
+    }
+
+    fn cells(&self, key: u16, cost: Cost) -> u64 {
+        let rest = self.oracle(key).decide(self.tick(), 0).remaining;
+        cost.cells(self.fits, rest)
+    }
+
+    /// Peeks twice, which changes nothing.
+    fn peek(&self, key: u16, n: u64) -> Verdict {
+        let before = self.gate.stats();
+        let peeked = Verdict::from(&self.gate.peek_at(&key, n, self.tick()));
+        assert_eq!(peeked, Verdict::from(&self.gate.peek_at(&key, n, self.tick())));
+        assert_eq!(self.gate.stats(), before, "a peek is counted nowhere");
+        assert_eq!(peeked, self.oracle(key).decide(self.tick(), n), "peek {n} of {key}");
+        peeked
+    }
+
+    fn check(&mut self, key: u16, cost: Cost) {
+        let (n, now) = (self.cells(key, cost), self.tick());
+        let peeked = self.peek(key, n);
+        let before = self.gate.stats();
+        let answer = Verdict::from(&self.gate.check_at(&key, n, now));
+        let after = self.gate.stats();
+        let claimed = after.claimed - before.claimed;
+        let evicted = after.evicted - before.evicted;
+        let full = [
+            after.refused_full - before.refused_full,
+            after.admitted_full - before.admitted_full,
+            after.overflowed - before.overflowed,
+        ];
+        assert!(claimed <= 1 && evicted <= claimed, "{before:?} then {after:?}");
+        if full == [0; 3] {
+            self.decided(key, n, answer, claimed > 0);
+        } else {
+            assert_eq!(claimed, 0, "a key that found no place was given one");
+            self.found_no_place(key, full, n, (answer, peeked));
+        }
+        if claimed > 0 {
+            self.lose(evicted);
+        }
+        self.last = Some(answer);
+    }
+
+    /// The key has a place, or needs none.
+    fn decided(&mut self, key: u16, n: u64, answer: Verdict, claimed: bool) {
+        let mut oracle = self.oracle(key);
+        let known = self.oracles.contains_key(&key);
+        if claimed && known {
+            let owed = oracle.clone().decide(self.stalest(), 0).reset_after;
+            assert!(owed.is_zero(), "{key} was live, and was given another place");
+        }
+        assert_eq!(answer, oracle.decide(self.tick(), n), "{n} of {key} at {}", self.now);
+        if claimed || known {
+            self.oracles.insert(key, oracle);
+        }
+    }
+
+    fn found_no_place(
+        &mut self,
+        key: u16,
+        full: [u64; 3],
+        n: u64,
+        (answer, peeked): (Verdict, Verdict),
+    ) {
+        let live = self.oracle(key).decide(self.stalest(), 0).reset_after > Duration::ZERO;
+        assert!(!live || !self.oracles.contains_key(&key), "{key} is live, so it has a place");
+        match full {
+            [1, 0, 0] => {
+                assert!(!answer.admitted && answer.remaining == 0);
+                assert_eq!(answer.retry_after.is_none(), n > self.fits);
+                assert_ne!(answer.retry_after, Some(Duration::ZERO), "refused, and so to wait");
+            }
+            [0, 1, 0] => {
+                assert!(answer.admitted, "counted as admitted");
+                assert_eq!(
+                    (answer.remaining, answer.reset_after),
+                    (peeked.remaining, peeked.reset_after)
+                );
+            }
+            [0, 0, 1] => {
+                let now = self.tick();
+                let shared = self.shared.as_mut().expect("the policy has a shared limiter");
+                assert_eq!(answer, shared.decide(now, n), "{n} of what is shared");
+            }
+            _ => panic!("one request was counted twice: {full:?}"),
+        }
+    }
+
+    /// After a claim: which key has lost its place? One may have for each eviction, and any that
+    /// are idle for every clock.
+    fn lose(&mut self, evicted: u64) {
+        let stalest = self.stalest();
+        // A key that starts empty and one that has spent all look alike, but not a cell later.
+        let later = Tick::from_nanos(self.newest.saturating_add(self.interval_nanos + 1));
+        let mut lost: Vec<u16> = Vec::new();
+        let mut forgotten = 0;
+        for (key, oracle) in &self.oracles {
+            let mut kept = true;
+            for now in [stalest, later] {
+                let peeked = Verdict::from(&self.gate.peek_at(key, 1, now));
+                if peeked != oracle.clone().decide(now, 1) {
+                    assert_eq!(peeked, self.fresh.clone().decide(now, 1), "{key} tampered with");
+                    kept = false;
+                }
+            }
+            if !kept {
+                let idle = oracle.clone().decide(stalest, 0).reset_after.is_zero();
+                forgotten += u64::from(!idle);
+                lost.push(*key);
+            }
+        }
+        assert!(forgotten <= evicted, "{forgotten} forgotten, {evicted} evicted");
+        for key in lost {
+            self.oracles.remove(&key);
+        }
+    }
+
+    fn count(&self) {
+        let now = self.tick();
+        let live = |oracle: &OracleOf<A>| !oracle.clone().decide(now, 0).reset_after.is_zero();
+        let count = self.oracles.values().filter(|oracle| live(oracle)).count();
+        assert_eq!(self.gate.len_at(now), count);
+    }
+}

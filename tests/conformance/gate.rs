@@ -1,0 +1,79 @@
+//! A bucket without a key and one of a keyed limiter, asked alike.
+
+use serde_json::Value;
+use tollgate::algo::Algorithm;
+use tollgate::algo::oracle::Verdict;
+use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, Tick};
+
+/// What a vector asks of.
+pub(crate) trait Gate: Sync {
+    fn check_at(&self, n: u64, now: Tick) -> Decision;
+    fn peek_at(&self, n: u64, now: Tick) -> Decision;
+}
+
+impl<A: Algorithm + Sync> Gate for Direct<A, ManualClock> {
+    fn check_at(&self, n: u64, now: Tick) -> Decision {
+        Direct::check_at(self, n, now)
+    }
+
+    fn peek_at(&self, n: u64, now: Tick) -> Decision {
+        Direct::peek_at(self, n, now)
+    }
+}
+
+const KEY: &str = "vector";
+
+impl<A: Algorithm + Sync> Gate for Limiter<str, A, ManualClock> {
+    fn check_at(&self, n: u64, now: Tick) -> Decision {
+        // A neighbour that spends all it can must not be felt.
+        let _ = Limiter::check_at(self, "neighbour", n, now);
+        Limiter::check_at(self, KEY, n, now)
+    }
+
+    fn peek_at(&self, n: u64, now: Tick) -> Decision {
+        Limiter::peek_at(self, KEY, n, now)
+    }
+}
+
+pub(crate) fn gates<A>(quota: Quota, algorithm: A) -> [Box<dyn Gate>; 2]
+where
+    A: Algorithm + Copy + Sync + 'static,
+{
+    let direct = Direct::builder(quota)
+        .algorithm(algorithm)
+        .clock(ManualClock::new())
+        .build()
+        .expect("a vector's quota is in range");
+    let keyed: Limiter<str, A, ManualClock> = Limiter::builder(quota)
+        .algorithm(algorithm)
+        .clock(ManualClock::new())
+        .capacity(10)
+        .build()
+        .expect("a vector's quota is in range");
+    [Box::new(direct), Box::new(keyed)]
+}
+
+/// Takes as many as there are, up to `n`.
+pub(crate) fn take_up_to(gate: &dyn Gate, n: u64, now: Tick) -> u64 {
+    let there = Verdict::from(&gate.peek_at(0, now)).remaining.min(n);
+    assert!(gate.check_at(there, now).is_ok(), "what is there can be taken");
+    there
+}
+
+pub(crate) fn steps(vector: &Value) -> &[Value] {
+    vector["steps"].as_array().expect("a vector has steps")
+}
+
+pub(crate) fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a whole number"))
+}
+
+/// The number, where the step says one.
+pub(crate) fn number_if_said(value: &Value) -> Option<u64> {
+    (!value.is_null()).then(|| number(value))
+}
+
+/// Spans of a verdict in nanoseconds.
+pub(crate) fn retry_nanos(verdict: &Verdict) -> Option<u128> {
+    verdict.retry_after.map(|wait| wait.as_nanos())
+}

@@ -1,0 +1,143 @@
+//! Vectors from other limiters' test suites, and from the definitions of the algorithms.
+//!
+//! `data/conformance/` holds them with their sources. Each is replayed on a bucket without a key
+//! and on a keyed one. Every vector is either replayed or named in [`NOT_YET`].
+
+mod bucket4j;
+mod folly_envoy;
+mod gate;
+mod gcra_standard;
+mod throttled;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+/// Replays one vector, and panics where the answer is another.
+type Replay = fn(&Value);
+
+/// The files that are replayed, with what replays each vector.
+const REPLAYED: [(&str, &[(&str, Replay)]); 4] = [
+    ("02_throttled_redis_cell", throttled::VECTORS),
+    ("04_bucket4j", bucket4j::VECTORS),
+    ("05_folly_envoy_token_bucket", folly_envoy::VECTORS),
+    ("11_gcra_rfc2697_derived", gcra_standard::VECTORS),
+];
+
+const CHARGE_AFTERWARDS: &str = "charges what may not be there: needs a charge without a question";
+const GIVE_BACK: &str = "gives cells back: needs an operation that adds";
+
+/// What is left to do: file, vector (`*` for all of a file), and what it waits for.
+const NOT_YET: [(&str, &str, &str); 18] = [
+    ("04_bucket4j", "consume_ignoring_limits_2", CHARGE_AFTERWARDS),
+    ("04_bucket4j", "consume_ignoring_limits_4", CHARGE_AFTERWARDS),
+    ("04_bucket4j", "consume_ignoring_limits_6", CHARGE_AFTERWARDS),
+    ("04_bucket4j", "consume_ignoring_limits_8", CHARGE_AFTERWARDS),
+    ("04_bucket4j", "add_tokens_1", GIVE_BACK),
+    ("04_bucket4j", "add_tokens_3", GIVE_BACK),
+    ("04_bucket4j", "add_tokens_5", GIVE_BACK),
+    ("04_bucket4j", "force_add_tokens_2", GIVE_BACK),
+    ("04_bucket4j", "force_add_tokens_4", GIVE_BACK),
+    ("04_bucket4j", "force_added_surplus_kept", GIVE_BACK),
+    ("04_bucket4j", "rounding_rest_cleared_when_full", GIVE_BACK),
+    (
+        "04_bucket4j",
+        "interval_two_bandwidths",
+        "refills by steps into a capacity that is larger than a step: needs several limits in one",
+    ),
+    (
+        "04_bucket4j",
+        "aligned_adaptive_initial",
+        "a window entered midway grants a share: ours grants the whole limit",
+    ),
+    (
+        "05_folly_envoy_token_bucket",
+        "folly_consume_or_borrow",
+        "books cells ahead of time: needs reservations",
+    ),
+    ("06_guava_smooth", "*", "waits instead of refusing, and warms up: needs a pacer"),
+    ("07_sliding_window_counter", "*", "needs the sliding window counter"),
+    ("08_sliding_log_classdojo", "*", "needs the exact log"),
+    ("10_nginx_limit_req", "*", "delays instead of refusing: needs a queue"),
+];
+
+fn folder() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/conformance")
+}
+
+fn read(file: &str) -> Value {
+    let text = std::fs::read_to_string(folder().join(file).with_extension("json"))
+        .expect("the vectors are kept with the sources");
+    serde_json::from_str(&text).expect("vectors are JSON")
+}
+
+/// The vectors of a file by name: its cases, or its steps as one and what else it notes.
+fn vectors(file: &Value) -> Vec<(String, Value)> {
+    let named = |case: &Value| {
+        let id = case["id"].as_str().expect("a case has an id").to_owned();
+        (id, case.clone())
+    };
+    if let Some(cases) = file["cases"].as_array() {
+        return cases.iter().map(named).collect();
+    }
+    let steps = std::iter::once(("steps".to_owned(), file.clone()));
+    steps.chain(file["other"].as_array().into_iter().flatten().map(named)).collect()
+}
+
+fn replay_file(name: &str) {
+    let replays = REPLAYED.iter().find(|(file, _)| *file == name).expect("a replayed file").1;
+    let mut replayed = 0;
+    for (id, vector) in vectors(&read(name)) {
+        if let Some((_, replay)) = replays.iter().find(|(named, _)| *named == id) {
+            replay(&vector);
+            replayed += 1;
+        }
+    }
+    assert_eq!(replayed, replays.len(), "a replay names no vector of {name}");
+}
+
+#[test]
+fn throttled_and_redis_cell() {
+    replay_file("02_throttled_redis_cell");
+}
+
+#[test]
+fn bucket4j() {
+    replay_file("04_bucket4j");
+}
+
+#[test]
+fn folly_and_envoy() {
+    replay_file("05_folly_envoy_token_bucket");
+}
+
+#[test]
+fn the_generic_cell_rate_algorithm_as_standardised() {
+    replay_file("11_gcra_rfc2697_derived");
+}
+
+/// No vector is forgotten, and none is both replayed and excused.
+#[test]
+fn every_vector_is_replayed_or_named_as_not_yet() {
+    let mut present: BTreeSet<(String, String)> = BTreeSet::new();
+    for entry in std::fs::read_dir(folder()).expect("the vectors are kept with the sources") {
+        let path = entry.expect("a readable folder").path();
+        let file = path.file_stem().expect("a file").to_string_lossy().into_owned();
+        if NOT_YET.iter().any(|(named, id, _)| *named == file && *id == "*") {
+            present.insert((file, "*".to_owned()));
+            continue;
+        }
+        let ids = vectors(&read(&file)).into_iter();
+        present.extend(ids.map(|(id, _)| (file.clone(), id)));
+    }
+    let replayed = REPLAYED.iter().flat_map(|(file, replays)| {
+        replays.iter().map(|(id, _)| ((*file).to_owned(), (*id).to_owned()))
+    });
+    let excused = NOT_YET.iter().map(|(file, id, _)| ((*file).to_owned(), (*id).to_owned()));
+    let mut known: BTreeSet<(String, String)> = BTreeSet::new();
+    for vector in replayed.chain(excused) {
+        assert!(known.insert(vector.clone()), "{vector:?} is named twice");
+    }
+    assert_eq!(present, known);
+}

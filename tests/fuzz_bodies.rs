@@ -1,0 +1,58 @@
+//! The fuzz targets' bodies on random bytes, and on the corpus that is kept with the sources.
+
+mod bodies;
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+fn config(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig {
+        failure_persistence: None,
+        max_local_rejects: u32::MAX,
+        ..ProptestConfig::default()
+    };
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        return default;
+    }
+    ProptestConfig { cases, ..default }
+}
+
+proptest! {
+    #![proptest_config(config(60_000))]
+
+    #[test]
+    fn words_of_random_bytes(data in prop::collection::vec(any::<u8>(), 0..64)) {
+        bodies::words(&data);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(10_000))]
+
+    #[test]
+    fn operations_of_random_bytes(data in prop::collection::vec(any::<u8>(), 0..1_500)) {
+        bodies::operations(&data);
+    }
+}
+
+/// Replays what is kept, and says how many files that was.
+fn replay(target: &str, body: fn(&[u8])) -> usize {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
+    let mut replayed = 0;
+    for entry in std::fs::read_dir(&folder).expect("the corpus is kept with the sources") {
+        let path = entry.expect("a readable folder").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("seed-") {
+            body(&std::fs::read(&path).expect("a readable seed"));
+            replayed += 1;
+        }
+    }
+    replayed
+}
+
+#[test]
+fn the_kept_corpus_passes() {
+    assert!(replay("words", bodies::words) >= 10);
+    assert!(replay("operations", bodies::operations) >= 10);
+}

@@ -1,0 +1,10 @@
+//! The keyed limiter: who keeps a place, who finds none, and what either is told.
+//!
+//! The tables here have 16 to 40 slots, so that places are claimed, given up and fought for all
+//! the time. With 16 slots (two buckets) every slot is a candidate for every key, and what
+//! happens can be told beforehand.
+
+#[path = "../bodies/mod.rs"]
+mod bodies;
+mod model;
+mod places;

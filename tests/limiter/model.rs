@@ -1,0 +1,155 @@
+//! Random operations against one oracle a key.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::{FixedWindow, Gcra, OnFull, Quota, Stats, Tick};
+
+use crate::bodies::choice::{Choice, Cost};
+use crate::bodies::keyed::{Keyed, Operation, Setup};
+use crate::bodies::run;
+
+fn config(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        return default;
+    }
+    ProptestConfig { cases, ..default }
+}
+
+fn choices() -> impl Strategy<Value = Choice> {
+    prop_oneof![
+        3 => Just(Choice::Bucket(Gcra::new())),
+        2 => Just(Choice::Bucket(Gcra::start_empty())),
+        2 => Just(Choice::Window(FixedWindow::anchored())),
+        1 => Just(Choice::Window(FixedWindow::aligned().utc_offset_secs(-3_600))),
+    ]
+}
+
+fn quotas() -> impl Strategy<Value = Quota> {
+    prop::sample::select(vec![
+        "1/s",
+        "10/s burst 3",
+        "5/min",
+        "1000/s burst 20",
+        "3/ns",
+        "1/y burst 4",
+        "1000003/s burst 7",
+        "600000000/s burst 10",
+        "1000000000/s burst 1",
+    ])
+    .prop_map(|text| match text {
+        "3/ns" => Quota::new(3, Duration::from_nanos(7)),
+        text => text.parse().expect("a quota"),
+    })
+}
+
+fn policies() -> impl Strategy<Value = OnFull> {
+    prop_oneof![
+        Just(OnFull::EvictNearestIdle),
+        Just(OnFull::Refuse),
+        Just(OnFull::Admit),
+        quotas().prop_map(OnFull::SharedOverflow),
+    ]
+}
+
+fn setups() -> impl Strategy<Value = Setup> {
+    let skews = prop_oneof![Just(0), Just(1_000_000), 0_u64..4_000, 0_u64..10_000_000_000];
+    let starts = prop_oneof![
+        Just(0),
+        Just(3_600_000_000_000),
+        any::<u64>(),
+        (1_u64..1 << 40).prop_map(|before| u64::MAX - before),
+    ];
+    (quotas(), policies(), 1_u64..20, skews, any::<u64>(), starts).prop_map(
+        |(quota, on_full, capacity, skew, seed, start)| Setup {
+            quota,
+            on_full,
+            capacity,
+            skew: Duration::from_nanos(skew),
+            seed,
+            start: Tick::from_nanos(start),
+        },
+    )
+}
+
+fn costs() -> impl Strategy<Value = Cost> {
+    prop_oneof![
+        6 => (0_u64..4).prop_map(Cost::Few),
+        3 => Just(Cost::TheRest),
+        2 => Just(Cost::All),
+        1 => Just(Cost::OneTooMany),
+        1 => Just(Cost::Huge),
+        2 => any::<u8>().prop_map(Cost::Share),
+    ]
+}
+
+fn operations() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        24 => (0_u16..60, costs()).prop_map(|(key, cost)| Operation::Check { key, cost }),
+        2 => (0_u16..60, costs()).prop_map(|(key, cost)| Operation::Peek { key, cost }),
+        1 => (0_u16..60).prop_map(|key| Operation::Reset { key }),
+        1 => Just(Operation::Count),
+        1 => (0_u8..3).prop_map(Operation::ToRetry),
+        1 => (0_u8..3).prop_map(Operation::ToReset),
+        1 => (0_u32..40, 0_u64..1 << 10).prop_map(|(bits, span)| Operation::Forward(span << bits)),
+        1 => (0_u8..10).prop_map(Operation::ForwardIntervals),
+        1 => (0_u32..30, 0_u64..1 << 10).prop_map(|(bits, span)| Operation::Back(span << bits)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(config(10_000))]
+
+    #[test]
+    fn every_key_with_a_place_equals_its_oracle(
+        choice in choices(),
+        setup in setups(),
+        operations in prop::collection::vec(operations(), 1..250),
+    ) {
+        run(choice, &setup, &operations);
+    }
+}
+
+/// The model must see what it is there to judge: forty keys at sixteen slots, round and round.
+fn crowded(on_full: OnFull) -> Stats {
+    let setup = Setup {
+        quota: Quota::per_second(10).burst(5),
+        on_full,
+        capacity: 1,
+        skew: Duration::from_millis(1),
+        seed: 7,
+        start: Tick::from_nanos(1_000_000_000),
+    };
+    let choice = Choice::Bucket(Gcra::new());
+    let mut keyed = Keyed::new(Gcra::new(), choice, &setup).expect("in range");
+    for turn in 0..2_000_u64 {
+        let key = u16::try_from(turn * 17 % 41).expect("below 41");
+        keyed.apply(&Operation::Check { key, cost: Cost::Few(1 + turn % 3) });
+        // A pause now and then, in which all become idle.
+        let pause = if turn % 300 == 299 { 2_000_000_000 } else { 3_000_000 };
+        keyed.apply(&Operation::Forward(pause));
+        keyed.apply(&Operation::Back(turn % 1_000_000));
+    }
+    keyed.finish();
+    keyed.stats()
+}
+
+#[test]
+fn each_policy_is_put_to_work_and_counts_its_own_events_alone() {
+    let evict = crowded(OnFull::EvictNearestIdle);
+    assert!(evict.evicted > 100 && evict.claimed > evict.evicted, "{evict:?}");
+    assert_eq!((evict.refused_full, evict.admitted_full, evict.overflowed), (0, 0, 0));
+
+    let refuse = crowded(OnFull::Refuse);
+    assert!(refuse.refused_full > 100 && refuse.claimed > 16, "{refuse:?}");
+    assert_eq!((refuse.evicted, refuse.admitted_full, refuse.overflowed), (0, 0, 0));
+
+    let admit = crowded(OnFull::Admit);
+    assert!(admit.admitted_full > 100, "{admit:?}");
+    assert_eq!((admit.evicted, admit.refused_full, admit.overflowed), (0, 0, 0));
+
+    let share = crowded(OnFull::SharedOverflow(Quota::per_second(50).burst(9)));
+    assert!(share.overflowed > 100, "{share:?}");
+    assert_eq!((share.evicted, share.refused_full, share.admitted_full), (0, 0, 0));
+}

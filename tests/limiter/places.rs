@@ -1,0 +1,252 @@
+//! Scenarios in a table of 16 slots.
+
+use std::time::Duration;
+
+use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
+
+const SLOTS: u64 = 16;
+const SECOND: u64 = 1_000_000_000;
+/// Beyond any skew, so that putting a clock back does not meet the origin.
+const START: Tick = Tick::from_nanos(3_600 * SECOND);
+
+fn later(nanos: u64) -> Tick {
+    START.saturating_add(Duration::from_nanos(nanos))
+}
+
+type Gate<A = Gcra> = Limiter<u64, A, ManualClock>;
+
+fn small(quota: Quota, on_full: OnFull, skew: Duration) -> Gate {
+    Limiter::builder(quota)
+        .clock(ManualClock::new())
+        .capacity(1)
+        .on_full(on_full)
+        .max_clock_skew(skew)
+        .build()
+        .expect("in range")
+}
+
+fn fill(gate: &Gate, cells: u64) {
+    for key in 0..SLOTS {
+        assert!(gate.check_at(&key, cells, START).is_ok(), "{key} has a place");
+    }
+    assert_eq!(gate.stats().claimed, SLOTS);
+    assert_eq!(gate.len_at(START), 16);
+}
+
+#[test]
+fn sixteen_keys_fit_sixteen_slots_and_the_seventeenth_does_not() {
+    let gate = small(Quota::per_second(1).burst(3), OnFull::Refuse, Duration::ZERO);
+    fill(&gate, 1);
+    for _ in 0..5 {
+        assert!(gate.check_at(&99, 1, START).is_err());
+    }
+    assert_eq!(gate.stats().refused_full, 5);
+    // What asks for nothing, or for what never fits, needs no place.
+    assert_eq!(gate.check_at(&99, 0, START).expect("nothing").remaining(), 3);
+    assert_eq!(gate.check_at(&99, 4, START).expect_err("too much").retry_after(), None);
+    assert_eq!(gate.stats().refused_full, 5);
+    for key in 0..SLOTS {
+        assert_eq!(gate.check_at(&key, 2, START).expect("two are left").remaining(), 0);
+    }
+}
+
+/// The least debt of all goes, and nothing else is touched.
+#[test]
+fn the_key_with_the_least_debt_is_forgotten() {
+    let gate = small(Quota::per_second(1).burst(100), OnFull::EvictNearestIdle, Duration::ZERO);
+    for key in 0..SLOTS {
+        assert!(gate.check_at(&key, 20 + (key * 7 + 3) % SLOTS, START).is_ok());
+    }
+    assert!(gate.check_at(&99, 90, START).is_ok());
+    assert_eq!(gate.stats().evicted, 1);
+    for key in 0..SLOTS {
+        let debt = 20 + (key * 7 + 3) % SLOTS;
+        let left = gate.peek_at(&key, 0, START).expect("nothing").remaining();
+        assert_eq!(left, if debt == 20 { 100 } else { 100 - debt }, "{key}");
+    }
+    assert_eq!(gate.len_at(START), 16);
+}
+
+#[test]
+fn an_idle_key_makes_room_only_after_the_allowed_skew() {
+    let skew = Duration::from_millis(100);
+    let gate = small(Quota::per_second(10).burst(3), OnFull::Refuse, skew);
+    fill(&gate, 1);
+    // A cell comes back in 100 ms: idle from then on, and idle for every clock 100 ms later.
+    for (nanos, found) in [(100_000_000, false), (199_999_999, false), (200_000_000, true)] {
+        assert_eq!(gate.check_at(&99, 1, later(nanos)).is_ok(), found, "after {nanos} ns");
+    }
+    // A clock that far behind finds every key that spent as spent.
+    assert!(gate.check_at(&99, 3, later(100_000_000)).is_err());
+    assert_eq!(gate.stats().evicted, 0);
+}
+
+/// What is said to a key that finds no place is sufficient, and a nanosecond less is not. Between
+/// the moment when the others are idle and the one when they are so for every clock, too.
+#[test]
+fn the_wait_for_a_place_is_enough() {
+    for (skew, elapsed) in [
+        (0, 0),
+        (0, 199_999_999),
+        (1_000_000, 0),
+        (1_000_000, 200_000_000),
+        (1_000_000, 200_999_999),
+        (50_000_000, 123),
+        (50_000_000, 225_000_000),
+    ] {
+        let skew = Duration::from_nanos(skew);
+        let gate = small(Quota::per_second(10).burst(3), OnFull::Refuse, skew);
+        fill(&gate, 2);
+        let denied = gate.check_at(&99, 1, later(elapsed)).expect_err("no place yet");
+        let wait = denied.retry_after().expect("a place is found some day");
+        assert!(!wait.is_zero(), "refused, and told to come back at once: {elapsed}, {skew:?}");
+        let then = later(elapsed).saturating_add(wait);
+        let before = then.saturating_sub(Duration::from_nanos(1));
+        assert!(gate.check_at(&99, 1, before).is_err(), "{wait:?} is too long, skew {skew:?}");
+        assert!(gate.check_at(&99, 1, then).is_ok(), "{wait:?} is too short, skew {skew:?}");
+    }
+}
+
+/// A bucket that starts empty takes a place even for a refusal; but not for what never fits.
+#[test]
+fn what_never_fits_is_told_so_in_a_full_table() {
+    let overflow = OnFull::SharedOverflow(Quota::per_second(100));
+    for on_full in [OnFull::EvictNearestIdle, OnFull::Refuse, OnFull::Admit, overflow] {
+        let gate: Gate = Limiter::builder(Quota::per_second(10).burst(3))
+            .algorithm(Gcra::start_empty())
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(on_full)
+            .build()
+            .expect("in range");
+        for key in 0..SLOTS {
+            assert!(gate.check_at(&key, 1, START).is_err(), "empty");
+        }
+        assert_eq!(gate.stats().claimed, SLOTS);
+        let before = gate.stats();
+        let denied = gate.check_at(&99, 4, START).expect_err("more than the burst");
+        assert_eq!(denied.retry_after(), None, "{on_full:?}");
+        let after = gate.stats();
+        assert_eq!(after.admitted_full, before.admitted_full, "{on_full:?}");
+        assert_eq!(after.overflowed, before.overflowed, "{on_full:?}");
+    }
+}
+
+/// A grid that wraps around tells only so much of the past from the future. A table that judged
+/// from further back than that would take live keys for idle ones, and hand their places on.
+#[test]
+fn a_skew_that_the_grid_cannot_tell_is_refused_when_built() {
+    let quota = Quota::per_second(1_000_000_000).burst(1);
+    let built = |skew: Duration| {
+        Limiter::<u64>::builder(quota)
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(OnFull::Refuse)
+            .max_clock_skew(skew)
+            .build()
+    };
+    let modest = built(Duration::from_millis(1)).expect("the default is always kept");
+    let granted = (0..100).filter(|key| modest.check_at(key, 1, START).is_ok()).count();
+    assert_eq!(granted, 16);
+    if let Ok(gate) = built(Duration::from_secs(3_600)) {
+        let granted = (0..100).filter(|key| gate.check_at(key, 1, START).is_ok()).count();
+        assert_eq!(granted, 16, "live keys lost their places");
+    }
+}
+
+/// The oldest clock allowed may judge too, from as far behind itself.
+#[test]
+fn a_clock_as_far_behind_as_allowed_takes_no_live_place() {
+    let quota = Quota::per_second(1_000_000_000).burst(1);
+    // Whatever share of a ring the grid's tolerance is: some are within it, some beyond.
+    for millis in [1, 400, 540, 600, 1_000, 400_000, 540_000, 600_000, 1_000_000] {
+        let skew = Duration::from_millis(millis);
+        let built = Limiter::<u64>::builder(quota)
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(OnFull::Refuse)
+            .max_clock_skew(skew)
+            .build();
+        let Ok(gate) = built else { continue };
+        let granted = (0..16).filter(|key| gate.check_at(key, 1, START).is_ok()).count();
+        assert_eq!(granted, 16);
+        let stale = START.saturating_sub(skew);
+        let granted = (100..200).filter(|key| gate.check_at(key, 1, stale).is_ok()).count();
+        assert_eq!(granted, 0, "skew {skew:?}: live keys lost their places");
+    }
+}
+
+#[test]
+fn a_reset_gives_the_place_back_at_once() {
+    let gate = small(Quota::per_second(1).burst(3), OnFull::Refuse, Duration::from_secs(1));
+    fill(&gate, 3);
+    assert!(gate.check_at(&99, 3, START).is_err());
+    gate.reset(&5);
+    gate.reset(&5);
+    assert_eq!(gate.len_at(START), 15);
+    assert!(gate.check_at(&99, 3, START).is_ok(), "in the place that was given back");
+    assert!(gate.check_at(&5, 1, START).is_err(), "no place, and no debt");
+    gate.reset(&99);
+    assert!(gate.check_at(&5, 3, START).is_ok());
+    gate.reset(&12_345);
+    assert_eq!(gate.len_at(START), 16);
+}
+
+#[test]
+fn a_peek_changes_nothing_and_takes_no_place() {
+    let gate = small(Quota::per_second(1).burst(3), OnFull::EvictNearestIdle, Duration::ZERO);
+    fill(&gate, 2);
+    let before = gate.stats();
+    for key in 0..100 {
+        let peeked = gate.peek_at(&key, 2, START);
+        assert_eq!(peeked, gate.peek_at(&key, 2, START));
+        assert_eq!(peeked.is_ok(), key >= SLOTS, "{key}");
+    }
+    assert_eq!(gate.stats(), before);
+    assert_eq!(gate.len_at(START), 16);
+}
+
+/// All that find no place share one bucket, and those who have one do not feel it.
+#[test]
+fn the_overflow_is_one_bucket_of_its_own_quota() {
+    let overflow = OnFull::SharedOverflow(Quota::per_second(1).burst(4));
+    let gate = small(Quota::per_second(10).burst(3), overflow, Duration::ZERO);
+    fill(&gate, 1);
+    let granted = (100..110).filter(|key| gate.check_at(key, 1, START).is_ok()).count();
+    assert_eq!(granted, 4);
+    assert_eq!(gate.stats().overflowed, 10);
+    assert_eq!(gate.check_at(&100, 3, START).expect_err("spent").limit(), 4);
+    assert_eq!(gate.check_at(&0, 2, START).expect("its own").remaining(), 0);
+}
+
+#[test]
+fn who_is_admitted_without_a_place_is_not_remembered() {
+    let gate = small(Quota::per_second(10).burst(3), OnFull::Admit, Duration::ZERO);
+    fill(&gate, 1);
+    for _ in 0..10 {
+        assert_eq!(gate.check_at(&99, 1, START).expect("admitted").remaining(), 2);
+    }
+    assert_eq!(gate.stats().admitted_full, 10);
+    assert!(gate.check_at(&99, 4, START).is_err(), "what never fits is still refused");
+}
+
+/// A window counts for as long as it lasts, so it keeps its place for as long.
+#[test]
+fn windows_keep_their_places_until_they_end() {
+    let gate: Gate<FixedWindow> = Limiter::builder(Quota::per_second(5))
+        .algorithm(FixedWindow::anchored())
+        .clock(ManualClock::new())
+        .capacity(1)
+        .on_full(OnFull::Refuse)
+        .max_clock_skew(Duration::ZERO)
+        .build()
+        .expect("in range");
+    for key in 0..SLOTS {
+        assert!(gate.check_at(&key, 1 + key % 5, START).is_ok());
+    }
+    assert!(gate.check_at(&99, 1, later(SECOND - 1)).is_err());
+    assert_eq!(gate.len_at(later(SECOND - 1)), 16);
+    assert_eq!(gate.len_at(later(SECOND)), 0);
+    assert!(gate.check_at(&99, 1, later(SECOND)).is_ok());
+    assert_eq!(gate.stats().evicted, 0);
+}

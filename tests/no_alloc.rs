@@ -1,0 +1,110 @@
+//! After it is built, a limiter allocates nothing: counted by the allocator itself.
+//!
+//! A file of its own, because the allocator is the whole process's. The count is each thread's,
+//! so that what the test harness does meanwhile is not counted.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
+
+/// The system's allocator, which counts what it is asked for.
+struct Counting;
+
+thread_local! {
+    // Constant, and without a destructor: reading it allocates nothing.
+    static ASKED: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count() {
+    ASKED.set(ASKED.get() + 1);
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the promises of `GlobalAlloc::alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the promises of `GlobalAlloc::dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the promises of `GlobalAlloc::realloc`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(body: impl FnOnce()) -> usize {
+    let before = ASKED.get();
+    body();
+    ASKED.get() - before
+}
+
+/// Everything a limiter can be asked, over more keys than it has slots.
+fn use_it<A: tollgate::algo::Algorithm>(gate: &Limiter<str, A, ManualClock>) {
+    const NAMES: [&str; 5] = ["192.0.2.7", "2001:db8::1", "", "a", "a much longer name than that"];
+    for turn in 0..20_000_u64 {
+        let name = NAMES[usize::try_from(turn % 5).expect("below 5")];
+        let name = &name[..name.len().min(usize::try_from(turn % 23).expect("below 23"))];
+        let now = Tick::from_nanos(turn * 10_000_000);
+        let told = match gate.check_at(name, turn % 4, now) {
+            Ok(permit) => (permit.remaining(), permit.reset_after()),
+            Err(denied) => (denied.remaining(), denied.retry_after().unwrap_or_default()),
+        };
+        std::hint::black_box(told);
+        let _ = std::hint::black_box(gate.check(name));
+        let _ = std::hint::black_box(gate.peek_at(name, 1, now));
+        if turn % 50 == 0 {
+            gate.reset(name);
+            std::hint::black_box((gate.len_at(now), gate.stats(), gate.memory_bytes()));
+        }
+    }
+}
+
+#[test]
+fn a_check_allocates_nothing_after_the_build() {
+    let counted = allocations(|| drop(std::hint::black_box(vec![1_u8])));
+    assert_eq!(counted, 1, "the count counts");
+
+    let overflow = OnFull::SharedOverflow(Quota::per_second(3));
+    for on_full in [OnFull::EvictNearestIdle, OnFull::Refuse, OnFull::Admit, overflow] {
+        let keyed = Limiter::<str>::builder(Quota::per_second(5))
+            .algorithm(Gcra::new())
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(on_full)
+            .build()
+            .expect("in range");
+        let windows = Limiter::<str>::builder(Quota::per_second(5))
+            .algorithm(FixedWindow::aligned())
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(on_full)
+            .build()
+            .expect("in range");
+        let memory = keyed.memory_bytes();
+        assert_eq!(allocations(|| use_it(&keyed)), 0, "{on_full:?}");
+        assert_eq!(allocations(|| use_it(&windows)), 0, "{on_full:?}");
+        assert_eq!(keyed.memory_bytes(), memory);
+    }
+
+    // With a clock of its own, too. The clock is made, and calibrated, when the limiter is built.
+    let direct = Direct::new(Quota::per_second(100)).expect("in range");
+    let counted = allocations(|| {
+        for _ in 0..1_000 {
+            let _ = std::hint::black_box(direct.check());
+            let _ = std::hint::black_box(direct.check_n(3));
+        }
+        direct.reset();
+    });
+    assert_eq!(counted, 0);
+}

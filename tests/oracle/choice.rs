@@ -1,0 +1,204 @@
+//! What the properties draw from: algorithms with quotas, instants, costs.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::algo::Algorithm;
+use tollgate::{FixedWindow, Gcra, Quota};
+
+use crate::bodies::choice::{Choice, Cost, ORIGIN_2025};
+use crate::bodies::grid::nanos;
+
+/// A number of cases, unless `PROPTEST_CASES` asks for another. What fails is printed in full and
+/// then named in a test of its own, so no files of seeds are kept.
+pub(crate) fn cases(count: u32) -> ProptestConfig {
+    let default = ProptestConfig {
+        failure_persistence: None,
+        max_local_rejects: u32::MAX,
+        ..ProptestConfig::default()
+    };
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        return default;
+    }
+    ProptestConfig { cases: count, ..default }
+}
+
+fn accepts(choice: Choice, quota: &Quota) -> bool {
+    match choice {
+        Choice::Bucket(gcra) => gcra.params(quota, ORIGIN_2025).is_ok(),
+        Choice::Window(window) => window.params(quota, ORIGIN_2025).is_ok(),
+    }
+}
+
+pub(crate) fn buckets() -> impl Strategy<Value = Choice> {
+    prop_oneof![
+        3 => Just(Choice::Bucket(Gcra::new())),
+        1 => Just(Choice::Bucket(Gcra::start_empty())),
+    ]
+}
+
+pub(crate) fn windows() -> impl Strategy<Value = Choice> {
+    prop_oneof![
+        2 => Just(Choice::Window(FixedWindow::anchored())),
+        1 => Just(Choice::Window(FixedWindow::aligned())),
+        1 => (-86_399..86_400).prop_map(|secs| {
+            Choice::Window(FixedWindow::aligned().utc_offset_secs(secs))
+        }),
+    ]
+}
+
+/// An algorithm, and a quota that it accepts.
+pub(crate) fn quotas(
+    choices: impl Strategy<Value = Choice>,
+) -> impl Strategy<Value = (Choice, Quota)> {
+    (choices, any_quota())
+        .prop_filter("the algorithm keeps the quota", |(choice, quota)| accepts(*choice, quota))
+}
+
+/// A number below `2^bits`, small ones as likely as large ones.
+pub(crate) fn scales(bits: u32) -> impl Strategy<Value = u64> {
+    (0..bits, any::<u64>()).prop_map(|(bits, random)| (1 << bits) | (random & ((1 << bits) - 1)))
+}
+
+fn any_quota() -> impl Strategy<Value = Quota> {
+    const SECOND: u64 = 1_000_000_000;
+    const YEAR: u64 = 365 * 24 * 3_600 * SECOND;
+    let periods = prop_oneof![
+        Just(1),
+        Just(SECOND),
+        Just(60 * SECOND),
+        Just(3_600 * SECOND),
+        Just(24 * 3_600 * SECOND),
+        Just(7 * 24 * 3_600 * SECOND),
+        Just(YEAR),
+        scales(62),
+    ];
+    let bursts = prop_oneof![
+        3 => Just(None),
+        1 => Just(Some(1)),
+        2 => (1_u64..100).prop_map(Some),
+        2 => scales(33).prop_map(Some),
+        1 => Just(Some(1 << 32)),
+    ];
+    let small = (1_u64..20, 1_u64..200);
+    let extreme = proptest::sample::select(vec![
+        (1, YEAR),
+        (1, 366 * 24 * 3_600 * SECOND),
+        (3, YEAR),
+        (1_000_000_000, SECOND),
+        (999_999_937, SECOND),
+        (600_000_000, SECOND),
+        (1, 1),
+        (1_000_003, SECOND),
+        (1 << 40, 24 * 3_600 * SECOND),
+        ((1 << 30) - 1, 3_600 * SECOND),
+    ]);
+    let rates = prop_oneof![
+        3 => (1_u64..5_000, periods),
+        2 => (scales(30), scales(62)),
+        2 => small,
+        1 => extreme,
+    ];
+    (rates, bursts)
+        .prop_map(|((limit, period), burst)| {
+            let quota = Quota::new(limit, Duration::from_nanos(period));
+            burst.map_or(quota, |cells| quota.burst(cells))
+        })
+        .prop_filter("the quota is valid", |quota| quota.validate().is_ok())
+}
+
+/// Where time goes next, seen from the last instant and the last answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Move {
+    Stay,
+    Forward(u64),
+    /// Emission intervals, whole periods, bursts, each give or take a nanosecond.
+    Intervals(u64, i64),
+    Periods(u64, i64),
+    Bursts(u64, i64),
+    /// To when the last refusal said, and to when the last answer says all is over.
+    Retry(i64),
+    Reset(i64),
+    Back(u64),
+    BackIntervals(u64, i64),
+    Anywhere(u64),
+    NearTheEnd(u64),
+}
+
+/// Moves that never go back.
+pub(crate) fn forward() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        4 => Just(Move::Stay),
+        3 => scales(62).prop_map(Move::Forward),
+        2 => (0_u64..4, -1..=1_i64).prop_map(|(count, off)| Move::Intervals(count, off)),
+        1 => (0_u64..3, -1..=1_i64).prop_map(|(count, off)| Move::Periods(count, off)),
+        1 => (0_u64..3, -1..=1_i64).prop_map(|(count, off)| Move::Bursts(count, off)),
+        4 => (-1..=1_i64).prop_map(Move::Retry),
+        2 => (-1..=1_i64).prop_map(Move::Reset),
+    ]
+}
+
+/// Moves anywhere.
+pub(crate) fn moves() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        10 => forward(),
+        2 => scales(62).prop_map(Move::Back),
+        1 => (0_u64..4, -1..=1_i64).prop_map(|(count, off)| Move::BackIntervals(count, off)),
+        1 => any::<u64>().prop_map(Move::Anywhere),
+        1 => (0_u64..1_000).prop_map(Move::NearTheEnd),
+    ]
+}
+
+/// Where a sequence begins.
+pub(crate) fn starts() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        scales(50),
+        any::<u64>(),
+        (0_u64..1_000_000).prop_map(|off| u64::MAX - off)
+    ]
+}
+
+impl Move {
+    pub(crate) fn apply(self, now: u64, quota: &Quota, last: &Last) -> u64 {
+        let period = nanos(quota.period());
+        let interval = period / quota.limit();
+        let refill =
+            u128::from(period) * u128::from(quota.burst_cells()) / u128::from(quota.limit());
+        let refill = u64::try_from(refill).unwrap_or(u64::MAX);
+        let forward = |span: u64, off: i64| now.saturating_add(span).saturating_add_signed(off);
+        match self {
+            Self::Stay => now,
+            Self::Forward(span) => forward(span, 0),
+            Self::Intervals(count, off) => forward(interval.saturating_mul(count), off).max(now),
+            Self::Periods(count, off) => forward(period.saturating_mul(count), off).max(now),
+            Self::Bursts(count, off) => forward(refill.saturating_mul(count), off).max(now),
+            Self::Retry(off) => forward(nanos(last.retry_after), off).max(now),
+            Self::Reset(off) => forward(nanos(last.reset_after), off).max(now),
+            Self::Back(span) => now.saturating_sub(span),
+            Self::BackIntervals(count, off) => {
+                now.saturating_sub(interval.saturating_mul(count)).saturating_add_signed(off)
+            }
+            Self::Anywhere(instant) => instant,
+            Self::NearTheEnd(before) => u64::MAX - before,
+        }
+    }
+}
+
+/// The spans of the last answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Last {
+    pub(crate) retry_after: Duration,
+    pub(crate) reset_after: Duration,
+}
+
+pub(crate) fn costs() -> impl Strategy<Value = Cost> {
+    prop_oneof![
+        5 => (0_u64..4).prop_map(Cost::Few),
+        1 => Just(Cost::All),
+        1 => Just(Cost::OneTooMany),
+        2 => any::<u8>().prop_map(Cost::Share),
+        2 => Just(Cost::TheRest),
+        1 => Just(Cost::Huge),
+    ]
+}

@@ -1,0 +1,13 @@
+//! The algorithms against their oracles, against exact arithmetic, and against the clock.
+//!
+//! One key, one thread: everything here is about what a single bucket answers.
+
+#[path = "../bodies/mod.rs"]
+mod bodies;
+mod choice;
+mod equality;
+mod meter;
+mod peers;
+mod rate;
+mod window_meter;
+mod words;

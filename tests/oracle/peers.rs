@@ -1,0 +1,111 @@
+//! Defects that other limiters are known to have, each as a scenario that must come out right.
+
+use std::time::Duration;
+
+use tollgate::{Direct, FixedWindow, Quota, Tick};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn direct(text: &str) -> Direct {
+    Direct::new(text.parse().expect("a quota")).expect("in range")
+}
+
+/// governor keeps the emission interval in whole nanoseconds, and so turns 600 million cells a
+/// second into a thousand million.
+#[test]
+fn six_hundred_million_a_second_is_not_a_thousand_million() {
+    let gate = direct("600000000/s burst 10");
+    let granted =
+        (0..1_000_000).filter(|now| gate.check_at(1, Tick::from_nanos(*now)).is_ok()).count();
+    assert!((600_000..=600_010).contains(&granted), "{granted} in a millisecond");
+}
+
+/// The `ratelimit` crate drops the fraction of a cell that has come back at every poll: one cell
+/// a second, asked for every 1.5 us, gave 40 in 60 s.
+#[test]
+fn polling_loses_no_fraction_of_a_cell() {
+    let gate = direct("1/s burst 1");
+    let granted = (0..=40_000_000_u64)
+        .filter(|poll| gate.check_at(1, Tick::from_nanos(poll * 1_500)).is_ok())
+        .count();
+    assert_eq!(granted, 61, "one at once, and then one a second");
+}
+
+/// throttlecrab admits seven of a burst of five after some gaps.
+#[test]
+fn an_idle_gap_gives_the_burst_and_no_more() {
+    for quota in ["5/s", "5/min", "7/s burst 5", "1000000000/s burst 5", "1/y burst 5"] {
+        let gate = direct(quota);
+        let mut now = Tick::ZERO;
+        for gap in [0, 1, 999_999_999, SECOND, 61 * SECOND, 86_400 * SECOND] {
+            now = now.saturating_add(Duration::from_nanos(gap));
+            // All that had gone out comes back first.
+            let all_back = gate.peek_at(0, now).expect("nothing is asked for").reset_after();
+            now = now.saturating_add(all_back).saturating_add(Duration::from_nanos(gap));
+            let granted = (0..20).filter(|_| gate.check_at(1, now).is_ok()).count();
+            assert_eq!(granted, 5, "{quota} after {gap} ns");
+        }
+    }
+}
+
+/// golang.org/x/time/rate takes an older timestamp for its new last one, and then credits the
+/// time from there on a second time.
+#[test]
+fn an_older_timestamp_is_credited_once() {
+    let gate = direct("1/s burst 10");
+    let at = |seconds: u64| Tick::from_nanos(seconds * SECOND);
+    assert!(gate.check_at(10, at(10)).is_ok());
+    for stale in [0, 3, 9, 9] {
+        assert!(gate.check_at(1, at(stale)).is_err(), "{stale}");
+    }
+    assert!(gate.check_at(1, at(10)).is_err(), "what came back was spent already");
+    assert!(gate.check_at(1, at(11)).is_ok());
+    assert!(gate.check_at(1, at(2)).is_err());
+    assert!(gate.check_at(1, at(11)).is_err(), "one second is one cell");
+    let granted = (0..20).filter(|_| gate.check_at(1, at(21)).is_ok()).count();
+    assert_eq!(granted, 10);
+}
+
+/// governor was seen to admit 213,505 cells at once of a burst of ten, after an idle time.
+#[test]
+fn a_cost_beyond_the_burst_is_refused_however_long_the_key_was_idle() {
+    for seconds in [0, 1, 86_400, 400 * 86_400, 18_000_000_000] {
+        let gate = direct("10/s burst 10");
+        let now = Tick::from_nanos(seconds * SECOND);
+        for n in [11, 100, 213_505, u64::from(u32::MAX) + 1, u64::MAX] {
+            let denied = gate.check_at(n, now).expect_err("more than the burst");
+            assert_eq!(denied.retry_after(), None);
+            assert_eq!(denied.remaining(), 10);
+        }
+        assert!(gate.check_at(10, now).is_ok(), "after {seconds} s");
+        assert!(gate.check_at(1, now).is_err(), "after {seconds} s");
+    }
+}
+
+/// Limiters that count in 32 bits, or multiply before they divide, lose idle times of hours and
+/// bursts of thousands of millions.
+#[test]
+fn large_bursts_and_long_gaps_do_not_wrap() {
+    let gate = direct("1000/s burst 4294967296");
+    assert!(gate.check_at(1 << 32, Tick::ZERO).is_ok());
+    assert!(gate.check_at(1, Tick::ZERO).is_err());
+    let hours_12 = Tick::from_nanos(12 * 3_600 * SECOND);
+    assert_eq!(gate.peek_at(0, hours_12).expect("nothing").remaining(), 43_200_000);
+    assert!(gate.check_at(43_200_001, hours_12).is_err());
+    assert!(gate.check_at(43_200_000, hours_12).is_ok());
+}
+
+/// Two events at the very end of a window and two at the beginning of the next are what fixed
+/// windows let pass; within a window there is no third.
+#[test]
+fn a_window_is_half_open() {
+    let gate = Direct::builder(Quota::per_second(2))
+        .algorithm(FixedWindow::anchored())
+        .build()
+        .expect("in range");
+    assert!(gate.check_at(1, Tick::ZERO).is_ok());
+    assert!(gate.check_at(1, Tick::from_nanos(SECOND - 1)).is_ok());
+    assert!(gate.check_at(1, Tick::from_nanos(SECOND - 1)).is_err());
+    assert!(gate.check_at(2, Tick::from_nanos(SECOND)).is_ok());
+    assert!(gate.check_at(1, Tick::from_nanos(2 * SECOND - 1)).is_err());
+}

@@ -1,0 +1,232 @@
+//! Many keys, many threads, few slots.
+
+use std::sync::Barrier;
+use std::time::Duration;
+
+use tollgate::{FixedWindow, Limiter, ManualClock, OnFull, Quota, Tick};
+
+use crate::{Random, drain, together};
+
+const START: Tick = Tick::from_nanos(3_600_000_000_000);
+
+/// What each key was granted, summed over the threads.
+fn sums(keys: usize, results: &[Vec<u64>]) -> Vec<u64> {
+    (0..keys).map(|key| results.iter().map(|granted| granted[key]).sum()).collect()
+}
+
+#[test]
+fn each_of_many_keys_gets_exactly_its_burst() {
+    for threads in [2, 4, 8] {
+        let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_day(1).burst(50))
+            .clock(ManualClock::new())
+            .capacity(2_000)
+            .build()
+            .expect("in range");
+        let results = together(threads, |index| {
+            let mut random = Random::new(index);
+            let mut granted = vec![0; 1_000];
+            for turn in 0..60_000_usize {
+                let key = usize::try_from(random.below(1_000)).expect("below 1,000");
+                let key = if turn % 4 == 0 { 7 } else { key };
+                granted[key] += u64::from(gate.check_at(&key, 1, START).is_ok());
+            }
+            for (key, granted) in granted.iter_mut().enumerate() {
+                *granted += drain(|| gate.check_at(&key, 1, START).is_ok());
+            }
+            granted
+        });
+        assert!(sums(1_000, &results).iter().all(|granted| *granted == 50), "{threads} threads");
+        // Two threads may each be given a slot for one key, of which one is given up again.
+        let stats = gate.stats();
+        assert!(stats.claimed >= 1_000 && stats.evicted == 0, "{stats:?}");
+        assert_eq!(gate.len_at(START), 1_000);
+    }
+}
+
+/// With a frozen clock no place is ever given up: who has one gets its burst, and who has none
+/// gets nothing. All threads agree on who that is.
+#[test]
+fn in_a_full_table_that_refuses_no_key_gets_more_than_its_burst() {
+    for round in 0..60 {
+        let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_second(1).burst(6))
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(OnFull::Refuse)
+            .hash_seed(round)
+            .build()
+            .expect("in range");
+        let results = together(4, |index| {
+            let mut random = Random::new(index + round);
+            let mut granted = vec![0; 40];
+            for _ in 0..600 {
+                let key = usize::try_from(random.below(40)).expect("below 40");
+                granted[key] += u64::from(gate.check_at(&key, 1, START).is_ok());
+            }
+            for (key, granted) in granted.iter_mut().enumerate() {
+                *granted += drain(|| gate.check_at(&key, 1, START).is_ok());
+            }
+            granted
+        });
+        let sums = sums(40, &results);
+        assert!(sums.iter().all(|granted| *granted == 0 || *granted == 6), "{sums:?}");
+        assert_eq!(sums.iter().filter(|granted| **granted > 0).count(), 16, "{sums:?}");
+        assert_eq!(gate.stats().evicted, 0);
+        assert!(gate.stats().refused_full > 0);
+    }
+}
+
+/// Slots change hands all the time, because keys become idle as time moves on; and clocks are
+/// apart by up to 4 us. In no period does a key get more than its burst and what came back.
+///
+/// Time moves while all threads wait, so that however long one of them was put to sleep its clock
+/// is never further behind than the skew. In every period ten keys are asked for far too often,
+/// and then left alone for longer than it takes them to become idle.
+#[test]
+fn as_idle_keys_make_room_no_key_gains() {
+    const PERIODS: usize = 300;
+    const PHASES_A_PERIOD: u64 = 6;
+    const PHASE_MICROS: u64 = 25;
+    const BURST: u64 = 4;
+    let quota = Quota::new(1, Duration::from_micros(20)).burst(BURST);
+    let gate: Limiter<u64, _, _> = Limiter::builder(quota)
+        .clock(ManualClock::new())
+        .capacity(1)
+        .on_full(OnFull::Refuse)
+        .max_clock_skew(Duration::from_micros(4))
+        .build()
+        .expect("in range");
+    let phase_over = Barrier::new(4);
+    let results = together(4, |index| {
+        let mut random = Random::new(index);
+        // What each of the ten keys was granted in each period.
+        let mut granted = vec![0_u64; PERIODS * 10];
+        let mut latest = START;
+        for period in 0..PERIODS {
+            for _ in 0..PHASES_A_PERIOD {
+                for _ in 0..40 {
+                    let nth = usize::try_from(random.below(10)).expect("below 10");
+                    let key = u64::try_from(period % 4 * 10 + nth).expect("below 40");
+                    let now = latest.saturating_sub(Duration::from_nanos(random.below(4_001)));
+                    let admitted = gate.check_at(&key, 1, now).is_ok();
+                    granted[period * 10 + nth] += u64::from(admitted);
+                }
+                phase_over.wait();
+                latest = latest.saturating_add(Duration::from_micros(PHASE_MICROS));
+            }
+        }
+        granted
+    });
+    let came_back = (PHASES_A_PERIOD * PHASE_MICROS + 4) / 20 + 1;
+    let sums = sums(PERIODS * 10, &results);
+    let most = sums.iter().max().expect("some");
+    assert!(*most <= BURST + came_back, "{most} in a period, in which {came_back} came back");
+    assert!(*most > BURST + came_back / 2, "the keys are asked for too seldom: {most}");
+    assert!(gate.stats().claimed > 2_000, "{:?}", gate.stats());
+    assert_eq!(gate.stats().evicted, 0);
+}
+
+/// A key that is forgotten starts afresh: its bound is a burst for each time, at most.
+#[test]
+fn with_eviction_each_eviction_costs_at_most_a_burst() {
+    const BURST: u64 = 5;
+    for round in 0..20 {
+        let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_hour(1).burst(BURST))
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(OnFull::EvictNearestIdle)
+            .hash_seed(round)
+            .build()
+            .expect("in range");
+        let results = together(4, |index| {
+            let mut random = Random::new(index * 31 + round);
+            let mut granted = vec![0_u64; 48];
+            for _ in 0..2_000 {
+                let key = usize::try_from(random.below(48)).expect("below 48");
+                granted[key] += u64::from(gate.check_at(&key, 1, START).is_ok());
+            }
+            granted
+        });
+        let granted: u64 = sums(48, &results).iter().sum();
+        let evicted = gate.stats().evicted;
+        assert!(evicted > 0);
+        assert!(granted <= BURST * (48 + evicted), "{granted} granted, {evicted} evicted");
+        assert!(sums(48, &results).iter().all(|granted| *granted <= BURST * (1 + evicted)));
+        assert!(gate.len_at(START) <= 16);
+    }
+}
+
+/// A hot key that is deep in debt stays, while a crowd of strangers passes through.
+#[test]
+fn a_hot_key_keeps_its_place_in_a_churn_of_others() {
+    let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_hour(1_000))
+        .clock(ManualClock::new())
+        .capacity(1)
+        .build()
+        .expect("in range");
+    // It begins with more debt than any stranger will have.
+    assert!(gate.check_at(&0, 500, START).is_ok());
+    let granted: u64 = together(4, |index| {
+        let mut hot = 0;
+        for turn in 1..10_000_u64 {
+            if index % 2 == 0 {
+                hot += u64::from(gate.check_at(&0, 1, START).is_ok());
+            }
+            let stranger = turn * 8 + index + 1;
+            assert!(gate.check_at(&stranger, 1, START).is_ok(), "a stranger is always served");
+        }
+        hot
+    })
+    .iter()
+    .sum();
+    assert_eq!(granted, 500);
+    assert!(gate.stats().evicted > 20_000, "{:?}", gate.stats());
+}
+
+/// While threads take, others reset the key: each reset lets a burst more through, no more.
+#[test]
+fn a_reset_under_contention_lets_one_burst_through() {
+    const BURST: u64 = 10;
+    let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_hour(1).burst(BURST))
+        .clock(ManualClock::new())
+        .capacity(1)
+        .build()
+        .expect("in range");
+    let results = together(4, |index| {
+        let (mut granted, mut resets) = (0_u64, 0_u64);
+        for turn in 0..20_000_u64 {
+            if index == 0 && turn.is_multiple_of(50) {
+                gate.reset(&1);
+                resets += 1;
+            }
+            granted += u64::from(gate.check_at(&1, 1, START).is_ok());
+        }
+        (granted, resets)
+    });
+    let granted: u64 = results.iter().map(|(granted, _)| granted).sum();
+    let resets: u64 = results.iter().map(|(_, resets)| resets).sum();
+    assert!(granted <= BURST * (resets + 1), "{granted} granted, {resets} resets");
+    assert!(granted >= BURST);
+}
+
+#[test]
+fn windows_of_many_keys_count_to_their_limit() {
+    let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_hour(30))
+        .algorithm(FixedWindow::anchored())
+        .clock(ManualClock::new())
+        .capacity(1_000)
+        .build()
+        .expect("in range");
+    for hour in 1..4 {
+        let now = Tick::from_nanos(hour * 3_600_000_000_000);
+        let results = together(4, |_| {
+            let mut granted = vec![0; 300];
+            for _ in 0..10 {
+                for (key, granted) in granted.iter_mut().enumerate() {
+                    *granted += u64::from(gate.check_at(&key, 1, now).is_ok());
+                }
+            }
+            granted
+        });
+        assert!(sums(300, &results).iter().all(|granted| *granted == 30));
+    }
+}

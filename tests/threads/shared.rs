@@ -1,0 +1,61 @@
+//! What may be shared and sent, and what stays as it was built.
+
+use tollgate::{
+    BuildError, CoarseClock, Denied, Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull,
+    Permit, QuantaClock, Quota, QuotaError, Stats, Tick,
+};
+
+use crate::together;
+
+const fn send_and_sync<T: Send + Sync + ?Sized>() {}
+
+const _: () = {
+    send_and_sync::<Limiter<str>>();
+    send_and_sync::<Limiter<[u8], FixedWindow, CoarseClock>>();
+    send_and_sync::<Limiter<u64, Gcra, ManualClock>>();
+    // A key is asked for by reference and never kept, so it need not be shared itself.
+    send_and_sync::<Limiter<std::rc::Rc<str>>>();
+    send_and_sync::<Direct>();
+    send_and_sync::<Direct<FixedWindow, ManualClock>>();
+    send_and_sync::<Permit>();
+    send_and_sync::<Denied>();
+    send_and_sync::<(Quota, QuotaError, BuildError, OnFull, Stats, Tick)>();
+    send_and_sync::<(QuantaClock, CoarseClock, ManualClock)>();
+};
+
+#[test]
+fn memory_is_what_was_reserved_whatever_is_asked() {
+    let gate: Limiter<u64> =
+        Limiter::builder(Quota::per_hour(1)).capacity(1_000).build().expect("in range");
+    let before = gate.memory_bytes();
+    assert!((16_000..=32_000).contains(&before), "{before}");
+    together(4, |index| {
+        for key in 0..50_000 {
+            let _ = gate.check(&(key * 4 + index));
+        }
+    });
+    assert_eq!(gate.memory_bytes(), before);
+    assert!(gate.len() <= before / 16);
+}
+
+/// The clock that is read in real time, by threads that started together: a second's worth is
+/// never more than the rate, whatever the cores' counters say.
+#[test]
+fn real_time_grants_no_more_than_the_rate() {
+    let quota = Quota::per_second(200_000).burst(100);
+    let gate = Direct::new(quota).expect("in range");
+    let begun = tollgate::Clock::now(gate.clock());
+    let granted: u64 = together(2, |_| {
+        let mut granted = 0;
+        while tollgate::Clock::now(gate.clock()).since(begun).as_millis() < 200 {
+            granted += u64::from(gate.check().is_ok());
+        }
+        granted
+    })
+    .iter()
+    .sum();
+    let span = tollgate::Clock::now(gate.clock()).since(begun);
+    let most = 100 + span.as_nanos() * 200_000 / 1_000_000_000 + 2;
+    assert!(u128::from(granted) <= most, "{granted} of {most} in {span:?}");
+    assert!(granted > 100);
+}
