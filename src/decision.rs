@@ -41,14 +41,18 @@ pub(crate) struct Scale {
 
 impl Scale {
     /// The least number of nanoseconds after which `units` more units have begun.
-    #[expect(clippy::cast_possible_truncation, reason = "guarded by the comparison")]
     pub(crate) fn span(self, units: u64) -> Duration {
         if units == 0 {
             return Duration::ZERO;
         }
         let shares = u128::from(units) * u128::from(self.nanos) - u128::from(self.phase);
-        let nanos = shares.div_ceil(u128::from(self.units.get()));
-        Duration::from_nanos(if nanos > u128::from(u64::MAX) { u64::MAX } else { nanos as u64 })
+        // Ordinary grids have 1 unit in 2,500 ns and need no division, others a short one.
+        let nanos = match (u64::try_from(shares), self.units.get()) {
+            (Ok(shares), 1) => shares,
+            (Ok(shares), units) => shares.div_ceil(units),
+            (Err(_), units) => u64::try_from(shares.div_ceil(units.into())).unwrap_or(u64::MAX),
+        };
+        Duration::from_nanos(nanos)
     }
 }
 

@@ -78,7 +78,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// assert!(Direct::new(Quota::per_second(1))?.check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn check(&self) -> Decision {
         self.check_n(1)
     }
@@ -96,10 +96,9 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// assert!(gate.check_n(1_000).is_err());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn check_n(&self, n: u64) -> Decision {
-        let seen = self.cell.0.load();
-        self.cell.decide(seen, &self.params, self.clock.now(), n)
+        self.check_at(n, self.clock.now())
     }
 
     /// Asks for `n` cells at the instant `now`, which the caller reads from its own clock.
@@ -117,7 +116,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// assert!(gate.check_at(1, Tick::ZERO).is_err());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn check_at(&self, n: u64, now: Tick) -> Decision {
         let seen = self.cell.0.load();
         self.cell.decide(seen, &self.params, now, n)

@@ -109,7 +109,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// assert!(gate.check("b").is_ok());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, key: &K) -> Decision {
         self.check_n(key, 1)
     }
@@ -127,9 +127,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// assert_eq!(gate.check_n("a", 7).unwrap_err().remaining(), 3);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn check_n(&self, key: &K, n: u64) -> Decision {
-        self.decide(key, n, || self.clock.now())
+        self.decide(key, n, self.clock.now())
     }
 
     /// Asks for `n` cells for `key` at the instant `now`, which the caller reads from its own
@@ -150,20 +150,17 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// assert!(gate.check_at("a", 1, Tick::from_nanos(1_000_000_000)).is_ok());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        self.decide(key, n, || now)
+        self.decide(key, n, now)
     }
 
-    /// The straight line. The clock is read after the slot was looked up, so that a cache miss
-    /// there and the reading of the clock overlap.
+    /// The straight line.
     #[inline(always)]
-    fn decide(&self, key: &K, n: u64, now: impl FnOnce() -> Tick) -> Decision {
+    fn decide(&self, key: &K, n: u64, now: Tick) -> Decision {
         let probe = self.probe(key);
-        let seat = self.table.find(&probe);
-        let now = now();
         let evict = matches!(self.when_full, WhenFull::Evict);
-        match self.table.decide(&probe, seat, &self.params, now, n, evict) {
+        match self.table.decide(probe, &self.params, now, n, evict) {
             Outcome::Decided(ruling) => ruling.explain(&self.params, now, n),
             Outcome::Full { nearest } => {
                 // Copied out of a place of its own: written straight into the answer, it would
@@ -190,7 +187,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn peek_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        let state = match self.table.find(&self.probe(key)) {
+        let state = match self.table.find(self.probe(key)) {
             Some(seat) if !seat.head.is_provisional() => seat.head.payload(),
             _ => self.params.fresh(now),
         };
@@ -208,7 +205,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn reset(&self, key: &K) {
-        self.table.forget(&self.probe(key));
+        self.table.forget(self.probe(key));
     }
 
     /// About how many keys are live at the clock's present: exact up to some 18,000 slots in a

@@ -22,7 +22,7 @@
 //!
 //! Aligned: one period. Anchored: the period divided into a whole number of units, as near as
 //! possible (from above, in steps of 1, 2, 5) to what makes the ring outlast every [`Tick`], but
-//! at least 10,000 of them (1,000 above 10^6 cells a second).
+//! at least 10,000 of them (1,000 above 10^6 cells a second) where that leaves a nanosecond each.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -176,7 +176,10 @@ fn units_in_window(quota: &Quota, end: Field) -> u64 {
         .flat_map(|decade| [1, 2, 5].map(|factor| factor * 10_u128.pow(decade)))
         .find(|nanos| *nanos >= endless_unit_nanos)
         .expect("5 * 10^19 is beyond every tick");
-    u64::try_from(u128::from(period) / unit_nanos).expect("at most the period").max(least)
+    u64::try_from(u128::from(period) / unit_nanos)
+        .expect("at most the period")
+        .max(least)
+        .min(period)
 }
 
 /// [`FixedWindow`] with a quota worked in.

@@ -20,7 +20,8 @@
 //!
 //! A unit is an exact fraction of the emission interval (period / limit): as near as possible to
 //! 2.5 microseconds from above, so that 53 bits outlast every [`Tick`], but no more than a
-//! thousandth of the time the whole burst takes, and no more than the interval itself.
+//! thousandth of the time the whole burst takes, and no more than the interval itself. It is
+//! never less than a nanosecond, since no clock is finer.
 //!
 //! Source: ITU-T I.371 and ATM Forum TM 4.0, virtual scheduling form; n cells at once after
 //! Brandur Leach's redis-cell.
@@ -52,8 +53,8 @@ const BURST_UNITS_MAX: u64 = 1 << (PAYLOAD_BITS - 3);
 /// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its
 /// place is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
 /// [`Grid`]: 2.5 microseconds, or a thousandth of the time the whole burst takes to come back
-/// where that is less. `u` is counted once per span, it does not add up, and the rate itself is
-/// exact.
+/// where that is less (and never below a nanosecond). `u` is counted once per span, it does not
+/// add up, and the rate itself is exact.
 ///
 /// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
 /// place, and [`Grid`] for clocks that disagree by hours where the burst comes back in less than
@@ -111,9 +112,9 @@ impl Algorithm for Gcra {
 
     fn params(&self, quota: &Quota, _unix_origin_nanos: u64) -> Result<GcraParams, QuotaError> {
         quota.validate()?;
-        let burst = quota.burst_cells();
+        let burst = NonZeroU64::new(quota.burst_cells()).ok_or(QuotaError::ZeroBurst)?;
         let cell = units_in_cell(quota);
-        let capacity = burst * cell.get();
+        let capacity = burst.get() * cell.get();
         let units = quota.limit() * cell.get();
         let grid = Grid::new(units, quota.period_nanos(), TAT.max(), capacity);
         Ok(GcraParams { grid, cell, capacity, burst, start_empty: self.start_empty })
@@ -123,10 +124,12 @@ impl Algorithm for Gcra {
 /// Units in one cell, chosen as the module says. The quota is valid.
 fn units_in_cell(quota: &Quota) -> NonZeroU64 {
     let burst = quota.burst_cells();
-    let interval_in_long_units = quota.period_nanos() / (quota.limit() * ENDLESS_UNIT_NANOS);
-    let units =
-        interval_in_long_units.max(UNITS_IN_BURST_MIN.div_ceil(burst)).min(BURST_UNITS_MAX / burst);
-    NonZeroU64::new(units).expect("a burst is at least 1 and at most 2^40 cells")
+    let interval_nanos = quota.period_nanos() / quota.limit();
+    let units = (interval_nanos / ENDLESS_UNIT_NANOS)
+        .max(UNITS_IN_BURST_MIN.div_ceil(burst))
+        .min(interval_nanos)
+        .min(BURST_UNITS_MAX / burst);
+    NonZeroU64::new(units).expect("at most 10^9 cells a second, at most 2^40 at once")
 }
 
 /// [`Gcra`] with a quota worked in.
@@ -146,7 +149,7 @@ pub struct GcraParams {
     cell: NonZeroU64,
     /// Units that the bucket holds.
     capacity: u64,
-    burst: u64,
+    burst: NonZeroU64,
     start_empty: bool,
 }
 
@@ -154,7 +157,7 @@ impl GcraParams {
     #[inline(always)]
     fn reading(&self, now: Tick, floor: u64, debt: u64) -> Reading {
         Reading {
-            limit: self.burst,
+            limit: self.burst.get(),
             room: self.capacity.saturating_sub(debt),
             cell: self.cell,
             until_idle: debt,
@@ -185,7 +188,8 @@ impl OneWord for GcraParams {
         if n == 0 {
             return Step::Admit { next: TAT.of(word) };
         }
-        if n > self.burst {
+        // The burst is known not to be zero, so that asking for one cell compares nothing here.
+        if n > self.burst.get() {
             return Step::Refuse;
         }
         // At most the capacity, since n is at most the burst.
@@ -209,7 +213,7 @@ impl OneWord for GcraParams {
     fn denied(&self, word: u64, now: Tick, n: u64) -> Denied {
         let floor = self.grid.floor(now);
         let debt = self.grid.ahead(TAT.of(word), floor);
-        let wait = match n > self.burst {
+        let wait = match n > self.burst.get() {
             true => NEVER,
             false => (debt + n * self.cell.get()).saturating_sub(self.capacity),
         };
@@ -240,7 +244,7 @@ impl OneWord for GcraParams {
     }
 
     fn oracle(&self) -> Level {
-        Level::new(self.grid.ratio(), self.cell.get(), self.burst, self.start_empty)
+        Level::new(self.grid.ratio(), self.cell.get(), self.burst.get(), self.start_empty)
     }
 }
 

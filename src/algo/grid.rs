@@ -8,11 +8,12 @@
 //!
 //! # How an instant is placed with two multiplications
 //!
-//! Let `r = units mod nanos`, and `F = floor(2^128 * r / nanos)`. For an instant of `n`
-//! nanoseconds, `n * F` is below `2^128 * n * r / nanos` by less than `2^64`, because `n` is
-//! below `2^64`. The exact value is a whole number, or away from the next one by at least
-//! `1 / nanos`, which is more than `2^-63`. So adding `2^64` before dropping 128 bits gives the
-//! exact floor as long as `nanos < 2^63`, and only bits 64 and up of `n * F` matter for it.
+//! A unit is at least a nanosecond. Let `F = floor(2^128 * units / nanos)`, or `2^128 - 1` where
+//! that does not fit. For an instant of `n` nanoseconds, `n * F` is below its exact value,
+//! `2^128 * n * units / nanos`, by less than `2^64`, because `n` is below `2^64`. The number of
+//! units is a whole number, or away from the next one by at least `1 / nanos`, which is more than
+//! `2^-63`. So adding `2^64` before dropping 128 bits gives the exact floor as long as
+//! `nanos < 2^63`, and only bits 64 and up of `n * F` matter for it.
 //!
 //! # Old words
 //!
@@ -52,9 +53,7 @@ const YEAR_NANOS: u128 = 365 * 24 * HOUR_NANOS;
 pub struct Grid {
     units: NonZeroU64,
     nanos: u64,
-    /// Whole units in a nanosecond.
-    whole: u64,
-    /// The rest of a unit in a nanosecond, in 2^-128.
+    /// Units in a nanosecond, in 2^-128.
     fraction: u128,
     /// The word's time field, unshifted; all ones where the grid is endless.
     mask: u64,
@@ -70,6 +69,7 @@ impl Grid {
         let divisor = gcd(units, nanos);
         let (units, nanos) = (units / divisor, nanos / divisor);
         assert!(nanos < 1 << 63, "the placing argument needs nanos below 2^63");
+        assert!(units <= nanos, "a unit is at least a nanosecond");
         assert!(reach <= field_max / 4, "what is ahead must be told from what is behind");
         assert!(field_max < u64::MAX, "all ones is the mask of an endless grid");
         let units = NonZeroU64::new(units).expect("a grid has units");
@@ -80,15 +80,14 @@ impl Grid {
         Self {
             units,
             nanos,
-            whole: units.get() / nanos,
-            fraction: fraction(units.get() % nanos, nanos),
+            fraction: fraction(units.get(), nanos),
             mask: if endless { u64::MAX } else { field_max },
             ahead_max: if endless { u64::MAX >> 1 } else { reach + tolerance },
             tolerance,
         }
     }
 
-    /// The unit that has begun at or before `now`, counted modulo 2^64.
+    /// The unit that has begun at or before `now`.
     ///
     /// ```
     /// # use tollgate::algo::{Algorithm, OneWord};
@@ -101,13 +100,12 @@ impl Grid {
     /// ```
     #[inline]
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "halves of a u128; wrapping is meant")]
+    #[expect(clippy::cast_possible_truncation, reason = "halves of a u128, and a floor below n")]
     pub fn floor(&self, now: Tick) -> u64 {
         let nanos = u128::from(now.as_nanos());
         let high = nanos * u128::from((self.fraction >> 64) as u64);
         let low = nanos * u128::from(self.fraction as u64);
-        let part = (high + (low >> 64) + 1) >> 64;
-        now.as_nanos().wrapping_mul(self.whole).wrapping_add(part as u64)
+        ((high + (low >> 64) + 1) >> 64) as u64
     }
 
     /// How many units `instant` lies ahead of `now` (a floor of this grid); 0 where it is not.
@@ -220,9 +218,11 @@ fn units_in(span_nanos: u128, units: NonZeroU64, nanos: u64) -> u64 {
     narrow(span_nanos.saturating_mul(units.get().into()).div_ceil(nanos.into()))
 }
 
-/// `floor(2^128 * numerator / denominator)` for a fraction below 1, by long division.
+/// `floor(2^128 * numerator / denominator)` by long division; all ones for a fraction of 1.
 fn fraction(numerator: u64, denominator: u64) -> u128 {
-    debug_assert!(numerator < denominator);
+    if numerator == denominator {
+        return u128::MAX;
+    }
     let denominator = u128::from(denominator);
     let first = u128::from(numerator) << 64;
     let second = (first % denominator) << 64;
@@ -256,8 +256,9 @@ mod tests {
     fn whole_and_fractional_grids() {
         let nano = Grid::new(1, 1, WIDE, 0);
         assert_eq!(nano.floor(Tick::from_nanos(77)), 77);
-        let thirds = Grid::new(3, 1, WIDE, 0);
-        assert_eq!(thirds.floor(Tick::from_nanos(5)), 15);
+        assert_eq!(nano.floor(Tick::MAX), u64::MAX);
+        let thirds = Grid::new(2, 3, WIDE, 0);
+        assert_eq!(thirds.floor(Tick::from_nanos(5)), 3);
         let coarse = Grid::new(400_000, 1_000_000_000, (1 << 53) - 1, 0);
         assert_eq!(coarse.ratio(), (1, 2_500));
         assert_eq!(coarse.floor(Tick::from_nanos(7_499)), 2);
@@ -291,8 +292,9 @@ mod tests {
 
         #[test]
         fn placing_is_exact_for_every_instant(
-            units in 1_u64..1 << 54, nanos in 1_u64..1 << 62, now: u64, back in 0_u64..4,
+            units in 1_u64..1 << 54, more in 0_u64..1 << 62, now: u64, back in 0_u64..4,
         ) {
+            let nanos = units + more;
             let grid = Grid::new(units, nanos, WIDE, 0);
             for now in [now, u64::MAX - back, back] {
                 let floor = exact(units, nanos, now) & u128::from(u64::MAX);
@@ -307,8 +309,9 @@ mod tests {
         /// Instants on a unit's edge, and one nanosecond to either side of it.
         #[test]
         fn placing_is_exact_at_the_edges(
-            units in 1_u64..1 << 40, nanos in 1_u64..1 << 62, unit: u64,
+            units in 1_u64..1 << 40, more in 0_u64..1 << 62, unit: u64,
         ) {
+            let nanos = units + more;
             let grid = Grid::new(units, nanos, WIDE, 0);
             let edge = narrow(u128::from(unit) * u128::from(nanos) / u128::from(units));
             for now in [edge.saturating_sub(1), edge, edge.saturating_add(1)] {
@@ -320,9 +323,10 @@ mod tests {
         /// A span is the least after which the units have begun: one nanosecond less is too few.
         #[test]
         fn spans_are_sufficient_and_least(
-            units in 1_u64..1 << 40, nanos in 1_u64..1 << 50, now in 0_u64..1 << 60,
+            units in 1_u64..1 << 40, wider in 0_u64..1 << 50, now in 0_u64..1 << 60,
             more in 1_u64..1 << 30,
         ) {
+            let nanos = units + wider;
             let grid = Grid::new(units, nanos, WIDE, 0);
             let floor = grid.floor(Tick::from_nanos(now));
             let span = grid.scale(Tick::from_nanos(now), floor).span(more);

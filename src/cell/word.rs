@@ -12,6 +12,8 @@ use crate::word::Field;
 const PAYLOAD: Field = Field::new(0, PAYLOAD_BITS);
 const PROVISIONAL: Field = PAYLOAD.above(1);
 const GENERATION: Field = PROVISIONAL.above(10);
+/// Generation and provisional bit together.
+const STANDING: Field = PAYLOAD.above(11);
 
 /// A state word.
 ///
@@ -53,9 +55,22 @@ impl Head {
         PROVISIONAL.of(self.0) == 1
     }
 
+    /// Whether the generation is this one and the word is not provisional.
+    #[inline(always)]
+    pub(crate) const fn is_committed_in(self, generation: u64) -> bool {
+        STANDING.of(self.0) == generation << 1
+    }
+
     #[inline]
     pub(crate) const fn payload(self) -> u64 {
         PAYLOAD.of(self.0)
+    }
+
+    /// This committed word with another payload, which has no bits above its field.
+    #[inline(always)]
+    const fn with_payload(self, payload: u64) -> Self {
+        debug_assert!(payload <= PAYLOAD.max());
+        Self(self.0 ^ self.payload() ^ payload)
     }
 }
 
@@ -145,7 +160,7 @@ impl HeadCell {
         match algo.step(seen.payload(), now, n) {
             Step::Refuse => return Ok(Ruling::Refused(seen.payload())),
             Step::Admit { next } if next == seen.payload() => {}
-            Step::Admit { next } => self.swap(seen, Head::committed(seen.generation(), next))?,
+            Step::Admit { next } => self.swap(seen, seen.with_payload(next))?,
         }
         Ok(Ruling::Admitted(seen.payload()))
     }
@@ -233,6 +248,9 @@ mod tests {
                 prop_assert_eq!(head.is_provisional(), provisional);
                 prop_assert_eq!(head.payload(), payload);
                 prop_assert_eq!(head.next_generation(), (generation + 1) % 1_024);
+                prop_assert_eq!(head.is_committed_in(generation), !provisional);
+                prop_assert!(!head.is_committed_in(generation ^ 1));
+                prop_assert_eq!(head.with_payload(!payload & PAYLOAD.max()).generation(), generation);
             }
         }
     }

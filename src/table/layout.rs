@@ -21,21 +21,30 @@ const FINGERPRINT: Field = GENERATION.above(54);
 pub(crate) struct Owner(u64);
 
 impl Owner {
-    /// The fingerprint's bits of a hash.
-    #[inline]
-    pub(crate) const fn fingerprint_of(hash: u64) -> u64 {
+    /// The owner of that hash, in generation 0.
+    #[inline(always)]
+    pub(crate) const fn of(hash: u64) -> Self {
         let bits = hash & FINGERPRINT.max();
-        if bits == 0 { 1 } else { bits }
+        Self(FINGERPRINT.set(0, if bits == 0 { 1 } else { bits }))
     }
 
+    /// The same owner in another generation.
     #[inline]
-    pub(crate) const fn new(fingerprint: u64, generation: u64) -> Self {
-        Self(FINGERPRINT.set(GENERATION.of(generation), fingerprint))
+    pub(crate) const fn in_generation(self, generation: u64) -> Self {
+        Self(GENERATION.set(self.0, generation))
     }
 
-    #[inline]
-    pub(crate) const fn fingerprint(self) -> u64 {
-        FINGERPRINT.of(self.0)
+    /// The generation, if this is `first` (an owner in generation 0) in some generation; else a
+    /// number above all generations.
+    #[inline(always)]
+    pub(crate) const fn generation_of(self, first: Self) -> u64 {
+        self.0 ^ first.0
+    }
+
+    /// Whether this is `first` (an owner in generation 0) in some generation.
+    #[inline(always)]
+    pub(crate) const fn is(self, first: Self) -> bool {
+        self.generation_of(first) <= GENERATION.max()
     }
 
     #[inline]
@@ -45,7 +54,7 @@ impl Owner {
 
     /// Whether the slot was ever somebody's.
     pub(crate) const fn belongs(self) -> bool {
-        self.fingerprint() != 0
+        FINGERPRINT.of(self.0) != 0
     }
 }
 
@@ -93,17 +102,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_field_round_trips(hash: u64, generation in 0..=Head::GENERATION_MAX) {
-            let fingerprint = Owner::fingerprint_of(hash);
-            let owner = Owner::new(fingerprint, generation);
-            prop_assert_eq!(owner.fingerprint(), fingerprint);
+        fn every_field_round_trips(
+            hash: u64, other: u64, generation in 0..=Head::GENERATION_MAX,
+        ) {
+            let first = Owner::of(hash);
+            let owner = first.in_generation(generation);
+            prop_assert_eq!(FINGERPRINT.of(owner.0), hash & FINGERPRINT.max());
             prop_assert_eq!(owner.generation(), generation);
-            prop_assert!(owner.belongs());
+            prop_assert_eq!(owner.generation_of(first), generation);
+            prop_assert!(owner.is(first) && owner.belongs());
+            prop_assert_eq!(owner.is(Owner::of(other)), (hash ^ other) & FINGERPRINT.max() == 0);
         }
     }
 
     #[test]
     fn a_hash_of_zero_still_names_an_owner() {
-        assert!(Owner::new(Owner::fingerprint_of(0), 0).belongs());
+        assert!(Owner::of(0).belongs());
+        assert!(Owner::of(1 << 54).belongs());
+        assert!(!Owner(0).is(Owner::of(0)), "a slot that was never used is nobody's");
     }
 }

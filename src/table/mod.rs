@@ -120,28 +120,46 @@ impl Table {
         now.saturating_sub(self.skew)
     }
 
-    /// Decides about `n` cells of the key whose seat was just looked for.
+    /// Decides about `n` cells of a key.
     #[inline(always)]
     pub(crate) fn decide<A: OneWord>(
         &self,
-        probe: &Probe,
-        seat: Option<Seat<'_>>,
+        probe: Probe,
         algo: &A,
         now: Tick,
         n: u64,
         evict: bool,
     ) -> Outcome {
+        if let Some(Seat { slot, head }) = self.find_at_once(probe)
+            && let Charge::Decided(ruling) = slot.head.charge(head, algo, now, n)
+        {
+            return Outcome::Decided(ruling);
+        }
+        self.decide_elsewhere(probe, algo, now, n, evict)
+    }
+
+    /// The key is not where it would first be put.
+    #[inline(never)]
+    fn decide_elsewhere<A: OneWord>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        evict: bool,
+    ) -> Outcome {
+        let seat = self.find(probe);
         if let Some(Seat { slot, head }) = seat
             && !head.is_provisional()
             && let Charge::Decided(ruling) = slot.head.charge(head, algo, now, n)
         {
             return Outcome::Decided(ruling);
         }
-        self.decide_cold(probe, seat.is_none(), algo, now, n, evict)
+        self.decide_cold(&probe, seat.is_none(), algo, now, n, evict)
     }
 
     /// Gives up the key's slot, if it has one.
-    pub(crate) fn forget(&self, probe: &Probe) {
+    pub(crate) fn forget(&self, probe: Probe) {
         while let Some(Seat { slot, head }) = self.find(probe) {
             if head.is_provisional() || slot.head.swap(head, given_up(head)).is_ok() {
                 return;
