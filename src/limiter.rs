@@ -129,7 +129,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     #[inline(always)]
     pub fn check_n(&self, key: &K, n: u64) -> Decision {
-        self.decide(key, n, self.clock.now())
+        self.decide(key, n, || self.clock.now())
     }
 
     /// Asks for `n` cells for `key` at the instant `now`, which the caller reads from its own
@@ -152,15 +152,18 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     #[inline(always)]
     pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        self.decide(key, n, now)
+        self.decide(key, n, || now)
     }
 
-    /// The straight line.
+    /// The straight line. The clock is read after the slot was looked up, so that a cache miss
+    /// there and the reading of the clock overlap.
     #[inline(always)]
-    fn decide(&self, key: &K, n: u64, now: Tick) -> Decision {
+    fn decide(&self, key: &K, n: u64, now: impl FnOnce() -> Tick) -> Decision {
         let probe = self.probe(key);
+        let seat = self.table.find_at_once(probe);
+        let now = now();
         let evict = matches!(self.when_full, WhenFull::Evict);
-        match self.table.decide(probe, &self.params, now, n, evict) {
+        match self.table.decide(probe, seat, &self.params, now, n, evict) {
             Outcome::Decided(ruling) => ruling.explain(&self.params, now, n),
             Outcome::Full { nearest } => {
                 // Copied out of a place of its own: written straight into the answer, it would

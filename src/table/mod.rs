@@ -120,17 +120,18 @@ impl Table {
         now.saturating_sub(self.skew)
     }
 
-    /// Decides about `n` cells of a key.
+    /// Decides about `n` cells of a key, whose seat was looked for at once.
     #[inline(always)]
     pub(crate) fn decide<A: OneWord>(
         &self,
         probe: Probe,
+        seat: Option<Seat<'_>>,
         algo: &A,
         now: Tick,
         n: u64,
         evict: bool,
     ) -> Outcome {
-        if let Some(Seat { slot, head }) = self.find_at_once(probe)
+        if let Some(Seat { slot, head }) = seat
             && let Charge::Decided(ruling) = slot.head.charge(head, algo, now, n)
         {
             return Outcome::Decided(ruling);
