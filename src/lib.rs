@@ -60,7 +60,7 @@ pub use {
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
-pub use sync::{Fault, plant};
+pub use sync::{Fault, Loads, let_loads_return, plant};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -26,6 +26,9 @@ mod imp {
     /// thread before that goes unnoticed: of "load" against "load, then swap" loom explores one
     /// interleaving. So each access here first modifies a second atomic, which makes all of them
     /// depend on one another, while loads of the word itself still return stale values too.
+    ///
+    /// That doubles the steps. Models of three threads ask for the latest values instead (see
+    /// [`Loads`]): a load is then a modification of the word itself.
     #[derive(Debug, Default)]
     pub(crate) struct AtomicU64 {
         word: loom::sync::atomic::AtomicU64,
@@ -38,12 +41,17 @@ mod imp {
         }
 
         fn interleave(&self) -> &loom::sync::atomic::AtomicU64 {
-            self.turn.fetch_add(0, Ordering::Relaxed);
+            if super::model::loads() == super::Loads::Any {
+                self.turn.fetch_add(0, Ordering::Relaxed);
+            }
             &self.word
         }
 
         pub(crate) fn load(&self, order: Ordering) -> u64 {
-            self.interleave().load(order)
+            match super::model::loads() {
+                super::Loads::Any => self.interleave().load(order),
+                super::Loads::Latest => self.word.fetch_add(0, order),
+            }
         }
 
         pub(crate) fn store(&self, value: u64, order: Ordering) {
@@ -153,26 +161,47 @@ pub(crate) const fn planted(_: Fault) -> bool {
     false
 }
 
+/// What the loads of a model may return.
 #[cfg(tollgate_loom)]
-mod fault {
-    use super::Fault;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loads {
+    /// Any value that the memory model allows, stale ones too.
+    Any,
+    /// The latest value, for models that would otherwise take hours.
+    Latest,
+}
+
+/// Choices of a model, for the thread of its test: loom runs all of a model's threads on it.
+#[cfg(tollgate_loom)]
+mod model {
+    use super::{Fault, Loads};
+    use std::cell::Cell;
 
     std::thread_local! {
-        // Loom runs all threads of a model on the thread of its test.
-        static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+        static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
+        static LOADS: Cell<Loads> = const { Cell::new(Loads::Any) };
     }
 
     pub(crate) fn planted(fault: Fault) -> bool {
         PLANTED.get() == Some(fault)
     }
 
-    /// Plants a fault for the rest of this test's thread.
+    /// Plants a fault for the rest of this test.
     pub fn plant(fault: Fault) {
         PLANTED.set(Some(fault));
+    }
+
+    pub(crate) fn loads() -> Loads {
+        LOADS.get()
+    }
+
+    /// Says what loads may return for the rest of this test.
+    pub fn let_loads_return(loads: Loads) {
+        LOADS.set(loads);
     }
 }
 
 #[cfg(tollgate_loom)]
-pub use fault::plant;
+pub(crate) use model::planted;
 #[cfg(tollgate_loom)]
-pub(crate) use fault::planted;
+pub use model::{let_loads_return, plant};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::{Clock, Gcra, Limiter, OnFull, Quota, Tick};
+use tollgate::{Clock, Gcra, Limiter, Loads, OnFull, Quota, Tick, let_loads_return};
 
 /// Time is given with every call.
 #[derive(Debug)]
@@ -66,9 +66,21 @@ pub fn left(gate: &Gate, key: u64, now: Tick) -> u64 {
     }
 }
 
-/// Explores every interleaving of `model` with at most `preemptions` preemptions, and prints how
-/// many there were.
-pub fn explore(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+/// Explores two threads: every interleaving with at most 3 preemptions, and every stale value
+/// that a load may return. Prints how many there were.
+pub fn explore_two(name: &str, model: impl Fn() + Sync + Send + 'static) {
+    let_loads_return(Loads::Any);
+    explore(name, 3, model);
+}
+
+/// Explores three threads: every interleaving with at most 4 preemptions, loads returning the
+/// latest value. Prints how many there were.
+pub fn explore_three(name: &str, model: impl Fn() + Sync + Send + 'static) {
+    let_loads_return(Loads::Latest);
+    explore(name, 4, model);
+}
+
+fn explore(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let explored = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&explored);
     let mut builder = loom::model::Builder::new();

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use loom::thread;
-use loom_tests::{Gate, ONE_BUCKET, ask, at, burst, explore, gate, left};
+use loom_tests::{Gate, ONE_BUCKET, ask, at, burst, explore_three, explore_two, gate, left};
 use tollgate::{Fault, OnFull, plant};
 
 const KEY: u64 = 7;
@@ -22,21 +22,21 @@ fn both_claim(gate: &Arc<Gate>, now: u64, cells: u64) {
 
 #[test]
 fn of_one_key_in_an_empty_bucket() {
-    explore("claim: same key, empty bucket, 2 threads x 2", 3, || {
+    explore_two("claim: same key, empty bucket, 2 threads x 2", || {
         both_claim(&gate(burst(3), ONE_BUCKET, OnFull::Refuse), 1, 3);
     });
 }
 
 #[test]
 fn of_one_key_with_two_empty_buckets() {
-    explore("claim: same key, two buckets, 2 threads x 2", 3, || {
+    explore_two("claim: same key, two buckets, 2 threads x 2", || {
         both_claim(&gate(burst(3), 2, OnFull::Refuse), 1, 3);
     });
 }
 
 #[test]
 fn of_one_key_with_an_idle_neighbour() {
-    explore("claim: same key, one idle neighbour, 2 threads x 2", 3, || {
+    explore_two("claim: same key, one idle neighbour, 2 threads x 2", || {
         let gate = gate(burst(3), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, 1, at(1)), 1);
         both_claim(&gate, 100, 3);
@@ -45,7 +45,7 @@ fn of_one_key_with_an_idle_neighbour() {
 
 #[test]
 fn of_one_key_with_only_idle_neighbours() {
-    explore("claim: same key, only idle neighbours, 2 threads x 2", 3, || {
+    explore_two("claim: same key, only idle neighbours, 2 threads x 2", || {
         let gate = gate(burst(3), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, 1, at(1)) + ask(&gate, 2, at(2)), 2);
         both_claim(&gate, 100, 3);
@@ -54,7 +54,7 @@ fn of_one_key_with_only_idle_neighbours() {
 
 #[test]
 fn of_one_key_by_three_threads() {
-    explore("claim: same key, 3 threads", 2, || {
+    explore_three("claim: same key, 3 threads", || {
         let gate = gate(burst(2), ONE_BUCKET, OnFull::Refuse);
         let threads: Vec<_> = (0..2)
             .map(|_| {
@@ -71,7 +71,7 @@ fn of_one_key_by_three_threads() {
 
 #[test]
 fn of_one_key_with_clocks_that_differ() {
-    explore("claim: same key, clocks 4 us apart, 2 threads", 3, || {
+    explore_two("claim: same key, clocks 4 us apart, 2 threads", || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         let other = Arc::clone(&gate);
         let stale = at(1).saturating_sub(std::time::Duration::from_micros(4));
@@ -85,7 +85,7 @@ fn of_one_key_with_clocks_that_differ() {
 
 #[test]
 fn of_two_keys() {
-    explore("claim: two keys, one bucket, 2 threads x 2", 3, || {
+    explore_two("claim: two keys, one bucket, 2 threads x 2", || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || ask(&other, 1, at(1)) + ask(&other, 1, at(1)));
@@ -99,7 +99,7 @@ fn of_two_keys() {
 /// Three keys, two slots: one key is told that there is no place, and no key shares another's.
 #[test]
 fn of_more_keys_than_slots() {
-    explore("claim: 3 keys, 2 slots, 3 threads", 2, || {
+    explore_three("claim: 3 keys, 2 slots, 3 threads", || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         let threads: Vec<_> = (1..3)
             .map(|key| {
@@ -135,7 +135,7 @@ const NEIGHBOURS: [u64; 2] = [1, 2];
 #[test]
 fn of_one_key_in_different_slots() {
     for neighbour in NEIGHBOURS {
-        explore("claim: same key, different slots, 2 threads", 3, move || {
+        explore_two("claim: same key, different slots, 2 threads", move || {
             both_claim_different_slots(neighbour);
         });
     }
@@ -147,7 +147,7 @@ fn of_one_key_in_different_slots() {
 fn without_the_survey_a_key_has_two_slots() {
     plant(Fault::SurveySkipped);
     for neighbour in NEIGHBOURS {
-        explore("claim: survey skipped", 3, move || both_claim_different_slots(neighbour));
+        explore_two("claim: survey skipped", move || both_claim_different_slots(neighbour));
     }
 }
 
@@ -157,6 +157,6 @@ fn without_the_survey_a_key_has_two_slots() {
 fn without_the_fence_a_key_has_two_slots() {
     plant(Fault::FenceLeftOut);
     for neighbour in NEIGHBOURS {
-        explore("claim: fence left out", 3, move || both_claim_different_slots(neighbour));
+        explore_two("claim: fence left out", move || both_claim_different_slots(neighbour));
     }
 }

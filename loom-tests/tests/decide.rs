@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use loom::thread;
-use loom_tests::{NoClock, ONE_BUCKET, ask, at, burst, explore, gate, left};
+use loom_tests::{NoClock, ONE_BUCKET, ask, at, burst, explore_three, explore_two, gate, left};
 use tollgate::{Direct, OnFull};
 
 #[test]
 fn two_threads_on_one_word() {
-    explore("decide: direct, 2 threads x 2", 3, || {
+    explore_two("decide: direct, 2 threads x 2", || {
         let built = Direct::builder(burst(3)).clock(NoClock).build();
         let gate = Arc::new(built.expect("in range"));
         let other = Arc::clone(&gate);
@@ -23,7 +23,7 @@ fn two_threads_on_one_word() {
 
 #[test]
 fn three_threads_on_one_word() {
-    explore("decide: direct, 3 threads", 2, || {
+    explore_three("decide: direct, 3 threads", || {
         let built = Direct::builder(burst(2)).clock(NoClock).build();
         let gate = Arc::new(built.expect("in range"));
         let threads: Vec<_> = (0..2)
@@ -40,7 +40,7 @@ fn three_threads_on_one_word() {
 
 #[test]
 fn two_threads_on_a_resident_key() {
-    explore("decide: keyed, 2 threads x 2", 3, || {
+    explore_two("decide: keyed, 2 threads x 2", || {
         let gate = gate(burst(4), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, 7, at(1)), 1);
         let other = Arc::clone(&gate);
@@ -55,7 +55,7 @@ fn two_threads_on_a_resident_key() {
 /// burst is granted once.
 #[test]
 fn a_stale_clock_grants_nothing_more() {
-    explore("decide: stale clocks, 2 threads x 2", 3, || {
+    explore_two("decide: stale clocks, 2 threads x 2", || {
         let gate = gate(burst(2), ONE_BUCKET, OnFull::Refuse);
         let other = Arc::clone(&gate);
         let now = at(1);
@@ -71,7 +71,7 @@ fn a_stale_clock_grants_nothing_more() {
 
 #[test]
 fn a_reset_races_a_charge() {
-    explore("decide: reset against 2 charges", 3, || {
+    explore_two("decide: reset against 2 charges", || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, 7, at(1)), 1);
         let other = Arc::clone(&gate);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use loom::thread;
-use loom_tests::{ONE_BUCKET, ask, at, burst, explore, gate, left};
+use loom_tests::{ONE_BUCKET, ask, at, burst, explore_three, explore_two, gate, left};
 use tollgate::{Fault, OnFull, plant};
 
 const OLD: u64 = 1;
@@ -34,7 +34,7 @@ fn a_late_charge() {
 
 #[test]
 fn against_a_late_charge() {
-    explore("take-over: late charge, 2 threads x 2", 3, a_late_charge);
+    explore_two("take-over: late charge, 2 threads x 2", a_late_charge);
 }
 
 /// The mistake avoided: a slot changes hands without a new generation.
@@ -42,13 +42,13 @@ fn against_a_late_charge() {
 #[should_panic]
 fn without_the_generation_a_charge_falls_on_the_new_key() {
     plant(Fault::GenerationKept);
-    explore("take-over: generation kept", 3, a_late_charge);
+    explore_two("take-over: generation kept", a_late_charge);
 }
 
 /// The same with a free slot beside it, so that both keys find a place.
 #[test]
 fn against_a_charge_with_room_for_both() {
-    explore("take-over: room for both, 2 threads", 3, || {
+    explore_two("take-over: room for both, 2 threads", || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, OLD, at(1)), 1);
         let other = Arc::clone(&gate);
@@ -62,7 +62,7 @@ fn against_a_charge_with_room_for_both() {
 /// Two keys want the one slot that is idle.
 #[test]
 fn by_two_keys_at_once() {
-    explore("take-over: two claimants, one idle slot", 3, || {
+    explore_two("take-over: two claimants, one idle slot", || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(100)), 2);
         let other = Arc::clone(&gate);
@@ -78,7 +78,7 @@ fn by_two_keys_at_once() {
 /// judged idle then, so the late thread finds its state or is too late for nothing.
 #[test]
 fn within_the_clock_skew_no_state_is_lost() {
-    explore("take-over: clocks 1 ms apart", 3, || {
+    explore_two("take-over: clocks 1 ms apart", || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(2)), 2);
         let other = Arc::clone(&gate);
@@ -95,7 +95,7 @@ fn within_the_clock_skew_no_state_is_lost() {
 /// By force: a live key loses its slot, is counted, and may start afresh once for it.
 #[test]
 fn by_eviction() {
-    explore("take-over: eviction against 2 charges", 3, || {
+    explore_two("take-over: eviction against 2 charges", || {
         let gate = gate(burst(2), ONE_BUCKET, OnFull::EvictNearestIdle);
         assert_eq!(ask(&gate, OLD, at(1)), 1);
         assert_eq!(ask(&gate, NEIGHBOUR, at(1)) + ask(&gate, NEIGHBOUR, at(1)), 2);
@@ -111,7 +111,7 @@ fn by_eviction() {
 
 #[test]
 fn by_three_threads() {
-    explore("take-over: 3 threads", 2, || {
+    explore_three("take-over: 3 threads", || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(1)), 2);
         let threads: Vec<_> = [OLD, NEW]

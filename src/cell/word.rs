@@ -28,7 +28,6 @@ const STANDING: Field = PAYLOAD.above(11);
 pub(crate) struct Head(u64);
 
 impl Head {
-    #[cfg(all(test, not(tollgate_loom)))]
     pub(crate) const GENERATION_MAX: u64 = GENERATION.max();
 
     #[inline]

@@ -25,6 +25,10 @@ pub(crate) struct Seat<'a> {
 /// Slots in a cache line.
 const LINE: usize = BUCKET / 2;
 
+/// Lines of a key's two buckets beside the preferred one. A model goes through the slots one by
+/// one at once: the same loads twice would only multiply its interleavings.
+const OTHER_LINES: usize = if cfg!(tollgate_loom) { 0 } else { 3 };
+
 /// Spreads the bits that chose the first bucket over those that choose the second.
 const SECOND_BUCKET_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -115,6 +119,10 @@ impl Probe {
     #[inline(always)]
     fn committed_seat<'a>(&self, slot: &'a Slot) -> Option<Seat<'a>> {
         let generation = slot.owner().generation_of(self.first_owner());
+        // A load that decides nothing would only multiply a model's interleavings.
+        if cfg!(tollgate_loom) && generation > Head::GENERATION_MAX {
+            return None;
+        }
         let head = slot.head.load();
         head.is_committed_in(generation).then_some(Seat { slot, head })
     }
@@ -144,6 +152,7 @@ impl Table {
         let second = self.slots.bucket(probe.second());
         [(first, line ^ LINE), (second, line), (second, line ^ LINE)]
             .into_iter()
+            .take(OTHER_LINES)
             .find_map(|(bucket, line)| probe.committed_seat(probe.likely(bucket, line)))
             .or_else(|| self.find_one_by_one(probe))
     }
