@@ -93,6 +93,7 @@ impl Probe {
     ///
     /// Without a branch: which slot of the line it is cannot be predicted.
     #[inline(always)]
+    #[allow(clippy::reversed_empty_ranges, reason = "a model's line is one slot")]
     fn likely<'a>(&self, bucket: &'a [Slot; BUCKET], line: usize) -> &'a Slot {
         let mut bearers: usize = 0;
         for place in 0..LINE - 1 {
