@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::sync::AtomicTick;
+use crate::sync::SharedNanos;
 use crate::time::{Clock, Tick, saturating_nanos};
 
 /// The processor's own counter, scaled to nanoseconds: the default clock.
@@ -95,14 +95,14 @@ pub struct CoarseClock {
 
 #[derive(Debug)]
 struct Shared {
-    now: AtomicTick,
+    now: SharedNanos,
     precise: QuantaClock,
 }
 
 impl Shared {
     fn refresh(&self) -> Tick {
         let now = self.precise.now();
-        self.now.set(now);
+        self.now.set(now.as_nanos());
         now
     }
 }
@@ -120,7 +120,7 @@ impl CoarseClock {
     /// ```
     #[must_use]
     pub fn new() -> Self {
-        let shared = Shared { now: AtomicTick::default(), precise: QuantaClock::new() };
+        let shared = Shared { now: SharedNanos::default(), precise: QuantaClock::new() };
         Self { shared: Arc::new(shared), upkeep: None }
     }
 
@@ -178,7 +178,7 @@ impl Default for CoarseClock {
 impl Clock for CoarseClock {
     #[inline]
     fn now(&self) -> Tick {
-        self.shared.now.read()
+        Tick::from_nanos(self.shared.now.read())
     }
 
     fn unix_origin_nanos(&self) -> u64 {

@@ -4,10 +4,6 @@
 //! `--cfg tollgate_loom` they are loom's, so that the models in `loom-tests/` explore the very
 //! code that ships. (The flag is the project's own: plain `loom` would switch dependencies too.)
 
-use core::time::Duration;
-
-use crate::time::Tick;
-
 #[cfg(not(tollgate_loom))]
 mod imp {
     #[cfg(feature = "std")]
@@ -83,31 +79,32 @@ mod imp {
 pub(crate) use imp::fence;
 pub(crate) use imp::{AtomicU64, Ordering};
 
-/// A [`Tick`] that several threads read and its owner moves.
+/// A time in nanoseconds that several threads read and its owner moves.
 ///
 /// Relaxed throughout: a reader that sees an older time is a reader with a stale clock, which
 /// every algorithm here accepts without granting more.
 #[derive(Default)]
-pub(crate) struct AtomicTick(AtomicU64);
+pub(crate) struct SharedNanos(AtomicU64);
 
-impl AtomicTick {
+impl SharedNanos {
     #[inline]
-    pub(crate) fn read(&self) -> Tick {
-        Tick::from_nanos(self.0.load(Ordering::Relaxed))
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set(&self, now: Tick) {
-        self.0.store(now.as_nanos(), Ordering::Relaxed);
+    pub(crate) fn set(&self, nanos: u64) {
+        self.0.store(nanos, Ordering::Relaxed);
     }
 
-    pub(crate) fn advance(&self, span: Duration) {
+    /// Moves the time forward, at most to the end of its range.
+    pub(crate) fn advance(&self, span_nanos: u64) {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |nanos| {
-            Some(Tick::from_nanos(nanos).saturating_add(span).as_nanos())
+            Some(nanos.saturating_add(span_nanos))
         });
     }
 }
 
-impl core::fmt::Debug for AtomicTick {
+impl core::fmt::Debug for SharedNanos {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         self.read().fmt(f)
     }

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use crate::sync::AtomicTick;
+use crate::sync::SharedNanos;
 
 /// An instant: whole nanoseconds since the origin of the clock that produced it.
 ///
@@ -195,7 +195,7 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
 /// ```
 #[derive(Debug, Default)]
 pub struct ManualClock {
-    now: AtomicTick,
+    now: SharedNanos,
     unix_origin_nanos: u64,
 }
 
@@ -220,7 +220,7 @@ impl ManualClock {
     /// ```
     #[must_use]
     pub fn starting_at_unix_nanos(unix_nanos: u64) -> Self {
-        Self { now: AtomicTick::default(), unix_origin_nanos: unix_nanos }
+        Self { now: SharedNanos::default(), unix_origin_nanos: unix_nanos }
     }
 
     /// Moves the clock to `now`, forward or back.
@@ -232,7 +232,7 @@ impl ManualClock {
     /// assert_eq!(clock.now(), Tick::MAX);
     /// ```
     pub fn set(&self, now: Tick) {
-        self.now.set(now);
+        self.now.set(now.as_nanos());
     }
 
     /// Moves the clock forward by `span`, at most to [`Tick::MAX`].
@@ -245,14 +245,14 @@ impl ManualClock {
     /// assert_eq!(clock.now(), Tick::from_nanos(5));
     /// ```
     pub fn advance(&self, span: Duration) {
-        self.now.advance(span);
+        self.now.advance(saturating_nanos(span));
     }
 }
 
 impl Clock for ManualClock {
     #[inline]
     fn now(&self) -> Tick {
-        self.now.read()
+        Tick::from_nanos(self.now.read())
     }
 
     fn unix_origin_nanos(&self) -> u64 {
