@@ -203,6 +203,12 @@ impl Denied {
         self.reading.scale.span(self.reading.until_idle)
     }
 
+    /// Whether no amount of waiting helps.
+    #[cfg(feature = "std")]
+    pub(crate) fn is_final(&self) -> bool {
+        self.until_admitted == NEVER
+    }
+
     /// The least time after which the same request would be admitted if nothing else happened
     /// to the key, rounded up to a nanosecond; `None` where it asks for more cells than fit.
     ///

@@ -118,8 +118,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// ```
     #[inline(always)]
     pub fn check_at(&self, n: u64, now: Tick) -> Decision {
-        let seen = self.cell.0.load();
-        self.cell.decide(seen, &self.params, now, n)
+        self.cell.check(&self.params, now, n)
     }
 
     /// What [`check_at`](Self::check_at) would answer, without charging anything.
@@ -201,13 +200,9 @@ impl DirectCell {
         Self(HeadCell::new(Self::UNUSED))
     }
 
-    #[inline]
-    pub(crate) fn check<A: OneWord>(&self, algo: &A, now: Tick, n: u64) -> Decision {
-        self.decide(self.0.load(), algo, now, n)
-    }
-
     #[inline(always)]
-    fn decide<A: OneWord>(&self, seen: Head, algo: &A, now: Tick, n: u64) -> Decision {
+    pub(crate) fn check<A: OneWord>(&self, algo: &A, now: Tick, n: u64) -> Decision {
+        let seen = self.0.load();
         let charge = match seen.is_provisional() {
             false => self.0.charge(seen, algo, now, n),
             true => Charge::Moved,

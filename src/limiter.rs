@@ -279,7 +279,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn memory_bytes(&self) -> usize {
-        self.table.slot_count() * 16
+        self.table.memory_bytes()
     }
 
     /// The clock that [`check`](Self::check) reads.
@@ -337,7 +337,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// As if the key were fresh: what it could spend is what it is told.
     fn admit_untracked(&self, n: u64, now: Tick) -> Decision {
         match self.params.answer(self.params.fresh(now), now, n) {
-            Err(denied) if denied.retry_after().is_some() => Ok(Permit::despite(denied)),
+            Err(denied) if !denied.is_final() => Ok(Permit::despite(denied)),
             decision => decision,
         }
     }

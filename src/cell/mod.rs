@@ -8,4 +8,4 @@
 
 mod word;
 
-pub(crate) use word::{Charge, Head, HeadCell, Ruling};
+pub(crate) use word::{Charge, GENERATION_BITS, Head, HeadCell, Ruling};

@@ -9,11 +9,13 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::time::Tick;
 use crate::word::Field;
 
+/// Bits of a generation, here and in a slot's owner.
+pub(crate) const GENERATION_BITS: u32 = 10;
 const PAYLOAD: Field = Field::new(0, PAYLOAD_BITS);
 const PROVISIONAL: Field = PAYLOAD.above(1);
-const GENERATION: Field = PROVISIONAL.above(10);
+const GENERATION: Field = PROVISIONAL.above(GENERATION_BITS);
 /// Generation and provisional bit together.
-const STANDING: Field = PAYLOAD.above(11);
+const STANDING: Field = PAYLOAD.above(1 + GENERATION_BITS);
 
 /// A state word.
 ///

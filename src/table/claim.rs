@@ -157,9 +157,7 @@ impl Table {
         let fresh = algo.fresh(now);
         match algo.step(fresh, now, n) {
             // A bucket that starts in debt has to be remembered, unless waiting is no use.
-            Step::Refuse
-                if !algo.starts_in_debt() || algo.denied(fresh, now, n).retry_after().is_none() =>
-            {
+            Step::Refuse if !algo.starts_in_debt() || algo.denied(fresh, now, n).is_final() => {
                 return Err(Outcome::Decided(Ruling::Refused(fresh)));
             }
             Step::Admit { .. } if n == 0 => return Err(Outcome::Decided(Ruling::Admitted(fresh))),

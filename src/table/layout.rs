@@ -1,14 +1,14 @@
 //! A slot, and the word that says whose it is.
 
-use crate::cell::HeadCell;
+use crate::cell::{GENERATION_BITS, HeadCell};
 use crate::sync::{AtomicU64, Ordering};
 use crate::word::Field;
 
 /// Slots in a bucket. Loom explores fewer.
 pub(crate) const BUCKET: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
 
-const GENERATION: Field = Field::new(0, 10);
-const FINGERPRINT: Field = GENERATION.above(54);
+const GENERATION: Field = Field::new(0, GENERATION_BITS);
+const FINGERPRINT: Field = GENERATION.above(64 - GENERATION_BITS);
 
 /// Whose a slot is, if the generation agrees with the head's.
 ///

@@ -77,7 +77,7 @@ pub(crate) use probe::{Probe, Seat};
 use crate::algo::{OneWord, Standing};
 use crate::cell::{Charge, Head};
 use crate::time::Tick;
-use layout::BUCKET;
+use layout::{BUCKET, Slot};
 use memory::Slots;
 
 /// Live keys that fit in a table, as a share of its slots: 55 %.
@@ -106,8 +106,12 @@ impl Table {
         u32::try_from(slots.div_ceil(BUCKET as u128).max(BUCKETS_MIN)).ok()
     }
 
-    pub(crate) fn slot_count(&self) -> usize {
+    fn slot_count(&self) -> usize {
         self.slots.bucket_count() as usize * BUCKET
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.slot_count() * size_of::<Slot>()
     }
 
     #[inline(always)]
