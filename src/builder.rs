@@ -7,12 +7,12 @@ use core::time::Duration;
 use ahash::RandomState;
 
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, OneWord};
+use crate::algo::{Algorithm, Machine};
 use crate::clock::QuantaClock;
 use crate::direct::Direct;
 use crate::limiter::{Limiter, WhenFull};
 use crate::quota::{Quota, QuotaError};
-use crate::table::Table;
+use crate::table::{RingLayout, Table};
 use crate::time::Clock;
 
 /// Live keys that a limiter has room for unless told otherwise.
@@ -300,7 +300,7 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let origin = clock.unix_origin_nanos();
         let params = self.algorithm.params(&self.quota, origin)?;
         // A thread that judges may be behind the one that charged, and looks back by the skew.
-        if let Some(tolerance) = params.grid().skew_tolerance()
+        if let Some(tolerance) = params.skew_tolerance()
             && self.skew > tolerance / 2
         {
             return Err(BuildError::SkewTooLarge { most: tolerance / 2 });
@@ -314,7 +314,8 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
                 WhenFull::share(params.map_err(BuildError::OverflowQuota)?)
             }
         };
-        let table = Table::new(buckets, self.skew).map_err(|_| BuildError::OutOfMemory)?;
+        let ring = RingLayout::of(&params);
+        let table = Table::new(buckets, ring, self.skew).map_err(|_| BuildError::OutOfMemory)?;
         let hasher = self.hasher.unwrap_or_default();
         Ok(Limiter::from_parts(table, params, hasher, clock, when_full))
     }

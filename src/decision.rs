@@ -40,6 +40,9 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
+    /// Spans that are nanoseconds already.
+    pub(crate) const NANOS: Self = Self { units: NonZeroU64::MIN, nanos: 1, phase: 0 };
+
     /// The least number of nanoseconds after which `units` more units have begun.
     pub(crate) fn span(self, units: u64) -> Duration {
         if units == 0 {

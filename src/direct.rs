@@ -2,10 +2,10 @@
 
 use crossbeam_utils::CachePadded;
 
+use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, OneWord};
 use crate::builder::{ClockSource, DirectBuilder};
-use crate::cell::{Charge, Head, HeadCell, Ruling};
+use crate::cell::DirectCell;
 use crate::clock::QuantaClock;
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
@@ -64,7 +64,7 @@ impl Direct {
 
 impl<A: Algorithm, C: Clock> Direct<A, C> {
     pub(crate) fn from_parts(params: A::Params, clock: C) -> Self {
-        Self { cell: CachePadded::new(DirectCell::new()), params, clock }
+        Self { cell: CachePadded::new(DirectCell::new(&params)), params, clock }
     }
 
     /// Asks for one cell, now.
@@ -169,7 +169,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     ///
     /// ```
     /// # use tollgate::{Direct, Quota};
-    /// use tollgate::algo::OneWord;
+    /// use tollgate::algo::Machine;
     /// let gate = Direct::new(Quota::per_second(1))?;
     /// assert_eq!(gate.params().grid().ratio(), (1, 2_500)); // 1 unit is 2,500 ns
     /// # Ok::<(), tollgate::QuotaError>(())
@@ -182,65 +182,9 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
 impl<A: Algorithm, C: core::fmt::Debug> core::fmt::Debug for Direct<A, C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Direct")
-            .field("head", &self.cell.0)
+            .field("cell", &*self.cell)
             .field("params", &self.params)
             .field("clock", &self.clock)
             .finish()
-    }
-}
-
-/// The word of a bucket without a key: provisional (and then without a stamp) until first used.
-#[derive(Debug)]
-pub(crate) struct DirectCell(HeadCell);
-
-impl DirectCell {
-    const UNUSED: Head = Head::provisional(0, 0);
-
-    pub(crate) fn new() -> Self {
-        Self(HeadCell::new(Self::UNUSED))
-    }
-
-    #[inline(always)]
-    pub(crate) fn check<A: OneWord>(&self, algo: &A, now: Tick, n: u64) -> Decision {
-        let seen = self.0.load();
-        let charge = match seen.is_provisional() {
-            false => self.0.charge(seen, algo, now, n),
-            true => Charge::Moved,
-        };
-        let ruling = match charge {
-            Charge::Decided(ruling) => ruling,
-            Charge::Moved => self.decide_unused(algo, now, n),
-        };
-        ruling.explain(algo, now, n)
-    }
-
-    /// The bucket was not used yet, or was reset a moment ago.
-    #[cold]
-    #[inline(never)]
-    fn decide_unused<A: OneWord>(&self, algo: &A, now: Tick, n: u64) -> Ruling {
-        loop {
-            let seen = self.0.load();
-            let charge = if seen.is_provisional() {
-                self.0.commit(seen, algo.fresh(now), algo, now, n)
-            } else {
-                self.0.charge(seen, algo, now, n)
-            };
-            if let Charge::Decided(ruling) = charge {
-                return ruling;
-            }
-        }
-    }
-
-    fn peek<A: OneWord>(&self, algo: &A, now: Tick, n: u64) -> Decision {
-        let seen = self.0.load();
-        let state = if seen.is_provisional() { algo.fresh(now) } else { seen.payload() };
-        algo.answer(state, now, n)
-    }
-
-    fn reset(&self) {
-        let mut seen = self.0.load();
-        while let Err(actual) = self.0.swap(seen, Self::UNUSED) {
-            seen = actual;
-        }
     }
 }

@@ -45,6 +45,9 @@ mod word;
 
 pub use algo::fixed_window::FixedWindow;
 pub use algo::gcra::Gcra;
+pub use algo::sliding_counter::SlidingCounter;
+pub use algo::sliding_log::SlidingLog;
+pub use algo::sub_windows::SubWindows;
 pub use decision::{Decision, Denied, Permit};
 pub use quota::{Quota, QuotaError};
 pub use time::{Clock, ManualClock, Tick};

@@ -6,11 +6,11 @@ use core::marker::PhantomData;
 use ahash::RandomState;
 
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, OneWord};
+use crate::algo::{Algorithm, Machine, NoRing};
 use crate::builder::Builder;
+use crate::cell::DirectCell;
 use crate::clock::QuantaClock;
 use crate::decision::{Decision, Permit};
-use crate::direct::DirectCell;
 use crate::quota::Quota;
 use crate::stats::Stats;
 use crate::table::{Counters, Event, Outcome, Probe, Table};
@@ -74,9 +74,10 @@ pub(crate) enum WhenFull<P> {
     Share(Box<(P, DirectCell)>),
 }
 
-impl<P> WhenFull<P> {
+impl<P: Machine> WhenFull<P> {
     pub(crate) fn share(params: P) -> Self {
-        Self::Share(Box::new((params, DirectCell::new())))
+        let cell = DirectCell::new(&params);
+        Self::Share(Box::new((params, cell)))
     }
 }
 
@@ -190,11 +191,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn peek_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        let state = match self.table.find(self.probe(key)) {
-            Some(seat) if !seat.head.is_provisional() => seat.head.payload(),
-            _ => self.params.fresh(now),
-        };
-        self.params.answer(state, now, n)
+        let seen = self.table.peek(self.probe(key), &self.params, now, n);
+        self.params.answer(seen.unwrap_or_else(|| self.unseen(n, now)), now, n)
     }
 
     /// Forgets what was charged to `key`: it is as if the key had never been seen.
@@ -299,7 +297,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
-    /// use tollgate::algo::OneWord;
+    /// use tollgate::algo::Machine;
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).build()?;
     /// assert_eq!(gate.params().grid().skew_tolerance(), None); // any
     /// # Ok::<(), tollgate::BuildError>(())
@@ -334,9 +332,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         })
     }
 
+    /// What `n` cells of a key that was never seen are judged by.
+    fn unseen(&self, n: u64, now: Tick) -> <A::Params as Machine>::Seen {
+        self.params.look(self.params.fresh(now), NoRing, now, n)
+    }
+
     /// As if the key were fresh: what it could spend is what it is told.
     fn admit_untracked(&self, n: u64, now: Tick) -> Decision {
-        match self.params.answer(self.params.fresh(now), now, n) {
+        match self.params.answer(self.unseen(n, now), now, n) {
             Err(denied) if !denied.is_final() => Ok(Permit::despite(denied)),
             decision => decision,
         }

@@ -149,6 +149,12 @@ pub enum Fault {
     FenceLeftOut,
     /// A slot changes hands without a new generation.
     GenerationKept,
+    /// A head moves on before what it alone knew is in the ring.
+    PutLeftOut,
+    /// A word is put in the ring for a head that may have moved on.
+    PutUnchecked,
+    /// A refusal by a ring does not load the head again.
+    RecheckSkipped,
 }
 
 /// Whether a model has planted this fault.

@@ -21,6 +21,10 @@ impl Field {
         Self::new(self.shift + self.bits, bits)
     }
 
+    pub(crate) const fn bits(self) -> u32 {
+        self.bits
+    }
+
     /// The largest value, which is also the mask of the unshifted value.
     #[inline]
     pub(crate) const fn max(self) -> u64 {

@@ -28,8 +28,9 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::grid::Grid;
+#[cfg(feature = "std")]
 use super::oracle::Window;
-use super::{Algorithm, OneWord, PAYLOAD_BITS, Standing, Step, sealed::Sealed};
+use super::{Algorithm, Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -153,7 +154,11 @@ impl Algorithm for FixedWindow {
 }
 
 /// How far into its window the clock's origin lies, in nanoseconds.
-fn into_window(period: u64, unix_origin_nanos: u64, offset_secs: i32) -> Result<u64, QuotaError> {
+pub(super) fn into_window(
+    period: u64,
+    unix_origin_nanos: u64,
+    offset_secs: i32,
+) -> Result<u64, QuotaError> {
     if offset_secs <= -DAY_SECS || offset_secs >= DAY_SECS {
         return Err(QuotaError::UtcOffsetTooLarge);
     }
@@ -185,7 +190,7 @@ fn units_in_window(quota: &Quota, end: Field) -> u64 {
 /// [`FixedWindow`] with a quota worked in.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, OneWord};
+/// use tollgate::algo::{Algorithm, Machine};
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_second(2), 0)?;
@@ -251,12 +256,19 @@ impl FixedWindowParams {
 
 impl Sealed for FixedWindowParams {}
 
-impl OneWord for FixedWindowParams {
+impl Machine for FixedWindowParams {
+    #[cfg(feature = "std")]
     type Oracle = Window;
+    type Seen = u64;
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {
         self.end.set(0, self.instant(now))
+    }
+
+    #[inline(always)]
+    fn look<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
+        word
     }
 
     #[inline(always)]
@@ -314,6 +326,7 @@ impl OneWord for FixedWindowParams {
         &self.grid
     }
 
+    #[cfg(feature = "std")]
     fn oracle(&self) -> Window {
         Window::new(self.grid.ratio(), self.length, self.limit, self.ahead_nanos)
     }

@@ -30,8 +30,9 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::grid::Grid;
+#[cfg(feature = "std")]
 use super::oracle::Level;
-use super::{Algorithm, OneWord, PAYLOAD_BITS, Standing, Step, sealed::Sealed};
+use super::{Algorithm, Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -135,7 +136,7 @@ fn units_in_cell(quota: &Quota) -> NonZeroU64 {
 /// [`Gcra`] with a quota worked in.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, OneWord};
+/// use tollgate::algo::{Algorithm, Machine};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(2), 0)?;
@@ -168,8 +169,10 @@ impl GcraParams {
 
 impl Sealed for GcraParams {}
 
-impl OneWord for GcraParams {
+impl Machine for GcraParams {
+    #[cfg(feature = "std")]
     type Oracle = Level;
+    type Seen = u64;
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {
@@ -179,6 +182,11 @@ impl OneWord for GcraParams {
 
     fn starts_in_debt(&self) -> bool {
         self.start_empty
+    }
+
+    #[inline(always)]
+    fn look<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
+        word
     }
 
     #[inline(always)]
@@ -243,6 +251,7 @@ impl OneWord for GcraParams {
         &self.grid
     }
 
+    #[cfg(feature = "std")]
     fn oracle(&self) -> Level {
         Level::new(self.grid.ratio(), self.cell.get(), self.burst.get(), self.start_empty)
     }

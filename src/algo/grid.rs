@@ -41,7 +41,7 @@ const YEAR_NANOS: u128 = 365 * 24 * HOUR_NANOS;
 /// A time grid; what it promises stands in the [module](self).
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, OneWord};
+/// use tollgate::algo::{Algorithm, Machine};
 /// use tollgate::{Gcra, Quota};
 ///
 /// let ordinary = Gcra::new().params(&Quota::per_second(100).burst(20), 0)?;
@@ -90,7 +90,7 @@ impl Grid {
     /// The unit that has begun at or before `now`.
     ///
     /// ```
-    /// # use tollgate::algo::{Algorithm, OneWord};
+    /// # use tollgate::algo::{Algorithm, Machine};
     /// # use tollgate::{Gcra, Quota, Tick};
     /// let params = Gcra::new().params(&Quota::per_second(100), 0)?;
     /// let grid = params.grid();
@@ -111,7 +111,7 @@ impl Grid {
     /// How many units `instant` lies ahead of `now` (a floor of this grid); 0 where it is not.
     ///
     /// ```
-    /// # use tollgate::algo::{Algorithm, OneWord};
+    /// # use tollgate::algo::{Algorithm, Machine};
     /// # use tollgate::{Gcra, Quota, Tick};
     /// let params = Gcra::new().params(&Quota::per_second(100), 0)?;
     /// assert_eq!(params.grid().ahead(7, 5), 2);
@@ -159,7 +159,7 @@ impl Grid {
     /// The grid as a fraction in lowest terms: units, and the nanoseconds they take.
     ///
     /// ```
-    /// # use tollgate::algo::{Algorithm, OneWord};
+    /// # use tollgate::algo::{Algorithm, Machine};
     /// # use tollgate::{Gcra, Quota, Tick};
     /// let params = Gcra::new().params(&Quota::per_second(3), 0)?;
     /// // A third of a second is a whole number of units: 133,333.
@@ -175,7 +175,7 @@ impl Grid {
     /// `None` where there is no bound.
     ///
     /// ```
-    /// # use tollgate::algo::{Algorithm, OneWord};
+    /// # use tollgate::algo::{Algorithm, Machine};
     /// # use tollgate::{Gcra, Quota, Tick};
     /// let params = Gcra::new().params(&Quota::per_second(1_000_000_000), 0)?;
     /// assert_eq!(params.grid().skew_tolerance().unwrap().as_secs(), 1_099);
@@ -192,7 +192,7 @@ impl Grid {
     /// The length of the ring in units; `None` where the grid is endless.
     ///
     /// ```
-    /// # use tollgate::algo::{Algorithm, OneWord};
+    /// # use tollgate::algo::{Algorithm, Machine};
     /// # use tollgate::{Gcra, Quota, Tick};
     /// let params = Gcra::new().params(&Quota::per_second(1_000_000_000), 0)?;
     /// assert_eq!(params.grid().ring(), Some(1 << 53)); // nanoseconds: 104 days
@@ -234,7 +234,7 @@ fn narrow(wide: u128) -> u64 {
     wide.min(u128::from(u64::MAX)) as u64
 }
 
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(super) const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }

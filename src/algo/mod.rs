@@ -19,7 +19,11 @@
 pub mod fixed_window;
 pub mod gcra;
 pub mod grid;
+#[cfg(feature = "std")]
 pub mod oracle;
+pub mod sliding_counter;
+pub mod sliding_log;
+pub mod sub_windows;
 
 pub use grid::Grid;
 
@@ -49,7 +53,7 @@ mod sealed {
 /// ```
 pub trait Algorithm: sealed::Sealed {
     /// The algorithm with the quota worked in.
-    type Params: OneWord;
+    type Params: Machine;
 
     /// Works the quota in. `unix_origin_nanos` is the Unix time of the clock's
     /// [`Tick::ZERO`]; only windows aligned to the wall clock use it.
@@ -60,23 +64,95 @@ pub trait Algorithm: sealed::Sealed {
     fn params(&self, quota: &Quota, unix_origin_nanos: u64) -> Result<Self::Params, QuotaError>;
 }
 
-/// An algorithm whose whole state is one word.
+/// The words beside the state word, as a step reads them.
+///
+/// A word that the key's earlier life left behind reads as 0, which means: nothing here.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, OneWord, Step};
+/// use tollgate::algo::{NoRing, Ring};
+///
+/// let cells: &[u64] = &[7, 0];
+/// assert_eq!((cells.cell(0), NoRing.cell(0)), (7, 0));
+/// ```
+pub trait Ring: Copy {
+    /// What stands at `place`, below [`Machine::ring_cells`].
+    fn cell(self, place: usize) -> u64;
+
+    /// What was last noted in the ring's note, if it has one: some earlier note, or 0.
+    fn note(self) -> u64 {
+        0
+    }
+}
+
+/// The ring of an algorithm that has none, and of a key never seen.
+///
+/// ```
+/// use tollgate::algo::{NoRing, Ring};
+/// assert_eq!(NoRing.cell(3), 0);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct NoRing;
+
+impl Ring for NoRing {
+    #[inline(always)]
+    fn cell(self, _: usize) -> u64 {
+        0
+    }
+}
+
+impl Ring for &[u64] {
+    fn cell(self, place: usize) -> u64 {
+        self[place]
+    }
+}
+
+/// An algorithm with its quota worked in: how a state goes on.
+///
+/// The state is one word, and for some a [`Ring`] of cells beside it. The word says which cells
+/// count, and while it stands none of those changes: so what was judged by the word and its
+/// cells is right if the word has not changed in between. What a step needs to keep in a cell
+/// follows from the word it leaves (and the cells that count), so that every thread that moves
+/// the word on from there first writes the same.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, Machine, NoRing, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10).burst(1), 0)?;
-/// let word = params.fresh(Tick::ZERO);
-/// let Step::Admit { next } = params.step(word, Tick::ZERO, 1) else { panic!() };
-/// assert_eq!(params.permit(word, Tick::ZERO, 1).remaining(), 0);
-/// assert_eq!(params.step(next, Tick::ZERO, 1), Step::Refuse);
-/// assert_eq!(params.denied(next, Tick::ZERO, 1).retry_after().unwrap().as_millis(), 100);
+/// let seen = params.look(params.fresh(Tick::ZERO), NoRing, Tick::ZERO, 1);
+/// let Step::Admit { next } = params.step(seen, Tick::ZERO, 1) else { panic!() };
+/// assert_eq!(params.permit(seen, Tick::ZERO, 1).remaining(), 0);
+/// let seen = params.look(next, NoRing, Tick::ZERO, 1);
+/// assert_eq!(params.step(seen, Tick::ZERO, 1), Step::Refuse);
+/// assert_eq!(params.denied(seen, Tick::ZERO, 1).retry_after().unwrap().as_millis(), 100);
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-pub trait OneWord: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
+pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     /// The naive exact model of this algorithm.
+    #[cfg(feature = "std")]
     type Oracle: oracle::Oracle;
+
+    /// What a decision is judged by, and explained from: the word itself where it is all.
+    type Seen: Copy + core::fmt::Debug;
+
+    /// Whether a state can have a ring.
+    const RINGED: bool = false;
+
+    /// Words of the ring, its note included.
+    fn ring_cells(&self) -> usize {
+        0
+    }
+
+    /// Whether the ring's last word is a note: read as a guess, and proved before use.
+    fn has_note(&self) -> bool {
+        false
+    }
+
+    /// Cells, from the first on, that must read as 0 when a key's life begins even if the ring
+    /// has been through all generations since they were written.
+    fn cells_to_clear(&self) -> usize {
+        0
+    }
 
     /// The state of a key that was never seen, stamped with the time.
     fn fresh(&self, now: Tick) -> u64;
@@ -86,29 +162,51 @@ pub trait OneWord: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
         false
     }
 
-    /// Decides about `n` cells. Never panics; bits above the payload are ignored and dropped.
-    fn step(&self, word: u64, now: Tick, n: u64) -> Step;
+    /// Reads what a decision about `n` cells is judged by. Never panics; bits of the word above
+    /// the payload are ignored.
+    fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::Seen;
 
-    /// What to tell of an admission: `word` is the state that the step admitted from.
+    /// Decides about `n` cells. Never panics.
+    fn step(&self, seen: Self::Seen, now: Tick, n: u64) -> Step;
+
+    /// Names the cells that must be in the ring before the word moves on from what was seen:
+    /// `put` says whether the word still stands, and false ends it.
+    fn publish<R: Ring>(
+        &self,
+        seen: Self::Seen,
+        ring: R,
+        put: impl FnMut(usize, u64) -> bool,
+    ) -> bool {
+        let _ = (seen, ring, put);
+        true
+    }
+
+    /// What to note once the word has moved on.
+    fn note(&self, seen: Self::Seen, n: u64) -> u64 {
+        let _ = (seen, n);
+        0
+    }
+
+    /// What to tell of an admission by what was seen.
     ///
     /// Apart from the step, so that who does not ask does not pay.
-    fn permit(&self, word: u64, now: Tick, n: u64) -> Permit;
+    fn permit(&self, seen: Self::Seen, now: Tick, n: u64) -> Permit;
 
-    /// What to tell of a refusal: `word` is the state that the step refused from.
-    fn denied(&self, word: u64, now: Tick, n: u64) -> Denied;
+    /// What to tell of a refusal by what was seen.
+    fn denied(&self, seen: Self::Seen, now: Tick, n: u64) -> Denied;
 
-    /// The answer to `n` cells of a key in the state `word`, with nothing charged.
-    fn answer(&self, word: u64, now: Tick, n: u64) -> Decision {
-        match self.step(word, now, n) {
-            Step::Admit { .. } => Ok(self.permit(word, now, n)),
-            Step::Refuse => Err(self.denied(word, now, n)),
+    /// The answer to `n` cells of a key in the state that was seen, with nothing charged.
+    fn answer(&self, seen: Self::Seen, now: Tick, n: u64) -> Decision {
+        match self.step(seen, now, n) {
+            Step::Admit { .. } => Ok(self.permit(seen, now, n)),
+            Step::Refuse | Step::RefuseCounted { .. } => Err(self.denied(seen, now, n)),
         }
     }
 
     /// `now` in units of the algorithm's grid, for [`standing`](Self::standing).
     fn instant(&self, now: Tick) -> u64;
 
-    /// Whether the state means anything at `instant`, and how much.
+    /// Whether the state means anything at `instant`, and how much. The word alone tells.
     fn standing(&self, word: u64, instant: u64) -> Standing;
 
     /// The refusal of a key that finds no place until `word`, the state with the least debt, has
@@ -118,14 +216,21 @@ pub trait OneWord: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     /// The time grid that the state is kept on.
     fn grid(&self) -> &Grid;
 
+    /// How far a clock may be behind the one that wrote a state and still see it as live;
+    /// `None` where there is no bound.
+    fn skew_tolerance(&self) -> Option<Duration> {
+        self.grid().skew_tolerance()
+    }
+
     /// A naive exact model with the same parameters, in the state of a key never seen.
+    #[cfg(feature = "std")]
     fn oracle(&self) -> Self::Oracle;
 }
 
 /// What a state means at an instant.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, OneWord, Standing};
+/// use tollgate::algo::{Algorithm, Machine, Standing};
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
@@ -151,7 +256,7 @@ pub enum Standing {
 /// What a step decided.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, OneWord, Step};
+/// use tollgate::algo::{Algorithm, Machine, Step};
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
@@ -167,4 +272,9 @@ pub enum Step {
     },
     /// Refuse, and leave the state.
     Refuse,
+    /// Refuse, and let the attempt count all the same.
+    RefuseCounted {
+        /// The state with the attempt in it.
+        next: u64,
+    },
 }

@@ -1,12 +1,22 @@
 //! Naive exact models of the algorithms, for tests, fuzzing and `tollgate replay --verify`.
 //!
 //! They are written the way the algorithms are explained, not the way they are computed: the
-//! token bucket as a level that drains, the window as a start and a count, instants by plain
-//! 128-bit division. So a mistake in the packed arithmetic cannot be shared. They are slow, and
-//! they know one key and one thread.
+//! token bucket as a level that drains, the window as a start and a count, sub-windows as counts
+//! by their number, the log as a list, instants by plain 128-bit division. So a mistake in the
+//! packed arithmetic cannot be shared. They are slow, and they know one key and one thread.
 //!
 //! An oracle sees the same time units as its algorithm (an instant counts as the beginning of
 //! its unit), and never wraps around: it is the limit's word on what a clock may do, too.
+
+#[cfg(all(test, feature = "std"))]
+mod brute;
+#[cfg(feature = "std")]
+mod sliding_log;
+#[cfg(feature = "std")]
+mod sub_windows;
+
+#[cfg(feature = "std")]
+pub use {sliding_log::EventLog, sub_windows::SubWindowCounts};
 
 use core::time::Duration;
 
@@ -16,7 +26,7 @@ use crate::time::Tick;
 /// What an oracle, or a limiter, says of a request.
 ///
 /// ```
-/// use tollgate::algo::OneWord;
+/// use tollgate::algo::Machine;
 /// use tollgate::algo::oracle::{Oracle, Verdict};
 /// use tollgate::{Direct, Quota, Tick};
 ///
@@ -81,12 +91,19 @@ impl Units {
         u128::from(now.as_nanos()) * self.units / self.nanos
     }
 
+    /// The first nanosecond at which `unit` has begun.
+    fn beginning(self, unit: u128) -> u128 {
+        (unit * self.nanos).div_ceil(self.units)
+    }
+
     /// From `now` to the first nanosecond at which `unit` has begun.
     fn until(self, now: Tick, unit: u128) -> Duration {
-        let at = (unit * self.nanos).div_ceil(self.units);
-        let span = at.saturating_sub(now.as_nanos().into());
-        Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX))
+        span(self.beginning(unit).saturating_sub(now.as_nanos().into()))
     }
+}
+
+fn span(nanos: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// The token bucket as a leaky level: what was poured in and has not yet drained.

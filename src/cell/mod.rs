@@ -4,8 +4,13 @@
 //! names, so no other memory has to be seen with it and the algorithms would be right with
 //! relaxed accesses. The table adds one thing: whoever has read a slot's owner must read a head
 //! at least as new as the one its owner was written after. Hence Release on every successful
-//! swap and Acquire on every load, which costs nothing on x86-64 and little elsewhere.
+//! swap and Acquire on every load, which costs nothing on x86-64 and little elsewhere. The words
+//! of a [`ring`] rely on the same two: see there.
 
+mod direct;
+mod ring;
 mod word;
 
+pub(crate) use direct::DirectCell;
+pub(crate) use ring::Cells;
 pub(crate) use word::{Charge, GENERATION_BITS, Head, HeadCell, Ruling};

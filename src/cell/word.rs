@@ -3,9 +3,10 @@
 #[cfg(not(tollgate_loom))]
 use crossbeam_utils::Backoff;
 
-use crate::algo::{OneWord, PAYLOAD_BITS, Step};
+use super::ring::Cells;
+use crate::algo::{Machine, NoRing, PAYLOAD_BITS, Step};
 use crate::decision::Decision;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::time::Tick;
 use crate::word::Field;
 
@@ -85,31 +86,32 @@ impl core::fmt::Debug for Head {
     }
 }
 
-/// Admitted or refused, with the state that was decided upon.
+/// Admitted or refused, with what it was judged by.
 ///
-/// Two registers. The 64 bytes of a [`Decision`] are made from it where they are asked for, in
-/// the caller's own frame: returned through memory they cost more than deciding.
+/// Two registers where that is one word. The 64 bytes of a [`Decision`] are made from it where
+/// they are asked for, in the caller's own frame: returned through memory they cost more than
+/// deciding.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ruling {
-    Admitted(u64),
-    Refused(u64),
+pub(crate) enum Ruling<S> {
+    Admitted(S),
+    Refused(S),
 }
 
-impl Ruling {
+impl<S> Ruling<S> {
     /// All that there is to tell of it.
     #[inline(always)]
-    pub(crate) fn explain<A: OneWord>(self, algo: &A, now: Tick, n: u64) -> Decision {
+    pub(crate) fn explain<A: Machine<Seen = S>>(self, algo: &A, now: Tick, n: u64) -> Decision {
         match self {
-            Self::Admitted(state) => Ok(algo.permit(state, now, n)),
-            Self::Refused(state) => Err(algo.denied(state, now, n)),
+            Self::Admitted(seen) => Ok(algo.permit(seen, now, n)),
+            Self::Refused(seen) => Err(algo.denied(seen, now, n)),
         }
     }
 }
 
 /// What became of a charge.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Charge {
-    Decided(Ruling),
+pub(crate) enum Charge<S> {
+    Decided(Ruling<S>),
     /// The word has another generation now: it belongs to somebody else.
     Moved,
 }
@@ -136,84 +138,151 @@ impl HeadCell {
         }
     }
 
-    /// Decides about `n` cells on a committed word, as last seen.
+    /// Decides about `n` cells on a committed word, as last seen, and its ring.
     ///
     /// A refusal, and a charge of nothing, write nothing. Lock-free, not wait-free: a lost race
     /// means that another thread's charge went through.
     #[inline(always)]
-    pub(crate) fn charge<A: OneWord>(&self, seen: Head, algo: &A, now: Tick, n: u64) -> Charge {
-        match self.try_charge(seen, algo, now, n) {
+    pub(crate) fn charge<A: Machine>(
+        &self,
+        seen: Head,
+        cells: Cells<'_>,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Charge<A::Seen> {
+        match self.try_charge(seen, cells, algo, now, n) {
             Ok(ruling) => Charge::Decided(ruling),
-            Err(actual) => self.charge_again(seen.generation(), actual, algo, now, n),
+            Err(actual) => self.charge_again(seen.generation(), actual, cells, algo, now, n),
         }
     }
 
     /// One try; `Err` holds the head that another thread has put there.
     #[inline(always)]
-    fn try_charge<A: OneWord>(
+    fn try_charge<A: Machine>(
         &self,
-        seen: Head,
+        head: Head,
+        cells: Cells<'_>,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Result<Ruling, Head> {
-        debug_assert!(!seen.is_provisional());
-        match algo.step(seen.payload(), now, n) {
-            Step::Refuse => return Ok(Ruling::Refused(seen.payload())),
-            Step::Admit { next } if next == seen.payload() => {}
-            Step::Admit { next } => self.swap(seen, seen.with_payload(next))?,
+    ) -> Result<Ruling<A::Seen>, Head> {
+        debug_assert!(!head.is_provisional());
+        let ring = cells.of_generation(head.generation());
+        let seen = algo.look(head.payload(), ring, now, n);
+        let (next, ruling) = match algo.step(seen, now, n) {
+            Step::Admit { next } => (next, Ruling::Admitted(seen)),
+            Step::RefuseCounted { next } => (next, Ruling::Refused(seen)),
+            Step::Refuse => (head.payload(), Ruling::Refused(seen)),
+        };
+        if next == head.payload() {
+            // Nothing to write; but cells belong to the head only if it still stands.
+            if A::RINGED && !planted(Fault::RecheckSkipped) {
+                self.expect(head)?;
+            }
+            return Ok(ruling);
         }
-        Ok(Ruling::Admitted(seen.payload()))
+        if A::RINGED {
+            let put = |place, content| self.put(head, cells, place, content);
+            if !algo.publish(seen, ring, put) {
+                return Err(self.load());
+            }
+        }
+        self.swap(head, head.with_payload(next))?;
+        if A::RINGED && algo.has_note() {
+            cells.write_note(algo.note(seen, n));
+        }
+        Ok(ruling)
+    }
+
+    /// Whether `head` still stands; `Err` holds what stands there instead.
+    #[inline(always)]
+    fn expect(&self, head: Head) -> Result<(), Head> {
+        let actual = self.load();
+        if actual == head { Ok(()) } else { Err(actual) }
     }
 
     /// The first try lost a race.
     #[cold]
     #[inline(never)]
-    fn charge_again<A: OneWord>(
+    fn charge_again<A: Machine>(
         &self,
         generation: u64,
-        mut seen: Head,
+        mut head: Head,
+        cells: Cells<'_>,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Charge {
+    ) -> Charge<A::Seen> {
         #[cfg(not(tollgate_loom))]
         let backoff = Backoff::new();
-        while seen.generation() == generation && !seen.is_provisional() {
+        while head.generation() == generation && !head.is_provisional() {
             // Another thread charged. Its line is here now; a short pause lets it go first
             // again, which on two threads costs less than two lines in flight.
             #[cfg(not(tollgate_loom))]
             backoff.spin();
-            match self.try_charge(seen, algo, now, n) {
+            match self.try_charge(head, cells, algo, now, n) {
                 Ok(ruling) => return Charge::Decided(ruling),
-                Err(actual) => seen = actual,
+                Err(actual) => head = actual,
             }
         }
         Charge::Moved
+    }
+
+    /// What a decision about `n` cells would be judged by, on a committed word as last seen and
+    /// its ring; `None` if the word belongs to somebody else by now.
+    pub(crate) fn peek<A: Machine>(
+        &self,
+        mut head: Head,
+        cells: Cells<'_>,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Option<A::Seen> {
+        let generation = head.generation();
+        while head.generation() == generation && !head.is_provisional() {
+            let seen = algo.look(head.payload(), cells.of_generation(generation), now, n);
+            if A::RINGED
+                && let Err(actual) = self.expect(head)
+            {
+                head = actual;
+                continue;
+            }
+            return Some(seen);
+        }
+        None
     }
 
     /// Decides about `n` cells on a provisional word, whose state is `state`, and commits it.
     ///
     /// A refusal leaves the word provisional, unless the algorithm starts in debt, when the debt
     /// has to be remembered.
-    pub(crate) fn commit<A: OneWord>(
+    pub(crate) fn commit<A: Machine>(
         &self,
-        seen: Head,
+        head: Head,
+        cells: Cells<'_>,
         state: u64,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Charge {
-        debug_assert!(seen.is_provisional());
-        let (next, ruling) = match algo.step(state, now, n) {
-            Step::Admit { next } => (next, Ruling::Admitted(state)),
-            Step::Refuse => (state, Ruling::Refused(state)),
+    ) -> Charge<A::Seen> {
+        debug_assert!(head.is_provisional());
+        let seen = algo.look(state, NoRing, now, n);
+        let (next, ruling) = match algo.step(seen, now, n) {
+            Step::Admit { next } => (next, Ruling::Admitted(seen)),
+            Step::RefuseCounted { next } => (next, Ruling::Refused(seen)),
+            Step::Refuse => (state, Ruling::Refused(seen)),
         };
-        let nothing_to_remember = n == 0 || matches!(ruling, Ruling::Refused(_));
-        if nothing_to_remember && !algo.starts_in_debt() {
+        if next == state && !algo.starts_in_debt() {
             return Charge::Decided(ruling);
         }
-        match self.swap(seen, Head::committed(seen.generation(), next)) {
+        if A::RINGED {
+            let put = |place, content| self.put(head, cells, place, content);
+            if !self.clear(head, cells, algo.cells_to_clear()) || !algo.publish(seen, NoRing, put) {
+                return Charge::Moved;
+            }
+        }
+        match self.swap(head, Head::committed(head.generation(), next)) {
             Ok(()) => Charge::Decided(ruling),
             Err(_) => Charge::Moved,
         }

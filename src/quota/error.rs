@@ -37,6 +37,16 @@ pub enum QuotaError {
     RefillTooLong,
     /// A fixed window cannot count that far beside the time it must remember.
     WindowLimitTooLarge,
+    /// Sub-windows cannot count that far beside the time they must remember.
+    SubWindowLimitTooLarge,
+    /// A window cannot be divided into so many sub-windows.
+    SubWindowCount,
+    /// A log of more than 65,536 events.
+    LogLimitTooLarge,
+    /// A log has more than four rates.
+    TooManyRates,
+    /// A log cannot keep so many events for so long and tell them apart so finely.
+    LogWindowsTooFarApart,
     /// The UTC offset of an aligned window is a day or more.
     UtcOffsetTooLarge,
     /// The text is not a quota.
@@ -80,6 +90,26 @@ impl fmt::Display for QuotaError {
             Self::WindowLimitTooLarge => {
                 "a fixed window counts at most 1,073,741,823 cells: use the token bucket, \
                  or count in larger cells"
+            }
+            Self::SubWindowLimitTooLarge => {
+                "the limit is too large for sub-windows this short: use fewer of them, a longer \
+                 period, the token bucket, or count in larger cells"
+            }
+            Self::SubWindowCount => {
+                "a window has 2 to 256 sub-windows (a sliding counter 1 to 256 older windows) of \
+                 at least a nanosecond each"
+            }
+            Self::LogLimitTooLarge => {
+                "a log keeps at most 65,536 events a window: use sub-windows or the token \
+                 bucket, or count in larger cells"
+            }
+            Self::TooManyRates => {
+                "a log has up to four rates, the quota's own and a minimum gap included: leave \
+                 out those that another one implies"
+            }
+            Self::LogWindowsTooFarApart => {
+                "the log's windows are too far apart to be told from one log of so many events: \
+                 lower the largest limit, or use two limiters"
             }
             Self::UtcOffsetTooLarge => {
                 "the UTC offset is a day or more: give seconds east of Greenwich, \

@@ -3,15 +3,15 @@
 use super::layout::{BUCKET, Owner, Slot};
 use super::probe::{Probe, Seat};
 use super::{Event, Table, given_up};
-use crate::algo::{OneWord, Standing, Step};
+use crate::algo::{Machine, NoRing, Standing, Step};
 use crate::cell::{Charge, Head, Ruling};
 use crate::sync::{Fault, Ordering, fence, planted};
 use crate::time::Tick;
 
 /// What the table says of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Outcome {
-    Decided(Ruling),
+pub(crate) enum Outcome<S> {
+    Decided(Ruling<S>),
     /// All candidates hold live keys of others; the state nearest to idle is this one.
     Full {
         nearest: u64,
@@ -72,7 +72,7 @@ struct Offer<'a> {
 impl Table {
     #[cold]
     #[inline(never)]
-    pub(crate) fn decide_cold<A: OneWord>(
+    pub(crate) fn decide_cold<A: Machine>(
         &self,
         probe: &Probe,
         absent: bool,
@@ -80,7 +80,7 @@ impl Table {
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> Outcome {
+    ) -> Outcome<A::Seen> {
         // The lookup that found nothing stands for a first survey: whatever it missed, the
         // survey after the claim sees.
         let mut survey = if absent { Survey::Absent } else { self.survey(probe) };
@@ -91,12 +91,14 @@ impl Table {
                     let _ = seat.slot.head.swap(seat.head, given_up(seat.head));
                 }
                 Survey::Seated(Seat { slot, head }) => {
-                    if let Charge::Decided(ruling) = slot.head.charge(head, algo, now, n) {
+                    let cells = self.cells::<A>(slot);
+                    if let Charge::Decided(ruling) = slot.head.charge(head, cells, algo, now, n) {
                         return Outcome::Decided(ruling);
                     }
                 }
                 Survey::Claimed(Seat { slot, head }) => {
-                    let charge = slot.head.commit(head, head.payload(), algo, now, n);
+                    let cells = self.cells::<A>(slot);
+                    let charge = slot.head.commit(head, cells, head.payload(), algo, now, n);
                     if let Charge::Decided(ruling) = charge {
                         return Outcome::Decided(ruling);
                     }
@@ -146,21 +148,22 @@ impl Table {
 
     /// Steps 1 and 2 for an absent key. `Ok` asks for a survey: the claim may stand, or another
     /// thread was faster. `Err` is the answer: nothing to remember, or no slot to be had.
-    fn claim<A: OneWord>(
+    fn claim<A: Machine>(
         &self,
         probe: &Probe,
         algo: &A,
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> Result<(), Outcome> {
+    ) -> Result<(), Outcome<A::Seen>> {
         let fresh = algo.fresh(now);
-        match algo.step(fresh, now, n) {
+        let seen = algo.look(fresh, NoRing, now, n);
+        match algo.step(seen, now, n) {
             // A bucket that starts in debt has to be remembered, unless waiting is no use.
-            Step::Refuse if !algo.starts_in_debt() || algo.denied(fresh, now, n).is_final() => {
-                return Err(Outcome::Decided(Ruling::Refused(fresh)));
+            Step::Refuse if !algo.starts_in_debt() || algo.denied(seen, now, n).is_final() => {
+                return Err(Outcome::Decided(Ruling::Refused(seen)));
             }
-            Step::Admit { .. } if n == 0 => return Err(Outcome::Decided(Ruling::Admitted(fresh))),
+            Step::Admit { .. } if n == 0 => return Err(Outcome::Decided(Ruling::Admitted(seen))),
             _ => {}
         }
         let Some((candidate, event)) = self.choose(probe, algo, now, evict)? else {
@@ -187,13 +190,13 @@ impl Table {
 
     /// The slot to take, and what to count if it is taken; `None` if every candidate was being
     /// changed just then.
-    fn choose<A: OneWord>(
+    fn choose<A: Machine>(
         &self,
         probe: &Probe,
         algo: &A,
         now: Tick,
         evict: bool,
-    ) -> Result<Option<(Candidate<'_>, Option<Event>)>, Outcome> {
+    ) -> Result<Option<(Candidate<'_>, Option<Event>)>, Outcome<A::Seen>> {
         let instant = algo.instant(self.beyond_skew(now));
         let mut best = Offer::default();
         for bucket in probe.buckets() {
@@ -213,7 +216,7 @@ impl Table {
         }
     }
 
-    fn offer<A: OneWord>(&self, probe: &Probe, bucket: u32, algo: &A, instant: u64) -> Offer<'_> {
+    fn offer<A: Machine>(&self, probe: &Probe, bucket: u32, algo: &A, instant: u64) -> Offer<'_> {
         let mut offer = Offer::default();
         for slot in probe.order(self.slots.bucket(bucket)) {
             let Some(candidate) = Candidate::of(slot) else { continue };

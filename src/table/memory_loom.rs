@@ -1,6 +1,7 @@
 //! The slots under loom, whose atomics cannot be zeroed memory.
 
 use super::layout::{BUCKET, Slot};
+use crate::sync::AtomicU64;
 
 #[derive(Debug)]
 pub(crate) struct OutOfMemory;
@@ -18,5 +19,18 @@ impl Slots {
 
     pub(crate) fn bucket(&self, index: u32) -> &[Slot; BUCKET] {
         &self.0[index as usize]
+    }
+}
+
+pub(crate) struct RingWords(Vec<AtomicU64>);
+
+impl RingWords {
+    #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
+    pub(crate) fn zeroed(count: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self((0..count).map(|_| AtomicU64::new(0)).collect()))
+    }
+
+    pub(crate) fn all(&self) -> &[AtomicU64] {
+        &self.0
     }
 }

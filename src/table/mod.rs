@@ -12,6 +12,11 @@
 //! Eight slots are a bucket of two cache lines. A key has two buckets; its slot is in one of
 //! them, and is looked for first where the hash prefers it. Memory never moves or grows.
 //!
+//! An algorithm that needs more than a word gives every slot a ring of words, which stand apart
+//! from the buckets: a lookup goes through no more lines than without them, and a decision that
+//! the head alone can make touches none of them. What keeps them true to the head stands in
+//! [`cell`](crate::cell).
+//!
 //! # What a slot's words say
 //!
 //! | owner and head | provisional | the slot is |
@@ -74,11 +79,11 @@ pub(crate) use counters::{Counters, Event};
 pub(crate) use memory::OutOfMemory;
 pub(crate) use probe::{Probe, Seat};
 
-use crate::algo::{OneWord, Standing};
-use crate::cell::{Charge, Head};
+use crate::algo::{Machine, Standing};
+use crate::cell::{Cells, Charge, Head};
 use crate::time::Tick;
 use layout::{BUCKET, Slot};
-use memory::Slots;
+use memory::{RingWords, Slots};
 
 /// Live keys that fit in a table, as a share of its slots: 55 %.
 const LOAD_PERCENT: u64 = 55;
@@ -89,15 +94,32 @@ const BUCKETS_MIN: u128 = if cfg!(tollgate_loom) { 1 } else { 2 };
 /// The keyed table. See the [module](self).
 pub(crate) struct Table {
     slots: Slots,
+    ring_words: RingWords,
+    ring: RingLayout,
     /// How much older than its judge's another thread's clock may be.
     pub(crate) skew: Duration,
     pub(crate) counters: Counters,
 }
 
+/// The ring beside each slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingLayout {
+    cells: usize,
+    has_note: bool,
+}
+
+impl RingLayout {
+    pub(crate) fn of<A: Machine>(algo: &A) -> Self {
+        Self { cells: algo.ring_cells(), has_note: algo.has_note() }
+    }
+}
+
 impl Table {
-    pub(crate) fn new(buckets: u32, skew: Duration) -> Result<Self, OutOfMemory> {
+    pub(crate) fn new(buckets: u32, ring: RingLayout, skew: Duration) -> Result<Self, OutOfMemory> {
         let slots = Slots::zeroed(buckets)?;
-        Ok(Self { slots, skew, counters: Counters::default() })
+        let slot_count = buckets as usize * BUCKET;
+        let ring_words = RingWords::zeroed(slot_count.checked_mul(ring.cells).ok_or(OutOfMemory)?)?;
+        Ok(Self { slots, ring_words, ring, skew, counters: Counters::default() })
     }
 
     /// Buckets for `capacity` live keys; `None` where they are too many to number.
@@ -111,7 +133,19 @@ impl Table {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.slot_count() * size_of::<Slot>()
+        self.slot_count() * (size_of::<Slot>() + self.ring.cells * size_of::<u64>())
+    }
+
+    /// The ring of a slot.
+    #[inline(always)]
+    pub(crate) fn cells<A: Machine>(&self, slot: &Slot) -> Cells<'_> {
+        if !A::RINGED || self.ring.cells == 0 {
+            return Cells::NONE;
+        }
+        let first = std::ptr::from_ref(&self.slots.bucket(0)[0]).addr();
+        let index = (std::ptr::from_ref(slot).addr() - first) / size_of::<Slot>();
+        let cells = &self.ring_words.all()[index * self.ring.cells..][..self.ring.cells];
+        Cells::new(cells, self.ring.has_note)
     }
 
     #[inline(always)]
@@ -126,7 +160,7 @@ impl Table {
 
     /// Decides about `n` cells of a key, whose seat was looked for at once.
     #[inline(always)]
-    pub(crate) fn decide<A: OneWord>(
+    pub(crate) fn decide<A: Machine>(
         &self,
         probe: Probe,
         seat: Option<Seat<'_>>,
@@ -134,9 +168,10 @@ impl Table {
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> Outcome {
+    ) -> Outcome<A::Seen> {
         if let Some(Seat { slot, head }) = seat
-            && let Charge::Decided(ruling) = slot.head.charge(head, algo, now, n)
+            && let Charge::Decided(ruling) =
+                slot.head.charge(head, self.cells::<A>(slot), algo, now, n)
         {
             return Outcome::Decided(ruling);
         }
@@ -145,22 +180,41 @@ impl Table {
 
     /// The key is not where it would first be put.
     #[inline(never)]
-    fn decide_elsewhere<A: OneWord>(
+    fn decide_elsewhere<A: Machine>(
         &self,
         probe: Probe,
         algo: &A,
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> Outcome {
+    ) -> Outcome<A::Seen> {
         let seat = self.find(probe);
         if let Some(Seat { slot, head }) = seat
             && !head.is_provisional()
-            && let Charge::Decided(ruling) = slot.head.charge(head, algo, now, n)
+            && let Charge::Decided(ruling) =
+                slot.head.charge(head, self.cells::<A>(slot), algo, now, n)
         {
             return Outcome::Decided(ruling);
         }
         self.decide_cold(&probe, seat.is_none(), algo, now, n, evict)
+    }
+
+    /// What a decision about `n` cells would be judged by; `None` if the key has no state.
+    pub(crate) fn peek<A: Machine>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Option<A::Seen> {
+        loop {
+            let Seat { slot, head } =
+                self.find(probe).filter(|seat| !seat.head.is_provisional())?;
+            let seen = slot.head.peek(head, self.cells::<A>(slot), algo, now, n);
+            if seen.is_some() {
+                return seen;
+            }
+        }
     }
 
     /// Gives up the key's slot, if it has one.
@@ -173,7 +227,7 @@ impl Table {
     }
 
     /// How many keys have a live state, counted over `sample` buckets spread evenly and scaled.
-    pub(crate) fn estimate_live<A: OneWord>(&self, algo: &A, now: Tick, sample: u32) -> usize {
+    pub(crate) fn estimate_live<A: Machine>(&self, algo: &A, now: Tick, sample: u32) -> usize {
         let instant = algo.instant(now);
         let buckets = self.slots.bucket_count();
         let step = buckets.div_ceil(sample.max(1)).max(1);

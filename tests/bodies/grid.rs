@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::algo::OneWord;
+use tollgate::algo::Machine;
 
 use super::choice::Choice;
 
@@ -12,7 +12,7 @@ pub(crate) fn nanos(span: Duration) -> u64 {
 }
 
 /// Units that the algorithm may write ahead of its clock: a bucket's burst, or a window.
-pub(crate) fn reach<P: OneWord>(params: &P, choice: Choice, quota: &Quota) -> u64 {
+pub(crate) fn reach<P: Machine>(params: &P, choice: Choice, quota: &Quota) -> u64 {
     match choice {
         Choice::Bucket(_) => units_in_cell(params, quota) * quota.burst_cells(),
         Choice::Window(_) => units_in_window(params, quota),
@@ -20,17 +20,17 @@ pub(crate) fn reach<P: OneWord>(params: &P, choice: Choice, quota: &Quota) -> u6
 }
 
 /// Units of a bucket's grid in a cell.
-pub(crate) fn units_in_cell<P: OneWord>(params: &P, quota: &Quota) -> u64 {
+pub(crate) fn units_in_cell<P: Machine>(params: &P, quota: &Quota) -> u64 {
     whole_units(params, quota, u128::from(quota.limit()))
 }
 
 /// Units of a window's grid in a window.
-pub(crate) fn units_in_window<P: OneWord>(params: &P, quota: &Quota) -> u64 {
+pub(crate) fn units_in_window<P: Machine>(params: &P, quota: &Quota) -> u64 {
     whole_units(params, quota, 1)
 }
 
 /// Units in a period divided by `divisor`, which is exact: that is what the grids are for.
-fn whole_units<P: OneWord>(params: &P, quota: &Quota, divisor: u128) -> u64 {
+fn whole_units<P: Machine>(params: &P, quota: &Quota, divisor: u128) -> u64 {
     let (units, per_nanos) = params.grid().ratio();
     let in_period = u128::from(units) * quota.period().as_nanos();
     let divisor = u128::from(per_nanos) * divisor;
@@ -40,7 +40,7 @@ fn whole_units<P: OneWord>(params: &P, quota: &Quota, divisor: u128) -> u64 {
 
 /// The least and the latest instant that a grid still tells apart from a state written at
 /// `written`, as its documentation says. All instants, where the grid is endless.
-pub(crate) fn horizon<P: OneWord>(params: &P, reach: u64, written: u64) -> (u64, u64) {
+pub(crate) fn horizon<P: Machine>(params: &P, reach: u64, written: u64) -> (u64, u64) {
     let Some(tolerance) = params.grid().skew_tolerance() else { return (0, u64::MAX) };
     let (units, per_nanos) = params.grid().ratio();
     let (units, per_nanos) = (u128::from(units), u128::from(per_nanos));

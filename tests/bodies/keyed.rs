@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, OneWord};
+use tollgate::algo::{Algorithm, Machine};
 use tollgate::{Limiter, ManualClock, OnFull, Quota, Stats, Tick};
 
 use super::choice::{Choice, Cost, ORIGIN_2025};
@@ -49,7 +49,7 @@ pub(crate) enum Operation {
     Back(u64),
 }
 
-type OracleOf<A> = <<A as Algorithm>::Params as OneWord>::Oracle;
+type OracleOf<A> = <<A as Algorithm>::Params as Machine>::Oracle;
 
 pub(crate) struct Keyed<A: Algorithm> {
     gate: Limiter<u16, A, ManualClock>,

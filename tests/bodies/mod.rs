@@ -14,7 +14,7 @@ pub(crate) mod total;
 use choice::{Choice, Cost, ORIGIN_2025};
 use cursor::Cursor;
 use keyed::{Keyed, Operation, Setup};
-use tollgate::algo::{Algorithm, OneWord};
+use tollgate::algo::{Algorithm, Machine};
 
 /// Steps from any word, at any instant, for any cost.
 pub(crate) fn words(data: &[u8]) {

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use tollgate::algo::{OneWord, PAYLOAD_BITS, Standing, Step};
+use tollgate::algo::{Machine, PAYLOAD_BITS, Standing, Step};
 use tollgate::{Denied, Tick};
 
 use super::choice::Cost;
 use super::grid::nanos;
 
-fn admits<P: OneWord>(params: &P, word: u64, now: Tick, n: u64) -> bool {
+fn admits<P: Machine<Seen = u64>>(params: &P, word: u64, now: Tick, n: u64) -> bool {
     matches!(params.step(word, now, n), Step::Admit { .. })
 }
 
 /// What the state holds against its key; nothing, where it is idle.
-fn debt<P: OneWord>(params: &P, word: u64, now: Tick) -> u64 {
+fn debt<P: Machine<Seen = u64>>(params: &P, word: u64, now: Tick) -> u64 {
     match params.standing(word, params.instant(now)) {
         Standing::Idle { .. } => 0,
         Standing::Live { debt } => {
@@ -26,7 +26,7 @@ fn debt<P: OneWord>(params: &P, word: u64, now: Tick) -> u64 {
 /// Asks again and again at one instant, which may grant what fits and no more.
 ///
 /// Waiting is tried out only up to `latest`.
-pub(crate) fn steps_are_total<P: OneWord>(
+pub(crate) fn steps_are_total<P: Machine<Seen = u64>>(
     params: &P,
     word: u64,
     (now, fits): (Tick, u64),
@@ -62,7 +62,7 @@ pub(crate) fn steps_are_total<P: OneWord>(
 }
 
 /// What holds of every refusal.
-fn refusal_is_right<P: OneWord>(
+fn refusal_is_right<P: Machine<Seen = u64>>(
     params: &P,
     word: u64,
     (now, n, fits): (Tick, u64, u64),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tollgate::algo::oracle::Verdict;
-use tollgate::algo::{Algorithm, OneWord};
+use tollgate::algo::{Algorithm, Machine};
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
 use crate::bodies::choice::{Choice, Cost};

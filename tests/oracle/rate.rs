@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tollgate::algo::OneWord;
+use tollgate::algo::Machine;
 use tollgate::{Direct, FixedWindow, ManualClock, Quota, Tick};
 
 use crate::bodies::grid::nanos;

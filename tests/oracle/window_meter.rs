@@ -1,7 +1,7 @@
 //! Windows against plain counting, in exact arithmetic.
 
 use proptest::prelude::*;
-use tollgate::algo::OneWord;
+use tollgate::algo::Machine;
 use tollgate::algo::oracle::Verdict;
 use tollgate::{Direct, FixedWindow, ManualClock, Tick};
 

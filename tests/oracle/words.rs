@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, OneWord, PAYLOAD_BITS, Step};
+use tollgate::algo::{Algorithm, Machine, PAYLOAD_BITS, Step};
 use tollgate::{FixedWindow, Quota, Tick};
 
 use crate::bodies::choice::{Choice, Cost, ORIGIN_2025};
@@ -29,7 +29,7 @@ fn any_word() -> impl Strategy<Value = Word> {
 }
 
 impl Word {
-    fn bits<P: OneWord>(self, params: &P, now: Tick) -> u64 {
+    fn bits<P: Machine>(self, params: &P, now: Tick) -> u64 {
         match self {
             Self::Any(bits) => bits,
             Self::FreshAt(instant) => params.fresh(Tick::from_nanos(instant)),

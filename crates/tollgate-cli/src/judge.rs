@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use anyhow::{Context, Result};
-use tollgate::algo::OneWord;
+use tollgate::algo::Machine;
 use tollgate::algo::oracle::{Oracle, Verdict};
 use tollgate::{Limiter, ManualClock, OnFull, Quota, Tick};
 
@@ -84,7 +84,7 @@ impl Setup {
 /// One limiter at work.
 struct Bench<A: tollgate::algo::Algorithm> {
     limiter: Limiter<str, A, ManualClock>,
-    model: Option<Model<<A::Params as OneWord>::Oracle>>,
+    model: Option<Model<<A::Params as Machine>::Oracle>>,
     origin_unix_nanos: u64,
 }
 

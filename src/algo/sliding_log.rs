@@ -1,0 +1,706 @@
+//! The exact sliding window log: when the latest events happened, in a ring.
+//!
+//! # Word and ring
+//!
+//! ```text
+//! word    bits 52..p+2 time of the latest event, its low bits | p+1..p lap | p-1..0 place
+//! cell 0  when this life of the ring began
+//! cells   bits 53..52 lap | bits 51..0 time of an older event, by its place
+//! note    cells that the first rate counted last
+//! ```
+//!
+//! The events follow one another through the `L` places round by round, `L` being the largest
+//! limit: so the `L` latest are at hand, and no rate asks for more. *Lap* is 0 before the first
+//! event, 1 in the first round, then 2 and 3 in turn. It tells whether a place holds the event of
+//! this round or still that of the one before.
+//!
+//! Only the latest event's time is in the word. Before the word moves on, that time is put in the
+//! place of every event that has it: one, or the `n` of a charge of `n` cells, which are found by
+//! their places still holding the round before. So a place that should hold an event and does
+//! not holds one of the latest charge, and its time is the word's.
+//!
+//! # Step
+//!
+//! A rate of `limit` in a window admits `n` cells iff the event `limit - n` before the latest has
+//! left the window, or never was: one look, at any limit. An event leaves exactly one window
+//! after it happened (`now - event >= window`). Several rates look at several events of one log,
+//! and a minimum gap is the rate 1 in a window of that length.
+//!
+//! How many events are in a window (for `remaining`) is searched from where it was last: the note.
+//!
+//! # Units
+//!
+//! An exact fraction of the windows' greatest common divisor: as near as possible to 5
+//! microseconds from above, but at least 10,000 of them in the shortest window, and in every case
+//! so coarse that the word tells 1,024 of the longest windows apart. Times in cells have the full
+//! width; an older event is never mistaken for a later one.
+//!
+//! Source: the log of A. Xu, System Design Interview, ch. 4, and ClassDojo's rolling-rate-limiter
+//! (minimum gap, refusals counted), without their sorted sets.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use super::grid::{Grid, gcd};
+#[cfg(feature = "std")]
+use super::oracle::EventLog;
+use super::{Algorithm, Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
+use crate::decision::{Denied, NEVER, Permit, Reading};
+use crate::quota::{Quota, QuotaError};
+use crate::time::Tick;
+use crate::word::Field;
+
+/// The largest limit.
+const LIMIT_MAX: u64 = 1 << 16;
+/// The most rates, the quota's own included.
+const RATES_MAX: usize = 4;
+/// The finest unit that is wanted: 52 bits of it outlast every tick.
+const UNIT_NANOS: u128 = 5_000;
+/// Units in the shortest window: wanted, and at least.
+const UNITS_IN_WINDOW: u128 = 10_000;
+const UNITS_IN_WINDOW_MIN: u128 = 1_000;
+/// Longest windows that the word's time tells apart.
+const WINDOWS_APART: u128 = 1_024;
+
+const LAP_BITS: u32 = 2;
+const TIME: Field = Field::new(0, 52);
+const LAP: Field = TIME.above(LAP_BITS);
+/// The cell that says when a life began; the events' places follow it.
+const BIRTH: usize = 0;
+
+/// Every event of the window, exactly: at most `limit` cells in any span of one period.
+///
+/// **Guarantee.** No span of one period sees more than `limit` cells, wherever it begins, under
+/// any interleaving of threads; nor does a span of any further rate's period see more than that
+/// rate's limit. Times count in units of the [`Grid`], 5 microseconds or less than a thousandth of
+/// the shortest window: a span is a period less one such unit. A decision looks at one event for
+/// each rate, whatever the limit.
+///
+/// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
+/// place. The quota's burst is not used.
+///
+/// It takes a ring of 8 bytes for each cell of the largest limit, and 16 more, for each key: at
+/// most 65,536 cells, so half a megabyte.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, Quota, SlidingLog, Tick};
+///
+/// // 10 a minute, and no more than 2 in 3 seconds.
+/// let log = SlidingLog::new().and(Quota::new(2, Duration::from_secs(3)));
+/// let gate = Direct::builder(Quota::per_minute(10)).algorithm(log).build()?;
+/// let at = |millis| Tick::from_duration(Duration::from_millis(millis));
+/// assert!(gate.check_at(1, at(0)).is_ok());
+/// assert_eq!(gate.check_at(1, at(500))?.remaining(), 0);
+/// let denied = gate.check_at(1, at(1_000)).unwrap_err();
+/// assert_eq!(denied.retry_after(), Some(Duration::from_millis(2_000)));
+/// assert_eq!(gate.check_at(1, at(3_000))?.remaining(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingLog {
+    more: [Option<Quota>; RATES_MAX - 1],
+    too_many: bool,
+    count_refusals: bool,
+}
+
+impl SlidingLog {
+    /// One rate, the quota's; refused requests are ignored.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, SlidingLog};
+    /// let gate = Direct::builder(Quota::per_minute(10)).algorithm(SlidingLog::new()).build()?;
+    /// assert!(gate.check_n(10).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { more: [None; RATES_MAX - 1], too_many: false, count_refusals: false }
+    }
+
+    /// Holds every key to a further rate as well; up to three. What one of them refuses counts
+    /// in none.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, SlidingLog};
+    /// let log = SlidingLog::new().and(Quota::per_second(2)).and(Quota::per_hour(500));
+    /// let gate = Direct::builder(Quota::per_minute(60)).algorithm(log).build()?;
+    /// assert_eq!(gate.check().unwrap().remaining(), 1);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn and(mut self, rate: Quota) -> Self {
+        let mut index = 0;
+        while index < self.more.len() {
+            if self.more[index].is_none() {
+                self.more[index] = Some(rate);
+                return self;
+            }
+            index += 1;
+        }
+        self.too_many = true;
+        self
+    }
+
+    /// Keeps events at least this far apart: a rate of one in a window of that length.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, SlidingLog, Tick};
+    /// let log = SlidingLog::new().min_gap(Duration::from_millis(2));
+    /// let gate = Direct::builder(Quota::per_second(4)).algorithm(log).build()?;
+    /// assert!(gate.check_at(1, Tick::ZERO).is_ok());
+    /// assert!(gate.check_at(1, Tick::from_nanos(1_999_999)).is_err());
+    /// assert!(gate.check_at(1, Tick::from_nanos(2_000_000)).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn min_gap(self, gap: Duration) -> Self {
+        self.and(Quota::new(1, gap))
+    }
+
+    /// Lets refused requests count like admitted ones, so that who keeps asking keeps waiting.
+    /// (A request for more cells than can ever fit still counts for nothing.)
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, SlidingLog, Tick};
+    /// let log = SlidingLog::new().count_refusals();
+    /// let gate = Direct::builder(Quota::per_second(1)).algorithm(log).build()?;
+    /// let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
+    /// assert!(gate.check_at(1, at(0)).is_ok());
+    /// assert!(gate.check_at(1, at(900)).is_err());
+    /// assert!(gate.check_at(1, at(1_800)).is_err());
+    /// assert!(gate.check_at(1, at(2_800)).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn count_refusals(self) -> Self {
+        Self { count_refusals: true, ..self }
+    }
+}
+
+impl Default for SlidingLog {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sealed for SlidingLog {}
+
+impl Algorithm for SlidingLog {
+    type Params = SlidingLogParams;
+
+    fn params(&self, quota: &Quota, _unix_origin_nanos: u64) -> Result<Self::Params, QuotaError> {
+        if self.too_many {
+            return Err(QuotaError::TooManyRates);
+        }
+        let mut rates = [Rate { limit: 0, window: 0 }; RATES_MAX];
+        let mut count = 0;
+        for quota in [Some(*quota)].iter().chain(&self.more).flatten() {
+            quota.validate()?;
+            if quota.limit() > LIMIT_MAX {
+                return Err(QuotaError::LogLimitTooLarge);
+            }
+            rates[count] = Rate { limit: quota.limit(), window: quota.period_nanos() };
+            count += 1;
+        }
+        SlidingLogParams::new(rates, count, self.count_refusals)
+    }
+}
+
+/// At most `limit` events in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rate {
+    limit: u64,
+    /// In units, once the grid is chosen.
+    window: u64,
+}
+
+/// [`SlidingLog`] with a quota worked in.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, Machine};
+/// use tollgate::{Quota, SlidingLog};
+///
+/// let params = SlidingLog::new().params(&Quota::per_minute(10), 0)?;
+/// assert_eq!(params.ring_cells(), 12);
+/// assert_eq!(params.grid().ratio(), (1, 5_000)); // a unit is 5 microseconds
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingLogParams {
+    grid: Grid,
+    rates: [Rate; RATES_MAX],
+    rate_count: usize,
+    count_refusals: bool,
+    /// The largest limit: places in the ring.
+    places: u64,
+    limit_min: u64,
+    window_max: u64,
+    place: Field,
+    lap: Field,
+    time: Field,
+    /// Units up to which the word's time is ahead of a clock; beyond, it is behind.
+    ahead_max: u64,
+}
+
+/// What a decision is judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct SlidingLogSeen {
+    step: Step,
+    lap: u64,
+    place: u64,
+    /// When the latest event happened, in units.
+    last: u64,
+    floor: u64,
+    remaining: u64,
+    until_idle: u64,
+    until_admitted: u64,
+    /// What the first rate counts now.
+    noted: u64,
+}
+
+/// A log, read from a word and its ring.
+#[derive(Clone, Copy)]
+struct View<R> {
+    ring: R,
+    lap: u64,
+    place: u64,
+    last: u64,
+    floor: u64,
+    /// Units from `floor` to the latest event, if a clock ahead of ours has put it there.
+    ahead: u64,
+}
+
+/// What the ring says of an event.
+enum Entry {
+    /// There is none so old.
+    None,
+    /// It is of the latest charge, and has this place and lap.
+    Latest {
+        place: u64,
+        lap: u64,
+    },
+    Older {
+        time: u64,
+    },
+}
+
+impl SlidingLogParams {
+    /// `rates` have their windows in nanoseconds.
+    fn new(
+        mut rates: [Rate; RATES_MAX],
+        rate_count: usize,
+        count_refusals: bool,
+    ) -> Result<Self, QuotaError> {
+        let given = &mut rates[..rate_count];
+        let fold = |pick: fn(&Rate) -> u64, choose: fn(u64, u64) -> u64| {
+            given.iter().map(pick).reduce(choose).expect("the quota is a rate")
+        };
+        let places = fold(|rate| rate.limit, u64::max);
+        let limit_min = fold(|rate| rate.limit, u64::min);
+        let shortest = fold(|rate| rate.window, u64::min);
+        let longest = fold(|rate| rate.window, u64::max);
+        let common = fold(|rate| rate.window, gcd);
+
+        let place = Field::new(0, (u64::BITS - (places - 1).leading_zeros()).max(1));
+        let lap = place.above(LAP_BITS);
+        let time = lap.above(PAYLOAD_BITS - LAP_BITS - place.bits());
+        let units = units_in(common, shortest, longest, time)?;
+        for rate in given {
+            // The windows are multiples of what the units divide.
+            rate.window = rate.window / common * units;
+        }
+        let window_max = longest / common * units;
+        Ok(Self {
+            grid: Grid::new(units, common, TIME.max(), window_max),
+            rates,
+            rate_count,
+            count_refusals,
+            places,
+            limit_min,
+            window_max,
+            place,
+            lap,
+            time,
+            ahead_max: time.max() / 16,
+        })
+    }
+
+    fn rates(&self) -> &[Rate] {
+        &self.rates[..self.rate_count]
+    }
+
+    #[inline(always)]
+    fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
+        let floor = self.grid.floor(now);
+        let (last, ahead) = self.last(word, floor);
+        View { ring, lap: self.lap.of(word), place: self.place.of(word), last, floor, ahead }
+    }
+
+    /// When the word's event happened, and how far ahead of `floor` that is.
+    #[inline(always)]
+    fn last(&self, word: u64, floor: u64) -> (u64, u64) {
+        let distance = self.time.of(word).wrapping_sub(floor) & self.time.max();
+        let behind = self.time.max() - distance + 1;
+        // Nothing happened before the origin.
+        if distance <= self.ahead_max || behind > floor {
+            (floor.wrapping_add(distance), distance)
+        } else {
+            (floor - behind, 0)
+        }
+    }
+
+    /// Units until an event has left a window; 0 if it has.
+    #[inline(always)]
+    fn until_left(&self, event: u64, floor: u64, window: u64) -> u64 {
+        match self.grid.ahead(event, floor) {
+            0 => window.saturating_sub(self.grid.behind(event, floor)),
+            ahead => window.saturating_add(ahead),
+        }
+    }
+
+    /// Where the event `back` before the latest is, or would be: its place and lap.
+    #[inline(always)]
+    fn position<R: Ring>(&self, view: &View<R>, back: u64) -> Option<(u64, u64)> {
+        match (view.lap, view.place.checked_sub(back)) {
+            (0, _) => None,
+            (lap, Some(place)) => Some((place, lap)),
+            (1, None) => None,
+            // The round before 2 was 3, or the first.
+            (lap, None) => Some(((view.place + self.places).wrapping_sub(back), lap ^ 1)),
+        }
+    }
+
+    /// The event `back` (below the number of places) before the latest.
+    #[inline(always)]
+    fn entry<R: Ring>(&self, view: &View<R>, back: u64) -> Entry {
+        let Some((place, lap)) = self.position(view, back) else { return Entry::None };
+        if back == 0 {
+            return Entry::Latest { place, lap };
+        }
+        let content = view.ring.cell(event_cell(place));
+        let found = LAP.of(content);
+        let first_round = found == 1 && lap == 3 && view.lap == 2;
+        if (found != lap && !first_round) || self.before_birth(view, content) {
+            return Entry::Latest { place, lap };
+        }
+        Entry::Older { time: TIME.of(content) }
+    }
+
+    /// Whether a cell was written before this life of the ring, 1,024 lives ago.
+    #[inline(always)]
+    fn before_birth<R: Ring>(&self, view: &View<R>, content: u64) -> bool {
+        // After two rounds all cells have been written in this one.
+        view.lap != 3 && {
+            let birth = TIME.of(view.ring.cell(BIRTH));
+            let older = birth.wrapping_sub(TIME.of(content)) & TIME.max();
+            older > 0 && older <= TIME.max() / 2
+        }
+    }
+
+    /// When the event `back` before the latest happened, if there was one.
+    #[inline(always)]
+    fn event<R: Ring>(&self, view: &View<R>, back: u64) -> Option<u64> {
+        match self.entry(view, back) {
+            Entry::None => None,
+            Entry::Latest { .. } => Some(view.last),
+            Entry::Older { time } => Some(time),
+        }
+    }
+
+    /// Units until `n` cells (at most the least limit, and not 0) are within every rate.
+    ///
+    /// With `again`, as if the same request had just been entered at that time.
+    #[inline(always)]
+    fn until_admitted<R: Ring>(&self, view: &View<R>, n: u64, again: Option<u64>) -> u64 {
+        let until = |rate: &Rate| {
+            let back = rate.limit - n;
+            let event = match again {
+                Some(time) if back < n => Some(time),
+                Some(_) => self.event(view, back - n),
+                None => self.event(view, back),
+            };
+            event.map_or(0, |event| self.until_left(event, view.floor, rate.window))
+        };
+        self.rates().iter().map(until).max().unwrap_or(0)
+    }
+
+    /// How many of the latest events are in a rate's window, at most `most`.
+    #[inline(always)]
+    fn count_inside<R: Ring>(&self, view: &View<R>, rate: &Rate, most: u64, guess: u64) -> u64 {
+        // Whether there are at least so many.
+        let inside = |count: u64| {
+            let event = self.event(view, count - 1);
+            event.is_some_and(|event| self.until_left(event, view.floor, rate.window) > 0)
+        };
+        let guess = guess.min(most);
+        // `low` are inside, `high` are not.
+        let (mut low, mut high) = (0, most + 1);
+        let mut stride = 1;
+        if guess == 0 || inside(guess) {
+            low = guess;
+            while low + stride < high {
+                if !inside(low + stride) {
+                    high = low + stride;
+                    break;
+                }
+                low += stride;
+                stride *= 2;
+            }
+        } else {
+            high = guess;
+            while high > stride {
+                if inside(high - stride) {
+                    low = high - stride;
+                    break;
+                }
+                high -= stride;
+                stride *= 2;
+            }
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if inside(middle) { low = middle } else { high = middle }
+        }
+        low
+    }
+
+    /// What is left of every rate after `n` more events, and what the first counts before them.
+    #[inline(always)]
+    fn remaining<R: Ring>(&self, view: &View<R>, n: u64) -> (u64, u64) {
+        let mut left = u64::MAX;
+        let mut first = 0;
+        for (index, rate) in self.rates().iter().enumerate() {
+            let guess = if index == 0 { view.ring.note() } else { 0 };
+            let inside = self.count_inside(view, rate, rate.limit, guess);
+            left = left.min(rate.limit.saturating_sub(inside.saturating_add(n)));
+            if index == 0 {
+                first = inside;
+            }
+        }
+        (left, first)
+    }
+
+    /// The word after `n` more events (at most as many as there are places) at `time`.
+    #[inline(always)]
+    fn enter<R: Ring>(&self, view: &View<R>, n: u64, time: u64) -> u64 {
+        let (place, lap) = match (view.lap, view.place + n) {
+            (0, _) => (n - 1, 1),
+            (lap, place) if place < self.places => (place, lap),
+            (1, place) => (place - self.places, 2),
+            (lap, place) => (place - self.places, lap ^ 1),
+        };
+        self.time.set(self.lap.set(self.place.set(0, place), lap), time)
+    }
+
+    /// Until the latest event has left every window.
+    fn until_idle<R: Ring>(&self, view: &View<R>) -> u64 {
+        match view.lap {
+            0 => 0,
+            _ => self.until_left(view.last, view.floor, self.window_max),
+        }
+    }
+
+    /// What is seen where nothing is entered.
+    #[inline(always)]
+    fn left_as_is<R: Ring>(
+        &self,
+        view: &View<R>,
+        step: Step,
+        until_admitted: u64,
+        remaining: u64,
+    ) -> SlidingLogSeen {
+        SlidingLogSeen {
+            step,
+            lap: view.lap,
+            place: view.place,
+            last: view.last,
+            floor: view.floor,
+            remaining,
+            until_idle: self.until_idle(view),
+            until_admitted,
+            noted: 0,
+        }
+    }
+}
+
+/// Units in the windows' greatest common divisor, chosen as the module says.
+fn units_in(common: u64, shortest: u64, longest: u64, time: Field) -> Result<u64, QuotaError> {
+    let coarse_enough = (u128::from(longest) * WINDOWS_APART).div_ceil(u128::from(time.max()) + 1);
+    let fine_enough = (u128::from(shortest) / UNITS_IN_WINDOW_MIN).max(1);
+    let wanted = UNIT_NANOS.min(u128::from(shortest) / UNITS_IN_WINDOW).max(coarse_enough).max(1);
+    let units = u128::from(common) / wanted;
+    if units == 0 || u128::from(common) / units > fine_enough {
+        return Err(QuotaError::LogWindowsTooFarApart);
+    }
+    Ok(u64::try_from(units).expect("at most the divisor"))
+}
+
+#[inline(always)]
+fn event_cell(place: u64) -> usize {
+    // Below the number of places, which a usize holds.
+    BIRTH + 1 + place as usize
+}
+
+impl Sealed for SlidingLogParams {}
+
+impl Machine for SlidingLogParams {
+    #[cfg(feature = "std")]
+    type Oracle = EventLog;
+    type Seen = SlidingLogSeen;
+    const RINGED: bool = true;
+
+    fn ring_cells(&self) -> usize {
+        event_cell(self.places) + 1
+    }
+
+    fn has_note(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn fresh(&self, now: Tick) -> u64 {
+        self.time.set(0, self.grid.floor(now))
+    }
+
+    #[inline(always)]
+    fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
+        let view = self.view(word, ring, now);
+        if n == 0 {
+            let next = word & (u64::MAX >> (u64::BITS - PAYLOAD_BITS));
+            return self.left_as_is(&view, Step::Admit { next }, 0, self.remaining(&view, 0).0);
+        }
+        if n > self.limit_min {
+            return self.left_as_is(&view, Step::Refuse, NEVER, self.remaining(&view, 0).0);
+        }
+        let wait = self.until_admitted(&view, n, None);
+        // Time in a log never moves back.
+        let time = if view.ahead > 0 { view.last } else { view.floor };
+        // Where all places hold that time, one more would change nothing.
+        let full =
+            || self.event(&view, self.places - 1).map(|at| TIME.of(at)) == Some(TIME.of(time));
+        if wait > 0 && (!self.count_refusals || full()) {
+            // If one more does not fit, none does.
+            let remaining = if n == 1 { 0 } else { self.remaining(&view, 0).0 };
+            return self.left_as_is(&view, Step::Refuse, wait, remaining);
+        }
+        let next = self.enter(&view, n, time);
+        let (remaining, noted) = self.remaining(&view, n);
+        let (step, until_admitted) = match wait {
+            0 => (Step::Admit { next }, 0),
+            _ => (Step::RefuseCounted { next }, self.until_admitted(&view, n, Some(time))),
+        };
+        SlidingLogSeen {
+            step,
+            lap: view.lap,
+            place: view.place,
+            last: view.last,
+            floor: view.floor,
+            remaining,
+            until_idle: view.ahead.saturating_add(self.window_max),
+            until_admitted,
+            noted,
+        }
+    }
+
+    #[inline(always)]
+    fn step(&self, seen: SlidingLogSeen, _: Tick, _: u64) -> Step {
+        seen.step
+    }
+
+    #[inline(always)]
+    fn publish<R: Ring>(
+        &self,
+        seen: SlidingLogSeen,
+        ring: R,
+        mut put: impl FnMut(usize, u64) -> bool,
+    ) -> bool {
+        let SlidingLogSeen { lap, place, last, floor, .. } = seen;
+        let content = |lap| LAP.set(TIME.of(last), lap);
+        if lap == 0 {
+            return put(BIRTH, content(1));
+        }
+        let view = View { ring, lap, place, last, floor, ahead: 0 };
+        for back in 0..self.places {
+            let Entry::Latest { place, lap } = self.entry(&view, back) else { break };
+            if !put(event_cell(place), content(lap)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn note(&self, seen: SlidingLogSeen, n: u64) -> u64 {
+        seen.noted + n
+    }
+
+    #[inline(always)]
+    fn permit(&self, seen: SlidingLogSeen, now: Tick, _: u64) -> Permit {
+        Permit::new(self.reading(&seen, now))
+    }
+
+    #[inline(always)]
+    fn denied(&self, seen: SlidingLogSeen, now: Tick, _: u64) -> Denied {
+        Denied::new(self.reading(&seen, now), seen.until_admitted)
+    }
+
+    #[inline]
+    fn instant(&self, now: Tick) -> u64 {
+        self.grid.floor(now)
+    }
+
+    #[inline]
+    fn standing(&self, word: u64, instant: u64) -> Standing {
+        let (last, _) = self.last(word, instant);
+        let window = if self.lap.of(word) == 0 { 0 } else { self.window_max };
+        match self.until_left(last, instant, window) {
+            0 => Standing::Idle { units: self.grid.behind(last, instant) - window },
+            _ if window == 0 => Standing::Idle { units: 0 },
+            left => Standing::Live { debt: left },
+        }
+    }
+
+    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        let floor = self.grid.floor(now);
+        let (last, _) = self.last(word, floor);
+        let window = if self.lap.of(word) == 0 { 0 } else { self.window_max };
+        let wait = self.grid.until_behind_by(self.grid.later(last, window), floor, skew);
+        let scale = self.grid.scale(now, floor);
+        let limit = self.limit_min;
+        let reading = Reading { limit, room: 0, cell: NonZeroU64::MIN, until_idle: wait, scale };
+        Denied::new(reading, wait)
+    }
+
+    fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    fn skew_tolerance(&self) -> Option<Duration> {
+        let (units, nanos) = self.grid.ratio();
+        let nanos = u128::from(self.ahead_max) * u128::from(nanos) / u128::from(units);
+        let own = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        Some(self.grid.skew_tolerance().map_or(own, |tolerance| tolerance.min(own)))
+    }
+
+    #[cfg(feature = "std")]
+    fn oracle(&self) -> EventLog {
+        let rates = self.rates().iter().map(|rate| (rate.limit, rate.window)).collect();
+        EventLog::new(self.grid.ratio(), rates, self.count_refusals)
+    }
+}
+
+impl SlidingLogParams {
+    #[inline(always)]
+    fn reading(&self, seen: &SlidingLogSeen, now: Tick) -> Reading {
+        Reading {
+            limit: self.limit_min,
+            room: seen.remaining,
+            cell: NonZeroU64::MIN,
+            until_idle: seen.until_idle,
+            scale: self.grid.scale(now, seen.floor),
+        }
+    }
+}

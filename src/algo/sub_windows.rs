@@ -1,0 +1,534 @@
+//! A sliding window of sub-windows: a count for each of the last few, and their sum.
+//!
+//! # Word and ring
+//!
+//! ```text
+//! word  bits 52..c index of the latest sub-window charged | bits c-1..0 cells counted, all in all
+//! cell  the same fields: index of an older sub-window | cells charged in it
+//! ```
+//!
+//! *All in all* is what was charged in that sub-window and in the `older` ones before it, so
+//! that a decision within one sub-window needs the word alone (and the oldest count, where that
+//! is weighed). `c` is the number of bits that the limit needs. A sub-window's count has its place
+//! in the ring by its index; another index there means that nothing was charged in it.
+//!
+//! # Step
+//!
+//! The current sub-window is that of `now`, or the word's where that is later. What lies more
+//! than `older` before it no longer counts. `n` cells are admitted iff `estimate + n <= limit`.
+//!
+//! - [`SubWindows`]: `older` is one less than the number of sub-windows, and the estimate is the
+//!   sum.
+//! - [`SlidingCounter`](crate::SlidingCounter): the oldest of `older + 1` weighs only as much as
+//!   the window still overlaps it, and the estimate is rounded down to whole cells.
+//!
+//! When the word moves on to a later sub-window, the count of the one it leaves is put in the
+//! ring first: all in all, less the older ones.
+//!
+//! # Units
+//!
+//! One sub-window; they begin where the wall clock's do.
+//!
+//! Sources: the sub-windows are those of Sentinel's LeapArray and of the "sliding window" of
+//! many gateways; the weighed form is Cloudflare's, after A. Xu, System Design Interview, ch. 4.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use super::fixed_window::into_window;
+use super::grid::Grid;
+#[cfg(feature = "std")]
+use super::oracle::SubWindowCounts;
+use super::{Algorithm, Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
+use crate::decision::{Denied, NEVER, Permit, Reading, Scale};
+use crate::quota::{Quota, QuotaError};
+use crate::time::Tick;
+use crate::word::Field;
+
+/// The most sub-windows: an older count each is looked at when the window moves on.
+const SUB_WINDOWS_MAX: u32 = 256;
+/// The largest count of cells.
+const COUNT_BITS_MAX: u32 = 30;
+const YEAR_NANOS: u128 = 365 * 24 * 3_600 * 1_000_000_000;
+
+/// At most `limit` cells in any row of `n` sub-windows, the current one included: "6 cells a
+/// minute" as six windows of ten seconds.
+///
+/// **Guarantee.** No `n` successive sub-windows grant more than `limit` cells, under any
+/// interleaving of threads, hence no span of one period less one sub-window does.
+///
+/// **Not guaranteed.** A span of one whole period touches `n + 1` sub-windows, and may see the
+/// grants of the first and the last of them together: never more than twice the limit, less than
+/// that the more sub-windows there are. [`SlidingLog`](crate::SlidingLog) is exact. The quota's
+/// burst is not used.
+///
+/// It takes a ring of `n` words for each key.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, ManualClock, Quota, SubWindows, Tick};
+///
+/// let gate = Direct::builder(Quota::per_minute(6))
+///     .algorithm(SubWindows::new())
+///     .clock(ManualClock::new())
+///     .build()?;
+/// let at = |secs| Tick::from_duration(Duration::from_secs(secs));
+/// assert!(gate.check_at(4, at(9)).is_ok());
+/// assert!(gate.check_at(2, at(10)).is_ok());
+/// // The first four leave when the sub-window from 0 to 10 s does, at 60 s.
+/// assert_eq!(gate.check_at(3, at(11)).unwrap_err().retry_after(), Some(Duration::from_secs(49)));
+/// assert_eq!(gate.check_at(3, at(60))?.remaining(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubWindows {
+    count: u32,
+    utc_offset_secs: i32,
+}
+
+impl SubWindows {
+    /// Six sub-windows.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, SubWindows};
+    /// let gate = Direct::builder(Quota::per_minute(6)).algorithm(SubWindows::new()).build()?;
+    /// assert!(gate.check_n(6).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { count: 6, utc_offset_secs: 0 }
+    }
+
+    /// `count` sub-windows, 2 to 256.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, SubWindows};
+    /// let finer = SubWindows::new().count(60);
+    /// assert!(Direct::builder(Quota::per_minute(6)).algorithm(finer).build().is_ok());
+    /// assert!(Direct::builder(Quota::per_minute(6)).algorithm(finer.count(1)).build().is_err());
+    /// ```
+    #[must_use]
+    pub const fn count(self, count: u32) -> Self {
+        Self { count, ..self }
+    }
+
+    /// Aligns to local time, `seconds` east of Greenwich.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, SubWindows};
+    /// let in_delhi = SubWindows::new().utc_offset_secs(5 * 3600 + 1800);
+    /// assert!(Direct::builder(Quota::per_day(6)).algorithm(in_delhi).build().is_ok());
+    /// ```
+    #[must_use]
+    pub const fn utc_offset_secs(self, seconds: i32) -> Self {
+        Self { utc_offset_secs: seconds, ..self }
+    }
+}
+
+impl Default for SubWindows {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sealed for SubWindows {}
+
+impl Algorithm for SubWindows {
+    type Params = SubWindowParams;
+
+    fn params(&self, quota: &Quota, origin: u64) -> Result<SubWindowParams, QuotaError> {
+        if !(2..=SUB_WINDOWS_MAX).contains(&self.count) {
+            return Err(QuotaError::SubWindowCount);
+        }
+        SubWindowParams::new(quota, self.count, self.count - 1, false, origin, self.utc_offset_secs)
+    }
+}
+
+/// [`SubWindows`] or [`SlidingCounter`](crate::SlidingCounter) with a quota worked in.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, Machine};
+/// use tollgate::{Quota, SubWindows};
+///
+/// let params = SubWindows::new().params(&Quota::per_minute(6), 0)?;
+/// assert_eq!(params.ring_cells(), 6);
+/// assert_eq!(params.grid().ratio(), (1, 10_000_000_000)); // a unit is a sub-window
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubWindowParams {
+    grid: Grid,
+    limit: u64,
+    /// Sub-windows before the current one that count.
+    older: u64,
+    /// Whether the oldest weighs by its overlap.
+    weighed: bool,
+    /// Added to every instant, so that sub-windows begin where the wall clock's do.
+    ahead_nanos: u64,
+    count: Field,
+    index: Field,
+    cells: u64,
+}
+
+/// What a decision is judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct SubWindowSeen {
+    admits: bool,
+    /// The word with the cells charged.
+    next: u64,
+    /// The cell that must be in the ring first; its index is its own. 0: none.
+    put: u64,
+    /// Cells that count whole, before the charge.
+    whole: u64,
+    /// Cells of the oldest sub-window, where that is weighed; and how much of one sub-window the
+    /// window still overlaps it, in shares of the grid.
+    oldest: u64,
+    overlap: u64,
+    /// Units until nothing counts any more, if the cells are charged.
+    until_idle: u64,
+    /// If they are refused: nanoseconds until nothing counts, and until they are admitted.
+    idle_nanos: u64,
+    wait_nanos: u64,
+}
+
+/// Where `now` lies, seen from a word.
+struct View<R> {
+    ring: R,
+    /// The word's sub-window, and what counts in it.
+    last: u64,
+    total: u64,
+    /// Units from the one that has begun to the current one: 0, unless the clock is behind.
+    ahead: u64,
+    /// Units from the word's to the current one.
+    passed: u64,
+    /// Shares of its unit that have passed at `now`.
+    phase: u64,
+}
+
+impl SubWindowParams {
+    /// `in_period` sub-windows in a period, of which the current one and `older` count.
+    pub(super) fn new(
+        quota: &Quota,
+        in_period: u32,
+        older: u32,
+        weighed: bool,
+        origin: u64,
+        utc_offset_secs: i32,
+    ) -> Result<Self, QuotaError> {
+        quota.validate()?;
+        let (in_period, older) = (u64::from(in_period), u64::from(older));
+        let period = quota.period_nanos();
+        if in_period > period {
+            return Err(QuotaError::SubWindowCount);
+        }
+        // With the oldest whole, up to the limit more than the estimate may be counted.
+        let count_max = quota.limit().saturating_mul(1 + u64::from(weighed));
+        let count_bits = u64::BITS - count_max.leading_zeros();
+        if count_bits > COUNT_BITS_MAX
+            || (u128::from(period) << (PAYLOAD_BITS - count_bits)) / u128::from(in_period)
+                < YEAR_NANOS
+        {
+            return Err(QuotaError::SubWindowLimitTooLarge);
+        }
+        let count = Field::new(0, count_bits);
+        let index = count.above(PAYLOAD_BITS - count_bits);
+        let grid = Grid::new(in_period, period, index.max(), older + 1);
+        // One place for each older count, and one for what is put before the word moves on. Where
+        // the index wraps around, the places must do so with it.
+        let cells = if grid.ring().is_some() { (older + 1).next_power_of_two() } else { older + 1 };
+        let ahead_nanos = into_window(period, origin, utc_offset_secs)?;
+        Ok(Self { grid, limit: quota.limit(), older, weighed, ahead_nanos, count, index, cells })
+    }
+
+    #[inline(always)]
+    fn aligned(&self, now: Tick) -> Tick {
+        Tick::from_nanos(now.as_nanos().saturating_add(self.ahead_nanos))
+    }
+
+    #[inline(always)]
+    fn place(&self, index: u64) -> usize {
+        // Below the number of cells, which a usize holds.
+        (index % self.cells) as usize
+    }
+
+    #[inline(always)]
+    fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
+        let now = self.aligned(now);
+        let floor = self.grid.floor(now);
+        let last = self.index.of(word);
+        let ahead = self.grid.ahead(last, floor);
+        let passed = if ahead > 0 { 0 } else { self.grid.behind(last, floor) };
+        let phase = self.grid.scale(now, floor).phase;
+        View { ring, last, total: self.count.of(word), ahead, passed, phase }
+    }
+
+    /// The index `back` before another.
+    #[inline(always)]
+    fn before(&self, index: u64, back: u64) -> u64 {
+        index.wrapping_sub(back) & self.index.max()
+    }
+
+    /// What the ring says was charged `back` sub-windows before the word's.
+    #[inline(always)]
+    fn older_count<R: Ring>(&self, view: &View<R>, back: u64) -> u64 {
+        let index = self.before(view.last, back);
+        let content = view.ring.cell(self.place(index));
+        if self.index.of(content) == index { self.count.of(content) } else { 0 }
+    }
+
+    /// What was charged in the word's own sub-window.
+    fn last_count<R: Ring>(&self, view: &View<R>) -> u64 {
+        let older = |sum: u64, back| sum.saturating_add(self.older_count(view, back));
+        view.total.saturating_sub((1..=self.older).fold(0, older))
+    }
+
+    /// What was charged in the sub-window `later` after the first that counts.
+    fn count_from_oldest<R: Ring>(&self, view: &View<R>, later: u64) -> u64 {
+        // The first that counts lies `older` before the current, which is `passed` after the last.
+        let after_last = (view.passed + later).checked_sub(self.older);
+        match after_last {
+            None => self.older_count(view, self.older - view.passed - later),
+            Some(0) => self.last_count(view),
+            Some(_) => 0,
+        }
+    }
+
+    /// The window has moved on by `passed` sub-windows: what still counts, and the cell to put.
+    #[cold]
+    #[inline(never)]
+    fn moved_on<R: Ring>(&self, view: &View<R>) -> (u64, u64) {
+        if view.passed > self.older {
+            return (0, 0);
+        }
+        let mut older: u64 = 0;
+        let mut gone: u64 = 0;
+        for back in 1..=self.older {
+            let count = self.older_count(view, back);
+            older = older.saturating_add(count);
+            if back + view.passed > self.older {
+                gone = gone.saturating_add(count);
+            }
+        }
+        let last = view.total.saturating_sub(older);
+        let put = if last == 0 { 0 } else { self.index.set(self.count.set(0, last), view.last) };
+        (view.total.saturating_sub(gone), put)
+    }
+
+    /// Whole cells in `oldest` weighed by `overlap`.
+    #[inline(always)]
+    fn weigh(&self, oldest: u64, overlap: u64) -> u64 {
+        let nanos = self.grid.ratio().1;
+        match oldest.checked_mul(overlap) {
+            Some(shares) => shares / nanos,
+            None => {
+                let cells = u128::from(oldest) * u128::from(overlap) / u128::from(nanos);
+                u64::try_from(cells).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// Whether `n` more cells fit: `whole + oldest * overlap / nanos < limit - n + 1`.
+    #[inline(always)]
+    fn fits(&self, whole: u64, oldest: u64, overlap: u64, n: u64) -> bool {
+        if n > self.limit || whole > self.limit - n {
+            return false;
+        }
+        let room = u128::from(self.limit - n - whole) + 1;
+        !self.weighed
+            || u128::from(oldest) * u128::from(overlap)
+                < room.saturating_mul(self.grid.ratio().1.into())
+    }
+
+    /// Shares of a sub-window from the beginning of the one that has begun at `now` until `n`
+    /// cells fit, which they do not now.
+    #[cold]
+    #[inline(never)]
+    fn shares_until_fits<R: Ring>(&self, view: &View<R>, mut counted: u64, n: u64) -> u128 {
+        let nanos = u128::from(self.grid.ratio().1);
+        let mut later = 0;
+        while counted > 0 && later <= self.older {
+            let oldest = self.count_from_oldest(view, later);
+            let newer = counted.saturating_sub(oldest);
+            let at = u128::from(view.ahead + later) * nanos;
+            match (self.limit - n + 1).checked_sub(newer) {
+                None | Some(0) => {}
+                // In the next sub-window the oldest has left.
+                Some(_) if !self.weighed => return at + nanos,
+                Some(room) if oldest < room => return at,
+                Some(room) => {
+                    let passed = nanos * u128::from(oldest - room) / u128::from(oldest) + 1;
+                    if passed < nanos {
+                        return at + passed;
+                    }
+                }
+            }
+            counted = newer;
+            later += 1;
+        }
+        u128::from(view.ahead + later) * nanos
+    }
+
+    /// What a refusal tells, in nanoseconds: until nothing counts, and until `n` cells fit.
+    #[cold]
+    #[inline(never)]
+    fn waits<R: Ring>(&self, view: &View<R>, counted: u64, n: u64) -> (u64, u64) {
+        let (units, nanos) = self.grid.ratio();
+        let in_nanos = |shares: u128| {
+            let span = shares.saturating_sub(view.phase.into()).div_ceil(units.into());
+            u64::try_from(span).unwrap_or(NEVER - 1).min(NEVER - 1)
+        };
+        let idle_units = if counted == 0 { 0 } else { view.ahead + self.older + 1 - view.passed };
+        let idle = in_nanos(u128::from(idle_units) * u128::from(nanos));
+        let wait = match n > self.limit {
+            true => NEVER,
+            false => in_nanos(self.shares_until_fits(view, counted, n)),
+        };
+        (idle, wait)
+    }
+
+    fn remaining(&self, seen: &SubWindowSeen, n: u64) -> u64 {
+        let estimate = seen.whole.saturating_add(self.weigh(seen.oldest, seen.overlap));
+        self.limit.saturating_sub(estimate.saturating_add(n))
+    }
+}
+
+impl Sealed for SubWindowParams {}
+
+impl Machine for SubWindowParams {
+    #[cfg(feature = "std")]
+    type Oracle = SubWindowCounts;
+    type Seen = SubWindowSeen;
+    const RINGED: bool = true;
+
+    fn ring_cells(&self) -> usize {
+        self.cells as usize
+    }
+
+    fn cells_to_clear(&self) -> usize {
+        self.ring_cells()
+    }
+
+    #[inline]
+    fn fresh(&self, now: Tick) -> u64 {
+        self.index.set(0, self.instant(now))
+    }
+
+    #[inline(always)]
+    fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
+        let view = self.view(word, ring, now);
+        let (counted, put) = if view.passed == 0 { (view.total, 0) } else { self.moved_on(&view) };
+        let current = self.grid.later(view.last, view.passed) & self.index.max();
+        let nanos = self.grid.ratio().1;
+        let oldest = match self.weighed && counted > 0 {
+            true if view.passed == 0 => self.older_count(&view, self.older),
+            true => self.count_from_oldest(&view, 0),
+            false => 0,
+        };
+        // A clock behind the word's sub-window sees it at its beginning.
+        let overlap = if view.ahead > 0 { nanos } else { nanos - view.phase };
+        let whole = counted.saturating_sub(oldest);
+        let admits = n == 0 || self.fits(whole, oldest, overlap, n);
+        let (idle_nanos, wait_nanos) = match admits && n > 0 {
+            true => (0, 0),
+            false => self.waits(&view, counted, n),
+        };
+        SubWindowSeen {
+            admits,
+            next: if n == 0 {
+                self.index.set(self.count.of(word), self.index.of(word))
+            } else {
+                self.index.set(self.count.set(0, counted.saturating_add(n)), current)
+            },
+            put,
+            whole,
+            oldest,
+            overlap,
+            until_idle: view.ahead + self.older + 1,
+            idle_nanos,
+            wait_nanos,
+        }
+    }
+
+    #[inline(always)]
+    fn step(&self, seen: SubWindowSeen, _: Tick, _: u64) -> Step {
+        if seen.admits { Step::Admit { next: seen.next } } else { Step::Refuse }
+    }
+
+    #[inline(always)]
+    fn publish<R: Ring>(
+        &self,
+        seen: SubWindowSeen,
+        _: R,
+        mut put: impl FnMut(usize, u64) -> bool,
+    ) -> bool {
+        seen.put == 0 || put(self.place(self.index.of(seen.put)), seen.put)
+    }
+
+    #[inline(always)]
+    fn permit(&self, seen: SubWindowSeen, now: Tick, n: u64) -> Permit {
+        let now = self.aligned(now);
+        let scale = self.grid.scale(now, self.grid.floor(now));
+        let (until_idle, scale) =
+            if n == 0 { (seen.idle_nanos, Scale::NANOS) } else { (seen.until_idle, scale) };
+        let room = self.remaining(&seen, n);
+        Permit::new(Reading { limit: self.limit, room, cell: NonZeroU64::MIN, until_idle, scale })
+    }
+
+    #[inline(always)]
+    fn denied(&self, seen: SubWindowSeen, _: Tick, _: u64) -> Denied {
+        let reading = Reading {
+            limit: self.limit,
+            room: self.remaining(&seen, 0),
+            cell: NonZeroU64::MIN,
+            until_idle: seen.idle_nanos,
+            scale: Scale::NANOS,
+        };
+        Denied::new(reading, seen.wait_nanos)
+    }
+
+    #[inline]
+    fn instant(&self, now: Tick) -> u64 {
+        self.grid.floor(self.aligned(now))
+    }
+
+    #[inline]
+    fn standing(&self, word: u64, instant: u64) -> Standing {
+        let (last, total) = (self.index.of(word), self.count.of(word));
+        let ahead = self.grid.ahead(last, instant);
+        let passed = if ahead > 0 { 0 } else { self.grid.behind(last, instant) };
+        if total == 0 {
+            Standing::Idle { units: passed }
+        } else if passed > self.older {
+            Standing::Idle { units: passed - self.older }
+        } else {
+            // What counts longest and most.
+            Standing::Live { debt: total.saturating_mul(ahead + self.older + 1 - passed) }
+        }
+    }
+
+    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        let now = self.aligned(now);
+        let floor = self.grid.floor(now);
+        let end = self.grid.later(self.index.of(word), self.older + 1);
+        let wait = self.grid.until_behind_by(end, floor, skew);
+        let reading = Reading {
+            limit: self.limit,
+            room: 0,
+            cell: NonZeroU64::MIN,
+            until_idle: wait,
+            scale: self.grid.scale(now, floor),
+        };
+        Denied::new(reading, wait)
+    }
+
+    fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    #[cfg(feature = "std")]
+    fn oracle(&self) -> SubWindowCounts {
+        let Self { limit, older, weighed, ahead_nanos, .. } = *self;
+        SubWindowCounts::new(self.grid.ratio(), ahead_nanos, limit, older, weighed)
+    }
+}

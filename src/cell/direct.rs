@@ -1,0 +1,104 @@
+//! A state that stands alone: the bucket of a limiter without keys.
+
+use super::ring::Cells;
+use super::word::{Charge, Head, HeadCell, Ruling};
+use crate::algo::{Machine, NoRing, Step};
+use crate::decision::Decision;
+use crate::sync::AtomicU64;
+use crate::time::Tick;
+
+/// The state of a bucket without a key. Its word is provisional, and then without a stamp, until
+/// first used.
+#[derive(Debug)]
+pub(crate) struct DirectCell {
+    head: HeadCell,
+    ring: Box<[AtomicU64]>,
+    has_note: bool,
+}
+
+impl DirectCell {
+    pub(crate) fn new<A: Machine>(algo: &A) -> Self {
+        Self {
+            head: HeadCell::new(Head::provisional(0, 0)),
+            ring: (0..algo.ring_cells()).map(|_| AtomicU64::default()).collect(),
+            has_note: algo.has_note(),
+        }
+    }
+
+    #[inline(always)]
+    fn cells<A: Machine>(&self) -> Cells<'_> {
+        if A::RINGED { Cells::new(&self.ring, self.has_note) } else { Cells::NONE }
+    }
+
+    #[inline(always)]
+    pub(crate) fn check<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Decision {
+        let seen = self.head.load();
+        let charge = match seen.is_provisional() {
+            false => self.head.charge(seen, self.cells::<A>(), algo, now, n),
+            true => Charge::Moved,
+        };
+        let ruling = match charge {
+            Charge::Decided(ruling) => ruling,
+            Charge::Moved => self.decide_unused(algo, now, n),
+        };
+        ruling.explain(algo, now, n)
+    }
+
+    /// The bucket was not used yet, or was reset a moment ago.
+    #[cold]
+    #[inline(never)]
+    fn decide_unused<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Ruling<A::Seen> {
+        loop {
+            let seen = self.head.load();
+            let cells = self.cells::<A>();
+            let charge = if !seen.is_provisional() {
+                self.head.charge(seen, cells, algo, now, n)
+            } else if A::RINGED {
+                match self.stamp(seen, algo, now, n) {
+                    Some(ruling) => return ruling,
+                    None => continue,
+                }
+            } else {
+                self.head.commit(seen, cells, algo.fresh(now), algo, now, n)
+            };
+            if let Charge::Decided(ruling) = charge {
+                return ruling;
+            }
+        }
+    }
+
+    /// What goes into a ring must follow from the word, so the word is stamped before it is
+    /// charged; `Some` if there is nothing to charge.
+    fn stamp<A: Machine>(
+        &self,
+        unused: Head,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Option<Ruling<A::Seen>> {
+        let fresh = algo.fresh(now);
+        let seen = algo.look(fresh, NoRing, now, n);
+        match algo.step(seen, now, n) {
+            Step::Refuse => return Some(Ruling::Refused(seen)),
+            Step::Admit { .. } if n == 0 => return Some(Ruling::Admitted(seen)),
+            Step::Admit { .. } | Step::RefuseCounted { .. } => {}
+        }
+        // Lost: another thread has stamped it.
+        let _ = self.head.swap(unused, Head::committed(unused.generation(), fresh));
+        None
+    }
+
+    pub(crate) fn peek<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Decision {
+        let head = self.head.load();
+        let seen = self.head.peek(head, self.cells::<A>(), algo, now, n);
+        let unused = || algo.look(algo.fresh(now), NoRing, now, n);
+        algo.answer(seen.unwrap_or_else(unused), now, n)
+    }
+
+    pub(crate) fn reset(&self) {
+        let mut seen = self.head.load();
+        while let Err(actual) = self.head.swap(seen, Head::provisional(seen.next_generation(), 0)) {
+            seen = actual;
+        }
+    }
+}
