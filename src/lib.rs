@@ -43,6 +43,7 @@ mod table;
 mod time;
 mod word;
 
+pub use algo::any::{AnyAlgorithm, UnknownAlgorithm};
 pub use algo::fixed_window::FixedWindow;
 pub use algo::gcra::Gcra;
 pub use algo::sliding_counter::SlidingCounter;

@@ -8,15 +8,13 @@
 //! An oracle sees the same time units as its algorithm (an instant counts as the beginning of
 //! its unit), and never wraps around: it is the limit's word on what a clock may do, too.
 
-#[cfg(all(test, feature = "std"))]
+mod any;
+#[cfg(test)]
 mod brute;
-#[cfg(feature = "std")]
 mod sliding_log;
-#[cfg(feature = "std")]
 mod sub_windows;
 
-#[cfg(feature = "std")]
-pub use {sliding_log::EventLog, sub_windows::SubWindowCounts};
+pub use {any::AnyOracle, sliding_log::EventLog, sub_windows::SubWindowCounts};
 
 use core::time::Duration;
 

@@ -539,8 +539,8 @@ fn units_in(common: u64, shortest: u64, longest: u64, time: Field) -> Result<u64
 }
 
 #[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "at most 65,536")]
 fn event_cell(place: u64) -> usize {
-    // Below the number of places, which a usize holds.
     BIRTH + 1 + place as usize
 }
 

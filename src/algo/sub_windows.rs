@@ -168,7 +168,7 @@ pub struct SubWindowParams {
     ahead_nanos: u64,
     count: Field,
     index: Field,
-    cells: u64,
+    cells: u32,
 }
 
 /// What a decision is judged by.
@@ -217,8 +217,10 @@ impl SubWindowParams {
         utc_offset_secs: i32,
     ) -> Result<Self, QuotaError> {
         quota.validate()?;
-        let (in_period, older) = (u64::from(in_period), u64::from(older));
         let period = quota.period_nanos();
+        // One place for each older count, and one for what is put before the word moves on.
+        let places = older + 1;
+        let (in_period, older) = (u64::from(in_period), u64::from(older));
         if in_period > period {
             return Err(QuotaError::SubWindowCount);
         }
@@ -234,9 +236,8 @@ impl SubWindowParams {
         let count = Field::new(0, count_bits);
         let index = count.above(PAYLOAD_BITS - count_bits);
         let grid = Grid::new(in_period, period, index.max(), older + 1);
-        // One place for each older count, and one for what is put before the word moves on. Where
-        // the index wraps around, the places must do so with it.
-        let cells = if grid.ring().is_some() { (older + 1).next_power_of_two() } else { older + 1 };
+        // Where the index wraps around, the places must do so with it.
+        let cells = if grid.ring().is_some() { places.next_power_of_two() } else { places };
         let ahead_nanos = into_window(period, origin, utc_offset_secs)?;
         Ok(Self { grid, limit: quota.limit(), older, weighed, ahead_nanos, count, index, cells })
     }
@@ -247,9 +248,9 @@ impl SubWindowParams {
     }
 
     #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
     fn place(&self, index: u64) -> usize {
-        // Below the number of cells, which a usize holds.
-        (index % self.cells) as usize
+        (index % u64::from(self.cells)) as usize
     }
 
     #[inline(always)]

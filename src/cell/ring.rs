@@ -53,6 +53,11 @@ impl<'a> Cells<'a> {
     }
 
     #[inline(always)]
+    pub(super) fn is_none(self) -> bool {
+        self.cells.is_empty()
+    }
+
+    #[inline(always)]
     pub(super) fn of_generation(self, generation: u64) -> LiveCells<'a> {
         LiveCells { cells: self, generation }
     }

@@ -177,19 +177,19 @@ impl HeadCell {
         };
         if next == head.payload() {
             // Nothing to write; but cells belong to the head only if it still stands.
-            if A::RINGED && !planted(Fault::RecheckSkipped) {
+            if A::RINGED && !cells.is_none() && !planted(Fault::RecheckSkipped) {
                 self.expect(head)?;
             }
             return Ok(ruling);
         }
-        if A::RINGED {
+        if A::RINGED && !cells.is_none() {
             let put = |place, content| self.put(head, cells, place, content);
             if !algo.publish(seen, ring, put) {
                 return Err(self.load());
             }
         }
         self.swap(head, head.with_payload(next))?;
-        if A::RINGED && algo.has_note() {
+        if A::RINGED && !cells.is_none() && algo.has_note() {
             cells.write_note(algo.note(seen, n));
         }
         Ok(ruling)

@@ -166,7 +166,8 @@ impl Table {
             Step::Admit { .. } if n == 0 => return Err(Outcome::Decided(Ruling::Admitted(seen))),
             _ => {}
         }
-        let Some((candidate, event)) = self.choose(probe, algo, now, evict)? else {
+        let chosen = self.choose(probe, algo, now, evict);
+        let Some((candidate, event)) = chosen.map_err(|nearest| Outcome::Full { nearest })? else {
             return Ok(());
         };
         let Candidate { slot, owner, head } = candidate;
@@ -189,14 +190,14 @@ impl Table {
     }
 
     /// The slot to take, and what to count if it is taken; `None` if every candidate was being
-    /// changed just then.
+    /// changed just then; `Err` with the state nearest to idle, if none may be taken.
     fn choose<A: Machine>(
         &self,
         probe: &Probe,
         algo: &A,
         now: Tick,
         evict: bool,
-    ) -> Result<Option<(Candidate<'_>, Option<Event>)>, Outcome<A::Seen>> {
+    ) -> Result<Option<(Candidate<'_>, Option<Event>)>, u64> {
         let instant = algo.instant(self.beyond_skew(now));
         let mut best = Offer::default();
         for bucket in probe.buckets() {
@@ -212,7 +213,7 @@ impl Table {
         match best.live {
             None => Ok(None),
             Some((_, candidate)) if evict => Ok(Some((candidate, Some(Event::Evicted)))),
-            Some((_, candidate)) => Err(Outcome::Full { nearest: candidate.head.payload() }),
+            Some((_, candidate)) => Err(candidate.head.payload()),
         }
     }
 
