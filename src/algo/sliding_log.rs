@@ -467,14 +467,20 @@ impl SlidingLogParams {
         low
     }
 
-    /// What is left of every rate after `n` more events, and what the first counts before them.
+    /// What is left of every rate after `n` more events, and what the first counts before them:
+    /// each at most `most`.
     #[inline(always)]
-    fn remaining<R: Ring>(&self, view: &View<R>, n: u64) -> (u64, u64) {
+    fn remaining<R: Ring>(
+        &self,
+        view: &View<R>,
+        n: u64,
+        most: impl Fn(&Rate) -> u64,
+    ) -> (u64, u64) {
         let mut left = u64::MAX;
         let mut first = 0;
         for (index, rate) in self.rates().iter().enumerate() {
             let guess = if index == 0 { view.ring.note() } else { 0 };
-            let inside = self.count_inside(view, rate, rate.limit, guess);
+            let inside = self.count_inside(view, rate, most(rate), guess);
             left = left.min(rate.limit.saturating_sub(inside.saturating_add(n)));
             if index == 0 {
                 first = inside;
@@ -570,10 +576,20 @@ impl Machine for SlidingLogParams {
         let view = self.view(word, ring, now);
         if n == 0 {
             let next = word & (u64::MAX >> (u64::BITS - PAYLOAD_BITS));
-            return self.left_as_is(&view, Step::Admit { next }, 0, self.remaining(&view, 0).0);
+            return self.left_as_is(
+                &view,
+                Step::Admit { next },
+                0,
+                self.remaining(&view, 0, |rate| rate.limit).0,
+            );
         }
         if n > self.limit_min {
-            return self.left_as_is(&view, Step::Refuse, NEVER, self.remaining(&view, 0).0);
+            return self.left_as_is(
+                &view,
+                Step::Refuse,
+                NEVER,
+                self.remaining(&view, 0, |rate| rate.limit).0,
+            );
         }
         let wait = self.until_admitted(&view, n, None);
         // Time in a log never moves back.
@@ -583,11 +599,13 @@ impl Machine for SlidingLogParams {
             || self.event(&view, self.places - 1).map(|at| TIME.of(at)) == Some(TIME.of(time));
         if wait > 0 && (!self.count_refusals || full()) {
             // If one more does not fit, none does.
-            let remaining = if n == 1 { 0 } else { self.remaining(&view, 0).0 };
+            let remaining = if n == 1 { 0 } else { self.remaining(&view, 0, |rate| rate.limit).0 };
             return self.left_as_is(&view, Step::Refuse, wait, remaining);
         }
         let next = self.enter(&view, n, time);
-        let (remaining, noted) = self.remaining(&view, n);
+        // What is admitted leaves room for itself.
+        let spare = if wait == 0 { n } else { 0 };
+        let (remaining, noted) = self.remaining(&view, n, |rate| rate.limit - spare);
         let (step, until_admitted) = match wait {
             0 => (Step::Admit { next }, 0),
             _ => (Step::RefuseCounted { next }, self.until_admitted(&view, n, Some(time))),

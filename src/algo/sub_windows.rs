@@ -169,6 +169,8 @@ pub struct SubWindowParams {
     count: Field,
     index: Field,
     cells: u32,
+    /// One less than the cells, where they are a power of two; else 0.
+    place_mask: u64,
 }
 
 /// What a decision is judged by.
@@ -187,9 +189,16 @@ pub struct SubWindowSeen {
     overlap: u64,
     /// Units until nothing counts any more, if the cells are charged.
     until_idle: u64,
-    /// If they are refused: nanoseconds until nothing counts, and until they are admitted.
-    idle_nanos: u64,
-    wait_nanos: u64,
+    /// If they are refused, or none are asked for.
+    waits: Waits,
+}
+
+/// Until nothing counts any more, and until the cells fit.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    idle: u64,
+    wait: u64,
+    scale: Scale,
 }
 
 /// Where `now` lies, seen from a word.
@@ -198,6 +207,7 @@ struct View<R> {
     /// The word's sub-window, and what counts in it.
     last: u64,
     total: u64,
+    floor: u64,
     /// Units from the one that has begun to the current one: 0, unless the clock is behind.
     ahead: u64,
     /// Units from the word's to the current one.
@@ -238,8 +248,10 @@ impl SubWindowParams {
         let grid = Grid::new(in_period, period, index.max(), older + 1);
         // Where the index wraps around, the places must do so with it.
         let cells = if grid.ring().is_some() { places.next_power_of_two() } else { places };
+        let place_mask = if cells.is_power_of_two() { u64::from(cells) - 1 } else { 0 };
         let ahead_nanos = into_window(period, origin, utc_offset_secs)?;
-        Ok(Self { grid, limit: quota.limit(), older, weighed, ahead_nanos, count, index, cells })
+        let limit = quota.limit();
+        Ok(Self { grid, limit, older, weighed, ahead_nanos, count, index, cells, place_mask })
     }
 
     #[inline(always)]
@@ -250,18 +262,20 @@ impl SubWindowParams {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
     fn place(&self, index: u64) -> usize {
-        (index % u64::from(self.cells)) as usize
+        match self.place_mask {
+            0 => (index % u64::from(self.cells)) as usize,
+            mask => (index & mask) as usize,
+        }
     }
 
     #[inline(always)]
     fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
-        let now = self.aligned(now);
         let floor = self.grid.floor(now);
         let last = self.index.of(word);
         let ahead = self.grid.ahead(last, floor);
         let passed = if ahead > 0 { 0 } else { self.grid.behind(last, floor) };
         let phase = self.grid.scale(now, floor).phase;
-        View { ring, last, total: self.count.of(word), ahead, passed, phase }
+        View { ring, last, total: self.count.of(word), floor, ahead, passed, phase }
     }
 
     /// The index `back` before another.
@@ -319,14 +333,7 @@ impl SubWindowParams {
     /// Whole cells in `oldest` weighed by `overlap`.
     #[inline(always)]
     fn weigh(&self, oldest: u64, overlap: u64) -> u64 {
-        let nanos = self.grid.ratio().1;
-        match oldest.checked_mul(overlap) {
-            Some(shares) => shares / nanos,
-            None => {
-                let cells = u128::from(oldest) * u128::from(overlap) / u128::from(nanos);
-                u64::try_from(cells).unwrap_or(u64::MAX)
-            }
-        }
+        part(oldest, overlap, self.grid.ratio().1)
     }
 
     /// Whether `n` more cells fit: `whole + oldest * overlap / nanos < limit - n + 1`.
@@ -341,56 +348,86 @@ impl SubWindowParams {
                 < room.saturating_mul(self.grid.ratio().1.into())
     }
 
-    /// Shares of a sub-window from the beginning of the one that has begun at `now` until `n`
-    /// cells fit, which they do not now.
-    #[cold]
-    #[inline(never)]
-    fn shares_until_fits<R: Ring>(&self, view: &View<R>, mut counted: u64, n: u64) -> u128 {
-        let nanos = u128::from(self.grid.ratio().1);
+    /// Sub-windows from the current one's beginning until the first that leaves room for `n`
+    /// more cells (at most the limit), where the oldest is not weighed.
+    fn sub_windows_until_room<R: Ring>(&self, view: &View<R>, counted: u64, n: u64) -> u64 {
+        let mut excess = counted.saturating_add(n) - self.limit;
+        for later in 0..self.older - view.passed.min(self.older) {
+            match excess.checked_sub(self.count_from_oldest(view, later)) {
+                None | Some(0) => return later + 1,
+                Some(rest) => excess = rest,
+            }
+        }
+        // Until the word's own has left.
+        self.older + 1 - view.passed
+    }
+
+    /// The same in shares of a sub-window, where the oldest is weighed.
+    fn shares_until_room<R: Ring>(&self, view: &View<R>, mut counted: u64, n: u64) -> u128 {
+        let nanos = self.grid.ratio().1;
+        let at = |later: u64| u128::from(later) * u128::from(nanos);
         let mut later = 0;
         while counted > 0 && later <= self.older {
             let oldest = self.count_from_oldest(view, later);
-            let newer = counted.saturating_sub(oldest);
-            let at = u128::from(view.ahead + later) * nanos;
-            match (self.limit - n + 1).checked_sub(newer) {
+            counted = counted.saturating_sub(oldest);
+            match (self.limit - n + 1).checked_sub(counted) {
                 None | Some(0) => {}
-                // In the next sub-window the oldest has left.
-                Some(_) if !self.weighed => return at + nanos,
-                Some(room) if oldest < room => return at,
+                Some(room) if oldest < room => return at(later),
                 Some(room) => {
-                    let passed = nanos * u128::from(oldest - room) / u128::from(oldest) + 1;
+                    let passed = part(nanos, oldest - room, oldest) + 1;
                     if passed < nanos {
-                        return at + passed;
+                        return at(later) + u128::from(passed);
                     }
                 }
             }
-            counted = newer;
             later += 1;
         }
-        u128::from(view.ahead + later) * nanos
+        at(later)
     }
 
-    /// What a refusal tells, in nanoseconds: until nothing counts, and until `n` cells fit.
-    #[cold]
+    /// What a refusal tells: until nothing counts, until `n` cells fit, and in which scale.
     #[inline(never)]
-    fn waits<R: Ring>(&self, view: &View<R>, counted: u64, n: u64) -> (u64, u64) {
-        let (units, nanos) = self.grid.ratio();
-        let in_nanos = |shares: u128| {
-            let span = shares.saturating_sub(view.phase.into()).div_ceil(units.into());
-            u64::try_from(span).unwrap_or(NEVER - 1).min(NEVER - 1)
-        };
+    fn waits<R: Ring>(&self, view: &View<R>, now: Tick, counted: u64, n: u64) -> Waits {
         let idle_units = if counted == 0 { 0 } else { view.ahead + self.older + 1 - view.passed };
-        let idle = in_nanos(u128::from(idle_units) * u128::from(nanos));
-        let wait = match n > self.limit {
-            true => NEVER,
-            false => in_nanos(self.shares_until_fits(view, counted, n)),
+        let (units, nanos) = self.grid.ratio();
+        let never = n > self.limit;
+        if !self.weighed || never || n == 0 {
+            let wait = match never || n == 0 {
+                true => NEVER,
+                false => view.ahead + self.sub_windows_until_room(view, counted, n),
+            };
+            return Waits { idle: idle_units, wait, scale: self.grid.scale(now, view.floor) };
+        }
+        // From now on, in shares of which there are `units` in a nanosecond.
+        let ahead = u128::from(view.ahead) * u128::from(nanos);
+        let phase = u128::from(view.phase);
+        let wait = (ahead + self.shares_until_room(view, counted, n)).saturating_sub(phase);
+        let idle = (u128::from(idle_units) * u128::from(nanos)).saturating_sub(phase);
+        if let (Ok(idle), Ok(wait)) = (u64::try_from(idle), u64::try_from(wait)) {
+            let units = NonZeroU64::new(units).unwrap_or(NonZeroU64::MIN);
+            let wait = wait.min(NEVER - 1);
+            return Waits { idle, wait, scale: Scale { units, nanos: 1, phase: 0 } };
+        }
+        let narrow = |shares: u128| {
+            u64::try_from(shares.div_ceil(units.into())).unwrap_or(NEVER - 1).min(NEVER - 1)
         };
-        (idle, wait)
+        Waits { idle: narrow(idle), wait: narrow(wait), scale: Scale::NANOS }
     }
 
     fn remaining(&self, seen: &SubWindowSeen, n: u64) -> u64 {
         let estimate = seen.whole.saturating_add(self.weigh(seen.oldest, seen.overlap));
         self.limit.saturating_sub(estimate.saturating_add(n))
+    }
+}
+
+/// `whole * numerator / denominator` rounded down, for a fraction of at most 1.
+fn part(whole: u64, numerator: u64, denominator: u64) -> u64 {
+    match whole.checked_mul(numerator) {
+        Some(product) => product / denominator,
+        None => {
+            let part = u128::from(whole) * u128::from(numerator) / u128::from(denominator);
+            u64::try_from(part).unwrap_or(whole)
+        }
     }
 }
 
@@ -417,6 +454,7 @@ impl Machine for SubWindowParams {
 
     #[inline(always)]
     fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
+        let now = self.aligned(now);
         let view = self.view(word, ring, now);
         let (counted, put) = if view.passed == 0 { (view.total, 0) } else { self.moved_on(&view) };
         let current = self.grid.later(view.last, view.passed) & self.index.max();
@@ -430,9 +468,9 @@ impl Machine for SubWindowParams {
         let overlap = if view.ahead > 0 { nanos } else { nanos - view.phase };
         let whole = counted.saturating_sub(oldest);
         let admits = n == 0 || self.fits(whole, oldest, overlap, n);
-        let (idle_nanos, wait_nanos) = match admits && n > 0 {
-            true => (0, 0),
-            false => self.waits(&view, counted, n),
+        let waits = match admits && n > 0 {
+            true => Waits { idle: 0, wait: 0, scale: Scale::NANOS },
+            false => self.waits(&view, now, counted, n),
         };
         SubWindowSeen {
             admits,
@@ -446,8 +484,7 @@ impl Machine for SubWindowParams {
             oldest,
             overlap,
             until_idle: view.ahead + self.older + 1,
-            idle_nanos,
-            wait_nanos,
+            waits,
         }
     }
 
@@ -471,7 +508,7 @@ impl Machine for SubWindowParams {
         let now = self.aligned(now);
         let scale = self.grid.scale(now, self.grid.floor(now));
         let (until_idle, scale) =
-            if n == 0 { (seen.idle_nanos, Scale::NANOS) } else { (seen.until_idle, scale) };
+            if n == 0 { (seen.waits.idle, seen.waits.scale) } else { (seen.until_idle, scale) };
         let room = self.remaining(&seen, n);
         Permit::new(Reading { limit: self.limit, room, cell: NonZeroU64::MIN, until_idle, scale })
     }
@@ -482,10 +519,10 @@ impl Machine for SubWindowParams {
             limit: self.limit,
             room: self.remaining(&seen, 0),
             cell: NonZeroU64::MIN,
-            until_idle: seen.idle_nanos,
-            scale: Scale::NANOS,
+            until_idle: seen.waits.idle,
+            scale: seen.waits.scale,
         };
-        Denied::new(reading, seen.wait_nanos)
+        Denied::new(reading, seen.waits.wait)
     }
 
     #[inline]
