@@ -1,4 +1,4 @@
-//! The algorithms that replay offers. A new one is one line in [`ALGORITHMS`].
+//! The algorithms that replay offers. A new one is one entry in [`ALGORITHMS`].
 
 use std::str::FromStr;
 
@@ -16,17 +16,38 @@ pub(crate) struct Algorithm {
     pub(crate) summary: &'static str,
     /// Whether it heeds the burst of a rule.
     pub(crate) uses_burst: bool,
+    /// The most that it admits to a key in one period, wherever that begins, and why.
+    pub(crate) worst: &'static str,
     /// Builds a limiter of it.
     pub(crate) build: fn(&Setup) -> Result<Box<dyn Judge>>,
 }
 
 /// All of them, the default first.
-#[rustfmt::skip]
 pub(crate) const ALGORITHMS: &[Algorithm] = &[
-    Algorithm { name: "gcra", summary: "token bucket", uses_burst: true, build: |setup| setup.build(&Gcra::new()) },
-    Algorithm { name: "fixed-window", summary: "window from a key's first request", uses_burst: false, build: |setup| setup.build(&FixedWindow::anchored()) },
-    Algorithm { name: "fixed-window-aligned", summary: "window from the wall clock's full hour, minute, …", uses_burst: false, build: |setup| setup.build(&FixedWindow::aligned().utc_offset_secs(setup.utc_offset_secs)) },
+    Algorithm {
+        name: "gcra",
+        summary: "token bucket",
+        uses_burst: true,
+        worst: "burst + limit: a full bucket, and what flows in meanwhile",
+        build: |setup| setup.build(&Gcra::new()),
+    },
+    Algorithm {
+        name: "fixed-window",
+        summary: "window from a key's first request",
+        uses_burst: false,
+        worst: TWO_WINDOWS,
+        build: |setup| setup.build(&FixedWindow::anchored()),
+    },
+    Algorithm {
+        name: "fixed-window-aligned",
+        summary: "window from the wall clock's full hour, minute, …",
+        uses_burst: false,
+        worst: TWO_WINDOWS,
+        build: |setup| setup.build(&FixedWindow::aligned().utc_offset_secs(setup.utc_offset_secs)),
+    },
 ];
+
+const TWO_WINDOWS: &str = "2 x limit: one on either side of a window's edge";
 
 /// The names and what they mean, for `--help`.
 pub(crate) fn help() -> String {

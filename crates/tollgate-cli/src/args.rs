@@ -32,6 +32,11 @@ Time:
   never goes back: a line older than one before it is judged at the latest time seen so far. The
   report says how many lines there were of that kind, and by how much at most.
 
+Worst window:
+  For every limiter the report tells the most that one key was admitted within one period of the
+  rule, wherever that begins: a request counts until exactly one period after it. Beside it stands
+  the most that the algorithm can admit to a key that keeps its place in the limiter.
+
 Input:
   Formats are recognised by content, for each file by itself, and gzip by its first bytes. Files
   are replayed in the order given, so name the oldest first. A line that cannot be read is

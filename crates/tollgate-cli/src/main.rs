@@ -13,6 +13,7 @@ mod report;
 mod source;
 mod tally;
 mod timeline;
+mod worst;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

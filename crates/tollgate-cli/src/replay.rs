@@ -67,7 +67,10 @@ impl Outcome {
         };
         let judges = plan.limiters.iter().map(build).collect::<Result<Vec<_>>>()?;
         Ok(Self {
-            tally: Tally::new(judges.len(), first.offset_secs),
+            tally: Tally::new(
+                plan.limiters.iter().map(|(rule, _)| rule.period()),
+                first.offset_secs,
+            ),
             judges,
             time: LogTime::starting(first),
             skipped: Skipped::default(),
@@ -99,6 +102,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Outcome> {
     for input in &plan.inputs {
         session.replay(input)?;
     }
+    session.outcome.tally.finish();
     if let Some(decisions) = session.decisions {
         decisions.finish()?;
     }

@@ -1,10 +1,12 @@
 //! What is counted while a log is replayed: per limiter, per key, over time.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tollgate::algo::oracle::Verdict;
 
 use crate::timeline::Timeline;
+use crate::worst::{Admission, WorstWindow};
 
 /// The counts of one limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +23,8 @@ pub(crate) struct Counts {
     pub(crate) keys_refused: u64,
 }
 
-/// All counts. Memory is a few words for each key, and bounded otherwise.
+/// All counts. Memory is a few words for each key and for each admission of the last period, and
+/// bounded otherwise.
 #[derive(Debug)]
 pub(crate) struct Tally {
     limiters: Vec<Counts>,
@@ -30,6 +33,7 @@ pub(crate) struct Tally {
     /// One row for each key: its requests, then its refusals by each limiter.
     by_key: Vec<u64>,
     over_time: Timeline,
+    worst: Vec<WorstWindow>,
 }
 
 /// A key and how one limiter treated it.
@@ -40,10 +44,23 @@ pub(crate) struct KeyCounts<'t> {
     pub(crate) refused: u64,
 }
 
+/// The most cells that a limiter admitted to one key within one period of its rule.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Worst<'t> {
+    pub(crate) cells: u64,
+    pub(crate) key: &'t str,
+    /// When the last of them were admitted.
+    pub(crate) end_unix_nanos: u64,
+}
+
 impl Tally {
-    /// Nothing counted, for so many limiters, on a clock at that offset from UTC.
-    pub(crate) fn new(limiters: usize, offset_secs: i32) -> Self {
+    /// Nothing counted, for limiters whose rules have these periods, on a clock at that offset
+    /// from UTC.
+    pub(crate) fn new(periods: impl IntoIterator<Item = Duration>, offset_secs: i32) -> Self {
+        let worst: Vec<WorstWindow> = periods.into_iter().map(WorstWindow::new).collect();
+        let limiters = worst.len();
         Self {
+            worst,
             limiters: vec![Counts::default(); limiters],
             cost: 0,
             indices: HashMap::new(),
@@ -72,8 +89,14 @@ impl Tally {
             limiters: &mut self.limiters,
             refused: &mut row[1..],
             over_time: &mut self.over_time,
-            cost,
+            worst: &mut self.worst,
+            request: Admission { unix_nanos, key: index, cells: cost },
         }
+    }
+
+    /// Counts what was admitted and has yet to go ahead. No request follows.
+    pub(crate) fn finish(&mut self) {
+        self.worst.iter_mut().for_each(WorstWindow::finish);
     }
 
     /// The counts of each limiter.
@@ -101,6 +124,13 @@ impl Tally {
         &self.over_time
     }
 
+    /// The worst window of a limiter; `None` if it admitted nothing.
+    pub(crate) fn worst(&self, limiter: usize) -> Option<Worst<'_>> {
+        let most = self.worst[limiter].most()?;
+        let (key, _) = self.indices.iter().find(|(_, index)| **index == most.key)?;
+        Some(Worst { cells: most.cells, key, end_unix_nanos: most.unix_nanos })
+    }
+
     /// The keys that a limiter refused most, at most `count`.
     pub(crate) fn refused_most(&self, limiter: usize, count: usize) -> Vec<KeyCounts<'_>> {
         let width = 1 + self.limiters.len();
@@ -125,7 +155,9 @@ pub(crate) struct Row<'t> {
     limiters: &'t mut [Counts],
     refused: &'t mut [u64],
     over_time: &'t mut Timeline,
-    cost: u64,
+    worst: &'t mut [WorstWindow],
+    /// What is admitted if the verdict is so.
+    request: Admission,
 }
 
 impl Row<'_> {
@@ -134,11 +166,13 @@ impl Row<'_> {
         let counts = &mut self.limiters[limiter];
         if verdict.admitted {
             counts.admitted += 1;
+            // An algorithm that makes requests wait gives its delay here.
+            self.worst[limiter].admit(self.request, Duration::ZERO);
             return;
         }
         counts.refused += 1;
         counts.never_fit += u64::from(verdict.retry_after.is_none());
-        counts.cost_refused = counts.cost_refused.saturating_add(self.cost);
+        counts.cost_refused = counts.cost_refused.saturating_add(self.request.cells);
         counts.keys_refused += u64::from(self.refused[limiter] == 0);
         self.refused[limiter] += 1;
         self.over_time.count(limiter);
@@ -147,8 +181,6 @@ impl Row<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn verdict(admitted: bool, retry_after: Option<Duration>) -> Verdict {
@@ -157,7 +189,7 @@ mod tests {
 
     #[test]
     fn verdicts_are_counted_by_limiter_and_key() {
-        let mut tally = Tally::new(2, 0);
+        let mut tally = Tally::new([Duration::from_secs(1); 2], 0);
         for (key, first, second) in
             [("a", true, false), ("b", true, true), ("a", false, false), ("c", true, false)]
         {
@@ -176,5 +208,7 @@ mod tests {
         assert_eq!(most[1].key, "c");
         assert_eq!(tally.refused_most(1, 1).len(), 1);
         assert_eq!(tally.over_time().columns(9).counts, [[1], [3]]);
+        assert_eq!(tally.worst(0), Some(Worst { cells: 10, key: "a", end_unix_nanos: 1_000 }));
+        assert_eq!(tally.worst(1).unwrap().key, "b");
     }
 }

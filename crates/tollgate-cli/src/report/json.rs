@@ -2,11 +2,13 @@
 
 use anyhow::Result;
 use serde::Serialize;
+use tollgate::Quota;
 
 use super::words;
 use crate::args::Plan;
 use crate::charge::readable;
 use crate::replay::Outcome;
+use crate::tally::Worst;
 
 /// A replay over time has at most so many columns.
 const COLUMNS_MAX: usize = 100;
@@ -31,7 +33,7 @@ struct Report<'r> {
     differences: Option<u64>,
 }
 
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Serialize)]
 struct Counts {
     admitted: u64,
     refused: u64,
@@ -41,6 +43,20 @@ struct Counts {
     /// Refused requests that cost more than the limiter ever holds.
     never_fit: u64,
     cost_refused: u64,
+    /// Null if nothing was admitted.
+    worst_window: Option<WorstWindow>,
+}
+
+/// The most that one key was admitted within one period of the rule, wherever that begins.
+#[derive(Clone, Serialize)]
+struct WorstWindow {
+    cells: u64,
+    /// The cells as a multiple of the rule's limit.
+    of_limit: f64,
+    period_nanos: u64,
+    /// When the last of them were admitted.
+    end_time: String,
+    key: String,
 }
 
 #[derive(Serialize)]
@@ -115,7 +131,7 @@ pub(crate) fn report(plan: &Plan, outcome: &Outcome) -> Result<String> {
         last_time: seen.then(|| words::rfc3339(time.latest_unix_nanos())),
         span_nanos: time.latest_unix_nanos() - time.first_unix_nanos(),
         only: match limiters.as_slice() {
-            [only] => Some(only.counts),
+            [only] => Some(only.counts.clone()),
             _ => None,
         },
         limiters,
@@ -161,6 +177,7 @@ fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
                 keys_refused_share: words::share(counts.keys_refused, keys),
                 never_fit: counts.never_fit,
                 cost_refused: counts.cost_refused,
+                worst_window: tally.worst(index).map(|worst| worst_window(rule, worst)),
             },
             table_full: judge.full(),
             differences: judge.differences().map(|found| found.count),
@@ -180,4 +197,14 @@ fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
             }),
         })
         .collect()
+}
+
+fn worst_window(rule: &Quota, worst: Worst<'_>) -> WorstWindow {
+    WorstWindow {
+        cells: worst.cells,
+        of_limit: words::share(worst.cells, rule.limit()),
+        period_nanos: u64::try_from(rule.period().as_nanos()).unwrap_or(u64::MAX),
+        end_time: words::rfc3339(worst.end_unix_nanos),
+        key: readable(worst.key),
+    }
 }

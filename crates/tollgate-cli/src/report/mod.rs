@@ -3,5 +3,7 @@
 mod chart;
 pub(crate) mod decisions;
 pub(crate) mod json;
+mod table;
 pub(crate) mod text;
 mod words;
+mod worst;

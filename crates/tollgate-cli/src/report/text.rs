@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{chart, words};
+use super::table::{self, Side};
+use super::{chart, words, worst};
 use crate::args::Plan;
 use crate::charge::{Cost, readable};
 use crate::replay::Outcome;
@@ -23,8 +24,10 @@ pub(crate) fn report(plan: &Plan, outcome: &Outcome, width: usize) -> String {
         .collect();
     let mut text = String::new();
     summary(&mut text, plan, outcome);
-    table(&mut text, plan, outcome, width);
+    text.push('\n');
+    text.push_str(&limiters(plan, outcome, width));
     if outcome.tally.requests() > 0 {
+        text.push_str(&worst::section(plan, outcome, width));
         refused_most(&mut text, plan, outcome, &names, width);
         over_time(&mut text, outcome, &names, width);
     }
@@ -47,8 +50,7 @@ fn summary(text: &mut String, plan: &Plan, outcome: &Outcome) {
     }
     let (first, latest) = (time.first_unix_nanos(), time.latest_unix_nanos());
     let local = |unix_nanos: u64| {
-        let offset = i64::from(time.offset_secs()) * 1_000_000_000;
-        words::clock(unix_nanos.saturating_add_signed(offset)).strftime("%Y-%m-%d %H:%M:%S")
+        words::local(unix_nanos, time.offset_secs()).strftime("%Y-%m-%d %H:%M:%S")
     };
     let zone = words::zone(time.offset_secs());
     let span = words::span(latest - first);
@@ -58,32 +60,8 @@ fn summary(text: &mut String, plan: &Plan, outcome: &Outcome) {
     }
 }
 
-/// One row for each limiter; where that is too wide, the rules stand on lines of their own.
-fn table(text: &mut String, plan: &Plan, outcome: &Outcome, width: usize) {
-    let rows = rows(plan, outcome);
-    text.push('\n');
-    let mut wide = String::new();
-    aligned(&mut wide, &rows, 2);
-    if wide.lines().all(|line| line.chars().count() <= width) {
-        text.push_str(&wide);
-        return;
-    }
-    let by_rule: Vec<Vec<String>> =
-        rows.iter().map(|row| [&[format!("  {}", row[1])], &row[2..]].concat()).collect();
-    let mut narrow = String::new();
-    aligned(&mut narrow, &by_rule, 1);
-    let mut rule = &rows[0][0];
-    for (line, row) in narrow.lines().zip(&rows) {
-        if *rule != row[0] {
-            rule = &row[0];
-            say(text, format_args!("{rule}"));
-        }
-        say(text, format_args!("{line}"));
-    }
-}
-
-/// The cells of the table, its head first.
-fn rows(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
+/// How much each limiter refused.
+fn limiters(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     let tally = &outcome.tally;
     let head = ["rule", "algorithm", "admitted", "refused", "refused %", "keys refused", "keys %"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -106,27 +84,9 @@ fn rows(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
         }
         rows.push(row);
     }
-    rows
-}
-
-/// Lays rows out in columns, the first `left` of them to the left and the others to the right.
-fn aligned(text: &mut String, rows: &[Vec<String>], left: usize) {
-    let count = rows.first().map_or(0, Vec::len);
-    let widths: Vec<usize> = (0..count)
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
-        .collect();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(column, (cell, width))| match column < left {
-                true => format!("{cell:<width$}"),
-                false => format!("{cell:>width$}"),
-            })
-            .collect();
-        say(text, format_args!("{}", cells.join("  ").trim_end()));
-    }
+    let mut sides = vec![Side::Right; rows[0].len()];
+    sides[..2].fill(Side::Left);
+    table::by_limiter(&rows, &sides, width)
 }
 
 /// Who was hurt: for each limiter the keys it refused most.
@@ -142,13 +102,7 @@ fn refused_most(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[Stri
             let key = words::shortened(&readable(counts.key), width - 20);
             vec![thousands(counts.refused), thousands(counts.requests), key]
         }));
-        // The key stands last and to the left, so it is laid out by itself.
-        let keys: Vec<String> = rows.iter_mut().filter_map(Vec::pop).collect();
-        let mut numbers = String::new();
-        aligned(&mut numbers, &rows, 0);
-        for (line, key) in numbers.lines().zip(keys) {
-            say(text, format_args!("{line}  {key}"));
-        }
+        text.push_str(&table::aligned(&rows, &[Side::Right, Side::Right, Side::Left]));
     }
 }
 

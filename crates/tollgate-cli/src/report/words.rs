@@ -1,5 +1,7 @@
 //! Numbers and times as people read them.
 
+use std::cmp::Ordering;
+
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
@@ -31,6 +33,16 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
         ">99.99 %".to_owned()
     } else {
         format!("{share:.2} %")
+    }
+}
+
+/// How many times `whole` is in `part`, as `1.90x`. What is not quite once does not read as once.
+pub(crate) fn times(part: u64, whole: u64) -> String {
+    let text = format!("{:.2}x", share(part, whole));
+    match part.cmp(&whole) {
+        Ordering::Less if text == "1.00x" => "<1.00x".to_owned(),
+        Ordering::Greater if text == "1.00x" => ">1.00x".to_owned(),
+        _ => text,
     }
 }
 
@@ -71,6 +83,11 @@ pub(crate) fn rfc3339(unix_nanos: u64) -> String {
 /// What a clock shows that counts `local_nanos` from 1970-01-01 00:00.
 pub(crate) fn clock(local_nanos: u64) -> DateTime {
     Offset::UTC.to_datetime(timestamp(local_nanos))
+}
+
+/// What a clock at that offset from UTC shows at a Unix time.
+pub(crate) fn local(unix_nanos: u64, offset_secs: i32) -> DateTime {
+    clock(unix_nanos.saturating_add_signed(i64::from(offset_secs) * 1_000_000_000))
 }
 
 /// An offset from UTC by its usual name.
@@ -122,6 +139,16 @@ mod tests {
     }
 
     #[test]
+    fn a_little_over_is_not_once() {
+        for (part, text) in
+            [(0, "0.00x"), (190_000, "1.90x"), (100_000, "1.00x"), (100_001, ">1.00x")]
+        {
+            assert_eq!(times(part, 100_000), text);
+        }
+        assert_eq!(times(99_999, 100_000), "<1.00x");
+    }
+
+    #[test]
     fn spans_have_two_units() {
         assert_eq!(span(46_321_000_000_000), "12 h 52 min");
         assert_eq!(span(900_000_000_000), "15 min");
@@ -135,6 +162,7 @@ mod tests {
     fn times_and_zones_are_named() {
         assert_eq!(rfc3339(807_256_800_000_000_000), "1995-08-01T06:00:00Z");
         assert_eq!(rfc3339(u64::MAX), "2554-07-21T23:34:33.709551615Z");
+        assert_eq!(local(807_256_800_000_000_000, -3_600).to_string(), "1995-08-01T05:00:00");
         assert_eq!(zone(0), "UTC");
         assert_eq!(zone(-19_800), "UTC-05:30");
     }

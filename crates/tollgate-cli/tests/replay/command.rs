@@ -25,6 +25,14 @@ rule          algorithm  admitted  refused  refused %  keys refused   keys %
 1/s burst 1   gcra         25,388    5,581    18.02 %         1,413  59.75 %
 1/s burst 20  gcra         30,969        0     0.00 %             0   0.00 %
 
+The most requests that one key was admitted within any second
+rule          algorithm  worst second  of limit  ended     key
+1/s burst 1   gcra                  1     1.00x  06:00:00  pppa006.compuserve.c…
+1/s burst 20  gcra                 11    11.00x  12:59:30  isaac.ksc.nasa.gov
+
+algorithm  at most
+gcra       burst + limit: a full bucket, and what flows in meanwhile
+
 Refused most by 1/s burst 1, gcra
 refused  requests  key
     164       364  edams.ksc.nasa.gov

@@ -3,3 +3,4 @@
 mod command;
 mod real_logs;
 mod support;
+mod worst;

@@ -1,0 +1,284 @@
+//! The worst window of a limiter: the most cells that it admitted to one key within one period.
+//!
+//! A window is `(t - period, t]`, counted as an exact log would: an admission leaves it when one
+//! period has passed since, to the nanosecond. The most is reached by an admission, so it is
+//! enough to look whenever there is one.
+//!
+//! Memory is one entry for each key and instant of the last period with an admission, and one for
+//! each admission that still waits to go ahead. A key without one is forgotten.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::time::Duration;
+
+/// Cells that a key was admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Admission {
+    /// When the request went ahead.
+    pub(crate) unix_nanos: u64,
+    /// The number of the key.
+    pub(crate) key: usize,
+    /// How many.
+    pub(crate) cells: u64,
+}
+
+/// The most so far, by the key that had it first, with the instant at which that window ended.
+pub(crate) type Most = Admission;
+
+/// Follows the admissions of one limiter.
+#[derive(Debug)]
+pub(crate) struct WorstWindow {
+    period_nanos: u64,
+    /// Those that were told to wait, and still do.
+    waiting: BinaryHeap<Reverse<Admission>>,
+    /// Those of the last period, the oldest first.
+    recent: VecDeque<Admission>,
+    /// So many have left `recent`: its first entry has this number.
+    left: u64,
+    /// The keys in `recent`.
+    live: HashMap<usize, Live, BuildHasherDefault<OfNumber>>,
+    most: Option<Most>,
+}
+
+/// What the last period holds of one key.
+#[derive(Debug)]
+struct Live {
+    /// Saturates, and nothing is lost by that: no later window can be worse.
+    cells: u64,
+    /// The number of its latest entry.
+    latest: u64,
+}
+
+impl WorstWindow {
+    /// Nothing admitted yet.
+    pub(crate) fn new(period: Duration) -> Self {
+        Self {
+            period_nanos: u64::try_from(period.as_nanos()).unwrap_or(u64::MAX),
+            waiting: BinaryHeap::new(),
+            recent: VecDeque::new(),
+            left: 0,
+            live: HashMap::default(),
+            most: None,
+        }
+    }
+
+    /// Counts an admission, which goes ahead after `delay`. From one call to the next,
+    /// `unix_nanos` never goes back.
+    pub(crate) fn admit(&mut self, admission: Admission, delay: Duration) {
+        let now = admission.unix_nanos;
+        while self.waiting.peek().is_some_and(|Reverse(first)| first.unix_nanos <= now) {
+            self.next_waiting();
+        }
+        if delay.is_zero() {
+            self.go_ahead(admission);
+        } else {
+            let delay_nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+            let unix_nanos = now.saturating_add(delay_nanos);
+            self.waiting.push(Reverse(Admission { unix_nanos, ..admission }));
+        }
+    }
+
+    /// Lets all that still wait go ahead. Nothing is admitted after it.
+    pub(crate) fn finish(&mut self) {
+        while !self.waiting.is_empty() {
+            self.next_waiting();
+        }
+    }
+
+    /// The most that one key was admitted in one window; `None` if nothing was.
+    pub(crate) fn most(&self) -> Option<Most> {
+        self.most
+    }
+
+    fn next_waiting(&mut self) {
+        if let Some(Reverse(admission)) = self.waiting.pop() {
+            self.go_ahead(admission);
+        }
+    }
+
+    /// Moves the window to the admission, and counts it in.
+    fn go_ahead(&mut self, admission: Admission) {
+        self.forget_before(admission.unix_nanos);
+        if admission.cells == 0 {
+            return;
+        }
+        let next = self.left + self.recent.len() as u64;
+        let live = self.live.entry(admission.key).or_insert(Live { cells: 0, latest: next });
+        live.cells = live.cells.saturating_add(admission.cells);
+        let cells = live.cells;
+        let latest = usize::try_from(live.latest - self.left).expect("an index of `recent`");
+        match self.recent.get_mut(latest) {
+            Some(entry) if entry.unix_nanos == admission.unix_nanos => {
+                entry.cells = entry.cells.saturating_add(admission.cells);
+            }
+            _ => {
+                live.latest = next;
+                self.recent.push_back(admission);
+            }
+        }
+        if self.most.is_none_or(|most| most.cells < cells) {
+            self.most = Some(Most { cells, ..admission });
+        }
+    }
+
+    /// Drops what happened a period ago or earlier.
+    fn forget_before(&mut self, now: u64) {
+        let Some(gone) = now.checked_sub(self.period_nanos) else { return };
+        while let Some(first) = self.recent.front().filter(|first| first.unix_nanos <= gone) {
+            let live = self.live.get_mut(&first.key).expect("a key with an entry is live");
+            if live.latest == self.left {
+                self.live.remove(&first.key);
+            } else {
+                live.cells = live.cells.saturating_sub(first.cells);
+            }
+            self.recent.pop_front();
+            self.left += 1;
+        }
+    }
+}
+
+/// The hash of a key's number. The numbers count up from 0 whatever the log says, so that nobody
+/// can choose them to collide.
+#[derive(Debug, Default)]
+struct OfNumber(u64);
+
+impl Hasher for OfNumber {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a key's number is one word");
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        // An odd factor keeps the low bits of neighbours apart; 2^64 divided by the golden ratio
+        // spreads them over the high bits too.
+        self.0 = (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// When it was admitted, to which key, its cells, and for how long it was to wait.
+    type Admitted = (u64, usize, u64, u64);
+
+    fn worst_of(period_nanos: u64, admissions: &[Admitted]) -> WorstWindow {
+        let mut worst = WorstWindow::new(Duration::from_nanos(period_nanos));
+        for (unix_nanos, key, cells, delay) in admissions.iter().copied() {
+            let admission = Admission { unix_nanos, key, cells };
+            worst.admit(admission, Duration::from_nanos(delay));
+        }
+        worst.finish();
+        worst
+    }
+
+    /// Every window that ends with an admission, counted anew.
+    fn naive(period_nanos: u64, admissions: &[Admitted]) -> u64 {
+        let departures: Vec<Admission> = admissions
+            .iter()
+            .map(|(at, key, cells, delay)| Admission {
+                unix_nanos: at + delay,
+                key: *key,
+                cells: *cells,
+            })
+            .collect();
+        let in_window = |end: &Admission| {
+            let is_in = |one: &&Admission| {
+                one.key == end.key
+                    && one.unix_nanos <= end.unix_nanos
+                    && end.unix_nanos - one.unix_nanos < period_nanos
+            };
+            departures.iter().filter(is_in).map(|one| one.cells).sum()
+        };
+        departures.iter().map(in_window).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn an_admission_leaves_exactly_one_period_later() {
+        for (second, cells) in [(60 * SECOND - 1, 5), (60 * SECOND, 3), (60 * SECOND + 1, 3)] {
+            let worst = worst_of(60 * SECOND, &[(0, 0, 2, 0), (second, 0, 3, 0)]);
+            assert_eq!(worst.most(), Some(Most { unix_nanos: second, key: 0, cells }), "{second}");
+        }
+    }
+
+    #[test]
+    fn the_double_burst_around_an_edge_is_seen_whole() {
+        let worst = worst_of(60 * SECOND, &[(59 * SECOND, 7, 20, 0), (61 * SECOND, 7, 20, 0)]);
+        assert_eq!(worst.most(), Some(Most { unix_nanos: 61 * SECOND, key: 7, cells: 40 }));
+    }
+
+    #[test]
+    fn the_first_of_several_equal_windows_is_told() {
+        let worst = worst_of(SECOND, &[(1, 4, 2, 0), (2, 3, 2, 0), (2 + SECOND, 4, 2, 0)]);
+        assert_eq!(worst.most(), Some(Most { unix_nanos: 1, key: 4, cells: 2 }));
+        assert_eq!(worst_of(SECOND, &[]).most(), None);
+        assert_eq!(worst_of(SECOND, &[(1, 4, 0, 0)]).most(), None);
+    }
+
+    #[test]
+    fn a_delayed_request_counts_when_it_goes_ahead() {
+        // Ten at once, drained one each second: no second sees more than one.
+        let drained: Vec<_> = (0..10).map(|place| (0, 0, 1, place * SECOND)).collect();
+        assert_eq!(worst_of(SECOND, &drained).most().unwrap().cells, 1);
+        let worst = worst_of(SECOND, &[(0, 0, 1, 5 * SECOND), (5 * SECOND, 0, 1, 0)]);
+        assert_eq!(worst.most(), Some(Most { unix_nanos: 5 * SECOND, key: 0, cells: 2 }));
+    }
+
+    #[test]
+    fn a_flood_of_keys_and_a_busy_instant_take_no_more_than_the_last_period() {
+        let flood: Vec<_> = (0..100_000).map(|key| (key as u64 * SECOND, key, 1, 0)).collect();
+        let worst = worst_of(60 * SECOND, &flood);
+        assert_eq!((worst.live.len(), worst.recent.len()), (60, 60));
+        let instant = vec![(5, 0, 1, 0); 100_000];
+        let worst = worst_of(60 * SECOND, &instant);
+        assert_eq!((worst.live.len(), worst.recent.len()), (1, 1));
+        assert_eq!(worst.most().unwrap().cells, 100_000);
+    }
+
+    #[test]
+    fn no_cost_is_too_large() {
+        let huge = u64::MAX - 1;
+        let costs = [(0, 0, huge, 0), (0, 0, huge, 0), (SECOND - 1, 0, 1, 0), (SECOND, 0, 5, 0)];
+        let worst = worst_of(SECOND, &costs);
+        assert_eq!(worst.most().unwrap().cells, u64::MAX);
+        worst_of(u64::MAX, &[(u64::MAX, 0, 1, u64::MAX), (u64::MAX, 0, 1, 0)]);
+    }
+
+    proptest! {
+        /// Small numbers, so that instants and keys coincide and edges are met.
+        #[test]
+        fn it_is_what_a_naive_count_finds(
+            mut admissions in prop::collection::vec(
+                (0_u64..60, 0_usize..3, 0_u64..4, prop_oneof![3 => Just(0), 1 => 0_u64..20]),
+                0..80),
+            period in 1_u64..25,
+            scale in prop_oneof![Just(1), Just(1_000_003), Just(SECOND)],
+        ) {
+            for (at, _, _, delay) in &mut admissions {
+                (*at, *delay) = (*at * scale, *delay * scale);
+            }
+            admissions.sort_by_key(|(at, ..)| *at);
+            let worst = worst_of(period * scale, &admissions);
+            let cells = worst.most().map_or(0, |most| most.cells);
+            prop_assert_eq!(cells, naive(period * scale, &admissions));
+            // The window it names is one that holds as many.
+            if let Some(most) = worst.most() {
+                let of_key: Vec<_> = admissions
+                    .iter()
+                    .filter(|(at, key, ..)| *key == most.key && *at <= most.unix_nanos)
+                    .filter(|(at, _, _, delay)| at + delay <= most.unix_nanos)
+                    .filter(|(at, _, _, delay)| at + delay + period * scale > most.unix_nanos)
+                    .collect();
+                prop_assert_eq!(of_key.iter().map(|one| one.2).sum::<u64>(), cells);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The worst window: exact figures of a real day, and every decision counted anew.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::support::{AZURE_CODE, ELASTIC, HACKERS, NASA, data, json, json_with, replay, scratch};
+
+const ALGORITHMS: [&str; 3] = ["gcra", "fixed-window", "fixed-window-aligned"];
+
+/// Cells, when that window ended, and whose it was.
+type Truth = (u64, &'static str, &'static str);
+
+/// Naive limiters and a naive count in Python gave these for the NASA day, in the order of
+/// the algorithms.
+const NASA_TRUTHS: [(&str, [Truth; 3]); 3] = [
+    // The bucket stays below 5 + 10; one window comes near twice 10, the other all the way.
+    (
+        "10/min burst 5",
+        [
+            (14, "07:13:52", "maurice.cfr.washington.edu"),
+            (16, "13:28:24", "max65.uni-c.dk"),
+            (20, "09:12:19", "news.dfrc.nasa.gov"),
+        ],
+    ),
+    // A burst as large as the limit lets the bucket do what the windows do.
+    (
+        "15/min",
+        [
+            (29, "16:55:00", "titan02f"),
+            (19, "16:55:00", "titan02f"),
+            (28, "09:12:26", "news.dfrc.nasa.gov"),
+        ],
+    ),
+    (
+        "60/h",
+        [
+            (116, "12:26:57", "130.110.74.81"),
+            (96, "16:07:19", "edams.ksc.nasa.gov"),
+            (120, "12:15:30", "130.110.74.81"),
+        ],
+    ),
+];
+
+#[test]
+fn the_nasa_day_gives_the_known_windows() {
+    for (rule, truths) in NASA_TRUTHS {
+        let report = json(&["--rule", rule, "--compare", "all", &data(NASA)]);
+        let limit: f64 = rule.split('/').next().unwrap().parse().unwrap();
+        for (name, (cells, clock, key)) in ALGORITHMS.iter().zip(truths) {
+            let worst = worst(&report, name);
+            assert_eq!(worst["cells"], cells, "{rule} {name}");
+            assert_eq!(worst["end_time"], format!("1995-08-01T{clock}Z"), "{rule} {name}");
+            assert_eq!(worst["key"], key, "{rule} {name}");
+            let of_limit = worst["of_limit"].as_f64().unwrap();
+            assert!((of_limit - cells as f64 / limit).abs() < 1e-9, "{rule} {name}: {of_limit}");
+        }
+    }
+}
+
+#[test]
+fn algorithms_stand_side_by_side() {
+    let ran = replay(&["--rule", "10/min burst 5", "--compare", "all", &data(NASA)]);
+    let table = "
+The most requests that one key was admitted within any minute
+  algorithm             worst minute  of limit  ended     key
+10/min burst 5
+  gcra                            14     1.40x  07:13:52  maurice.cfr.washingto…
+  fixed-window                    16     1.60x  13:28:24  max65.uni-c.dk
+  fixed-window-aligned            20     2.00x  09:12:19  news.dfrc.nasa.gov
+
+algorithm             at most
+gcra                  burst + limit: a full bucket, and what flows in meanwhile
+fixed-window          2 x limit: one on either side of a window's edge
+fixed-window-aligned  2 x limit: one on either side of a window's edge
+";
+    assert!(ran.out.contains(table), "{}", ran.out);
+    let ran = replay(&["--rule", "9/min", "--rule", "7 per 15 min", &data(NASA)]);
+    assert!(ran.out.contains("within any period of its rule\n"), "{}", ran.out);
+    assert!(ran.out.contains("  worst window  "), "{}", ran.out);
+    let ran = replay(&["--rule", "7 per 15 min", "--cost", "bytes", &data(NASA)]);
+    assert!(ran.out.contains("The most cells that one key was admitted within any 15 min\n"));
+}
+
+#[test]
+fn no_algorithm_exceeds_what_it_may_admit() {
+    for (rule, burst, limit) in
+        [("3/s burst 2", 2, 3), ("7/min", 7, 7), ("7 per 3 min burst 30", 30, 7), ("9/d", 9, 9)]
+    {
+        for name in [NASA, HACKERS, ELASTIC, AZURE_CODE] {
+            let key = if name == AZURE_CODE { "none" } else { "ip" };
+            let words = ["--rule", rule, "--key", key, "--compare", "all", &data(name)];
+            let report = json(&words);
+            for (algorithm, most) in ALGORITHMS.iter().zip([burst + limit, 2 * limit, 2 * limit]) {
+                let cells = worst(&report, algorithm)["cells"].as_u64().unwrap();
+                assert!(cells <= most, "{name} {rule} {algorithm}: {cells}");
+            }
+        }
+    }
+}
+
+/// On a log that goes back in time, and on one with costs and fractions of a second.
+#[test]
+fn every_decision_counted_anew_gives_the_same() {
+    let cost = ["--key", "none", "--cost", "field:ContextTokens"];
+    let elastic = data(ELASTIC);
+    let azure = data(AZURE_CODE);
+    count_anew("elastic", "4/min burst 2", 60, &[&elastic]);
+    count_anew("azure", "3000/s burst 8000", 1, &[&cost[..], &[&azure]].concat());
+}
+
+fn count_anew(name: &str, rule: &str, period_secs: i128, words: &[&str]) {
+    let decisions = scratch(&format!("worst-{name}.jsonl"), b"");
+    let replay = ["--rule", rule, "--compare", "all", "--decisions", &decisions];
+    let report = json(&[&replay[..], words].concat());
+    let written = std::fs::read_to_string(decisions).unwrap();
+    let mut admitted: HashMap<(String, String), Vec<(i128, u64)>> = HashMap::new();
+    for line in written.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        if line["verdict"] != "admitted" {
+            continue;
+        }
+        let text = |name: &str| line[name].as_str().map(str::to_owned);
+        let at: Timestamp = text("judged_at").or(text("time")).unwrap().parse().unwrap();
+        let of = (text("algorithm").unwrap(), text("key").unwrap());
+        let cost = line["cost"].as_u64().unwrap();
+        admitted.entry(of).or_default().push((at.as_nanosecond(), cost));
+    }
+    for algorithm in ALGORITHMS {
+        let most = admitted
+            .iter()
+            .filter(|((by, _), _)| by == algorithm)
+            .map(|(_, events)| naive(events, period_secs * 1_000_000_000))
+            .max();
+        let worst = worst(&report, algorithm);
+        assert_eq!(worst["cells"].as_u64(), most, "{name} {algorithm}");
+        let of = (algorithm.to_owned(), worst["key"].as_str().unwrap().to_owned());
+        assert_eq!(Some(naive(&admitted[&of], period_secs * 1_000_000_000)), most);
+    }
+}
+
+/// The most cells in any window that ends with an event.
+fn naive(events: &[(i128, u64)], period_nanos: i128) -> u64 {
+    let window = |(end, _): &(i128, u64)| {
+        let is_in = |(at, _): &&(i128, u64)| at <= end && end - at < period_nanos;
+        events.iter().filter(is_in).map(|(_, cost)| cost).sum()
+    };
+    events.iter().map(window).max().unwrap_or(0)
+}
+
+#[test]
+fn a_window_ends_to_the_nanosecond() {
+    let line = |time: &str| format!("{{\"time\":\"2024-05-01T{time}Z\",\"ip\":\"h\"}}\n");
+    for (last, cells) in [("12:01:00.500000006", 2), ("12:01:00.500000007", 1)] {
+        let log = line("12:00:00.500000007") + &line(last);
+        let report = json_with(&["--rule", "2/min"], log.as_bytes());
+        assert_eq!(report["worst_window"]["cells"], cells, "{last}");
+        assert_eq!(report["worst_window"]["period_nanos"], 60_000_000_000_u64);
+        assert_eq!(report["worst_window"], report["limiters"][0]["worst_window"]);
+    }
+}
+
+#[test]
+fn where_nothing_is_admitted_no_window_is_worst() {
+    let log = b"{\"time\":1,\"ip\":\"h\"}\n";
+    let report = json_with(&["--rule", "1/s", "--cost", "2"], log);
+    assert_eq!((&report["refused"], &report["worst_window"]), (&1.into(), &Value::Null));
+    let report = json_with(&["--rule", "1/s"], b"");
+    assert_eq!(report["worst_window"], Value::Null);
+}
+
+fn worst<'r>(report: &'r Value, algorithm: &str) -> &'r Value {
+    let limiters = report["limiters"].as_array().unwrap();
+    let limiter = limiters.iter().find(|limiter| limiter["algorithm"] == algorithm).unwrap();
+    &limiter["worst_window"]
+}
