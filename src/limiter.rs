@@ -6,14 +6,14 @@ use core::marker::PhantomData;
 use ahash::RandomState;
 
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, Machine, NoRing};
+use crate::algo::{Algorithm, Machine, NoRing, Visit};
 use crate::builder::Builder;
 use crate::cell::DirectCell;
 use crate::clock::QuantaClock;
 use crate::decision::{Decision, Permit};
 use crate::quota::Quota;
 use crate::stats::Stats;
-use crate::table::{Counters, Event, Outcome, Probe, Table};
+use crate::table::{Counters, Event, Outcome, Probe, Seat, Table};
 use crate::time::{Clock, Tick};
 
 /// Buckets that [`Limiter::len`] looks at.
@@ -164,15 +164,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let seat = self.table.find_at_once(probe);
         let now = now();
         let evict = matches!(self.when_full, WhenFull::Evict);
-        match self.table.decide(probe, seat, &self.params, now, n, evict) {
-            Outcome::Decided(ruling) => ruling.explain(&self.params, now, n),
-            Outcome::Full { nearest } => {
-                // Copied out of a place of its own: written straight into the answer, it would
-                // keep the answer of the other case in memory too.
-                let Cold(decision) = self.decide_full(nearest, n, now);
-                decision
-            }
-        }
+        self.params.meet(Ask { limiter: self, probe, seat, now, n, evict })
     }
 
     /// What [`check_at`](Self::check_at) would answer, without charging anything or giving the
@@ -342,6 +334,34 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         match self.params.answer(self.unseen(n, now), now, n) {
             Err(denied) if !denied.is_final() => Ok(Permit::despite(denied)),
             decision => decision,
+        }
+    }
+}
+
+/// A request for cells, to be decided by an algorithm.
+struct Ask<'a, K: ?Sized, A: Algorithm, C> {
+    limiter: &'a Limiter<K, A, C>,
+    probe: Probe,
+    seat: Option<Seat<'a>>,
+    now: Tick,
+    n: u64,
+    evict: bool,
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Ask<'_, K, A, C> {
+    type Out = Decision;
+
+    #[inline(always)]
+    fn by<M: Machine>(self, algo: &M) -> Decision {
+        let Self { limiter, probe, seat, now, n, evict } = self;
+        match limiter.table.decide(probe, seat, algo, now, n, evict) {
+            Outcome::Decided(ruling) => ruling.explain(algo, now, n),
+            Outcome::Full { nearest } => {
+                // Copied out of a place of its own: written straight into the answer, it would
+                // keep the answer of the other case in memory too.
+                let Cold(decision) = limiter.decide_full(nearest, n, now);
+                decision
+            }
         }
     }
 }

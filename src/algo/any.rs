@@ -14,7 +14,7 @@ use super::oracle::AnyOracle;
 use super::sliding_counter::SlidingCounter;
 use super::sliding_log::{SlidingLog, SlidingLogParams, SlidingLogSeen};
 use super::sub_windows::{SubWindowParams, SubWindowSeen, SubWindows};
-use super::{Algorithm, Machine, Ring, Standing, Step, sealed::Sealed};
+use super::{Algorithm, Machine, Ring, Standing, Step, Visit, sealed::Sealed};
 use crate::decision::{Denied, Permit};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -198,6 +198,11 @@ impl Machine for AnyParams {
     type Oracle = AnyOracle;
     type Seen = AnySeen;
     const RINGED: bool = true;
+
+    #[inline(always)]
+    fn meet<V: Visit>(&self, visit: V) -> V::Out {
+        whichever!(self, Self, each => visit.by(each))
+    }
 
     fn ring_cells(&self) -> usize {
         whichever!(self, Self, each => each.ring_cells())

@@ -164,6 +164,13 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
         0
     }
 
+    /// Does something by the algorithm that this is: once for all that follows, where this is
+    /// [any of several](any).
+    #[inline(always)]
+    fn meet<V: Visit>(&self, visit: V) -> V::Out {
+        visit.by(self)
+    }
+
     /// The state of a key that was never seen, stamped with the time.
     fn fresh(&self, now: Tick) -> u64;
 
@@ -235,6 +242,31 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     /// A naive exact model with the same parameters, in the state of a key never seen.
     #[cfg(feature = "std")]
     fn oracle(&self) -> Self::Oracle;
+}
+
+/// What [`Machine::meet`] does by an algorithm, whichever it is.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, Machine, Visit};
+/// use tollgate::{AnyAlgorithm, Quota};
+///
+/// struct Cells;
+/// impl Visit for Cells {
+///     type Out = usize;
+///     fn by<M: Machine>(self, algo: &M) -> usize {
+///         algo.ring_cells()
+///     }
+/// }
+/// let log: AnyAlgorithm = "sliding-log".parse()?;
+/// assert_eq!(log.params(&Quota::per_minute(10), 0)?.meet(Cells), 12);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Visit {
+    /// What it returns.
+    type Out;
+
+    /// Does it.
+    fn by<M: Machine>(self, algo: &M) -> Self::Out;
 }
 
 /// What a state means at an instant.

@@ -2,7 +2,7 @@
 
 use super::ring::Cells;
 use super::word::{Charge, Head, HeadCell, Ruling};
-use crate::algo::{Machine, NoRing, Step};
+use crate::algo::{Machine, NoRing, Step, Visit};
 use crate::decision::Decision;
 use crate::sync::AtomicU64;
 use crate::time::Tick;
@@ -32,6 +32,11 @@ impl DirectCell {
 
     #[inline(always)]
     pub(crate) fn check<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Decision {
+        algo.meet(Ask { cell: self, now, n })
+    }
+
+    #[inline(always)]
+    fn check_by<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Decision {
         let seen = self.head.load();
         let charge = match seen.is_provisional() {
             false => self.head.charge(seen, self.cells::<A>(), algo, now, n),
@@ -100,5 +105,21 @@ impl DirectCell {
         while let Err(actual) = self.head.swap(seen, Head::provisional(seen.next_generation(), 0)) {
             seen = actual;
         }
+    }
+}
+
+/// A request for cells, to be decided by an algorithm.
+struct Ask<'a> {
+    cell: &'a DirectCell,
+    now: Tick,
+    n: u64,
+}
+
+impl Visit for Ask<'_> {
+    type Out = Decision;
+
+    #[inline(always)]
+    fn by<M: Machine>(self, algo: &M) -> Decision {
+        self.cell.check_by(algo, self.now, self.n)
     }
 }
