@@ -106,7 +106,8 @@ impl fmt::Display for BuildError {
                  from old ones: lower it, or give the quota a longer period or a larger burst",
             ),
             Self::OutOfMemory => f.write_str(
-                "the system has no memory for this capacity (about 29 bytes a key): lower it",
+                "the system has no memory for this capacity (about 29 bytes a key, and 15 for each \
+                 word of its ring, where the algorithm has one): lower it",
             ),
         }
     }
@@ -222,7 +223,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 
     /// How many keys may be live (have any debt) at one time; 100,000 unless called.
     ///
-    /// It takes about 29 bytes a key, reserved when built and made resident as keys arrive.
+    /// It takes about 29 bytes a key, reserved when built and made resident as keys arrive; and
+    /// about 15 more for each word of a ring, where the algorithm has one.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
