@@ -336,7 +336,9 @@ impl SlidingLogParams {
     fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
         let floor = self.grid.floor(now);
         let (last, ahead) = self.last(word, floor);
-        View { ring, lap: self.lap.of(word), place: self.place.of(word), last, floor, ahead }
+        // Any word makes sense, also one with a place that does not exist.
+        let place = self.place.of(word).min(self.places - 1);
+        View { ring, lap: self.lap.of(word), place, last, floor, ahead }
     }
 
     /// When the word's event happened, and how far ahead of `floor` that is.
