@@ -65,7 +65,13 @@ impl Reading {
     }
 }
 
+/// Marks a permit with a delay, in its limit. No limit needs this bit.
+const DELAYED: u64 = 1 << 63;
+const _: () = assert!(crate::quota::CELLS_MAX < DELAYED);
+
 /// The request may go ahead; its cells have been charged.
+///
+/// Where [`delay`](Self::delay) is not zero, it may go ahead only after that time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -81,19 +87,37 @@ impl Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a permit says that the cells were charged"]
 pub struct Permit {
+    /// With [`DELAYED`] in its limit, the room counts whole cells, and what is otherwise the
+    /// shares in a cell is the delay in units. A word of its own for the delay would make every
+    /// [`Decision`] longer than a cache line.
     reading: Reading,
 }
 
 impl Permit {
     #[inline]
     pub(crate) fn new(reading: Reading) -> Self {
+        debug_assert!(reading.limit < DELAYED, "the bit is free");
         Self { reading }
+    }
+
+    /// A permit to go ahead in `delay` units from now.
+    #[inline]
+    pub(crate) fn delayed(reading: Reading, delay: u64) -> Self {
+        let prompt = Self::new(reading);
+        let Some(delay) = NonZeroU64::new(delay) else { return prompt };
+        let (limit, room) = (reading.limit | DELAYED, reading.remaining());
+        Self { reading: Reading { limit, room, cell: delay, ..reading } }
+    }
+
+    #[inline]
+    fn is_delayed(&self) -> bool {
+        self.reading.limit & DELAYED != 0
     }
 
     /// A permit for what the algorithm refused, with nothing charged.
     #[cfg(feature = "std")]
     pub(crate) fn despite(denied: Denied) -> Self {
-        Self { reading: denied.reading }
+        Self::new(denied.reading)
     }
 
     /// The cells that a fully restored key may spend at once: the burst, or a window's limit.
@@ -105,7 +129,29 @@ impl Permit {
     /// ```
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.reading.limit
+        self.reading.limit & !DELAYED
+    }
+
+    /// How long to wait before going ahead, rounded up to a nanosecond.
+    ///
+    /// Zero for a charge of nothing, and except where the algorithm sets a pace
+    /// ([`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp)). The cells are charged
+    /// already: who does not wait breaks the limit.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, LeakyQueue, Quota, Tick};
+    /// let gate = Direct::builder(Quota::per_second(5)).algorithm(LeakyQueue::new()).build()?;
+    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().delay(), Duration::ZERO);
+    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().delay(), Duration::from_millis(200));
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        match self.is_delayed() {
+            true => self.reading.scale.span(self.reading.cell.get()),
+            false => Duration::ZERO,
+        }
     }
 
     /// The whole cells that could be spent right after this decision.
@@ -117,7 +163,10 @@ impl Permit {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.reading.remaining()
+        match self.is_delayed() {
+            true => self.reading.room,
+            false => self.reading.remaining(),
+        }
     }
 
     /// How long until the key is as if it had never been used, rounded up to a nanosecond.
@@ -239,3 +288,29 @@ impl fmt::Display for Denied {
 }
 
 impl core::error::Error for Denied {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading() -> Reading {
+        let one = NonZeroU64::MIN;
+        let scale = Scale { units: one, nanos: 2_500, phase: 7 };
+        let cell = NonZeroU64::new(100).expect("not zero");
+        Reading { limit: crate::quota::CELLS_MAX, room: 599, cell, until_idle: 401, scale }
+    }
+
+    #[test]
+    fn a_delay_leaves_the_other_answers_alone() {
+        let prompt = Permit::new(reading());
+        assert_eq!(prompt.delay(), Duration::ZERO);
+        assert_eq!(Permit::delayed(reading(), 0), prompt);
+        for units in [1, 2, 1 << 52] {
+            let delayed = Permit::delayed(reading(), units);
+            assert_eq!(delayed.delay(), Duration::from_nanos(units * 2_500 - 7));
+            assert_eq!(delayed.limit(), prompt.limit());
+            assert_eq!(delayed.remaining(), 5);
+            assert_eq!(delayed.reset_after(), prompt.reset_after());
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! A lock-free, bounded, keyed rate limiter that never grants more than the quota.
 //!
 //! Start with [`Limiter`] (a bucket for every key) or [`Direct`] (one bucket). A [`Quota`] says
-//! how much, an algorithm ([`Gcra`], [`FixedWindow`]) says how it is counted, and a decision is a
-//! [`Permit`] or a [`Denied`].
+//! how much, an algorithm ([`Gcra`], [`LeakyQueue`], [`WarmUp`], [`FixedWindow`]) says how it is
+//! counted, and a decision is a [`Permit`] or a [`Denied`].
 //!
 //! ```
 //! use tollgate::{Limiter, Quota};
@@ -46,9 +46,11 @@ mod word;
 pub use algo::any::{AnyAlgorithm, UnknownAlgorithm};
 pub use algo::fixed_window::FixedWindow;
 pub use algo::gcra::Gcra;
+pub use algo::leaky_queue::LeakyQueue;
 pub use algo::sliding_counter::SlidingCounter;
 pub use algo::sliding_log::SlidingLog;
 pub use algo::sub_windows::SubWindows;
+pub use algo::warm_up::WarmUp;
 pub use decision::{Decision, Denied, Permit};
 pub use quota::{Quota, QuotaError};
 pub use time::{Clock, ManualClock, Tick};

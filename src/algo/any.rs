@@ -9,11 +9,13 @@ use core::time::Duration;
 use super::fixed_window::{FixedWindow, FixedWindowParams};
 use super::gcra::{Gcra, GcraParams};
 use super::grid::Grid;
+use super::leaky_queue::{LeakyQueue, LeakyQueueParams};
 #[cfg(feature = "std")]
 use super::oracle::AnyOracle;
 use super::sliding_counter::SlidingCounter;
 use super::sliding_log::{SlidingLog, SlidingLogParams, SlidingLogSeen};
 use super::sub_windows::{SubWindowParams, SubWindowSeen, SubWindows};
+use super::warm_up::{WarmUp, WarmUpParams};
 use super::{Algorithm, Machine, Ring, Standing, Step, Visit, sealed::Sealed};
 use crate::decision::{Denied, Permit};
 use crate::quota::{Quota, QuotaError};
@@ -25,6 +27,8 @@ macro_rules! whichever {
         match $any {
             $kind::Gcra($each) => $call,
             $kind::FixedWindow($each) => $call,
+            $kind::LeakyQueue($each) => $call,
+            $kind::WarmUp($each) => $call,
             $kind::SubWindows($each) => $call,
             $kind::SlidingLog($each) => $call,
         }
@@ -37,6 +41,8 @@ macro_rules! whichever_saw {
         match ($any, $seen) {
             (AnyParams::Gcra($each), AnySeen::Word($its)) => $call,
             (AnyParams::FixedWindow($each), AnySeen::Word($its)) => $call,
+            (AnyParams::LeakyQueue($each), AnySeen::Word($its)) => $call,
+            (AnyParams::WarmUp($each), AnySeen::Word($its)) => $call,
             (AnyParams::SubWindows($each), AnySeen::SubWindows($its)) => $call,
             (AnyParams::SlidingLog($each), AnySeen::SlidingLog($its)) => $call,
             _ => $other,
@@ -66,6 +72,10 @@ pub enum AnyAlgorithm {
     Gcra(Gcra),
     /// Fixed windows.
     FixedWindow(FixedWindow),
+    /// A leaky bucket as a queue.
+    LeakyQueue(LeakyQueue),
+    /// An even rate that is reached only as it is used.
+    WarmUp(WarmUp),
     /// A sliding window of sub-windows.
     SubWindows(SubWindows),
     /// The two-window weighted estimate.
@@ -85,6 +95,7 @@ impl AnyAlgorithm {
         "gcra",
         "fixed-window",
         "fixed-window-aligned",
+        "leaky-queue",
         "sub-windows",
         "sliding-counter",
         "sliding-log",
@@ -121,6 +132,7 @@ impl FromStr for AnyAlgorithm {
             "gcra" => Gcra::new().into(),
             "fixed-window" => FixedWindow::anchored().into(),
             "fixed-window-aligned" => FixedWindow::aligned().into(),
+            "leaky-queue" => LeakyQueue::new().into(),
             "sub-windows" => SubWindows::new().into(),
             "sliding-counter" => SlidingCounter::new().into(),
             "sliding-log" => SlidingLog::new().into(),
@@ -139,7 +151,7 @@ macro_rules! from_each {
     };
 }
 
-from_each!(Gcra, FixedWindow, SubWindows, SlidingCounter, SlidingLog);
+from_each!(Gcra, FixedWindow, LeakyQueue, WarmUp, SubWindows, SlidingCounter, SlidingLog);
 
 impl Sealed for AnyAlgorithm {}
 
@@ -150,6 +162,8 @@ impl Algorithm for AnyAlgorithm {
         Ok(match self {
             Self::Gcra(gcra) => AnyParams::Gcra(gcra.params(quota, origin)?),
             Self::FixedWindow(window) => AnyParams::FixedWindow(window.params(quota, origin)?),
+            Self::LeakyQueue(queue) => AnyParams::LeakyQueue(queue.params(quota, origin)?),
+            Self::WarmUp(pace) => AnyParams::WarmUp(pace.params(quota, origin)?),
             Self::SubWindows(windows) => AnyParams::SubWindows(windows.params(quota, origin)?),
             Self::SlidingCounter(counter) => AnyParams::SubWindows(counter.params(quota, origin)?),
             Self::SlidingLog(log) => AnyParams::SlidingLog(log.params(quota, origin)?),
@@ -174,6 +188,10 @@ pub enum AnyParams {
     Gcra(GcraParams),
     /// Of fixed windows.
     FixedWindow(FixedWindowParams),
+    /// Of a queue.
+    LeakyQueue(LeakyQueueParams),
+    /// Of a rate that warms up.
+    WarmUp(WarmUpParams),
     /// Of sub-windows, weighed or not.
     SubWindows(SubWindowParams),
     /// Of the log.
@@ -228,7 +246,9 @@ impl Machine for AnyParams {
     #[inline]
     fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> AnySeen {
         match self {
-            Self::Gcra(_) | Self::FixedWindow(_) => AnySeen::Word(word),
+            Self::Gcra(_) | Self::FixedWindow(_) | Self::LeakyQueue(_) | Self::WarmUp(_) => {
+                AnySeen::Word(word)
+            }
             Self::SubWindows(each) => AnySeen::SubWindows(each.look(word, ring, now, n)),
             Self::SlidingLog(each) => AnySeen::SlidingLog(each.look(word, ring, now, n)),
         }
@@ -294,6 +314,8 @@ impl Machine for AnyParams {
         match self {
             Self::Gcra(each) => AnyOracle::Gcra(each.oracle()),
             Self::FixedWindow(each) => AnyOracle::FixedWindow(each.oracle()),
+            Self::LeakyQueue(each) => AnyOracle::LeakyQueue(each.oracle()),
+            Self::WarmUp(each) => AnyOracle::WarmUp(each.oracle()),
             Self::SubWindows(each) => AnyOracle::SubWindows(each.oracle()),
             Self::SlidingLog(each) => AnyOracle::SlidingLog(each.oracle()),
         }

@@ -155,8 +155,21 @@ pub struct GcraParams {
 }
 
 impl GcraParams {
+    /// Units that `cells` cost, at most `u64::MAX`.
     #[inline(always)]
-    fn reading(&self, now: Tick, floor: u64, debt: u64) -> Reading {
+    pub(super) fn cost(&self, cells: u64) -> u64 {
+        cells.saturating_mul(self.cell.get())
+    }
+
+    /// The distance of the TAT ahead of `floor`, in units: what is still to drain.
+    #[inline(always)]
+    pub(super) fn debt(&self, word: u64, floor: u64) -> u64 {
+        self.grid.ahead(TAT.of(word), floor)
+    }
+
+    /// What there is to tell at `now`, whose floor is `floor`, with `debt` units to drain.
+    #[inline(always)]
+    pub(super) fn reading(&self, now: Tick, floor: u64, debt: u64) -> Reading {
         Reading {
             limit: self.burst.get(),
             room: self.capacity.saturating_sub(debt),
@@ -192,7 +205,7 @@ impl Machine for GcraParams {
     #[inline(always)]
     fn step(&self, word: u64, now: Tick, n: u64) -> Step {
         let floor = self.grid.floor(now);
-        let debt = self.grid.ahead(TAT.of(word), floor);
+        let debt = self.debt(word, floor);
         if n == 0 {
             return Step::Admit { next: TAT.of(word) };
         }
@@ -213,14 +226,14 @@ impl Machine for GcraParams {
     #[inline(always)]
     fn permit(&self, word: u64, now: Tick, n: u64) -> Permit {
         let floor = self.grid.floor(now);
-        let debt = self.grid.ahead(TAT.of(word), floor) + n.saturating_mul(self.cell.get());
+        let debt = self.debt(word, floor) + self.cost(n);
         Permit::new(self.reading(now, floor, debt))
     }
 
     #[inline(always)]
     fn denied(&self, word: u64, now: Tick, n: u64) -> Denied {
         let floor = self.grid.floor(now);
-        let debt = self.grid.ahead(TAT.of(word), floor);
+        let debt = self.debt(word, floor);
         let wait = match n > self.burst.get() {
             true => NEVER,
             false => (debt + n * self.cell.get()).saturating_sub(self.capacity),
@@ -235,7 +248,7 @@ impl Machine for GcraParams {
 
     #[inline]
     fn standing(&self, word: u64, instant: u64) -> Standing {
-        match self.grid.ahead(TAT.of(word), instant) {
+        match self.debt(word, instant) {
             0 => Standing::Idle { units: self.grid.behind(TAT.of(word), instant) },
             debt => Standing::Live { debt },
         }

@@ -36,7 +36,7 @@ use crate::decision::Scale;
 use crate::time::Tick;
 
 const HOUR_NANOS: u128 = 3_600 * 1_000_000_000;
-const YEAR_NANOS: u128 = 365 * 24 * HOUR_NANOS;
+pub(super) const YEAR_NANOS: u128 = 365 * 24 * HOUR_NANOS;
 
 /// A time grid; what it promises stands in the [module](self).
 ///

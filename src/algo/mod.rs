@@ -11,6 +11,8 @@
 //! | algorithm | bits 52..0 | idle when |
 //! |---|---|---|
 //! | [`gcra`] | theoretical arrival time (53) | that time has come |
+//! | [`leaky_queue`] | theoretical arrival time (53) | that time has come |
+//! | [`warm_up`] | when it is cold again (53 - w), warmth (w, from period and rate) | that time has come |
 //! | [`fixed_window`] | end of the window (53 - c), cells counted (c, from the limit) | the window has ended |
 //! | [`sub_windows`], [`sliding_counter`] | latest sub-window (53 - c), cells that count (c, from the limit) | that one no longer counts |
 //! | [`sliding_log`] | time of the latest event (51 - p), lap (2), its place (p, from the largest limit) | it has left every window |
@@ -29,11 +31,13 @@ pub mod any;
 pub mod fixed_window;
 pub mod gcra;
 pub mod grid;
+pub mod leaky_queue;
 #[cfg(feature = "std")]
 pub mod oracle;
 pub mod sliding_counter;
 pub mod sliding_log;
 pub mod sub_windows;
+pub mod warm_up;
 
 pub use grid::Grid;
 

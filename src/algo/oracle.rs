@@ -46,6 +46,8 @@ pub struct Verdict {
     pub reset_after: Duration,
     /// Until the same request would be admitted; zero if it was, `None` if it never would be.
     pub retry_after: Option<Duration>,
+    /// Until an admitted request may go ahead; zero if it was refused.
+    pub delay: Duration,
 }
 
 impl From<&Decision> for Verdict {
@@ -56,12 +58,14 @@ impl From<&Decision> for Verdict {
                 remaining: permit.remaining(),
                 reset_after: permit.reset_after(),
                 retry_after: Some(Duration::ZERO),
+                delay: permit.delay(),
             },
             Err(denied) => Self {
                 admitted: false,
                 remaining: denied.remaining(),
                 reset_after: denied.reset_after(),
                 retry_after: denied.retry_after(),
+                delay: Duration::ZERO,
             },
         }
     }
@@ -163,6 +167,140 @@ impl Oracle for Level {
             remaining: self.remaining(level),
             reset_after: self.grid.until(now, unit + level),
             retry_after,
+            delay: Duration::ZERO,
+        }
+    }
+}
+
+/// The leaky bucket as a queue: a level, and what a request finds in front of it.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    bucket: Level,
+    /// Cells that may be in the bucket before a request has to wait.
+    immediate: u64,
+}
+
+impl Queue {
+    pub(crate) fn new(bucket: Level, immediate: u64) -> Self {
+        Self { bucket, immediate }
+    }
+}
+
+impl Oracle for Queue {
+    fn decide(&mut self, now: Tick, n: u64) -> Verdict {
+        let unit = self.bucket.grid.begun(now);
+        let in_front = self.bucket.at(unit);
+        let verdict = self.bucket.decide(now, n);
+        if !verdict.admitted || n == 0 {
+            return verdict;
+        }
+        // It waits until it and what is in front of it are no more than may pass at once. No
+        // request waits for itself.
+        let own = u128::from(n) * self.bucket.cell;
+        let at_once = u128::from(self.immediate.max(n)) * self.bucket.cell;
+        let turn = unit + (in_front + own).saturating_sub(at_once);
+        Verdict { delay: self.bucket.grid.until(now, turn), ..verdict }
+    }
+}
+
+/// A warm-up as Guava explains it: permits stored while idle cost more the more are stored, and
+/// whoever comes after a charge waits for it.
+#[derive(Clone, Debug)]
+pub struct Ramp {
+    grid: Units,
+    /// Units that a permit takes at the stable rate, and that it takes to store one.
+    stable: u128,
+    refill: u128,
+    cold_factor: u128,
+    burst: u64,
+    max_wait: u128,
+    /// Stored permits, in units of the time it takes to store them: the most, and from where on
+    /// they cost more.
+    stored_max: u128,
+    threshold: u128,
+    stored: u128,
+    /// The unit from which on the next request may go; nothing was charged while it is `None`.
+    next_free: Option<u128>,
+}
+
+impl Ramp {
+    pub(crate) fn new(
+        grid: (u64, u64),
+        stable: u64,
+        cold_factor: u64,
+        burst: u64,
+        max_wait: u64,
+        period: u64,
+    ) -> Self {
+        let (stable, period) = (u128::from(stable), u128::from(period));
+        let cold_factor = u128::from(cold_factor);
+        // 0.5 * period / stable permits lie below the threshold, and 2 * period / (stable + cold)
+        // above it. Together they take the period to store. All divisions come out even.
+        let refill = stable * 2 * (1 + cold_factor) / (5 + cold_factor);
+        let threshold = period * refill / (2 * stable);
+        Self {
+            grid: Units::of(grid),
+            stable,
+            refill,
+            cold_factor,
+            burst,
+            max_wait: max_wait.into(),
+            stored_max: period,
+            threshold,
+            stored: period,
+            next_free: None,
+        }
+    }
+
+    /// Units that `take` (in units of refill time) costs of what is stored, and what is left.
+    ///
+    /// The interval is `stable` up to the threshold and rises evenly to `cold_factor * stable`
+    /// at the most. The time is the area below that line, with one rounding, at the end.
+    fn take(&self, stored: u128, take: u128) -> (u128, u128) {
+        let left = stored.saturating_sub(take);
+        let slope_end = self.stored_max - self.threshold;
+        let [above, above_left] = [stored, left].map(|level| level.saturating_sub(self.threshold));
+        let taken_above = above - above_left;
+        // Both ends of the trapezoid's slanted side, in shares of `stable / slope_end`.
+        let [height, height_left] =
+            [above, above_left].map(|level| slope_end + (self.cold_factor - 1) * level);
+        let trapezoid = taken_above * (height + height_left);
+        let level_part = (take - taken_above) * 2 * slope_end;
+        let time = (trapezoid + level_part) * self.stable;
+        (time.div_ceil(2 * slope_end * self.refill), left)
+    }
+}
+
+impl Oracle for Ramp {
+    fn decide(&mut self, now: Tick, n: u64) -> Verdict {
+        let unit = self.grid.begun(now);
+        let before = self.next_free.unwrap_or(unit);
+        let idle = unit.saturating_sub(before);
+        let stored = self.stored_max.min(self.stored + idle);
+        let turn = before.max(unit);
+        let admitted = n == 0 || (n <= self.burst && turn - unit <= self.max_wait);
+        let (mut left, mut next_free) = (stored, turn);
+        if admitted && n > 0 {
+            let (time, rest) = self.take(stored, u128::from(n) * self.refill);
+            (left, next_free) = (rest, turn + time);
+            (self.stored, self.next_free) = (left, Some(next_free));
+        }
+        let retry_after = if admitted {
+            Some(Duration::ZERO)
+        } else if n > self.burst {
+            None
+        } else {
+            Some(self.grid.until(now, turn - self.max_wait))
+        };
+        Verdict {
+            admitted,
+            remaining: if next_free - unit <= self.max_wait { self.burst } else { 0 },
+            reset_after: self.grid.until(now, next_free + (self.stored_max - left)),
+            retry_after,
+            delay: match admitted && n > 0 {
+                true => self.grid.until(now, turn),
+                false => Duration::ZERO,
+            },
         }
     }
 }
@@ -204,6 +342,7 @@ impl Oracle for Window {
                 false if n > self.limit => None,
                 false => Some(window_end),
             },
+            delay: Duration::ZERO,
         }
     }
 }

@@ -49,6 +49,10 @@ pub enum QuotaError {
     LogWindowsTooFarApart,
     /// The UTC offset of an aligned window is a day or more.
     UtcOffsetTooLarge,
+    /// The cold factor of a warm-up is 0, or above 100.
+    ColdFactorOutOfRange,
+    /// The state of a warm-up has no room for this period at this rate.
+    WarmUpTooLong,
     /// The text is not a quota.
     Syntax {
         /// Where, counted in characters from 1.
@@ -114,6 +118,13 @@ impl fmt::Display for QuotaError {
             Self::UtcOffsetTooLarge => {
                 "the UTC offset is a day or more: give seconds east of Greenwich, \
                  for example 3600 for +01:00"
+            }
+            Self::ColdFactorOutOfRange => {
+                "the cold factor is not within 1 and 100: 3 is usual, 1 is no warm-up at all"
+            }
+            Self::WarmUpTooLong => {
+                "the warm-up is too long for so high a rate: shorten it or the longest wait, \
+                 lower the burst, or count in larger cells"
             }
             Self::Syntax { column, expected } => {
                 return write!(f, "column {column}: expected {expected}");

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{FixedWindow, Gcra, OnFull, Quota, Tick};
+use tollgate::{FixedWindow, Gcra, LeakyQueue, OnFull, Quota, Tick};
 
-use super::choice::{Choice, Cost};
+use super::choice::{Choice, Cost, Pace};
 use super::keyed::{Operation, Setup};
 
 pub(crate) struct Cursor<'a> {
@@ -80,11 +80,23 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn choice(&mut self) -> Choice {
-        match self.byte() % 6 {
+        match self.byte() % 10 {
             0 | 1 => Choice::Bucket(Gcra::new()),
             2 => Choice::Bucket(Gcra::start_empty()),
             3 => Choice::Window(FixedWindow::anchored()),
             4 => Choice::Window(FixedWindow::aligned()),
+            6 => Choice::Queue(LeakyQueue::new()),
+            7 => Choice::Queue(LeakyQueue::new().immediate(self.byte().into())),
+            8 => Choice::WarmUp(Pace {
+                period: Duration::from_secs(self.byte().into()),
+                cold_factor: 3,
+                max_wait: Duration::from_millis(self.byte().into()),
+            }),
+            9 => Choice::WarmUp(Pace {
+                period: Duration::from_nanos(self.scaled()),
+                cold_factor: u32::from(self.byte()) % 100 + 1,
+                max_wait: Duration::from_nanos(self.scaled()),
+            }),
             _ => {
                 let secs = i32::from(self.short()) - 32_768;
                 Choice::Window(FixedWindow::aligned().utc_offset_secs(secs * 2))

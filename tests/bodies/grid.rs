@@ -14,8 +14,13 @@ pub(crate) fn nanos(span: Duration) -> u64 {
 /// Units that the algorithm may write ahead of its clock: a bucket's burst, or a window.
 pub(crate) fn reach<P: Machine>(params: &P, choice: Choice, quota: &Quota) -> u64 {
     match choice {
-        Choice::Bucket(_) => units_in_cell(params, quota) * quota.burst_cells(),
+        Choice::Bucket(_) | Choice::Queue(_) => units_in_cell(params, quota) * quota.burst_cells(),
         Choice::Window(_) => units_in_window(params, quota),
+        Choice::WarmUp(pace) => {
+            let parts = 2 * (5 + u64::from(pace.cold_factor));
+            let spans = units_within(params, pace.period * 2 + pace.max_wait) + 2;
+            units_in_cell(params, quota) * quota.burst_cells() + spans + parts
+        }
     }
 }
 
@@ -27,6 +32,12 @@ pub(crate) fn units_in_cell<P: Machine>(params: &P, quota: &Quota) -> u64 {
 /// Units of a window's grid in a window.
 pub(crate) fn units_in_window<P: Machine>(params: &P, quota: &Quota) -> u64 {
     whole_units(params, quota, 1)
+}
+
+fn units_within<P: Machine>(params: &P, span: Duration) -> u64 {
+    let (units, per_nanos) = params.grid().ratio();
+    let within = span.as_nanos() * u128::from(units) / u128::from(per_nanos);
+    u64::try_from(within).expect("what fits a word")
 }
 
 /// Units in a period divided by `divisor`, which is exact: that is what the grids are for.

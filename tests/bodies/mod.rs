@@ -25,17 +25,28 @@ pub(crate) fn words(data: &[u8]) {
     while !cursor.is_empty() && asked.len() < 64 {
         asked.push(cursor.cost());
     }
+    let (fits, most) = (choice.fits(&quota), choice.granted_max(&quota));
     match choice {
         Choice::Bucket(gcra) => {
             let Ok(params) = gcra.params(&quota, ORIGIN_2025) else { return };
             let word = near_or_any(near, word, params.fresh(now));
-            total::steps_are_total(&params, word, (now, quota.burst_cells()), u64::MAX, &asked);
+            total::steps_are_total(&params, word, (now, fits, most), u64::MAX, &asked);
+        }
+        Choice::Queue(queue) => {
+            let Ok(params) = queue.params(&quota, ORIGIN_2025) else { return };
+            let word = near_or_any(near, word, params.fresh(now));
+            total::steps_are_total(&params, word, (now, fits, most), u64::MAX, &asked);
+        }
+        Choice::WarmUp(pace) => {
+            let Ok(params) = pace.algorithm().params(&quota, ORIGIN_2025) else { return };
+            let word = near_or_any(near, word, params.fresh(now));
+            total::steps_are_total(&params, word, (now, fits, most), u64::MAX, &asked);
         }
         Choice::Window(window) => {
             let Ok(params) = window.params(&quota, ORIGIN_2025) else { return };
             let word = near_or_any(near, word, params.fresh(now));
             let latest = u64::MAX - grid::nanos(quota.period());
-            total::steps_are_total(&params, word, (now, quota.limit()), latest, &asked);
+            total::steps_are_total(&params, word, (now, fits, most), latest, &asked);
         }
     }
 }
@@ -64,6 +75,8 @@ pub(crate) fn operations(data: &[u8]) {
 pub(crate) fn run(choice: Choice, setup: &Setup, operations: &[Operation]) {
     match choice {
         Choice::Bucket(gcra) => run_on(Keyed::new(gcra, choice, setup), operations),
+        Choice::Queue(queue) => run_on(Keyed::new(queue, choice, setup), operations),
+        Choice::WarmUp(pace) => run_on(Keyed::new(pace.algorithm(), choice, setup), operations),
         Choice::Window(window) => run_on(Keyed::new(window, choice, setup), operations),
     }
 }

@@ -23,13 +23,13 @@ fn debt<P: Machine<Seen = u64>>(params: &P, word: u64, now: Tick) -> u64 {
     }
 }
 
-/// Asks again and again at one instant, which may grant what fits and no more.
+/// Asks again and again at one instant, which may grant `most` and no more.
 ///
 /// Waiting is tried out only up to `latest`.
 pub(crate) fn steps_are_total<P: Machine<Seen = u64>>(
     params: &P,
     word: u64,
-    (now, fits): (Tick, u64),
+    (now, fits, most): (Tick, u64, u64),
     latest: u64,
     asked: &[Cost],
 ) {
@@ -42,13 +42,13 @@ pub(crate) fn steps_are_total<P: Machine<Seen = u64>>(
         let step = params.step(word, now, n);
         match (step, params.answer(word, now, n)) {
             (Step::Admit { next }, Ok(permit)) => {
-                granted = granted.checked_add(n).expect("no more than fits is granted");
+                granted = granted.checked_add(n).expect("no more than is counted");
                 assert_eq!(next >> PAYLOAD_BITS, 0, "no bit above the payload");
                 let (before, after) = (debt(params, word, now), debt(params, next, now));
                 assert!(if n > 0 { after > before } else { after == before }, "moved back");
                 assert_eq!(permit.limit(), fits);
                 assert!(permit.remaining() <= fits);
-                let _ = permit.reset_after();
+                assert!(permit.delay() <= permit.reset_after(), "a turn after all has drained");
                 (word, rest) = (next, permit.remaining());
             }
             (Step::Refuse, Err(denied)) => {
@@ -57,7 +57,7 @@ pub(crate) fn steps_are_total<P: Machine<Seen = u64>>(
             }
             (step, answer) => panic!("{step:?} was told as {answer:?}"),
         }
-        assert!(granted <= fits, "{granted} of {fits} at one instant");
+        assert!(granted <= most, "{granted} of {most} at one instant");
     }
 }
 

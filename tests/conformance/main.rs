@@ -7,6 +7,8 @@ mod bucket4j;
 mod folly_envoy;
 mod gate;
 mod gcra_standard;
+mod guava;
+mod nginx;
 mod throttled;
 
 use std::collections::BTreeSet;
@@ -18,10 +20,12 @@ use serde_json::Value;
 type Replay = fn(&Value);
 
 /// The files that are replayed, with what replays each vector.
-const REPLAYED: [(&str, &[(&str, Replay)]); 4] = [
+const REPLAYED: [(&str, &[(&str, Replay)]); 6] = [
     ("02_throttled_redis_cell", throttled::VECTORS),
     ("04_bucket4j", bucket4j::VECTORS),
     ("05_folly_envoy_token_bucket", folly_envoy::VECTORS),
+    ("06_guava_smooth", guava::VECTORS),
+    ("10_nginx_limit_req", nginx::VECTORS),
     ("11_gcra_rfc2697_derived", gcra_standard::VECTORS),
 ];
 
@@ -29,7 +33,7 @@ const CHARGE_AFTERWARDS: &str = "charges what may not be there: needs a charge w
 const GIVE_BACK: &str = "gives cells back: needs an operation that adds";
 
 /// What is left to do: file, vector (`*` for all of a file), and what it waits for.
-const NOT_YET: [(&str, &str, &str); 18] = [
+const NOT_YET: [(&str, &str, &str); 17] = [
     ("04_bucket4j", "consume_ignoring_limits_2", CHARGE_AFTERWARDS),
     ("04_bucket4j", "consume_ignoring_limits_4", CHARGE_AFTERWARDS),
     ("04_bucket4j", "consume_ignoring_limits_6", CHARGE_AFTERWARDS),
@@ -56,10 +60,13 @@ const NOT_YET: [(&str, &str, &str); 18] = [
         "folly_consume_or_borrow",
         "books cells ahead of time: needs reservations",
     ),
-    ("06_guava_smooth", "*", "waits instead of refusing, and warms up: needs a pacer"),
+    (
+        "06_guava_smooth",
+        "bursty_and_update",
+        "changes the rate of a limiter in use: needs a quota that can be replaced",
+    ),
     ("07_sliding_window_counter", "*", "needs the sliding window counter"),
     ("08_sliding_log_classdojo", "*", "needs the exact log"),
-    ("10_nginx_limit_req", "*", "delays instead of refusing: needs a queue"),
 ];
 
 fn folder() -> std::path::PathBuf {
@@ -110,6 +117,16 @@ fn bucket4j() {
 #[test]
 fn folly_and_envoy() {
     replay_file("05_folly_envoy_token_bucket");
+}
+
+#[test]
+fn guava() {
+    replay_file("06_guava_smooth");
+}
+
+#[test]
+fn nginx_limit_req() {
+    replay_file("10_nginx_limit_req");
 }
 
 #[test]

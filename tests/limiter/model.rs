@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{FixedWindow, Gcra, OnFull, Quota, Stats, Tick};
+use tollgate::{FixedWindow, Gcra, LeakyQueue, OnFull, Quota, Stats, Tick};
 
-use crate::bodies::choice::{Choice, Cost};
+use crate::bodies::choice::{Choice, Cost, Pace};
 use crate::bodies::keyed::{Keyed, Operation, Setup};
 use crate::bodies::run;
 
@@ -21,6 +21,11 @@ fn choices() -> impl Strategy<Value = Choice> {
     prop_oneof![
         3 => Just(Choice::Bucket(Gcra::new())),
         2 => Just(Choice::Bucket(Gcra::start_empty())),
+        1 => (0_u64..6).prop_map(|cells| Choice::Queue(LeakyQueue::new().immediate(cells))),
+        1 => (0_u64..10, 1_u32..12, 0_u64..4).prop_map(|(period, cold_factor, max_wait)| {
+            let [period, max_wait] = [period, max_wait].map(Duration::from_secs);
+            Choice::WarmUp(Pace { period, cold_factor, max_wait })
+        }),
         2 => Just(Choice::Window(FixedWindow::anchored())),
         1 => Just(Choice::Window(FixedWindow::aligned().utc_offset_secs(-3_600))),
     ]

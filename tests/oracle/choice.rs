@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::algo::Algorithm;
-use tollgate::{FixedWindow, Gcra, Quota};
+use tollgate::{FixedWindow, Gcra, LeakyQueue, Quota};
 
-use crate::bodies::choice::{Choice, Cost, ORIGIN_2025};
+use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, Pace};
 use crate::bodies::grid::nanos;
 
 /// A number of cases, unless `PROPTEST_CASES` asks for another. What fails is printed in full and
@@ -26,6 +26,8 @@ pub(crate) fn cases(count: u32) -> ProptestConfig {
 fn accepts(choice: Choice, quota: &Quota) -> bool {
     match choice {
         Choice::Bucket(gcra) => gcra.params(quota, ORIGIN_2025).is_ok(),
+        Choice::Queue(queue) => queue.params(quota, ORIGIN_2025).is_ok(),
+        Choice::WarmUp(pace) => pace.algorithm().params(quota, ORIGIN_2025).is_ok(),
         Choice::Window(window) => window.params(quota, ORIGIN_2025).is_ok(),
     }
 }
@@ -35,6 +37,31 @@ pub(crate) fn buckets() -> impl Strategy<Value = Choice> {
         3 => Just(Choice::Bucket(Gcra::new())),
         1 => Just(Choice::Bucket(Gcra::start_empty())),
     ]
+}
+
+pub(crate) fn queues() -> impl Strategy<Value = Choice> {
+    let immediate = prop_oneof![0_u64..5, 0_u64..100, scales(34), Just(u64::MAX)];
+    prop_oneof![
+        1 => Just(Choice::Queue(LeakyQueue::new())),
+        1 => immediate.prop_map(|cells| Choice::Queue(LeakyQueue::new().immediate(cells))),
+    ]
+}
+
+pub(crate) fn warm_ups() -> impl Strategy<Value = Choice> {
+    let periods = prop_oneof![
+        1 => Just(Duration::ZERO),
+        2 => (1_u64..100).prop_map(Duration::from_secs),
+        3 => scales(50).prop_map(Duration::from_nanos),
+    ];
+    let factors = prop_oneof![3 => Just(3), 3 => 1_u32..12, 1 => 1_u32..=100];
+    let waits = prop_oneof![
+        2 => Just(Duration::ZERO),
+        1 => (1_u64..10).prop_map(Duration::from_secs),
+        2 => scales(50).prop_map(Duration::from_nanos),
+    ];
+    (periods, factors, waits).prop_map(|(period, cold_factor, max_wait)| {
+        Choice::WarmUp(Pace { period, cold_factor, max_wait })
+    })
 }
 
 pub(crate) fn windows() -> impl Strategy<Value = Choice> {

@@ -8,7 +8,9 @@ use tollgate::{Direct, ManualClock, Quota, Tick};
 
 use crate::bodies::choice::{Choice, Cost, ORIGIN_2025};
 use crate::bodies::grid::{horizon, reach};
-use crate::choice::{Last, Move, buckets, cases, costs, moves, quotas, starts, windows};
+use crate::choice::{
+    Last, Move, buckets, cases, costs, moves, queues, quotas, starts, warm_ups, windows,
+};
 
 fn equals_its_oracle<A: Algorithm>(
     algorithm: A,
@@ -58,6 +60,8 @@ fn one_equals_its_oracle(
 ) -> TestCaseResult {
     match choice {
         Choice::Bucket(gcra) => equals_its_oracle(gcra, (choice, quota), start, steps),
+        Choice::Queue(queue) => equals_its_oracle(queue, (choice, quota), start, steps),
+        Choice::WarmUp(pace) => equals_its_oracle(pace.algorithm(), (choice, quota), start, steps),
         Choice::Window(window) => equals_its_oracle(window, (choice, quota), start, steps),
     }
 }
@@ -68,6 +72,24 @@ proptest! {
     #[test]
     fn a_bucket_equals_its_oracle_wherever_time_goes(
         chosen in quotas(buckets()),
+        start in starts(),
+        steps in prop::collection::vec((moves(), costs()), 1..60),
+    ) {
+        one_equals_its_oracle(chosen, start, &steps)?;
+    }
+
+    #[test]
+    fn a_queue_equals_its_oracle_wherever_time_goes(
+        chosen in quotas(queues()),
+        start in starts(),
+        steps in prop::collection::vec((moves(), costs()), 1..60),
+    ) {
+        one_equals_its_oracle(chosen, start, &steps)?;
+    }
+
+    #[test]
+    fn a_warm_up_equals_its_oracle_wherever_time_goes(
+        chosen in quotas(warm_ups()),
         start in starts(),
         steps in prop::collection::vec((moves(), costs()), 1..60),
     ) {

@@ -98,7 +98,7 @@ fn keeps_to_the_meter<A: Algorithm>(
 }
 
 /// What is said to a refused request is sufficient, and a nanosecond less is not.
-fn comes_back_at_the_right_time<A: Algorithm>(
+pub(crate) fn comes_back_at_the_right_time<A: Algorithm>(
     gate: &Direct<A, ManualClock>,
     refused: &Verdict,
     now: u64,
@@ -106,6 +106,10 @@ fn comes_back_at_the_right_time<A: Algorithm>(
 ) -> TestCaseResult {
     let wait = nanos(refused.retry_after.expect("it fits some day"));
     prop_assert!(wait > 0);
+    // A stale clock may be told to wait for longer than can be said.
+    if wait == u64::MAX {
+        return Ok(());
+    }
     let Some(then) = now.checked_add(wait) else { return Ok(()) };
     prop_assert!(gate.peek_at(n, Tick::from_nanos(then)).is_ok(), "{} after {} ns", n, wait);
     prop_assert!(gate.peek_at(n, Tick::from_nanos(then - 1)).is_err(), "{} 1 ns early", n);

@@ -9,7 +9,7 @@ use tollgate::{FixedWindow, Quota, Tick};
 use crate::bodies::choice::{Choice, Cost, ORIGIN_2025};
 use crate::bodies::grid::nanos;
 use crate::bodies::total::steps_are_total;
-use crate::choice::{buckets, cases, costs, quotas, scales, starts, windows};
+use crate::choice::{buckets, cases, costs, queues, quotas, scales, starts, warm_ups, windows};
 
 /// Words anywhere, and words that lie near an instant so that they are live.
 #[derive(Clone, Copy, Debug)]
@@ -40,17 +40,25 @@ impl Word {
 }
 
 fn one_is_total((choice, quota): (Choice, Quota), word: Word, now: u64, asked: &[Cost]) {
-    let (now, fits) = (Tick::from_nanos(now), choice.fits(&quota));
+    let now = (Tick::from_nanos(now), choice.fits(&quota), choice.granted_max(&quota));
     match choice {
         Choice::Bucket(gcra) => {
             let params = gcra.params(&quota, ORIGIN_2025).expect("accepted");
-            steps_are_total(&params, word.bits(&params, now), (now, fits), u64::MAX, asked);
+            steps_are_total(&params, word.bits(&params, now.0), now, u64::MAX, asked);
+        }
+        Choice::Queue(queue) => {
+            let params = queue.params(&quota, ORIGIN_2025).expect("accepted");
+            steps_are_total(&params, word.bits(&params, now.0), now, u64::MAX, asked);
+        }
+        Choice::WarmUp(pace) => {
+            let params = pace.algorithm().params(&quota, ORIGIN_2025).expect("accepted");
+            steps_are_total(&params, word.bits(&params, now.0), now, u64::MAX, asked);
         }
         Choice::Window(window) => {
             let params = window.params(&quota, ORIGIN_2025).expect("accepted");
             // Windows of the wall clock stand still once its time is beyond the last tick.
             let latest = u64::MAX - nanos(quota.period());
-            steps_are_total(&params, word.bits(&params, now), (now, fits), latest, asked);
+            steps_are_total(&params, word.bits(&params, now.0), now, latest, asked);
         }
     }
 }
@@ -61,6 +69,26 @@ proptest! {
     #[test]
     fn a_bucket_makes_sense_of_any_word(
         chosen in quotas(buckets()),
+        word in any_word(),
+        now in starts(),
+        asked in prop::collection::vec(costs(), 1..12),
+    ) {
+        one_is_total(chosen, word, now, &asked);
+    }
+
+    #[test]
+    fn a_queue_makes_sense_of_any_word(
+        chosen in quotas(queues()),
+        word in any_word(),
+        now in starts(),
+        asked in prop::collection::vec(costs(), 1..12),
+    ) {
+        one_is_total(chosen, word, now, &asked);
+    }
+
+    #[test]
+    fn a_warm_up_makes_sense_of_any_word(
+        chosen in quotas(warm_ups()),
         word in any_word(),
         now in starts(),
         asked in prop::collection::vec(costs(), 1..12),

@@ -184,7 +184,8 @@ mod tests {
     use super::*;
 
     fn verdict(admitted: bool, retry_after: Option<Duration>) -> Verdict {
-        Verdict { admitted, remaining: 0, reset_after: Duration::ZERO, retry_after }
+        let (reset_after, delay) = (Duration::ZERO, Duration::ZERO);
+        Verdict { admitted, remaining: 0, reset_after, retry_after, delay }
     }
 
     #[test]

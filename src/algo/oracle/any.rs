@@ -1,6 +1,6 @@
 //! Any of the models.
 
-use super::{EventLog, Level, Oracle, SubWindowCounts, Verdict, Window};
+use super::{EventLog, Level, Oracle, Queue, Ramp, SubWindowCounts, Verdict, Window};
 use crate::time::Tick;
 
 /// The model of [`AnyAlgorithm`](crate::AnyAlgorithm).
@@ -11,6 +11,10 @@ pub enum AnyOracle {
     Gcra(Level),
     /// Of a fixed window.
     FixedWindow(Window),
+    /// Of a queue.
+    LeakyQueue(Queue),
+    /// Of a rate that warms up.
+    WarmUp(Ramp),
     /// Of sub-windows, weighed or not.
     SubWindows(SubWindowCounts),
     /// Of the log.
@@ -22,6 +26,8 @@ impl Oracle for AnyOracle {
         match self {
             Self::Gcra(level) => level.decide(now, n),
             Self::FixedWindow(window) => window.decide(now, n),
+            Self::LeakyQueue(queue) => queue.decide(now, n),
+            Self::WarmUp(ramp) => ramp.decide(now, n),
             Self::SubWindows(counts) => counts.decide(now, n),
             Self::SlidingLog(log) => log.decide(now, n),
         }

@@ -95,6 +95,7 @@ impl Oracle for EventLog {
         let kept = |rate: &Rate| self.first_kept(*rate, unit, n);
         Verdict {
             admitted,
+            delay: Duration::ZERO,
             remaining: self.rates.iter().map(room).min().expect("there is a rate"),
             reset_after: self.events.back().map_or(Duration::ZERO, wait),
             retry_after: match admitted {

@@ -120,6 +120,7 @@ impl Oracle for SubWindowCounts {
         let room = u128::from(self.limit).saturating_sub(self.estimate(nanos));
         Verdict {
             admitted,
+            delay: Duration::ZERO,
             remaining: u64::try_from(room).expect("at most the limit"),
             reset_after: self.all_left().map_or(Duration::ZERO, |left| self.grid.until(now, left)),
             retry_after: match admitted {

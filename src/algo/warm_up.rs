@@ -1,0 +1,524 @@
+//! Warm-up: a pace that starts slowly, and rises to the quota's rate while it is used.
+//!
+//! # Word
+//!
+//! ```text
+//! bits 52..w  when it is cold again, in units of the grid | bits w-1..0  warmth, in units
+//! ```
+//!
+//! `w` is chosen from period and rate. The warmth is what has been warmed up of the period, at
+//! most all of it. The next request may go at *cold again* less the warmth; from then on, if none
+//! comes, it cools down, one unit a unit. So idle time needs no writing: past the time to go, the
+//! warmth is the distance to *cold again*, and past that, the key is as if never seen. Zero is a
+//! key that was cold at the clock's origin. No value is out of range: a warmth beyond the period
+//! counts as the period.
+//!
+//! # Step
+//!
+//! With `wait` units to the time to go and a warmth of `h`, `n` cells are admitted iff
+//! `wait <= max_wait`. Whoever comes after them pays: the time to go moves on by
+//!
+//! ```text
+//! n * cell + extra,   extra = ceil(a * (y^2 - z^2) / b)
+//! y = max(0, ramp - h),   z = max(0, ramp - h - n * refill)
+//! ```
+//!
+//! and the warmth rises by `n * refill`. This is Guava's `SmoothWarmingUp` told backwards: what it
+//! stores is the period less the warmth, measured by the time it takes to store. With `s` the
+//! emission interval, `c` the cold factor and `p` the period, it has `p/2s` permits below the
+//! threshold and `2p/(s+cs)` above, so that storing one takes `refill = 2s(1+c)/(5+c)`, and what
+//! is above takes `ramp = 4p/(5+c)`. Above, the interval rises from `s` to `cs`; the area below
+//! that line is `n*s` and the extra, with `a = (5+c)(c-1)` and `b = 4(1+c) ramp`.
+//!
+//! # Units
+//!
+//! A unit is an exact fraction of the emission interval, a sixteenth or finer, such that a permit
+//! takes a whole number of them to store; the period is rounded up to `5 + c` of them, or a
+//! multiple. Within that it is the finest with a ring of a year. What does not leave a ring of 64
+//! times the farthest that is written ahead is refused when built.
+//!
+//! Source: the arithmetic of Guava's `RateLimiter` (its documentation in `SmoothRateLimiter`).
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use super::grid::{Grid, YEAR_NANOS, gcd};
+#[cfg(feature = "std")]
+use super::oracle::Ramp;
+use super::{Algorithm, Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
+use crate::decision::{Denied, NEVER, Permit, Reading};
+use crate::quota::{Quota, QuotaError};
+use crate::time::{Tick, saturating_nanos};
+use crate::word::Field;
+
+const COLD_FACTOR_MAX: u32 = 100;
+/// An emission interval has at least so many units.
+const UNITS_IN_CELL_MIN: u64 = 16;
+/// The ring is at least so many times what is written ahead.
+const RING_PER_REACH_MIN: u128 = 64;
+
+/// Warm-up: requests are paced, slowly at first, and at the quota's rate once they have gone on
+/// for the period. What is left alone cools down again in the same time.
+///
+/// A request may go when the time that the one before it has cost is over. It costs
+/// `cold_factor` emission intervals (period / limit of the quota) a cell when cold and one when
+/// warm, and its cost delays whoever comes next, not itself. A request that would have to wait
+/// longer than `max_wait` is refused; else [`Permit::delay`] says how long.
+///
+/// `remaining` is the burst (the most cells that one request may ask for) where a request would
+/// be admitted, else 0. `reset_after` is the time until all is cold, when the key is as if it had
+/// never been used: a key never seen starts cold.
+///
+/// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its
+/// place is granted at most `burst + rate * (span + max_wait + u)` cells, where `u` is one unit
+/// of the [`Grid`], at most a sixteenth of the emission interval. Out of the cold it is granted
+/// less: each request costs what Guava's formula says, rounded up to a unit, and the period is
+/// rounded up to a multiple of `5 + cold_factor` units. In constant use it is never faster than
+/// the formula. Pauses are measured in whole units, which moves later turns by as little.
+///
+/// **Not guaranteed.** That the caller waits. See [`Limiter`](crate::Limiter) for what happens to
+/// a key that loses its place: it starts cold. Where the grid wraps around, a key left alone for
+/// as long as its [`ring`](Grid::ring), give or take what it may write ahead, may pass for one
+/// that was used a moment ago: refused for so long, or warm. The ring has a year for periods up
+/// to `500,000 * s^2` seconds, with an emission interval of `s` seconds, a cold factor of 3 and a
+/// small burst (20,000 s at 5 a second); beyond, it is shorter (6 days for a minute at 1,000).
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, Quota, Tick, WarmUp};
+///
+/// let ten_seconds = WarmUp::new(Duration::from_secs(10)).max_wait(Duration::from_secs(1));
+/// let gate = Direct::builder(Quota::per_second(100)).algorithm(ten_seconds).build()?;
+/// assert_eq!(gate.check_at(1, Tick::ZERO)?.delay(), Duration::ZERO);
+/// // Cold: three times as long as the 10 ms of a warm one.
+/// assert_eq!(gate.check_at(1, Tick::ZERO)?.delay().as_millis(), 30);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarmUp {
+    period: Duration,
+    cold_factor: u32,
+    max_wait: Duration,
+}
+
+impl WarmUp {
+    /// Warms up in `period` of constant use, and cools down in the same time. Cold, a cell takes
+    /// 3 times as long as warm, and nobody waits: what cannot go at once is refused.
+    ///
+    /// A period of zero counts as the shortest that can be kept.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, Tick, WarmUp};
+    /// let gate = Direct::builder(Quota::per_second(5))
+    ///     .algorithm(WarmUp::new(Duration::from_secs(60)))
+    ///     .build()?;
+    /// assert!(gate.check_at(1, Tick::ZERO).is_ok());
+    /// assert!(gate.check_at(1, Tick::from_nanos(200_000_000)).is_err());
+    /// assert!(gate.check_at(1, Tick::from_nanos(600_000_000)).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn new(period: Duration) -> Self {
+        Self { period, cold_factor: 3, max_wait: Duration::ZERO }
+    }
+
+    /// How many times longer a cell takes when all is cold: 1 (no warm-up) to 100. 3 unless said
+    /// otherwise.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, QuotaError, WarmUp};
+    /// let gate = |factor| {
+    ///     let warm_up = WarmUp::new(Duration::from_secs(60)).cold_factor(factor);
+    ///     Direct::builder(Quota::per_second(5)).algorithm(warm_up).build()
+    /// };
+    /// assert!(gate(10).is_ok());
+    /// assert_eq!(gate(0).unwrap_err(), QuotaError::ColdFactorOutOfRange);
+    /// ```
+    #[must_use]
+    pub const fn cold_factor(self, factor: u32) -> Self {
+        Self { cold_factor: factor, ..self }
+    }
+
+    /// The longest wait that a request is admitted with; zero unless said otherwise.
+    ///
+    /// It is rounded down to a unit of the [`Grid`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, Tick, WarmUp};
+    /// let patient = WarmUp::new(Duration::from_secs(60)).max_wait(Duration::from_secs(1));
+    /// let gate = Direct::builder(Quota::per_second(5)).algorithm(patient).build()?;
+    /// assert!(gate.check_at(1, Tick::ZERO).is_ok());
+    /// let permit = gate.check_at(1, Tick::ZERO).unwrap();
+    /// assert!(permit.delay() > Duration::from_millis(590));
+    /// let denied = gate.check_at(1, Tick::ZERO).unwrap_err();
+    /// assert!(denied.retry_after() < Some(Duration::from_millis(200)));
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn max_wait(self, longest: Duration) -> Self {
+        Self { max_wait: longest, ..self }
+    }
+
+    /// The parameters with `cell` units in an emission interval; `None` where the word has no
+    /// room for them. The quota is valid, and `cell` at most the interval's nanoseconds.
+    fn with_units(&self, quota: &Quota, cell: u64) -> Option<WarmUpParams> {
+        let factor = u64::from(self.cold_factor);
+        let (units, period_nanos) = (quota.limit() * cell, quota.period_nanos());
+        let shares = |span| u128::from(saturating_nanos(span)) * u128::from(units);
+        // The period is 5 + c equal parts, of which the ramp has 4.
+        let parts = 5 + factor;
+        let part = shares(self.period).div_ceil(u128::from(period_nanos) * u128::from(parts));
+        let part = part.max(1);
+        let period = u64::try_from(part * u128::from(parts)).ok()?;
+        let warmth_bits = u64::BITS - period.leading_zeros();
+        let time_bits = PAYLOAD_BITS.checked_sub(warmth_bits).filter(|bits| *bits > 0)?;
+        let warmth = Field::new(0, warmth_bits);
+        let cold_at = warmth.above(time_bits);
+        let max_wait = shares(self.max_wait) / u128::from(period_nanos);
+        // A charge costs less than the period above its cells.
+        let reach =
+            max_wait + u128::from(quota.burst_cells()) * u128::from(cell) + 2 * u128::from(period);
+        if reach * RING_PER_REACH_MIN > u128::from(cold_at.max()) {
+            return None;
+        }
+        let ramp = 4 * period / parts;
+        Some(WarmUpParams {
+            grid: Grid::new(units, period_nanos, cold_at.max(), u64::try_from(reach).ok()?),
+            burst: quota.burst_cells(),
+            cell,
+            refill: 2 * (1 + factor) * cell / parts,
+            cold_factor: factor,
+            period,
+            ramp,
+            steepness: parts * (factor - 1),
+            flatness: NonZeroU64::new(4 * (1 + factor) * ramp)?,
+            max_wait: u64::try_from(max_wait).ok()?,
+            warmth,
+            cold_at,
+        })
+    }
+}
+
+impl Sealed for WarmUp {}
+
+impl Algorithm for WarmUp {
+    type Params = WarmUpParams;
+
+    fn params(&self, quota: &Quota, _unix_origin_nanos: u64) -> Result<WarmUpParams, QuotaError> {
+        quota.validate()?;
+        if self.cold_factor == 0 || self.cold_factor > COLD_FACTOR_MAX {
+            return Err(QuotaError::ColdFactorOutOfRange);
+        }
+        let factor = u64::from(self.cold_factor);
+        // What makes `refill` whole; and even, so that half an interval is whole too.
+        let divisor = (5 + factor) / gcd(5 + factor, 2 * (1 + factor));
+        let mut cell = UNITS_IN_CELL_MIN.next_multiple_of(2 * divisor);
+        let interval_nanos = quota.period_nanos() / quota.limit();
+        let coarsest = if cell > interval_nanos { None } else { self.with_units(quota, cell) };
+        let mut params = coarsest.ok_or(QuotaError::WarmUpTooLong)?;
+        while cell <= interval_nanos / 2 {
+            cell *= 2;
+            match self.with_units(quota, cell) {
+                Some(finer) if finer.lasts_a_year() => params = finer,
+                _ => break,
+            }
+        }
+        Ok(params)
+    }
+}
+
+/// [`WarmUp`] with a quota worked in.
+///
+/// A charge of nothing has no delay, since nothing has to wait.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::algo::{Algorithm, Machine};
+/// use tollgate::{Quota, Tick, WarmUp};
+///
+/// let params = WarmUp::new(Duration::from_secs(4)).params(&Quota::per_second(5), 0)?;
+/// assert!(params.answer(params.fresh(Tick::ZERO), Tick::ZERO, 5).is_ok());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarmUpParams {
+    grid: Grid,
+    burst: u64,
+    /// Units that one cell costs when all is warm.
+    cell: u64,
+    /// Units of warmth in one cell.
+    refill: u64,
+    cold_factor: u64,
+    /// Units of warmth at most.
+    period: u64,
+    /// The warmth from which on a cell costs no more than `cell`.
+    ramp: u64,
+    /// `a` and `b` of the module's formula.
+    steepness: u64,
+    flatness: NonZeroU64,
+    max_wait: u64,
+    warmth: Field,
+    cold_at: Field,
+}
+
+/// A state at an instant.
+#[derive(Clone, Copy)]
+struct View {
+    /// Units until the next request may go.
+    wait: u64,
+    /// Units of warmth, at most the period.
+    warmth: u64,
+}
+
+impl View {
+    /// Units until all is cold.
+    fn until_cold(self) -> u64 {
+        self.wait + self.warmth
+    }
+}
+
+impl WarmUpParams {
+    /// Whether the ring has a year, or does not end.
+    fn lasts_a_year(&self) -> bool {
+        let (units, nanos) = self.grid.ratio();
+        let Some(ring) = self.grid.ring() else { return true };
+        u128::from(ring) * u128::from(nanos) >= YEAR_NANOS * u128::from(units)
+    }
+
+    #[inline(always)]
+    fn view(&self, word: u64, floor: u64) -> View {
+        let until_cold = self.grid.ahead(self.cold_at.of(word), floor);
+        let warmth = self.warmth.of(word).min(self.period).min(until_cold);
+        View { wait: until_cold - warmth, warmth }
+    }
+
+    /// The state after a charge of `n` cells, at most the burst.
+    #[inline(always)]
+    fn charged(&self, view: View, n: u64) -> View {
+        let warmed = view.warmth + n * self.refill;
+        let cost = n * self.cell + self.extra(view.warmth, warmed);
+        View { wait: view.wait + cost, warmth: warmed.min(self.period) }
+    }
+
+    /// What warming up from `before` to `after` costs above the cells.
+    #[inline(always)]
+    fn extra(&self, before: u64, after: u64) -> u64 {
+        let from = self.ramp.saturating_sub(before);
+        if from == 0 {
+            return 0;
+        }
+        let to = self.ramp.saturating_sub(after);
+        // The period has less than 2^23 units, or the ring had no room: all is below 2^50.
+        (self.steepness * (from - to) * (from + to)).div_ceil(self.flatness.get())
+    }
+
+    #[inline(always)]
+    fn reading(&self, now: Tick, floor: u64, view: View) -> Reading {
+        Reading {
+            limit: self.burst,
+            room: if view.wait <= self.max_wait { self.burst } else { 0 },
+            cell: NonZeroU64::MIN,
+            until_idle: view.until_cold(),
+            scale: self.grid.scale(now, floor),
+        }
+    }
+}
+
+impl Sealed for WarmUpParams {}
+
+impl Machine for WarmUpParams {
+    #[cfg(feature = "std")]
+    type Oracle = Ramp;
+    type Seen = u64;
+
+    #[inline]
+    fn fresh(&self, now: Tick) -> u64 {
+        self.cold_at.set(0, self.grid.floor(now))
+    }
+
+    #[inline(always)]
+    fn look<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
+        word
+    }
+
+    #[inline(always)]
+    fn step(&self, word: u64, now: Tick, n: u64) -> Step {
+        if n == 0 {
+            return Step::Admit {
+                next: self.cold_at.set(self.warmth.of(word), self.cold_at.of(word)),
+            };
+        }
+        let floor = self.grid.floor(now);
+        let view = self.view(word, floor);
+        if n > self.burst || view.wait > self.max_wait {
+            return Step::Refuse;
+        }
+        let after = self.charged(view, n);
+        let cold_at = self.grid.later(floor, after.until_cold());
+        debug_assert_eq!(cold_at, cold_at & self.cold_at.max(), "the instant fits its field");
+        Step::Admit { next: self.cold_at.set(after.warmth, cold_at) }
+    }
+
+    #[inline(always)]
+    fn permit(&self, word: u64, now: Tick, n: u64) -> Permit {
+        let floor = self.grid.floor(now);
+        let view = self.view(word, floor);
+        match n {
+            0 => Permit::new(self.reading(now, floor, view)),
+            n => Permit::delayed(self.reading(now, floor, self.charged(view, n)), view.wait),
+        }
+    }
+
+    #[inline(always)]
+    fn denied(&self, word: u64, now: Tick, n: u64) -> Denied {
+        let floor = self.grid.floor(now);
+        let view = self.view(word, floor);
+        let wait = match n > self.burst {
+            true => NEVER,
+            false => view.wait.saturating_sub(self.max_wait),
+        };
+        Denied::new(self.reading(now, floor, view), wait)
+    }
+
+    #[inline]
+    fn instant(&self, now: Tick) -> u64 {
+        self.grid.floor(now)
+    }
+
+    #[inline]
+    fn standing(&self, word: u64, instant: u64) -> Standing {
+        let cold_at = self.cold_at.of(word);
+        match self.grid.ahead(cold_at, instant) {
+            0 => Standing::Idle { units: self.grid.behind(cold_at, instant) },
+            debt => Standing::Live { debt },
+        }
+    }
+
+    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        let floor = self.grid.floor(now);
+        let wait = self.grid.until_behind_by(self.cold_at.of(word), floor, skew);
+        let warm = View { wait: 0, warmth: self.period };
+        Denied::new(Reading { room: 0, ..self.reading(now, floor, warm) }, wait)
+    }
+
+    fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    #[cfg(feature = "std")]
+    fn oracle(&self) -> Ramp {
+        Ramp::new(
+            self.grid.ratio(),
+            self.cell,
+            self.cold_factor,
+            self.burst,
+            self.max_wait,
+            self.period,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::word::tile;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn params(quota: &str, warm_up: WarmUp) -> Result<WarmUpParams, QuotaError> {
+        warm_up.params(&quota.parse().expect("a quota"), 0)
+    }
+
+    #[test]
+    fn fields_tile_the_word_and_units_are_fine() {
+        for (quota, secs, ring_days_min) in [
+            ("5/s", 4, 365),
+            ("5/s", 20_000, 365),
+            ("1/minute", 3_600, 365),
+            ("100/s", 10, 365),
+            ("1000/s", 1, 100),
+            ("1000/s", 60, 6),
+            ("10000/s", 10, 0),
+        ] {
+            for factor in [1, 2, 3, 10, 100] {
+                let warm_up = WarmUp::new(SECOND * secs).cold_factor(factor);
+                let Ok(params) = params(quota, warm_up) else {
+                    assert!(factor > 3, "{quota} in {secs} s is refused");
+                    continue;
+                };
+                assert!(tile(&[params.warmth, params.cold_at], PAYLOAD_BITS));
+                assert!(params.cell >= UNITS_IN_CELL_MIN && params.period < 1 << 23);
+                let factor = u64::from(factor);
+                assert_eq!(params.refill * (5 + factor), 2 * (1 + factor) * params.cell);
+                let (units, nanos) = params.grid.ratio();
+                let ring = params.grid.ring().unwrap_or(u64::MAX);
+                let days = u128::from(ring) * u128::from(nanos)
+                    / (u128::from(units) * 24 * SECOND.as_nanos() * 3_600);
+                assert!(factor != 3 || days >= ring_days_min, "{quota}: {days} days");
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_refused_when_built() {
+        use QuotaError as E;
+        let long = WarmUp::new(SECOND * 60);
+        assert_eq!(params("1000000/s", long), Err(E::WarmUpTooLong));
+        assert_eq!(params("5/s", WarmUp::new(Duration::MAX)), Err(E::WarmUpTooLong));
+        assert_eq!(params("5/s", long.max_wait(Duration::MAX)), Err(E::WarmUpTooLong));
+        assert_eq!(params("1000000000/s", WarmUp::new(SECOND)), Err(E::WarmUpTooLong));
+        assert_eq!(params("5/s", long.cold_factor(101)), Err(E::ColdFactorOutOfRange));
+        assert!(params("5/s", WarmUp::new(Duration::ZERO)).is_ok());
+    }
+
+    /// Without a ramp it is a pace: one interval a cell, warm or cold.
+    #[test]
+    fn a_cold_factor_of_one_is_an_even_pace() {
+        let warm_up = WarmUp::new(SECOND * 4).cold_factor(1).max_wait(SECOND * 10);
+        let params = params("5/s", warm_up).expect("in range");
+        let mut word = params.fresh(Tick::ZERO);
+        for turn in 0..40 {
+            let Step::Admit { next } = params.step(word, Tick::ZERO, 1) else {
+                panic!("a wait of {turn} intervals")
+            };
+            let permit = params.permit(word, Tick::ZERO, 1);
+            assert_eq!(permit.delay(), Duration::from_millis(200) * turn);
+            word = next;
+        }
+    }
+
+    /// The whole ramp takes the period, and the cells in it are Guava's.
+    #[test]
+    fn warming_up_takes_the_period() {
+        for (factor, cells) in [(3, 10), (9, 4), (19, 2)] {
+            let warm_up = WarmUp::new(SECOND * 4).cold_factor(factor);
+            let params = params("5/s burst 100", warm_up).expect("in range");
+            // 2 * period / (stable + cold) cells.
+            let word = params.fresh(Tick::ZERO);
+            let view = params.charged(params.view(word, 0), cells);
+            assert_eq!((view.wait, view.warmth), (params.period, params.ramp));
+            let more = params.charged(view, 1);
+            assert_eq!(more.wait - view.wait, params.cell);
+        }
+    }
+
+    #[test]
+    fn left_alone_it_cools_down_in_the_period() {
+        let params = params("5/s burst 100", WarmUp::new(SECOND * 4)).expect("in range");
+        let Step::Admit { next } = params.step(params.fresh(Tick::ZERO), Tick::ZERO, 100) else {
+            panic!("a key never seen")
+        };
+        let permit = params.permit(params.fresh(Tick::ZERO), Tick::ZERO, 100);
+        // 100 cells, what the ramp costs above them, and then all of the period.
+        assert_eq!(permit.reset_after(), Duration::from_secs(20 + 2 + 4));
+        let cold = Tick::from_duration(permit.reset_after());
+        let almost = cold.saturating_sub(Duration::from_nanos(1));
+        assert!(matches!(params.standing(next, params.instant(cold)), Standing::Idle { .. }));
+        assert_eq!(params.standing(next, params.instant(almost)), Standing::Live { debt: 1 });
+        let fresh = params.answer(params.fresh(cold), cold, 3);
+        assert_eq!(params.answer(next, cold, 3), fresh);
+    }
+}

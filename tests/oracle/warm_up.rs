@@ -1,0 +1,192 @@
+//! Warm-ups against Guava's formulas in floating point, and against the rate they must not exceed.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::algo::Machine;
+use tollgate::algo::oracle::Verdict;
+use tollgate::{Direct, ManualClock, Quota, Tick, WarmUp};
+
+use crate::bodies::choice::{Choice, Pace};
+use crate::bodies::grid::{horizon, reach};
+use crate::choice::{Last, cases, costs, forward, quotas, starts, warm_ups};
+
+/// `SmoothWarmingUp`, in seconds and with the names of its documentation.
+struct Guava {
+    stable_interval: f64,
+    threshold_permits: f64,
+    max_permits: f64,
+    slope: f64,
+    cool_down_interval: f64,
+    stored_permits: f64,
+    next_free: f64,
+}
+
+impl Guava {
+    fn new(rate: f64, warm_up_period: f64, cold_factor: f64) -> Self {
+        let stable_interval = 1.0 / rate;
+        let cold_interval = stable_interval * cold_factor;
+        let threshold_permits = 0.5 * warm_up_period / stable_interval;
+        let max_permits =
+            threshold_permits + 2.0 * warm_up_period / (stable_interval + cold_interval);
+        Self {
+            stable_interval,
+            threshold_permits,
+            max_permits,
+            slope: (cold_interval - stable_interval) / (max_permits - threshold_permits),
+            cool_down_interval: warm_up_period / max_permits,
+            stored_permits: max_permits,
+            next_free: 0.0,
+        }
+    }
+
+    /// The instant at which the permits may be used that are asked for at `now`.
+    fn reserve(&mut self, permits: f64, now: f64) -> f64 {
+        if now > self.next_free {
+            let new_permits = (now - self.next_free) / self.cool_down_interval;
+            self.stored_permits = self.max_permits.min(self.stored_permits + new_permits);
+            self.next_free = now;
+        }
+        let turn = self.next_free;
+        let to_spend = permits.min(self.stored_permits);
+        let available_above = self.stored_permits - self.threshold_permits;
+        let mut wait = 0.0;
+        let mut to_take = to_spend;
+        if available_above > 0.0 {
+            let above = available_above.min(to_take);
+            let interval = |permits: f64| self.stable_interval + permits * self.slope;
+            let length = interval(available_above) + interval(available_above - above);
+            wait = above * length / 2.0;
+            to_take -= above;
+        }
+        wait += self.stable_interval * to_take;
+        wait += (permits - to_spend) * self.stable_interval;
+        self.next_free += wait;
+        self.stored_permits -= to_spend;
+        turn
+    }
+}
+
+const BURST: u32 = 5;
+
+/// A limiter that never refuses soon, the formulas for the period that it keeps, and its unit.
+fn both(rate: u32, period: u32, factor: u32) -> (Direct<WarmUp, ManualClock>, Guava, f64) {
+    let pace = Pace {
+        period: Duration::from_secs(period.into()),
+        cold_factor: factor,
+        max_wait: Duration::from_secs(100),
+    };
+    let gate = built(pace, Quota::per_second(rate.into()).burst(BURST.into()));
+    let (units, per_nanos) = gate.params().grid().ratio();
+    let unit = Duration::from_nanos(per_nanos).as_secs_f64() / units as f64;
+    assert!(unit * f64::from(rate) < 1.0 / 15.99, "a sixteenth of an interval, or finer");
+    let part = unit * f64::from(5 + factor);
+    let kept = (f64::from(period) / part - 1e-6).ceil() * part;
+    (gate, Guava::new(rate.into(), kept, factor.into()), unit)
+}
+
+/// Tolerance for floating point, and for delays in whole nanoseconds.
+const EPSILON: f64 = 1e-6;
+
+proptest! {
+    #![proptest_config(cases(4_000))]
+
+    /// A client that waits for each turn gets it no earlier than by the formulas, and later by
+    /// less than a unit for each charge.
+    #[test]
+    fn in_constant_use_it_is_never_faster(
+        rate in 1_u32..20,
+        period in 1_u32..40,
+        factor in 1_u32..12,
+        costs in prop::collection::vec(1..=BURST, 1..200),
+    ) {
+        let (gate, mut guava, unit) = both(rate, period, factor);
+        let (mut ours, mut theirs) = (Duration::ZERO, 0.0);
+        for (charges, n) in (0_u32..).zip(costs) {
+            let permit = gate.check_at(n.into(), Tick::from_duration(ours)).expect("a short wait");
+            ours += permit.delay();
+            theirs = guava.reserve(n.into(), theirs);
+            let late = ours.as_secs_f64() - theirs;
+            prop_assert!(late > -EPSILON, "{} s early", -late);
+            prop_assert!(late < f64::from(charges) * unit + EPSILON, "{} s late", late);
+        }
+    }
+
+    /// With pauses, which are measured in units, turns are off by no more than two units for each
+    /// charge, either way. The ramp is long enough for a charge to be no great part of it:
+    /// otherwise the formulas themselves make much of little.
+    #[test]
+    fn it_follows_the_formulas_through_pauses(
+        rate in 1_u32..20,
+        more in 1_u32..40,
+        factor in 1_u32..12,
+        steps in prop::collection::vec((1..=BURST, prop_oneof![Just(0), 0_u64..9_000]), 1..80),
+    ) {
+        let least = (factor - 1) * BURST * 2 * (5 + factor) / (4 * rate);
+        let (gate, mut guava, unit) = both(rate, least + more, factor);
+        let (mut now, mut charges) = (Duration::ZERO, 0_u32);
+        for (n, pause_ms) in steps {
+            now += Duration::from_millis(pause_ms);
+            let Ok(permit) = gate.check_at(n.into(), Tick::from_duration(now)) else { continue };
+            let ours = (now + permit.delay()).as_secs_f64();
+            let off = (ours - guava.reserve(n.into(), now.as_secs_f64())).abs();
+            prop_assert!(off < f64::from(2 * charges) * unit + EPSILON, "off by {} s", off);
+            charges += 1;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(10_000))]
+
+    /// In any span no more than the burst and the rate, the longest wait and one unit included.
+    /// An older clock is granted nothing that the present one is refused.
+    #[test]
+    fn no_span_is_over_the_rate(
+        (choice, quota) in quotas(warm_ups()),
+        start in starts(),
+        steps in prop::collection::vec((forward(), costs(), any::<u32>()), 1..60),
+    ) {
+        let Choice::WarmUp(pace) = choice else { unreachable!("only warm-ups are drawn") };
+        let gate = built(pace, quota);
+        let (units, per_nanos) = gate.params().grid().ratio();
+        let unit_nanos = u128::from(per_nanos.div_ceil(units));
+        let reach = reach(gate.params(), choice, &quota);
+        let (period, burst) = (quota.period().as_nanos(), quota.burst_cells());
+        let (mut now, mut rest, mut last) = (start, burst, Last::default());
+        let mut granted: Vec<(u64, u64)> = Vec::new();
+        for (towards, cost, back) in steps {
+            now = towards.apply(now, &quota, &last);
+            let written = granted.last().map_or(start, |(at, _)| *at);
+            let (oldest, latest) = horizon(gate.params(), reach, written);
+            now = now.min(latest);
+            let n = cost.cells(burst, rest);
+            let stale = now.saturating_sub(back.into()).max(oldest);
+            if gate.peek_at(n, Tick::from_nanos(stale)).is_ok() {
+                prop_assert!(gate.peek_at(n, Tick::from_nanos(now)).is_ok(), "{} at {}", n, stale);
+            }
+            let answer = Verdict::from(&gate.check_at(n, Tick::from_nanos(now)));
+            prop_assert!(answer.delay <= pace.max_wait);
+            if answer.admitted && n > 0 {
+                granted.push((now, n));
+            }
+            (rest, last) = (answer.remaining, Last {
+                retry_after: answer.retry_after.unwrap_or_default(),
+                reset_after: answer.reset_after,
+            });
+            let mut cells = 0;
+            for (since, n) in granted.iter().rev() {
+                cells += u128::from(*n);
+                let span = u128::from(now - since) + pace.max_wait.as_nanos() + unit_nanos;
+                let due = u128::from(quota.limit()) * span;
+                let over = cells.saturating_sub(burst.into()) * period;
+                prop_assert!(over <= due, "{} cells in {} ns", cells, span);
+            }
+        }
+    }
+}
+
+fn built(pace: Pace, quota: Quota) -> Direct<WarmUp, ManualClock> {
+    let clock = ManualClock::new();
+    Direct::builder(quota).algorithm(pace.algorithm()).clock(clock).build().expect("accepted")
+}
