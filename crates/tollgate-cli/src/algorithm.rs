@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use anyhow::Result;
-use tollgate::{FixedWindow, Gcra};
+use tollgate::{FixedWindow, Gcra, SlidingCounter, SlidingLog, SubWindows};
 
 use crate::judge::{Judge, Setup};
 
@@ -16,6 +16,8 @@ pub(crate) struct Algorithm {
     pub(crate) summary: &'static str,
     /// Whether it heeds the burst of a rule.
     pub(crate) uses_burst: bool,
+    /// Whether it heeds `--sub-windows`.
+    pub(crate) uses_sub_windows: bool,
     /// The most that it admits to a key in one period, wherever that begins, and why.
     pub(crate) worst: &'static str,
     /// Builds a limiter of it.
@@ -28,6 +30,7 @@ pub(crate) const ALGORITHMS: &[Algorithm] = &[
         name: "gcra",
         summary: "token bucket",
         uses_burst: true,
+        uses_sub_windows: false,
         worst: "burst + limit: a full bucket, and what flows in meanwhile",
         build: |setup| setup.build(&Gcra::new()),
     },
@@ -35,6 +38,7 @@ pub(crate) const ALGORITHMS: &[Algorithm] = &[
         name: "fixed-window",
         summary: "window from a key's first request",
         uses_burst: false,
+        uses_sub_windows: false,
         worst: TWO_WINDOWS,
         build: |setup| setup.build(&FixedWindow::anchored()),
     },
@@ -42,8 +46,41 @@ pub(crate) const ALGORITHMS: &[Algorithm] = &[
         name: "fixed-window-aligned",
         summary: "window from the wall clock's full hour, minute, …",
         uses_burst: false,
+        uses_sub_windows: false,
         worst: TWO_WINDOWS,
-        build: |setup| setup.build(&FixedWindow::aligned().utc_offset_secs(setup.utc_offset_secs)),
+        build: |setup| {
+            let aligned = FixedWindow::aligned();
+            setup.build(&aligned.utc_offset_secs(setup.options.utc_offset_secs))
+        },
+    },
+    Algorithm {
+        name: "sub-windows",
+        summary: "the latest sub-windows of the wall clock, together",
+        uses_burst: false,
+        uses_sub_windows: true,
+        worst: "2 x limit; the limit in a period less one sub-window",
+        build: |setup| {
+            let divided = SubWindows::new().count(setup.options.sub_windows);
+            setup.build(&divided.utc_offset_secs(setup.options.utc_offset_secs))
+        },
+    },
+    Algorithm {
+        name: "sliding-counter",
+        summary: "aligned window, and as much of the last one as a period overlaps",
+        uses_burst: false,
+        uses_sub_windows: false,
+        worst: "2 x limit: an estimate, as if the last window were even",
+        build: |setup| {
+            setup.build(&SlidingCounter::new().utc_offset_secs(setup.options.utc_offset_secs))
+        },
+    },
+    Algorithm {
+        name: "sliding-log",
+        summary: "every request of the last period",
+        uses_burst: false,
+        uses_sub_windows: false,
+        worst: "the limit, exact to one time unit (5 us, or up to 0.1 %)",
+        build: |setup| setup.build(&SlidingLog::new()),
     },
 ];
 
@@ -79,24 +116,64 @@ impl FromStr for Algorithm {
     }
 }
 
-/// The algorithms of a list such as `gcra,fixed-window`, or of `all`.
-pub(crate) fn list(text: &str) -> Result<Vec<Algorithm>, String> {
-    if text == "all" {
-        return Ok(ALGORITHMS.to_vec());
+/// Algorithms to choose from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Selection {
+    /// All that can keep a rule.
+    All,
+    /// These.
+    Named(Vec<Algorithm>),
+}
+
+impl Selection {
+    /// The algorithms.
+    pub(crate) fn algorithms(&self) -> &[Algorithm] {
+        match self {
+            Self::All => ALGORITHMS,
+            Self::Named(algorithms) => algorithms,
+        }
     }
-    text.split(',').map(|name| name.trim().parse()).collect()
+}
+
+impl FromStr for Selection {
+    type Err = String;
+
+    /// A list such as `gcra,fixed-window`, or `all`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        text.split(',').map(|name| name.trim().parse()).collect::<Result<_, _>>().map(Self::Named)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use tollgate::AnyAlgorithm;
+
     use super::*;
 
     #[test]
     fn lists_keep_their_order() {
-        let names = |text| list(text).unwrap().iter().map(|a| a.name).collect::<Vec<_>>();
-        assert_eq!(names("fixed-window, gcra"), ["fixed-window", "gcra"]);
-        assert_eq!(names("all").len(), ALGORITHMS.len());
+        let list = str::parse::<Selection>;
+        let named = list("fixed-window, gcra").unwrap();
+        let names: Vec<_> = named.algorithms().iter().map(|algorithm| algorithm.name).collect();
+        assert_eq!(names, ["fixed-window", "gcra"]);
+        assert_eq!(list("all"), Ok(Selection::All));
         assert!(list("gcra,magic").unwrap_err().contains("`magic`"));
         assert!(list("").is_err());
+    }
+
+    #[test]
+    fn they_are_the_librarys_by_the_same_names() {
+        let names: Vec<_> = ALGORITHMS.iter().map(|algorithm| algorithm.name).collect();
+        assert_eq!(names, AnyAlgorithm::NAMES);
+    }
+
+    #[test]
+    fn the_bounds_fit_a_narrow_terminal() {
+        for algorithm in ALGORITHMS {
+            assert!(algorithm.worst.len() <= 58, "{}", algorithm.worst);
+        }
     }
 }

@@ -3,26 +3,39 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tollgate::algo::Machine;
 use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::{Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, Tick};
 
 use crate::algorithm::Algorithm;
+use crate::report::words::counted;
 
 /// So many differences are kept to be shown; all are counted.
 const DIFFERENCES_SHOWN: usize = 5;
 /// Where a key falls in the table is the same in every run, so that a replay can be repeated.
 const HASH_SEED: u64 = 0x0007_0116_A7E5;
+/// Keys that a limiter has room for unless told otherwise,
+const CAPACITY_DEFAULT: u64 = 1_000_000;
+/// if that takes no more memory than this.
+const MEMORY_DEFAULT_BYTES: u64 = 1 << 30;
+
+/// What is the same for all limiters of a replay.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// Keys that a limiter has room for; `None` is as many as fit in a memory of usual size.
+    pub(crate) capacity: Option<u64>,
+    pub(crate) on_full: OnFull,
+    pub(crate) utc_offset_secs: i32,
+    pub(crate) sub_windows: u32,
+    pub(crate) verify: bool,
+}
 
 /// How a limiter is built, but for its algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) quota: Quota,
-    pub(crate) capacity: u64,
-    pub(crate) on_full: OnFull,
-    pub(crate) utc_offset_secs: i32,
-    pub(crate) verify: bool,
+    pub(crate) options: Options,
     /// The Unix time of the limiter's first tick, in nanoseconds.
     pub(crate) origin_unix_nanos: u64,
 }
@@ -34,6 +47,9 @@ pub(crate) trait Judge {
 
     /// Where the limiter and the reference model did not agree; `None` without a model.
     fn differences(&self) -> Option<&Differences>;
+
+    /// Keys that the limiter has room for.
+    fn capacity(&self) -> u64;
 
     /// Times that the limiter could not keep a key, because the table was full.
     fn full(&self) -> u64;
@@ -63,15 +79,24 @@ impl Setup {
     where
         A: tollgate::algo::Algorithm + Clone + 'static,
     {
-        let limiter = Limiter::builder(self.quota)
+        let Options { capacity, on_full, verify, .. } = self.options;
+        let origin_unix_nanos = self.origin_unix_nanos;
+        let key = KeySize::of(&algorithm.params(&self.quota, origin_unix_nanos)?);
+        let capacity = capacity.unwrap_or_else(|| key.fitting(MEMORY_DEFAULT_BYTES));
+        let built = Limiter::builder(self.quota)
             .algorithm(algorithm.clone())
-            .clock(ManualClock::starting_at_unix_nanos(self.origin_unix_nanos))
-            .capacity(self.capacity)
-            .on_full(self.on_full)
+            .clock(ManualClock::starting_at_unix_nanos(origin_unix_nanos))
+            .capacity(capacity)
+            .on_full(on_full)
             .hash_seed(HASH_SEED)
-            .build()?;
-        let model = self.verify.then(Model::default);
-        Ok(Box::new(Bench::<A> { limiter, model, origin_unix_nanos: self.origin_unix_nanos }))
+            .build();
+        if built.as_ref().err() == Some(&BuildError::OutOfMemory) {
+            let keys = counted(capacity, "key", "keys");
+            let bytes = counted(key.bytes(), "byte", "bytes");
+            bail!("there is no memory for {keys} of {bytes} each: give a lower --capacity");
+        }
+        let model = verify.then(Model::default);
+        Ok(Box::new(Bench::<A> { limiter: built?, capacity, model, origin_unix_nanos }))
     }
 
     /// The same by the algorithm's name.
@@ -81,9 +106,36 @@ impl Setup {
     }
 }
 
+/// What room for a key takes.
+#[derive(Clone, Copy, Debug)]
+struct KeySize {
+    slot_bytes: u64,
+}
+
+impl KeySize {
+    /// Of a slot, 55 in 100 hold a key.
+    const LOAD_PERCENT: u64 = 55;
+
+    /// A slot is two words, and what the algorithm keeps beside them.
+    fn of(params: &impl Machine) -> Self {
+        Self { slot_bytes: size_of::<u64>() as u64 * (2 + params.ring_cells() as u64) }
+    }
+
+    fn bytes(self) -> u64 {
+        self.slot_bytes * 100 / Self::LOAD_PERCENT
+    }
+
+    /// So many fit in a memory, up to the usual number; at least 1.
+    fn fitting(self, memory_bytes: u64) -> u64 {
+        let fitting = memory_bytes * Self::LOAD_PERCENT / 100 / self.slot_bytes;
+        fitting.clamp(1, CAPACITY_DEFAULT)
+    }
+}
+
 /// One limiter at work.
 struct Bench<A: tollgate::algo::Algorithm> {
     limiter: Limiter<str, A, ManualClock>,
+    capacity: u64,
     model: Option<Model<<A::Params as Machine>::Oracle>>,
     origin_unix_nanos: u64,
 }
@@ -123,6 +175,10 @@ impl<A: tollgate::algo::Algorithm> Judge for Bench<A> {
         self.model.as_ref().map(|model| &model.differences)
     }
 
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     fn full(&self) -> u64 {
         let stats = self.limiter.stats();
         stats.evicted + stats.refused_full + stats.admitted_full
@@ -159,21 +215,23 @@ impl fmt::Display for Difference {
 mod tests {
     use std::time::Duration;
 
+    use tollgate::{AnyAlgorithm, Gcra, SlidingCounter, SlidingLog, SubWindows};
+
     use super::*;
     use crate::algorithm::ALGORITHMS;
 
     const ORIGIN: u64 = 807_256_800_000_000_000;
     const SECOND: u64 = 1_000_000_000;
 
-    fn setup(rule: &str, capacity: u64) -> Setup {
-        Setup {
-            quota: rule.parse().unwrap(),
-            capacity,
+    fn setup(rule: &str, capacity: impl Into<Option<u64>>) -> Setup {
+        let options = Options {
+            capacity: capacity.into(),
             on_full: OnFull::EvictNearestIdle,
             utc_offset_secs: 0,
+            sub_windows: 6,
             verify: true,
-            origin_unix_nanos: ORIGIN,
-        }
+        };
+        Setup { quota: rule.parse().unwrap(), options, origin_unix_nanos: ORIGIN }
     }
 
     #[test]
@@ -216,10 +274,57 @@ mod tests {
     }
 
     #[test]
+    fn unless_told_a_limiter_has_room_for_what_fits_in_a_gibibyte() {
+        let capacity = |rule, name: &str| {
+            setup(rule, None).build_named(&name.parse().unwrap()).unwrap().capacity()
+        };
+        for (rule, name, keys) in [
+            ("65536/d", "gcra", 1_000_000),
+            ("1/s", "sliding-log", 1_000_000),
+            ("10/min", "sub-windows", 1_000_000),
+            ("100/min", "sliding-log", 709_805),
+            ("65536/d", "sliding-log", 1_126),
+        ] {
+            assert_eq!(capacity(rule, name), keys, "{rule} {name}");
+        }
+        assert_eq!(KeySize { slot_bytes: 1 << 40 }.fitting(1), 1);
+    }
+
+    /// Reckoned here, and in the library: buckets of eight, of which there are at least two.
+    #[test]
+    fn the_size_of_a_key_is_what_the_library_takes() {
+        for (limit, count) in [(1, 2), (10, 6), (65_536, 256)] {
+            let quota = Quota::per_minute(limit);
+            for any in [
+                AnyAlgorithm::from(Gcra::new()),
+                SubWindows::new().count(count).into(),
+                SlidingCounter::new().into(),
+                SlidingLog::new().into(),
+            ] {
+                let limiter: Limiter<str, _> =
+                    Limiter::builder(quota).algorithm(any).capacity(100).build().unwrap();
+                let bytes = KeySize::of(limiter.params()).bytes();
+                let taken = limiter.memory_bytes() as u64 / 100;
+                assert!((bytes..bytes + bytes / 10).contains(&taken), "{any:?}: {bytes} {taken}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_memory_the_error_says_what_to_do() {
+        let setup = setup("60000/min", 1_000_000_000);
+        let error = setup.build_named(&"sliding-log".parse().unwrap()).err().unwrap();
+        let error = format!("{error:#}");
+        let advice = "there is no memory for 1,000,000,000 keys of 872,785 bytes each: give a \
+                      lower --capacity";
+        assert!(error.ends_with(advice), "{error}");
+    }
+
+    #[test]
     fn what_cannot_be_built_names_rule_and_algorithm() {
         let setup = setup("2000000000 per 10 s", 10);
         let error = setup.build_named(&"fixed-window".parse().unwrap()).err().unwrap();
-        let error = format!("{error:#}");
-        assert!(error.contains("2000000000/10s") || error.contains("fixed-window"), "{error}");
+        let start = "rule \"2000000000/10s\" with fixed-window: a fixed window counts at most";
+        assert!(format!("{error:#}").starts_with(start), "{error:#}");
     }
 }

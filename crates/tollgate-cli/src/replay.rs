@@ -55,15 +55,8 @@ impl Outcome {
     /// Nothing yet, with time beginning at `first`.
     fn beginning(plan: &Plan, first: Stamp) -> Result<Self> {
         let build = |(quota, algorithm): &_| {
-            let setup = Setup {
-                quota: *quota,
-                capacity: plan.capacity,
-                on_full: plan.on_full,
-                utc_offset_secs: plan.utc_offset_secs,
-                verify: plan.verify,
-                origin_unix_nanos: first.unix_nanos,
-            };
-            setup.build_named(algorithm)
+            let (quota, options, origin_unix_nanos) = (*quota, plan.options, first.unix_nanos);
+            Setup { quota, options, origin_unix_nanos }.build_named(algorithm)
         };
         let judges = plan.limiters.iter().map(build).collect::<Result<Vec<_>>>()?;
         Ok(Self {
@@ -175,6 +168,8 @@ impl<'p> Session<'p> {
     fn decide(&mut self) -> Result<()> {
         let request = &self.request;
         if self.outcome.tally.requests() == 0 {
+            // Two of each limiter are never in memory together.
+            self.outcome.judges.clear();
             let beginning = Outcome::beginning(self.plan, request.stamp)?;
             let Outcome { skipped, incomplete, .. } = &mut self.outcome;
             let (skipped, incomplete) = (std::mem::take(skipped), std::mem::take(incomplete));

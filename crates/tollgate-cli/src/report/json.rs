@@ -26,6 +26,8 @@ struct Report<'r> {
     #[serde(flatten)]
     only: Option<Counts>,
     limiters: Vec<Limiter<'r>>,
+    /// What `--compare all` did not compare.
+    left_out: Vec<LeftOut<'r>>,
     malformed: Malformed<'r>,
     back_in_time: Back,
     incomplete: Vec<Incomplete<'r>>,
@@ -67,6 +69,8 @@ struct Limiter<'r> {
     keys: u64,
     #[serde(flatten)]
     counts: Counts,
+    /// Keys that the table has room for.
+    capacity: u64,
     /// Times that the table had no room for a key.
     table_full: u64,
     /// Null unless the reference model ran.
@@ -74,6 +78,14 @@ struct Limiter<'r> {
     refused_most: Vec<Key>,
     /// Null where there was no request.
     refused_over_time: Option<OverTime>,
+}
+
+/// An algorithm that cannot keep a rule.
+#[derive(Serialize)]
+struct LeftOut<'r> {
+    rule: String,
+    algorithm: &'r str,
+    why: &'r str,
 }
 
 #[derive(Serialize)]
@@ -135,6 +147,15 @@ pub(crate) fn report(plan: &Plan, outcome: &Outcome) -> Result<String> {
             _ => None,
         },
         limiters,
+        left_out: plan
+            .left_out
+            .iter()
+            .map(|left_out| LeftOut {
+                rule: left_out.rule.to_string(),
+                algorithm: left_out.algorithm.name,
+                why: &left_out.why,
+            })
+            .collect(),
         malformed: Malformed {
             lines: skipped.count,
             first: skipped
@@ -179,6 +200,7 @@ fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
                 cost_refused: counts.cost_refused,
                 worst_window: tally.worst(index).map(|worst| worst_window(rule, worst)),
             },
+            capacity: judge.capacity(),
             table_full: judge.full(),
             differences: judge.differences().map(|found| found.count),
             refused_most: tally

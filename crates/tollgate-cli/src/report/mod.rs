@@ -5,5 +5,5 @@ pub(crate) mod decisions;
 pub(crate) mod json;
 mod table;
 pub(crate) mod text;
-mod words;
+pub(crate) mod words;
 mod worst;

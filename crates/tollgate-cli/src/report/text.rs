@@ -31,7 +31,7 @@ pub(crate) fn report(plan: &Plan, outcome: &Outcome, width: usize) -> String {
         refused_most(&mut text, plan, outcome, &names, width);
         over_time(&mut text, outcome, &names, width);
     }
-    notes(&mut text, plan, outcome, &names);
+    notes(&mut text, plan, outcome, &names, width);
     text
 }
 
@@ -118,7 +118,7 @@ fn over_time(text: &mut String, outcome: &Outcome, names: &[String], width: usiz
 }
 
 /// What a reader must know to trust the figures.
-fn notes(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String]) {
+fn notes(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String], width: usize) {
     let mut notes = String::new();
     let back = outcome.time.back();
     if back.lines > 0 {
@@ -128,6 +128,10 @@ fn notes(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String]) {
             &mut notes,
             format_args!("{lines} back in time, by at most {most}: judged at the latest time seen"),
         );
+    }
+    for left_out in &plan.left_out {
+        let (rule, name, why) = (left_out.rule, left_out.algorithm.name, &left_out.why);
+        notes.push_str(&words::wrapped(&format!("left out: {rule}, {name}: {why}"), width));
     }
     let mut without_burst: Vec<&str> = plan
         .limiters
@@ -139,7 +143,7 @@ fn notes(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String]) {
     without_burst.dedup();
     if !without_burst.is_empty() {
         let names = without_burst.join(", ");
-        say(&mut notes, format_args!("{names}: the burst is not used"));
+        notes.push_str(&words::wrapped(&format!("{names}: the burst is not used"), width));
     }
     for (name, counts) in names.iter().zip(outcome.tally.limiters()) {
         if counts.never_fit > 0 {
@@ -150,7 +154,7 @@ fn notes(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String]) {
     for (name, judge) in names.iter().zip(&outcome.judges) {
         if judge.full() > 0 {
             let times = counted(judge.full(), "time", "times");
-            let keys = counted(plan.capacity, "key", "keys");
+            let keys = counted(judge.capacity(), "key", "keys");
             let advice = "raise --capacity";
             say(&mut notes, format_args!("{name}: full {times} with room for {keys}: {advice}"));
         }

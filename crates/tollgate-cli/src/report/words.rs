@@ -113,6 +113,27 @@ pub(crate) fn shortened(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// Breaks a text between words where a line would be too long; each line has its line end, and
+/// all but the first are indented.
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
+    let mut lines = String::new();
+    let mut room = width;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if lines.is_empty() {
+            room = room.saturating_sub(length);
+        } else if length < room {
+            lines.push(' ');
+            room -= length + 1;
+        } else {
+            lines.push_str("\n  ");
+            room = width.saturating_sub(length + 2);
+        }
+        lines.push_str(word);
+    }
+    lines + "\n"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +186,15 @@ mod tests {
         assert_eq!(local(807_256_800_000_000_000, -3_600).to_string(), "1995-08-01T05:00:00");
         assert_eq!(zone(0), "UTC");
         assert_eq!(zone(-19_800), "UTC-05:30");
+    }
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        assert_eq!(wrapped("one two three", 13), "one two three\n");
+        assert_eq!(wrapped("one two three", 12), "one two\n  three\n");
+        assert_eq!(wrapped("one two three four", 7), "one two\n  three\n  four\n");
+        assert_eq!(wrapped("one two", 1), "one\n  two\n");
+        assert_eq!(wrapped("", 9), "\n");
     }
 
     #[test]

@@ -54,7 +54,11 @@ fn a_narrow_terminal_gets_a_narrow_table() {
     let ran = replay(&["--rule", "10/min burst 5", "--compare", &data(NASA)]);
     assert!(ran.out.contains("\n10/min burst 5\n  gcra "), "{}", ran.out);
     assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
-    assert!(ran.out.contains("fixed-window, fixed-window-aligned: the burst is not used"));
+    let without_burst = "
+fixed-window, fixed-window-aligned, sliding-counter, sliding-log, sub-windows:
+  the burst is not used
+";
+    assert!(ran.out.contains(without_burst), "{}", ran.out);
 }
 
 #[test]
@@ -181,6 +185,41 @@ fn a_full_limiter_does_what_it_is_told_and_says_so() {
 }
 
 #[test]
+fn what_cannot_keep_a_rule_is_left_out_and_told() {
+    let words = ["--rule", "70000/min", "--rule", "9/min", "--compare", "all"];
+    let ran = replay_with(&words, line(1).as_bytes());
+    let left_out = "
+left out: 70000/min, sliding-log: a log keeps at most 65,536 events a window:
+  use sub-windows or the token bucket, or count in larger cells
+";
+    assert!(ran.code == 0 && ran.out.contains(left_out), "{}", ran.out);
+    let report = json_with(&words, line(1).as_bytes());
+    assert_eq!(report["limiters"].as_array().unwrap().len(), 5 + 6);
+    let left_out = report["left_out"].as_array().unwrap();
+    assert_eq!((left_out.len(), &left_out[0]["rule"]), (1, &"70000/min".into()));
+    assert_eq!(left_out[0]["algorithm"], "sliding-log");
+    assert_eq!(json_with(&RULE, b"")["left_out"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_limiter_of_large_rings_has_room_for_fewer_keys() {
+    // Of 2,365 keys in half a day, 1,126 have room at a time.
+    let words = ["--rule", "65536/d", "--algorithm", "sliding-log", &data(NASA)];
+    let report = json_with(&words, b"");
+    assert_eq!(
+        (&report["limiters"][0]["capacity"], &report["refused"]),
+        (&1_126.into(), &0.into())
+    );
+    let ran = replay(&words);
+    assert!(ran.out.contains("with room for 1,126 keys: raise --capacity"), "{}", ran.out);
+    let roomy = json_with(&[&words[..], &["--capacity", "3000"]].concat(), b"");
+    assert_eq!(
+        (&roomy["limiters"][0]["capacity"], &roomy["limiters"][0]["table_full"]),
+        (&3_000.into(), &0.into())
+    );
+}
+
+#[test]
 fn empty_input_is_a_report_of_nothing() {
     for input in [&b""[..], b"\n\n", &[0x1f]] {
         let ran = replay_with(&[&RULE[..], &["--format", "clf"]].concat(), input);
@@ -222,6 +261,14 @@ fn what_is_wrong_is_said_before_anything_is_read() {
         (&["--rule", "1/s", "--format", "csv", &nasa], "--time-field"),
         (&["--rule", "1/s", "--compare", "gcra,magic", &nasa], "`magic` is not an algorithm"),
         (&["--rule", "2000000000 per 10 s", "-a", "fixed-window", &nasa], "fixed-window"),
+        (&["--rule", "70000/min", "-a", "sliding-log", &nasa], "at most 65,536 events"),
+        (&["--rule", "70000/min", "--compare", "gcra,sliding-log", &nasa], "at most 65,536 events"),
+        (
+            &["--rule", "60000/min", "-a", "sliding-log", "--capacity", "1000000000", &nasa],
+            "give a lower --capacity",
+        ),
+        (&["--rule", "1/s", "--sub-windows", "12", &nasa], "choose it with --algorithm"),
+        (&["--rule", "1/s", "-a", "sub-windows", "--sub-windows", "1", &nasa], "2..=256"),
         (&["--rule", "10 per fortnight", &nasa], "column 8"),
         (&["--rule", "1/s", "--key", "colour", &nasa], "field:NAME"),
         (&[&nasa], "--rule"),
@@ -258,7 +305,9 @@ fn the_help_says_what_happens_to_time() {
     assert!(
         help.contains("never goes back: a line older than one before it is judged at the latest")
     );
-    assert!(help.contains("fixed-window-aligned"), "{help}");
+    for name in ["fixed-window-aligned", "sub-windows (", "sliding-counter (", "sliding-log ("] {
+        assert!(help.contains(name), "{help}");
+    }
 }
 
 #[test]

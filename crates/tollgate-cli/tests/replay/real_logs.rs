@@ -65,12 +65,18 @@ fn the_aligned_window_counts_by_the_minute() {
 #[test]
 fn the_model_agrees_on_every_log_and_algorithm() {
     let azure = ["--key", "none", "--cost", "field:ContextTokens"];
-    let runs: [(&str, &[&str], u64); 7] = [
+    let generated = ["--key", "none", "--cost", "field:GeneratedTokens"];
+    let runs: [(&str, &[&str], u64); 8] = [
         (NASA, &["--rule", "1/s burst 5", "--rule", "7 per 3 min"], 30_969),
         (NASA, &["--rule", "100000/min burst 50000", "--cost", "bytes"], 30_969),
         (HACKERS, &["--rule", "1/min burst 2", "--key", "path+method"], 3_456),
         (ELASTIC, &["--rule", "3/s burst 2", "--rule", "1/d burst 9"], 10_000),
         (AZURE_CODE, &[&["--rule", "200000/min"][..], &azure].concat(), 8_819),
+        (
+            AZURE_CODE,
+            &[&["--rule", "900/min", "--sub-windows", "7"][..], &generated].concat(),
+            8_819,
+        ),
         (AZURE_CONV, &[&["--rule", "100000/min burst 10000"][..], &azure].concat(), 19_366),
         (AZURE_CONV, &["--rule", "33 per 7 s burst 11", "--key", "none"], 19_366),
     ];

@@ -7,21 +7,32 @@ use serde_json::Value;
 
 use crate::support::{AZURE_CODE, ELASTIC, HACKERS, NASA, data, json, json_with, replay, scratch};
 
-const ALGORITHMS: [&str; 3] = ["gcra", "fixed-window", "fixed-window-aligned"];
+const ALGORITHMS: [&str; 6] = [
+    "gcra",
+    "fixed-window",
+    "fixed-window-aligned",
+    "sub-windows",
+    "sliding-counter",
+    "sliding-log",
+];
 
 /// Cells, when that window ended, and whose it was.
 type Truth = (u64, &'static str, &'static str);
 
 /// Naive limiters and a naive count in Python gave these for the NASA day, in the order of
 /// the algorithms.
-const NASA_TRUTHS: [(&str, [Truth; 3]); 3] = [
-    // The bucket stays below 5 + 10; one window comes near twice 10, the other all the way.
+const NASA_TRUTHS: [(&str, [Truth; 6]); 3] = [
+    // The bucket stays below 5 + 10; one window comes near twice 10, the other all the way. The
+    // log stays at 10, and what approximates it lies between.
     (
         "10/min burst 5",
         [
             (14, "07:13:52", "maurice.cfr.washington.edu"),
             (16, "13:28:24", "max65.uni-c.dk"),
             (20, "09:12:19", "news.dfrc.nasa.gov"),
+            (15, "08:47:42", "128.159.76.67"),
+            (17, "08:47:42", "128.159.76.67"),
+            (10, "06:11:53", "dialup12.leuven.eunet.be"),
         ],
     ),
     // A burst as large as the limit lets the bucket do what the windows do.
@@ -31,6 +42,9 @@ const NASA_TRUTHS: [(&str, [Truth; 3]); 3] = [
             (29, "16:55:00", "titan02f"),
             (19, "16:55:00", "titan02f"),
             (28, "09:12:26", "news.dfrc.nasa.gov"),
+            (19, "07:13:54", "maurice.cfr.washington.edu"),
+            (22, "09:12:26", "news.dfrc.nasa.gov"),
+            (15, "06:26:31", "glim.stanford.edu"),
         ],
     ),
     (
@@ -39,6 +53,9 @@ const NASA_TRUTHS: [(&str, [Truth; 3]); 3] = [
             (116, "12:26:57", "130.110.74.81"),
             (96, "16:07:19", "edams.ksc.nasa.gov"),
             (120, "12:15:30", "130.110.74.81"),
+            (72, "17:33:04", "arc.dental.upenn.edu"),
+            (89, "13:44:54", "huge.oso.chalmers.se"),
+            (60, "07:50:38", "s150.phxslip4.indirect.com"),
         ],
     ),
 ];
@@ -69,11 +86,17 @@ The most requests that one key was admitted within any minute
   gcra                            14     1.40x  07:13:52  maurice.cfr.washingto…
   fixed-window                    16     1.60x  13:28:24  max65.uni-c.dk
   fixed-window-aligned            20     2.00x  09:12:19  news.dfrc.nasa.gov
+  sub-windows                     15     1.50x  08:47:42  128.159.76.67
+  sliding-counter                 17     1.70x  08:47:42  128.159.76.67
+  sliding-log                     10     1.00x  06:11:53  dialup12.leuven.eunet…
 
 algorithm             at most
 gcra                  burst + limit: a full bucket, and what flows in meanwhile
 fixed-window          2 x limit: one on either side of a window's edge
 fixed-window-aligned  2 x limit: one on either side of a window's edge
+sub-windows           2 x limit; the limit in a period less one sub-window
+sliding-counter       2 x limit: an estimate, as if the last window were even
+sliding-log           the limit, exact to one time unit (5 us, or up to 0.1 %)
 ";
     assert!(ran.out.contains(table), "{}", ran.out);
     let ran = replay(&["--rule", "9/min", "--rule", "7 per 15 min", &data(NASA)]);
@@ -92,12 +115,44 @@ fn no_algorithm_exceeds_what_it_may_admit() {
             let key = if name == AZURE_CODE { "none" } else { "ip" };
             let words = ["--rule", rule, "--key", key, "--compare", "all", &data(name)];
             let report = json(&words);
-            for (algorithm, most) in ALGORITHMS.iter().zip([burst + limit, 2 * limit, 2 * limit]) {
+            for algorithm in ALGORITHMS {
                 let cells = worst(&report, algorithm)["cells"].as_u64().unwrap();
+                let most = match algorithm {
+                    "gcra" => burst + limit,
+                    // Below its time unit it is not exact, and that log goes deeper.
+                    "sliding-log" if name != AZURE_CODE => limit,
+                    _ => 2 * limit,
+                };
                 assert!(cells <= most, "{name} {rule} {algorithm}: {cells}");
             }
         }
     }
+}
+
+/// For every period of a second or so, that unit is 5 microseconds.
+#[test]
+fn the_log_is_exact_to_its_time_unit() {
+    for (rule, limit) in [("3/s", 3), ("10/s", 10)] {
+        let decisions = scratch(&format!("unit-{limit}.jsonl"), b"");
+        let words = ["--rule", rule, "--key", "none", "-a", "sliding-log", "--decisions"];
+        json(&[&words[..], &[&decisions, &data(AZURE_CODE)]].concat());
+        let admitted = admitted(&decisions);
+        let [events] = admitted.values().collect::<Vec<_>>()[..] else { panic!("{rule}") };
+        assert_eq!(naive(events, 1_000_000_000 - 5_000), limit, "{rule}");
+    }
+}
+
+/// The more sub-windows, the nearer they come to the log.
+#[test]
+fn finer_sub_windows_admit_less_at_worst() {
+    let nasa = data(NASA);
+    let cells = |count: &str| {
+        let words = ["--rule", "60/h", "-a", "sub-windows", "--sub-windows", count, &nasa];
+        json(&words)["worst_window"]["cells"].as_u64().unwrap()
+    };
+    let [two, six, sixty] = ["2", "6", "60"].map(cells);
+    assert!(two > six && six > sixty && sixty > 60, "{two} {six} {sixty}");
+    assert_eq!(json(&["--rule", "60/h", "-a", "sub-windows", &nasa])["worst_window"]["cells"], six);
 }
 
 /// On a log that goes back in time, and on one with costs and fractions of a second.
@@ -114,19 +169,7 @@ fn count_anew(name: &str, rule: &str, period_secs: i128, words: &[&str]) {
     let decisions = scratch(&format!("worst-{name}.jsonl"), b"");
     let replay = ["--rule", rule, "--compare", "all", "--decisions", &decisions];
     let report = json(&[&replay[..], words].concat());
-    let written = std::fs::read_to_string(decisions).unwrap();
-    let mut admitted: HashMap<(String, String), Vec<(i128, u64)>> = HashMap::new();
-    for line in written.lines() {
-        let line: Value = serde_json::from_str(line).unwrap();
-        if line["verdict"] != "admitted" {
-            continue;
-        }
-        let text = |name: &str| line[name].as_str().map(str::to_owned);
-        let at: Timestamp = text("judged_at").or(text("time")).unwrap().parse().unwrap();
-        let of = (text("algorithm").unwrap(), text("key").unwrap());
-        let cost = line["cost"].as_u64().unwrap();
-        admitted.entry(of).or_default().push((at.as_nanosecond(), cost));
-    }
+    let admitted = admitted(&decisions);
     for algorithm in ALGORITHMS {
         let most = admitted
             .iter()
@@ -138,6 +181,24 @@ fn count_anew(name: &str, rule: &str, period_secs: i128, words: &[&str]) {
         let of = (algorithm.to_owned(), worst["key"].as_str().unwrap().to_owned());
         assert_eq!(Some(naive(&admitted[&of], period_secs * 1_000_000_000)), most);
     }
+}
+
+/// When cells were admitted, and how many, by algorithm and key.
+fn admitted(decisions: &str) -> HashMap<(String, String), Vec<(i128, u64)>> {
+    let written = std::fs::read_to_string(decisions).unwrap();
+    let mut admitted: HashMap<_, Vec<_>> = HashMap::new();
+    for line in written.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        if line["verdict"] != "admitted" {
+            continue;
+        }
+        let text = |name: &str| line[name].as_str().map(str::to_owned);
+        let at: Timestamp = text("judged_at").or(text("time")).unwrap().parse().unwrap();
+        let of = (text("algorithm").unwrap(), text("key").unwrap());
+        let cost = line["cost"].as_u64().unwrap();
+        admitted.entry(of).or_default().push((at.as_nanosecond(), cost));
+    }
+    admitted
 }
 
 /// The most cells in any window that ends with an event.

@@ -1,0 +1,159 @@
+//! The command line.
+
+mod plan;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, value_parser};
+use tollgate::Quota;
+
+use crate::algorithm::{self, Algorithm};
+use crate::charge::{Cost, Key};
+use crate::format::{self, Format};
+pub(crate) use plan::Plan;
+
+/// Rate limits, tried on real traffic before real users.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Replays access logs through candidate rules, and tells who would have been refused
+    #[command(after_long_help = REPLAY_HELP)]
+    Replay(Box<ReplayArgs>),
+}
+
+const REPLAY_HELP: &str = "\
+Time:
+  The log's own time drives the limiter; the clock on the wall plays no part. A limiter's time
+  never goes back: a line older than one before it is judged at the latest time seen so far. The
+  report says how many lines there were of that kind, and by how much at most.
+
+Worst window:
+  For every limiter the report tells the most that one key was admitted within one period of the
+  rule, wherever that begins: a request counts until exactly one period after it. Beside it stands
+  the most that the algorithm can admit to a key that keeps its place in the limiter.
+
+Input:
+  Formats are recognised by content, for each file by itself, and gzip by its first bytes. Files
+  are replayed in the order given, so name the oldest first. A line that cannot be read is
+  counted, shown (the first five), and skipped. If a file breaks off (a truncated gzip, say),
+  what was read before is reported, marked as incomplete, and the exit code is 2.
+  The path of a request is taken without its query string.
+
+Exit code:
+  0  the report is complete
+  1  --verify found a difference
+  2  an option was wrong, or an input could not be read to its end
+
+Examples:
+  tollgate replay --rule \"10/s burst 20\" --key ip access.log.1.gz access.log
+  tollgate replay --rule \"1/s burst 1\" --rule \"1/s burst 5\" --rule \"1/s burst 20\" access.log
+  tollgate replay --rule \"60/min\" --compare --key ip+path access.log
+  zcat trace.csv.gz | tollgate replay --rule \"1000000/min\" --key none --cost field:ContextTokens";
+
+/// `tollgate replay`.
+#[derive(Args, Debug)]
+pub(crate) struct ReplayArgs {
+    /// The logs, oldest first; `-` or none is standard input
+    #[arg(value_name = "FILE")]
+    files: Vec<String>,
+
+    /// A limit such as "10/s burst 20" or "5 per 2 days"; several are reported side by side
+    #[arg(long = "rule", short, value_name = "RULE", required = true, action = ArgAction::Append)]
+    rules: Vec<Quota>,
+
+    /// What gets a bucket of its own: ip, user, path, method, field:NAME, none (one bucket for
+    /// everything), or several joined as in ip+path
+    #[arg(long, short, default_value = "ip")]
+    key: Key,
+
+    /// What a request costs: a number, bytes (of the response), or field:NAME
+    #[arg(long, default_value = "1", allow_hyphen_values = true)]
+    cost: Cost,
+
+    /// How requests are counted
+    #[arg(long, short, value_name = "NAME", default_value = "gcra", conflicts_with = "compare")]
+    #[arg(help = algorithm::help())]
+    algorithm: Algorithm,
+
+    /// Several algorithms side by side: a list such as gcra,fixed-window, or all that can keep
+    /// the rule (also if left out)
+    #[arg(long, value_name = "LIST", num_args = 0..=1, default_missing_value = "all")]
+    compare: Option<String>,
+
+    /// How the lines are written
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Auto)]
+    format: Format,
+
+    /// The field or column of the time in JSON and CSV [default: time, timestamp, ts, …]
+    #[arg(long, value_name = "NAME")]
+    time_field: Option<String>,
+
+    /// Sub-windows in a period, 2 to 256, for the algorithm sub-windows [default: 6]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(2..=256))]
+    sub_windows: Option<u32>,
+
+    /// The offset from UTC at which the days of aligned windows begin, such as +02:00
+    #[arg(long, value_name = "OFFSET", default_value = "+00:00", value_parser = utc_offset)]
+    #[arg(allow_hyphen_values = true)]
+    utc_offset: i32,
+
+    /// So many of the keys refused most are listed [default: 10, or 5 for each of several
+    /// limiters]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+
+    /// So many keys each limiter has room for: about 29 bytes a key, and with sliding-log 15 more
+    /// for each cell of the limit [default: as many as fit in 1 GiB, at most 1000000]
+    #[arg(long, value_name = "KEYS")]
+    capacity: Option<u64>,
+
+    /// What happens to a new key when the limiter is full
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t = WhenFull::Evict)]
+    on_full: WhenFull,
+
+    /// One JSON object instead of the report for people
+    #[arg(long)]
+    json: bool,
+
+    /// Writes every decision to FILE, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    decisions: Option<String>,
+
+    /// Runs the exact reference model beside every limiter and counts differences
+    #[arg(long)]
+    verify: bool,
+}
+
+/// `--on-full`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum WhenFull {
+    /// The key with the least debt is forgotten
+    Evict,
+    /// The new key is refused
+    Refuse,
+    /// The new key is admitted and not remembered
+    Admit,
+}
+
+/// `+02:00` in seconds.
+fn utc_offset(text: &str) -> Result<i32, String> {
+    format::offset_secs(&text.replacen(':', "", 1))
+        .ok_or_else(|| "write an offset from UTC like +02:00 or -05:30".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}
