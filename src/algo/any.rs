@@ -309,6 +309,10 @@ impl Machine for AnyParams {
         whichever!(self, Self, each => each.skew_tolerance())
     }
 
+    fn horizon(&self) -> Option<Duration> {
+        whichever!(self, Self, each => each.horizon())
+    }
+
     #[cfg(feature = "std")]
     fn oracle(&self) -> AnyOracle {
         match self {

@@ -139,7 +139,7 @@ impl Grid {
 
     /// Units from `now` until `instant` lies `span` behind; at least 1.
     pub(crate) fn until_behind_by(&self, instant: u64, now: u64, span: Duration) -> u64 {
-        let span = units_in(span.as_nanos(), self.units, self.nanos);
+        let span = self.units_in(span);
         match self.ahead(instant, now) {
             0 => span.saturating_sub(self.behind(instant, now)).max(1),
             ahead => ahead.saturating_add(span),
@@ -184,9 +184,33 @@ impl Grid {
     #[must_use]
     pub fn skew_tolerance(&self) -> Option<Duration> {
         // Rounded down: a clock that is behind by this much is behind by no more units.
-        let nanos =
-            u128::from(self.tolerance) * u128::from(self.nanos) / u128::from(self.units.get());
-        (self.mask != u64::MAX).then(|| Duration::from_nanos(narrow(nanos)))
+        (self.mask != u64::MAX).then(|| self.span(self.tolerance))
+    }
+
+    /// For how long after it was written a state is told from a later one; `None` where there is
+    /// no bound.
+    ///
+    /// ```
+    /// # use tollgate::algo::{Algorithm, Machine};
+    /// # use tollgate::{Gcra, Quota, Tick};
+    /// let params = Gcra::new().params(&Quota::per_second(1_000_000_000), 0)?;
+    /// assert_eq!(params.grid().horizon().unwrap().as_secs() / (24 * 3600), 104);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub fn horizon(&self) -> Option<Duration> {
+        self.ring().map(|ring| self.span(ring - self.ahead_max - 2))
+    }
+
+    /// How long so many units take, rounded down.
+    pub(super) fn span(&self, units: u64) -> Duration {
+        let nanos = u128::from(units) * u128::from(self.nanos) / u128::from(self.units.get());
+        Duration::from_nanos(narrow(nanos))
+    }
+
+    /// The units of a span, rounded up, at most `u64::MAX`.
+    pub(super) fn units_in(&self, span: Duration) -> u64 {
+        units_in(span.as_nanos(), self.units, self.nanos)
     }
 
     /// The length of the ring in units; `None` where the grid is endless.

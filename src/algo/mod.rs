@@ -243,6 +243,13 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
         self.grid().skew_tolerance()
     }
 
+    /// For how long after it was written a state is told from a later one; `None` where there is
+    /// no bound. A key that comes back later than that, in the place it had, may be refused for
+    /// what it did then, for no longer than it would have been at that time.
+    fn horizon(&self) -> Option<Duration> {
+        self.grid().horizon()
+    }
+
     /// A naive exact model with the same parameters, in the state of a key never seen.
     #[cfg(feature = "std")]
     fn oracle(&self) -> Self::Oracle;

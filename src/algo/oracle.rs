@@ -6,7 +6,7 @@
 //! packed arithmetic cannot be shared. They are slow, and they know one key and one thread.
 //!
 //! An oracle sees the same time units as its algorithm (an instant counts as the beginning of
-//! its unit), and never wraps around: it is the limit's word on what a clock may do, too.
+//! its unit, an event in a log as its end), and never wraps around: it is the limit's word on what a clock may do, too.
 
 mod any;
 #[cfg(test)]
@@ -91,6 +91,11 @@ impl Units {
 
     fn begun(self, now: Tick) -> u128 {
         u128::from(now.as_nanos()) * self.units / self.nanos
+    }
+
+    /// The first unit that begins at `now` or later.
+    fn ended(self, now: Tick) -> u128 {
+        (u128::from(now.as_nanos()) * self.units).div_ceil(self.nanos)
     }
 
     /// The first nanosecond at which `unit` has begun.

@@ -22,8 +22,8 @@ const OLDER_MAX: u32 = 256;
 /// for, is at most the limit, exactly and under any interleaving of threads.
 ///
 /// **Not guaranteed.** The estimate takes the older window's cells to be spread evenly. Where
-/// they were not, a span of one period may see up to twice the limit (an even stream sees the
-/// limit and no more). With [`older`](Self::older) windows of a fraction of the period, a span
+/// they were not, a span of one period may see up to twice the limit; and the first window of a
+/// steady overload grants all of the limit at its beginning. With [`older`](Self::older) windows of a fraction of the period, a span
 /// shorter than the period by one of them sees at most the limit;
 /// [`SlidingLog`](crate::SlidingLog) is exact. The quota's burst is not used.
 ///

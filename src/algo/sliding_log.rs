@@ -30,10 +30,11 @@
 //!
 //! # Units
 //!
-//! An exact fraction of the windows' greatest common divisor: as near as possible to 5
-//! microseconds from above, but at least 10,000 of them in the shortest window, and in every case
-//! so coarse that the word tells 1,024 of the longest windows apart. Times in cells have the full
-//! width; an older event is never mistaken for a later one.
+//! An exact fraction of the windows' greatest common divisor: 5 microseconds, or what it takes for
+//! the word's time to span a year, but at least 10,000 of them in the shortest window; and in
+//! every case so coarse that the word tells 1,024 of the longest windows apart. An event counts
+//! as the end of its unit, `now` as the beginning of its: so no event leaves early, and late by
+//! less than a unit. Times in cells have 52 bits, which outlast every tick at 5 microseconds.
 //!
 //! Source: the log of A. Xu, System Design Interview, ch. 4, and ClassDojo's rolling-rate-limiter
 //! (minimum gap, refusals counted), without their sorted sets.
@@ -56,6 +57,9 @@ const LIMIT_MAX: u64 = 1 << 16;
 const RATES_MAX: usize = 4;
 /// The finest unit that is wanted: 52 bits of it outlast every tick.
 const UNIT_NANOS: u128 = 5_000;
+/// What the word's time should span.
+const YEAR_NANOS: u128 = 365 * 24 * 3_600 * 1_000_000_000;
+const HOUR: Duration = Duration::from_secs(3_600);
 /// Units in the shortest window: wanted, and at least.
 const UNITS_IN_WINDOW: u128 = 10_000;
 const UNITS_IN_WINDOW_MIN: u128 = 1_000;
@@ -72,12 +76,14 @@ const BIRTH: usize = 0;
 ///
 /// **Guarantee.** No span of one period sees more than `limit` cells, wherever it begins, under
 /// any interleaving of threads; nor does a span of any further rate's period see more than that
-/// rate's limit. Times count in units of the [`Grid`], 5 microseconds or less than a thousandth of
-/// the shortest window: a span is a period less one such unit. A decision looks at one event for
-/// each rate, whatever the limit.
+/// rate's limit. A decision looks at one event for each rate, whatever the limit.
 ///
-/// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
-/// place. The quota's burst is not used.
+/// **Not guaranteed.** An event leaves its window exactly one period after it happened where it
+/// fell on the beginning of a unit of the [`Grid`] (5 microseconds in ordinary cases, never more
+/// than a thousandth of the shortest window), else less than a unit later. See
+/// [`Limiter`](crate::Limiter) for what happens to a key that loses its place, and
+/// [`horizon`](Machine::horizon) for one that keeps it unused for months. The quota's burst is not
+/// used.
 ///
 /// It takes a ring of 8 bytes for each cell of the largest limit, and 16 more, for each key: at
 /// most 65,536 cells, so half a megabyte.
@@ -269,7 +275,8 @@ struct View<R> {
     place: u64,
     last: u64,
     floor: u64,
-    /// Units from `floor` to the latest event, if a clock ahead of ours has put it there.
+    /// Units from `floor` to the latest event, if it is later: by a clock ahead of ours, or by
+    /// less than a unit.
     ahead: u64,
 }
 
@@ -313,8 +320,10 @@ impl SlidingLogParams {
             rate.window = rate.window / common * units;
         }
         let window_max = longest / common * units;
+        let grid = Grid::new(units, common, TIME.max(), window_max);
         Ok(Self {
-            grid: Grid::new(units, common, TIME.max(), window_max),
+            ahead_max: (time.max() / 8_192).min(grid.units_in(HOUR)).max(2),
+            grid,
             rates,
             rate_count,
             count_refusals,
@@ -324,7 +333,6 @@ impl SlidingLogParams {
             place,
             lap,
             time,
-            ahead_max: time.max() / 16,
         })
     }
 
@@ -536,9 +544,13 @@ impl SlidingLogParams {
 
 /// Units in the windows' greatest common divisor, chosen as the module says.
 fn units_in(common: u64, shortest: u64, longest: u64, time: Field) -> Result<u64, QuotaError> {
-    let coarse_enough = (u128::from(longest) * WINDOWS_APART).div_ceil(u128::from(time.max()) + 1);
+    let spans = |nanos: u128| nanos.div_ceil(u128::from(time.max()) + 1);
     let fine_enough = (u128::from(shortest) / UNITS_IN_WINDOW_MIN).max(1);
-    let wanted = UNIT_NANOS.min(u128::from(shortest) / UNITS_IN_WINDOW).max(coarse_enough).max(1);
+    let wanted = UNIT_NANOS
+        .max(spans(YEAR_NANOS))
+        .min(u128::from(shortest) / UNITS_IN_WINDOW)
+        .max(spans(u128::from(longest) * WINDOWS_APART))
+        .max(1);
     let units = u128::from(common) / wanted;
     if units == 0 || u128::from(common) / units > fine_enough {
         return Err(QuotaError::LogWindowsTooFarApart);
@@ -594,8 +606,10 @@ impl Machine for SlidingLogParams {
             );
         }
         let wait = self.until_admitted(&view, n, None);
-        // Time in a log never moves back.
-        let time = if view.ahead > 0 { view.last } else { view.floor };
+        // Time in a log never moves back, and an event counts as the end of its unit.
+        let begun = self.grid.scale(now, view.floor).phase == 0;
+        let ahead = view.ahead.max(u64::from(!begun));
+        let time = view.floor.wrapping_add(ahead);
         // Where all places hold that time, one more would change nothing.
         let full =
             || self.event(&view, self.places - 1).map(|at| TIME.of(at)) == Some(TIME.of(time));
@@ -619,7 +633,7 @@ impl Machine for SlidingLogParams {
             last: view.last,
             floor: view.floor,
             remaining,
-            until_idle: view.ahead.saturating_add(self.window_max),
+            until_idle: ahead.saturating_add(self.window_max),
             until_admitted,
             noted,
         }
@@ -699,10 +713,14 @@ impl Machine for SlidingLogParams {
     }
 
     fn skew_tolerance(&self) -> Option<Duration> {
-        let (units, nanos) = self.grid.ratio();
-        let nanos = u128::from(self.ahead_max) * u128::from(nanos) / u128::from(units);
-        let own = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        // An event may be ahead by a unit to begin with.
+        let own = self.grid.span(self.ahead_max - 1);
         Some(self.grid.skew_tolerance().map_or(own, |tolerance| tolerance.min(own)))
+    }
+
+    fn horizon(&self) -> Option<Duration> {
+        let own = self.grid.span(self.time.max() - self.ahead_max - 1);
+        Some(self.grid.horizon().map_or(own, |horizon| horizon.min(own)))
     }
 
     #[cfg(feature = "std")]

@@ -11,7 +11,7 @@ use crate::time::Tick;
 /// A rate `(limit, window)` is kept iff fewer than `window` units have passed since at most
 /// `limit` cells, those asked for included; an event later than `now` counts, too. `n` cells are
 /// admitted iff all rates are kept, and are entered at `now`, or with the last event if that is
-/// later. A least gap between two cells is a rate of 1. Where refusals are counted, cells that
+/// later. What happens within a unit is entered at its end, so that it never leaves too early. A least gap between two cells is a rate of 1. Where refusals are counted, cells that
 /// were refused but could fit are entered as if they had been admitted.
 ///
 /// Only the latest cells are kept, as many as the largest limit. That is enough: the log is in
@@ -60,7 +60,8 @@ impl EventLog {
         u128::from(self.inside(rate, unit)) + u128::from(n) <= rate.limit.into()
     }
 
-    fn enter(&mut self, unit: u128, n: u64) {
+    fn enter(&mut self, now: Tick, n: u64) {
+        let unit = self.grid.ended(now);
         let at = self.events.back().map_or(unit, |last| unit.max(*last));
         self.events.extend((0..n).map(|_| at));
         let most = self.rates.iter().map(|rate| rate.limit).max().expect("there is a rate");
@@ -85,7 +86,7 @@ impl Oracle for EventLog {
         let possible = n <= self.least_limit();
         let admitted = n == 0 || self.rates.iter().all(|rate| self.keeps(*rate, unit, n));
         if possible && (admitted || self.count_refusals) {
-            self.enter(unit, n);
+            self.enter(now, n);
         }
         let room = |rate: &Rate| rate.limit.saturating_sub(self.inside(*rate, unit));
         let wait = |last: &u128| {
