@@ -153,7 +153,7 @@ pub enum Fault {
     PutLeftOut,
     /// A word is put in the ring for a head that may have moved on.
     PutUnchecked,
-    /// A refusal by a ring does not load the head again.
+    /// A refusal, or a look, by a ring does not load the head again.
     RecheckSkipped,
 }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::{Clock, Gcra, Limiter, Loads, OnFull, Quota, Tick, let_loads_return};
+use tollgate::algo::oracle::{Oracle, Verdict};
+use tollgate::algo::{Algorithm, Machine};
+use tollgate::{Clock, Direct, Gcra, Limiter, Loads, OnFull, Quota, Tick, let_loads_return};
 
 /// Time is given with every call.
 #[derive(Debug)]
@@ -21,8 +23,12 @@ impl Clock for NoClock {
     }
 }
 
-/// The limiter under test.
-pub type Gate = Limiter<u64, Gcra, NoClock>;
+/// A limiter under test.
+pub type Keyed<A> = Limiter<u64, A, NoClock>;
+/// The same with a token bucket.
+pub type Gate = Keyed<Gcra>;
+/// A limiter without keys under test.
+pub type Bucket<A> = Direct<A, NoClock>;
 
 /// One cell a second; no model lasts as long.
 #[must_use]
@@ -33,7 +39,19 @@ pub fn burst(cells: u64) -> Quota {
 /// A limiter with as few buckets of two slots as hold `capacity` keys at 55 % load.
 #[must_use]
 pub fn gate(quota: Quota, capacity: u64, on_full: OnFull) -> Arc<Gate> {
+    keyed(Gcra::new(), quota, capacity, on_full)
+}
+
+/// The same for another algorithm.
+#[must_use]
+pub fn keyed<A: Algorithm>(
+    algorithm: A,
+    quota: Quota,
+    capacity: u64,
+    on_full: OnFull,
+) -> Arc<Keyed<A>> {
     let built = Limiter::builder(quota)
+        .algorithm(algorithm)
         .clock(NoClock)
         .capacity(capacity)
         .on_full(on_full)
@@ -51,19 +69,122 @@ pub fn at(seconds: u64) -> Tick {
     Tick::from_duration(Duration::from_secs(seconds))
 }
 
+/// `millis` milliseconds after the origin.
+#[must_use]
+pub fn at_millis(millis: u64) -> Tick {
+    Tick::from_duration(Duration::from_millis(millis))
+}
+
 /// 1 if one cell was granted.
 #[must_use]
-pub fn ask(gate: &Gate, key: u64, now: Tick) -> u64 {
+pub fn ask<A: Algorithm>(gate: &Keyed<A>, key: u64, now: Tick) -> u64 {
     u64::from(gate.check_at(&key, 1, now).is_ok())
 }
 
 /// Cells that the key could spend now.
 #[must_use]
-pub fn left(gate: &Gate, key: u64, now: Tick) -> u64 {
+pub fn left<A: Algorithm>(gate: &Keyed<A>, key: u64, now: Tick) -> u64 {
     match gate.peek_at(&key, 0, now) {
         Ok(permit) => permit.remaining(),
         Err(denied) => denied.remaining(),
     }
+}
+
+/// Cells, and the milliseconds after the origin at which they are asked for.
+pub type Request = (u64, u64);
+
+/// A bucket that was never used, or was reset after its last use.
+#[must_use]
+pub fn bucket<A: Algorithm>(algorithm: A, quota: Quota) -> Arc<Bucket<A>> {
+    let built = Direct::builder(quota).algorithm(algorithm).clock(NoClock).build();
+    Arc::new(built.expect("the quota is in range"))
+}
+
+/// What is asked of a [`bucket`].
+#[derive(Clone, Copy, Debug)]
+pub struct Story {
+    /// By one thread.
+    pub before: &'static [Request],
+    /// By several at once.
+    pub threads: &'static [&'static [Request]],
+    /// By one thread again.
+    pub after: &'static [Request],
+}
+
+impl Story {
+    /// Plays the story, and returns the cells granted to the threads.
+    ///
+    /// Every answer must be the oracle's, in all that it tells, for some order of the threads'
+    /// requests. The requests that come after show what state they left.
+    #[must_use]
+    pub fn play<A: Algorithm + 'static>(&self, bucket: &Arc<Bucket<A>>) -> u64 {
+        let mut oracle = bucket.params().oracle();
+        for answer in answers(bucket, self.before) {
+            assert!(answer.is_by(&mut oracle), "before the threads: {answer:?}");
+        }
+        let (mine, theirs) = self.threads.split_first().expect("somebody asks");
+        let spawn = |&requests: &&'static [Request]| {
+            let bucket = Arc::clone(bucket);
+            loom::thread::spawn(move || answers(&bucket, requests))
+        };
+        let others: Vec<_> = theirs.iter().map(spawn).collect();
+        let mut said = vec![answers(bucket, mine)];
+        said.extend(others.into_iter().map(|thread| thread.join().unwrap()));
+        let after = answers(bucket, self.after);
+        let slices: Vec<&[Answer]> = said.iter().map(Vec::as_slice).collect();
+        assert!(
+            some_order_explains(&oracle, &slices, &after),
+            "no order explains {said:#?}, then {after:#?}"
+        );
+        said.iter().flatten().map(Answer::granted).sum()
+    }
+}
+
+/// A request and what was said to it.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    request: Request,
+    verdict: Verdict,
+}
+
+impl Answer {
+    fn granted(&self) -> u64 {
+        if self.verdict.admitted { self.request.0 } else { 0 }
+    }
+
+    fn is_by(&self, oracle: &mut impl Oracle) -> bool {
+        let (cells, millis) = self.request;
+        oracle.decide(at_millis(millis), cells) == self.verdict
+    }
+}
+
+/// Asks for nothing by peeking.
+fn answers<A: Algorithm>(bucket: &Bucket<A>, requests: &[Request]) -> Vec<Answer> {
+    let answer = |&request: &Request| {
+        let (cells, now) = (request.0, at_millis(request.1));
+        let decision = match cells {
+            0 => bucket.peek_at(0, now),
+            _ => bucket.check_at(cells, now),
+        };
+        Answer { request, verdict: Verdict::from(&decision) }
+    };
+    requests.iter().map(answer).collect()
+}
+
+/// Whether the oracle says the same when the threads' requests come in some order, each thread's
+/// in its own.
+fn some_order_explains(oracle: &impl Oracle, threads: &[&[Answer]], after: &[Answer]) -> bool {
+    if threads.iter().all(|answers| answers.is_empty()) {
+        let mut oracle = oracle.clone();
+        return after.iter().all(|answer| answer.is_by(&mut oracle));
+    }
+    threads.iter().enumerate().any(|(index, answers)| {
+        let Some((next, rest)) = answers.split_first() else { return false };
+        let mut oracle = oracle.clone();
+        let mut threads = threads.to_vec();
+        threads[index] = rest;
+        next.is_by(&mut oracle) && some_order_explains(&oracle, &threads, after)
+    })
 }
 
 /// Explores two threads: every interleaving with at most 3 preemptions, and every stale value

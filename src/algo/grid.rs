@@ -187,6 +187,11 @@ impl Grid {
         (self.mask != u64::MAX).then(|| self.span(self.tolerance))
     }
 
+    /// The skew tolerance in units; where there is no bound, more than any two instants differ.
+    pub(super) fn tolerance_units(&self) -> u64 {
+        if self.mask == u64::MAX { self.ahead_max } else { self.tolerance }
+    }
+
     /// For how long after it was written a state is told from a later one; `None` where there is
     /// no bound.
     ///

@@ -17,7 +17,8 @@
 //! Only the latest event's time is in the word. Before the word moves on, that time is put in the
 //! place of every event that has it: one, or the `n` of a charge of `n` cells, which are found by
 //! their places still holding the round before. So a place that should hold an event and does
-//! not holds one of the latest charge, and its time is the word's.
+//! not holds one of the latest charge, and its time is the word's. They are put the oldest first,
+//! for two threads may do it at once: whoever finds one in its place finds all before it there.
 //!
 //! # Step
 //!
@@ -284,11 +285,8 @@ struct View<R> {
 enum Entry {
     /// There is none so old.
     None,
-    /// It is of the latest charge, and has this place and lap.
-    Latest {
-        place: u64,
-        lap: u64,
-    },
+    /// It is of the latest charge.
+    Latest,
     Older {
         time: u64,
     },
@@ -354,11 +352,13 @@ impl SlidingLogParams {
     fn last(&self, word: u64, floor: u64) -> (u64, u64) {
         let distance = self.time.of(word).wrapping_sub(floor) & self.time.max();
         let behind = self.time.max() - distance + 1;
-        // Nothing happened before the origin.
-        if distance <= self.ahead_max || behind > floor {
+        // Nothing happened before the origin. (But what the grid does not see ahead would count for
+        // nothing, however often it was charged.)
+        let origin_tells = || behind > floor && distance <= self.grid.tolerance_units();
+        if distance <= self.ahead_max || origin_tells() {
             (floor.wrapping_add(distance), distance)
         } else {
-            (floor - behind, 0)
+            (floor.saturating_sub(behind), 0)
         }
     }
 
@@ -388,13 +388,13 @@ impl SlidingLogParams {
     fn entry<R: Ring>(&self, view: &View<R>, back: u64) -> Entry {
         let Some((place, lap)) = self.position(view, back) else { return Entry::None };
         if back == 0 {
-            return Entry::Latest { place, lap };
+            return Entry::Latest;
         }
         let content = view.ring.cell(event_cell(place));
         let found = LAP.of(content);
         let first_round = found == 1 && lap == 3 && view.lap == 2;
         if (found != lap && !first_round) || self.before_birth(view, content) {
-            return Entry::Latest { place, lap };
+            return Entry::Latest;
         }
         Entry::Older { time: TIME.of(content) }
     }
@@ -415,7 +415,7 @@ impl SlidingLogParams {
     fn event<R: Ring>(&self, view: &View<R>, back: u64) -> Option<u64> {
         match self.entry(view, back) {
             Entry::None => None,
-            Entry::Latest { .. } => Some(view.last),
+            Entry::Latest => Some(view.last),
             Entry::Older { time } => Some(time),
         }
     }
@@ -657,13 +657,16 @@ impl Machine for SlidingLogParams {
             return put(BIRTH, content(1));
         }
         let view = View { ring, lap, place, last, floor, ahead: 0 };
-        for back in 0..self.places {
-            let Entry::Latest { place, lap } = self.entry(&view, back) else { break };
-            if !put(event_cell(place), content(lap)) {
-                return false;
-            }
+        let is_latest = |back| matches!(self.entry(&view, back), Entry::Latest);
+        let mut count = 1;
+        while count < self.places && is_latest(count) {
+            count += 1;
         }
-        true
+        // The oldest first: where one of them is in its place, so are those before it.
+        (0..count)
+            .rev()
+            .filter_map(|back| self.position(&view, back))
+            .all(|(place, lap)| put(event_cell(place), content(lap)))
     }
 
     #[inline(always)]

@@ -160,6 +160,8 @@ impl Algorithm for SubWindows {
 pub struct SubWindowParams {
     grid: Grid,
     limit: u64,
+    /// The most that can be counted all in all.
+    total_max: u64,
     /// Sub-windows before the current one that count.
     older: u64,
     /// Whether the oldest weighs by its overlap.
@@ -235,8 +237,8 @@ impl SubWindowParams {
             return Err(QuotaError::SubWindowCount);
         }
         // With the oldest whole, up to the limit more than the estimate may be counted.
-        let count_max = quota.limit().saturating_mul(1 + u64::from(weighed));
-        let count_bits = u64::BITS - count_max.leading_zeros();
+        let total_max = quota.limit().saturating_mul(1 + u64::from(weighed));
+        let count_bits = u64::BITS - total_max.leading_zeros();
         if count_bits > COUNT_BITS_MAX
             || (u128::from(period) << (PAYLOAD_BITS - count_bits)) / u128::from(in_period)
                 < YEAR_NANOS
@@ -251,7 +253,18 @@ impl SubWindowParams {
         let place_mask = if cells.is_power_of_two() { u64::from(cells) - 1 } else { 0 };
         let ahead_nanos = into_window(period, origin, utc_offset_secs)?;
         let limit = quota.limit();
-        Ok(Self { grid, limit, older, weighed, ahead_nanos, count, index, cells, place_mask })
+        Ok(Self {
+            grid,
+            limit,
+            total_max,
+            older,
+            weighed,
+            ahead_nanos,
+            count,
+            index,
+            cells,
+            place_mask,
+        })
     }
 
     #[inline(always)]
@@ -275,7 +288,9 @@ impl SubWindowParams {
         let ahead = self.grid.ahead(last, floor);
         let passed = if ahead > 0 { 0 } else { self.grid.behind(last, floor) };
         let phase = self.grid.scale(now, floor).phase;
-        View { ring, last, total: self.count.of(word), floor, ahead, passed, phase }
+        // No state counts more; but of any word, what is above must not be lost beyond the field.
+        let total = self.count.of(word).min(self.total_max);
+        View { ring, last, total, floor, ahead, passed, phase }
     }
 
     /// The index `back` before another.
@@ -289,13 +304,13 @@ impl SubWindowParams {
     fn older_count<R: Ring>(&self, view: &View<R>, back: u64) -> u64 {
         let index = self.before(view.last, back);
         let content = view.ring.cell(self.place(index));
-        if self.index.of(content) == index { self.count.of(content) } else { 0 }
+        if self.index.of(content) == index { self.count.of(content).min(self.limit) } else { 0 }
     }
 
     /// What was charged in the word's own sub-window.
     fn last_count<R: Ring>(&self, view: &View<R>) -> u64 {
         let older = |sum: u64, back| sum.saturating_add(self.older_count(view, back));
-        view.total.saturating_sub((1..=self.older).fold(0, older))
+        view.total.saturating_sub((1..=self.older).fold(0, older)).min(self.limit)
     }
 
     /// What was charged in the sub-window `later` after the first that counts.
@@ -325,7 +340,7 @@ impl SubWindowParams {
                 gone = gone.saturating_add(count);
             }
         }
-        let last = view.total.saturating_sub(older);
+        let last = view.total.saturating_sub(older).min(self.limit);
         let put = if last == 0 { 0 } else { self.index.set(self.count.set(0, last), view.last) };
         (view.total.saturating_sub(gone), put)
     }
@@ -367,7 +382,8 @@ impl SubWindowParams {
         let nanos = self.grid.ratio().1;
         let at = |later: u64| u128::from(later) * u128::from(nanos);
         let mut later = 0;
-        while counted > 0 && later <= self.older {
+        // Once the word's own sub-window has left, nothing counts.
+        while counted > 0 && view.passed + later <= self.older {
             let oldest = self.count_from_oldest(view, later);
             counted = counted.saturating_sub(oldest);
             match (self.limit - n + 1).checked_sub(counted) {

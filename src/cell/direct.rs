@@ -73,7 +73,8 @@ impl DirectCell {
     }
 
     /// What goes into a ring must follow from the word, so the word is stamped before it is
-    /// charged; `Some` if there is nothing to charge.
+    /// charged, and before that the ring is cleared of what a life 1,024 resets ago left there;
+    /// `Some` if there is nothing to charge.
     fn stamp<A: Machine>(
         &self,
         unused: Head,
@@ -88,8 +89,10 @@ impl DirectCell {
             Step::Admit { .. } if n == 0 => return Some(Ruling::Admitted(seen)),
             Step::Admit { .. } | Step::RefuseCounted { .. } => {}
         }
-        // Lost: another thread has stamped it.
-        let _ = self.head.swap(unused, Head::committed(unused.generation(), fresh));
+        if self.head.clear_all(unused, self.cells::<A>()) {
+            // Lost: another thread has stamped it.
+            let _ = self.head.swap(unused, Head::committed(unused.generation(), fresh));
+        }
         None
     }
 

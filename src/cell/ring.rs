@@ -18,9 +18,12 @@
 //! one, the load would have synchronised with a thread that had seen that one, and the head
 //! would have been found changed. If the head moves on between that finding and the swap, then
 //! the mover has put its own word there, and the swap fails; or it needed nothing there, and then
-//! nobody reads the cell before it is put again. (Nor can the cell come back to what was loaded:
-//! every algorithm's words carry a time or an index that only moves forward.) The same holds for
-//! a thread of the slot's last key: its late word bears that key's generation, and reads as empty.
+//! nobody reads the cell before it is put again. The same holds for a thread of the slot's last
+//! key: its late word bears that key's generation, and reads as empty.
+//!
+//! Nor can the cell come back to what was loaded: every algorithm's words carry a time or an index
+//! that only moves forward. The exception is what the [table](crate::table) says of recurrence:
+//! 1,024 changes of hands within one unit of that time.
 
 use super::word::{GENERATION_BITS, Head, HeadCell};
 use crate::algo::Ring;
@@ -123,6 +126,11 @@ impl HeadCell {
     pub(super) fn clear(&self, seen: Head, cells: Cells<'_>, count: usize) -> bool {
         let ring = cells.of_generation(seen.generation());
         (0..count).all(|place| ring.cell(place) == 0 || self.put(seen, cells, place, 0))
+    }
+
+    /// The same for all cells but the note.
+    pub(super) fn clear_all(&self, seen: Head, cells: Cells<'_>) -> bool {
+        self.clear(seen, cells, cells.cells.len() - usize::from(cells.has_note))
     }
 }
 

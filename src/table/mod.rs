@@ -60,7 +60,9 @@
 //! A head's old value can come back only if the slot changes hands a multiple of 1,024 times and
 //! ends with the same state, to the unit of time, while a thread is between its load and its CAS.
 //! Taking an idle slot always moves its time forward, so all of those would have to be forced
-//! evictions. The charge would then fall on the new owner.
+//! evictions. The charge would then fall on the new owner. In the same way, what a life left in a
+//! ring is taken for that of the life 1,024 later only if both are of one unit of time (one
+//! sub-window: those are cleared when a claim is committed).
 
 mod claim;
 mod counters;

@@ -1,0 +1,139 @@
+//! A slot with a ring changes hands: cells of its last life are nothing to the next.
+
+#![cfg(tollgate_loom)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::thread;
+use loom_tests::{Keyed, ONE_BUCKET, ask, at, explore_two, keyed, left};
+use tollgate::algo::Algorithm;
+use tollgate::{Fault, OnFull, Quota, SlidingLog, SubWindows, plant};
+
+const OLD: u64 = 1;
+const NEW: u64 = 2;
+const NEIGHBOUR: u64 = 3;
+
+/// `limit` cells in any two successive seconds.
+fn two_seconds(limit: u64) -> Arc<Keyed<SubWindows>> {
+    let quota = Quota::new(limit, Duration::from_secs(2));
+    keyed(SubWindows::new().count(2), quota, ONE_BUCKET, OnFull::Refuse)
+}
+
+/// `limit` cells in any ten seconds.
+fn ten_seconds(limit: u64) -> Arc<Keyed<SlidingLog>> {
+    let quota = Quota::new(limit, Duration::from_secs(10));
+    keyed(SlidingLog::new(), quota, ONE_BUCKET, OnFull::Refuse)
+}
+
+/// Both slots are taken: one by a live neighbour, one by a key that is idle when another key
+/// needs a slot. The old key's charge has a cell to put first. Returns what both were granted.
+fn a_late_charge<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>, late: u64) -> (u64, u64) {
+    assert_eq!(ask(gate, OLD, at(1)), 1);
+    assert_eq!(ask(gate, NEIGHBOUR, at(100)), 1);
+    let other = Arc::clone(gate);
+    let claims = thread::spawn(move || ask(&other, NEW, at(100)) + ask(&other, NEW, at(100)));
+    let charged = ask(gate, OLD, at(late));
+    let claimed = claims.join().unwrap();
+    assert_eq!(
+        charged + claimed + gate.stats().refused_full,
+        3,
+        "granted, or told that it is full"
+    );
+    assert_eq!(left(gate, NEW, at(100)), 3 - claimed, "no charge fell on the new key");
+    assert_eq!(left(gate, NEIGHBOUR, at(100)), 2);
+    (charged, claimed)
+}
+
+/// The old key's clock is far behind: it moves on to the next second.
+fn a_late_rotation() {
+    let gate = two_seconds(3);
+    let (_, claimed) = a_late_charge(&gate, 2);
+    // If not both, then one was asked for while the old key was claiming a slot.
+    if claimed > 0 {
+        // The ring of the new key has its own counts only.
+        let granted: u64 = (0..3).map(|_| ask(&gate, NEW, at(101))).sum();
+        assert_eq!(granted, 3 - claimed, "granted to the new key");
+        assert_eq!((left(&gate, NEW, at(102)), left(&gate, NEW, at(103))), (claimed, 3));
+    }
+}
+
+#[test]
+fn of_windows_against_a_late_rotation() {
+    explore_two("ring take-over: windows, late rotation", a_late_rotation);
+}
+
+#[test]
+fn of_a_log_against_a_late_charge() {
+    explore_two("ring take-over: log, late charge", || {
+        let gate = ten_seconds(3);
+        let (charged, claimed) = a_late_charge(&gate, 100);
+        // One of the two has the slot, with all it was granted; the other was told so.
+        assert!(matches!((charged, claimed), (1, 0) | (0, 2)), "{charged} and {claimed}");
+        assert_eq!(left(&gate, OLD, at(100)), 3 - charged, "no charge of the old key was lost");
+        let holder = if charged == 1 { OLD } else { NEW };
+        let granted: u64 = (0..3).map(|_| ask(&gate, holder, at(101))).sum();
+        assert_eq!(granted, 3 - charged - claimed, "granted to the holder");
+        assert_eq!(left(&gate, holder, at(110)), charged + claimed);
+        assert_eq!(left(&gate, holder, at(111)), 3);
+    });
+}
+
+/// The mistake avoided: a slot changes hands without a new generation.
+#[test]
+#[should_panic]
+fn without_the_generation_a_cell_is_read_by_the_new_key() {
+    plant(Fault::GenerationKept);
+    explore_two("ring take-over: generation kept", || {
+        a_late_rotation();
+    });
+}
+
+/// The slot is given up while the old key's charge puts the count of a second that the new key
+/// counts by: only its generation tells that it is none of the new key's.
+#[test]
+fn within_one_window() {
+    explore_two("ring take-over: within one window", || {
+        let gate = two_seconds(3);
+        assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(1)), 2);
+        let other = Arc::clone(&gate);
+        let thread = thread::spawn(move || {
+            other.reset(&OLD);
+            let first = 2 * u64::from(other.check_at(&NEW, 2, at(2)).is_ok());
+            (first, ask(&other, NEW, at(3)))
+        });
+        let charged = ask(&gate, OLD, at(2));
+        let (first, second) = thread.join().unwrap();
+        let told_full = gate.stats().refused_full;
+        assert_eq!(charged + first / 2 + second + told_full, 3, "granted, or told it is full");
+        assert_eq!(left(&gate, NEW, at(3)), 3 - first - second, "no charge was lost");
+        assert_eq!(left(&gate, NEW, at(4)), 3 - second, "the first cells leave, and only they");
+    });
+}
+
+/// Two threads find a key absent, and both commit what they find claimed.
+fn both_claim<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
+    let other = Arc::clone(gate);
+    let thread = thread::spawn(move || ask(&other, NEW, at(1)) + ask(&other, NEW, at(1)));
+    let mine = ask(gate, NEW, at(1));
+    assert_eq!(mine + thread.join().unwrap(), 2, "granted in all");
+    assert_eq!(left(gate, NEW, at(1)), 0, "no charge was lost");
+}
+
+#[test]
+fn two_claims_of_windows() {
+    explore_two("ring claim: windows, same key, 1 against 2", || {
+        let gate = two_seconds(2);
+        both_claim(&gate);
+        assert_eq!((left(&gate, NEW, at(2)), left(&gate, NEW, at(3))), (0, 2));
+    });
+}
+
+#[test]
+fn two_claims_of_a_log() {
+    explore_two("ring claim: log, same key, 1 against 2", || {
+        let gate = ten_seconds(2);
+        both_claim(&gate);
+        assert_eq!((left(&gate, NEW, at(10)), left(&gate, NEW, at(11))), (0, 2));
+    });
+}
