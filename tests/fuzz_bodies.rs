@@ -27,6 +27,33 @@ proptest! {
     }
 }
 
+/// Bytes that choose an algorithm with a ring.
+fn for_a_ring(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    let choice = bodies::FIRST_RING..=bodies::LAST_RING;
+    (choice, prop::collection::vec(any::<u8>(), 0..most)).prop_map(|(choice, mut data)| {
+        data.insert(0, choice);
+        data
+    })
+}
+
+proptest! {
+    #![proptest_config(config(40_000))]
+
+    #[test]
+    fn words_of_random_bytes_with_rings(data in for_a_ring(256)) {
+        bodies::words(&data);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(6_000))]
+
+    #[test]
+    fn operations_of_random_bytes_with_rings(data in for_a_ring(1_500)) {
+        bodies::operations(&data);
+    }
+}
+
 proptest! {
     #![proptest_config(config(10_000))]
 
@@ -53,6 +80,6 @@ fn replay(target: &str, body: fn(&[u8])) -> usize {
 
 #[test]
 fn the_kept_corpus_passes() {
-    assert!(replay("words", bodies::words) >= 10);
-    assert!(replay("operations", bodies::operations) >= 10);
+    assert!(replay("words", bodies::words) >= 16);
+    assert!(replay("operations", bodies::operations) >= 17);
 }

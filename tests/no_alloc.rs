@@ -5,8 +5,13 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::time::Duration;
 
-use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::algo::Algorithm;
+use tollgate::{
+    Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog,
+    SubWindows, Tick,
+};
 
 /// The system's allocator, which counts what it is asked for.
 struct Counting;
@@ -50,7 +55,7 @@ fn allocations(body: impl FnOnce()) -> usize {
 }
 
 /// Everything a limiter can be asked, over more keys than it has slots.
-fn use_it<A: tollgate::algo::Algorithm>(gate: &Limiter<str, A, ManualClock>) {
+fn use_it<A: Algorithm>(gate: &Limiter<str, A, ManualClock>) {
     const NAMES: [&str; 5] = ["192.0.2.7", "2001:db8::1", "", "a", "a much longer name than that"];
     for turn in 0..20_000_u64 {
         let name = NAMES[usize::try_from(turn % 5).expect("below 5")];
@@ -68,6 +73,17 @@ fn use_it<A: tollgate::algo::Algorithm>(gate: &Limiter<str, A, ManualClock>) {
             std::hint::black_box((gate.len_at(now), gate.stats(), gate.memory_bytes()));
         }
     }
+}
+
+/// A limiter whose states have a ring beside their word.
+fn ringed<A: Algorithm>(algorithm: A, on_full: OnFull) -> Limiter<str, A, ManualClock> {
+    Limiter::<str>::builder(Quota::per_second(5))
+        .algorithm(algorithm)
+        .clock(ManualClock::new())
+        .capacity(1)
+        .on_full(on_full)
+        .build()
+        .expect("in range")
 }
 
 #[test]
@@ -91,11 +107,34 @@ fn a_check_allocates_nothing_after_the_build() {
             .on_full(on_full)
             .build()
             .expect("in range");
+        let log = SlidingLog::new().and(Quota::new(2, Duration::from_millis(100))).count_refusals();
+        let logs = ringed(log, on_full);
+        let sub_windows = ringed(SubWindows::new(), on_full);
+        let counters = ringed(SlidingCounter::new(), on_full);
         let memory = keyed.memory_bytes();
         assert_eq!(allocations(|| use_it(&keyed)), 0, "{on_full:?}");
         assert_eq!(allocations(|| use_it(&windows)), 0, "{on_full:?}");
+        assert_eq!(allocations(|| use_it(&logs)), 0, "{on_full:?}");
+        assert_eq!(allocations(|| use_it(&sub_windows)), 0, "{on_full:?}");
+        assert_eq!(allocations(|| use_it(&counters)), 0, "{on_full:?}");
         assert_eq!(keyed.memory_bytes(), memory);
     }
+
+    // Without a key, too: a log's ring goes round several times.
+    let log = Direct::builder(Quota::per_second(50))
+        .algorithm(SlidingLog::new())
+        .clock(ManualClock::new())
+        .build()
+        .expect("in range");
+    let counted = allocations(|| {
+        for turn in 0..10_000_u64 {
+            let now = Tick::from_nanos(turn * 7_000_000);
+            let _ = std::hint::black_box(log.check_at(turn % 4, now));
+            let _ = std::hint::black_box(log.peek_at(50, now));
+        }
+        log.reset();
+    });
+    assert_eq!(counted, 0);
 
     // With a clock of its own, too. The clock is made, and calibrated, when the limiter is built.
     let direct = Direct::new(Quota::per_second(100)).expect("in range");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::{Limiter, ManualClock, OnFull, Quota, SlidingLog, SubWindows, Tick};
 
 const CAPACITY: u64 = 100_000;
 
@@ -47,6 +47,53 @@ fn heavy_offenders_are_the_last_to_be_forgotten() {
     }
     assert!(gate.stats().evicted > 90_000);
     for key in offenders {
+        assert!(gate.check_at(&key, 1, now).is_err(), "offender {key} was forgotten");
+    }
+}
+
+/// A log with a ring beside each slot finds places like any other: a key is live for one window.
+#[test]
+fn logs_at_capacity_find_places_too() {
+    const KEYS: u64 = 20_000;
+    let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_second(3))
+        .algorithm(SlidingLog::new())
+        .clock(ManualClock::new())
+        .capacity(KEYS)
+        .on_full(OnFull::Refuse)
+        .max_clock_skew(Duration::ZERO)
+        .hash_seed(7)
+        .build()
+        .expect("in range");
+    let spacing_nanos = 1_000_000_000 / KEYS;
+    let arrivals = 10 * KEYS;
+    for key in 0..arrivals {
+        let _ = gate.check_at(&key, 1 + key % 3, Tick::from_nanos(key * spacing_nanos));
+    }
+    let live = gate.len_at(Tick::from_nanos(arrivals * spacing_nanos));
+    assert!(KEYS.abs_diff(live as u64) < KEYS / 20, "{live} live keys");
+    let refused = gate.stats().refused_full;
+    assert!(refused * 5_000 < arrivals, "{refused} of {arrivals} found no place");
+}
+
+/// Among counts that leave at the same time, the largest is the last to be forgotten.
+#[test]
+fn heavy_offenders_among_sub_windows_are_the_last_to_be_forgotten() {
+    let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_minute(100))
+        .algorithm(SubWindows::new())
+        .clock(ManualClock::new())
+        .capacity(1_000)
+        .hash_seed(7)
+        .build()
+        .expect("in range");
+    let now = Tick::from_nanos(1_000_000_000);
+    for key in 0..100_u64 {
+        assert!(gate.check_at(&key, 100, now).is_ok());
+    }
+    for key in 1_000..51_000_u64 {
+        assert!(gate.check_at(&key, 1, now).is_ok(), "a new key is served during the flood");
+    }
+    assert!(gate.stats().evicted > 45_000);
+    for key in 0..100_u64 {
         assert!(gate.check_at(&key, 1, now).is_err(), "offender {key} was forgotten");
     }
 }

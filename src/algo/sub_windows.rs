@@ -424,10 +424,9 @@ impl SubWindowParams {
             let wait = wait.min(NEVER - 1);
             return Waits { idle, wait, scale: Scale { units, nanos: 1, phase: 0 } };
         }
-        let narrow = |shares: u128| {
-            u64::try_from(shares.div_ceil(units.into())).unwrap_or(NEVER - 1).min(NEVER - 1)
-        };
-        Waits { idle: narrow(idle), wait: narrow(wait), scale: Scale::NANOS }
+        let narrow =
+            |shares: u128| u64::try_from(shares.div_ceil(units.into())).unwrap_or(u64::MAX);
+        Waits { idle: narrow(idle), wait: narrow(wait).min(NEVER - 1), scale: Scale::NANOS }
     }
 
     fn remaining(&self, seen: &SubWindowSeen, n: u64) -> u64 {

@@ -2,17 +2,24 @@
 
 use std::time::Duration;
 
-use tollgate::{FixedWindow, Gcra, LeakyQueue, Quota, WarmUp};
+use tollgate::{
+    FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SlidingLog, SubWindows, WarmUp,
+};
 
 /// A Unix time in 2025, for windows aligned to the wall clock.
 pub(crate) const ORIGIN_2025: u64 = 1_735_700_000_123_456_789;
 
+/// A new one needs a line here, in [`with_algorithm`], in [`Choice::fits`] where its most at once
+/// is not the limit, and in [`reach`](super::grid::reach) if it writes ahead of its clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Choice {
     Bucket(Gcra),
     Queue(LeakyQueue),
     Window(FixedWindow),
     WarmUp(Pace),
+    SubWindows(SubWindows),
+    Counter(SlidingCounter),
+    Log(LogRates),
 }
 
 /// What a warm-up is made from.
@@ -29,12 +36,35 @@ impl Pace {
     }
 }
 
+/// Evaluates `$body` with `$algorithm` bound to the algorithm chosen, of its own type.
+macro_rules! with_algorithm {
+    ($choice:expr, $algorithm:ident => $body:expr) => {
+        match $choice {
+            $crate::bodies::choice::Choice::Bucket($algorithm) => $body,
+            $crate::bodies::choice::Choice::Queue($algorithm) => $body,
+            $crate::bodies::choice::Choice::Window($algorithm) => $body,
+            $crate::bodies::choice::Choice::WarmUp(pace) => {
+                let $algorithm = pace.algorithm();
+                $body
+            }
+            $crate::bodies::choice::Choice::SubWindows($algorithm) => $body,
+            $crate::bodies::choice::Choice::Counter($algorithm) => $body,
+            $crate::bodies::choice::Choice::Log(rates) => {
+                let $algorithm = rates.algorithm();
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_algorithm;
+
 impl Choice {
-    /// The most cells at once.
+    /// The most cells at once: for a log, as many as the least of its rates lets pass.
     pub(crate) fn fits(self, quota: &Quota) -> u64 {
         match self {
             Self::Bucket(_) | Self::Queue(_) | Self::WarmUp(_) => quota.burst_cells(),
-            Self::Window(_) => quota.limit(),
+            Self::Log(rates) => rates.all(quota).map(|rate| rate.limit()).min().expect("a rate"),
+            _ => quota.limit(),
         }
     }
 
@@ -45,6 +75,47 @@ impl Choice {
         let longest = pace.max_wait.as_nanos() * u128::from(quota.limit());
         let cells = longest / quota.period().as_nanos();
         self.fits(quota).saturating_add(u64::try_from(cells).unwrap_or(u64::MAX))
+    }
+
+    /// Whether there are words beside the state word.
+    pub(crate) fn has_ring(self) -> bool {
+        matches!(self, Self::SubWindows(_) | Self::Counter(_) | Self::Log(_))
+    }
+
+    /// Whether a refusal of what could fit is written into the state.
+    pub(crate) fn counts_refusals(self) -> bool {
+        matches!(self, Self::Log(LogRates { count_refusals: true, .. }))
+    }
+}
+
+/// What a log is held to beside its quota. (A [`SlidingLog`] does not tell.)
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LogRates {
+    pub(crate) more: [Option<Quota>; 3],
+    pub(crate) count_refusals: bool,
+}
+
+impl LogRates {
+    /// Further rates given as a limit and a share of the quota's period.
+    pub(crate) fn beside(quota: &Quota, shares: &[(u64, u32, u32)], count_refusals: bool) -> Self {
+        let mut more = [None; 3];
+        for (rate, (limit, times, of)) in more.iter_mut().zip(shares) {
+            let period = quota.period().saturating_mul(*times) / *of;
+            *rate = Some(Quota::new(*limit, period.max(Duration::from_nanos(1))));
+        }
+        Self { more, count_refusals }
+    }
+
+    pub(crate) fn all(self, quota: &Quota) -> impl Iterator<Item = Quota> {
+        std::iter::once(*quota).chain(self.more.into_iter().flatten())
+    }
+
+    /// A rate of one is a least gap.
+    pub(crate) fn algorithm(self) -> SlidingLog {
+        let log = self.more.into_iter().flatten().fold(SlidingLog::new(), |log, rate| {
+            if rate.limit() == 1 { log.min_gap(rate.period()) } else { log.and(rate) }
+        });
+        if self.count_refusals { log.count_refusals() } else { log }
     }
 }
 

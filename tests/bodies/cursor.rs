@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{FixedWindow, Gcra, LeakyQueue, OnFull, Quota, Tick};
+use tollgate::{FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, SubWindows, Tick};
 
-use super::choice::{Choice, Cost, Pace};
+use super::choice::{Choice, Cost, LogRates, Pace};
 use super::keyed::{Operation, Setup};
 
 pub(crate) struct Cursor<'a> {
@@ -32,6 +32,9 @@ const QUOTAS: [(u64, u64, u64); 16] = [
     (2, 24 * 3_600 * SECOND, 0),
     (1, 1, 0),
 ];
+/// Choices of algorithms with a ring; all other bytes are older seeds'.
+pub(crate) const FIRST_RING: u8 = 240;
+pub(crate) const LAST_RING: u8 = 251;
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(data: &'a [u8]) -> Self {
@@ -79,29 +82,76 @@ impl<'a> Cursor<'a> {
         })
     }
 
+    /// The algorithm; a log's further rates are read by [`for_log`](Self::for_log).
     pub(crate) fn choice(&mut self) -> Choice {
-        match self.byte() % 10 {
-            0 | 1 => Choice::Bucket(Gcra::new()),
-            2 => Choice::Bucket(Gcra::start_empty()),
-            3 => Choice::Window(FixedWindow::anchored()),
-            4 => Choice::Window(FixedWindow::aligned()),
-            6 => Choice::Queue(LeakyQueue::new()),
-            7 => Choice::Queue(LeakyQueue::new().immediate(self.byte().into())),
-            8 => Choice::WarmUp(Pace {
-                period: Duration::from_secs(self.byte().into()),
-                cold_factor: 3,
-                max_wait: Duration::from_millis(self.byte().into()),
-            }),
-            9 => Choice::WarmUp(Pace {
-                period: Duration::from_nanos(self.scaled()),
-                cold_factor: u32::from(self.byte()) % 100 + 1,
-                max_wait: Duration::from_nanos(self.scaled()),
-            }),
-            _ => {
-                let secs = i32::from(self.short()) - 32_768;
-                Choice::Window(FixedWindow::aligned().utc_offset_secs(secs * 2))
-            }
+        match self.byte() {
+            kind @ FIRST_RING..=LAST_RING => self.ring_choice(kind - FIRST_RING),
+            kind => match kind % 10 {
+                0 | 1 => Choice::Bucket(Gcra::new()),
+                2 => Choice::Bucket(Gcra::start_empty()),
+                3 => Choice::Window(FixedWindow::anchored()),
+                4 => Choice::Window(FixedWindow::aligned()),
+                6 => Choice::Queue(LeakyQueue::new()),
+                7 => Choice::Queue(LeakyQueue::new().immediate(self.byte().into())),
+                8 => Choice::WarmUp(Pace {
+                    period: Duration::from_secs(self.byte().into()),
+                    cold_factor: 3,
+                    max_wait: Duration::from_millis(self.byte().into()),
+                }),
+                9 => Choice::WarmUp(Pace {
+                    period: Duration::from_nanos(self.scaled()),
+                    cold_factor: u32::from(self.byte()) % 100 + 1,
+                    max_wait: Duration::from_nanos(self.scaled()),
+                }),
+                _ => Choice::Window(FixedWindow::aligned().utc_offset_secs(self.offset_secs())),
+            },
         }
+    }
+
+    fn ring_choice(&mut self, kind: u8) -> Choice {
+        match kind {
+            0..=2 => {
+                let windows = SubWindows::new().count(self.small_count() + 1);
+                let offset = if kind == 2 { self.offset_secs() } else { 0 };
+                Choice::SubWindows(windows.utc_offset_secs(offset))
+            }
+            3..=5 => {
+                let counter = SlidingCounter::new().older(self.small_count());
+                let offset = if kind == 5 { self.offset_secs() } else { 0 };
+                Choice::Counter(counter.utc_offset_secs(offset))
+            }
+            _ => Choice::Log(LogRates::default()),
+        }
+    }
+
+    /// A few, or up to 256.
+    fn small_count(&mut self) -> u32 {
+        match self.byte() {
+            few @ 0..=199 => u32::from(few % 8),
+            many => u32::from(many - 199) * 5,
+        }
+    }
+
+    fn offset_secs(&mut self) -> i32 {
+        (i32::from(self.short()) - 32_768) * 2
+    }
+
+    /// A log with its further rates, and a quota of at most `most` cells; others as they are.
+    pub(crate) fn for_log(&mut self, choice: Choice, quota: Quota, most: u64) -> (Choice, Quota) {
+        let Choice::Log(_) = choice else { return (choice, quota) };
+        let within = |limit: u64| limit.wrapping_sub(1) % most + 1;
+        let quota = Quota::new(within(quota.limit()), quota.period());
+        let kind = self.byte();
+        let rate = |cursor: &mut Self| {
+            let limit = match cursor.byte() {
+                few @ 0..=191 => u64::from(few % 12) + 1,
+                _ => within(cursor.scaled()),
+            };
+            let share = cursor.byte();
+            (limit, u32::from(share & 15) + 1, u32::from(share >> 4) + 1)
+        };
+        let shares: Vec<_> = (0..kind % 4).map(|_| rate(self)).collect();
+        (Choice::Log(LogRates::beside(&quota, &shares, kind & 4 > 0)), quota)
     }
 
     pub(crate) fn quota(&mut self) -> Quota {

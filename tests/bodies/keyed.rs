@@ -12,7 +12,7 @@ use tollgate::algo::{Algorithm, Machine};
 use tollgate::{Limiter, ManualClock, OnFull, Quota, Stats, Tick};
 
 use super::choice::{Choice, Cost, ORIGIN_2025};
-use super::grid::{horizon, nanos, reach};
+use super::grid::{horizon, nanos, ring_horizon};
 
 /// What a limiter is built from.
 #[derive(Clone, Debug)]
@@ -79,14 +79,14 @@ impl<A: Algorithm> Keyed<A> {
         let mut skew_nanos = nanos(setup.skew);
         let mut end = u64::MAX;
         let mut bound = |params: &A::Params, quota: &Quota| {
-            let reach = reach(params, choice, quota);
-            let (oldest, _) = horizon(params, reach, start);
-            if params.grid().ring().is_some() {
+            let (oldest, _) = horizon(params, start);
+            if let Some(tolerance) = params.skew_tolerance() {
                 // A clock that is behind may judge, and it judges at an instant twice as far back.
-                skew_nanos = skew_nanos.min((start - oldest) / 2);
+                skew_nanos = skew_nanos.min(nanos(tolerance) / 2);
             }
             // The first state may be written before the start.
-            end = end.min(horizon(params, reach, oldest).1);
+            end = end.min(horizon(params, oldest).1);
+            end = end.min(ring_horizon(params, choice, quota, oldest));
         };
         bound(&params, &setup.quota);
         let shared = match overflow {
@@ -283,10 +283,11 @@ impl<A: Algorithm> Keyed<A> {
         let mut forgotten = 0;
         for (key, oracle) in &self.oracles {
             let mut kept = true;
-            for now in [stalest, later] {
-                let peeked = Verdict::from(&self.gate.peek_at(key, 1, now));
-                if peeked != oracle.clone().decide(now, 1) {
-                    assert_eq!(peeked, self.fresh.clone().decide(now, 1), "{key} tampered with");
+            // What a weighed count has left may be less than a cell: only when it is over tells.
+            for (now, n) in [(stalest, 1), (stalest, 0), (later, 1)] {
+                let peeked = Verdict::from(&self.gate.peek_at(key, n, now));
+                if peeked != oracle.clone().decide(now, n) {
+                    assert_eq!(peeked, self.fresh.clone().decide(now, n), "{key} tampered with");
                     kept = false;
                 }
             }

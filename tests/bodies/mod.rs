@@ -11,44 +11,41 @@ pub(crate) mod grid;
 pub(crate) mod keyed;
 pub(crate) mod total;
 
-use choice::{Choice, Cost, ORIGIN_2025};
+use choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
 use cursor::Cursor;
 use keyed::{Keyed, Operation, Setup};
 use tollgate::algo::{Algorithm, Machine};
+use tollgate::{OnFull, Quota};
+use total::{Cells, steps_are_total};
 
-/// Steps from any word, at any instant, for any cost.
+#[allow(unused_imports, reason = "one test chooses among them")]
+pub(crate) use cursor::{FIRST_RING, LAST_RING};
+
+/// Steps from any word, with any ring beside it, at any instant, for any cost.
 pub(crate) fn words(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let (choice, quota) = (cursor.choice(), cursor.quota());
+    let (choice, quota) = cursor.for_log(choice, quota, 2_000);
     let (near, word, now) = (cursor.byte() % 3, cursor.long(), cursor.tick());
+    let (mut about, mut cells) = (0, Vec::new());
+    if choice.has_ring() {
+        about = cursor.byte() % 3;
+        cells.extend((0..cursor.byte() % 24).map(|_| cursor.long()));
+    }
     let mut asked: Vec<Cost> = Vec::new();
     while !cursor.is_empty() && asked.len() < 64 {
         asked.push(cursor.cost());
     }
-    let (fits, most) = (choice.fits(&quota), choice.granted_max(&quota));
-    match choice {
-        Choice::Bucket(gcra) => {
-            let Ok(params) = gcra.params(&quota, ORIGIN_2025) else { return };
-            let word = near_or_any(near, word, params.fresh(now));
-            total::steps_are_total(&params, word, (now, fits, most), u64::MAX, &asked);
-        }
-        Choice::Queue(queue) => {
-            let Ok(params) = queue.params(&quota, ORIGIN_2025) else { return };
-            let word = near_or_any(near, word, params.fresh(now));
-            total::steps_are_total(&params, word, (now, fits, most), u64::MAX, &asked);
-        }
-        Choice::WarmUp(pace) => {
-            let Ok(params) = pace.algorithm().params(&quota, ORIGIN_2025) else { return };
-            let word = near_or_any(near, word, params.fresh(now));
-            total::steps_are_total(&params, word, (now, fits, most), u64::MAX, &asked);
-        }
-        Choice::Window(window) => {
-            let Ok(params) = window.params(&quota, ORIGIN_2025) else { return };
-            let word = near_or_any(near, word, params.fresh(now));
-            let latest = u64::MAX - grid::nanos(quota.period());
-            total::steps_are_total(&params, word, (now, fits, most), latest, &asked);
-        }
-    }
+    with_algorithm!(choice, algorithm => {
+        let Ok(params) = algorithm.params(&quota, ORIGIN_2025) else { return };
+        let fresh = params.fresh(now);
+        let word = near_or_any(near, word, fresh);
+        cells.iter_mut().for_each(|cell| *cell = near_or_any(about, *cell, fresh));
+        let ring = if cells.is_empty() { Cells::Empty } else { Cells::Any(&cells) };
+        let at = (now, choice.fits(&quota), choice.granted_max(&quota));
+        let latest = grid::waits_end(&params, choice, &quota, now.as_nanos());
+        steps_are_total(&params, (word, ring), at, latest, &asked);
+    });
 }
 
 fn near_or_any(near: u8, word: u64, fresh: u64) -> u64 {
@@ -63,7 +60,14 @@ fn near_or_any(near: u8, word: u64, fresh: u64) -> u64 {
 pub(crate) fn operations(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let choice = cursor.choice();
-    let setup = cursor.setup();
+    let mut setup = cursor.setup();
+    // The oracles' logs are copied for every look.
+    let (choice, quota) = cursor.for_log(choice, setup.quota, 64);
+    setup.quota = quota;
+    if let (Choice::Log(_), OnFull::SharedOverflow(shared)) = (choice, setup.on_full) {
+        let shared = Quota::new(shared.limit() % 64, quota.period());
+        setup.on_full = OnFull::SharedOverflow(shared);
+    }
     let mut operations: Vec<Operation> = Vec::new();
     while !cursor.is_empty() && operations.len() < 4_096 {
         operations.push(cursor.operation());
@@ -73,12 +77,9 @@ pub(crate) fn operations(data: &[u8]) {
 
 /// Runs the operations on a limiter with the setup; nothing, if the setup cannot be built.
 pub(crate) fn run(choice: Choice, setup: &Setup, operations: &[Operation]) {
-    match choice {
-        Choice::Bucket(gcra) => run_on(Keyed::new(gcra, choice, setup), operations),
-        Choice::Queue(queue) => run_on(Keyed::new(queue, choice, setup), operations),
-        Choice::WarmUp(pace) => run_on(Keyed::new(pace.algorithm(), choice, setup), operations),
-        Choice::Window(window) => run_on(Keyed::new(window, choice, setup), operations),
-    }
+    with_algorithm!(choice, algorithm => {
+        run_on(Keyed::new(algorithm, choice, setup), operations);
+    });
 }
 
 fn run_on<A: Algorithm>(keyed: Option<Keyed<A>>, operations: &[Operation]) {

@@ -2,69 +2,186 @@
 
 use std::time::Duration;
 
-use tollgate::algo::{Machine, PAYLOAD_BITS, Standing, Step};
+use tollgate::algo::{Machine, PAYLOAD_BITS, Ring, Standing, Step};
 use tollgate::{Denied, Tick};
 
 use super::choice::Cost;
 use super::grid::nanos;
 
-fn admits<P: Machine<Seen = u64>>(params: &P, word: u64, now: Tick, n: u64) -> bool {
-    matches!(params.step(word, now, n), Step::Admit { .. })
+/// Bits of a cell that hold what an algorithm has put there; the table keeps the rest.
+const CONTENT_BITS: u32 = 54;
+
+/// What a ring holds before the first step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cells<'a> {
+    /// Nothing: so whatever the word says, it says of its own latest instant.
+    Empty,
+    /// Anything, over and over; the note, too.
+    Any(&'a [u64]),
 }
 
-/// What the state holds against its key; nothing, where it is idle.
-fn debt<P: Machine<Seen = u64>>(params: &P, word: u64, now: Tick) -> u64 {
-    match params.standing(word, params.instant(now)) {
-        Standing::Idle { .. } => 0,
-        Standing::Live { debt } => {
-            assert!(debt > 0, "what is live has something to lose");
-            debt
+/// A word and its ring, kept as the cell of a limiter keeps them.
+#[derive(Clone)]
+struct State {
+    word: u64,
+    ring: Vec<u64>,
+    has_note: bool,
+}
+
+/// A ring as a step reads it. Its note is a word like any other, with no bit kept back.
+#[derive(Clone, Copy)]
+struct Read<'a>(&'a State);
+
+impl Ring for Read<'_> {
+    fn cell(self, place: usize) -> u64 {
+        assert!(place < self.0.places(), "reads beyond the cells, or the note as a cell");
+        self.0.ring[place] & (u64::MAX >> (u64::BITS - CONTENT_BITS))
+    }
+
+    fn note(self) -> u64 {
+        if self.0.has_note { self.0.ring[self.0.places()] } else { 0 }
+    }
+}
+
+impl State {
+    fn new<P: Machine>(params: &P, word: u64, cells: Cells<'_>) -> Self {
+        let mut ring = vec![0; params.ring_cells()];
+        assert!(P::RINGED || ring.is_empty(), "a ring that is not announced");
+        if let Cells::Any(words @ [_, ..]) = cells {
+            ring.iter_mut().zip(words.iter().cycle()).for_each(|(cell, word)| *cell = *word);
+        }
+        Self { word, ring, has_note: params.has_note() }
+    }
+
+    fn places(&self) -> usize {
+        self.ring.len() - usize::from(self.has_note)
+    }
+
+    fn look<P: Machine>(&self, params: &P, now: Tick, n: u64) -> P::Seen {
+        params.look(self.word, Read(self), now, n)
+    }
+
+    fn admits<P: Machine>(&self, params: &P, now: Tick, n: u64) -> bool {
+        matches!(params.step(self.look(params, now, n), now, n), Step::Admit { .. })
+    }
+
+    /// Moves on to `next`: first the cells, then the word, then the note.
+    fn move_on<P: Machine>(&mut self, params: &P, seen: P::Seen, n: u64, next: u64) {
+        assert_eq!(next >> PAYLOAD_BITS, 0, "no bit above the payload");
+        let mut puts = Vec::new();
+        let kept_on = |place, content| {
+            puts.push((place, content));
+            true
+        };
+        assert!(params.publish(seen, Read(self), kept_on), "nothing moved the word meanwhile");
+        for (place, content) in puts {
+            assert!(place < self.places(), "puts beyond the cells, or into the note");
+            assert_eq!(content >> CONTENT_BITS, 0, "no bit above the content");
+            self.ring[place] = content;
+        }
+        // Who lost the race for the word before stops at the first put.
+        let mut refused = 0;
+        let stops = params.publish(seen, Read(self), |_, _| {
+            refused += 1;
+            false
+        });
+        assert!(stops == (refused == 0) && refused <= 1, "went on after the word had moved");
+        self.word = next;
+        if self.has_note {
+            let note = self.places();
+            self.ring[note] = params.note(seen, n);
+        }
+    }
+
+    /// What the state holds against its key; nothing, where it is idle.
+    fn debt<P: Machine>(&self, params: &P, now: Tick) -> u64 {
+        match params.standing(self.word, params.instant(now)) {
+            Standing::Idle { .. } => 0,
+            Standing::Live { debt } => {
+                assert!(debt > 0, "what is live has something to lose");
+                debt
+            }
         }
     }
 }
 
 /// Asks again and again at one instant, which may grant `most` and no more.
 ///
-/// Waiting is tried out only up to `latest`.
-pub(crate) fn steps_are_total<P: Machine<Seen = u64>>(
+/// Waiting is tried out only up to `latest`. Of a ring full of anything less can be asked, for
+/// its cells contradict its word and each other: no panic, no bit too many, and a wait that is
+/// enough.
+pub(crate) fn steps_are_total<P: Machine>(
     params: &P,
-    word: u64,
+    (word, cells): (u64, Cells<'_>),
     (now, fits, most): (Tick, u64, u64),
     latest: u64,
     asked: &[Cost],
 ) {
-    let mut word = word;
+    let mut state = State::new(params, word, cells);
+    let sound = matches!(cells, Cells::Empty);
     let (mut granted, mut rest) = (0_u64, fits);
-    let _ = debt(params, word, now);
+    let _ = state.debt(params, now);
     assert_eq!(params.no_place(word, now, Duration::ZERO).remaining(), 0);
     for cost in asked {
         let n = cost.cells(fits, rest);
-        let step = params.step(word, now, n);
-        match (step, params.answer(word, now, n)) {
+        let seen = state.look(params, now, n);
+        let before = state.clone();
+        match (params.step(seen, now, n), params.answer(seen, now, n)) {
             (Step::Admit { next }, Ok(permit)) => {
-                granted = granted.checked_add(n).expect("no more than is counted");
-                assert_eq!(next >> PAYLOAD_BITS, 0, "no bit above the payload");
-                let (before, after) = (debt(params, word, now), debt(params, next, now));
-                assert!(if n > 0 { after > before } else { after == before }, "moved back");
+                granted = granted.saturating_add(n);
+                state.move_on(params, seen, n, next);
                 assert_eq!(permit.limit(), fits);
                 assert!(permit.remaining() <= fits);
                 assert!(permit.delay() <= permit.reset_after(), "a turn after all has drained");
-                (word, rest) = (next, permit.remaining());
+                rest = permit.remaining();
+                if sound {
+                    is_charged(params, (&before, &state), now, n);
+                }
+            }
+            (Step::RefuseCounted { next }, Err(denied)) => {
+                assert!(n <= fits, "what can never fit does not count");
+                state.move_on(params, seen, n, next);
+                if sound {
+                    is_charged(params, (&before, &state), now, n);
+                    assert!(!before.admits(params, now, n + 1), "less was refused than admitted");
+                    refusal_is_right(params, &state, (now, n, fits), latest, &denied);
+                }
+                rest = denied.remaining();
             }
             (Step::Refuse, Err(denied)) => {
-                refusal_is_right(params, word, (now, n, fits), latest, &denied);
+                if sound {
+                    refusal_is_right(params, &state, (now, n, fits), latest, &denied);
+                } else if is_steady(params, &state, now, &denied) {
+                    wait_is_enough(params, &state, (now, n), latest, &denied);
+                }
                 rest = denied.remaining();
             }
             (step, answer) => panic!("{step:?} was told as {answer:?}"),
         }
-        assert!(granted <= most, "{granted} of {most} at one instant");
+        // A ring of anything may come to hold less by a charge, once.
+        assert!(!sound || granted <= most, "{granted} of {most} at one instant");
     }
 }
 
-/// What holds of every refusal.
-fn refusal_is_right<P: Machine<Seen = u64>>(
+/// Whether times of anything are the same times when the wait is over: none has come round.
+fn is_steady<P: Machine>(params: &P, state: &State, now: Tick, denied: &Denied) -> bool {
+    let soon = |wait| params.skew_tolerance().is_none_or(|tolerance| wait <= tolerance);
+    let live = state.debt(params, now) > 0;
+    live && params.grid().ring().is_none() && denied.retry_after().is_none_or(soon)
+}
+
+/// A state with more in it never stands for less.
+fn is_charged<P: Machine>(params: &P, (before, after): (&State, &State), now: Tick, n: u64) {
+    let (was, is) = (before.debt(params, now), after.debt(params, now));
+    // A log's debt is until when, not how much.
+    let more = if params.has_note() { is >= was && is > 0 } else { is > was };
+    assert!(if n > 0 { more } else { is == was }, "moved back: {was} to {is} by {n}");
+}
+
+/// What holds of every refusal, seen from the state that it left.
+fn refusal_is_right<P: Machine>(
     params: &P,
-    word: u64,
+    state: &State,
     (now, n, fits): (Tick, u64, u64),
     latest: u64,
     denied: &Denied,
@@ -77,12 +194,22 @@ fn refusal_is_right<P: Machine<Seen = u64>>(
     };
     assert!(n <= fits && !wait.is_zero());
     assert!(wait <= denied.reset_after(), "a bucket as new admits what fits");
+    let Some(then) = wait_is_enough(params, state, (now, n), latest, denied) else { return };
+    assert!(!state.admits(params, Tick::from_nanos(then - 1), n), "{wait:?} is too much");
+}
+
+/// When the wait is over, which has been tried, if it can be.
+fn wait_is_enough<P: Machine>(
+    params: &P,
+    state: &State,
+    (now, n): (Tick, u64),
+    latest: u64,
+    denied: &Denied,
+) -> Option<u64> {
+    let wait = denied.retry_after()?;
     // What lies beyond the last tick cannot be tried. Windows of the wall clock stand still
     // once its time is beyond it, which is less than a period earlier.
-    let Some(then) = now.as_nanos().checked_add(nanos(wait)) else { return };
-    if then >= latest {
-        return;
-    }
-    assert!(admits(params, word, Tick::from_nanos(then), n), "{wait:?} is not enough");
-    assert!(!admits(params, word, Tick::from_nanos(then - 1), n), "{wait:?} is too much");
+    let then = now.as_nanos().checked_add(nanos(wait)).filter(|then| *then < latest)?;
+    assert!(state.admits(params, Tick::from_nanos(then), n), "{wait:?} is not enough");
+    Some(then)
 }

@@ -6,5 +6,6 @@
 
 #[path = "../bodies/mod.rs"]
 mod bodies;
+mod lives;
 mod model;
 mod places;

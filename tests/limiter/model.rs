@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{FixedWindow, Gcra, LeakyQueue, OnFull, Quota, Stats, Tick};
+use tollgate::{
+    FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, Stats, SubWindows, Tick,
+};
 
-use crate::bodies::choice::{Choice, Cost, Pace};
+use crate::bodies::choice::{Choice, Cost, LogRates, Pace};
 use crate::bodies::keyed::{Keyed, Operation, Setup};
 use crate::bodies::run;
 
@@ -101,6 +103,41 @@ fn operations() -> impl Strategy<Value = Operation> {
         1 => (0_u8..10).prop_map(Operation::ForwardIntervals),
         1 => (0_u32..30, 0_u64..1 << 10).prop_map(|(bits, span)| Operation::Back(span << bits)),
     ]
+}
+
+/// Algorithms with a ring, and quotas whose rings go round.
+fn rings() -> impl Strategy<Value = (Choice, Quota)> {
+    let quotas = prop::sample::select(vec!["1/s", "10/s", "5/min", "3/h", "64/s", "7/d"]);
+    let rates = prop::collection::vec((1_u64..9, 1_u32..9, 1_u32..9), 0..4);
+    let quotas = quotas.prop_map(|text| text.parse::<Quota>().expect("a quota"));
+    (quotas, 0..4_u8, 1_u32..9, rates, any::<bool>()).prop_map(
+        |(quota, kind, few, rates, count)| {
+            let choice = match kind {
+                0 => Choice::SubWindows(SubWindows::new().count(few + 1)),
+                1 => Choice::Counter(SlidingCounter::new().older(few)),
+                _ => Choice::Log(LogRates::beside(&quota, &rates, count)),
+            };
+            (choice, quota)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(config(5_000))]
+
+    /// Slots change hands all the time, and each life must find its ring empty.
+    #[test]
+    fn every_key_with_a_place_and_a_ring_equals_its_oracle(
+        (choice, quota) in rings(),
+        setup in setups(),
+        operations in prop::collection::vec(operations(), 1..250),
+    ) {
+        let on_full = match setup.on_full {
+            OnFull::SharedOverflow(_) => OnFull::SharedOverflow(quota),
+            other => other,
+        };
+        run(choice, &Setup { quota, on_full, ..setup }, &operations);
+    }
 }
 
 proptest! {

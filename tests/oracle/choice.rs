@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::algo::Algorithm;
-use tollgate::{FixedWindow, Gcra, LeakyQueue, Quota};
+use tollgate::{FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SubWindows};
 
-use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, Pace};
+use crate::bodies::choice::{Choice, Cost, LogRates, ORIGIN_2025, Pace, with_algorithm};
 use crate::bodies::grid::nanos;
 
 /// A number of cases, unless `PROPTEST_CASES` asks for another. What fails is printed in full and
@@ -24,12 +24,7 @@ pub(crate) fn cases(count: u32) -> ProptestConfig {
 }
 
 fn accepts(choice: Choice, quota: &Quota) -> bool {
-    match choice {
-        Choice::Bucket(gcra) => gcra.params(quota, ORIGIN_2025).is_ok(),
-        Choice::Queue(queue) => queue.params(quota, ORIGIN_2025).is_ok(),
-        Choice::WarmUp(pace) => pace.algorithm().params(quota, ORIGIN_2025).is_ok(),
-        Choice::Window(window) => window.params(quota, ORIGIN_2025).is_ok(),
-    }
+    with_algorithm!(choice, algorithm => algorithm.params(quota, ORIGIN_2025).is_ok())
 }
 
 pub(crate) fn buckets() -> impl Strategy<Value = Choice> {
@@ -74,6 +69,38 @@ pub(crate) fn windows() -> impl Strategy<Value = Choice> {
     ]
 }
 
+fn offsets() -> impl Strategy<Value = i32> {
+    prop_oneof![3 => Just(0), 1 => -86_399..86_400]
+}
+
+fn counts(least: u32) -> impl Strategy<Value = u32> {
+    prop_oneof![4 => least..10, 2 => least..=256, 1 => Just(256)]
+}
+
+pub(crate) fn sub_windows() -> impl Strategy<Value = Choice> {
+    (counts(2), offsets()).prop_map(|(count, secs)| {
+        Choice::SubWindows(SubWindows::new().count(count).utc_offset_secs(secs))
+    })
+}
+
+pub(crate) fn counters() -> impl Strategy<Value = Choice> {
+    (prop_oneof![1 => Just(1), 1 => counts(1)], offsets()).prop_map(|(older, secs)| {
+        Choice::Counter(SlidingCounter::new().older(older).utc_offset_secs(secs))
+    })
+}
+
+/// A log of up to four rates of at most `most` cells, with the quota that it accepts.
+pub(crate) fn logs(most: u64) -> impl Strategy<Value = (Choice, Quota)> {
+    let limits = prop_oneof![3 => 1_u64..30, 2 => 1..=most, 1 => Just(most)];
+    let share = (prop_oneof![3 => 1_u64..12, 1 => 1..=most], 1_u32..25, 1_u32..61);
+    (limits, periods(), prop::collection::vec(share, 0..4), any::<bool>())
+        .prop_map(|(limit, period, shares, count_refusals)| {
+            let quota = Quota::new(limit, Duration::from_nanos(period));
+            (Choice::Log(LogRates::beside(&quota, &shares, count_refusals)), quota)
+        })
+        .prop_filter("the algorithm keeps the quota", |(choice, quota)| accepts(*choice, quota))
+}
+
 /// An algorithm, and a quota that it accepts.
 pub(crate) fn quotas(
     choices: impl Strategy<Value = Choice>,
@@ -87,10 +114,11 @@ pub(crate) fn scales(bits: u32) -> impl Strategy<Value = u64> {
     (0..bits, any::<u64>()).prop_map(|(bits, random)| (1 << bits) | (random & ((1 << bits) - 1)))
 }
 
-fn any_quota() -> impl Strategy<Value = Quota> {
-    const SECOND: u64 = 1_000_000_000;
-    const YEAR: u64 = 365 * 24 * 3_600 * SECOND;
-    let periods = prop_oneof![
+const SECOND: u64 = 1_000_000_000;
+const YEAR: u64 = 365 * 24 * 3_600 * SECOND;
+
+fn periods() -> impl Strategy<Value = u64> {
+    prop_oneof![
         Just(1),
         Just(SECOND),
         Just(60 * SECOND),
@@ -99,7 +127,10 @@ fn any_quota() -> impl Strategy<Value = Quota> {
         Just(7 * 24 * 3_600 * SECOND),
         Just(YEAR),
         scales(62),
-    ];
+    ]
+}
+
+pub(crate) fn any_quota() -> impl Strategy<Value = Quota> {
     let bursts = prop_oneof![
         3 => Just(None),
         1 => Just(Some(1)),
@@ -121,7 +152,7 @@ fn any_quota() -> impl Strategy<Value = Quota> {
         ((1 << 30) - 1, 3_600 * SECOND),
     ]);
     let rates = prop_oneof![
-        3 => (1_u64..5_000, periods),
+        3 => (1_u64..5_000, periods()),
         2 => (scales(30), scales(62)),
         2 => small,
         1 => extreme,
@@ -143,6 +174,8 @@ pub(crate) enum Move {
     Intervals(u64, i64),
     Periods(u64, i64),
     Bursts(u64, i64),
+    /// A fraction of the period.
+    Parts(u32, u32, i64),
     /// To when the last refusal said, and to when the last answer says all is over.
     Retry(i64),
     Reset(i64),
@@ -160,6 +193,7 @@ pub(crate) fn forward() -> impl Strategy<Value = Move> {
         2 => (0_u64..4, -1..=1_i64).prop_map(|(count, off)| Move::Intervals(count, off)),
         1 => (0_u64..3, -1..=1_i64).prop_map(|(count, off)| Move::Periods(count, off)),
         1 => (0_u64..3, -1..=1_i64).prop_map(|(count, off)| Move::Bursts(count, off)),
+        2 => (0_u32..20, 1_u32..20, -1..=1_i64).prop_map(|(n, of, off)| Move::Parts(n, of, off)),
         4 => (-1..=1_i64).prop_map(Move::Retry),
         2 => (-1..=1_i64).prop_map(Move::Reset),
     ]
@@ -200,6 +234,9 @@ impl Move {
             Self::Intervals(count, off) => forward(interval.saturating_mul(count), off).max(now),
             Self::Periods(count, off) => forward(period.saturating_mul(count), off).max(now),
             Self::Bursts(count, off) => forward(refill.saturating_mul(count), off).max(now),
+            Self::Parts(parts, of, off) => {
+                forward((period / u64::from(of)).saturating_mul(parts.into()), off).max(now)
+            }
             Self::Retry(off) => forward(nanos(last.retry_after), off).max(now),
             Self::Reset(off) => forward(nanos(last.reset_after), off).max(now),
             Self::Back(span) => now.saturating_sub(span),

@@ -1,15 +1,18 @@
 //! Every answer is the oracle's, in every field.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tollgate::algo::oracle::{Oracle, Verdict};
 use tollgate::algo::{Algorithm, Machine};
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
-use crate::bodies::choice::{Choice, Cost, ORIGIN_2025};
-use crate::bodies::grid::{horizon, reach};
+use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
+use crate::bodies::grid::{horizon, ring_horizon};
 use crate::choice::{
-    Last, Move, buckets, cases, costs, moves, queues, quotas, starts, warm_ups, windows,
+    Last, Move, buckets, cases, costs, counters, logs, moves, queues, quotas, starts, sub_windows,
+    warm_ups, windows,
 };
 
 fn equals_its_oracle<A: Algorithm>(
@@ -23,26 +26,31 @@ fn equals_its_oracle<A: Algorithm>(
         .clock(ManualClock::starting_at_unix_nanos(ORIGIN_2025))
         .build()
         .expect("an accepted quota");
-    let (fits, reach) = (choice.fits(&quota), reach(gate.params(), choice, &quota));
+    let fits = choice.fits(&quota);
     let mut oracle = gate.params().oracle();
     let (mut now, mut rest, mut last) = (start, fits, Last::default());
-    let mut written: Option<u64> = None;
+    // The latest instant and the first at which a state was written.
+    let mut written: Option<(u64, u64)> = None;
     for (step, (towards, cost)) in steps.iter().enumerate() {
         now = towards.apply(now, &quota, &last);
-        if let Some(written) = written {
-            let (least, most) = horizon(gate.params(), reach, written);
-            now = now.clamp(least, most);
+        if let Some((written, first)) = written {
+            let (least, most) = horizon(gate.params(), written);
+            now = now.clamp(least, most.min(ring_horizon(gate.params(), choice, &quota, first)));
         }
         let n = cost.cells(fits, rest);
         let tick = Tick::from_nanos(now);
-        let peeked = Verdict::from(&gate.peek_at(n, tick));
-        prop_assert_eq!(peeked, oracle.clone().decide(tick, n), "peek, step {}", step);
-        let answer = Verdict::from(&gate.check_at(n, tick));
-        prop_assert_eq!(answer, oracle.decide(tick, n), "step {}: {} at {}", step, n, now);
+        let peeked = told(Verdict::from(&gate.peek_at(n, tick)));
+        prop_assert_eq!(peeked, told(oracle.clone().decide(tick, n)), "peek, step {}", step);
+        let answer = told(Verdict::from(&gate.check_at(n, tick)));
+        prop_assert_eq!(answer, told(oracle.decide(tick, n)), "step {}: {} at {}", step, n, now);
         prop_assert_eq!(answer, peeked);
-        // Nothing else writes a state: no refusal, and no charge of nothing.
-        if answer.admitted && n > 0 || gate.params().starts_in_debt() && written.is_none() {
-            written = Some(written.unwrap_or(0).max(now));
+        // Nothing else writes a state: no other refusal, and no charge of nothing.
+        let counted = answer.admitted || choice.counts_refusals() && n <= fits;
+        if counted && n > 0 || gate.params().starts_in_debt() && written.is_none() {
+            written = match written {
+                None => Some((now, now)),
+                Some((latest, first)) => Some((latest.max(now), first.min(now))),
+            };
         }
         rest = answer.remaining;
         last = Last {
@@ -53,17 +61,20 @@ fn equals_its_oracle<A: Algorithm>(
     Ok(())
 }
 
+/// The longest span of all means never to some, so that they tell less of what is beyond time.
+fn told(verdict: Verdict) -> Verdict {
+    let longest = Duration::from_nanos(u64::MAX - 1);
+    Verdict { retry_after: verdict.retry_after.map(|wait| wait.min(longest)), ..verdict }
+}
+
 fn one_equals_its_oracle(
     (choice, quota): (Choice, Quota),
     start: u64,
     steps: &[(Move, Cost)],
 ) -> TestCaseResult {
-    match choice {
-        Choice::Bucket(gcra) => equals_its_oracle(gcra, (choice, quota), start, steps),
-        Choice::Queue(queue) => equals_its_oracle(queue, (choice, quota), start, steps),
-        Choice::WarmUp(pace) => equals_its_oracle(pace.algorithm(), (choice, quota), start, steps),
-        Choice::Window(window) => equals_its_oracle(window, (choice, quota), start, steps),
-    }
+    with_algorithm!(choice, algorithm => {
+        equals_its_oracle(algorithm, (choice, quota), start, steps)
+    })
 }
 
 proptest! {
@@ -101,6 +112,51 @@ proptest! {
         chosen in quotas(windows()),
         start in starts(),
         steps in prop::collection::vec((moves(), costs()), 1..60),
+    ) {
+        one_equals_its_oracle(chosen, start, &steps)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(12_000))]
+
+    #[test]
+    fn sub_windows_equal_their_oracle_wherever_time_goes(
+        chosen in quotas(sub_windows()),
+        start in starts(),
+        steps in prop::collection::vec((moves(), costs()), 1..60),
+    ) {
+        one_equals_its_oracle(chosen, start, &steps)?;
+    }
+
+    #[test]
+    fn a_counter_equals_its_oracle_wherever_time_goes(
+        chosen in quotas(counters()),
+        start in starts(),
+        steps in prop::collection::vec((moves(), costs()), 1..60),
+    ) {
+        one_equals_its_oracle(chosen, start, &steps)?;
+    }
+
+    #[test]
+    fn a_log_equals_its_oracle_wherever_time_goes(
+        chosen in logs(300),
+        start in starts(),
+        steps in prop::collection::vec((moves(), costs()), 1..80),
+    ) {
+        one_equals_its_oracle(chosen, start, &steps)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    /// The largest logs go round their ring once or twice.
+    #[test]
+    fn a_large_log_equals_its_oracle_wherever_time_goes(
+        chosen in logs(1 << 16),
+        start in starts(),
+        steps in prop::collection::vec((moves(), costs()), 1..30),
     ) {
         one_equals_its_oracle(chosen, start, &steps)?;
     }

@@ -10,6 +10,8 @@ mod meter;
 mod outlet;
 mod peers;
 mod rate;
+mod refused;
+mod ring_meter;
 mod warm_up;
 mod window_meter;
 mod words;

@@ -54,7 +54,6 @@ fn keeps_to_the_meter<A: Algorithm>(
     let gate = Direct::builder(quota).algorithm(algorithm).clock(clock).build().expect("accepted");
     let burst = quota.burst_cells();
     let fineness = units_in_cell(gate.params(), &quota);
-    let reach = fineness * burst;
     let mut meter = Meter::new(&quota, fineness);
     let (mut now, mut rest, mut last) = (start, burst, Last::default());
     let (mut written, mut strict) = (start, true);
@@ -65,7 +64,7 @@ fn keeps_to_the_meter<A: Algorithm>(
     }
     for (towards, cost) in steps {
         now = towards.apply(now, &quota, &last);
-        strict &= now <= horizon(gate.params(), reach, written).1;
+        strict &= now <= horizon(gate.params(), written).1;
         meter.drain(now);
         let n = cost.cells(burst, rest);
         let answer = Verdict::from(&gate.check_at(n, Tick::from_nanos(now)));

@@ -29,14 +29,13 @@ proptest! {
         let cell = u128::from(units_in_cell(gate.params(), &quota));
         let (units, per_nanos) = gate.params().grid().ratio();
         let unit = |nanos: u128| nanos * u128::from(units) / u128::from(per_nanos);
-        let reach = units_in_cell(gate.params(), &quota) * quota.burst_cells();
         let burst = u128::from(quota.burst_cells());
         let mut turns: Vec<u128> = Vec::new();
         let (mut now, mut last, mut written) = (start, Last::default(), None);
         for towards in arrivals {
             now = towards.apply(now, &quota, &last);
             if let Some(written) = written {
-                let (least, most) = horizon(gate.params(), reach, written);
+                let (least, most) = horizon(gate.params(), written);
                 now = now.clamp(least, most);
             }
             let answer = Verdict::from(&gate.check_at(1, Tick::from_nanos(now)));

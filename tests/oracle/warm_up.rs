@@ -8,7 +8,7 @@ use tollgate::algo::oracle::Verdict;
 use tollgate::{Direct, ManualClock, Quota, Tick, WarmUp};
 
 use crate::bodies::choice::{Choice, Pace};
-use crate::bodies::grid::{horizon, reach};
+use crate::bodies::grid::horizon;
 use crate::choice::{Last, cases, costs, forward, quotas, starts, warm_ups};
 
 /// `SmoothWarmingUp`, in seconds and with the names of its documentation.
@@ -151,14 +151,13 @@ proptest! {
         let gate = built(pace, quota);
         let (units, per_nanos) = gate.params().grid().ratio();
         let unit_nanos = u128::from(per_nanos.div_ceil(units));
-        let reach = reach(gate.params(), choice, &quota);
         let (period, burst) = (quota.period().as_nanos(), quota.burst_cells());
         let (mut now, mut rest, mut last) = (start, burst, Last::default());
         let mut granted: Vec<(u64, u64)> = Vec::new();
         for (towards, cost, back) in steps {
             now = towards.apply(now, &quota, &last);
             let written = granted.last().map_or(start, |(at, _)| *at);
-            let (oldest, latest) = horizon(gate.params(), reach, written);
+            let (oldest, latest) = horizon(gate.params(), written);
             now = now.min(latest);
             let n = cost.cells(burst, rest);
             let stale = now.saturating_sub(back.into()).max(oldest);

@@ -6,7 +6,7 @@ use tollgate::algo::oracle::Verdict;
 use tollgate::{Direct, FixedWindow, ManualClock, Tick};
 
 use crate::bodies::choice::{Choice, ORIGIN_2025};
-use crate::bodies::grid::{horizon, units_in_window};
+use crate::bodies::grid::horizon;
 use crate::choice::{Last, cases, costs, forward, quotas, starts};
 
 const DAY_NANOS: i128 = 24 * 3_600 * 1_000_000_000;
@@ -44,7 +44,7 @@ proptest! {
         let (mut now, mut rest, mut last) = (start, quota.limit(), Last::default());
         let (mut window, mut counted, mut written) = (None, 0, start);
         for (towards, cost) in steps {
-            now = towards.apply(now, &quota, &last).min(horizon(gate.params(), 1, written).1);
+            now = towards.apply(now, &quota, &last).min(horizon(gate.params(), written).1);
             // Within a period of the last tick, the last window has no end to come.
             if i128::from(now) + period > i128::from(u64::MAX) {
                 break;
@@ -88,12 +88,11 @@ proptest! {
         let period = quota.period().as_nanos();
         let (units, per_nanos) = gate.params().grid().ratio();
         let (units, per_nanos) = (u128::from(units), u128::from(per_nanos));
-        let reach = units_in_window(gate.params(), &quota);
         let (mut now, mut rest, mut last) = (start, quota.limit(), Last::default());
         let mut open: Option<(u64, u64)> = None;
         for (towards, cost) in steps {
             let written = open.map_or(start, |(opened, _)| opened);
-            now = towards.apply(now, &quota, &last).min(horizon(gate.params(), reach, written).1);
+            now = towards.apply(now, &quota, &last).min(horizon(gate.params(), written).1);
             let n = cost.cells(quota.limit(), rest);
             let answer = Verdict::from(&gate.check_at(n, Tick::from_nanos(now)));
             let since = |opened: u64| u128::from(now - opened);

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::algo::{Algorithm, Machine, PAYLOAD_BITS, Step};
-use tollgate::{FixedWindow, Quota, Tick};
+use tollgate::{Direct, FixedWindow, Quota, SlidingLog, Tick};
 
-use crate::bodies::choice::{Choice, Cost, ORIGIN_2025};
-use crate::bodies::grid::nanos;
-use crate::bodies::total::steps_are_total;
-use crate::choice::{buckets, cases, costs, queues, quotas, scales, starts, warm_ups, windows};
+use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
+use crate::bodies::grid::waits_end;
+use crate::bodies::total::{Cells, steps_are_total};
+use crate::choice::{
+    buckets, cases, costs, counters, logs, queues, quotas, scales, starts, sub_windows, warm_ups,
+    windows,
+};
 
 /// Words anywhere, and words that lie near an instant so that they are live.
 #[derive(Clone, Copy, Debug)]
@@ -39,28 +42,29 @@ impl Word {
     }
 }
 
-fn one_is_total((choice, quota): (Choice, Quota), word: Word, now: u64, asked: &[Cost]) {
-    let now = (Tick::from_nanos(now), choice.fits(&quota), choice.granted_max(&quota));
-    match choice {
-        Choice::Bucket(gcra) => {
-            let params = gcra.params(&quota, ORIGIN_2025).expect("accepted");
-            steps_are_total(&params, word.bits(&params, now.0), now, u64::MAX, asked);
-        }
-        Choice::Queue(queue) => {
-            let params = queue.params(&quota, ORIGIN_2025).expect("accepted");
-            steps_are_total(&params, word.bits(&params, now.0), now, u64::MAX, asked);
-        }
-        Choice::WarmUp(pace) => {
-            let params = pace.algorithm().params(&quota, ORIGIN_2025).expect("accepted");
-            steps_are_total(&params, word.bits(&params, now.0), now, u64::MAX, asked);
-        }
-        Choice::Window(window) => {
-            let params = window.params(&quota, ORIGIN_2025).expect("accepted");
-            // Windows of the wall clock stand still once its time is beyond the last tick.
-            let latest = u64::MAX - nanos(quota.period());
-            steps_are_total(&params, word.bits(&params, now.0), now, latest, asked);
-        }
-    }
+/// Rings with nothing in them, and with cells like words and near the word's instant.
+fn any_cells() -> impl Strategy<Value = Vec<Word>> {
+    prop_oneof![
+        1 => Just(Vec::new()),
+        2 => prop::collection::vec(any_word(), 1..20),
+    ]
+}
+
+fn one_is_total(
+    (choice, quota): (Choice, Quota),
+    (word, cells): (Word, &[Word]),
+    now: u64,
+    asked: &[Cost],
+) {
+    let at = (Tick::from_nanos(now), choice.fits(&quota), choice.granted_max(&quota));
+    with_algorithm!(choice, algorithm => {
+        let params = algorithm.params(&quota, ORIGIN_2025).expect("accepted");
+        let word = word.bits(&params, at.0);
+        let cells: Vec<u64> = cells.iter().map(|cell| cell.bits(&params, at.0)).collect();
+        let ring = if cells.is_empty() { Cells::Empty } else { Cells::Any(&cells) };
+        let latest = waits_end(&params, choice, &quota, now);
+        steps_are_total(&params, (word, ring), at, latest, asked);
+    });
 }
 
 proptest! {
@@ -73,7 +77,7 @@ proptest! {
         now in starts(),
         asked in prop::collection::vec(costs(), 1..12),
     ) {
-        one_is_total(chosen, word, now, &asked);
+        one_is_total(chosen, (word, &[]), now, &asked);
     }
 
     #[test]
@@ -83,7 +87,7 @@ proptest! {
         now in starts(),
         asked in prop::collection::vec(costs(), 1..12),
     ) {
-        one_is_total(chosen, word, now, &asked);
+        one_is_total(chosen, (word, &[]), now, &asked);
     }
 
     #[test]
@@ -93,7 +97,7 @@ proptest! {
         now in starts(),
         asked in prop::collection::vec(costs(), 1..12),
     ) {
-        one_is_total(chosen, word, now, &asked);
+        one_is_total(chosen, (word, &[]), now, &asked);
     }
 
     #[test]
@@ -103,7 +107,27 @@ proptest! {
         now in starts(),
         asked in prop::collection::vec(costs(), 1..12),
     ) {
-        one_is_total(chosen, word, now, &asked);
+        one_is_total(chosen, (word, &[]), now, &asked);
+    }
+
+    #[test]
+    fn sub_windows_make_sense_of_any_word_and_ring(
+        chosen in prop_oneof![quotas(sub_windows()), quotas(counters())],
+        (word, cells) in (any_word(), any_cells()),
+        now in starts(),
+        asked in prop::collection::vec(costs(), 1..12),
+    ) {
+        one_is_total(chosen, (word, &cells), now, &asked);
+    }
+
+    #[test]
+    fn a_log_makes_sense_of_any_word_and_ring(
+        chosen in logs(1_000),
+        (word, cells) in (any_word(), any_cells()),
+        now in starts(),
+        asked in prop::collection::vec(costs(), 1..12),
+    ) {
+        one_is_total(chosen, (word, &cells), now, &asked);
     }
 
     /// A state that a clock ahead of ours has only stamped opens with our first event, and ends no
@@ -120,5 +144,25 @@ proptest! {
         let (units, per_nanos) = params.grid().ratio();
         let unit = Duration::from_nanos(per_nanos.div_ceil(units));
         prop_assert!(open + unit >= quota.period().max(Duration::from_nanos(ahead)), "{:?}", open);
+    }
+}
+
+/// A clock that is behind by more than the tolerance may take what a log holds for old, and so be
+/// granted its limit once; but what it is granted itself counts. (It was entered at the time of
+/// the latest event, which such a clock saw neither ahead of it nor within the window.)
+#[test]
+fn a_log_is_not_open_to_a_clock_beyond_its_tolerance() {
+    for (limit, period) in [(1, 64), (3, 1_000), (100, 1_000_000)] {
+        let quota = Quota::new(limit, Duration::from_nanos(period));
+        for start in [0, 1 << 50] {
+            for bits in 30..61 {
+                let log = SlidingLog::new();
+                let gate = Direct::builder(quota).algorithm(log).build().expect("in range");
+                let (ahead, now) = (Tick::from_nanos(start + (1 << bits)), Tick::from_nanos(start));
+                assert!(gate.check_at(1, ahead).is_ok());
+                let granted = (0..200).filter(|_| gate.check_at(1, now).is_ok()).count();
+                assert!(granted as u64 <= limit, "{granted} of {limit}, 2^{bits} ns behind");
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 mod direct;
 mod keyed;
+mod rings;
 mod shared;
 
 use std::sync::Barrier;

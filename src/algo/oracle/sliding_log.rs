@@ -220,16 +220,19 @@ mod tests {
     }
 
     #[test]
-    fn an_event_leaves_exactly_one_window_after_it_happened() {
+    fn an_event_leaves_exactly_one_window_after_its_unit_ended() {
         let mut log = EventLog::new((2, 3), vec![(1, 4)], false);
-        // The unit that begins at 1.5 ns; it has left at 7.5, which nothing sees before 8.
+        // Its unit ends at 3 ns; it has left at 9.
         let first = log.decide(tick(2), 1);
-        assert_eq!(first.reset_after, Duration::from_nanos(6));
+        assert_eq!(first.reset_after, Duration::from_nanos(7));
         let refused = log.decide(tick(7), 1);
-        assert_eq!(refused.retry_after, Some(Duration::from_nanos(1)));
-        let gone = log.decide(tick(8), 0);
+        assert_eq!(refused.retry_after, Some(Duration::from_nanos(2)));
+        assert!(!log.decide(tick(8), 1).admitted);
+        let gone = log.decide(tick(9), 0);
         assert_eq!((gone.remaining, gone.reset_after), (1, Duration::ZERO));
-        assert!(log.decide(tick(8), 1).admitted);
+        // On a unit's beginning, it is exactly one window.
+        assert!(log.decide(tick(9), 1).admitted);
+        assert!(!log.decide(tick(14), 1).admitted && log.decide(tick(15), 1).admitted);
     }
 
     #[test]
@@ -312,7 +315,8 @@ mod tests {
         let admitted = n == 0 || model.rates.iter().all(kept);
         let possible = model.rates.iter().all(|rate| n <= rate.limit);
         if possible && (admitted || model.count_refusals) {
-            let at = unit.max(events.last().copied().unwrap_or(0));
+            let ended = (u128::from(nanos) * model.grid.units).div_ceil(model.grid.nanos);
+            let at = ended.max(events.last().copied().unwrap_or(0));
             events.extend((0..n).map(|_| at));
         }
         admitted

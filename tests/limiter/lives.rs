@@ -1,0 +1,82 @@
+//! A life of a state begins with nothing in its ring, however many lives ago it was written.
+//!
+//! A cell says by its generation whose it is, and generations come round after 1,024 lives. Who
+//! then finds an old count or event must not take it for its own.
+
+use std::time::Duration;
+
+use tollgate::algo::oracle::{Oracle, Verdict};
+use tollgate::algo::{Algorithm, Machine};
+use tollgate::{
+    Decision, Direct, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog, SubWindows, Tick,
+};
+
+const LIVES: u64 = 2 * 1_024 + 10;
+const SECOND: u64 = 1_000_000_000;
+
+/// A first life writes to the ring; each later one is as an oracle of its own, for a window.
+fn lives_are_apart<O: Oracle>(
+    fresh: &O,
+    check: impl Fn(u64, Tick) -> Decision,
+    peek: impl Fn(u64, Tick) -> Decision,
+    reset: impl Fn(),
+) {
+    let at = |tenths: u64| Tick::from_nanos(1_000 * SECOND + tenths * SECOND / 10);
+    for (tenths, n) in [(0, 5), (10, 1), (11, 1), (20, 2)] {
+        assert!(check(n, at(tenths)).is_ok());
+    }
+    for life in 0..LIVES {
+        reset();
+        let mut oracle = fresh.clone();
+        let told = Verdict::from(&check(3, at(21)));
+        assert_eq!(told, oracle.decide(at(21), 3), "life {life}");
+        for later in 21..90 {
+            let peeked = Verdict::from(&peek(1, at(later)));
+            assert_eq!(peeked, oracle.clone().decide(at(later), 1), "life {life} at {later}");
+        }
+    }
+}
+
+fn run<A: Algorithm + Copy>(algorithm: A) {
+    let quota = Quota::new(12, Duration::from_secs(6));
+    let direct = Direct::builder(quota).algorithm(algorithm).clock(ManualClock::new());
+    let direct = direct.build().expect("in range");
+    lives_are_apart(
+        &direct.params().oracle(),
+        |n, now| direct.check_at(n, now),
+        |n, now| direct.peek_at(n, now),
+        || direct.reset(),
+    );
+    // A key that is reset gives its slot up, and takes the same one again.
+    let keyed: Limiter<u64, A, _> = Limiter::builder(quota)
+        .algorithm(algorithm)
+        .clock(ManualClock::new())
+        .capacity(1)
+        .hash_seed(7)
+        .build()
+        .expect("in range");
+    lives_are_apart(
+        &keyed.params().oracle(),
+        |n, now| keyed.check_at(&1, n, now),
+        |n, now| keyed.peek_at(&1, n, now),
+        || keyed.reset(&1),
+    );
+    assert_eq!(keyed.stats().claimed, LIVES + 1);
+}
+
+#[test]
+fn sub_windows_count_nothing_of_a_life_of_the_same_generation() {
+    run(SubWindows::new());
+}
+
+#[test]
+fn a_counter_counts_nothing_of_a_life_of_the_same_generation() {
+    run(SlidingCounter::new().older(6));
+    run(SlidingCounter::new().older(3));
+}
+
+#[test]
+fn a_log_knows_no_event_of_a_life_of_the_same_generation() {
+    run(SlidingLog::new());
+    run(SlidingLog::new().count_refusals().and(Quota::new(10, Duration::from_secs(3))));
+}

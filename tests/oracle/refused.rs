@@ -1,0 +1,75 @@
+//! A quota that an algorithm does not keep is refused when built: with a text, and no panic.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::{BuildError, Direct, Limiter, ManualClock, Quota};
+
+use crate::bodies::choice::{Choice, LogRates, ORIGIN_2025, with_algorithm};
+use crate::choice::{buckets, cases, counters, scales, sub_windows, windows};
+
+/// Quotas of anything, 0 and all that overflows included.
+fn any_quota_at_all() -> impl Strategy<Value = Quota> {
+    let number = || prop_oneof![Just(0), Just(u64::MAX), scales(64), 0_u64..70_000];
+    let nanos = prop_oneof![4 => number().prop_map(u128::from), 1 => any::<u128>()];
+    let period = nanos.prop_map(|nanos| {
+        let secs = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
+        let nanos = u32::try_from(nanos % 1_000_000_000).expect("below a second");
+        Duration::new(secs, nanos)
+    });
+    (number(), period, prop::option::of(number())).prop_map(|(limit, period, burst)| {
+        let quota = Quota::new(limit, period);
+        burst.map_or(quota, |cells| quota.burst(cells))
+    })
+}
+
+fn any_choice() -> impl Strategy<Value = Choice> {
+    use tollgate::{FixedWindow, SlidingCounter, SubWindows};
+    let rates = prop::array::uniform3(prop::option::of(any_quota_at_all()));
+    let logs = (rates, any::<bool>())
+        .prop_map(|(more, count_refusals)| Choice::Log(LogRates { more, count_refusals }));
+    let windows_of_anything = (any::<u32>(), any::<i32>()).prop_flat_map(|(count, secs)| {
+        let sub = SubWindows::new().count(count % 300).utc_offset_secs(secs);
+        let counter = SlidingCounter::new().older(count % 300).utc_offset_secs(secs);
+        let window = FixedWindow::aligned().utc_offset_secs(secs);
+        prop_oneof![
+            Just(Choice::SubWindows(sub)),
+            Just(Choice::SubWindows(sub.count(count))),
+            Just(Choice::Counter(counter)),
+            Just(Choice::Counter(counter.older(count))),
+            Just(Choice::Window(window)),
+        ]
+    });
+    prop_oneof![buckets(), windows(), sub_windows(), counters(), windows_of_anything, logs]
+}
+
+proptest! {
+    #![proptest_config(cases(60_000))]
+
+    #[test]
+    fn building_never_panics_and_errors_have_texts(
+        choice in any_choice(),
+        quota in any_quota_at_all(),
+        origin in prop_oneof![Just(0), Just(ORIGIN_2025), any::<u64>()],
+    ) {
+        with_algorithm!(choice, algorithm => {
+            let clock = || ManualClock::starting_at_unix_nanos(origin);
+            let direct = Direct::builder(quota).algorithm(algorithm).clock(clock()).build();
+            let refused = direct.as_ref().err().copied();
+            if let Some(error) = refused {
+                let text = error.to_string();
+                prop_assert!(text.len() > 20 && !text.contains("Error"), "{}", text);
+            }
+            let keyed: Result<Limiter<u64, _, _>, BuildError> =
+                Limiter::builder(quota).algorithm(algorithm).clock(clock()).capacity(1).build();
+            match (keyed, refused) {
+                (Ok(gate), None) => prop_assert!(gate.check(&1).is_ok() || direct.unwrap().check().is_err()),
+                (Err(BuildError::Quota(error)), Some(refused)) => prop_assert_eq!(error, refused),
+                (Err(BuildError::SkewTooLarge { most }), None) => {
+                    prop_assert!(most < Duration::from_millis(1), "{:?} would do", most);
+                }
+                (keyed, refused) => prop_assert!(false, "{:?}, but {:?}", keyed.err(), refused),
+            }
+        });
+    }
+}

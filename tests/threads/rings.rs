@@ -1,0 +1,256 @@
+//! Algorithms with words beside the state word: one bucket, and many keys, many threads.
+//!
+//! What a decision is judged by is then read in several loads, and written in several stores. A
+//! charge that is lost on the way, or counted twice, shows in the total.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tollgate::algo::{Algorithm, Machine};
+use tollgate::{
+    Direct, Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, SubWindows, Tick,
+};
+
+use crate::{Random, drain, together};
+
+const SECOND: u64 = 1_000_000_000;
+/// Far from the origin, so that clocks can be behind.
+const START: Tick = Tick::from_nanos(3_600 * SECOND);
+
+fn after(nanos: u64) -> Tick {
+    START.saturating_add(Duration::from_nanos(nanos))
+}
+
+fn direct<A: Algorithm>(quota: Quota, algorithm: A) -> Direct<A, ManualClock> {
+    let clock = ManualClock::new();
+    Direct::builder(quota).algorithm(algorithm).clock(clock).build().expect("in range")
+}
+
+/// The quota's worth of cells, in charges of all sizes, at each of the instants; nothing is left
+/// over between them. Every instant finds the ring as the one before left it.
+fn exact_while_time_stands_still<A: Algorithm + Copy + Sync>(
+    quota: Quota,
+    algorithm: A,
+    instants: &[(Tick, u64)],
+) where
+    A::Params: Sync,
+{
+    for threads in [2, 4, 8] {
+        let gate = direct(quota, algorithm);
+        for (now, expected) in instants {
+            let granted: u64 = together(threads, |index| {
+                let mut random = Random::new(index + 77);
+                let mut sum = 0;
+                for _ in 0..2_000 {
+                    let n = random.below(6);
+                    sum += gate.check_at(n, *now).map_or(0, |_| n);
+                }
+                sum + drain(|| gate.check_at(1, *now).is_ok())
+            })
+            .iter()
+            .sum();
+            assert_eq!(granted, *expected, "{threads} threads, {now:?}");
+        }
+    }
+}
+
+#[test]
+fn sub_windows_grant_exactly_what_has_left() {
+    let quota = Quota::per_minute(6_000);
+    // All in the first sub-window of ten seconds; then nothing until it leaves, a minute on.
+    let instants = [
+        (after(0), 6_000),
+        (after(10 * SECOND), 0),
+        (after(60 * SECOND - 1), 0),
+        (after(60 * SECOND), 6_000),
+        (after(400 * SECOND), 6_000),
+    ];
+    exact_while_time_stands_still(quota, SubWindows::new(), &instants);
+}
+
+#[test]
+fn a_counter_grants_exactly_what_its_estimate_leaves() {
+    let quota = Quota::per_minute(6_000);
+    // A quarter of the 6,000 has left when a quarter of the next minute has passed, another quarter
+    // at its half. At its end the 3,000 that were granted in it still count whole.
+    let instants = [
+        (after(0), 6_000),
+        (after(60 * SECOND), 0),
+        (after(75 * SECOND), 1_500),
+        (after(90 * SECOND), 1_500),
+        (after(120 * SECOND), 3_000),
+    ];
+    exact_while_time_stands_still(quota, SlidingCounter::new(), &instants);
+}
+
+#[test]
+fn a_log_grants_exactly_what_has_left() {
+    let quota = Quota::per_minute(6_000);
+    let log = SlidingLog::new().and(Quota::new(4_000, Duration::from_secs(10)));
+    let instants = [
+        (after(0), 4_000),
+        (after(5 * SECOND), 0),
+        (after(10 * SECOND), 2_000),
+        (after(60 * SECOND - 1), 0),
+        (after(60 * SECOND), 4_000),
+        (after(70 * SECOND - 1), 0),
+        (after(70 * SECOND), 2_000),
+    ];
+    exact_while_time_stands_still(quota, log, &instants);
+}
+
+/// Refused attempts move the word on as well; nothing of what was admitted may get lost by that.
+#[test]
+fn a_log_that_counts_refusals_grants_its_limit_and_no_more() {
+    for threads in [2, 4, 8] {
+        let gate = direct(Quota::per_minute(500), SlidingLog::new().count_refusals());
+        let granted: u64 = together(threads, |index| {
+            let mut random = Random::new(index);
+            (0..20_000)
+                .map(|_| after(random.below(4_000) * 1_000))
+                .map(|now| u64::from(gate.check_at(1, now).is_ok()))
+                .sum::<u64>()
+        })
+        .iter()
+        .sum();
+        assert_eq!(granted, 500, "{threads} threads");
+    }
+}
+
+/// What each thread was granted, and the time it asked at, in the order of time.
+fn in_order(granted: Vec<Vec<(u64, u64)>>) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = granted.into_iter().flatten().collect();
+    all.sort_unstable();
+    all
+}
+
+/// The most cells in any span of `nanos`.
+fn most_within(events: &[(u64, u64)], nanos: u64) -> u64 {
+    let (mut first, mut inside, mut most) = (0, 0, 0);
+    for (at, n) in events {
+        inside += n;
+        while events[first].0 + nanos <= *at {
+            inside -= events[first].1;
+            first += 1;
+        }
+        most = most.max(inside);
+    }
+    most
+}
+
+/// No window of a log sees more than its limit, and none of a further rate more than that, however
+/// far the threads' clocks are behind.
+///
+/// The times are those that were asked at. An event is entered at that time or later, and a clock
+/// that is behind counts all that is ahead of it. So of all that was asked for in one window, the
+/// one that was decided last was counted together with all others.
+#[test]
+fn no_window_of_a_log_is_over_while_time_moves() {
+    for (limit, nanos, step) in [(10, 100_000, 900), (200, 1_000_000, 900), (64, 50_000, 60)] {
+        let quota = Quota::new(limit, Duration::from_nanos(nanos));
+        let short = Quota::new((limit / 3).max(3), Duration::from_nanos(nanos / 10));
+        let gate = direct(quota, SlidingLog::new().and(short));
+        let (units, per_nanos) = gate.params().grid().ratio();
+        let unit = per_nanos.div_ceil(units);
+        let clock = AtomicU64::new(START.as_nanos());
+        let granted = together(4, |index| {
+            let mut random = Random::new(index + 5);
+            let mut granted = Vec::new();
+            for _ in 0..40_000 {
+                // One clock that all move on; who was put to sleep since is far behind.
+                let now = clock.fetch_add(random.below(step), Ordering::Relaxed);
+                let now = now - random.below(4_001);
+                let n = 1 + random.below(3);
+                if gate.check_at(n, Tick::from_nanos(now)).is_ok() {
+                    granted.push((now, n));
+                }
+            }
+            granted
+        });
+        let events = in_order(granted);
+        let most = most_within(&events, nanos - unit);
+        assert!(most <= limit, "{most} of {limit} in {nanos} ns");
+        assert!(most > limit / 2, "asked for too seldom: {most} of {limit}");
+        let most = most_within(&events, nanos / 10 - unit);
+        assert!(most <= short.limit(), "{most} of {short}");
+    }
+}
+
+/// A clock that is behind charges the latest sub-window, so time moves while all threads wait:
+/// then none is further behind than its 4 us, and a span of five sub-windows is within a row of six.
+#[test]
+fn no_row_of_sub_windows_is_over_while_time_moves() {
+    const PHASES: u64 = 2_000;
+    let quota = Quota::new(120, Duration::from_micros(600));
+    let gate = direct(quota, SubWindows::new());
+    let phase_over = Barrier::new(4);
+    let granted = together(4, |index| {
+        let mut random = Random::new(index + 5);
+        let mut granted = Vec::new();
+        for phase in 0..PHASES {
+            for _ in 0..15 {
+                let now = START.as_nanos() + phase * 17_000 - random.below(4_001);
+                let n = 1 + random.below(3);
+                if gate.check_at(n, Tick::from_nanos(now)).is_ok() {
+                    granted.push((now, n));
+                }
+            }
+            phase_over.wait();
+        }
+        granted
+    });
+    let most = most_within(&in_order(granted), 500_000 - 4_001);
+    assert!(most <= 120, "{most} in a row");
+    assert!(most > 60, "asked for too seldom: {most}");
+}
+
+/// A place is taken over again and again, and what the last key left in the ring beside it means
+/// nothing to the next: with a clock that stands still a key gets its limit, or more only by
+/// being forgotten.
+#[test]
+fn with_eviction_each_eviction_costs_at_most_a_limit() {
+    fn run<A: Algorithm + Copy>(algorithm: A)
+    where
+        Limiter<usize, A, ManualClock>: Sync,
+    {
+        const LIMIT: u64 = 5;
+        for round in 0..6 {
+            let gate: Limiter<usize, A, _> = Limiter::builder(Quota::per_minute(LIMIT))
+                .algorithm(algorithm)
+                .clock(ManualClock::new())
+                .capacity(1)
+                .on_full(if round % 2 == 0 { OnFull::EvictNearestIdle } else { OnFull::Refuse })
+                .hash_seed(round)
+                .build()
+                .expect("in range");
+            // Two minutes and a half between the phases: all keys are idle by then.
+            for phase in 0..6 {
+                let before = gate.stats().evicted;
+                let results = together(4, |index| {
+                    let mut random = Random::new(index * 31 + round + phase);
+                    let mut granted = vec![0_u64; 48];
+                    for _ in 0..1_500 {
+                        let key = usize::try_from(random.below(48)).expect("below 48");
+                        let now = after(phase * 150 * SECOND);
+                        granted[key] += u64::from(gate.check_at(&key, 1, now).is_ok());
+                    }
+                    granted
+                });
+                let sum = |key: usize| results.iter().map(|granted| granted[key]).sum::<u64>();
+                let granted: u64 = (0..48).map(sum).sum();
+                let evicted = gate.stats().evicted - before;
+                assert!((0..48).all(|key| sum(key) <= LIMIT * (1 + evicted)));
+                if round % 2 == 0 {
+                    assert!(evicted > 0 && granted <= LIMIT * (48 + evicted), "{granted}");
+                } else {
+                    assert_eq!((evicted, granted), (0, LIMIT * 16), "sixteen have places");
+                }
+            }
+        }
+    }
+    run(SubWindows::new());
+    run(SlidingCounter::new());
+    run(SlidingLog::new());
+    run(SlidingLog::new().and(Quota::new(5, Duration::from_secs(20))));
+}
