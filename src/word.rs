@@ -6,29 +6,30 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     shift: u32,
-    bits: u32,
+    /// The largest value: what the hot path asks for.
+    max: u64,
 }
 
 impl Field {
     /// The field of `bits` bits (1 to 64) that begins at bit `shift`.
     pub(crate) const fn new(shift: u32, bits: u32) -> Self {
         assert!(bits >= 1 && shift + bits <= 64, "a field must lie inside the word");
-        Self { shift, bits }
+        Self { shift, max: u64::MAX >> (64 - bits) }
     }
 
     /// The field of `bits` bits directly above this one.
     pub(crate) const fn above(self, bits: u32) -> Self {
-        Self::new(self.shift + self.bits, bits)
+        Self::new(self.shift + self.bits(), bits)
     }
 
     pub(crate) const fn bits(self) -> u32 {
-        self.bits
+        self.max.count_ones()
     }
 
     /// The largest value, which is also the mask of the unshifted value.
     #[inline]
     pub(crate) const fn max(self) -> u64 {
-        u64::MAX >> (64 - self.bits)
+        self.max
     }
 
     #[inline]

@@ -5,7 +5,9 @@
 
 pub mod floor;
 pub mod keys;
+pub mod locked;
 pub mod options;
+pub mod pace;
 pub mod peer;
 pub mod process;
 pub mod report;

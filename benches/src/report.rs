@@ -61,13 +61,22 @@ pub enum Bound {
 /// Prints how the ratio of two rows stands to a bound. The ratio is taken in each round; what
 /// counts is the median. Silent where a row was not run.
 pub fn target(what: &str, figures: &[Figures], [over, under]: [&str; 2], bound: Bound) {
-    let find = |name: &str| figures.iter().find(|row| row.name == name);
-    let (Some(over), Some(under)) = (find(over), find(under)) else { return };
-    let pairs = over.nanos.iter().zip(&under.nanos);
-    let ratios: Vec<f64> = pairs.map(|(over, under)| over / under).collect();
-    let [low, median, high] = quartiles(&ratios);
-    let note = format!("{:?} over {:?}, quartiles {low:.2} to {high:.2}", over.name, under.name);
+    let Some([low, median, high]) = ratio(figures, [over, under]) else { return };
+    let note = format!("{over:?} over {under:?}, quartiles {low:.2} to {high:.2}");
     verdict(what, median, bound, &note);
+}
+
+/// Prints the ratio of two rows that has no target.
+pub fn compared(what: &str, figures: &[Figures], [over, under]: [&str; 2]) {
+    let Some([low, median, high]) = ratio(figures, [over, under]) else { return };
+    println!("- {what}: {median:.2}; {over:?} over {under:?}, quartiles {low:.2} to {high:.2}");
+}
+
+/// The quartiles of the ratios of two rows, round by round.
+fn ratio(figures: &[Figures], [over, under]: [&str; 2]) -> Option<[f64; 3]> {
+    let find = |name: &str| figures.iter().find(|row| row.name == name);
+    let pairs = find(over)?.nanos.iter().zip(&find(under)?.nanos);
+    Some(quartiles(&pairs.map(|(over, under)| over / under).collect::<Vec<f64>>()))
 }
 
 /// Prints how a figure stands to a bound.

@@ -131,6 +131,15 @@ impl Grid {
         now.wrapping_sub(instant) & self.mask
     }
 
+    /// Whether `instant` is ahead of `now`, or behind it by less than `span`, which is above 0.
+    #[inline(always)]
+    pub(crate) fn within(&self, instant: u64, now: u64, span: u64) -> bool {
+        // One comparison: what is behind by `span - 1` becomes 0, and what is `ahead_max` ahead
+        // the largest that still is.
+        let reach = span - 1;
+        instant.wrapping_sub(now).wrapping_add(reach) & self.mask <= self.ahead_max + reach
+    }
+
     /// `instant` moved on by `units`, ready for the word's time field.
     #[inline]
     pub(crate) fn later(&self, instant: u64, units: u64) -> u64 {
@@ -364,6 +373,21 @@ mod tests {
             let begun = |after: u64| exact(units, nanos, now + after) - exact(units, nanos, now);
             prop_assert!(begun(span) >= u128::from(more));
             prop_assert!(span == 0 || begun(span - 1) < u128::from(more));
+        }
+
+        #[test]
+        fn within_is_ahead_or_less_than_a_span_behind(
+            wrapping: bool, now: u64, instant: u64, near in 0_u64..5_000, span in 1_u64..2_000,
+        ) {
+            let grid = match wrapping {
+                true => Grid::new(1, 1, (1 << 20) - 1, 2_000),
+                false => Grid::new(1, 2_500, (1 << 53) - 1, 2_000),
+            };
+            let now = now & ((1 << 53) - 1);
+            for instant in [instant & ((1 << 53) - 1), now + near, now.wrapping_sub(near), now] {
+                let within = grid.ahead(instant, now) > 0 || grid.behind(instant, now) < span;
+                prop_assert_eq!(grid.within(instant, now, span), within);
+            }
         }
 
         /// On an endless grid no two instants coincide, whatever was written ahead.

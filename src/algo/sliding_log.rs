@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! word    bits 52..p+2 time of the latest event, its low bits | p+1..p lap | p-1..0 place
-//! cell 0  when this life of the ring began
 //! cells   bits 53..52 lap | bits 51..0 time of an older event, by its place
+//! birth   when this life of the ring began
 //! note    cells that the first rate counted last
 //! ```
 //!
@@ -70,8 +70,6 @@ const WINDOWS_APART: u128 = 1_024;
 const LAP_BITS: u32 = 2;
 const TIME: Field = Field::new(0, 52);
 const LAP: Field = TIME.above(LAP_BITS);
-/// The cell that says when a life began; the events' places follow it.
-const BIRTH: usize = 0;
 
 /// Every event of the window, exactly: at most `limit` cells in any span of one period.
 ///
@@ -279,12 +277,12 @@ struct View<R> {
     /// Units from `floor` to the latest event, if it is later: by a clock ahead of ours, or by
     /// less than a unit.
     ahead: u64,
+    /// When this life of the ring began, where that matters.
+    birth: u64,
 }
 
 /// What the ring says of an event.
 enum Entry {
-    /// There is none so old.
-    None,
     /// It is of the latest charge.
     Latest,
     Older {
@@ -343,8 +341,16 @@ impl SlidingLogParams {
         let floor = self.grid.floor(now);
         let (last, ahead) = self.last(word, floor);
         // Any word makes sense, also one with a place that does not exist.
-        let place = self.place.of(word).min(self.places - 1);
-        View { ring, lap: self.lap.of(word), place, last, floor, ahead }
+        let (lap, place) = (self.lap.of(word), self.place.of(word).min(self.places - 1));
+        let birth = self.birth(lap, ring);
+        View { ring, lap, place, last, floor, ahead, birth }
+    }
+
+    /// When a life of the ring began; read once for all cells that are compared with it.
+    #[inline(always)]
+    fn birth<R: Ring>(&self, lap: u64, ring: R) -> u64 {
+        // After two rounds all cells have been written in this life.
+        if lap == 0 || lap == 3 { 0 } else { TIME.of(ring.cell(cell_at(self.places))) }
     }
 
     /// When the word's event happened, and how far ahead of `floor` that is.
@@ -371,26 +377,35 @@ impl SlidingLogParams {
         }
     }
 
-    /// Where the event `back` before the latest is, or would be: its place and lap.
+    /// How many of the latest events are known.
     #[inline(always)]
-    fn position<R: Ring>(&self, view: &View<R>, back: u64) -> Option<(u64, u64)> {
-        match (view.lap, view.place.checked_sub(back)) {
-            (0, _) => None,
-            (lap, Some(place)) => Some((place, lap)),
-            (1, None) => None,
-            // The round before 2 was 3, or the first.
-            (lap, None) => Some(((view.place + self.places).wrapping_sub(back), lap ^ 1)),
+    fn known<R: Ring>(&self, view: &View<R>) -> u64 {
+        match view.lap {
+            0 => 0,
+            1 => view.place + 1,
+            _ => self.places,
         }
     }
 
-    /// The event `back` (below the number of places) before the latest.
+    /// Where the event `back` (below the number of known ones) before the latest is, or would be:
+    /// its place and lap.
+    #[inline(always)]
+    fn position<R: Ring>(&self, view: &View<R>, back: u64) -> (u64, u64) {
+        match view.place.checked_sub(back) {
+            Some(place) => (place, view.lap),
+            // The round before 2 was 3, or the first.
+            None => ((view.place + self.places).wrapping_sub(back), view.lap ^ 1),
+        }
+    }
+
+    /// The event `back` (below the number of known ones) before the latest.
     #[inline(always)]
     fn entry<R: Ring>(&self, view: &View<R>, back: u64) -> Entry {
-        let Some((place, lap)) = self.position(view, back) else { return Entry::None };
         if back == 0 {
             return Entry::Latest;
         }
-        let content = view.ring.cell(event_cell(place));
+        let (place, lap) = self.position(view, back);
+        let content = view.ring.cell(cell_at(place));
         let found = LAP.of(content);
         let first_round = found == 1 && lap == 3 && view.lap == 2;
         if (found != lap && !first_round) || self.before_birth(view, content) {
@@ -402,21 +417,16 @@ impl SlidingLogParams {
     /// Whether a cell was written before this life of the ring, 1,024 lives ago.
     #[inline(always)]
     fn before_birth<R: Ring>(&self, view: &View<R>, content: u64) -> bool {
-        // After two rounds all cells have been written in this one.
-        view.lap != 3 && {
-            let birth = TIME.of(view.ring.cell(BIRTH));
-            let older = birth.wrapping_sub(TIME.of(content)) & TIME.max();
-            older > 0 && older <= TIME.max() / 2
-        }
+        let older = view.birth.wrapping_sub(TIME.of(content)) & TIME.max();
+        view.lap != 3 && older > 0 && older <= TIME.max() / 2
     }
 
-    /// When the event `back` before the latest happened, if there was one.
+    /// When the event `back` (below the number of known ones) before the latest happened.
     #[inline(always)]
-    fn event<R: Ring>(&self, view: &View<R>, back: u64) -> Option<u64> {
+    fn event<R: Ring>(&self, view: &View<R>, back: u64) -> u64 {
         match self.entry(view, back) {
-            Entry::None => None,
-            Entry::Latest => Some(view.last),
-            Entry::Older { time } => Some(time),
+            Entry::Latest => view.last,
+            Entry::Older { time } => time,
         }
     }
 
@@ -425,78 +435,115 @@ impl SlidingLogParams {
     /// With `again`, as if the same request had just been entered at that time.
     #[inline(always)]
     fn until_admitted<R: Ring>(&self, view: &View<R>, n: u64, again: Option<u64>) -> u64 {
-        let until = |rate: &Rate| {
-            let back = rate.limit - n;
-            let event = match again {
-                Some(time) if back < n => Some(time),
-                Some(_) => self.event(view, back - n),
-                None => self.event(view, back),
-            };
-            event.map_or(0, |event| self.until_left(event, view.floor, rate.window))
-        };
-        self.rates().iter().map(until).max().unwrap_or(0)
+        let wait = self.until_within(view, &self.rates[0], n, again);
+        if self.rate_count == 1 { wait } else { wait.max(self.until_others(*view, n, again)) }
+    }
+
+    /// The same, of the further rates.
+    #[inline(never)]
+    fn until_others<R: Ring>(&self, view: View<R>, n: u64, again: Option<u64>) -> u64 {
+        let until = |rate| self.until_within(&view, rate, n, again);
+        self.rates()[1..].iter().map(until).max().unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn until_within<R: Ring>(
+        &self,
+        view: &View<R>,
+        rate: &Rate,
+        n: u64,
+        again: Option<u64>,
+    ) -> u64 {
+        let mut back = rate.limit - n;
+        if let Some(time) = again {
+            if back < n {
+                return self.until_left(time, view.floor, rate.window);
+            }
+            back -= n;
+        }
+        if back >= self.known(view) {
+            return 0;
+        }
+        self.until_left(self.event(view, back), view.floor, rate.window)
     }
 
     /// How many of the latest events are in a rate's window, at most `most`.
     #[inline(always)]
     fn count_inside<R: Ring>(&self, view: &View<R>, rate: &Rate, most: u64, guess: u64) -> u64 {
-        // Whether there are at least so many.
-        let inside = |count: u64| {
-            let event = self.event(view, count - 1);
-            event.is_some_and(|event| self.until_left(event, view.floor, rate.window) > 0)
-        };
-        let guess = guess.min(most);
-        // `low` are inside, `high` are not.
-        let (mut low, mut high) = (0, most + 1);
-        let mut stride = 1;
-        if guess == 0 || inside(guess) {
-            low = guess;
-            while low + stride < high {
-                if !inside(low + stride) {
-                    high = low + stride;
-                    break;
-                }
-                low += stride;
-                stride *= 2;
-            }
-        } else {
-            high = guess;
-            while high > stride {
-                if inside(high - stride) {
-                    low = high - stride;
-                    break;
-                }
-                high -= stride;
-                stride *= 2;
-            }
+        let inside = |event| self.grid.within(event, view.floor, rate.window);
+        let most = most.min(self.known(view));
+        if most == 0 || !inside(view.last) {
+            return 0;
         }
+        // Most often one event has left for the one that came.
+        let guess = guess.clamp(1, most);
+        if inside(self.event(view, guess - 1)) {
+            if guess == most || !inside(self.event(view, guess)) {
+                return guess;
+            }
+            return self.search_inside(*view, rate, [guess + 1, most + 1], guess + 3);
+        }
+        if inside(self.event(view, guess - 2)) {
+            return guess - 1;
+        }
+        self.search_inside(*view, rate, [1, guess - 1], guess.saturating_sub(3))
+    }
+
+    /// The same: `low` are inside, `high` are not, and about `count` may be.
+    #[inline(never)]
+    fn search_inside<R: Ring>(
+        &self,
+        view: View<R>,
+        rate: &Rate,
+        [mut low, mut high]: [u64; 2],
+        mut count: u64,
+    ) -> u64 {
+        // In ever longer strides, and by halves once both sides are known.
+        let mut stride = 4;
         while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if inside(middle) { low = middle } else { high = middle }
+            if count <= low || count >= high {
+                count = low + (high - low) / 2;
+            }
+            if self.grid.within(self.event(&view, count - 1), view.floor, rate.window) {
+                low = count;
+                count += stride;
+            } else {
+                high = count;
+                count = count.saturating_sub(stride);
+            }
+            stride *= 2;
         }
         low
     }
 
     /// What is left of every rate after `n` more events, and what the first counts before them:
-    /// each at most `most`.
+    /// each at most its limit less `spare`.
     #[inline(always)]
-    fn remaining<R: Ring>(
-        &self,
-        view: &View<R>,
-        n: u64,
-        most: impl Fn(&Rate) -> u64,
-    ) -> (u64, u64) {
-        let mut left = u64::MAX;
-        let mut first = 0;
-        for (index, rate) in self.rates().iter().enumerate() {
-            let guess = if index == 0 { view.ring.note() } else { 0 };
-            let inside = self.count_inside(view, rate, most(rate), guess);
-            left = left.min(rate.limit.saturating_sub(inside.saturating_add(n)));
-            if index == 0 {
-                first = inside;
-            }
+    fn remaining<R: Ring>(&self, view: &View<R>, n: u64, spare: u64) -> (u64, u64) {
+        let rate = &self.rates[0];
+        let first = self.count_inside(view, rate, rate.limit - spare, view.ring.note());
+        let left = rate.limit.saturating_sub(first.saturating_add(n));
+        if self.rate_count == 1 {
+            return (left, first);
         }
-        (left, first)
+        (left.min(self.remaining_of_others(*view, n, spare)), first)
+    }
+
+    /// What is left of the further rates.
+    #[inline(never)]
+    fn remaining_of_others<R: Ring>(&self, view: View<R>, n: u64, spare: u64) -> u64 {
+        let left = |rate: &Rate| {
+            let inside = self.count_inside(&view, rate, rate.limit - spare, 0);
+            rate.limit.saturating_sub(inside.saturating_add(n))
+        };
+        self.rates()[1..].iter().map(left).min().unwrap_or(u64::MAX)
+    }
+
+    /// What is left of every rate as it is: seldom asked, so apart from the straight line.
+    #[cold]
+    #[inline(never)]
+    fn remaining_now<R: Ring>(&self, view: View<R>) -> u64 {
+        self.remaining(&view, 0, 0).0
     }
 
     /// The word after `n` more events (at most as many as there are places) at `time`.
@@ -508,7 +555,7 @@ impl SlidingLogParams {
             (1, place) => (place - self.places, 2),
             (lap, place) => (place - self.places, lap ^ 1),
         };
-        self.time.set(self.lap.set(self.place.set(0, place), lap), time)
+        self.time.set(0, time) | self.lap.set(0, lap) | self.place.set(0, place)
     }
 
     /// Until the latest event has left every window.
@@ -560,8 +607,8 @@ fn units_in(common: u64, shortest: u64, longest: u64, time: Field) -> Result<u64
 
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "at most 65,536")]
-fn event_cell(place: u64) -> usize {
-    BIRTH + 1 + place as usize
+fn cell_at(place: u64) -> usize {
+    place as usize
 }
 
 impl Sealed for SlidingLogParams {}
@@ -573,7 +620,7 @@ impl Machine for SlidingLogParams {
     const RINGED: bool = true;
 
     fn ring_cells(&self) -> usize {
-        event_cell(self.places) + 1
+        cell_at(self.places) + 2
     }
 
     fn has_note(&self) -> bool {
@@ -590,20 +637,10 @@ impl Machine for SlidingLogParams {
         let view = self.view(word, ring, now);
         if n == 0 {
             let next = word & (u64::MAX >> (u64::BITS - PAYLOAD_BITS));
-            return self.left_as_is(
-                &view,
-                Step::Admit { next },
-                0,
-                self.remaining(&view, 0, |rate| rate.limit).0,
-            );
+            return self.left_as_is(&view, Step::Admit { next }, 0, self.remaining_now(view));
         }
         if n > self.limit_min {
-            return self.left_as_is(
-                &view,
-                Step::Refuse,
-                NEVER,
-                self.remaining(&view, 0, |rate| rate.limit).0,
-            );
+            return self.left_as_is(&view, Step::Refuse, NEVER, self.remaining_now(view));
         }
         let wait = self.until_admitted(&view, n, None);
         // Time in a log never moves back, and an event counts as the end of its unit.
@@ -611,17 +648,19 @@ impl Machine for SlidingLogParams {
         let ahead = view.ahead.max(u64::from(!begun));
         let time = view.floor.wrapping_add(ahead);
         // Where all places hold that time, one more would change nothing.
-        let full =
-            || self.event(&view, self.places - 1).map(|at| TIME.of(at)) == Some(TIME.of(time));
+        let full = || {
+            let oldest = self.places - 1;
+            oldest < self.known(&view) && TIME.of(self.event(&view, oldest)) == TIME.of(time)
+        };
         if wait > 0 && (!self.count_refusals || full()) {
             // If one more does not fit, none does.
-            let remaining = if n == 1 { 0 } else { self.remaining(&view, 0, |rate| rate.limit).0 };
+            let remaining = if n == 1 { 0 } else { self.remaining_now(view) };
             return self.left_as_is(&view, Step::Refuse, wait, remaining);
         }
         let next = self.enter(&view, n, time);
         // What is admitted leaves room for itself.
         let spare = if wait == 0 { n } else { 0 };
-        let (remaining, noted) = self.remaining(&view, n, |rate| rate.limit - spare);
+        let (remaining, noted) = self.remaining(&view, n, spare);
         let (step, until_admitted) = match wait {
             0 => (Step::Admit { next }, 0),
             _ => (Step::RefuseCounted { next }, self.until_admitted(&view, n, Some(time))),
@@ -654,19 +693,21 @@ impl Machine for SlidingLogParams {
         let SlidingLogSeen { lap, place, last, floor, .. } = seen;
         let content = |lap| LAP.set(TIME.of(last), lap);
         if lap == 0 {
-            return put(BIRTH, content(1));
+            return put(cell_at(self.places), content(1));
         }
-        let view = View { ring, lap, place, last, floor, ahead: 0 };
+        let birth = self.birth(lap, ring);
+        let view = View { ring, lap, place, last, floor, ahead: 0, birth };
+        let known = self.known(&view);
         let is_latest = |back| matches!(self.entry(&view, back), Entry::Latest);
         let mut count = 1;
-        while count < self.places && is_latest(count) {
+        while count < known && is_latest(count) {
             count += 1;
         }
         // The oldest first: where one of them is in its place, so are those before it.
         (0..count)
             .rev()
-            .filter_map(|back| self.position(&view, back))
-            .all(|(place, lap)| put(event_cell(place), content(lap)))
+            .map(|back| self.position(&view, back))
+            .all(|(place, lap)| put(cell_at(place), content(lap)))
     }
 
     #[inline(always)]

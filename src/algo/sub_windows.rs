@@ -195,6 +195,9 @@ pub struct SubWindowSeen {
     waits: Waits,
 }
 
+/// What a path that is seldom taken returns, in a place of its own.
+struct Apart<T>(T);
+
 /// Until nothing counts any more, and until the cells fit.
 #[derive(Clone, Copy, Debug)]
 struct Waits {
@@ -204,10 +207,13 @@ struct Waits {
 }
 
 /// Where `now` lies, seen from a word.
+#[derive(Clone, Copy)]
 struct View<R> {
     ring: R,
     /// The word's sub-window, and what counts in it.
     last: u64,
+    /// Its place, once it was asked for: it takes a division.
+    place: usize,
     total: u64,
     floor: u64,
     /// Units from the one that has begun to the current one: 0, unless the clock is behind.
@@ -290,7 +296,13 @@ impl SubWindowParams {
         let phase = self.grid.scale(now, floor).phase;
         // No state counts more; but of any word, what is above must not be lost beyond the field.
         let total = self.count.of(word).min(self.total_max);
-        View { ring, last, total, floor, ahead, passed, phase }
+        View { ring, last, place: 0, total, floor, ahead, passed, phase }
+    }
+
+    /// A view that can be asked for older counts.
+    #[inline(always)]
+    fn placed<R: Ring>(&self, view: View<R>) -> View<R> {
+        View { place: self.place(view.last), ..view }
     }
 
     /// The index `back` before another.
@@ -299,12 +311,17 @@ impl SubWindowParams {
         index.wrapping_sub(back) & self.index.max()
     }
 
-    /// What the ring says was charged `back` sub-windows before the word's.
+    /// What the ring says was charged `back` (at most `older`) sub-windows before the word's.
     #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
     fn older_count<R: Ring>(&self, view: &View<R>, back: u64) -> u64 {
         let index = self.before(view.last, back);
-        let content = view.ring.cell(self.place(index));
-        if self.index.of(content) == index { self.count.of(content).min(self.limit) } else { 0 }
+        let back = back as usize;
+        let wrapped = if back > view.place { self.cells as usize } else { 0 };
+        let content = view.ring.cell(view.place + wrapped - back);
+        // Its count, if the index above it is the same; else more than any count.
+        let count = content ^ self.index.set(0, index);
+        if count <= self.count.max() { count.min(self.limit) } else { 0 }
     }
 
     /// What was charged in the word's own sub-window.
@@ -327,14 +344,15 @@ impl SubWindowParams {
     /// The window has moved on by `passed` sub-windows: what still counts, and the cell to put.
     #[cold]
     #[inline(never)]
-    fn moved_on<R: Ring>(&self, view: &View<R>) -> (u64, u64) {
+    fn moved_on<R: Ring>(&self, view: View<R>) -> Apart<(u64, u64)> {
         if view.passed > self.older {
-            return (0, 0);
+            return Apart((0, 0));
         }
+        let view = self.placed(view);
         let mut older: u64 = 0;
         let mut gone: u64 = 0;
         for back in 1..=self.older {
-            let count = self.older_count(view, back);
+            let count = self.older_count(&view, back);
             older = older.saturating_add(count);
             if back + view.passed > self.older {
                 gone = gone.saturating_add(count);
@@ -342,7 +360,7 @@ impl SubWindowParams {
         }
         let last = view.total.saturating_sub(older).min(self.limit);
         let put = if last == 0 { 0 } else { self.index.set(self.count.set(0, last), view.last) };
-        (view.total.saturating_sub(gone), put)
+        Apart((view.total.saturating_sub(gone), put))
     }
 
     /// Whole cells in `oldest` weighed by `overlap`.
@@ -365,22 +383,26 @@ impl SubWindowParams {
 
     /// Sub-windows from the current one's beginning until the first that leaves room for `n`
     /// more cells (at most the limit), where the oldest is not weighed.
+    #[inline(always)]
     fn sub_windows_until_room<R: Ring>(&self, view: &View<R>, counted: u64, n: u64) -> u64 {
         let mut excess = counted.saturating_add(n) - self.limit;
-        for later in 0..self.older - view.passed.min(self.older) {
-            match excess.checked_sub(self.count_from_oldest(view, later)) {
-                None | Some(0) => return later + 1,
-                Some(rest) => excess = rest,
+        // The oldest that counts lies so far before the word's own.
+        let oldest = self.older - view.passed.min(self.older);
+        for back in (1..=oldest).rev() {
+            let count = self.older_count(view, back);
+            if count >= excess {
+                return oldest - back + 1;
             }
+            excess -= count;
         }
         // Until the word's own has left.
         self.older + 1 - view.passed
     }
 
-    /// The same in shares of a sub-window, where the oldest is weighed.
-    fn shares_until_room<R: Ring>(&self, view: &View<R>, mut counted: u64, n: u64) -> u128 {
+    /// The same where the oldest is weighed, and the shares of that sub-window that have to pass.
+    #[inline(always)]
+    fn shares_until_room<R: Ring>(&self, view: &View<R>, mut counted: u64, n: u64) -> (u64, u64) {
         let nanos = self.grid.ratio().1;
-        let at = |later: u64| u128::from(later) * u128::from(nanos);
         let mut later = 0;
         // Once the word's own sub-window has left, nothing counts.
         while counted > 0 && view.passed + later <= self.older {
@@ -388,47 +410,68 @@ impl SubWindowParams {
             counted = counted.saturating_sub(oldest);
             match (self.limit - n + 1).checked_sub(counted) {
                 None | Some(0) => {}
-                Some(room) if oldest < room => return at(later),
+                Some(room) if oldest < room => return (later, 0),
                 Some(room) => {
                     let passed = part(nanos, oldest - room, oldest) + 1;
                     if passed < nanos {
-                        return at(later) + u128::from(passed);
+                        return (later, passed);
                     }
                 }
             }
             later += 1;
         }
-        at(later)
+        (later, 0)
     }
 
     /// What a refusal tells: until nothing counts, until `n` cells fit, and in which scale.
-    #[inline(never)]
-    fn waits<R: Ring>(&self, view: &View<R>, now: Tick, counted: u64, n: u64) -> Waits {
-        let idle_units = if counted == 0 { 0 } else { view.ahead + self.older + 1 - view.passed };
-        let (units, nanos) = self.grid.ratio();
-        let never = n > self.limit;
-        if !self.weighed || never || n == 0 {
-            let wait = match never || n == 0 {
-                true => NEVER,
-                false => view.ahead + self.sub_windows_until_room(view, counted, n),
-            };
-            return Waits { idle: idle_units, wait, scale: self.grid.scale(now, view.floor) };
+    #[inline(always)]
+    fn waits<R: Ring>(&self, view: View<R>, now: Tick, counted: u64, n: u64) -> Waits {
+        let idle = if counted == 0 { 0 } else { view.ahead + self.older + 1 - view.passed };
+        let unasked = n == 0 || n > self.limit;
+        if self.weighed && !unasked {
+            let Apart(waits) = self.weighed_waits(view, idle, counted, n);
+            return waits;
         }
-        // From now on, in shares of which there are `units` in a nanosecond.
-        let ahead = u128::from(view.ahead) * u128::from(nanos);
-        let phase = u128::from(view.phase);
-        let wait = (ahead + self.shares_until_room(view, counted, n)).saturating_sub(phase);
-        let idle = (u128::from(idle_units) * u128::from(nanos)).saturating_sub(phase);
-        if let (Ok(idle), Ok(wait)) = (u64::try_from(idle), u64::try_from(wait)) {
-            let units = NonZeroU64::new(units).unwrap_or(NonZeroU64::MIN);
-            let wait = wait.min(NEVER - 1);
-            return Waits { idle, wait, scale: Scale { units, nanos: 1, phase: 0 } };
-        }
-        let narrow =
-            |shares: u128| u64::try_from(shares.div_ceil(units.into())).unwrap_or(u64::MAX);
-        Waits { idle: narrow(idle), wait: narrow(wait).min(NEVER - 1), scale: Scale::NANOS }
+        let wait = match unasked {
+            true => NEVER,
+            false => view.ahead + self.sub_windows_until_room(&self.placed(view), counted, n),
+        };
+        Waits { idle, wait, scale: self.grid.scale(now, view.floor) }
     }
 
+    /// The same where the oldest is weighed, in shares of a sub-window.
+    #[inline(never)]
+    fn weighed_waits<R: Ring>(
+        &self,
+        view: View<R>,
+        idle_units: u64,
+        counted: u64,
+        n: u64,
+    ) -> Apart<Waits> {
+        let view = &self.placed(view);
+        let (units, nanos) = self.grid.ratio();
+        let (later, passed) = self.shares_until_room(view, counted, n);
+        let until = view.ahead + later;
+        // From now on, in shares of which there are `units` in a nanosecond.
+        let small = |units: u64, more: u64| {
+            let shares = units.checked_mul(nanos)?.checked_add(more)?;
+            Some(shares.saturating_sub(view.phase))
+        };
+        if let (Some(idle), Some(wait)) = (small(idle_units, 0), small(until, passed)) {
+            let units = NonZeroU64::new(units).unwrap_or(NonZeroU64::MIN);
+            let wait = wait.min(NEVER - 1);
+            return Apart(Waits { idle, wait, scale: Scale { units, nanos: 1, phase: 0 } });
+        }
+        let large = |sub_windows: u64, more: u64| {
+            let shares = u128::from(sub_windows) * u128::from(nanos) + u128::from(more);
+            let nanos = shares.saturating_sub(view.phase.into()).div_ceil(units.into());
+            u64::try_from(nanos).unwrap_or(u64::MAX)
+        };
+        let (idle, wait) = (large(idle_units, 0), large(until, passed).min(NEVER - 1));
+        Apart(Waits { idle, wait, scale: Scale::NANOS })
+    }
+
+    #[inline(always)]
     fn remaining(&self, seen: &SubWindowSeen, n: u64) -> u64 {
         let estimate = seen.whole.saturating_add(self.weigh(seen.oldest, seen.overlap));
         self.limit.saturating_sub(estimate.saturating_add(n))
@@ -471,12 +514,17 @@ impl Machine for SubWindowParams {
     fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
         let now = self.aligned(now);
         let view = self.view(word, ring, now);
-        let (counted, put) = if view.passed == 0 { (view.total, 0) } else { self.moved_on(&view) };
+        let (counted, put) = if view.passed == 0 {
+            (view.total, 0)
+        } else {
+            let Apart(moved) = self.moved_on(view);
+            moved
+        };
         let current = self.grid.later(view.last, view.passed) & self.index.max();
         let nanos = self.grid.ratio().1;
         let oldest = match self.weighed && counted > 0 {
-            true if view.passed == 0 => self.older_count(&view, self.older),
-            true => self.count_from_oldest(&view, 0),
+            true if view.passed == 0 => self.older_count(&self.placed(view), self.older),
+            true => self.count_from_oldest(&self.placed(view), 0),
             false => 0,
         };
         // A clock behind the word's sub-window sees it at its beginning.
@@ -485,7 +533,7 @@ impl Machine for SubWindowParams {
         let admits = n == 0 || self.fits(whole, oldest, overlap, n);
         let waits = match admits && n > 0 {
             true => Waits { idle: 0, wait: 0, scale: Scale::NANOS },
-            false => self.waits(&view, now, counted, n),
+            false => self.waits(view, now, counted, n),
         };
         SubWindowSeen {
             admits,

@@ -1,7 +1,7 @@
 //! A state that stands alone: the bucket of a limiter without keys.
 
 use super::ring::Cells;
-use super::word::{Charge, Head, HeadCell, Ruling};
+use super::word::{Apart, Charge, Head, HeadCell, Ruling};
 use crate::algo::{Machine, NoRing, Step, Visit};
 use crate::decision::Decision;
 use crate::sync::AtomicU64;
@@ -44,7 +44,10 @@ impl DirectCell {
         };
         let ruling = match charge {
             Charge::Decided(ruling) => ruling,
-            Charge::Moved => self.decide_unused(algo, now, n),
+            Charge::Moved => {
+                let Apart(ruling) = self.decide_unused(algo, now, n);
+                ruling
+            }
         };
         ruling.explain(algo, now, n)
     }
@@ -52,7 +55,7 @@ impl DirectCell {
     /// The bucket was not used yet, or was reset a moment ago.
     #[cold]
     #[inline(never)]
-    fn decide_unused<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Ruling<A::Seen> {
+    fn decide_unused<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Apart<Ruling<A::Seen>> {
         loop {
             let seen = self.head.load();
             let cells = self.cells::<A>();
@@ -60,14 +63,14 @@ impl DirectCell {
                 self.head.charge(seen, cells, algo, now, n)
             } else if A::RINGED {
                 match self.stamp(seen, algo, now, n) {
-                    Some(ruling) => return ruling,
+                    Some(ruling) => return Apart(ruling),
                     None => continue,
                 }
             } else {
                 self.head.commit(seen, cells, algo.fresh(now), algo, now, n)
             };
             if let Charge::Decided(ruling) = charge {
-                return ruling;
+                return Apart(ruling);
             }
         }
     }

@@ -116,6 +116,10 @@ pub(crate) enum Charge<S> {
     Moved,
 }
 
+/// What a path that is seldom taken returns through memory, in a place of its own: were it written
+/// straight into the result of the straight line, that would have to be in memory too.
+pub(crate) struct Apart<T>(pub(crate) T);
+
 /// A [`Head`] that several threads change.
 pub(crate) struct HeadCell(AtomicU64);
 
@@ -153,7 +157,11 @@ impl HeadCell {
     ) -> Charge<A::Seen> {
         match self.try_charge(seen, cells, algo, now, n) {
             Ok(ruling) => Charge::Decided(ruling),
-            Err(actual) => self.charge_again(seen.generation(), actual, cells, algo, now, n),
+            Err(actual) => {
+                let Apart(charge) =
+                    self.charge_again(seen.generation(), actual, cells, algo, now, n);
+                charge
+            }
         }
     }
 
@@ -213,7 +221,7 @@ impl HeadCell {
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Charge<A::Seen> {
+    ) -> Apart<Charge<A::Seen>> {
         #[cfg(not(tollgate_loom))]
         let backoff = Backoff::new();
         while head.generation() == generation && !head.is_provisional() {
@@ -222,11 +230,11 @@ impl HeadCell {
             #[cfg(not(tollgate_loom))]
             backoff.spin();
             match self.try_charge(head, cells, algo, now, n) {
-                Ok(ruling) => return Charge::Decided(ruling),
+                Ok(ruling) => return Apart(Charge::Decided(ruling)),
                 Err(actual) => head = actual,
             }
         }
-        Charge::Moved
+        Apart(Charge::Moved)
     }
 
     /// What a decision about `n` cells would be judged by, on a committed word as last seen and

@@ -82,7 +82,7 @@ pub(crate) use memory::OutOfMemory;
 pub(crate) use probe::{Probe, Seat};
 
 use crate::algo::{Machine, Standing};
-use crate::cell::{Cells, Charge, Head};
+use crate::cell::{Apart, Cells, Charge, Head};
 use crate::time::Tick;
 use layout::{BUCKET, Slot};
 use memory::{RingWords, Slots};
@@ -177,7 +177,8 @@ impl Table {
         {
             return Outcome::Decided(ruling);
         }
-        self.decide_elsewhere(probe, algo, now, n, evict)
+        let Apart(outcome) = self.decide_elsewhere(probe, algo, now, n, evict);
+        outcome
     }
 
     /// The key is not where it would first be put.
@@ -189,16 +190,16 @@ impl Table {
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> Outcome<A::Seen> {
+    ) -> Apart<Outcome<A::Seen>> {
         let seat = self.find(probe);
         if let Some(Seat { slot, head }) = seat
             && !head.is_provisional()
             && let Charge::Decided(ruling) =
                 slot.head.charge(head, self.cells::<A>(slot), algo, now, n)
         {
-            return Outcome::Decided(ruling);
+            return Apart(Outcome::Decided(ruling));
         }
-        self.decide_cold(&probe, seat.is_none(), algo, now, n, evict)
+        Apart(self.decide_cold(&probe, seat.is_none(), algo, now, n, evict))
     }
 
     /// What a decision about `n` cells would be judged by; `None` if the key has no state.
