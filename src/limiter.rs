@@ -13,7 +13,7 @@ use crate::clock::QuantaClock;
 use crate::decision::{Decision, Permit};
 use crate::quota::Quota;
 use crate::stats::Stats;
-use crate::table::{Counters, Event, Outcome, Probe, Seat, Table};
+use crate::table::{Counters, Event, Probe, Seat, Table};
 use crate::time::{Clock, Tick};
 
 /// Buckets that [`Limiter::len`] looks at.
@@ -355,8 +355,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Ask<'_, K, A, C> {
     fn by<M: Machine>(self, algo: &M) -> Decision {
         let Self { limiter, probe, seat, now, n, evict } = self;
         match limiter.table.decide(probe, seat, algo, now, n, evict) {
-            Outcome::Decided(ruling) => ruling.explain(algo, now, n),
-            Outcome::Full { nearest } => {
+            Ok(decision) => decision,
+            Err(nearest) => {
                 // Copied out of a place of its own: written straight into the answer, it would
                 // keep the answer of the other case in memory too.
                 let Cold(decision) = limiter.decide_full(nearest, n, now);

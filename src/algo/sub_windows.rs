@@ -171,8 +171,8 @@ pub struct SubWindowParams {
     count: Field,
     index: Field,
     cells: u32,
-    /// One less than the cells, where they are a power of two; else 0.
-    place_mask: u64,
+    /// 2^64 divided by the cells, rounded up.
+    reciprocal: u64,
 }
 
 /// What a decision is judged by.
@@ -256,7 +256,6 @@ impl SubWindowParams {
         let grid = Grid::new(in_period, period, index.max(), older + 1);
         // Where the index wraps around, the places must do so with it.
         let cells = if grid.ring().is_some() { places.next_power_of_two() } else { places };
-        let place_mask = if cells.is_power_of_two() { u64::from(cells) - 1 } else { 0 };
         let ahead_nanos = into_window(period, origin, utc_offset_secs)?;
         let limit = quota.limit();
         Ok(Self {
@@ -269,7 +268,7 @@ impl SubWindowParams {
             count,
             index,
             cells,
-            place_mask,
+            reciprocal: reciprocal(cells),
         })
     }
 
@@ -279,12 +278,8 @@ impl SubWindowParams {
     }
 
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
     fn place(&self, index: u64) -> usize {
-        match self.place_mask {
-            0 => (index % u64::from(self.cells)) as usize,
-            mask => (index & mask) as usize,
-        }
+        remainder(index, self.cells, self.reciprocal)
     }
 
     #[inline(always)]
@@ -478,6 +473,21 @@ impl SubWindowParams {
     }
 }
 
+/// 2^64 divided by a number above 1, rounded up.
+const fn reciprocal(divisor: u32) -> u64 {
+    u64::MAX / divisor as u64 + 1
+}
+
+/// `index % divisor` by two multiplications (Lemire, Kaser and Kurz 2019): exact for an index
+/// below 2^53 and a divisor up to 2^11, since the error of the reciprocal times the index stays
+/// below 2^64 divided by the divisor.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "below the divisor")]
+fn remainder(index: u64, divisor: u32, reciprocal: u64) -> usize {
+    let fraction = reciprocal.wrapping_mul(index);
+    ((u128::from(fraction) * u128::from(divisor)) >> 64) as usize
+}
+
 /// `whole * numerator / denominator` rounded down, for a fraction of at most 1.
 fn part(whole: u64, numerator: u64, denominator: u64) -> u64 {
     match whole.checked_mul(numerator) {
@@ -631,5 +641,47 @@ impl Machine for SubWindowParams {
     fn oracle(&self) -> SubWindowCounts {
         let Self { limit, older, weighed, ahead_nanos, .. } = *self;
         SubWindowCounts::new(self.grid.ratio(), ahead_nanos, limit, older, weighed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::word::tile;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn a_remainder_is_exact(index in 0_u64..1 << 53, divisor in 2_u32..=512, near in 0_u64..3) {
+            let divided = u64::from(divisor);
+            for index in [index, index / divided * divided, (1 << 53) - 1 - near] {
+                let exact = usize::try_from(index % divided).expect("small");
+                prop_assert_eq!(remainder(index, divisor, reciprocal(divisor)), exact);
+            }
+        }
+
+        #[test]
+        fn the_fields_tile_and_round_trip(limit in 1_u64..1 << 20, count: u64, index: u64) {
+            let params = SubWindows::new().params(&Quota::per_day(limit), 0).expect("in range");
+            prop_assert!(tile(&[params.count, params.index], PAYLOAD_BITS));
+            prop_assert!(params.count.max() >= limit);
+            let word = params.index.set(params.count.set(0, count), index);
+            prop_assert_eq!(params.count.of(word), count & params.count.max());
+            prop_assert_eq!(params.index.of(word), index & params.index.max());
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_when_built() {
+        let built = |count, text: &str| {
+            SubWindows::new().count(count).params(&text.parse().expect("a quota"), 0)
+        };
+        assert_eq!(built(1, "9/min"), Err(QuotaError::SubWindowCount));
+        assert_eq!(built(257, "9/min"), Err(QuotaError::SubWindowCount));
+        assert_eq!(built(6, "1 per 5 ns"), Err(QuotaError::SubWindowCount));
+        assert_eq!(built(6, "2000000000/y"), Err(QuotaError::SubWindowLimitTooLarge));
+        assert!(built(2, "9/min").is_ok() && built(256, "9/min").is_ok());
     }
 }

@@ -38,17 +38,12 @@ impl DirectCell {
     #[inline(always)]
     fn check_by<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Decision {
         let seen = self.head.load();
-        let charge = match seen.is_provisional() {
-            false => self.head.charge(seen, self.cells::<A>(), algo, now, n),
-            true => Charge::Moved,
-        };
-        let ruling = match charge {
-            Charge::Decided(ruling) => ruling,
-            Charge::Moved => {
-                let Apart(ruling) = self.decide_unused(algo, now, n);
-                ruling
-            }
-        };
+        if !seen.is_provisional()
+            && let Some(decision) = self.head.decide(seen, self.cells::<A>(), algo, now, n)
+        {
+            return decision;
+        }
+        let Apart(ruling) = self.decide_unused(algo, now, n);
         ruling.explain(algo, now, n)
     }
 

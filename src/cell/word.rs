@@ -165,6 +165,30 @@ impl HeadCell {
         }
     }
 
+    /// The same with all that there is to tell of it, worked out apart for each of the ways to
+    /// get there: what was judged by then stays in registers. `None` is [`Charge::Moved`].
+    #[inline(always)]
+    pub(crate) fn decide<A: Machine>(
+        &self,
+        seen: Head,
+        cells: Cells<'_>,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Option<Decision> {
+        match self.try_charge(seen, cells, algo, now, n) {
+            Ok(ruling) => Some(ruling.explain(algo, now, n)),
+            Err(actual) => {
+                let Apart(charge) =
+                    self.charge_again(seen.generation(), actual, cells, algo, now, n);
+                match charge {
+                    Charge::Decided(ruling) => Some(ruling.explain(algo, now, n)),
+                    Charge::Moved => None,
+                }
+            }
+        }
+    }
+
     /// One try; `Err` holds the head that another thread has put there.
     #[inline(always)]
     fn try_charge<A: Machine>(

@@ -76,13 +76,14 @@ mod probe;
 
 use core::time::Duration;
 
-pub(crate) use claim::Outcome;
+use claim::Outcome;
 pub(crate) use counters::{Counters, Event};
 pub(crate) use memory::OutOfMemory;
 pub(crate) use probe::{Probe, Seat};
 
 use crate::algo::{Machine, Standing};
 use crate::cell::{Apart, Cells, Charge, Head};
+use crate::decision::Decision;
 use crate::time::Tick;
 use layout::{BUCKET, Slot};
 use memory::{RingWords, Slots};
@@ -160,7 +161,8 @@ impl Table {
         now.saturating_sub(self.skew)
     }
 
-    /// Decides about `n` cells of a key, whose seat was looked for at once.
+    /// Decides about `n` cells of a key, whose seat was looked for at once. `Err` holds the state
+    /// nearest to idle, if the key finds no place.
     #[inline(always)]
     pub(crate) fn decide<A: Machine>(
         &self,
@@ -170,15 +172,17 @@ impl Table {
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> Outcome<A::Seen> {
+    ) -> Result<Decision, u64> {
         if let Some(Seat { slot, head }) = seat
-            && let Charge::Decided(ruling) =
-                slot.head.charge(head, self.cells::<A>(slot), algo, now, n)
+            && let Some(decision) = slot.head.decide(head, self.cells::<A>(slot), algo, now, n)
         {
-            return Outcome::Decided(ruling);
+            return Ok(decision);
         }
         let Apart(outcome) = self.decide_elsewhere(probe, algo, now, n, evict);
-        outcome
+        match outcome {
+            Outcome::Decided(ruling) => Ok(ruling.explain(algo, now, n)),
+            Outcome::Full { nearest } => Err(nearest),
+        }
     }
 
     /// The key is not where it would first be put.
