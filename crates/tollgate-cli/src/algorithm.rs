@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use anyhow::Result;
-use tollgate::{FixedWindow, Gcra, SlidingCounter, SlidingLog, SubWindows};
+use tollgate::{FixedWindow, Gcra, LeakyQueue, SlidingCounter, SlidingLog, SubWindows};
 
 use crate::judge::{Judge, Setup};
 
@@ -18,7 +18,10 @@ pub(crate) struct Algorithm {
     pub(crate) uses_burst: bool,
     /// Whether it heeds `--sub-windows`.
     pub(crate) uses_sub_windows: bool,
-    /// The most that it admits to a key in one period, wherever that begins, and why.
+    /// Whether it heeds `--immediate`.
+    pub(crate) uses_immediate: bool,
+    /// The most that it admits to a key in one period, wherever that begins, and why. Who is told
+    /// to wait counts when the wait is over.
     pub(crate) worst: &'static str,
     /// Builds a limiter of it.
     pub(crate) build: fn(&Setup) -> Result<Box<dyn Judge>>,
@@ -31,6 +34,7 @@ pub(crate) const ALGORITHMS: &[Algorithm] = &[
         summary: "token bucket",
         uses_burst: true,
         uses_sub_windows: false,
+        uses_immediate: false,
         worst: "burst + limit: a full bucket, and what flows in meanwhile",
         build: |setup| setup.build(&Gcra::new()),
     },
@@ -39,6 +43,7 @@ pub(crate) const ALGORITHMS: &[Algorithm] = &[
         summary: "window from a key's first request",
         uses_burst: false,
         uses_sub_windows: false,
+        uses_immediate: false,
         worst: TWO_WINDOWS,
         build: |setup| setup.build(&FixedWindow::anchored()),
     },
@@ -47,6 +52,7 @@ pub(crate) const ALGORITHMS: &[Algorithm] = &[
         summary: "window from the wall clock's full hour, minute, …",
         uses_burst: false,
         uses_sub_windows: false,
+        uses_immediate: false,
         worst: TWO_WINDOWS,
         build: |setup| {
             let aligned = FixedWindow::aligned();
@@ -54,10 +60,20 @@ pub(crate) const ALGORITHMS: &[Algorithm] = &[
         },
     },
     Algorithm {
+        name: "leaky-queue",
+        summary: "queue with an even outlet, where what fits waits for its turn",
+        uses_burst: true,
+        uses_sub_windows: false,
+        uses_immediate: true,
+        worst: "limit + one request, or + --immediate cells if more",
+        build: |setup| setup.build(&LeakyQueue::new().immediate(setup.options.immediate_cells)),
+    },
+    Algorithm {
         name: "sub-windows",
         summary: "the latest sub-windows of the wall clock, together",
         uses_burst: false,
         uses_sub_windows: true,
+        uses_immediate: false,
         worst: "2 x limit; the limit in a period less one sub-window",
         build: |setup| {
             let divided = SubWindows::new().count(setup.options.sub_windows);
@@ -69,6 +85,7 @@ pub(crate) const ALGORITHMS: &[Algorithm] = &[
         summary: "aligned window, and as much of the last one as a period overlaps",
         uses_burst: false,
         uses_sub_windows: false,
+        uses_immediate: false,
         worst: "2 x limit: an estimate, as if the last window were even",
         build: |setup| {
             setup.build(&SlidingCounter::new().utc_offset_secs(setup.options.utc_offset_secs))
@@ -79,7 +96,8 @@ pub(crate) const ALGORITHMS: &[Algorithm] = &[
         summary: "every request of the last period",
         uses_burst: false,
         uses_sub_windows: false,
-        worst: "the limit, exact to one time unit (5 us, or up to 0.1 %)",
+        uses_immediate: false,
+        worst: "the limit, exactly",
         build: |setup| setup.build(&SlidingLog::new()),
     },
 ];

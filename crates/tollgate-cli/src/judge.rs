@@ -28,6 +28,8 @@ pub(crate) struct Options {
     pub(crate) on_full: OnFull,
     pub(crate) utc_offset_secs: i32,
     pub(crate) sub_windows: u32,
+    /// Cells that a queue lets pass without delay.
+    pub(crate) immediate_cells: u64,
     pub(crate) verify: bool,
 }
 
@@ -215,7 +217,7 @@ impl fmt::Display for Difference {
 mod tests {
     use std::time::Duration;
 
-    use tollgate::{AnyAlgorithm, Gcra, SlidingCounter, SlidingLog, SubWindows};
+    use tollgate::{AnyAlgorithm, Gcra, LeakyQueue, SlidingCounter, SlidingLog, SubWindows};
 
     use super::*;
     use crate::algorithm::ALGORITHMS;
@@ -229,6 +231,7 @@ mod tests {
             on_full: OnFull::EvictNearestIdle,
             utc_offset_secs: 0,
             sub_windows: 6,
+            immediate_cells: 1,
             verify: true,
         };
         Setup { quota: rule.parse().unwrap(), options, origin_unix_nanos: ORIGIN }
@@ -297,6 +300,7 @@ mod tests {
             let quota = Quota::per_minute(limit);
             for any in [
                 AnyAlgorithm::from(Gcra::new()),
+                LeakyQueue::new().into(),
                 SubWindows::new().count(count).into(),
                 SlidingCounter::new().into(),
                 SlidingLog::new().into(),

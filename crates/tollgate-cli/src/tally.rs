@@ -13,6 +13,10 @@ use crate::worst::{Admission, WorstWindow};
 pub(crate) struct Counts {
     /// Requests admitted.
     pub(crate) admitted: u64,
+    /// Those of them that were told to wait,
+    pub(crate) delayed: u64,
+    /// and for how long at most.
+    pub(crate) longest_delay: Duration,
     /// Requests refused.
     pub(crate) refused: u64,
     /// Those of them that cost more than the limiter ever holds.
@@ -49,7 +53,7 @@ pub(crate) struct KeyCounts<'t> {
 pub(crate) struct Worst<'t> {
     pub(crate) cells: u64,
     pub(crate) key: &'t str,
-    /// When the last of them were admitted.
+    /// When the last of them went ahead.
     pub(crate) end_unix_nanos: u64,
 }
 
@@ -166,8 +170,9 @@ impl Row<'_> {
         let counts = &mut self.limiters[limiter];
         if verdict.admitted {
             counts.admitted += 1;
-            // An algorithm that makes requests wait gives its delay here.
-            self.worst[limiter].admit(self.request, Duration::ZERO);
+            counts.delayed += u64::from(!verdict.delay.is_zero());
+            counts.longest_delay = counts.longest_delay.max(verdict.delay);
+            self.worst[limiter].admit(self.request, verdict.delay);
             return;
         }
         counts.refused += 1;
@@ -201,7 +206,14 @@ mod tests {
         assert_eq!((tally.requests(), tally.keys(), tally.cost()), (4, 3, 40));
         assert_eq!(
             tally.limiters()[1],
-            Counts { admitted: 1, refused: 3, never_fit: 3, cost_refused: 30, keys_refused: 2 }
+            Counts {
+                admitted: 1,
+                refused: 3,
+                never_fit: 3,
+                cost_refused: 30,
+                keys_refused: 2,
+                ..Counts::default()
+            }
         );
         assert_eq!((tally.limiters()[0].keys_refused, tally.limiters()[0].never_fit), (1, 0));
         let most = tally.refused_most(1, 10);
@@ -211,5 +223,21 @@ mod tests {
         assert_eq!(tally.over_time().columns(9).counts, [[1], [3]]);
         assert_eq!(tally.worst(0), Some(Worst { cells: 10, key: "a", end_unix_nanos: 1_000 }));
         assert_eq!(tally.worst(1).unwrap().key, "b");
+    }
+
+    #[test]
+    fn who_is_told_to_wait_is_counted_when_the_wait_is_over() {
+        let mut tally = Tally::new([Duration::from_nanos(10)], 0);
+        for delay in [0, 10, 20, 10] {
+            let delay = Duration::from_nanos(delay);
+            let mut row = tally.request("a", 3, 1_000);
+            row.verdict(0, &Verdict { delay, ..verdict(true, None) });
+        }
+        tally.request("a", 3, 1_000).verdict(0, &verdict(false, Some(Duration::ZERO)));
+        tally.finish();
+        let counts = tally.limiters()[0];
+        assert_eq!((counts.admitted, counts.delayed, counts.refused), (4, 3, 1));
+        assert_eq!(counts.longest_delay, Duration::from_nanos(20));
+        assert_eq!(tally.worst(0), Some(Worst { cells: 6, key: "a", end_unix_nanos: 1_010 }));
     }
 }

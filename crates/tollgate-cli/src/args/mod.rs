@@ -34,8 +34,9 @@ Time:
 
 Worst window:
   For every limiter the report tells the most that one key was admitted within one period of the
-  rule, wherever that begins: a request counts until exactly one period after it. Beside it stands
-  the most that the algorithm can admit to a key that keeps its place in the limiter.
+  rule, wherever that begins: a request counts until exactly one period after it, and one that is
+  told to wait counts from when its wait is over. Beside it stands the most that the algorithm can
+  admit to a key that keeps its place in the limiter.
 
 Input:
   Formats are recognised by content, for each file by itself, and gzip by its first bytes. Files
@@ -96,6 +97,10 @@ pub(crate) struct ReplayArgs {
     /// Sub-windows in a period, 2 to 256, for the algorithm sub-windows [default: 6]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(2..=256))]
     sub_windows: Option<u32>,
+
+    /// Cells that pass without delay, at least 1, for the algorithm leaky-queue [default: 1]
+    #[arg(long, value_name = "K", value_parser = value_parser!(u64).range(1..))]
+    immediate: Option<u64>,
 
     /// The offset from UTC at which the days of aligned windows begin, such as +02:00
     #[arg(long, value_name = "OFFSET", default_value = "+00:00", value_parser = utc_offset)]

@@ -42,6 +42,8 @@ pub(crate) struct LeftOut {
 
 /// Sub-windows in a period unless told otherwise.
 const SUB_WINDOWS_DEFAULT: u32 = 6;
+/// Cells that a queue lets pass without delay unless told otherwise.
+const IMMEDIATE_DEFAULT_CELLS: u64 = 1;
 
 impl ReplayArgs {
     /// Settles what the options mean together. `matches` tells where they stood.
@@ -62,11 +64,13 @@ impl ReplayArgs {
         if self.capacity == Some(0) {
             return Err("--capacity 0 leaves no room for any key: give at least 1".to_owned());
         }
-        if self.sub_windows.is_some()
-            && !selection.algorithms().iter().any(|algorithm| algorithm.uses_sub_windows)
-        {
-            let advice = "choose it with --algorithm or --compare";
+        let chosen = selection.algorithms();
+        let advice = "choose it with --algorithm or --compare";
+        if self.sub_windows.is_some() && !chosen.iter().any(|by| by.uses_sub_windows) {
             return Err(format!("--sub-windows is for the algorithm sub-windows alone: {advice}"));
+        }
+        if self.immediate.is_some() && !chosen.iter().any(|by| by.uses_immediate) {
+            return Err(format!("--immediate is for the algorithm leaky-queue alone: {advice}"));
         }
         let options = Options {
             capacity: self.capacity,
@@ -77,6 +81,7 @@ impl ReplayArgs {
             },
             utc_offset_secs: self.utc_offset,
             sub_windows: self.sub_windows.unwrap_or(SUB_WINDOWS_DEFAULT),
+            immediate_cells: self.immediate.unwrap_or(IMMEDIATE_DEFAULT_CELLS),
             verify: self.verify,
         };
         let (limiters, left_out) = limiters(&self.rules, &selection, options)?;
@@ -232,6 +237,23 @@ mod tests {
         assert!(
             plan(&["-r", "1/s", "--compare", "gcra,sliding-log", "--sub-windows", "9"]).is_err()
         );
+    }
+
+    #[test]
+    fn cells_that_pass_at_once_are_told_to_the_queue() {
+        let cells = |words: &[&str]| {
+            let words = [&["-r", "1/s", "-a", "leaky-queue"], words].concat();
+            plan(&words).map(|plan| plan.options.immediate_cells)
+        };
+        assert_eq!(cells(&[]), Ok(1));
+        assert_eq!(cells(&["--immediate", "18446744073709551615"]), Ok(u64::MAX));
+        for wrong in ["0", "-1", "18446744073709551616", "all"] {
+            assert!(cells(&["--immediate", wrong]).is_err(), "{wrong}");
+        }
+        let alone = plan(&["-r", "1/s", "--immediate", "3"]).unwrap_err();
+        assert!(alone.contains("leaky-queue alone: choose it with --algorithm"), "{alone}");
+        assert!(plan(&["-r", "1/s", "--compare", "--immediate", "3"]).is_ok());
+        assert!(plan(&["-r", "1/s", "--compare", "gcra,sub-windows", "--immediate", "3"]).is_err());
     }
 
     #[test]

@@ -35,6 +35,8 @@ struct Decision<'d> {
     verdict: &'d str,
     remaining: u64,
     reset_after_nanos: u64,
+    /// Null unless the verdict is `admitted`.
+    delay_nanos: Option<u64>,
     /// Null unless the verdict is `refused`.
     retry_after_nanos: Option<u64>,
 }
@@ -54,7 +56,6 @@ impl Decisions {
         (rule, algorithm): &(Quota, Algorithm),
         verdict: &Verdict,
     ) -> Result<()> {
-        let nanos = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let line = Decision {
             time: words::rfc3339(request.stamp.unix_nanos),
             judged_at: (judged_at != request.stamp.unix_nanos).then(|| words::rfc3339(judged_at)),
@@ -68,8 +69,9 @@ impl Decisions {
                 (false, None) => "never",
             },
             remaining: verdict.remaining,
-            reset_after_nanos: nanos(verdict.reset_after),
-            retry_after_nanos: verdict.retry_after.filter(|_| !verdict.admitted).map(nanos),
+            reset_after_nanos: words::nanos(verdict.reset_after),
+            delay_nanos: verdict.admitted.then(|| words::nanos(verdict.delay)),
+            retry_after_nanos: verdict.retry_after.filter(|_| !verdict.admitted).map(words::nanos),
         };
         let cannot = || format!("cannot write {}", self.name);
         serde_json::to_writer(&mut self.out, &line).with_context(cannot)?;

@@ -38,6 +38,9 @@ struct Report<'r> {
 #[derive(Clone, Serialize)]
 struct Counts {
     admitted: u64,
+    /// Admitted requests that were told to wait.
+    delayed: u64,
+    longest_delay_nanos: u64,
     refused: u64,
     refused_share: f64,
     keys_refused: u64,
@@ -49,14 +52,15 @@ struct Counts {
     worst_window: Option<WorstWindow>,
 }
 
-/// The most that one key was admitted within one period of the rule, wherever that begins.
+/// The most that one key was admitted within one period of the rule, wherever that begins. Who is
+/// told to wait counts when the wait is over.
 #[derive(Clone, Serialize)]
 struct WorstWindow {
     cells: u64,
     /// The cells as a multiple of the rule's limit.
     of_limit: f64,
     period_nanos: u64,
-    /// When the last of them were admitted.
+    /// When the last of them went ahead.
     end_time: String,
     key: String,
 }
@@ -192,6 +196,8 @@ fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
             keys,
             counts: Counts {
                 admitted: counts.admitted,
+                delayed: counts.delayed,
+                longest_delay_nanos: words::nanos(counts.longest_delay),
                 refused: counts.refused,
                 refused_share: words::share(counts.refused, requests),
                 keys_refused: counts.keys_refused,
@@ -225,7 +231,7 @@ fn worst_window(rule: &Quota, worst: Worst<'_>) -> WorstWindow {
     WorstWindow {
         cells: worst.cells,
         of_limit: words::share(worst.cells, rule.limit()),
-        period_nanos: u64::try_from(rule.period().as_nanos()).unwrap_or(u64::MAX),
+        period_nanos: words::nanos(rule.period()),
         end_time: words::rfc3339(worst.end_unix_nanos),
         key: readable(worst.key),
     }

@@ -146,6 +146,12 @@ fn notes(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String], wi
         notes.push_str(&words::wrapped(&format!("{names}: the burst is not used"), width));
     }
     for (name, counts) in names.iter().zip(outcome.tally.limiters()) {
+        if counts.delayed > 0 {
+            let requests = counted(counts.delayed, "request was", "requests were");
+            let longest = words::span(words::nanos(counts.longest_delay));
+            let delayed = format!("{name}: {requests} delayed, by at most {longest}");
+            notes.push_str(&words::wrapped(&delayed, width));
+        }
         if counts.never_fit > 0 {
             let requests = counted(counts.never_fit, "request costs", "requests cost");
             say(&mut notes, format_args!("{name}: {requests} more than it ever holds"));

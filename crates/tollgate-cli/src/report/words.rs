@@ -1,6 +1,7 @@
 //! Numbers and times as people read them.
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -49,6 +50,11 @@ pub(crate) fn times(part: u64, whole: u64) -> String {
 /// `one` or `many` behind its number.
 pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", thousands(number), if number == 1 { one } else { many })
+}
+
+/// A span in nanoseconds, as many as a `u64` takes.
+pub(crate) fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A span in its two largest units: `12 h 52 min`, `1.5 s` as `1 s 500 ms`.

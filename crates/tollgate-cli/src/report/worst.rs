@@ -44,7 +44,7 @@ fn same_period(plan: &Plan) -> Option<String> {
 }
 
 fn name(period: Duration) -> String {
-    let period_nanos = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+    let period_nanos = words::nanos(period);
     NAMED_NANOS
         .iter()
         .find(|(nanos, _)| *nanos == period_nanos)

@@ -57,6 +57,7 @@ fn a_narrow_terminal_gets_a_narrow_table() {
     let without_burst = "
 fixed-window, fixed-window-aligned, sliding-counter, sliding-log, sub-windows:
   the burst is not used
+10/min burst 5, leaky-queue: 16,432 requests were delayed, by at most 24 s
 ";
     assert!(ran.out.contains(without_burst), "{}", ran.out);
 }
@@ -122,7 +123,7 @@ fn decisions_are_a_line_for_each_request_and_limiter() {
         written.lines().nth(2).unwrap(),
         "{\"time\":\"1995-08-01T06:00:01Z\",\"key\":\"h\",\"cost\":1,\"rule\":\"1/s\",\
          \"algorithm\":\"gcra\",\"verdict\":\"refused\",\"remaining\":0,\
-         \"reset_after_nanos\":1000000000,\"retry_after_nanos\":1000000000}"
+         \"reset_after_nanos\":1000000000,\"delay_nanos\":null,\"retry_after_nanos\":1000000000}"
     );
     let words = ["--rule", "1/s", "--cost", "2", "--decisions", &out];
     assert_eq!(json_with(&words, log.as_bytes())["never_fit"], 3);
@@ -132,6 +133,37 @@ fn decisions_are_a_line_for_each_request_and_limiter() {
     json_with(&[&RULE[..], &["--decisions", &out, &data(NASA)]].concat(), b"");
     let again = json_with(&[&RULE[..], &["--key", "field:key", &out]].concat(), b"");
     assert_eq!((&again["requests"], &again["refused"]), (&30_969.into(), &5_581.into()));
+}
+
+#[test]
+fn delays_are_told_by_decision_and_together() {
+    let out = scratch("delays.jsonl", b"");
+    let log = line(1).repeat(5);
+    let words = ["--rule", "1/s burst 4", "-a", "leaky-queue", "--decisions", &out];
+    for (immediate, delays, text) in [
+        ("1", [0_u64, 1, 2, 3], Some("3 requests were delayed, by at most 3 s\n")),
+        ("3", [0, 0, 0, 1], Some("1 request was delayed, by at most 1 s\n")),
+        ("9", [0; 4], None),
+    ] {
+        let words = [&words[..], &["--immediate", immediate]].concat();
+        let report = json_with(&words, log.as_bytes());
+        let delayed = delays.iter().filter(|delay| **delay > 0).count();
+        assert_eq!((&report["admitted"], &report["refused"]), (&4.into(), &1.into()));
+        assert_eq!(report["delayed"], delayed, "{immediate}");
+        assert_eq!(report["longest_delay_nanos"], delays[3] * 1_000_000_000, "{immediate}");
+        let written = std::fs::read_to_string(&out).unwrap();
+        let told: Vec<Value> = written
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["delay_nanos"].take())
+            .collect();
+        assert_eq!(told[..4], delays.map(|delay| Value::from(delay * 1_000_000_000)));
+        assert_eq!(told[4..], [Value::Null]);
+        let ran = replay_with(&words, log.as_bytes());
+        match text {
+            Some(text) => assert!(ran.out.contains(text), "{}", ran.out),
+            None => assert!(!ran.out.contains("delayed"), "{}", ran.out),
+        }
+    }
 }
 
 #[test]
@@ -194,7 +226,7 @@ left out: 70000/min, sliding-log: a log keeps at most 65,536 events a window:
 ";
     assert!(ran.code == 0 && ran.out.contains(left_out), "{}", ran.out);
     let report = json_with(&words, line(1).as_bytes());
-    assert_eq!(report["limiters"].as_array().unwrap().len(), 5 + 6);
+    assert_eq!(report["limiters"].as_array().unwrap().len(), 6 + 7);
     let left_out = report["left_out"].as_array().unwrap();
     assert_eq!((left_out.len(), &left_out[0]["rule"]), (1, &"70000/min".into()));
     assert_eq!(left_out[0]["algorithm"], "sliding-log");
@@ -269,6 +301,8 @@ fn what_is_wrong_is_said_before_anything_is_read() {
         ),
         (&["--rule", "1/s", "--sub-windows", "12", &nasa], "choose it with --algorithm"),
         (&["--rule", "1/s", "-a", "sub-windows", "--sub-windows", "1", &nasa], "2..=256"),
+        (&["--rule", "1/s", "--immediate", "3", &nasa], "choose it with --algorithm"),
+        (&["--rule", "1/s", "-a", "leaky-queue", "--immediate", "0", &nasa], "--immediate <K>"),
         (&["--rule", "10 per fortnight", &nasa], "column 8"),
         (&["--rule", "1/s", "--key", "colour", &nasa], "field:NAME"),
         (&[&nasa], "--rule"),
@@ -305,8 +339,8 @@ fn the_help_says_what_happens_to_time() {
     assert!(
         help.contains("never goes back: a line older than one before it is judged at the latest")
     );
-    for name in ["fixed-window-aligned", "sub-windows (", "sliding-counter (", "sliding-log ("] {
-        assert!(help.contains(name), "{help}");
+    for name in ["fixed-window-aligned", "leaky-queue", "sub-windows", "sliding-counter"] {
+        assert!(help.contains(&format!("{name} (")), "{help}");
     }
 }
 

@@ -45,6 +45,28 @@ fn the_nasa_day_gives_the_known_figures() {
     }
 }
 
+/// A naive queue in Python gave these for the NASA day: rule, cells that pass at once, requests
+/// refused, requests delayed, and for how many seconds at most.
+#[test]
+fn the_nasa_day_waits_as_long_as_is_known() {
+    let file = data(NASA);
+    for (rule, immediate, refused, delayed, longest_secs) in [
+        ("10/min burst 5", "1", 1_832, 16_432, 24),
+        ("10/min burst 5", "3", 1_832, 5_569, 12),
+        ("15/min", "1", 17, 16_100, 56),
+        ("15/min", "3", 17, 5_624, 48),
+        ("60/h", "1", 288, 26_451, 3_540),
+        ("60/h", "3", 288, 19_728, 3_420),
+    ] {
+        let words = ["--rule", rule, "-a", "leaky-queue", "--immediate", immediate, &file];
+        let report = json(&words);
+        assert_eq!(report["refused"], refused, "{rule} {immediate}");
+        assert_eq!(report["delayed"], delayed, "{rule} {immediate}");
+        let longest_nanos = longest_secs * 1_000_000_000_u64;
+        assert_eq!(report["longest_delay_nanos"], longest_nanos, "{rule} {immediate}");
+    }
+}
+
 /// The aligned window, counted by a sort and a map: so many a host in each minute.
 #[test]
 fn the_aligned_window_counts_by_the_minute() {
@@ -66,11 +88,13 @@ fn the_aligned_window_counts_by_the_minute() {
 fn the_model_agrees_on_every_log_and_algorithm() {
     let azure = ["--key", "none", "--cost", "field:ContextTokens"];
     let generated = ["--key", "none", "--cost", "field:GeneratedTokens"];
-    let runs: [(&str, &[&str], u64); 8] = [
+    let runs: [(&str, &[&str], u64); 10] = [
         (NASA, &["--rule", "1/s burst 5", "--rule", "7 per 3 min"], 30_969),
         (NASA, &["--rule", "100000/min burst 50000", "--cost", "bytes"], 30_969),
         (HACKERS, &["--rule", "1/min burst 2", "--key", "path+method"], 3_456),
+        (HACKERS, &["--rule", "60000/min", "--cost", "bytes"], 3_456),
         (ELASTIC, &["--rule", "3/s burst 2", "--rule", "1/d burst 9"], 10_000),
+        (ELASTIC, &["--rule", "60000/min", "--cost", "bytes", "--immediate", "9000"], 10_000),
         (AZURE_CODE, &[&["--rule", "200000/min"][..], &azure].concat(), 8_819),
         (
             AZURE_CODE,
@@ -78,7 +102,11 @@ fn the_model_agrees_on_every_log_and_algorithm() {
             8_819,
         ),
         (AZURE_CONV, &[&["--rule", "100000/min burst 10000"][..], &azure].concat(), 19_366),
-        (AZURE_CONV, &["--rule", "33 per 7 s burst 11", "--key", "none"], 19_366),
+        (
+            AZURE_CONV,
+            &["--rule", "33 per 7 s burst 11", "--key", "none", "--immediate", "4"],
+            19_366,
+        ),
     ];
     for (name, words, requests) in runs {
         let file = data(name);
