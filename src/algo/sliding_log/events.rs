@@ -1,0 +1,252 @@
+//! The events of a log: which of them there are, when they happened, how many are in a window.
+
+use super::{LAP, Rate, SlidingLogParams, TIME, cell_at};
+use crate::algo::Ring;
+use crate::time::Tick;
+
+/// A log, read from a word and its ring.
+#[derive(Clone, Copy)]
+pub(super) struct View<R> {
+    pub(super) ring: R,
+    pub(super) lap: u64,
+    pub(super) place: u64,
+    pub(super) last: u64,
+    pub(super) floor: u64,
+    /// Units from `floor` to the latest event, if it is later: by a clock ahead of ours, or by
+    /// less than a unit.
+    pub(super) ahead: u64,
+    /// When this life of the ring began, where that matters.
+    pub(super) birth: u64,
+}
+
+/// What the ring says of an event.
+pub(super) enum Entry {
+    /// It is of the latest charge.
+    Latest,
+    Older {
+        time: u64,
+    },
+}
+
+impl SlidingLogParams {
+    #[inline(always)]
+    pub(super) fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
+        let floor = self.grid.floor(now);
+        let (last, ahead) = self.last(word, floor);
+        // Any word makes sense, also one with a place that does not exist.
+        let (lap, place) = (self.lap.of(word), self.place.of(word).min(self.places - 1));
+        let birth = self.birth(lap, ring);
+        View { ring, lap, place, last, floor, ahead, birth }
+    }
+
+    /// When a life of the ring began; read once for all cells that are compared with it.
+    #[inline(always)]
+    pub(super) fn birth<R: Ring>(&self, lap: u64, ring: R) -> u64 {
+        // After two rounds all cells have been written in this life.
+        if lap == 0 || lap == 3 { 0 } else { TIME.of(ring.cell(cell_at(self.places))) }
+    }
+
+    /// When the word's event happened, and how far ahead of `floor` that is.
+    #[inline(always)]
+    pub(super) fn last(&self, word: u64, floor: u64) -> (u64, u64) {
+        let distance = self.time.of(word).wrapping_sub(floor) & self.time.max();
+        let behind = self.time.max() - distance + 1;
+        // Nothing happened before the origin. (But what the grid does not see ahead would count for
+        // nothing, however often it was charged.)
+        let origin_tells = || behind > floor && distance <= self.grid.tolerance_units();
+        if distance <= self.ahead_max || origin_tells() {
+            (floor.wrapping_add(distance), distance)
+        } else {
+            (floor.saturating_sub(behind), 0)
+        }
+    }
+
+    /// Units until an event has left a window; 0 if it has.
+    #[inline(always)]
+    pub(super) fn until_left(&self, event: u64, floor: u64, window: u64) -> u64 {
+        match self.grid.ahead(event, floor) {
+            0 => window.saturating_sub(self.grid.behind(event, floor)),
+            ahead => window.saturating_add(ahead),
+        }
+    }
+
+    /// How many of the latest events are known.
+    #[inline(always)]
+    pub(super) fn known<R: Ring>(&self, view: &View<R>) -> u64 {
+        match view.lap {
+            0 => 0,
+            1 => view.place + 1,
+            _ => self.places,
+        }
+    }
+
+    /// Where the event `back` (below the number of known ones) before the latest is, or would be:
+    /// its place and lap.
+    #[inline(always)]
+    pub(super) fn position<R: Ring>(&self, view: &View<R>, back: u64) -> (u64, u64) {
+        match view.place.checked_sub(back) {
+            Some(place) => (place, view.lap),
+            // The round before 2 was 3, or the first.
+            None => ((view.place + self.places).wrapping_sub(back), view.lap ^ 1),
+        }
+    }
+
+    /// The event `back` (below the number of known ones) before the latest.
+    #[inline(always)]
+    pub(super) fn entry<R: Ring>(&self, view: &View<R>, back: u64) -> Entry {
+        if back == 0 {
+            return Entry::Latest;
+        }
+        let (place, lap) = self.position(view, back);
+        let content = view.ring.cell(cell_at(place));
+        let found = LAP.of(content);
+        let first_round = found == 1 && lap == 3 && view.lap == 2;
+        if (found != lap && !first_round) || self.before_birth(view, content) {
+            return Entry::Latest;
+        }
+        Entry::Older { time: TIME.of(content) }
+    }
+
+    /// Whether a cell was written before this life of the ring, 1,024 lives ago.
+    #[inline(always)]
+    pub(super) fn before_birth<R: Ring>(&self, view: &View<R>, content: u64) -> bool {
+        let older = view.birth.wrapping_sub(TIME.of(content)) & TIME.max();
+        view.lap != 3 && older > 0 && older <= TIME.max() / 2
+    }
+
+    /// When the event `back` (below the number of known ones) before the latest happened.
+    #[inline(always)]
+    pub(super) fn event<R: Ring>(&self, view: &View<R>, back: u64) -> u64 {
+        match self.entry(view, back) {
+            Entry::Latest => view.last,
+            Entry::Older { time } => time,
+        }
+    }
+
+    /// Units until `n` cells (at most the least limit, and not 0) are within every rate.
+    ///
+    /// With `again`, as if the same request had just been entered at that time.
+    #[inline(always)]
+    pub(super) fn until_admitted<R: Ring>(
+        &self,
+        view: &View<R>,
+        n: u64,
+        again: Option<u64>,
+    ) -> u64 {
+        let wait = self.until_within(view, &self.rates[0], n, again);
+        if self.rate_count == 1 { wait } else { wait.max(self.until_others(*view, n, again)) }
+    }
+
+    /// The same, of the further rates.
+    #[inline(never)]
+    pub(super) fn until_others<R: Ring>(&self, view: View<R>, n: u64, again: Option<u64>) -> u64 {
+        let until = |rate| self.until_within(&view, rate, n, again);
+        self.rates()[1..].iter().map(until).max().unwrap_or(0)
+    }
+
+    #[inline(always)]
+    pub(super) fn until_within<R: Ring>(
+        &self,
+        view: &View<R>,
+        rate: &Rate,
+        n: u64,
+        again: Option<u64>,
+    ) -> u64 {
+        let mut back = rate.limit - n;
+        if let Some(time) = again {
+            if back < n {
+                return self.until_left(time, view.floor, rate.window);
+            }
+            back -= n;
+        }
+        if back >= self.known(view) {
+            return 0;
+        }
+        self.until_left(self.event(view, back), view.floor, rate.window)
+    }
+
+    /// How many of the latest events are in a rate's window, at most `most`.
+    #[inline(always)]
+    pub(super) fn count_inside<R: Ring>(
+        &self,
+        view: &View<R>,
+        rate: &Rate,
+        most: u64,
+        guess: u64,
+    ) -> u64 {
+        let inside = |event| self.grid.within(event, view.floor, rate.window);
+        let most = most.min(self.known(view));
+        if most == 0 || !inside(view.last) {
+            return 0;
+        }
+        // Most often one event has left for the one that came.
+        let guess = guess.clamp(1, most);
+        if inside(self.event(view, guess - 1)) {
+            if guess == most || !inside(self.event(view, guess)) {
+                return guess;
+            }
+            return self.search_inside(*view, rate, [guess + 1, most + 1], guess + 3);
+        }
+        if inside(self.event(view, guess - 2)) {
+            return guess - 1;
+        }
+        self.search_inside(*view, rate, [1, guess - 1], guess.saturating_sub(3))
+    }
+
+    /// The same: `low` are inside, `high` are not, and about `count` may be.
+    #[inline(never)]
+    pub(super) fn search_inside<R: Ring>(
+        &self,
+        view: View<R>,
+        rate: &Rate,
+        [mut low, mut high]: [u64; 2],
+        mut count: u64,
+    ) -> u64 {
+        // In ever longer strides, and by halves once both sides are known.
+        let mut stride = 4;
+        while high - low > 1 {
+            if count <= low || count >= high {
+                count = low + (high - low) / 2;
+            }
+            if self.grid.within(self.event(&view, count - 1), view.floor, rate.window) {
+                low = count;
+                count += stride;
+            } else {
+                high = count;
+                count = count.saturating_sub(stride);
+            }
+            stride *= 2;
+        }
+        low
+    }
+
+    /// What is left of every rate after `n` more events, and what the first counts before them:
+    /// each at most its limit less `spare`.
+    #[inline(always)]
+    pub(super) fn remaining<R: Ring>(&self, view: &View<R>, n: u64, spare: u64) -> (u64, u64) {
+        let rate = &self.rates[0];
+        let first = self.count_inside(view, rate, rate.limit - spare, view.ring.note());
+        let left = rate.limit.saturating_sub(first.saturating_add(n));
+        if self.rate_count == 1 {
+            return (left, first);
+        }
+        (left.min(self.remaining_of_others(*view, n, spare)), first)
+    }
+
+    /// What is left of the further rates.
+    #[inline(never)]
+    pub(super) fn remaining_of_others<R: Ring>(&self, view: View<R>, n: u64, spare: u64) -> u64 {
+        let left = |rate: &Rate| {
+            let inside = self.count_inside(&view, rate, rate.limit - spare, 0);
+            rate.limit.saturating_sub(inside.saturating_add(n))
+        };
+        self.rates()[1..].iter().map(left).min().unwrap_or(u64::MAX)
+    }
+
+    /// What is left of every rate as it is: seldom asked, so apart from the straight line.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn remaining_now<R: Ring>(&self, view: View<R>) -> u64 {
+        self.remaining(&view, 0, 0).0
+    }
+}

@@ -1,0 +1,224 @@
+//! What a log holds its keys to, and how the rates are worked in.
+
+use core::time::Duration;
+
+use super::{LAP_BITS, RATES_MAX, Rate, SlidingLogParams, TIME};
+use crate::algo::grid::{Grid, gcd};
+use crate::algo::{Algorithm, PAYLOAD_BITS, sealed::Sealed};
+use crate::quota::{Quota, QuotaError};
+use crate::word::Field;
+
+/// The largest limit.
+const LIMIT_MAX: u64 = 1 << 16;
+/// The finest unit that is wanted: 52 bits of it outlast every tick.
+const UNIT_NANOS: u128 = 5_000;
+/// What the word's time should span.
+const YEAR_NANOS: u128 = 365 * 24 * 3_600 * 1_000_000_000;
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Units in the shortest window: wanted, and at least.
+const UNITS_IN_WINDOW: u128 = 10_000;
+const UNITS_IN_WINDOW_MIN: u128 = 1_000;
+/// Longest windows that the word's time tells apart.
+const WINDOWS_APART: u128 = 1_024;
+
+/// Every event of the window, exactly: at most `limit` cells in any span of one period.
+///
+/// **Guarantee.** No span of one period sees more than `limit` cells, wherever it begins, under
+/// any interleaving of threads; nor does a span of any further rate's period see more than that
+/// rate's limit. A decision looks at one event for each rate, whatever the limit.
+///
+/// **Not guaranteed.** An event leaves its window exactly one period after it happened where it
+/// fell on the beginning of a unit of the [`Grid`] (5 microseconds in ordinary cases, never more
+/// than a thousandth of the shortest window), else less than a unit later. See
+/// [`Limiter`](crate::Limiter) for what happens to a key that loses its place, and
+/// [`horizon`](Machine::horizon) for one that keeps it unused for months. The quota's burst is not
+/// used.
+///
+/// It takes a ring of 8 bytes for each cell of the largest limit, and 16 more, for each key: at
+/// most 65,536 cells, so half a megabyte.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, Quota, SlidingLog, Tick};
+///
+/// // 10 a minute, and no more than 2 in 3 seconds.
+/// let log = SlidingLog::new().and(Quota::new(2, Duration::from_secs(3)));
+/// let gate = Direct::builder(Quota::per_minute(10)).algorithm(log).build()?;
+/// let at = |millis| Tick::from_duration(Duration::from_millis(millis));
+/// assert!(gate.check_at(1, at(0)).is_ok());
+/// assert_eq!(gate.check_at(1, at(500))?.remaining(), 0);
+/// let denied = gate.check_at(1, at(1_000)).unwrap_err();
+/// assert_eq!(denied.retry_after(), Some(Duration::from_millis(2_000)));
+/// assert_eq!(gate.check_at(1, at(3_000))?.remaining(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingLog {
+    more: [Option<Quota>; RATES_MAX - 1],
+    too_many: bool,
+    count_refusals: bool,
+}
+
+impl SlidingLog {
+    /// One rate, the quota's; refused requests are ignored.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, SlidingLog};
+    /// let gate = Direct::builder(Quota::per_minute(10)).algorithm(SlidingLog::new()).build()?;
+    /// assert!(gate.check_n(10).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { more: [None; RATES_MAX - 1], too_many: false, count_refusals: false }
+    }
+
+    /// Holds every key to a further rate as well; up to three. What one of them refuses counts
+    /// in none.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, SlidingLog};
+    /// let log = SlidingLog::new().and(Quota::per_second(2)).and(Quota::per_hour(500));
+    /// let gate = Direct::builder(Quota::per_minute(60)).algorithm(log).build()?;
+    /// assert_eq!(gate.check().unwrap().remaining(), 1);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn and(mut self, rate: Quota) -> Self {
+        let mut index = 0;
+        while index < self.more.len() {
+            if self.more[index].is_none() {
+                self.more[index] = Some(rate);
+                return self;
+            }
+            index += 1;
+        }
+        self.too_many = true;
+        self
+    }
+
+    /// Keeps events at least this far apart: a rate of one in a window of that length.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, SlidingLog, Tick};
+    /// let log = SlidingLog::new().min_gap(Duration::from_millis(2));
+    /// let gate = Direct::builder(Quota::per_second(4)).algorithm(log).build()?;
+    /// assert!(gate.check_at(1, Tick::ZERO).is_ok());
+    /// assert!(gate.check_at(1, Tick::from_nanos(1_999_999)).is_err());
+    /// assert!(gate.check_at(1, Tick::from_nanos(2_000_000)).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn min_gap(self, gap: Duration) -> Self {
+        self.and(Quota::new(1, gap))
+    }
+
+    /// Lets refused requests count like admitted ones, so that who keeps asking keeps waiting.
+    /// (A request for more cells than can ever fit still counts for nothing.)
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, SlidingLog, Tick};
+    /// let log = SlidingLog::new().count_refusals();
+    /// let gate = Direct::builder(Quota::per_second(1)).algorithm(log).build()?;
+    /// let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
+    /// assert!(gate.check_at(1, at(0)).is_ok());
+    /// assert!(gate.check_at(1, at(900)).is_err());
+    /// assert!(gate.check_at(1, at(1_800)).is_err());
+    /// assert!(gate.check_at(1, at(2_800)).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn count_refusals(self) -> Self {
+        Self { count_refusals: true, ..self }
+    }
+}
+
+impl Default for SlidingLog {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sealed for SlidingLog {}
+
+impl Algorithm for SlidingLog {
+    type Params = SlidingLogParams;
+
+    fn params(&self, quota: &Quota, _unix_origin_nanos: u64) -> Result<Self::Params, QuotaError> {
+        if self.too_many {
+            return Err(QuotaError::TooManyRates);
+        }
+        let mut rates = [Rate { limit: 0, window: 0 }; RATES_MAX];
+        let mut count = 0;
+        for quota in [Some(*quota)].iter().chain(&self.more).flatten() {
+            quota.validate()?;
+            if quota.limit() > LIMIT_MAX {
+                return Err(QuotaError::LogLimitTooLarge);
+            }
+            rates[count] = Rate { limit: quota.limit(), window: quota.period_nanos() };
+            count += 1;
+        }
+        SlidingLogParams::new(rates, count, self.count_refusals)
+    }
+}
+
+impl SlidingLogParams {
+    /// `rates` have their windows in nanoseconds.
+    pub(super) fn new(
+        mut rates: [Rate; RATES_MAX],
+        rate_count: usize,
+        count_refusals: bool,
+    ) -> Result<Self, QuotaError> {
+        let given = &mut rates[..rate_count];
+        let fold = |pick: fn(&Rate) -> u64, choose: fn(u64, u64) -> u64| {
+            given.iter().map(pick).reduce(choose).expect("the quota is a rate")
+        };
+        let places = fold(|rate| rate.limit, u64::max);
+        let limit_min = fold(|rate| rate.limit, u64::min);
+        let shortest = fold(|rate| rate.window, u64::min);
+        let longest = fold(|rate| rate.window, u64::max);
+        let common = fold(|rate| rate.window, gcd);
+
+        let place = Field::new(0, (u64::BITS - (places - 1).leading_zeros()).max(1));
+        let lap = place.above(LAP_BITS);
+        let time = lap.above(PAYLOAD_BITS - LAP_BITS - place.bits());
+        let units = units_in(common, shortest, longest, time)?;
+        for rate in given {
+            // The windows are multiples of what the units divide.
+            rate.window = rate.window / common * units;
+        }
+        let window_max = longest / common * units;
+        let grid = Grid::new(units, common, TIME.max(), window_max);
+        Ok(Self {
+            ahead_max: (time.max() / 8_192).min(grid.units_in(HOUR)).max(2),
+            grid,
+            rates,
+            rate_count,
+            count_refusals,
+            places,
+            limit_min,
+            window_max,
+            place,
+            lap,
+            time,
+        })
+    }
+}
+
+/// Units in the windows' greatest common divisor, chosen as the module says.
+fn units_in(common: u64, shortest: u64, longest: u64, time: Field) -> Result<u64, QuotaError> {
+    let spans = |nanos: u128| nanos.div_ceil(u128::from(time.max()) + 1);
+    let fine_enough = (u128::from(shortest) / UNITS_IN_WINDOW_MIN).max(1);
+    let wanted = UNIT_NANOS
+        .max(spans(YEAR_NANOS))
+        .min(u128::from(shortest) / UNITS_IN_WINDOW)
+        .max(spans(u128::from(longest) * WINDOWS_APART))
+        .max(1);
+    let units = u128::from(common) / wanted;
+    if units == 0 || u128::from(common) / units > fine_enough {
+        return Err(QuotaError::LogWindowsTooFarApart);
+    }
+    Ok(u64::try_from(units).expect("at most the divisor"))
+}

@@ -1,0 +1,189 @@
+//! How many sub-windows, and how a quota is worked in.
+
+use super::SubWindowParams;
+use super::scan::reciprocal;
+use crate::algo::fixed_window::into_window;
+use crate::algo::grid::Grid;
+use crate::algo::{Algorithm, PAYLOAD_BITS, sealed::Sealed};
+use crate::quota::{Quota, QuotaError};
+use crate::word::Field;
+
+/// The most sub-windows: an older count each is looked at when the window moves on.
+const SUB_WINDOWS_MAX: u32 = 256;
+/// The largest count of cells.
+const COUNT_BITS_MAX: u32 = 30;
+const YEAR_NANOS: u128 = 365 * 24 * 3_600 * 1_000_000_000;
+
+/// At most `limit` cells in any row of `n` sub-windows, the current one included: "6 cells a
+/// minute" as six windows of ten seconds.
+///
+/// **Guarantee.** No `n` successive sub-windows grant more than `limit` cells, under any
+/// interleaving of threads, hence no span of one period less one sub-window does.
+///
+/// **Not guaranteed.** A span of one whole period touches `n + 1` sub-windows, and may see the
+/// grants of the first and the last of them together: never more than twice the limit, less than
+/// that the more sub-windows there are. [`SlidingLog`](crate::SlidingLog) is exact. The quota's
+/// burst is not used.
+///
+/// It takes a ring of `n` words for each key.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, ManualClock, Quota, SubWindows, Tick};
+///
+/// let gate = Direct::builder(Quota::per_minute(6))
+///     .algorithm(SubWindows::new())
+///     .clock(ManualClock::new())
+///     .build()?;
+/// let at = |secs| Tick::from_duration(Duration::from_secs(secs));
+/// assert!(gate.check_at(4, at(9)).is_ok());
+/// assert!(gate.check_at(2, at(10)).is_ok());
+/// // The first four leave when the sub-window from 0 to 10 s does, at 60 s.
+/// assert_eq!(gate.check_at(3, at(11)).unwrap_err().retry_after(), Some(Duration::from_secs(49)));
+/// assert_eq!(gate.check_at(3, at(60))?.remaining(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubWindows {
+    count: u32,
+    utc_offset_secs: i32,
+}
+
+impl SubWindows {
+    /// Six sub-windows.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, SubWindows};
+    /// let gate = Direct::builder(Quota::per_minute(6)).algorithm(SubWindows::new()).build()?;
+    /// assert!(gate.check_n(6).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { count: 6, utc_offset_secs: 0 }
+    }
+
+    /// `count` sub-windows, 2 to 256.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, SubWindows};
+    /// let finer = SubWindows::new().count(60);
+    /// assert!(Direct::builder(Quota::per_minute(6)).algorithm(finer).build().is_ok());
+    /// assert!(Direct::builder(Quota::per_minute(6)).algorithm(finer.count(1)).build().is_err());
+    /// ```
+    #[must_use]
+    pub const fn count(self, count: u32) -> Self {
+        Self { count, ..self }
+    }
+
+    /// Aligns to local time, `seconds` east of Greenwich.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, SubWindows};
+    /// let in_delhi = SubWindows::new().utc_offset_secs(5 * 3600 + 1800);
+    /// assert!(Direct::builder(Quota::per_day(6)).algorithm(in_delhi).build().is_ok());
+    /// ```
+    #[must_use]
+    pub const fn utc_offset_secs(self, seconds: i32) -> Self {
+        Self { utc_offset_secs: seconds, ..self }
+    }
+}
+
+impl Default for SubWindows {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sealed for SubWindows {}
+
+impl Algorithm for SubWindows {
+    type Params = SubWindowParams;
+
+    fn params(&self, quota: &Quota, origin: u64) -> Result<SubWindowParams, QuotaError> {
+        if !(2..=SUB_WINDOWS_MAX).contains(&self.count) {
+            return Err(QuotaError::SubWindowCount);
+        }
+        SubWindowParams::new(quota, self.count, self.count - 1, false, origin, self.utc_offset_secs)
+    }
+}
+
+impl SubWindowParams {
+    /// `in_period` sub-windows in a period, of which the current one and `older` count.
+    pub(in crate::algo) fn new(
+        quota: &Quota,
+        in_period: u32,
+        older: u32,
+        weighed: bool,
+        origin: u64,
+        utc_offset_secs: i32,
+    ) -> Result<Self, QuotaError> {
+        quota.validate()?;
+        let period = quota.period_nanos();
+        // One place for each older count, and one for what is put before the word moves on.
+        let places = older + 1;
+        let (in_period, older) = (u64::from(in_period), u64::from(older));
+        if in_period > period {
+            return Err(QuotaError::SubWindowCount);
+        }
+        // With the oldest whole, up to the limit more than the estimate may be counted.
+        let total_max = quota.limit().saturating_mul(1 + u64::from(weighed));
+        let count_bits = u64::BITS - total_max.leading_zeros();
+        if count_bits > COUNT_BITS_MAX
+            || (u128::from(period) << (PAYLOAD_BITS - count_bits)) / u128::from(in_period)
+                < YEAR_NANOS
+        {
+            return Err(QuotaError::SubWindowLimitTooLarge);
+        }
+        let count = Field::new(0, count_bits);
+        let index = count.above(PAYLOAD_BITS - count_bits);
+        let grid = Grid::new(in_period, period, index.max(), older + 1);
+        // Where the index wraps around, the places must do so with it.
+        let cells = if grid.ring().is_some() { places.next_power_of_two() } else { places };
+        let ahead_nanos = into_window(period, origin, utc_offset_secs)?;
+        let limit = quota.limit();
+        Ok(Self {
+            grid,
+            limit,
+            total_max,
+            older,
+            weighed,
+            ahead_nanos,
+            count,
+            index,
+            cells,
+            reciprocal: reciprocal(cells),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::word::tile;
+    use proptest::prelude::*;
+
+    proptest! {
+            #[test]
+        fn the_fields_tile_and_round_trip(limit in 1_u64..1 << 20, count: u64, index: u64) {
+            let params = SubWindows::new().params(&Quota::per_day(limit), 0).expect("in range");
+            prop_assert!(tile(&[params.count, params.index], PAYLOAD_BITS));
+            prop_assert!(params.count.max() >= limit);
+            let word = params.index.set(params.count.set(0, count), index);
+            prop_assert_eq!(params.count.of(word), count & params.count.max());
+            prop_assert_eq!(params.index.of(word), index & params.index.max());
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_when_built() {
+        let built = |count, text: &str| {
+            SubWindows::new().count(count).params(&text.parse().expect("a quota"), 0)
+        };
+        assert_eq!(built(1, "9/min"), Err(QuotaError::SubWindowCount));
+        assert_eq!(built(257, "9/min"), Err(QuotaError::SubWindowCount));
+        assert_eq!(built(6, "1 per 5 ns"), Err(QuotaError::SubWindowCount));
+        assert_eq!(built(6, "2000000000/y"), Err(QuotaError::SubWindowLimitTooLarge));
+        assert!(built(2, "9/min").is_ok() && built(256, "9/min").is_ok());
+    }
+}

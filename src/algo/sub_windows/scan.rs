@@ -1,0 +1,278 @@
+//! What counts at an instant, and when there is room again: the word, and scans of its ring.
+
+use core::num::NonZeroU64;
+
+use super::SubWindowParams;
+use crate::algo::Ring;
+use crate::decision::{NEVER, Scale};
+use crate::time::Tick;
+
+/// What a path that is seldom taken returns, in a place of its own.
+pub(super) struct Apart<T>(pub(super) T);
+
+/// Until nothing counts any more, and until the cells fit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    pub(super) idle: u64,
+    pub(super) wait: u64,
+    pub(super) scale: Scale,
+}
+
+/// Where `now` lies, seen from a word.
+#[derive(Clone, Copy)]
+pub(super) struct View<R> {
+    pub(super) ring: R,
+    /// The word's sub-window, and what counts in it.
+    pub(super) last: u64,
+    /// Its place, once it was asked for: it takes a division.
+    pub(super) place: usize,
+    pub(super) total: u64,
+    pub(super) floor: u64,
+    /// Units from the one that has begun to the current one: 0, unless the clock is behind.
+    pub(super) ahead: u64,
+    /// Units from the word's to the current one.
+    pub(super) passed: u64,
+    /// Shares of its unit that have passed at `now`.
+    pub(super) phase: u64,
+}
+
+impl SubWindowParams {
+    #[inline(always)]
+    pub(super) fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
+        let floor = self.grid.floor(now);
+        let last = self.index.of(word);
+        let ahead = self.grid.ahead(last, floor);
+        let passed = if ahead > 0 { 0 } else { self.grid.behind(last, floor) };
+        let phase = self.grid.scale(now, floor).phase;
+        // No state counts more; but of any word, what is above must not be lost beyond the field.
+        let total = self.count.of(word).min(self.total_max);
+        View { ring, last, place: 0, total, floor, ahead, passed, phase }
+    }
+
+    /// A view that can be asked for older counts.
+    #[inline(always)]
+    pub(super) fn placed<R: Ring>(&self, view: View<R>) -> View<R> {
+        View { place: self.place(view.last), ..view }
+    }
+
+    /// The index `back` before another.
+    #[inline(always)]
+    pub(super) fn before(&self, index: u64, back: u64) -> u64 {
+        index.wrapping_sub(back) & self.index.max()
+    }
+
+    /// What the ring says was charged `back` (at most `older`) sub-windows before the word's.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
+    pub(super) fn older_count<R: Ring>(&self, view: &View<R>, back: u64) -> u64 {
+        let index = self.before(view.last, back);
+        let back = back as usize;
+        let wrapped = if back > view.place { self.cells as usize } else { 0 };
+        let content = view.ring.cell(view.place + wrapped - back);
+        // Its count, if the index above it is the same; else more than any count.
+        let count = content ^ self.index.set(0, index);
+        if count <= self.count.max() { count.min(self.limit) } else { 0 }
+    }
+
+    /// What was charged in the word's own sub-window.
+    pub(super) fn last_count<R: Ring>(&self, view: &View<R>) -> u64 {
+        let older = |sum: u64, back| sum.saturating_add(self.older_count(view, back));
+        view.total.saturating_sub((1..=self.older).fold(0, older)).min(self.limit)
+    }
+
+    /// What was charged in the sub-window `later` after the first that counts.
+    pub(super) fn count_from_oldest<R: Ring>(&self, view: &View<R>, later: u64) -> u64 {
+        // The first that counts lies `older` before the current, which is `passed` after the last.
+        let after_last = (view.passed + later).checked_sub(self.older);
+        match after_last {
+            None => self.older_count(view, self.older - view.passed - later),
+            Some(0) => self.last_count(view),
+            Some(_) => 0,
+        }
+    }
+
+    /// The window has moved on by `passed` sub-windows: what still counts, and the cell to put.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn moved_on<R: Ring>(&self, view: View<R>) -> Apart<(u64, u64)> {
+        if view.passed > self.older {
+            return Apart((0, 0));
+        }
+        let view = self.placed(view);
+        let mut older: u64 = 0;
+        let mut gone: u64 = 0;
+        for back in 1..=self.older {
+            let count = self.older_count(&view, back);
+            older = older.saturating_add(count);
+            if back + view.passed > self.older {
+                gone = gone.saturating_add(count);
+            }
+        }
+        let last = view.total.saturating_sub(older).min(self.limit);
+        let put = if last == 0 { 0 } else { self.index.set(self.count.set(0, last), view.last) };
+        Apart((view.total.saturating_sub(gone), put))
+    }
+
+    /// Whole cells in `oldest` weighed by `overlap`.
+    #[inline(always)]
+    pub(super) fn weigh(&self, oldest: u64, overlap: u64) -> u64 {
+        part(oldest, overlap, self.grid.ratio().1)
+    }
+
+    /// Whether `n` more cells fit: `whole + oldest * overlap / nanos < limit - n + 1`.
+    #[inline(always)]
+    pub(super) fn fits(&self, whole: u64, oldest: u64, overlap: u64, n: u64) -> bool {
+        if n > self.limit || whole > self.limit - n {
+            return false;
+        }
+        let room = u128::from(self.limit - n - whole) + 1;
+        !self.weighed
+            || u128::from(oldest) * u128::from(overlap)
+                < room.saturating_mul(self.grid.ratio().1.into())
+    }
+
+    /// Sub-windows from the current one's beginning until the first that leaves room for `n`
+    /// more cells (at most the limit), where the oldest is not weighed.
+    #[inline(always)]
+    pub(super) fn sub_windows_until_room<R: Ring>(
+        &self,
+        view: &View<R>,
+        counted: u64,
+        n: u64,
+    ) -> u64 {
+        let mut excess = counted.saturating_add(n) - self.limit;
+        // The oldest that counts lies so far before the word's own.
+        let oldest = self.older - view.passed.min(self.older);
+        for back in (1..=oldest).rev() {
+            let count = self.older_count(view, back);
+            if count >= excess {
+                return oldest - back + 1;
+            }
+            excess -= count;
+        }
+        // Until the word's own has left.
+        self.older + 1 - view.passed
+    }
+
+    /// The same where the oldest is weighed, and the shares of that sub-window that have to pass.
+    #[inline(always)]
+    pub(super) fn shares_until_room<R: Ring>(
+        &self,
+        view: &View<R>,
+        mut counted: u64,
+        n: u64,
+    ) -> (u64, u64) {
+        let nanos = self.grid.ratio().1;
+        let mut later = 0;
+        // Once the word's own sub-window has left, nothing counts.
+        while counted > 0 && view.passed + later <= self.older {
+            let oldest = self.count_from_oldest(view, later);
+            counted = counted.saturating_sub(oldest);
+            match (self.limit - n + 1).checked_sub(counted) {
+                None | Some(0) => {}
+                Some(room) if oldest < room => return (later, 0),
+                Some(room) => {
+                    let passed = part(nanos, oldest - room, oldest) + 1;
+                    if passed < nanos {
+                        return (later, passed);
+                    }
+                }
+            }
+            later += 1;
+        }
+        (later, 0)
+    }
+
+    /// What a refusal tells: until nothing counts, until `n` cells fit, and in which scale.
+    #[inline(always)]
+    pub(super) fn waits<R: Ring>(&self, view: View<R>, now: Tick, counted: u64, n: u64) -> Waits {
+        let idle = if counted == 0 { 0 } else { view.ahead + self.older + 1 - view.passed };
+        let unasked = n == 0 || n > self.limit;
+        if self.weighed && !unasked {
+            let Apart(waits) = self.weighed_waits(view, idle, counted, n);
+            return waits;
+        }
+        let wait = match unasked {
+            true => NEVER,
+            false => view.ahead + self.sub_windows_until_room(&self.placed(view), counted, n),
+        };
+        Waits { idle, wait, scale: self.grid.scale(now, view.floor) }
+    }
+
+    /// The same where the oldest is weighed, in shares of a sub-window.
+    #[inline(never)]
+    pub(super) fn weighed_waits<R: Ring>(
+        &self,
+        view: View<R>,
+        idle_units: u64,
+        counted: u64,
+        n: u64,
+    ) -> Apart<Waits> {
+        let view = &self.placed(view);
+        let (units, nanos) = self.grid.ratio();
+        let (later, passed) = self.shares_until_room(view, counted, n);
+        let until = view.ahead + later;
+        // From now on, in shares of which there are `units` in a nanosecond.
+        let small = |units: u64, more: u64| {
+            let shares = units.checked_mul(nanos)?.checked_add(more)?;
+            Some(shares.saturating_sub(view.phase))
+        };
+        if let (Some(idle), Some(wait)) = (small(idle_units, 0), small(until, passed)) {
+            let units = NonZeroU64::new(units).unwrap_or(NonZeroU64::MIN);
+            let wait = wait.min(NEVER - 1);
+            return Apart(Waits { idle, wait, scale: Scale { units, nanos: 1, phase: 0 } });
+        }
+        let large = |sub_windows: u64, more: u64| {
+            let shares = u128::from(sub_windows) * u128::from(nanos) + u128::from(more);
+            let nanos = shares.saturating_sub(view.phase.into()).div_ceil(units.into());
+            u64::try_from(nanos).unwrap_or(u64::MAX)
+        };
+        let (idle, wait) = (large(idle_units, 0), large(until, passed).min(NEVER - 1));
+        Apart(Waits { idle, wait, scale: Scale::NANOS })
+    }
+}
+
+/// 2^64 divided by a number above 1, rounded up.
+pub(super) const fn reciprocal(divisor: u32) -> u64 {
+    u64::MAX / divisor as u64 + 1
+}
+
+/// `index % divisor` by two multiplications (Lemire, Kaser and Kurz 2019): exact for an index
+/// below 2^53 and a divisor up to 2^11, since the error of the reciprocal times the index stays
+/// below 2^64 divided by the divisor.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "below the divisor")]
+pub(super) fn remainder(index: u64, divisor: u32, reciprocal: u64) -> usize {
+    let fraction = reciprocal.wrapping_mul(index);
+    ((u128::from(fraction) * u128::from(divisor)) >> 64) as usize
+}
+
+/// `whole * numerator / denominator` rounded down, for a fraction of at most 1.
+fn part(whole: u64, numerator: u64, denominator: u64) -> u64 {
+    match whole.checked_mul(numerator) {
+        Some(product) => product / denominator,
+        None => {
+            let part = u128::from(whole) * u128::from(numerator) / u128::from(denominator);
+            u64::try_from(part).unwrap_or(whole)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn a_remainder_is_exact(index in 0_u64..1 << 53, divisor in 2_u32..=512, near in 0_u64..3) {
+            let divided = u64::from(divisor);
+            for index in [index, index / divided * divided, (1 << 53) - 1 - near] {
+                let exact = usize::try_from(index % divided).expect("small");
+                prop_assert_eq!(remainder(index, divisor, reciprocal(divisor)), exact);
+            }
+        }
+    }
+}
