@@ -14,6 +14,10 @@ pub type Decision = Result<Permit, Denied>;
 const _: () = assert!(size_of::<Permit>() == 56);
 const _: () = assert!(size_of::<Decision>() == 64);
 
+/// What a path that is seldom taken returns through memory, in a place of its own: were it written
+/// straight into the result of the straight line, that would have to be in memory too.
+pub(crate) struct Apart<T>(pub(crate) T);
+
 /// What the algorithm measured, in units of its own time grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {

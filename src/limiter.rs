@@ -10,7 +10,7 @@ use crate::algo::{Algorithm, Machine, NoRing, Visit};
 use crate::builder::Builder;
 use crate::cell::DirectCell;
 use crate::clock::QuantaClock;
-use crate::decision::{Decision, Permit};
+use crate::decision::{Apart, Decision, Permit};
 use crate::quota::Quota;
 use crate::stats::Stats;
 use crate::table::{Counters, Event, Probe, Seat, Table};
@@ -306,9 +306,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// All candidates hold live keys of others, and none may be evicted.
     #[cold]
     #[inline(never)]
-    fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> Cold {
+    fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> Apart<Decision> {
         let counters = &self.table.counters;
-        Cold(match &self.when_full {
+        Apart(match &self.when_full {
             WhenFull::Evict | WhenFull::Refuse => {
                 counters.count(Event::RefusedFull);
                 Err(self.params.no_place(nearest, now, self.table.skew))
@@ -357,17 +357,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Ask<'_, K, A, C> {
         match limiter.table.decide(probe, seat, algo, now, n, evict) {
             Ok(decision) => decision,
             Err(nearest) => {
-                // Copied out of a place of its own: written straight into the answer, it would
-                // keep the answer of the other case in memory too.
-                let Cold(decision) = limiter.decide_full(nearest, n, now);
+                let Apart(decision) = limiter.decide_full(nearest, n, now);
                 decision
             }
         }
     }
 }
-
-/// The answer of a path that is seldom taken.
-struct Cold(Decision);
 
 impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
     pub(crate) fn from_parts(

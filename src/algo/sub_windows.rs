@@ -48,10 +48,10 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::SubWindowCounts;
 use super::{Machine, Ring, Standing, Step, sealed::Sealed};
-use crate::decision::{Denied, Permit, Reading, Scale};
+use crate::decision::{Apart, Denied, Permit, Reading, Scale};
 use crate::time::Tick;
 use crate::word::Field;
-use scan::{Apart, Waits, remainder};
+use scan::{Waits, remainder};
 
 /// [`SubWindows`] or [`SlidingCounter`](crate::SlidingCounter) with a quota worked in.
 ///
@@ -228,8 +228,7 @@ impl Machine for SubWindowParams {
     #[inline]
     fn standing(&self, word: u64, instant: u64) -> Standing {
         let (last, total) = (self.index.of(word), self.count.of(word));
-        let ahead = self.grid.ahead(last, instant);
-        let passed = if ahead > 0 { 0 } else { self.grid.behind(last, instant) };
+        let (ahead, passed) = self.apart(last, instant);
         if total == 0 {
             Standing::Idle { units: passed }
         } else if passed > self.older {

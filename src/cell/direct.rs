@@ -1,9 +1,9 @@
 //! A state that stands alone: the bucket of a limiter without keys.
 
 use super::ring::Cells;
-use super::word::{Apart, Charge, Head, HeadCell, Ruling};
+use super::word::{Charge, Head, HeadCell, Ruling};
 use crate::algo::{Machine, NoRing, Step, Visit};
-use crate::decision::Decision;
+use crate::decision::{Apart, Decision};
 use crate::sync::AtomicU64;
 use crate::time::Tick;
 

@@ -13,4 +13,4 @@ mod word;
 
 pub(crate) use direct::DirectCell;
 pub(crate) use ring::Cells;
-pub(crate) use word::{Apart, Charge, GENERATION_BITS, Head, HeadCell, Ruling};
+pub(crate) use word::{Charge, GENERATION_BITS, Head, HeadCell, Ruling};

@@ -5,7 +5,7 @@ use crossbeam_utils::Backoff;
 
 use super::ring::Cells;
 use crate::algo::{Machine, NoRing, PAYLOAD_BITS, Step};
-use crate::decision::Decision;
+use crate::decision::{Apart, Decision};
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::time::Tick;
 use crate::word::Field;
@@ -115,10 +115,6 @@ pub(crate) enum Charge<S> {
     /// The word has another generation now: it belongs to somebody else.
     Moved,
 }
-
-/// What a path that is seldom taken returns through memory, in a place of its own: were it written
-/// straight into the result of the straight line, that would have to be in memory too.
-pub(crate) struct Apart<T>(pub(crate) T);
 
 /// A [`Head`] that several threads change.
 pub(crate) struct HeadCell(AtomicU64);

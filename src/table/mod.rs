@@ -82,8 +82,8 @@ pub(crate) use memory::OutOfMemory;
 pub(crate) use probe::{Probe, Seat};
 
 use crate::algo::{Machine, Standing};
-use crate::cell::{Apart, Cells, Charge, Head};
-use crate::decision::Decision;
+use crate::cell::{Cells, Charge, Head};
+use crate::decision::{Apart, Decision};
 use crate::time::Tick;
 use layout::{BUCKET, Slot};
 use memory::{RingWords, Slots};

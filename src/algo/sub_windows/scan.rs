@@ -4,11 +4,8 @@ use core::num::NonZeroU64;
 
 use super::SubWindowParams;
 use crate::algo::Ring;
-use crate::decision::{NEVER, Scale};
+use crate::decision::{Apart, NEVER, Scale};
 use crate::time::Tick;
-
-/// What a path that is seldom taken returns, in a place of its own.
-pub(super) struct Apart<T>(pub(super) T);
 
 /// Until nothing counts any more, and until the cells fit.
 #[derive(Clone, Copy, Debug)]
@@ -41,12 +38,21 @@ impl SubWindowParams {
     pub(super) fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
         let floor = self.grid.floor(now);
         let last = self.index.of(word);
-        let ahead = self.grid.ahead(last, floor);
-        let passed = if ahead > 0 { 0 } else { self.grid.behind(last, floor) };
+        let (ahead, passed) = self.apart(last, floor);
         let phase = self.grid.scale(now, floor).phase;
         // No state counts more; but of any word, what is above must not be lost beyond the field.
         let total = self.count.of(word).min(self.total_max);
         View { ring, last, place: 0, total, floor, ahead, passed, phase }
+    }
+
+    /// Sub-windows from the one that has begun to the word's, if that is ahead, and from the word's
+    /// to it, if it is behind.
+    #[inline(always)]
+    pub(super) fn apart(&self, last: u64, floor: u64) -> (u64, u64) {
+        match self.grid.ahead(last, floor) {
+            0 => (0, self.grid.behind(last, floor)),
+            ahead => (ahead, 0),
+        }
     }
 
     /// A view that can be asked for older counts.
