@@ -6,7 +6,8 @@
 //! packed arithmetic cannot be shared. They are slow, and they know one key and one thread.
 //!
 //! An oracle sees the same time units as its algorithm (an instant counts as the beginning of
-//! its unit, an event in a log as its end), and never wraps around: it is the limit's word on what a clock may do, too.
+//! its unit, an event in a log as its end), and never wraps around: it is the limit's word on what
+//! a clock may do, too.
 
 mod any;
 #[cfg(test)]

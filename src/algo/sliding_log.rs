@@ -133,6 +133,12 @@ impl SlidingLogParams {
         self.time.set(0, time) | self.lap.set(0, lap) | self.place.set(0, place)
     }
 
+    /// Units for which the word's event counts after it happened: none, if there was none.
+    #[inline]
+    fn counts_for(&self, word: u64) -> u64 {
+        if self.lap.of(word) == 0 { 0 } else { self.window_max }
+    }
+
     /// Until the latest event has left every window.
     fn until_idle<R: Ring>(&self, view: &View<R>) -> u64 {
         match view.lap {
@@ -292,7 +298,7 @@ impl Machine for SlidingLogParams {
     #[inline]
     fn standing(&self, word: u64, instant: u64) -> Standing {
         let (last, _) = self.last(word, instant);
-        let window = if self.lap.of(word) == 0 { 0 } else { self.window_max };
+        let window = self.counts_for(word);
         match self.until_left(last, instant, window) {
             0 => Standing::Idle { units: self.grid.behind(last, instant) - window },
             _ if window == 0 => Standing::Idle { units: 0 },
@@ -303,7 +309,7 @@ impl Machine for SlidingLogParams {
     fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let floor = self.grid.floor(now);
         let (last, _) = self.last(word, floor);
-        let window = if self.lap.of(word) == 0 { 0 } else { self.window_max };
+        let window = self.counts_for(word);
         let wait = self.grid.until_behind_by(self.grid.later(last, window), floor, skew);
         let scale = self.grid.scale(now, floor);
         let limit = self.limit_min;

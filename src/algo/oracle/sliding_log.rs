@@ -11,8 +11,9 @@ use crate::time::Tick;
 /// A rate `(limit, window)` is kept iff fewer than `window` units have passed since at most
 /// `limit` cells, those asked for included; an event later than `now` counts, too. `n` cells are
 /// admitted iff all rates are kept, and are entered at `now`, or with the last event if that is
-/// later. What happens within a unit is entered at its end, so that it never leaves too early. A least gap between two cells is a rate of 1. Where refusals are counted, cells that
-/// were refused but could fit are entered as if they had been admitted.
+/// later. What happens within a unit is entered at its end, so that it never leaves too early. A
+/// least gap between two cells is a rate of 1. Where refusals are counted, cells that were refused
+/// but could fit are entered as if they had been admitted.
 ///
 /// Only the latest cells are kept, as many as the largest limit. That is enough: the log is in
 /// the order of time, so what a window covers is its latest part, and counting on beyond its

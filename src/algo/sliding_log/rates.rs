@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{LAP_BITS, RATES_MAX, Rate, SlidingLogParams, TIME};
-use crate::algo::grid::{Grid, gcd};
+use crate::algo::grid::{Grid, YEAR_NANOS, gcd};
 use crate::algo::{Algorithm, PAYLOAD_BITS, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
 use crate::word::Field;
@@ -12,8 +12,6 @@ use crate::word::Field;
 const LIMIT_MAX: u64 = 1 << 16;
 /// The finest unit that is wanted: 52 bits of it outlast every tick.
 const UNIT_NANOS: u128 = 5_000;
-/// What the word's time should span.
-const YEAR_NANOS: u128 = 365 * 24 * 3_600 * 1_000_000_000;
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Units in the shortest window: wanted, and at least.
 const UNITS_IN_WINDOW: u128 = 10_000;
@@ -31,8 +29,8 @@ const WINDOWS_APART: u128 = 1_024;
 /// fell on the beginning of a unit of the [`Grid`] (5 microseconds in ordinary cases, never more
 /// than a thousandth of the shortest window), else less than a unit later. See
 /// [`Limiter`](crate::Limiter) for what happens to a key that loses its place, and
-/// [`horizon`](crate::algo::Machine::horizon) for one that keeps it unused for months. The quota's burst is not
-/// used.
+/// [`horizon`](crate::algo::Machine::horizon) for one that keeps it unused for months. The
+/// quota's burst is not used.
 ///
 /// It takes a ring of 8 bytes for each cell of the largest limit, and 16 more, for each key: at
 /// most 65,536 cells, so half a megabyte.
@@ -212,7 +210,7 @@ fn units_in(common: u64, shortest: u64, longest: u64, time: Field) -> Result<u64
     let spans = |nanos: u128| nanos.div_ceil(u128::from(time.max()) + 1);
     let fine_enough = (u128::from(shortest) / UNITS_IN_WINDOW_MIN).max(1);
     let wanted = UNIT_NANOS
-        .max(spans(YEAR_NANOS))
+        .max(spans(YEAR_NANOS)) // what the word's time should span
         .min(u128::from(shortest) / UNITS_IN_WINDOW)
         .max(spans(u128::from(longest) * WINDOWS_APART))
         .max(1);

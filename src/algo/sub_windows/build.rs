@@ -3,7 +3,7 @@
 use super::SubWindowParams;
 use super::scan::reciprocal;
 use crate::algo::fixed_window::into_window;
-use crate::algo::grid::Grid;
+use crate::algo::grid::{Grid, YEAR_NANOS};
 use crate::algo::{Algorithm, PAYLOAD_BITS, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
 use crate::word::Field;
@@ -12,7 +12,6 @@ use crate::word::Field;
 const SUB_WINDOWS_MAX: u32 = 256;
 /// The largest count of cells.
 const COUNT_BITS_MAX: u32 = 30;
-const YEAR_NANOS: u128 = 365 * 24 * 3_600 * 1_000_000_000;
 
 /// At most `limit` cells in any row of `n` sub-windows, the current one included: "6 cells a
 /// minute" as six windows of ten seconds.
