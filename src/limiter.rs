@@ -130,7 +130,18 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     #[inline(always)]
     pub fn check_n(&self, key: &K, n: u64) -> Decision {
-        self.decide(key, n, || self.clock.now())
+        let probe = self.probe(key);
+        // A clock read waits, on some processors, for the loads before it, and hides what comes
+        // after it the less the longer that takes. So a line that is likely to be far away is
+        // asked for, and the clock read, before it is looked at; one that is near is looked at
+        // first.
+        if self.table.is_far() {
+            self.table.prefetch(probe);
+            let now = self.clock.now();
+            return self.decide(probe, self.table.find_at_once(probe), n, now);
+        }
+        let seat = self.table.find_at_once(probe);
+        self.decide(probe, seat, n, self.clock.now())
     }
 
     /// Asks for `n` cells for `key` at the instant `now`, which the caller reads from its own
@@ -153,18 +164,34 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     #[inline(always)]
     pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        self.decide(key, n, || now)
+        let probe = self.probe(key);
+        self.decide(probe, self.table.find_at_once(probe), n, now)
     }
 
-    /// The straight line. The clock is read after the slot was looked up, so that a cache miss
-    /// there and the reading of the clock overlap.
+    /// The straight line.
     #[inline(always)]
-    fn decide(&self, key: &K, n: u64, now: impl FnOnce() -> Tick) -> Decision {
-        let probe = self.probe(key);
-        let seat = self.table.find_at_once(probe);
-        let now = now();
+    fn decide(&self, probe: Probe, seat: Option<Seat<'_>>, n: u64, now: Tick) -> Decision {
         let evict = matches!(self.when_full, WhenFull::Evict);
         self.params.meet(Ask { limiter: self, probe, seat, now, n, evict })
+    }
+
+    /// Whether a key's slot is likely to be in no cache near by.
+    #[inline(always)]
+    pub(crate) fn is_far(&self) -> bool {
+        self.table.is_far()
+    }
+
+    /// Begins to look a key up, for [`decide_begun`](Self::decide_begun).
+    #[inline(always)]
+    pub(crate) fn begin(&self, key: &K) -> Probe {
+        let probe = self.probe(key);
+        self.table.prefetch(probe);
+        probe
+    }
+
+    #[inline(always)]
+    pub(crate) fn decide_begun(&self, probe: Probe, n: u64, now: Tick) -> Decision {
+        self.decide(probe, self.table.find_at_once(probe), n, now)
     }
 
     /// What [`check_at`](Self::check_at) would answer, without charging anything or giving the

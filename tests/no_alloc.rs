@@ -69,6 +69,9 @@ fn use_it<A: Algorithm>(gate: &Limiter<str, A, ManualClock>) {
         let _ = std::hint::black_box(gate.check(name));
         let _ = std::hint::black_box(gate.peek_at(name, 1, now));
         if turn % 50 == 0 {
+            gate.check_batch_at(&NAMES, 1, now, |_, decision| {
+                std::hint::black_box(decision.is_ok());
+            });
             gate.reset(name);
             std::hint::black_box((gate.len_at(now), gate.stats(), gate.memory_bytes()));
         }

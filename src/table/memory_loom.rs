@@ -6,10 +6,16 @@ use crate::sync::AtomicU64;
 #[derive(Debug)]
 pub(crate) struct OutOfMemory;
 
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HugePages(#[expect(dead_code, reason = "a model has none")] pub(crate) bool);
+
+/// A model has no caches.
+pub(crate) fn prefetch<T>(_: &T) {}
+
 pub(crate) struct Slots(Vec<[Slot; BUCKET]>);
 
 impl Slots {
-    pub(crate) fn zeroed(count: u32) -> Result<Self, OutOfMemory> {
+    pub(crate) fn zeroed(count: u32, _: HugePages) -> Result<Self, OutOfMemory> {
         Ok(Self((0..count).map(|_| std::array::from_fn(|_| Slot::new())).collect()))
     }
 
@@ -26,7 +32,7 @@ pub(crate) struct RingWords(Vec<AtomicU64>);
 
 impl RingWords {
     #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
-    pub(crate) fn zeroed(count: usize) -> Result<Self, OutOfMemory> {
+    pub(crate) fn zeroed(count: usize, _: HugePages) -> Result<Self, OutOfMemory> {
         Ok(Self((0..count).map(|_| AtomicU64::new(0)).collect()))
     }
 

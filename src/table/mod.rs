@@ -78,7 +78,7 @@ use core::time::Duration;
 
 use claim::Outcome;
 pub(crate) use counters::{Counters, Event};
-pub(crate) use memory::OutOfMemory;
+pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::{Probe, Seat};
 
 use crate::algo::{Machine, Standing};
@@ -90,6 +90,9 @@ use memory::{RingWords, Slots};
 
 /// Live keys that fit in a table, as a share of its slots: 55 %.
 const LOAD_PERCENT: u64 = 55;
+
+/// Buckets in a megabyte, about what a core's second cache holds: 37,000 keys.
+const NEAR_BUCKETS_MAX: usize = (1 << 20) / (BUCKET * size_of::<Slot>());
 
 /// A key has two buckets. A model makes do with one.
 const BUCKETS_MIN: u128 = if cfg!(tollgate_loom) { 1 } else { 2 };
@@ -118,10 +121,16 @@ impl RingLayout {
 }
 
 impl Table {
-    pub(crate) fn new(buckets: u32, ring: RingLayout, skew: Duration) -> Result<Self, OutOfMemory> {
-        let slots = Slots::zeroed(buckets)?;
+    pub(crate) fn new(
+        buckets: u32,
+        ring: RingLayout,
+        skew: Duration,
+        huge_pages: HugePages,
+    ) -> Result<Self, OutOfMemory> {
+        let slots = Slots::zeroed(buckets, huge_pages)?;
         let slot_count = buckets as usize * BUCKET;
-        let ring_words = RingWords::zeroed(slot_count.checked_mul(ring.cells).ok_or(OutOfMemory)?)?;
+        let words = slot_count.checked_mul(ring.cells).ok_or(OutOfMemory)?;
+        let ring_words = RingWords::zeroed(words, huge_pages)?;
         Ok(Self { slots, ring_words, ring, skew, counters: Counters::default() })
     }
 
@@ -149,6 +158,12 @@ impl Table {
         let index = (std::ptr::from_ref(slot).addr() - first) / size_of::<Slot>();
         let cells = &self.ring_words.all()[index * self.ring.cells..][..self.ring.cells];
         Cells::new(cells, self.ring.has_note)
+    }
+
+    /// Whether the slots are more than what a core has close at hand.
+    #[inline(always)]
+    pub(crate) fn is_far(&self) -> bool {
+        self.slots.bucket_count() as usize > NEAR_BUCKETS_MAX
     }
 
     #[inline(always)]

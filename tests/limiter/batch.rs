@@ -1,0 +1,63 @@
+//! A batch is as many decisions one by one.
+
+use proptest::prelude::*;
+use tollgate::algo::Algorithm;
+use tollgate::{Gcra, Limiter, ManualClock, Quota, SlidingLog, Tick};
+
+/// Tables near at hand (whose lookups are not begun ahead), and larger ones.
+const CAPACITIES: [u64; 2] = [20, 100_000];
+
+fn twins<A: Algorithm + Clone>(algorithm: A, capacity: u64) -> [Limiter<u64, A, ManualClock>; 2] {
+    [(); 2].map(|()| {
+        Limiter::<u64>::builder(Quota::per_second(3))
+            .algorithm(algorithm.clone())
+            .clock(ManualClock::new())
+            .capacity(capacity)
+            .hash_seed(7)
+            .build()
+            .expect("in range")
+    })
+}
+
+fn agree<A: Algorithm + Clone>(algorithm: A, capacity: u64, batches: &[(Vec<u64>, u64, u64)]) {
+    let [together, apart] = twins(algorithm, capacity);
+    let mut now = Tick::ZERO;
+    for (keys, n, millis) in batches {
+        now = Tick::from_nanos(now.as_nanos() + millis * 1_000_000);
+        let mut decisions = Vec::new();
+        together.check_batch_at(keys, *n, now, |index, decision| {
+            assert_eq!(index, decisions.len());
+            decisions.push(decision);
+        });
+        let expected: Vec<_> = keys.iter().map(|key| apart.check_at(key, *n, now)).collect();
+        assert_eq!(decisions, expected);
+    }
+    assert_eq!(together.stats(), apart.stats());
+}
+
+proptest! {
+    #[test]
+    fn a_batch_decides_as_one_by_one(
+        batches in prop::collection::vec(
+            (prop::collection::vec(0_u64..60, 0..50), 0_u64..4, 0_u64..700),
+            1..12,
+        ),
+    ) {
+        for capacity in CAPACITIES {
+            agree(Gcra::new(), capacity, &batches);
+            agree(SlidingLog::new(), capacity, &batches);
+        }
+    }
+}
+
+#[test]
+fn a_batch_reads_the_clock_once_and_takes_borrowed_keys() {
+    let clock = ManualClock::new();
+    let gate: Limiter<str, Gcra, _> =
+        Limiter::builder(Quota::per_second(1)).clock(&clock).build().expect("in range");
+    let mut admitted = Vec::new();
+    gate.check_batch(&["a", "b", "a"], |_, decision| admitted.push(decision.is_ok()));
+    let owned = ["a".to_owned(), "c".to_owned()];
+    gate.check_batch(&owned, |_, decision| admitted.push(decision.is_ok()));
+    assert_eq!(admitted, [true, true, false, false, true]);
+}
