@@ -186,6 +186,71 @@ impl Clock for CoarseClock {
     }
 }
 
+/// Two clocks in one: a [`CoarseClock`] to admit by, and the precise one it is refreshed from, which
+/// is read only where the coarse one would refuse.
+///
+/// Most decisions then cost no clock read, and a refusal is as exact as ever: who is refused would
+/// be refused by the precise clock, and is told the exact wait. What it costs is a bounded earliness
+/// of what is admitted.
+///
+/// **Guarantee.** Say that the coarse clock is never behind by more than `s` (the time between two
+/// refreshes). Every event is then charged as of a moment at most `s` before it happened, so those
+/// of any span are charged within a span longer by `s`: a token bucket grants at most
+/// `burst + rate * (span + s)` cells in it, a log its limit in any span of a period less `s`. The
+/// error does not add up.
+///
+/// **Not guaranteed.** That `s` is small: an upkeep thread that the system keeps waiting, or an
+/// owner that forgets to refresh, makes it larger. That is why this clock is a choice and not the
+/// default, which needs nobody to look after it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{CoarseClock, Limiter, Quota, TieredClock};
+///
+/// let clock = TieredClock::new(CoarseClock::with_upkeep(Duration::from_micros(500))?);
+/// let gate: Limiter<str, _, _> = Limiter::builder(Quota::per_second(100)).clock(clock).build()?;
+/// assert!(gate.check("somebody").is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TieredClock {
+    coarse: CoarseClock,
+}
+
+impl TieredClock {
+    /// Admits by `coarse`, and refuses by the clock that it is refreshed from.
+    ///
+    /// ```
+    /// use tollgate::{Clock, CoarseClock, TieredClock};
+    ///
+    /// let coarse = CoarseClock::new();
+    /// let clock = TieredClock::new(coarse.clone());
+    /// coarse.refresh();
+    /// assert_eq!(clock.coarse(), Some(coarse.now()));
+    /// assert!(clock.now() >= coarse.now());
+    /// ```
+    #[must_use]
+    pub fn new(coarse: CoarseClock) -> Self {
+        Self { coarse }
+    }
+}
+
+impl Clock for TieredClock {
+    #[inline]
+    fn now(&self) -> Tick {
+        self.coarse.shared.precise.now()
+    }
+
+    #[inline]
+    fn coarse(&self) -> Option<Tick> {
+        Some(self.coarse.now())
+    }
+
+    fn unix_origin_nanos(&self) -> u64 {
+        self.coarse.unix_origin_nanos()
+    }
+}
+
 /// The thread that refreshes a clock, stopped and joined when dropped.
 #[derive(Debug)]
 struct Upkeep {

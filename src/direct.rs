@@ -98,6 +98,11 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// ```
     #[inline(always)]
     pub fn check_n(&self, n: u64) -> Decision {
+        if let Some(coarse) = self.clock.coarse()
+            && let Some(permit) = self.cell.admit(&self.params, coarse, n)
+        {
+            return Ok(permit);
+        }
         self.check_at(n, self.clock.now())
     }
 

@@ -60,7 +60,7 @@ pub use time::{Clock, ManualClock, Tick};
 #[cfg(feature = "std")]
 pub use {
     builder::{BuildError, Builder, DirectBuilder, OnFull},
-    clock::{CoarseClock, QuantaClock},
+    clock::{CoarseClock, QuantaClock, TieredClock},
     direct::Direct,
     limiter::Limiter,
     stats::Stats,

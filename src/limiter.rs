@@ -130,6 +130,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     #[inline(always)]
     pub fn check_n(&self, key: &K, n: u64) -> Decision {
+        if let Some(coarse) = self.clock.coarse() {
+            return self.check_by_coarse(key, n, coarse);
+        }
         let probe = self.probe(key);
         // A clock read waits, on some processors, for the loads before it, and hides what comes
         // after it the less the longer that takes. So a line that is likely to be far away is
@@ -166,6 +169,20 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Decision {
         let probe = self.probe(key);
         self.decide(probe, self.table.find_at_once(probe), n, now)
+    }
+
+    /// Admits by a coarse time, if that will do; else all is decided by the precise one.
+    #[inline(always)]
+    fn check_by_coarse(&self, key: &K, n: u64, coarse: Tick) -> Decision {
+        let probe = self.probe(key);
+        let seat = self.table.find_at_once(probe);
+        if let Some(seat) = seat
+            && let Some(permit) =
+                self.params.meet(Admit { table: &self.table, seat, now: coarse, n })
+        {
+            return Ok(permit);
+        }
+        self.decide(probe, seat, n, self.clock.now())
     }
 
     /// The straight line.
@@ -388,6 +405,24 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Ask<'_, K, A, C> {
                 decision
             }
         }
+    }
+}
+
+/// A request for cells of a key that has its seat, to be admitted at once or not at all.
+struct Admit<'a> {
+    table: &'a Table,
+    seat: Seat<'a>,
+    now: Tick,
+    n: u64,
+}
+
+impl Visit for Admit<'_> {
+    type Out = Option<Permit>;
+
+    #[inline(always)]
+    fn by<M: Machine>(self, algo: &M) -> Option<Permit> {
+        let Seat { slot, head } = self.seat;
+        slot.head.admit(head, self.table.cells::<M>(slot), algo, self.now, self.n)
     }
 }
 

@@ -148,6 +148,14 @@ pub trait Clock {
     /// The present time.
     fn now(&self) -> Tick;
 
+    /// A time that costs less to read and is not after the present, if this clock has one; `None`
+    /// unless overridden. A limiter then admits by it, and reads [`now`](Self::now) only where
+    /// that would refuse: see [`TieredClock`](crate::TieredClock).
+    #[inline]
+    fn coarse(&self) -> Option<Tick> {
+        None
+    }
+
     /// Nanoseconds from the Unix epoch to this clock's [`Tick::ZERO`]; 0 unless overridden.
     ///
     /// Only windows aligned to the wall clock read it, once, when the limiter is built.
@@ -162,6 +170,11 @@ impl<C: Clock + ?Sized> Clock for &C {
         (**self).now()
     }
 
+    #[inline]
+    fn coarse(&self) -> Option<Tick> {
+        (**self).coarse()
+    }
+
     fn unix_origin_nanos(&self) -> u64 {
         (**self).unix_origin_nanos()
     }
@@ -172,6 +185,11 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     #[inline]
     fn now(&self) -> Tick {
         (**self).now()
+    }
+
+    #[inline]
+    fn coarse(&self) -> Option<Tick> {
+        (**self).coarse()
     }
 
     fn unix_origin_nanos(&self) -> u64 {

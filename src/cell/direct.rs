@@ -3,7 +3,7 @@
 use super::ring::Cells;
 use super::word::{Charge, Head, HeadCell, Ruling};
 use crate::algo::{Machine, NoRing, Step, Visit};
-use crate::decision::{Apart, Decision};
+use crate::decision::{Apart, Decision, Permit};
 use crate::sync::AtomicU64;
 use crate::time::Tick;
 
@@ -45,6 +45,12 @@ impl DirectCell {
         }
         let Apart(ruling) = self.decide_unused(algo, now, n);
         ruling.explain(algo, now, n)
+    }
+
+    /// Admits `n` cells if a first try does; `None` leaves all else to be decided anew.
+    #[inline(always)]
+    pub(crate) fn admit<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Option<Permit> {
+        algo.meet(Admit(Ask { cell: self, now, n }))
     }
 
     /// The bucket was not used yet, or was reset a moment ago.
@@ -122,5 +128,22 @@ impl Visit for Ask<'_> {
     #[inline(always)]
     fn by<M: Machine>(self, algo: &M) -> Decision {
         self.cell.check_by(algo, self.now, self.n)
+    }
+}
+
+/// The same, to be admitted at once or not at all.
+struct Admit<'a>(Ask<'a>);
+
+impl Visit for Admit<'_> {
+    type Out = Option<Permit>;
+
+    #[inline(always)]
+    fn by<M: Machine>(self, algo: &M) -> Option<Permit> {
+        let Ask { cell, now, n } = self.0;
+        let seen = cell.head.load();
+        match seen.is_provisional() {
+            true => None,
+            false => cell.head.admit(seen, cell.cells::<M>(), algo, now, n),
+        }
     }
 }

@@ -5,7 +5,7 @@ use crossbeam_utils::Backoff;
 
 use super::ring::Cells;
 use crate::algo::{Machine, NoRing, PAYLOAD_BITS, Step};
-use crate::decision::{Apart, Decision};
+use crate::decision::{Apart, Decision, Permit};
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::time::Tick;
 use crate::word::Field;
@@ -203,14 +203,47 @@ impl HeadCell {
             Step::RefuseCounted { next } => (next, Ruling::Refused(seen)),
             Step::Refuse => (head.payload(), Ruling::Refused(seen)),
         };
+        self.move_on(head, cells, algo, seen, next, n)?;
+        Ok(ruling)
+    }
+
+    /// Admits `n` cells if a first try does, and leaves all else to be decided anew: `None` wrote
+    /// nothing that counts.
+    #[inline(always)]
+    pub(crate) fn admit<A: Machine>(
+        &self,
+        head: Head,
+        cells: Cells<'_>,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Option<Permit> {
+        let seen = algo.look(head.payload(), cells.of_generation(head.generation()), now, n);
+        let Step::Admit { next } = algo.step(seen, now, n) else { return None };
+        self.move_on(head, cells, algo, seen, next, n).ok()?;
+        Some(algo.permit(seen, now, n))
+    }
+
+    /// Moves the head on to a payload that follows from what was seen.
+    #[inline(always)]
+    fn move_on<A: Machine>(
+        &self,
+        head: Head,
+        cells: Cells<'_>,
+        algo: &A,
+        seen: A::Seen,
+        next: u64,
+        n: u64,
+    ) -> Result<(), Head> {
         if next == head.payload() {
             // Nothing to write; but cells belong to the head only if it still stands.
             if A::RINGED && !cells.is_none() && !planted(Fault::RecheckSkipped) {
                 self.expect(head)?;
             }
-            return Ok(ruling);
+            return Ok(());
         }
         if A::RINGED && !cells.is_none() {
+            let ring = cells.of_generation(head.generation());
             let put = |place, content| self.put(head, cells, place, content);
             if !algo.publish(seen, ring, put) {
                 return Err(self.load());
@@ -220,7 +253,7 @@ impl HeadCell {
         if A::RINGED && !cells.is_none() && algo.has_note() {
             cells.write_note(algo.note(seen, n));
         }
-        Ok(ruling)
+        Ok(())
     }
 
     /// Whether `head` still stands; `Err` holds what stands there instead.

@@ -10,3 +10,4 @@ mod bodies;
 mod lives;
 mod model;
 mod places;
+mod tiers;

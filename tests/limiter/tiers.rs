@@ -1,0 +1,129 @@
+//! A clock of two tiers: what is admitted by its coarse time, and refused by its precise one.
+
+use proptest::prelude::*;
+use tollgate::algo::Algorithm;
+use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, SlidingLog, Tick};
+
+/// A precise time, and a coarse one that stays behind it.
+#[derive(Default)]
+struct Tiers {
+    precise: ManualClock,
+    coarse: ManualClock,
+}
+
+impl Clock for Tiers {
+    fn now(&self) -> Tick {
+        self.precise.now()
+    }
+
+    fn coarse(&self) -> Option<Tick> {
+        Some(self.coarse.now())
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// How far the coarse clock may be behind.
+const LAG: u64 = SECOND / 4;
+const LIMIT: u64 = 5;
+
+/// A request so long after the last, by a coarse clock so far behind, for so many cells.
+type Request = (u64, u64, u64);
+
+/// When how many cells were granted to one key, and to the one bucket of a direct limiter alike.
+fn granted<A: Algorithm + Clone>(algorithm: A, requests: &[Request]) -> Vec<(u64, u64)> {
+    let tiers = Tiers::default();
+    let quota = Quota::per_second(LIMIT);
+    let gate: Limiter<str, A, _> =
+        Limiter::builder(quota).algorithm(algorithm.clone()).clock(&tiers).build().expect("fits");
+    let direct = Direct::builder(quota).algorithm(algorithm).clock(&tiers).build().expect("fits");
+    let mut now = SECOND;
+    let mut granted = Vec::new();
+    for &(gap, lag, n) in requests {
+        now += gap;
+        tiers.precise.set(Tick::from_nanos(now));
+        tiers.coarse.set(Tick::from_nanos(now - lag));
+        let before = gate.peek_at("key", n, tiers.now());
+        let decision = gate.check_n("key", n);
+        assert_eq!(decision.is_ok(), direct.check_n(n).is_ok());
+        match decision {
+            Ok(_) => granted.push((now, n)),
+            // Who is refused is refused by the precise time, and told its wait.
+            Err(denied) => assert_eq!(before, Err(denied)),
+        }
+    }
+    granted
+}
+
+/// The most cells granted within any span that begins and ends with a grant, less what is allowed
+/// in it: `allowed(span)` cells.
+fn worst_excess(granted: &[(u64, u64)], allowed: impl Fn(u64) -> f64) -> f64 {
+    let mut worst = f64::MIN;
+    for (first, &(begin, _)) in granted.iter().enumerate() {
+        let mut cells = 0;
+        for &(end, n) in &granted[first..] {
+            cells += n;
+            worst = worst.max(f64::from(u32::try_from(cells).expect("few")) - allowed(end - begin));
+        }
+    }
+    worst
+}
+
+#[allow(clippy::cast_precision_loss, reason = "seconds")]
+fn bucket(span: u64) -> f64 {
+    LIMIT as f64 * (1.0 + span as f64 / SECOND as f64)
+}
+
+fn requests() -> impl Strategy<Value = Vec<Request>> {
+    prop::collection::vec((0..SECOND / 3, 0..=LAG, 0_u64..4), 1..80)
+}
+
+proptest! {
+    #[test]
+    fn a_bucket_grants_what_the_lag_adds_at_most(requests in requests()) {
+        let granted = granted(Gcra::new(), &requests);
+        // A unit of the time grid may come early once: 2.5 microseconds.
+        prop_assert!(worst_excess(&granted, |span| bucket(span + LAG + 2_500)) <= 0.0);
+    }
+
+    #[test]
+    fn without_lag_it_grants_what_it_does_with_one_clock(requests in requests()) {
+        let granted = granted(Gcra::new(), &requests.iter().map(|&(gap, _, n)| (gap, 0, n)).collect::<Vec<_>>());
+        prop_assert!(worst_excess(&granted, |span| bucket(span + 2_500)) <= 0.0);
+    }
+
+    #[test]
+    fn a_log_keeps_its_limit_in_a_period_less_the_lag(requests in requests()) {
+        for log in [SlidingLog::new(), SlidingLog::new().count_refusals()] {
+            let granted = granted(log, &requests);
+            let limit = |span| if span < SECOND - LAG { LIMIT } else { u64::from(u32::MAX) };
+            #[allow(clippy::cast_precision_loss, reason = "small")]
+            let excess = worst_excess(&granted, |span| limit(span) as f64);
+            prop_assert!(excess <= 0.0);
+        }
+    }
+}
+
+#[test]
+fn the_bound_is_reached() {
+    // A burst charged as of a quarter of a second ago leaves room for one of the five a second.
+    let requests = [(0, 0, 1), (SECOND, LAG, LIMIT), (0, 0, 1), (0, 0, 1)];
+    assert_eq!(granted(Gcra::new(), &requests).len(), 3, "with one clock it would be 2");
+}
+
+#[test]
+fn a_refusal_that_counts_is_counted_once() {
+    let tiers = Tiers::default();
+    let log = SlidingLog::new().count_refusals();
+    let gate = Direct::builder(Quota::per_second(2)).algorithm(log).clock(&tiers).build();
+    let gate = gate.expect("in range");
+    tiers.precise.set(Tick::from_nanos(SECOND));
+    tiers.coarse.set(Tick::from_nanos(SECOND));
+    assert!(gate.check_n(1).is_ok());
+    let twin = Direct::builder(Quota::per_second(2)).algorithm(log).clock(&tiers.precise).build();
+    let twin = twin.expect("in range");
+    assert!(twin.check_n(1).is_ok());
+    for _ in 0..3 {
+        assert_eq!(gate.check_n(2), twin.check_n(2));
+        assert_eq!(gate.peek_at(0, tiers.now()), twin.peek_at(0, tiers.now()));
+    }
+}
