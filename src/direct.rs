@@ -2,12 +2,12 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
+use crate::algo::{Algorithm, GiveBack};
 use crate::builder::{ClockSource, DirectBuilder};
-use crate::cell::DirectCell;
+use crate::cell::{DirectCell, Paid};
 use crate::clock::QuantaClock;
-use crate::decision::Decision;
+use crate::decision::{Decision, Denied};
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Clock, Tick};
 
@@ -181,6 +181,18 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// ```
     pub fn params(&self) -> &A::Params {
         &self.params
+    }
+}
+
+impl<A: Algorithm<Params: GiveBack>, C> Direct<A, C> {
+    /// Charges `n` cells in such a way that they may be given back.
+    pub(crate) fn charge(&self, n: u64, now: Tick) -> Result<Paid, Denied> {
+        self.cell.charge(&self.params, now, n)
+    }
+
+    /// Gives back `n` cells of a charge, as far as time has not restored them.
+    pub(crate) fn give_back(&self, paid: &Paid, n: u64, now: Tick) {
+        self.cell.give_back(&self.params, paid, now, n);
     }
 }
 

@@ -35,6 +35,8 @@ mod decision;
 #[cfg(feature = "std")]
 mod direct;
 #[cfg(feature = "std")]
+mod lane;
+#[cfg(feature = "std")]
 mod limiter;
 mod quota;
 #[cfg(feature = "std")]
@@ -62,6 +64,7 @@ pub use {
     builder::{BuildError, Builder, DirectBuilder, OnFull},
     clock::{CoarseClock, QuantaClock, TieredClock},
     direct::Direct,
+    lane::{BucketSource, KeySource, Lane, Source},
     limiter::Limiter,
     stats::Stats,
 };

@@ -155,6 +155,10 @@ pub enum Fault {
     PutUnchecked,
     /// A refusal, or a look, by a ring does not load the head again.
     RecheckSkipped,
+    /// Cells are given back to whoever has the slot by then.
+    LifeUnchecked,
+    /// A lane spends its cells for ever.
+    LaneNeverExpires,
 }
 
 /// Whether a model has planted this fault.

@@ -32,7 +32,9 @@ use core::time::Duration;
 use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Level;
-use super::{Algorithm, Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
+use super::{
+    Algorithm, GiveBack, Machine, PAYLOAD_BITS, Receipt, Ring, Standing, Step, sealed::Sealed,
+};
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -74,6 +76,7 @@ const BURST_UNITS_MAX: u64 = 1 << (PAYLOAD_BITS - 3);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gcra {
     start_empty: bool,
+    lane_cells: u64,
 }
 
 impl Gcra {
@@ -87,7 +90,7 @@ impl Gcra {
     /// ```
     #[must_use]
     pub const fn new() -> Self {
-        Self { start_empty: false }
+        Self { start_empty: false, lane_cells: 0 }
     }
 
     /// A bucket that is empty when a key is first seen (or seen again after it lost its place),
@@ -102,7 +105,26 @@ impl Gcra {
     /// ```
     #[must_use]
     pub const fn start_empty() -> Self {
-        Self { start_empty: true }
+        Self { start_empty: true, lane_cells: 0 }
+    }
+
+    /// Lets lanes take so many cells at a time: see [`Lane`](crate::Lane). All requests, with a lane
+    /// or without, are then held to a burst that is lower by as many, which is what keeps the whole
+    /// exact. At most half of the burst.
+    ///
+    /// ```
+    /// # use tollgate::{Gcra, Limiter, Quota, QuotaError};
+    /// let quota = Quota::per_second(1_000);
+    /// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().lanes(64)).build()?;
+    /// assert_eq!(gate.check("a").unwrap().limit(), 936);
+    /// let built: Result<Limiter<str>, _> =
+    ///     Limiter::builder(quota).algorithm(Gcra::new().lanes(501)).build();
+    /// assert_eq!(built.unwrap_err(), QuotaError::LaneCellsTooMany.into());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub const fn lanes(self, cells: u64) -> Self {
+        Self { lane_cells: cells, ..self }
     }
 }
 
@@ -113,12 +135,17 @@ impl Algorithm for Gcra {
 
     fn params(&self, quota: &Quota, _unix_origin_nanos: u64) -> Result<GcraParams, QuotaError> {
         quota.validate()?;
-        let burst = NonZeroU64::new(quota.burst_cells()).ok_or(QuotaError::ZeroBurst)?;
+        let lane_cells = self.lane_cells;
+        if lane_cells > quota.burst_cells() / 2 {
+            return Err(QuotaError::LaneCellsTooMany);
+        }
+        let burst = quota.burst_cells() - lane_cells;
+        let burst = NonZeroU64::new(burst).ok_or(QuotaError::ZeroBurst)?;
         let cell = units_in_cell(quota);
         let capacity = burst.get() * cell.get();
         let units = quota.limit() * cell.get();
         let grid = Grid::new(units, quota.period_nanos(), TAT.max(), capacity);
-        Ok(GcraParams { grid, cell, capacity, burst, start_empty: self.start_empty })
+        Ok(GcraParams { grid, cell, capacity, burst, start_empty: self.start_empty, lane_cells })
     }
 }
 
@@ -152,6 +179,7 @@ pub struct GcraParams {
     capacity: u64,
     burst: NonZeroU64,
     start_empty: bool,
+    lane_cells: u64,
 }
 
 impl GcraParams {
@@ -176,6 +204,42 @@ impl GcraParams {
             cell: self.cell,
             until_idle: debt,
             scale: self.grid.scale(now, floor),
+        }
+    }
+}
+
+impl GcraParams {
+    /// Cells that a lane takes at a time; 0 where there are no lanes.
+    pub(crate) fn lane_cells(&self) -> u64 {
+        self.lane_cells
+    }
+
+    /// How long time takes to restore so many cells, rounded down to a nanosecond.
+    pub(crate) fn restored_after(&self, cells: u64) -> Duration {
+        self.grid.span(self.cost(cells))
+    }
+}
+
+impl GiveBack for GcraParams {
+    /// # Why it never gives too much
+    ///
+    /// Call `A` the TAT, and `W` what it would be if no cell were charged that is given back, now or
+    /// later. For every charge of `k` cells at `a`, of which `u` are not spent, let
+    /// `r(t) = min(u, k - (t - a))` in units, not below 0: what may be given back at `t`. Then
+    /// `max(A, t) >= max(W, t) + sum of r(t)`, always. It holds after a charge, which moves `A` by
+    /// `k`, `W` by `k - u`, and adds `u` to the sum. It holds after `r(t)` is given back, which
+    /// leaves the sum. As time passes, `A`, `W` and the sum stand still while `t` is before `W`, and
+    /// that lasts at least until the spent part of each charge, `a + k - u`, which is no later than
+    /// `W`. From then on every `r` that is not 0 yet shrinks as fast as time passes, so that the sum
+    /// shrinks at least as fast as `t` grows towards `A`. So what is left after all is given back is
+    /// never better than `W`.
+    fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
+        let floor = self.grid.floor(now);
+        let passed = floor.saturating_sub(self.grid.floor(receipt.at));
+        let owed = self.cost(receipt.cells).saturating_sub(passed);
+        match self.debt(word, floor) {
+            0 => TAT.of(word),
+            debt => self.grid.later(floor, debt - debt.min(self.cost(n)).min(owed)),
         }
     }
 }

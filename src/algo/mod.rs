@@ -255,6 +255,49 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     fn oracle(&self) -> Self::Oracle;
 }
 
+/// A machine whose charges can be taken back.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, GiveBack, Machine, NoRing, Receipt, Step};
+/// use tollgate::{Gcra, Quota, Tick};
+///
+/// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
+/// let Step::Admit { next } = params.step(params.fresh(Tick::ZERO), Tick::ZERO, 10) else { panic!() };
+/// let receipt = Receipt { cells: 10, at: Tick::ZERO, next };
+/// // Half a second later time has restored five of them; so that is what is left to give back.
+/// let now = Tick::from_nanos(500_000_000);
+/// let word = params.give_back(next, &receipt, now, 10);
+/// assert_eq!(params.answer(params.look(word, NoRing, now, 0), now, 0)?.remaining(), 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait GiveBack: Machine {
+    /// The state after `n` of the cells of a charge are given back, as far as time has not restored
+    /// them by `now`: of `cells` charged, time restores one after the other from then on.
+    ///
+    /// The state must be of the same life as the one that was charged. It never is better than if
+    /// those `n` had not been charged, whatever was charged or given back in between.
+    fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64;
+}
+
+/// What is remembered of a charge, to take it back by.
+///
+/// ```
+/// use tollgate::Tick;
+/// use tollgate::algo::Receipt;
+/// let receipt = Receipt { cells: 3, at: Tick::ZERO, next: 7 };
+/// assert_eq!(receipt.cells, 3);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "whoever tests an algorithm makes them")]
+pub struct Receipt {
+    /// How many cells were charged.
+    pub cells: u64,
+    /// By which time.
+    pub at: Tick,
+    /// The state that the charge left.
+    pub next: u64,
+}
+
 /// What [`Machine::meet`] does by an algorithm, whichever it is.
 ///
 /// ```

@@ -1,9 +1,10 @@
 //! A state that stands alone: the bucket of a limiter without keys.
 
+use super::receipt::Paid;
 use super::ring::Cells;
 use super::word::{Charge, Head, HeadCell, Ruling};
-use crate::algo::{Machine, NoRing, Step, Visit};
-use crate::decision::{Apart, Decision, Permit};
+use crate::algo::{GiveBack, Machine, NoRing, Step, Visit};
+use crate::decision::{Apart, Decision, Denied, Permit};
 use crate::sync::AtomicU64;
 use crate::time::Tick;
 
@@ -53,10 +54,27 @@ impl DirectCell {
         algo.meet(Admit(Ask { cell: self, now, n }))
     }
 
+    /// Charges `n` cells in such a way that they may be given back.
+    pub(crate) fn charge<A: GiveBack>(&self, algo: &A, now: Tick, n: u64) -> Result<Paid, Denied> {
+        let (ruling, generation) = self.rule(algo, now, n);
+        ruling.receipt(algo, now, n, generation, 0)
+    }
+
+    /// Gives back `n` cells of a charge.
+    pub(crate) fn give_back<A: GiveBack>(&self, algo: &A, paid: &Paid, now: Tick, n: u64) {
+        let next = |word| algo.give_back(word, &paid.receipt, now, n);
+        self.head.revise(paid.generation, next);
+    }
+
     /// The bucket was not used yet, or was reset a moment ago.
     #[cold]
     #[inline(never)]
     fn decide_unused<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Apart<Ruling<A::Seen>> {
+        Apart(self.rule(algo, now, n).0)
+    }
+
+    /// The ruling, and the generation of the word it was made by.
+    fn rule<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> (Ruling<A::Seen>, u64) {
         loop {
             let seen = self.head.load();
             let cells = self.cells::<A>();
@@ -64,14 +82,14 @@ impl DirectCell {
                 self.head.charge(seen, cells, algo, now, n)
             } else if A::RINGED {
                 match self.stamp(seen, algo, now, n) {
-                    Some(ruling) => return Apart(ruling),
+                    Some(ruling) => return (ruling, seen.generation()),
                     None => continue,
                 }
             } else {
                 self.head.commit(seen, cells, algo.fresh(now), algo, now, n)
             };
             if let Charge::Decided(ruling) = charge {
-                return Apart(ruling);
+                return (ruling, seen.generation());
             }
         }
     }

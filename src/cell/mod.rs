@@ -8,9 +8,11 @@
 //! of a [`ring`] rely on the same two: see there.
 
 mod direct;
+mod receipt;
 mod ring;
 mod word;
 
 pub(crate) use direct::DirectCell;
+pub(crate) use receipt::Paid;
 pub(crate) use ring::Cells;
 pub(crate) use word::{Charge, GENERATION_BITS, Head, HeadCell, Ruling};

@@ -256,6 +256,24 @@ impl HeadCell {
         Ok(())
     }
 
+    /// Replaces the payload of a committed word by what `next` makes of it, while the word is of
+    /// this generation.
+    pub(crate) fn revise(&self, generation: u64, next: impl Fn(u64) -> u64) {
+        let mut head = self.load();
+        let is_same_life =
+            |head: Head| head.generation() == generation || planted(Fault::LifeUnchecked);
+        while is_same_life(head) && !head.is_provisional() {
+            let next = next(head.payload());
+            if next == head.payload() {
+                return;
+            }
+            match self.swap(head, head.with_payload(next)) {
+                Ok(()) => return,
+                Err(actual) => head = actual,
+            }
+        }
+    }
+
     /// Whether `head` still stands; `Err` holds what stands there instead.
     #[inline(always)]
     fn expect(&self, head: Head) -> Result<(), Head> {

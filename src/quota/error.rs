@@ -53,6 +53,8 @@ pub enum QuotaError {
     ColdFactorOutOfRange,
     /// The state of a warm-up has no room for this period at this rate.
     WarmUpTooLong,
+    /// Lanes hold more than half of the burst.
+    LaneCellsTooMany,
     /// The text is not a quota.
     Syntax {
         /// Where, counted in characters from 1.
@@ -125,6 +127,10 @@ impl fmt::Display for QuotaError {
             Self::WarmUpTooLong => {
                 "the warm-up is too long for so high a rate: shorten it or the longest wait, \
                  lower the burst, or count in larger cells"
+            }
+            Self::LaneCellsTooMany => {
+                "a lane takes at most half of the burst at a time: raise the burst, or let lanes \
+                 take fewer cells"
             }
             Self::Syntax { column, expected } => {
                 return write!(f, "column {column}: expected {expected}");

@@ -70,6 +70,8 @@ struct Offer<'a> {
 }
 
 impl Table {
+    /// Decides about a key that has no committed slot where it was looked for, and tells where it
+    /// was charged.
     #[cold]
     #[inline(never)]
     pub(crate) fn decide_cold<A: Machine>(
@@ -80,7 +82,7 @@ impl Table {
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> Outcome<A::Seen> {
+    ) -> (Outcome<A::Seen>, Option<Seat<'_>>) {
         // The lookup that found nothing stands for a first survey: whatever it missed, the
         // survey after the claim sees.
         let mut survey = if absent { Survey::Absent } else { self.survey(probe) };
@@ -90,22 +92,22 @@ impl Table {
                     // Lost: its own thread committed it, or gave it up. The next survey tells.
                     let _ = seat.slot.head.swap(seat.head, given_up(seat.head));
                 }
-                Survey::Seated(Seat { slot, head }) => {
+                Survey::Seated(seat @ Seat { slot, head }) => {
                     let cells = self.cells::<A>(slot);
                     if let Charge::Decided(ruling) = slot.head.charge(head, cells, algo, now, n) {
-                        return Outcome::Decided(ruling);
+                        return (Outcome::Decided(ruling), Some(seat));
                     }
                 }
-                Survey::Claimed(Seat { slot, head }) => {
+                Survey::Claimed(seat @ Seat { slot, head }) => {
                     let cells = self.cells::<A>(slot);
                     let charge = slot.head.commit(head, cells, head.payload(), algo, now, n);
                     if let Charge::Decided(ruling) = charge {
-                        return Outcome::Decided(ruling);
+                        return (Outcome::Decided(ruling), Some(seat));
                     }
                 }
                 Survey::Absent => match self.claim(probe, algo, now, n, evict) {
                     Ok(()) => {}
-                    Err(outcome) => return outcome,
+                    Err(outcome) => return (outcome, None),
                 },
             }
             survey = self.survey(probe);

@@ -81,8 +81,9 @@ pub(crate) use counters::{Counters, Event};
 pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::{Probe, Seat};
 
-use crate::algo::{Machine, Standing};
-use crate::cell::{Cells, Charge, Head};
+use crate::algo::{GiveBack, Machine, Standing};
+use crate::cell::{Cells, Charge, Head, Paid};
+use crate::decision::Denied;
 use crate::decision::{Apart, Decision};
 use crate::time::Tick;
 use layout::{BUCKET, Slot};
@@ -154,8 +155,7 @@ impl Table {
         if !A::RINGED || self.ring.cells == 0 {
             return Cells::NONE;
         }
-        let first = std::ptr::from_ref(&self.slots.bucket(0)[0]).addr();
-        let index = (std::ptr::from_ref(slot).addr() - first) / size_of::<Slot>();
+        let index = self.index_of(slot);
         let cells = &self.ring_words.all()[index * self.ring.cells..][..self.ring.cells];
         Cells::new(cells, self.ring.has_note)
     }
@@ -218,7 +218,54 @@ impl Table {
         {
             return Apart(Outcome::Decided(ruling));
         }
-        Apart(self.decide_cold(&probe, seat.is_none(), algo, now, n, evict))
+        Apart(self.decide_cold(&probe, seat.is_none(), algo, now, n, evict).0)
+    }
+
+    /// Charges `n` cells of a key in such a way that they may be given back. `Err` holds the state
+    /// nearest to idle, if the key finds no place.
+    pub(crate) fn charge<A: GiveBack>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        evict: bool,
+    ) -> Result<Result<Paid, Denied>, u64> {
+        let mut seat = self.find_at_once(probe).or_else(|| self.find(probe));
+        let charged = seat
+            .filter(|seat| !seat.head.is_provisional())
+            .map(|seat| seat.slot.head.charge(seat.head, self.cells::<A>(seat.slot), algo, now, n));
+        let ruling = match charged {
+            Some(Charge::Decided(ruling)) => ruling,
+            _ => {
+                let (outcome, found) =
+                    self.decide_cold(&probe, seat.is_none(), algo, now, n, evict);
+                seat = found;
+                match outcome {
+                    Outcome::Decided(ruling) => ruling,
+                    Outcome::Full { nearest } => return Err(nearest),
+                }
+            }
+        };
+        // Without a slot nothing was charged.
+        let (generation, place) = match seat {
+            Some(Seat { slot, head }) => (head.generation(), self.index_of(slot)),
+            None => (Paid::NO_LIFE, 0),
+        };
+        Ok(ruling.receipt(algo, now, n, generation, place))
+    }
+
+    /// Gives back `n` cells of a charge, if the key still lives in the slot that was charged.
+    pub(crate) fn give_back<A: GiveBack>(&self, algo: &A, paid: &Paid, now: Tick, n: u64) {
+        let bucket = self.slots.bucket((paid.place / BUCKET) as u32);
+        let next = |word| algo.give_back(word, &paid.receipt, now, n);
+        bucket[paid.place % BUCKET].head.revise(paid.generation, next);
+    }
+
+    #[inline(always)]
+    fn index_of(&self, slot: &Slot) -> usize {
+        let first = std::ptr::from_ref(&self.slots.bucket(0)[0]).addr();
+        (std::ptr::from_ref(slot).addr() - first) / size_of::<Slot>()
     }
 
     /// What a decision about `n` cells would be judged by; `None` if the key has no state.

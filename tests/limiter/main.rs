@@ -7,6 +7,7 @@
 mod batch;
 #[path = "../bodies/mod.rs"]
 mod bodies;
+mod lanes;
 mod lives;
 mod model;
 mod places;

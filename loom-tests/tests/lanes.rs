@@ -1,0 +1,117 @@
+//! Lanes: cells taken ahead, spent apart, and given back.
+
+#![cfg(tollgate_loom)]
+
+use std::sync::Arc;
+
+use loom::thread;
+use loom_tests::{Gate, ONE_BUCKET, ask, at, burst, explore_three, explore_two, keyed, left};
+use tollgate::{Fault, Gcra, Lane, OnFull, plant};
+
+const KEY: u64 = 7;
+const OTHER: u64 = 1;
+const THIRD: u64 = 3;
+
+/// Cells that a lane takes at a time.
+const TAKE: u64 = 2;
+/// Cells that all requests of a key together may be charged at a time.
+const BURST: u64 = 4;
+
+fn gate(on_full: OnFull) -> Arc<Gate> {
+    keyed(Gcra::new().lanes(TAKE), burst(BURST + TAKE), ONE_BUCKET, on_full)
+}
+
+/// Asks a lane of its own for one cell so many times, gives back the rest, and returns how many
+/// were spent.
+fn lane(gate: &Arc<Gate>, times: u64) -> u64 {
+    let mut lane = Lane::of_key(Arc::clone(gate), &KEY);
+    let mut spent = 0;
+    for _ in 0..times {
+        spent += u64::from(lane.check_at(1, at(1)).is_ok());
+    }
+    lane.give_back_at(at(1));
+    spent
+}
+
+#[test]
+fn two_lanes_of_one_key() {
+    explore_two("lanes: 2 lanes, each taken and given back", || {
+        let gate = gate(OnFull::Refuse);
+        assert_eq!(ask(&gate, KEY, at(1)), 1);
+        let other = Arc::clone(&gate);
+        let thread = thread::spawn(move || lane(&other, 1));
+        let spent = 1 + lane(&gate, 3) + thread.join().unwrap();
+        assert_eq!(spent + left(&gate, KEY, at(1)), BURST, "spent and left");
+    });
+}
+
+#[test]
+fn two_lanes_and_a_request_without_one() {
+    explore_three("lanes: 2 lanes and a charge, 3 threads", || {
+        let gate = gate(OnFull::Refuse);
+        assert_eq!(ask(&gate, KEY, at(1)), 1);
+        let threads = [1, 2].map(|times| {
+            let gate = Arc::clone(&gate);
+            thread::spawn(move || lane(&gate, times))
+        });
+        let mine = ask(&gate, KEY, at(1));
+        let theirs: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert_eq!(1 + mine + theirs + left(&gate, KEY, at(1)), BURST, "spent and left");
+    });
+}
+
+/// A lane gives back while another key takes the slot that was charged.
+fn given_back_during_a_take_over() {
+    let gate = gate(OnFull::EvictNearestIdle);
+    // The third key owes more, so the lane's is the one to be forgotten.
+    assert!(gate.check_at(&THIRD, BURST, at(1)).is_ok());
+    let mut lane = Lane::of_key(Arc::clone(&gate), &KEY);
+    assert!(lane.check_at(1, at(1)).is_ok());
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || {
+        let all = u64::from(other.check_at(&OTHER, BURST, at(1)).is_ok());
+        BURST * all + ask(&other, OTHER, at(1))
+    });
+    lane.give_back_at(at(1));
+    assert_eq!(thread.join().unwrap(), BURST, "granted to the new key");
+    assert_eq!(left(&gate, OTHER, at(1)), 0, "nothing was given back to it");
+}
+
+#[test]
+fn against_a_take_over() {
+    explore_two("lanes: given back during a take-over", given_back_during_a_take_over);
+}
+
+/// The mistake avoided: cells are given back to whoever has the slot by then.
+#[test]
+#[should_panic(expected = "given back to it")]
+fn without_the_generation_the_new_key_is_given_cells() {
+    plant(Fault::LifeUnchecked);
+    explore_two("lanes: life unchecked", given_back_during_a_take_over);
+}
+
+/// A lane that is asked again only when time has restored what it holds.
+fn an_old_lane() {
+    let gate = gate(OnFull::Refuse);
+    let mut lane = Lane::of_key(Arc::clone(&gate), &KEY);
+    assert!(lane.check_at(1, at(1)).is_ok());
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || (0..BURST).map(|_| ask(&other, KEY, at(3))).sum::<u64>());
+    let mine = (0..TAKE).filter(|_| lane.check_at(1, at(3)).is_ok()).count() as u64;
+    lane.give_back_at(at(3));
+    let spent = mine + thread.join().unwrap();
+    assert_eq!(spent + left(&gate, KEY, at(3)), BURST, "spent and left");
+}
+
+#[test]
+fn after_its_time() {
+    explore_two("lanes: a lane after its time", an_old_lane);
+}
+
+/// The mistake avoided: what was taken ahead is spent although time has restored it.
+#[test]
+#[should_panic(expected = "spent and left")]
+fn without_an_end_what_is_held_is_granted_twice() {
+    plant(Fault::LaneNeverExpires);
+    explore_two("lanes: held for ever", an_old_lane);
+}

@@ -1,0 +1,45 @@
+//! Charges that may be taken back.
+
+use super::word::Ruling;
+use crate::algo::{GiveBack, Receipt, Step};
+use crate::decision::Denied;
+use crate::time::Tick;
+
+/// A [`Receipt`], and which word was charged in which generation: in another the word belongs to
+/// somebody else, or to a later life of the key, and nothing is owed.
+#[derive(Clone, Copy, Debug)]
+pub struct Paid {
+    pub(crate) receipt: Receipt,
+    pub(crate) generation: u64,
+    /// The slot's number in its table; 0 where there is one word.
+    pub(crate) place: usize,
+}
+
+impl Paid {
+    /// No word has this generation.
+    pub(crate) const NO_LIFE: u64 = u64::MAX;
+}
+
+impl<S: Copy> Ruling<S> {
+    /// What to remember of it.
+    pub(crate) fn receipt<A: GiveBack<Seen = S>>(
+        self,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        generation: u64,
+        place: usize,
+    ) -> Result<Paid, Denied> {
+        match self {
+            Self::Refused(seen) => Err(algo.denied(seen, now, n)),
+            Self::Admitted(seen) => match algo.step(seen, now, n) {
+                Step::Admit { next } => {
+                    let receipt = Receipt { cells: n, at: now, next };
+                    Ok(Paid { receipt, generation, place })
+                }
+                // A step is pure: what it admitted it admits.
+                Step::Refuse | Step::RefuseCounted { .. } => Err(algo.denied(seen, now, n)),
+            },
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Lanes, and what is given back: never over the limit, whoever holds what.
+
+use proptest::prelude::*;
+use tollgate::algo::{Algorithm, GiveBack, Machine, NoRing, Receipt, Step};
+use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
+
+const SECOND: u64 = 1_000_000_000;
+const LIMIT: u64 = 20;
+const LANES: usize = 3;
+
+/// What is done after so many nanoseconds: a lane, or the limiter itself (beyond the last lane),
+/// is asked for cells; or, asked for none, the lane gives back what it holds.
+type Act = (u64, usize, u64);
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    // Mostly at once, now and then after what restores some cells, or after an idle spell.
+    let gaps = prop_oneof![4 => Just(0), 3 => 0..SECOND / 8, 1 => 0..3 * SECOND];
+    prop::collection::vec((gaps, 0..=LANES, 0_u64..8), 1..120)
+}
+
+/// When how many cells were spent.
+fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
+    let clock = ManualClock::new();
+    let gate: Limiter<str, Gcra, _> = Limiter::builder(Quota::per_second(LIMIT))
+        .algorithm(Gcra::new().lanes(take))
+        .clock(&clock)
+        .build()
+        .expect("in range");
+    let mut lanes = [(); LANES].map(|()| gate.lane("key"));
+    let mut now = SECOND;
+    let mut spent = Vec::new();
+    for &(gap, who, n) in acts {
+        now += gap;
+        clock.set(Tick::from_nanos(now));
+        let admitted = match lanes.get_mut(who) {
+            Some(lane) if n == 0 => {
+                lane.give_back_at(Tick::from_nanos(now));
+                continue;
+            }
+            Some(lane) => lane.check_at(n, Tick::from_nanos(now)).is_ok(),
+            None => gate.check_n("key", n).is_ok(),
+        };
+        if admitted {
+            spent.push((now, n));
+        }
+    }
+    spent
+}
+
+/// The most by which the cells of any span exceed `burst + rate * (span + unit)`.
+#[allow(clippy::cast_precision_loss, reason = "seconds, and few cells")]
+fn worst_excess(spent: &[(u64, u64)], burst: u64) -> f64 {
+    let mut worst = f64::MIN;
+    for (first, &(begin, _)) in spent.iter().enumerate() {
+        let mut cells = 0;
+        for &(end, n) in &spent[first..] {
+            cells += n;
+            let span = (end - begin + 2_500) as f64 / SECOND as f64;
+            worst = worst.max(cells as f64 - (burst as f64 + LIMIT as f64 * span));
+        }
+    }
+    worst
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn any_number_of_lanes_is_granted_the_quota_and_no_more(take in 0..=LIMIT / 2, acts in acts()) {
+        prop_assert!(worst_excess(&spent(take, &acts), LIMIT) <= 0.0);
+    }
+}
+
+#[test]
+fn the_test_would_notice_lanes_that_are_not_set_off_against_the_burst() {
+    // A lane takes 10 of a burst of 20; half a second later all is restored but for a
+    // nanosecond; whoever asks then is granted nearly all that may be charged at a time, and the
+    // lane what it holds.
+    let acts = [(0, 0, 1), (SECOND / 2 - 1, LANES, 9), (0, 0, 7)];
+    let spent = spent(10, &acts);
+    assert_eq!(spent.len(), 3);
+    assert!(worst_excess(&spent, LIMIT) <= 0.0);
+    assert!(worst_excess(&spent, LIMIT - 10) > 0.0, "of the lowered burst it is too much");
+}
+
+/// A charge of the key's, or the giving back of one: after so many nanoseconds, so many cells, and
+/// which of the charges so far.
+type Event = (u64, u64, Option<usize>);
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    /// After everything is given back that ever will be, the bucket is no better than one in which
+    /// those cells were never charged.
+    #[test]
+    fn what_is_given_back_never_is_too_much(
+        events in prop::collection::vec(
+            (prop_oneof![2 => Just(0), 3 => 0..SECOND], 1_u64..12, prop::option::of(0_usize..6)),
+            1..40,
+        ),
+        kept in prop::collection::vec(0_u64..12, 40),
+    ) {
+        never_too_much(&events, &kept);
+    }
+}
+
+fn never_too_much(events: &[Event], kept: &[u64]) {
+    let params = Gcra::new().params(&Quota::per_second(LIMIT), 0).expect("in range");
+    let charge = |word, now, n| params.step(params.look(word, NoRing, now, n), now, n);
+    let mut word = params.fresh(Tick::ZERO);
+    let mut nanos = SECOND;
+    // The charges that were admitted, and whether they were given back; of each, `kept` is spent.
+    let mut charges: Vec<(Receipt, bool)> = Vec::new();
+    for &(gap, n, back) in events {
+        nanos += gap;
+        let now = Tick::from_nanos(nanos);
+        match back.filter(|&index| index < charges.len()) {
+            Some(index) => {
+                let (receipt, done) = &mut charges[index];
+                if !core::mem::replace(done, true) {
+                    let unspent = receipt.cells.saturating_sub(kept[index]);
+                    word = params.give_back(word, receipt, now, unspent);
+                }
+            }
+            None => {
+                if let Step::Admit { next } = charge(word, now, n) {
+                    charges.push((Receipt { cells: n, at: now, next }, false));
+                    word = next;
+                }
+            }
+        }
+    }
+    // The same bucket, charged only with what stayed charged.
+    let mut without = params.fresh(Tick::ZERO);
+    for (index, (receipt, back)) in charges.iter().enumerate() {
+        let n = if *back { receipt.cells.min(kept[index]) } else { receipt.cells };
+        let Step::Admit { next } = charge(without, receipt.at, n) else {
+            panic!("what was admitted with more charged is admitted with less");
+        };
+        without = next;
+    }
+    let now = Tick::from_nanos(nanos);
+    let room = |word| {
+        params.answer(params.look(word, NoRing, now, 0), now, 0).expect("0 cells").reset_after()
+    };
+    assert!(room(word) >= room(without), "{:?} < {:?}", room(word), room(without));
+}
+
+#[test]
+fn at_once_all_is_given_back_and_after_an_idle_spell_nothing() {
+    let clock = ManualClock::new();
+    let gate = Direct::builder(Quota::per_second(LIMIT))
+        .algorithm(Gcra::new().lanes(8))
+        .clock(&clock)
+        .build()
+        .expect("in range");
+    let left = || gate.peek_at(0, tollgate::Clock::now(&clock)).expect("0 cells").remaining();
+    let mut lane = gate.lane();
+    assert!(lane.check().is_ok());
+    assert_eq!((lane.held(), left()), (7, 4), "12 may be charged at a time");
+    drop(lane);
+    assert_eq!(left(), 11);
+
+    let mut lane = gate.lane();
+    assert!(lane.check().is_ok());
+    clock.set(Tick::from_nanos(10 * SECOND));
+    assert!(gate.check_n(9).is_ok());
+    drop(lane);
+    assert_eq!(left(), 3, "what others spent meanwhile stays spent");
+}
+
+#[test]
+fn nothing_is_given_back_to_a_later_life() {
+    let clock = ManualClock::new();
+    let gate: Limiter<u64, Gcra, _> = Limiter::builder(Quota::per_second(LIMIT))
+        .algorithm(Gcra::new().lanes(8))
+        .clock(&clock)
+        .capacity(1)
+        .on_full(OnFull::EvictNearestIdle)
+        .build()
+        .expect("in range");
+    let now = Tick::from_nanos(SECOND);
+    // Sixteen slots, and twice as many keys that owe more.
+    let crowd_out = || {
+        for other in 1_000..1_032 {
+            assert!(gate.check_at(&other, 12, now).is_ok());
+        }
+    };
+    let reset = || gate.reset(&7);
+    for begin_anew in [&reset as &dyn Fn(), &crowd_out] {
+        let mut lane = gate.lane(&7);
+        assert!(lane.check_at(1, now).is_ok());
+        begin_anew();
+        assert!(gate.check_at(&7, 12, now).is_ok(), "a life of its own");
+        lane.give_back_at(now);
+        assert!(gate.check_at(&7, 1, now).is_err());
+        gate.reset(&7);
+    }
+}
+
+#[test]
+fn where_no_slot_is_to_be_had_a_lane_holds_nothing() {
+    for (on_full, admitted) in [
+        (OnFull::Refuse, [false; 3]),
+        (OnFull::Admit, [true; 3]),
+        (OnFull::SharedOverflow(Quota::per_hour(4)), [true, true, false]),
+    ] {
+        let gate: Limiter<u64, Gcra, _> = Limiter::builder(Quota::per_second(LIMIT))
+            .algorithm(Gcra::new().lanes(2))
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(on_full)
+            .build()
+            .expect("in range");
+        for other in 0..64 {
+            let _ = gate.check_at(&other, 12, Tick::ZERO);
+        }
+        let mut lane = gate.lane(&1_000);
+        let decisions = admitted.map(|_| lane.check_at(1, Tick::ZERO).is_ok());
+        assert_eq!((decisions, lane.held()), (admitted, 0), "{on_full:?}");
+    }
+}
+
+#[test]
+fn a_lane_asks_for_what_is_left_and_tells_the_wait_of_what_was_asked() {
+    let gate = Direct::builder(Quota::per_hour(20))
+        .algorithm(Gcra::new().lanes(8))
+        .clock(ManualClock::new())
+        .build()
+        .expect("in range");
+    assert!(gate.check_at(7, Tick::ZERO).is_ok());
+    let mut lane = gate.lane();
+    assert!(lane.check_at(2, Tick::ZERO).is_ok());
+    assert_eq!(lane.held(), 3, "five were left");
+    let denied = lane.check_at(4, Tick::ZERO).unwrap_err();
+    assert_eq!(
+        (denied.remaining(), denied.retry_after().map(|wait| wait.as_secs())),
+        (3, Some(180))
+    );
+    assert!(lane.check_at(3, Tick::ZERO).is_ok(), "what it held went back");
+    assert_eq!(lane.check_at(13, Tick::ZERO).unwrap_err().retry_after(), None, "never fits");
+    assert!(lane.check_at(0, Tick::ZERO).is_ok());
+}
