@@ -208,6 +208,7 @@ impl GcraParams {
     }
 }
 
+#[cfg(feature = "std")]
 impl GcraParams {
     /// Cells that a lane takes at a time; 0 where there are no lanes.
     pub(crate) fn lane_cells(&self) -> u64 {

@@ -256,6 +256,7 @@ impl Table {
     }
 
     /// Gives back `n` cells of a charge, if the key still lives in the slot that was charged.
+    #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
     pub(crate) fn give_back<A: GiveBack>(&self, algo: &A, paid: &Paid, now: Tick, n: u64) {
         let bucket = self.slots.bucket((paid.place / BUCKET) as u32);
         let next = |word| algo.give_back(word, &paid.receipt, now, n);
