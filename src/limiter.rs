@@ -13,7 +13,7 @@ use crate::clock::QuantaClock;
 use crate::decision::{Apart, Decision, Denied, Permit};
 use crate::quota::Quota;
 use crate::stats::Stats;
-use crate::table::{Counters, Event, Probe, Seat, Table};
+use crate::table::{Counters, Event, Probe, Seat, Table, Tally};
 use crate::time::{Clock, Tick};
 
 /// Buckets that [`Limiter::len`] looks at.
@@ -62,6 +62,7 @@ pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     hasher: RandomState,
     clock: C,
     when_full: WhenFull<A::Params>,
+    tally: Option<Tally>,
     key: PhantomData<fn(&K)>,
 }
 
@@ -180,6 +181,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             && let Some(permit) =
                 self.params.meet(Admit { table: &self.table, seat, now: coarse, n })
         {
+            if let Some(tally) = &self.tally {
+                tally.count(true);
+            }
             return Ok(permit);
         }
         self.decide(probe, seat, n, self.clock.now())
@@ -285,7 +289,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         self.len() == 0
     }
 
-    /// Counts of what happened off the hot path.
+    /// Counts of what happened.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -295,7 +299,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     pub fn stats(&self) -> Stats {
         let counters: &Counters = &self.table.counters;
+        let decisions = |admitted| self.tally.as_ref().map(|tally| tally.total(admitted));
         Stats {
+            admitted: decisions(true),
+            refused: decisions(false),
             claimed: counters.total(Event::Claimed),
             evicted: counters.total(Event::Evicted),
             refused_full: counters.total(Event::RefusedFull),
@@ -415,13 +422,17 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Ask<'_, K, A, C> {
     #[inline(always)]
     fn by<M: Machine>(self, algo: &M) -> Decision {
         let Self { limiter, probe, seat, now, n, evict } = self;
-        match limiter.table.decide(probe, seat, algo, now, n, evict) {
+        let decision = match limiter.table.decide(probe, seat, algo, now, n, evict) {
             Ok(decision) => decision,
             Err(nearest) => {
                 let Apart(decision) = limiter.decide_full(nearest, n, now);
                 decision
             }
+        };
+        if let Some(tally) = &limiter.tally {
+            tally.count(decision.is_ok());
         }
+        decision
     }
 }
 
@@ -450,8 +461,9 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
         hasher: RandomState,
         clock: C,
         when_full: WhenFull<A::Params>,
+        tally: Option<Tally>,
     ) -> Self {
-        Self { table, params, hasher, clock, when_full, key: PhantomData }
+        Self { table, params, hasher, clock, when_full, tally, key: PhantomData }
     }
 }
 

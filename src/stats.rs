@@ -1,4 +1,4 @@
-//! What a limiter counts off its hot path.
+//! What a limiter counts.
 
 /// Counts since the limiter was built, read without stopping anybody.
 ///
@@ -16,6 +16,11 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
+    /// Requests that were admitted; `None` unless the limiter
+    /// [counts decisions](crate::Builder::count_decisions).
+    pub admitted: Option<u64>,
+    /// Requests that were refused, for whatever reason; `None` unless the limiter counts decisions.
+    pub refused: Option<u64>,
     /// Times that a key was given a slot. Now and then two threads are given one each for the
     /// same key, and one of them is given up, so this may exceed the number of keys.
     pub claimed: u64,

@@ -1,8 +1,8 @@
-//! Counts of what happens off the hot path, striped so that threads do not share a line.
+//! Counts, striped so that threads do not share a line.
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{PlainCount, stripe};
+use crate::sync::{PlainCount, thread_number};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +28,41 @@ pub(crate) struct Counters([CachePadded<[PlainCount; EVENTS]>; STRIPES]);
 
 impl Counters {
     pub(crate) fn count(&self, event: Event) {
-        self.0[stripe() % STRIPES][event as usize].add_one();
+        self.0[thread_number() % STRIPES][event as usize].add_one();
     }
 
     pub(crate) fn total(&self, event: Event) -> u64 {
         self.0.iter().map(|stripe| stripe[event as usize].read()).sum()
+    }
+}
+
+/// Threads that have a line of a tally for themselves.
+const THREADS: usize = 64;
+
+/// How many requests were admitted, and how many refused.
+pub(crate) struct Tally {
+    own: Box<[CachePadded<[PlainCount; 2]>]>,
+    /// For threads beyond those.
+    shared: CachePadded<[PlainCount; 2]>,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        let own = (0..THREADS).map(|_| CachePadded::default()).collect();
+        Self { own, shared: CachePadded::default() }
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, admitted: bool) {
+        match self.own.get(thread_number()) {
+            Some(line) => line[usize::from(admitted)].add_one_alone(),
+            None => self.shared[usize::from(admitted)].add_one(),
+        }
+    }
+
+    /// Requests admitted, or refused, so far.
+    pub(crate) fn total(&self, admitted: bool) -> u64 {
+        let lines = self.own.iter().chain([&self.shared]);
+        lines.map(|line| line[usize::from(admitted)].read()).sum()
     }
 }

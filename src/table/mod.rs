@@ -77,7 +77,7 @@ mod probe;
 use core::time::Duration;
 
 use claim::Outcome;
-pub(crate) use counters::{Counters, Event};
+pub(crate) use counters::{Counters, Event, Tally};
 pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::{Probe, Seat};
 

@@ -250,3 +250,31 @@ fn windows_keep_their_places_until_they_end() {
     assert!(gate.check_at(&99, 1, later(SECOND)).is_ok());
     assert_eq!(gate.stats().evicted, 0);
 }
+
+#[test]
+fn decisions_are_counted_where_that_is_asked_for_by_any_number_of_threads() {
+    let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_hour(10))
+        .clock(ManualClock::new())
+        .count_decisions()
+        .build()
+        .expect("in range");
+    // More threads than have a line of their own.
+    const THREADS: u64 = 100;
+    for _ in 0..THREADS / 10 {
+        std::thread::scope(|scope| {
+            for _ in 0..10 {
+                scope.spawn(|| {
+                    for key in 0..30 {
+                        let _ = gate.check(&key);
+                    }
+                });
+            }
+        });
+    }
+    let stats = gate.stats();
+    assert_eq!(stats.admitted, Some(30 * 10));
+    assert_eq!(stats.refused, Some(30 * (THREADS - 10)));
+    gate.check_batch(&[100, 101], |_, decision| assert!(decision.is_ok()));
+    let _ = gate.peek_at(&100, 1, Tick::ZERO);
+    assert_eq!(gate.stats().admitted, Some(302), "a batch counts, a peek does not");
+}
