@@ -82,12 +82,7 @@ impl Case {
     fn asks_in_period(self) -> u64 {
         let Ask::Load(percent) = self.ask else { return 0 };
         let hottest = u64::from(self.limit) * percent / 100;
-        match self.draw {
-            Draw::One => hottest,
-            Draw::Uniform => hottest * self.keys as u64,
-            // The sum of all ranks' weights, the first one's being 1, to a thousandth.
-            Draw::Zipf => hottest * zipf_thousandths(self.keys) / 1_000,
-        }
+        hottest * thousandths(self.draw.weights(self.keys)) / 1_000
     }
 
     fn supply(self) -> Supply {
@@ -115,10 +110,9 @@ impl Case {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few thousand")]
-fn zipf_thousandths(keys: usize) -> u64 {
-    let weight = |rank: usize| f64::from(u32::try_from(rank).expect("few keys")).powf(-0.99);
-    ((1..=keys).map(weight).sum::<f64>() * 1_000.0) as u64
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 10^8")]
+fn thousandths(weights: f64) -> u64 {
+    (weights * 1_000.0) as u64
 }
 
 /// Something that decides.

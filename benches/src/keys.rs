@@ -7,6 +7,9 @@ use rand_distr::{Distribution, Zipf};
 /// Keys in a sequence: 4 MB of `u64`, read in order, so prefetched.
 pub const SEQUENCE: usize = 1 << 19;
 
+const ZIPF: f64 = 0.99;
+const STEEP: f64 = 1.2;
+
 /// How the ranks of a sequence are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Draw {
@@ -14,6 +17,8 @@ pub enum Draw {
     Uniform,
     /// The key of rank `r` with a weight of `r` to the power of minus 0.99.
     Zipf,
+    /// The same with 1.2, so that a few keys have most of it.
+    Steep,
     /// Always the first key.
     One,
 }
@@ -25,8 +30,21 @@ impl Draw {
         match self {
             Self::Uniform => "uniform",
             Self::Zipf => "zipf 0.99",
+            Self::Steep => "zipf 1.2",
             Self::One => "one key",
         }
+    }
+
+    /// All keys' weights together, where that of the first is 1.
+    #[must_use]
+    pub fn weights(self, count: usize) -> f64 {
+        let exponent = match self {
+            Self::Uniform => return as_float(count),
+            Self::One => return 1.0,
+            Self::Zipf => ZIPF,
+            Self::Steep => STEEP,
+        };
+        (1..=count).map(|rank| as_float(rank).powf(-exponent)).sum()
     }
 }
 
@@ -34,10 +52,11 @@ impl Draw {
 #[must_use]
 pub fn ranks(draw: Draw, count: usize) -> Vec<usize> {
     let mut rng = SmallRng::seed_from_u64(0x7011_6a7e);
-    let zipf = Zipf::new(as_float(count), 0.99).expect("a count above zero");
+    let exponent = if draw == Draw::Steep { STEEP } else { ZIPF };
+    let zipf = Zipf::new(as_float(count), exponent).expect("a count above zero");
     let mut draw_one = || match draw {
         Draw::Uniform => rng.random_range(0..count),
-        Draw::Zipf => whole(zipf.sample(&mut rng)).clamp(1, count) - 1,
+        Draw::Zipf | Draw::Steep => whole(zipf.sample(&mut rng)).clamp(1, count) - 1,
         Draw::One => 0,
     };
     (0..SEQUENCE).map(|_| draw_one()).collect()
@@ -82,12 +101,15 @@ mod tests {
 
     #[test]
     fn a_zipf_sequence_favours_the_first_rank_as_it_should() {
-        let ranks = ranks(Draw::Zipf, 1_000);
-        assert!(ranks.iter().all(|&rank| rank < 1_000));
-        let harmonic: f64 = (1..=1_000).map(|rank| f64::from(rank).powf(-0.99)).sum();
-        let expected = as_float(SEQUENCE) / harmonic;
-        let first = as_float(ranks.iter().filter(|&&rank| rank == 0).count());
-        assert!((first / expected - 1.0).abs() < 0.02, "{first} of about {expected}");
+        for (draw, exponent) in [(Draw::Zipf, 0.99), (Draw::Steep, 1.2)] {
+            let ranks = ranks(draw, 1_000);
+            assert!(ranks.iter().all(|&rank| rank < 1_000));
+            let harmonic: f64 = (1..=1_000).map(|rank| f64::from(rank).powf(-exponent)).sum();
+            assert!((draw.weights(1_000) / harmonic - 1.0).abs() < 1e-12);
+            let expected = as_float(SEQUENCE) / harmonic;
+            let first = as_float(ranks.iter().filter(|&&rank| rank == 0).count());
+            assert!((first / expected - 1.0).abs() < 0.02, "{first} of about {expected}");
+        }
     }
 
     #[test]

@@ -23,6 +23,16 @@ pub fn resident_peak_bytes() -> u64 {
     status_number("VmHWM:") * 1_024
 }
 
+/// Memory in bytes that could be taken without swapping.
+///
+/// # Panics
+///
+/// Where there is no `/proc`.
+#[must_use]
+pub fn available_bytes() -> u64 {
+    number_in("/proc/meminfo", "MemAvailable:") * 1_024
+}
+
 /// How often the system took the processor away from this thread's process.
 #[must_use]
 pub fn preemptions() -> u64 {
@@ -30,8 +40,12 @@ pub fn preemptions() -> u64 {
 }
 
 fn status_number(name: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find(|line| line.starts_with(name)).expect("a known name");
+    number_in("/proc/self/status", name)
+}
+
+fn number_in(path: &str, name: &str) -> u64 {
+    let text = fs::read_to_string(path).expect("Linux");
+    let line = text.lines().find(|line| line.starts_with(name)).expect("a known name");
     line.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number")
 }
 

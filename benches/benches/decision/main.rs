@@ -1,5 +1,7 @@
 //! One bucket, one thread: a decision beside the least it could cost.
 
+mod algorithms;
+
 use std::hint::black_box;
 
 use quanta::Instant;
@@ -18,6 +20,8 @@ fn main() {
     heading("decision: one bucket, one thread");
     decisions(&options);
     parts(&options);
+    heading("decision: each algorithm, by each clock");
+    algorithms::all(&options);
 }
 
 /// Runs `decide` once for each decision, with nothing to tell it the time.

@@ -1,0 +1,227 @@
+//! More and more threads, beside governor's and beside locks: where they meet, and where not.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use tollgate::{Clock, Limiter, QuantaClock, Quota, Tick};
+use tollgate_benches::keys::{self, Draw};
+use tollgate_benches::locked::{Arrival, Keyed, ParkingLot};
+use tollgate_benches::options::Options;
+use tollgate_benches::peer::{self, nonzero};
+use tollgate_benches::process::available_bytes;
+use tollgate_benches::report::{compared, heading, table};
+use tollgate_benches::rounds::{Row, Turn, compare};
+
+const OURS: &str = "tollgate, own clock";
+const OURS_GIVEN: &str = "tollgate, time given";
+const THEIRS: &str = "governor, own clock";
+const LOCKED: &str = "64 parking_lot Mutex maps, own clock";
+
+const THREADS: [usize; 4] = [1, 2, 4, 8];
+/// Of each thread: with eight of them, several of the scheduler's slices on two cores.
+const DECISIONS: usize = 200_000;
+/// What four limiters take for ten million keys, twice over.
+const TEN_MILLION_BYTES: u64 = 4_000_000_000;
+
+const SECOND_NANOS: u64 = 1_000_000_000;
+
+/// What is varied, beside the threads.
+#[derive(Clone, Copy)]
+struct Case {
+    draw: Draw,
+    keys: usize,
+    ask: Ask,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Ask {
+    Admit,
+    Refuse,
+}
+
+impl Case {
+    fn title(self) -> String {
+        let ask = match self.ask {
+            Ask::Admit => "Admissions",
+            Ask::Refuse => "Refusals",
+        };
+        match self.draw {
+            Draw::One => format!("{ask}, one key"),
+            draw => format!("{ask}, {} keys, {}", self.keys, draw.name()),
+        }
+    }
+
+    /// The same for all: cells, and the seconds they come in. Always in debt and never full; or
+    /// full for the next hour.
+    fn limit(self) -> (u32, u32) {
+        match self.ask {
+            Ask::Admit => (4_000_000_000, 40_000),
+            Ask::Refuse => (1, 3_600),
+        }
+    }
+
+    fn quota(self) -> Quota {
+        let (cells, seconds) = black_box(self.limit());
+        let period = std::time::Duration::from_secs(seconds.into());
+        Quota::new(cells.into(), period).burst(cells.into())
+    }
+
+    fn governor_quota(self) -> governor::Quota {
+        let (cells, seconds) = black_box(self.limit());
+        let rate = match self.ask {
+            Ask::Admit => governor::Quota::per_second(nonzero(cells / seconds)),
+            Ask::Refuse => governor::Quota::per_hour(nonzero(cells)),
+        };
+        rate.allow_burst(nonzero(cells))
+    }
+}
+
+fn main() {
+    let options = Options::from_args();
+    heading("contention: several threads, one table");
+    let full = std::env::args().any(|arg| arg == "--full");
+    for (draw, keys) in if full { all() } else { some() } {
+        if keys == 10_000_000 && available_bytes() < TEN_MILLION_BYTES {
+            println!("10,000,000 keys, {}: left out, there is no room for them.\n", draw.name());
+            continue;
+        }
+        for ask in [Ask::Admit, Ask::Refuse] {
+            run(&options, Case { draw, keys, ask });
+        }
+    }
+}
+
+/// How many threads there are, and how many of them cannot run at once.
+fn cores() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let beyond: Vec<String> =
+        THREADS.iter().filter(|&&count| count > cores).map(usize::to_string).collect();
+    let most = THREADS[THREADS.len() - 1];
+    match beyond.is_empty() {
+        true => format!("1 to {most} threads"),
+        false => format!("1 to {most} threads, {} on only {cores} cores", beyond.join(" and ")),
+    }
+}
+
+/// Where threads meet most, where they do in practice, and where nearly never.
+fn some() -> Vec<(Draw, usize)> {
+    vec![
+        (Draw::One, 1),
+        (Draw::Steep, 100_000),
+        (Draw::Zipf, 1_000),
+        (Draw::Zipf, 100_000),
+        (Draw::Uniform, 1_000),
+        (Draw::Uniform, 1_000_000),
+    ]
+}
+
+fn all() -> Vec<(Draw, usize)> {
+    let counts = [1_000, 100_000, 1_000_000, 10_000_000];
+    let many = [Draw::Steep, Draw::Zipf, Draw::Uniform]
+        .into_iter()
+        .flat_map(|draw| counts.map(|count| (draw, count)));
+    [(Draw::One, 1)].into_iter().chain(many).collect()
+}
+
+/// The rows of one comparison, made as they are wanted.
+struct Rows<'a> {
+    options: &'a Options,
+    case: Case,
+    /// All keys once, in no order.
+    all: &'a [u64],
+    sequence: &'a [u64],
+    rows: Vec<Row<'a>>,
+    /// Those of ours, to ask whom they forgot.
+    ours: Vec<Arc<Limiter<u64>>>,
+}
+
+impl<'a> Rows<'a> {
+    /// One limiter, filled, with a row for each number of threads.
+    fn limiter<F>(&mut self, name: &str, make: impl FnOnce(&mut Self) -> F)
+    where
+        F: Fn(u64, u64) -> bool + Send + Sync + 'a,
+    {
+        let names = THREADS.map(|threads| (row_name(name, threads), threads));
+        if !names.iter().any(|(name, _)| self.options.wants(name)) {
+            return;
+        }
+        let check = Arc::new(make(self));
+        for &key in self.all {
+            assert!(check(key, SECOND_NANOS), "a fresh key has a cell");
+        }
+        let sequence = self.sequence;
+        for (name, threads) in names {
+            let check = Arc::clone(&check);
+            self.rows.push(Row::new(&name, threads, move |turn| {
+                each(turn, threads, sequence, |key, now| check(key, now))
+            }));
+        }
+    }
+
+    fn gate(&mut self) -> Arc<Limiter<u64>> {
+        let gate = Limiter::builder(self.case.quota()).capacity(self.case.keys as u64).build();
+        let gate = Arc::new(gate.expect("in range"));
+        self.ours.push(Arc::clone(&gate));
+        gate
+    }
+}
+
+fn row_name(name: &str, threads: usize) -> String {
+    format!("{name}, {threads} thread(s)")
+}
+
+/// Runs `decide` on the keys of a turn, at times that move on.
+#[inline]
+fn each(turn: Turn, threads: usize, sequence: &[u64], decide: impl Fn(u64, u64) -> bool) -> usize {
+    let mut now = turn.start_nanos();
+    let mut admitted = 0;
+    let (first, second) = turn.part(sequence, threads);
+    for part in [first, second] {
+        for &key in part {
+            now = Turn::later(now);
+            admitted += usize::from(black_box(decide(key, black_box(now))));
+        }
+    }
+    admitted
+}
+
+fn run(options: &Options, case: Case) {
+    let mut all: Vec<u64> = (0..case.keys).map(keys::key).collect();
+    all.sort_unstable();
+    let sequence: Vec<u64> = keys::ranks(case.draw, case.keys).into_iter().map(keys::key).collect();
+    let (all, sequence) = (&all, &sequence);
+    let mut rows = Rows { options, case, all, sequence, rows: Vec::new(), ours: Vec::new() };
+    rows.limiter(OURS, |rows| {
+        let gate = rows.gate();
+        move |key, _| gate.check(&key).is_ok()
+    });
+    rows.limiter(OURS_GIVEN, |rows| {
+        let gate = rows.gate();
+        move |key, now| gate.check_at(&key, 1, Tick::from_nanos(now)).is_ok()
+    });
+    rows.limiter(THEIRS, |_| {
+        let gate = peer::keyed(case.governor_quota());
+        move |key, _| gate.check_key(&key).is_ok()
+    });
+    rows.limiter(LOCKED, |_| {
+        let (cells, seconds) = black_box(case.limit());
+        let gate =
+            Keyed::<Arrival, ParkingLot>::new(cells as usize, u64::from(seconds) * SECOND_NANOS);
+        let clock = QuantaClock::new();
+        move |key, _| gate.check(key, clock.now().as_nanos())
+    });
+    let title = case.title();
+    let figures = compare(options, DECISIONS, &rows.rows);
+    table(&format!("{title}, {}", cores()), &figures);
+    for theirs in [THEIRS, LOCKED] {
+        for threads in THREADS {
+            let [over, under] = [theirs, OURS].map(|name| row_name(name, threads));
+            compared(&title, &figures, [&over, &under]);
+        }
+    }
+    let evicted: u64 = rows.ours.iter().map(|gate| gate.stats().evicted).sum();
+    if evicted > 0 {
+        println!("\nAt the stated capacity, {evicted} claim(s) displaced a live key.");
+    }
+    println!();
+}

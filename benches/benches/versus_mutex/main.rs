@@ -1,0 +1,137 @@
+//! The same algorithms under locks: only the cell differs.
+
+mod case;
+mod rows;
+
+use std::hint::black_box;
+
+use tollgate::{
+    Clock, FixedWindow, Gcra, LeakyQueue, Limiter, QuantaClock, SlidingLog, SubWindows,
+};
+use tollgate_benches::locked::{
+    Arrival, Log, OurStep, ParkingLot, Std, SubWindowCounts, Told, WindowCount, textbook,
+};
+use tollgate_benches::options::Options;
+use tollgate_benches::report::{compared, heading, quartiles, target};
+use tollgate_benches::rounds::Figures;
+
+use case::{Ask, BUCKET, Case, HOT, Limit, UNIFORM, ZIPF};
+use rows::{GIVEN, Keys, OWN, Rows};
+
+fn main() {
+    let options = Options::from_args();
+    heading("versus_mutex: the same algorithms under locks, which answer yes or no only");
+    for case in [BUCKET, HOT, ZIPF, UNIFORM] {
+        let keys = Keys::new(case);
+        case.each().for_each(|case| beside_locks(&options, case, &keys));
+    }
+    heading("versus_mutex: both tell what remains and how long to wait");
+    let keys = Keys::new(ZIPF);
+    ZIPF.each().for_each(|case| tell(&options, case, &keys));
+    heading("versus_mutex: as people write them, with std's Instant");
+    for case in [BUCKET, HOT, ZIPF] {
+        let keys = Keys::new(case);
+        case.each().for_each(|case| beside_textbooks(&options, case, &keys));
+    }
+}
+
+/// Each algorithm beside the same under locks.
+fn beside_locks(options: &Options, case: Case, keys: &Keys) {
+    let (bucket, window) = (case.bucket(), case.window());
+    let mut rows = Rows::new(options, "GCRA", case, keys);
+    rows.ours(Gcra::new(), bucket);
+    rows.locked::<Arrival>(bucket);
+    rows.more_maps::<Arrival>(bucket);
+    rows.locked_buckets(bucket);
+    against_the_best(rows);
+    let mut rows = Rows::new(options, "fixed window", case, keys);
+    rows.ours(FixedWindow::anchored(), window);
+    rows.locked::<WindowCount>(window);
+    rows.more_maps::<WindowCount>(window);
+    against_the_best(rows);
+    let mut rows = Rows::new(options, "sub-windows", case, keys);
+    rows.ours(SubWindows::new(), window);
+    rows.locked::<SubWindowCounts>(window);
+    against_the_best(rows);
+    let mut rows = Rows::new(options, "log", case, keys);
+    rows.ours(SlidingLog::new(), case.log());
+    rows.locked::<Log>(case.log());
+    against_the_best(rows);
+}
+
+/// The target "ahead of the best lock": of those with the lowest median, by the same clock.
+fn against_the_best(rows: Rows<'_>) {
+    let (case, algorithm) = (rows.case, rows.algorithm);
+    let title = case.title(algorithm);
+    let figures = rows.figures(&title);
+    for how in [GIVEN, OWN] {
+        let ours = format!("{algorithm}: tollgate, {how}");
+        if let Some(best) = best(&figures, &ours, how) {
+            target(&title, &figures, [best, &ours], case.bound());
+        }
+    }
+    println!();
+}
+
+fn best<'a>(figures: &'a [Figures], ours: &str, how: &str) -> Option<&'a str> {
+    let theirs = figures.iter().filter(|row| row.name != ours && row.name.ends_with(how));
+    let median = |row: &Figures| quartiles(&row.nanos)[1];
+    theirs.min_by(|a, b| median(a).total_cmp(&median(b))).map(|row| row.name.as_str())
+}
+
+/// Both sides work out what remains, and how long to wait; locks when they are free again.
+fn tell(options: &Options, case: Case, keys: &Keys) {
+    let (limit, clock) = (case.bucket(), QuantaClock::new());
+    let now = || clock.now().as_nanos();
+    let mut rows = Rows::new(options, "GCRA told", case, keys);
+    let gate = Limiter::<u64>::builder(limit.quota()).capacity(case.keys as u64).build();
+    let gate = gate.expect("in range");
+    rows.own("tollgate", move |key| black_box(Told::from(gate.check(&key))).admitted);
+    let maps = limit.maps::<OurStep, ParkingLot>(64);
+    let name = "tollgate's step, 64 parking_lot Mutex maps";
+    rows.own(name, move |key| black_box(maps.gate.tell(key, now())).admitted);
+    let maps = limit.maps::<Arrival, Std>(64);
+    rows.own("64 std Mutex maps", move |key| black_box(maps.gate.tell(key, now())).admitted);
+    let maps = limit.maps::<Arrival, ParkingLot>(64);
+    rows.own("64 parking_lot Mutex maps", move |key| {
+        black_box(maps.gate.tell(key, now())).admitted
+    });
+    against_the_best(rows);
+}
+
+/// The designs of textbooks, each with its own clock.
+fn beside_textbooks(options: &Options, case: Case, keys: &Keys) {
+    let mut rows = Rows::new(options, "textbook", case, keys);
+    let (bucket, window) = (case.bucket(), case.window());
+    // A queue with room leaks faster than it is asked: billions cannot wait in it.
+    let queue = match case.ask {
+        Ask::Admit => Limit { cells: 1_000, period_nanos: 8_000 },
+        Ask::Refuse => bucket,
+    };
+    rows.ours_own("tollgate Gcra", Gcra::new(), bucket);
+    rows.textbook::<textbook::TokenBucket>("token bucket, f64", bucket);
+    rows.textbook::<textbook::LeakyLevel>("leaky bucket, f64", bucket);
+    rows.ours_own("tollgate FixedWindow", FixedWindow::anchored(), window);
+    rows.textbook::<textbook::WindowCount>("fixed window", window);
+    rows.ours_own("tollgate LeakyQueue", LeakyQueue::new(), queue);
+    rows.textbook::<textbook::LeakyQueue>("leaky bucket, VecDeque", queue);
+    if !case.keyed {
+        let ticked = textbook::Ticked::new(window.cells as u64, window.period());
+        rows.own("counter that a thread resets", move |_| ticked.check());
+    }
+    let title = case.title("textbook designs");
+    let figures = rows.figures(&title);
+    for (theirs, ours) in [
+        ("token bucket, f64", "tollgate Gcra"),
+        ("leaky bucket, f64", "tollgate Gcra"),
+        ("fixed window", "tollgate FixedWindow"),
+        ("leaky bucket, VecDeque", "tollgate LeakyQueue"),
+    ] {
+        let [over, under] = [theirs, ours].map(|name| format!("textbook: {name}, {OWN}"));
+        target(&title, &figures, [&over, &under], case.bound());
+    }
+    let rows = ["counter that a thread resets", "tollgate FixedWindow"];
+    let [over, under] = rows.map(|name| format!("textbook: {name}, {OWN}"));
+    compared(&title, &figures, [&over, &under]);
+    println!();
+}
