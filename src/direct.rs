@@ -184,6 +184,14 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     }
 }
 
+impl<A: Algorithm, C> Direct<A, C> {
+    /// Yes or no.
+    #[inline(always)]
+    pub(crate) fn decide_briefly(&self, n: u64, now: Tick) -> bool {
+        self.cell.allow(&self.params, now, n)
+    }
+}
+
 impl<A: Algorithm<Params: GiveBack>, C> Direct<A, C> {
     /// Charges `n` cells in such a way that they may be given back.
     pub(crate) fn charge(&self, n: u64, now: Tick) -> Result<Paid, Denied> {

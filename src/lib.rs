@@ -24,6 +24,8 @@
 
 pub mod algo;
 #[cfg(feature = "std")]
+mod allow;
+#[cfg(feature = "std")]
 mod batch;
 #[cfg(feature = "std")]
 mod builder;

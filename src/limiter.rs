@@ -134,18 +134,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if let Some(coarse) = self.clock.coarse() {
             return self.check_by_coarse(key, n, coarse);
         }
-        let probe = self.probe(key);
-        // A clock read waits, on some processors, for the loads before it, and hides what comes
-        // after it the less the longer that takes. So a line that is likely to be far away is
-        // asked for, and the clock read, before it is looked at; one that is near is looked at
-        // first.
-        if self.table.is_far() {
-            self.table.prefetch(probe);
-            let now = self.clock.now();
-            return self.decide(probe, self.table.find_at_once(probe), n, now);
-        }
-        let seat = self.table.find_at_once(probe);
-        self.decide(probe, seat, n, self.clock.now())
+        let (probe, seat, now) = self.look_up_now(key);
+        self.decide(probe, seat, n, now)
     }
 
     /// Asks for `n` cells for `key` at the instant `now`, which the caller reads from its own
@@ -172,6 +162,23 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         self.decide(probe, self.table.find_at_once(probe), n, now)
     }
 
+    /// Looks a key up, and reads the clock.
+    ///
+    /// A clock read waits, on some processors, for the loads before it, and hides what comes after
+    /// it the less the longer that takes. So a line that is likely to be far away is asked for, and
+    /// the clock read, before it is looked at; one that is near is looked at first.
+    #[inline(always)]
+    pub(crate) fn look_up_now(&self, key: &K) -> (Probe, Option<Seat<'_>>, Tick) {
+        let probe = self.probe(key);
+        if self.table.is_far() {
+            self.table.prefetch(probe);
+            let now = self.clock.now();
+            return (probe, self.table.find_at_once(probe), now);
+        }
+        let seat = self.table.find_at_once(probe);
+        (probe, seat, self.clock.now())
+    }
+
     /// Admits by a coarse time, if that will do; else all is decided by the precise one.
     #[inline(always)]
     fn check_by_coarse(&self, key: &K, n: u64, coarse: Tick) -> Decision {
@@ -194,6 +201,25 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn decide(&self, probe: Probe, seat: Option<Seat<'_>>, n: u64, now: Tick) -> Decision {
         let evict = matches!(self.when_full, WhenFull::Evict);
         self.params.meet(Ask { limiter: self, probe, seat, now, n, evict })
+    }
+
+    /// The straight line to yes or no.
+    #[inline(always)]
+    pub(crate) fn allow_seated(
+        &self,
+        probe: Probe,
+        seat: Option<Seat<'_>>,
+        n: u64,
+        now: Tick,
+    ) -> bool {
+        let evict = matches!(self.when_full, WhenFull::Evict);
+        self.params.meet(Allow(Ask { limiter: self, probe, seat, now, n, evict }))
+    }
+
+    #[inline(always)]
+    pub(crate) fn look_up(&self, key: &K) -> (Probe, Option<Seat<'_>>) {
+        let probe = self.probe(key);
+        (probe, self.table.find_at_once(probe))
     }
 
     /// Whether a key's slot is likely to be in no cache near by.
@@ -433,6 +459,29 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Ask<'_, K, A, C> {
             tally.count(decision.is_ok());
         }
         decision
+    }
+}
+
+/// A request for cells, to be answered by yes or no.
+struct Allow<'a, K: ?Sized, A: Algorithm, C>(Ask<'a, K, A, C>);
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Allow<'_, K, A, C> {
+    type Out = bool;
+
+    #[inline(always)]
+    fn by<M: Machine>(self, algo: &M) -> bool {
+        let Ask { limiter, probe, seat, now, n, evict } = self.0;
+        let allowed = match limiter.table.allow(probe, seat, algo, now, n, evict) {
+            Ok(allowed) => allowed,
+            Err(nearest) => {
+                let Apart(decision) = limiter.decide_full(nearest, n, now);
+                decision.is_ok()
+            }
+        };
+        if let Some(tally) = &limiter.tally {
+            tally.count(allowed);
+        }
+        allowed
     }
 }
 

@@ -187,6 +187,13 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     /// the payload are ignored.
     fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::Seen;
 
+    /// The same, of which only what decides is wanted and not what there is to tell: the step, and
+    /// what is published, are those of [`look`](Self::look).
+    #[inline(always)]
+    fn glance<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::Seen {
+        self.look(word, ring, now, n)
+    }
+
     /// Decides about `n` cells. Never panics.
     fn step(&self, seen: Self::Seen, now: Tick, n: u64) -> Step;
 

@@ -168,6 +168,58 @@ impl SlidingLogParams {
             noted: 0,
         }
     }
+
+    /// What a decision is judged by; and if it is to be told, all there is to tell.
+    #[inline(always)]
+    fn see<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64, telling: bool) -> SlidingLogSeen {
+        let remaining_now = |view| if telling { self.remaining_now(view) } else { 0 };
+        let view = self.view(word, ring, now);
+        if n == 0 {
+            let next = word & (u64::MAX >> (u64::BITS - PAYLOAD_BITS));
+            return self.left_as_is(&view, Step::Admit { next }, 0, remaining_now(view));
+        }
+        if n > self.limit_min {
+            return self.left_as_is(&view, Step::Refuse, NEVER, remaining_now(view));
+        }
+        let wait = self.until_admitted(&view, n, None);
+        // Time in a log never moves back, and an event counts as the end of its unit.
+        let begun = self.grid.scale(now, view.floor).phase == 0;
+        let ahead = view.ahead.max(u64::from(!begun));
+        let time = view.floor.wrapping_add(ahead);
+        // Where all places hold that time, one more would change nothing.
+        let full = || {
+            let oldest = self.places - 1;
+            oldest < self.known(&view) && TIME.of(self.event(&view, oldest)) == TIME.of(time)
+        };
+        if wait > 0 && (!self.count_refusals || full()) {
+            // If one more does not fit, none does.
+            let remaining = if n == 1 { 0 } else { remaining_now(view) };
+            return self.left_as_is(&view, Step::Refuse, wait, remaining);
+        }
+        let next = self.enter(&view, n, time);
+        // What is admitted leaves room for itself.
+        let spare = if wait == 0 { n } else { 0 };
+        let (remaining, noted) =
+            if telling { self.remaining(&view, n, spare) } else { (0, view.ring.note()) };
+        let (step, until_admitted) = match wait {
+            0 => (Step::Admit { next }, 0),
+            _ if telling => {
+                (Step::RefuseCounted { next }, self.until_admitted(&view, n, Some(time)))
+            }
+            _ => (Step::RefuseCounted { next }, wait),
+        };
+        SlidingLogSeen {
+            step,
+            lap: view.lap,
+            place: view.place,
+            last: view.last,
+            floor: view.floor,
+            remaining,
+            until_idle: ahead.saturating_add(self.window_max),
+            until_admitted,
+            noted,
+        }
+    }
 }
 
 #[inline(always)]
@@ -199,48 +251,12 @@ impl Machine for SlidingLogParams {
 
     #[inline(always)]
     fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
-        let view = self.view(word, ring, now);
-        if n == 0 {
-            let next = word & (u64::MAX >> (u64::BITS - PAYLOAD_BITS));
-            return self.left_as_is(&view, Step::Admit { next }, 0, self.remaining_now(view));
-        }
-        if n > self.limit_min {
-            return self.left_as_is(&view, Step::Refuse, NEVER, self.remaining_now(view));
-        }
-        let wait = self.until_admitted(&view, n, None);
-        // Time in a log never moves back, and an event counts as the end of its unit.
-        let begun = self.grid.scale(now, view.floor).phase == 0;
-        let ahead = view.ahead.max(u64::from(!begun));
-        let time = view.floor.wrapping_add(ahead);
-        // Where all places hold that time, one more would change nothing.
-        let full = || {
-            let oldest = self.places - 1;
-            oldest < self.known(&view) && TIME.of(self.event(&view, oldest)) == TIME.of(time)
-        };
-        if wait > 0 && (!self.count_refusals || full()) {
-            // If one more does not fit, none does.
-            let remaining = if n == 1 { 0 } else { self.remaining_now(view) };
-            return self.left_as_is(&view, Step::Refuse, wait, remaining);
-        }
-        let next = self.enter(&view, n, time);
-        // What is admitted leaves room for itself.
-        let spare = if wait == 0 { n } else { 0 };
-        let (remaining, noted) = self.remaining(&view, n, spare);
-        let (step, until_admitted) = match wait {
-            0 => (Step::Admit { next }, 0),
-            _ => (Step::RefuseCounted { next }, self.until_admitted(&view, n, Some(time))),
-        };
-        SlidingLogSeen {
-            step,
-            lap: view.lap,
-            place: view.place,
-            last: view.last,
-            floor: view.floor,
-            remaining,
-            until_idle: ahead.saturating_add(self.window_max),
-            until_admitted,
-            noted,
-        }
+        self.see(word, ring, now, n, true)
+    }
+
+    #[inline(always)]
+    fn glance<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
+        self.see(word, ring, now, n, false)
     }
 
     #[inline(always)]

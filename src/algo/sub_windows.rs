@@ -119,6 +119,48 @@ impl SubWindowParams {
         let estimate = seen.whole.saturating_add(self.weigh(seen.oldest, seen.overlap));
         self.limit.saturating_sub(estimate.saturating_add(n))
     }
+
+    /// What a decision is judged by; and if it is to be told, how long to wait.
+    #[inline(always)]
+    fn see<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64, telling: bool) -> SubWindowSeen {
+        let now = self.aligned(now);
+        let view = self.view(word, ring, now);
+        let (counted, put) = if view.passed == 0 {
+            (view.total, 0)
+        } else {
+            let Apart(moved) = self.moved_on(view);
+            moved
+        };
+        let current = self.grid.later(view.last, view.passed) & self.index.max();
+        let nanos = self.grid.ratio().1;
+        let oldest = match self.weighed && counted > 0 {
+            true if view.passed == 0 => self.older_count(&self.placed(view), self.older),
+            true => self.count_from_oldest(&self.placed(view), 0),
+            false => 0,
+        };
+        // A clock behind the word's sub-window sees it at its beginning.
+        let overlap = if view.ahead > 0 { nanos } else { nanos - view.phase };
+        let whole = counted.saturating_sub(oldest);
+        let admits = n == 0 || self.fits(whole, oldest, overlap, n);
+        let waits = match (admits && n > 0) || !telling {
+            true => Waits { idle: 0, wait: 0, scale: Scale::NANOS },
+            false => self.waits(view, now, counted, n),
+        };
+        SubWindowSeen {
+            admits,
+            next: if n == 0 {
+                self.index.set(self.count.of(word), self.index.of(word))
+            } else {
+                self.index.set(self.count.set(0, counted.saturating_add(n)), current)
+            },
+            put,
+            whole,
+            oldest,
+            overlap,
+            until_idle: view.ahead + self.older + 1,
+            waits,
+        }
+    }
 }
 
 impl Sealed for SubWindowParams {}
@@ -144,43 +186,12 @@ impl Machine for SubWindowParams {
 
     #[inline(always)]
     fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
-        let now = self.aligned(now);
-        let view = self.view(word, ring, now);
-        let (counted, put) = if view.passed == 0 {
-            (view.total, 0)
-        } else {
-            let Apart(moved) = self.moved_on(view);
-            moved
-        };
-        let current = self.grid.later(view.last, view.passed) & self.index.max();
-        let nanos = self.grid.ratio().1;
-        let oldest = match self.weighed && counted > 0 {
-            true if view.passed == 0 => self.older_count(&self.placed(view), self.older),
-            true => self.count_from_oldest(&self.placed(view), 0),
-            false => 0,
-        };
-        // A clock behind the word's sub-window sees it at its beginning.
-        let overlap = if view.ahead > 0 { nanos } else { nanos - view.phase };
-        let whole = counted.saturating_sub(oldest);
-        let admits = n == 0 || self.fits(whole, oldest, overlap, n);
-        let waits = match admits && n > 0 {
-            true => Waits { idle: 0, wait: 0, scale: Scale::NANOS },
-            false => self.waits(view, now, counted, n),
-        };
-        SubWindowSeen {
-            admits,
-            next: if n == 0 {
-                self.index.set(self.count.of(word), self.index.of(word))
-            } else {
-                self.index.set(self.count.set(0, counted.saturating_add(n)), current)
-            },
-            put,
-            whole,
-            oldest,
-            overlap,
-            until_idle: view.ahead + self.older + 1,
-            waits,
-        }
+        self.see(word, ring, now, n, true)
+    }
+
+    #[inline(always)]
+    fn glance<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
+        self.see(word, ring, now, n, false)
     }
 
     #[inline(always)]

@@ -54,6 +54,24 @@ impl DirectCell {
         algo.meet(Admit(Ask { cell: self, now, n }))
     }
 
+    /// As [`check`](Self::check), where nobody asks for more than yes or no.
+    #[inline(always)]
+    pub(crate) fn allow<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> bool {
+        algo.meet(Allow(Ask { cell: self, now, n }))
+    }
+
+    #[inline(always)]
+    fn allow_by<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> bool {
+        let seen = self.head.load();
+        if !seen.is_provisional()
+            && let Some(allowed) = self.head.allow(seen, self.cells::<A>(), algo, now, n)
+        {
+            return allowed;
+        }
+        let Apart(ruling) = self.decide_unused(algo, now, n);
+        matches!(ruling, Ruling::Admitted(_))
+    }
+
     /// Charges `n` cells in such a way that they may be given back.
     pub(crate) fn charge<A: GiveBack>(&self, algo: &A, now: Tick, n: u64) -> Result<Paid, Denied> {
         let (ruling, generation) = self.rule(algo, now, n);
@@ -146,6 +164,19 @@ impl Visit for Ask<'_> {
     #[inline(always)]
     fn by<M: Machine>(self, algo: &M) -> Decision {
         self.cell.check_by(algo, self.now, self.n)
+    }
+}
+
+/// The same, with yes or no for an answer.
+struct Allow<'a>(Ask<'a>);
+
+impl Visit for Allow<'_> {
+    type Out = bool;
+
+    #[inline(always)]
+    fn by<M: Machine>(self, algo: &M) -> bool {
+        let Ask { cell, now, n } = self.0;
+        cell.allow_by(algo, now, n)
     }
 }
 

@@ -211,8 +211,51 @@ impl HeadCell {
             Step::RefuseCounted { next } => (next, Ruling::Refused(seen)),
             Step::Refuse => (head.payload(), Ruling::Refused(seen)),
         };
-        self.move_on(head, cells, algo, seen, next, n)?;
+        self.move_on(head, cells, algo, seen, next, Some(n))?;
         Ok(ruling)
+    }
+
+    /// As [`charge`](Self::charge), where nobody asks for more than yes or no; `None` is
+    /// [`Charge::Moved`].
+    #[inline(always)]
+    pub(crate) fn allow<A: Machine>(
+        &self,
+        head: Head,
+        cells: Cells<'_>,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Option<bool> {
+        match self.try_allow(head, cells, algo, now, n) {
+            Ok(allowed) => Some(allowed),
+            Err(actual) => {
+                let Apart(charge) =
+                    self.charge_again(head.generation(), actual, cells, algo, now, n);
+                match charge {
+                    Charge::Decided(ruling) => Some(matches!(ruling, Ruling::Admitted(_))),
+                    Charge::Moved => None,
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn try_allow<A: Machine>(
+        &self,
+        head: Head,
+        cells: Cells<'_>,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Result<bool, Head> {
+        let seen = algo.glance(head.payload(), cells.of_generation(head.generation()), now, n);
+        let (next, allowed) = match algo.step(seen, now, n) {
+            Step::Admit { next } => (next, true),
+            Step::RefuseCounted { next } => (next, false),
+            Step::Refuse => (head.payload(), false),
+        };
+        self.move_on(head, cells, algo, seen, next, None)?;
+        Ok(allowed)
     }
 
     /// Admits `n` cells if a first try does, and leaves all else to be decided anew: `None` wrote
@@ -228,11 +271,12 @@ impl HeadCell {
     ) -> Option<Permit> {
         let seen = algo.look(head.payload(), cells.of_generation(head.generation()), now, n);
         let Step::Admit { next } = algo.step(seen, now, n) else { return None };
-        self.move_on(head, cells, algo, seen, next, n).ok()?;
+        self.move_on(head, cells, algo, seen, next, Some(n)).ok()?;
         Some(algo.permit(seen, now, n))
     }
 
-    /// Moves the head on to a payload that follows from what was seen.
+    /// Moves the head on to a payload that follows from what was seen; and where that was all there
+    /// is to see, notes the cells that were asked for.
     #[inline(always)]
     fn move_on<A: Machine>(
         &self,
@@ -241,7 +285,7 @@ impl HeadCell {
         algo: &A,
         seen: A::Seen,
         next: u64,
-        n: u64,
+        noted: Option<u64>,
     ) -> Result<(), Head> {
         if next == head.payload() {
             // Nothing to write; but cells belong to the head only if it still stands.
@@ -258,7 +302,11 @@ impl HeadCell {
             }
         }
         self.swap(head, head.with_payload(next))?;
-        if A::RINGED && !cells.is_none() && algo.has_note() {
+        if let Some(n) = noted
+            && A::RINGED
+            && !cells.is_none()
+            && algo.has_note()
+        {
             cells.write_note(algo.note(seen, n));
         }
         Ok(())

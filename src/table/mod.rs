@@ -82,7 +82,7 @@ pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::{Probe, Seat};
 
 use crate::algo::{GiveBack, Machine, Standing};
-use crate::cell::{Cells, Charge, Head, Paid};
+use crate::cell::{Cells, Charge, Head, Paid, Ruling};
 use crate::decision::Denied;
 use crate::decision::{Apart, Decision};
 use crate::time::Tick;
@@ -196,6 +196,29 @@ impl Table {
         let Apart(outcome) = self.decide_elsewhere(probe, algo, now, n, evict);
         match outcome {
             Outcome::Decided(ruling) => Ok(ruling.explain(algo, now, n)),
+            Outcome::Full { nearest } => Err(nearest),
+        }
+    }
+
+    /// As [`decide`](Self::decide), where nobody asks for more than yes or no.
+    #[inline(always)]
+    pub(crate) fn allow<A: Machine>(
+        &self,
+        probe: Probe,
+        seat: Option<Seat<'_>>,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        evict: bool,
+    ) -> Result<bool, u64> {
+        if let Some(Seat { slot, head }) = seat
+            && let Some(allowed) = slot.head.allow(head, self.cells::<A>(slot), algo, now, n)
+        {
+            return Ok(allowed);
+        }
+        let Apart(outcome) = self.decide_elsewhere(probe, algo, now, n, evict);
+        match outcome {
+            Outcome::Decided(ruling) => Ok(matches!(ruling, Ruling::Admitted(_))),
             Outcome::Full { nearest } => Err(nearest),
         }
     }

@@ -58,7 +58,29 @@ impl State {
     }
 
     fn look<P: Machine>(&self, params: &P, now: Tick, n: u64) -> P::Seen {
-        params.look(self.word, Read(self), now, n)
+        let seen = params.look(self.word, Read(self), now, n);
+        self.a_glance_does_the_same(params, seen, now, n);
+        seen
+    }
+
+    /// Who asks for yes or no is told, and leaves, what everybody is told and leaves.
+    fn a_glance_does_the_same<P: Machine>(&self, params: &P, seen: P::Seen, now: Tick, n: u64) {
+        let glanced = params.glance(self.word, Read(self), now, n);
+        let step = params.step(glanced, now, n);
+        assert_eq!(step, params.step(seen, now, n));
+        if step == Step::Refuse {
+            return;
+        }
+        let published = |seen| {
+            let mut puts = Vec::new();
+            let kept_on = |place, content| {
+                puts.push((place, content));
+                true
+            };
+            assert!(params.publish(seen, Read(self), kept_on));
+            puts
+        };
+        assert_eq!(published(glanced), published(seen));
     }
 
     fn admits<P: Machine>(&self, params: &P, now: Tick, n: u64) -> bool {

@@ -1,8 +1,11 @@
-//! A batch is as many decisions one by one.
+//! A batch is as many decisions one by one; yes or no is as much of a decision.
 
 use proptest::prelude::*;
 use tollgate::algo::Algorithm;
-use tollgate::{Gcra, Limiter, ManualClock, Quota, SlidingLog, Tick};
+use tollgate::{
+    AnyAlgorithm, Direct, Gcra, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog,
+    SubWindows, Tick,
+};
 
 /// Tables near at hand (whose lookups are not begun ahead), and larger ones.
 const CAPACITIES: [u64; 2] = [20, 100_000];
@@ -47,6 +50,43 @@ proptest! {
             agree(Gcra::new(), capacity, &batches);
             agree(SlidingLog::new(), capacity, &batches);
         }
+    }
+}
+
+fn allowed_as_checked<A: Algorithm + Clone>(algorithm: A, batches: &[(Vec<u64>, u64, u64)]) {
+    let [brief, whole] = twins(algorithm.clone(), 20);
+    let one = || {
+        let built = Direct::builder(Quota::per_second(3)).algorithm(algorithm.clone());
+        built.clock(ManualClock::new()).build().expect("in range")
+    };
+    let (brief_one, whole_one) = (one(), one());
+    let mut now = Tick::ZERO;
+    for (keys, n, millis) in batches {
+        now = Tick::from_nanos(now.as_nanos() + millis * 1_000_000);
+        for key in keys {
+            assert_eq!(brief.allow_at(key, *n, now), whole.check_at(key, *n, now).is_ok());
+            assert_eq!(brief.peek_at(key, *n, now), whole.peek_at(key, *n, now));
+        }
+        assert_eq!(brief_one.allow_at(*n, now), whole_one.check_at(*n, now).is_ok());
+        assert_eq!(brief_one.peek_at(*n, now), whole_one.peek_at(*n, now));
+    }
+    assert_eq!(brief.stats(), whole.stats());
+}
+
+proptest! {
+    #[test]
+    fn yes_or_no_charges_and_admits_as_a_whole_decision(
+        batches in prop::collection::vec(
+            (prop::collection::vec(0_u64..30, 0..50), 0_u64..4, 0_u64..700),
+            1..12,
+        ),
+    ) {
+        allowed_as_checked(Gcra::start_empty(), &batches);
+        allowed_as_checked(SubWindows::new(), &batches);
+        allowed_as_checked(SlidingCounter::new(), &batches);
+        allowed_as_checked(SlidingLog::new().and(Quota::per_minute(9)), &batches);
+        allowed_as_checked(SlidingLog::new().count_refusals(), &batches);
+        allowed_as_checked(AnyAlgorithm::from(SlidingLog::new()), &batches);
     }
 }
 
