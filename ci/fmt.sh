@@ -4,3 +4,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo fmt --all --check
 (cd fuzz && cargo fmt --check)
+(cd benches/peers && cargo fmt --check)

@@ -1,0 +1,37 @@
+//! A bucket for every key: the comparisons of which all rows fit into memory together.
+
+use tollgate_benches::keys::Draw;
+use tollgate_benches::report::table;
+use tollgate_benches::rounds::compare;
+use tollgate_peers::limiters::each;
+
+use crate::choice::Choice;
+use crate::rows::{Case, Rows, Wanted, judge, loops, side_by_side};
+
+pub(crate) fn run(choice: &Choice) {
+    let wanted = |own, given| Wanted { own: Some(own), given: Some(given) };
+    let one = |name: &str, case: Case, wanted: Wanted| {
+        if choice.wants_case(name) {
+            one(choice, name, case, wanted);
+        }
+    };
+    one("1k-zipf-admit", Case::admit(Draw::Zipf, 1_000, 1, 50_000), wanted(1.35, 4.0));
+    one("100k-uniform-admit", Case::admit(Draw::Uniform, 100_000, 2, 400_000), wanted(1.4, 4.5));
+    one("100k-zipf-refuse", Case::refuse(Draw::Zipf, 100_000, 2, 400_000), wanted(3.0, 10.0));
+    one("1m-uniform-admit", Case::admit(Draw::Uniform, 1_000_000, 2, 200_000), wanted(2.0, 8.0));
+    one("hot-key-admit", Case::admit(Draw::One, 1, 2, 200_000), Wanted::default());
+    one("hot-key-refuse", Case::refuse(Draw::One, 1, 2, 200_000), Wanted::default());
+}
+
+fn one(choice: &Choice, name: &str, case: Case, wanted: Wanted) {
+    let sequence = case.sequence();
+    let mut rows = Rows::new(&choice.options, case, &sequence);
+    each(&mut rows);
+    if case.threads == 2 {
+        rows.rows.extend(loops());
+    }
+    let figures = compare(&choice.options, case.decisions, &rows.rows);
+    table(&case.title(name), &figures);
+    side_by_side(&figures);
+    judge(name, &figures, &rows.exact, wanted);
+}

@@ -1,0 +1,37 @@
+//! tollgate beside the limiters that one would take instead.
+//!
+//! `README.md` of this package says how each is set up. On the command line, after `--`:
+//! `--rounds N`, `--only TEXT` (rows), `--case TEXT` (comparisons), `--full` (the long ones too).
+
+mod choice;
+mod cold;
+mod direct;
+mod flood;
+mod grants;
+mod keyed;
+mod memory;
+mod rows;
+mod ten_million;
+
+use tollgate_benches::report::heading;
+
+use choice::Choice;
+
+fn main() {
+    let choice = Choice::from_args();
+    if let Some(task) = &choice.options.child {
+        return match task.split_once(':') {
+            Some(("flood", task)) => flood::child(task),
+            Some(("memory", task)) => memory::child(task),
+            _ => panic!("no such task: {task}"),
+        };
+    }
+    heading("versus crates: beside what one would take instead");
+    direct::run(&choice);
+    keyed::run(&choice);
+    ten_million::run(&choice);
+    cold::run(&choice);
+    flood::run(&choice);
+    memory::run(&choice);
+    grants::run(&choice);
+}

@@ -1,0 +1,76 @@
+//! Bytes for a live key, each limiter in a process of its own.
+
+use std::borrow::Borrow;
+
+use tollgate_benches::process::{resident_bytes, resident_peak_bytes};
+use tollgate_peers::forms::Form;
+use tollgate_peers::limiters::each;
+use tollgate_peers::peer::{Keyed, Visit};
+use tollgate_peers::plan::Plan;
+
+use crate::choice::{Choice, ask_child, float};
+
+const NAME: &str = "memory";
+
+pub(crate) fn run(choice: &Choice) {
+    if !choice.wants_case(NAME) {
+        return;
+    }
+    println!("### {NAME}: bytes for a live key\n");
+    println!("| limiter | keys | resident | peak while filling |");
+    println!("|---|---:|---:|---:|");
+    let mut names = Names(vec![]);
+    each(&mut names);
+    for name in names.0.into_iter().filter(|name| choice.options.wants(name)) {
+        for count in [100_000, 1_000_000] {
+            let bytes: [f64; 2] = ask_child(&format!("memory:{name}|{count}"));
+            let [resident, peak] = bytes.map(|bytes| bytes / float(count));
+            println!("| {name} | {count} | {resident:.1} | {peak:.1} |");
+        }
+    }
+    println!();
+}
+
+struct Names(Vec<&'static str>);
+
+impl Visit for Names {
+    fn keyed<P: Keyed>(&mut self) {
+        self.0.push(P::NAME);
+    }
+}
+
+/// Fills one limiter, and prints the bytes it came to and those at the peak.
+pub(crate) fn child(task: &str) {
+    let (name, count) = task.split_once('|').expect("a limiter and a count");
+    each(&mut Child { name, count: count.parse().expect("a count of keys") });
+}
+
+struct Child<'a> {
+    name: &'a str,
+    count: usize,
+}
+
+impl Visit for Child<'_> {
+    fn keyed<P: Keyed>(&mut self) {
+        if P::NAME != self.name {
+            return;
+        }
+        // Code, calibration and the allocator's own pages are there before the measurement begins.
+        drop(filled::<P>(100));
+        let before = resident_bytes();
+        let gate = filled::<P>(self.count);
+        let resident = resident_bytes().saturating_sub(before);
+        let peak = resident_peak_bytes().saturating_sub(before).max(resident);
+        println!("{resident} {peak}");
+        drop(gate);
+    }
+}
+
+fn filled<P: Keyed>(count: usize) -> P {
+    let gate = P::new(Plan::hourly(2), count);
+    for rank in 0..count {
+        let granted = gate.check(P::Key::own(rank).borrow());
+        assert!(granted || !P::EXACT, "{}: its first cell", P::NAME);
+    }
+    gate
+}

@@ -1,0 +1,210 @@
+//! Rows of keyed limiters, and how ours stands to the best of the others.
+
+use std::borrow::Borrow;
+use std::hint::black_box;
+
+use tollgate_benches::keys::{self, Draw};
+use tollgate_benches::options::Options;
+use tollgate_benches::report::{Bound, compared, quartiles, target};
+use tollgate_benches::rounds::{Figures, Row, Turn};
+use tollgate_peers::forms::{Form, Sequence, mixed};
+use tollgate_peers::peer::{Keyed, TimeGiven, Visit};
+use tollgate_peers::plan::Plan;
+
+pub(crate) const OURS: &str = "tollgate, own clock";
+pub(crate) const OURS_GIVEN: &str = "tollgate, time given";
+
+/// What is varied.
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) draw: Draw,
+    pub(crate) keys: usize,
+    pub(crate) threads: usize,
+    pub(crate) decisions: usize,
+    pub(crate) plan: Plan,
+    /// Asked of every key beforehand.
+    pub(crate) before: usize,
+}
+
+impl Case {
+    /// All admitted, all charged.
+    pub(crate) fn admit(draw: Draw, keys: usize, threads: usize, decisions: usize) -> Self {
+        Self { draw, keys, threads, decisions, plan: Plan::roomy(), before: 1 }
+    }
+
+    /// All refused: every bucket is empty for the next hour.
+    pub(crate) fn refuse(draw: Draw, keys: usize, threads: usize, decisions: usize) -> Self {
+        Self { draw, keys, threads, decisions, plan: Plan::hourly(2), before: 2 }
+    }
+
+    pub(crate) fn title(self, what: &str) -> String {
+        let Self { draw, keys, threads, .. } = self;
+        format!("{what}, {keys} keys, {}, {threads} thread(s)", draw.name())
+    }
+
+    pub(crate) fn sequence(self) -> Sequence {
+        Sequence::new(&keys::ranks(self.draw, self.keys))
+    }
+
+    /// A limiter in which every key has asked, with its own clock.
+    pub(crate) fn filled<P: Keyed>(self) -> P {
+        let gate = P::new(self.plan, self.keys);
+        self.fill::<P>(|key| gate.check(key));
+        gate
+    }
+
+    /// A limiter in which every key has asked at the time zero.
+    pub(crate) fn filled_at_zero<P: TimeGiven>(self) -> P {
+        let gate = P::new(self.plan, self.keys);
+        self.fill::<P>(|key| gate.check_at(key, 0));
+        gate
+    }
+
+    fn fill<P: Keyed>(self, ask: impl Fn(&P::Key) -> bool) {
+        for rank in mixed(self.keys) {
+            let key = P::Key::own(rank);
+            for _ in 0..self.before {
+                let granted = ask(key.borrow());
+                assert!(granted || !P::EXACT, "{}: its first cells", P::NAME);
+            }
+        }
+    }
+}
+
+/// The name of a row with the peer's own clock.
+pub(crate) fn own_name<P: Keyed>() -> String {
+    format!("{}, own clock", P::NAME)
+}
+
+/// The name of a row with the time given.
+pub(crate) fn given_name<P: Keyed>() -> String {
+    format!("{}, time given", P::NAME)
+}
+
+/// Names of the peers' rows that are meant to be exact.
+#[derive(Default)]
+pub(crate) struct Exact {
+    pub(crate) own: Vec<String>,
+    pub(crate) given: Vec<String>,
+}
+
+/// Collects a row of every limiter that is wanted, and fills it.
+pub(crate) struct Rows<'a> {
+    options: &'a Options,
+    pub(crate) case: Case,
+    pub(crate) sequence: &'a Sequence,
+    pub(crate) rows: Vec<Row<'a>>,
+    pub(crate) exact: Exact,
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn new(options: &'a Options, case: Case, sequence: &'a Sequence) -> Self {
+        Self { options, case, sequence, rows: Vec::new(), exact: Exact::default() }
+    }
+}
+
+impl Visit for Rows<'_> {
+    fn keyed<P: Keyed>(&mut self) {
+        let name = own_name::<P>();
+        if !self.options.wants(&name) {
+            return;
+        }
+        let (threads, keys) = (self.case.threads, P::Key::of(self.sequence));
+        let gate: P = self.case.filled();
+        self.rows.push(Row::new(&name, threads, move |turn| {
+            each(turn, threads, keys, |key| gate.check(key.borrow()))
+        }));
+        if P::EXACT && name != OURS {
+            self.exact.own.push(name);
+        }
+    }
+
+    fn given<P: TimeGiven>(&mut self) {
+        let name = given_name::<P>();
+        if !self.options.wants(&name) {
+            return;
+        }
+        let (threads, keys) = (self.case.threads, P::Key::of(self.sequence));
+        let gate: P = self.case.filled_at_zero();
+        self.rows.push(Row::new(&name, threads, move |turn| {
+            let mut now = turn.start_nanos();
+            each(turn, threads, keys, |key| {
+                now = Turn::later(now);
+                gate.check_at(key.borrow(), black_box(now))
+            })
+        }));
+        if P::EXACT && name != OURS_GIVEN {
+            self.exact.given.push(name);
+        }
+    }
+}
+
+const ALONE: &str = "a loop, 1 thread";
+const BESIDE: &str = "a loop, 2 threads";
+
+/// Rows that tell whether the machine had two processors for two threads: each thread counts for
+/// itself, about as long as a decision takes.
+pub(crate) fn loops<'a>() -> [Row<'a>; 2] {
+    let spin = |turn: Turn| {
+        for step in 0..turn.decisions * 256 {
+            black_box(step);
+        }
+    };
+    [Row::floor(ALONE, 1, spin), Row::floor(BESIDE, 2, spin)]
+}
+
+/// Prints what [`loops`] came to.
+pub(crate) fn side_by_side(figures: &[Figures]) {
+    let what = "two threads at once (1 is side by side, 2 one after the other)";
+    compared(what, figures, [BESIDE, ALONE]);
+}
+
+/// Runs `decide` on the keys of a turn.
+#[inline]
+fn each<K>(
+    turn: Turn,
+    threads: usize,
+    sequence: &[K],
+    mut decide: impl FnMut(&K) -> bool,
+) -> usize {
+    let mut admitted = 0;
+    let (first, second) = turn.part(sequence, threads);
+    for part in [first, second] {
+        for key in part {
+            admitted += usize::from(black_box(decide(key)));
+        }
+    }
+    admitted
+}
+
+/// The fastest of some rows, by its median.
+pub(crate) fn best<'f>(figures: &'f [Figures], names: &[String]) -> Option<&'f Figures> {
+    let median = |row: &Figures| quartiles(&row.nanos)[1];
+    let named = figures.iter().filter(|row| names.contains(&row.name));
+    named.min_by(|a, b| median(a).total_cmp(&median(b)))
+}
+
+/// What the ratios of the best exact peer over ours should be.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wanted {
+    pub(crate) own: Option<f64>,
+    /// Of the best with its own clock over ours with the time given.
+    pub(crate) given: Option<f64>,
+}
+
+/// Prints how ours stands to the best exact peer.
+pub(crate) fn judge(what: &str, figures: &[Figures], exact: &Exact, wanted: Wanted) {
+    let say = |what: &str, pair: [&str; 2], least: Option<f64>| match least {
+        Some(least) => target(what, figures, pair, Bound::AtLeast(least)),
+        None => compared(what, figures, pair),
+    };
+    if let Some(best) = best(figures, &exact.own) {
+        say(&format!("{what}, own clock"), [&best.name, OURS], wanted.own);
+        let given = format!("{what}, time given (the peer reads its own clock)");
+        say(&given, [&best.name, OURS_GIVEN], wanted.given);
+    }
+    if let Some(best) = best(figures, &exact.given) {
+        say(&format!("{what}, time given to both"), [&best.name, OURS_GIVEN], None);
+    }
+    println!();
+}

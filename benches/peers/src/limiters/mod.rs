@@ -1,0 +1,92 @@
+//! The limiters.
+
+mod crates;
+mod direct;
+mod maps;
+mod ours;
+
+pub use crates::{
+    Aerorate, GovernorAhash, GovernorDefault, PingoraLimits, Throttlecrab, TokioRateLimit, Trypema,
+};
+pub use direct::{
+    AerorateDirect, BucketDirect, GovernorDirect, LeakyBucket, Ratelimit, TollgateDirect,
+};
+pub use maps::{InDashmap, InMoka, InPapaya, InScc};
+pub use ours::Tollgate;
+
+use crate::peer::{Visit, VisitDirect};
+
+/// Every keyed limiter, tollgate first.
+pub fn each(visit: &mut impl Visit) {
+    visit.keyed::<Tollgate>();
+    visit.given::<Tollgate>();
+    visit.keyed::<GovernorDefault>();
+    visit.keyed::<GovernorAhash>();
+    visit.keyed::<Aerorate>();
+    visit.keyed::<Trypema>();
+    visit.keyed::<TokioRateLimit>();
+    visit.keyed::<Throttlecrab>();
+    visit.given::<Throttlecrab>();
+    visit.keyed::<PingoraLimits>();
+    visit.keyed::<InDashmap>();
+    visit.given::<InDashmap>();
+    visit.keyed::<InPapaya>();
+    visit.given::<InPapaya>();
+    visit.keyed::<InScc>();
+    visit.given::<InScc>();
+    visit.keyed::<InMoka>();
+}
+
+/// Every limiter with one bucket, tollgate first.
+pub fn each_direct(visit: &mut impl VisitDirect) {
+    visit.direct::<TollgateDirect>();
+    visit.direct::<GovernorDirect>();
+    visit.direct::<Ratelimit>();
+    visit.direct::<LeakyBucket>();
+    visit.direct::<AerorateDirect>();
+    visit.direct::<BucketDirect>();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Borrow;
+
+    use super::*;
+    use crate::forms::Form;
+    use crate::peer::{Direct, Keyed, TimeGiven};
+    use crate::plan::Plan;
+
+    struct GrantsItsBurst;
+
+    impl Visit for GrantsItsBurst {
+        fn keyed<P: Keyed>(&mut self) {
+            let gate = P::new(Plan::hourly(10), 100);
+            for rank in 0..3 {
+                let key = P::Key::own(rank);
+                let granted = (0..30).filter(|_| gate.check(key.borrow())).count();
+                assert_eq!(granted, 10, "{}", P::NAME);
+            }
+        }
+
+        fn given<P: TimeGiven>(&mut self) {
+            let gate = P::new(Plan::hourly(10), 100);
+            let key = P::Key::own(0);
+            let granted_at = |now| (0..30).filter(|_| gate.check_at(key.borrow(), now)).count();
+            assert_eq!(granted_at(1_000_000_000), 10, "{}", P::NAME);
+            assert_eq!(granted_at(3_602_000_000_000), 1, "{}, an hour later", P::NAME);
+        }
+    }
+
+    impl VisitDirect for GrantsItsBurst {
+        fn direct<P: Direct>(&mut self) {
+            let gate = P::new(Plan::hourly(10));
+            assert_eq!((0..30).filter(|_| gate.check()).count(), 10, "{}", P::NAME);
+        }
+    }
+
+    #[test]
+    fn one_thread_is_granted_its_burst_by_every_limiter() {
+        each(&mut GrantsItsBurst);
+        each_direct(&mut GrantsItsBurst);
+    }
+}

@@ -1,0 +1,42 @@
+//! tollgate.
+
+use tollgate::{Limiter, Quota, Tick};
+
+use crate::peer::{Keyed, TimeGiven};
+use crate::plan::Plan;
+
+/// A plan as tollgate has it.
+pub(super) fn quota(plan: Plan) -> Quota {
+    Quota::new(plan.rate.into(), plan.period).burst(plan.burst.into())
+}
+
+/// With as many keys of capacity as are expected.
+#[derive(Debug)]
+pub struct Tollgate(pub Limiter<u64>);
+
+impl Keyed for Tollgate {
+    const NAME: &'static str = "tollgate";
+    const EXACT: bool = true;
+    const TENDED: Option<&'static str> = Some("capacity of 1,000,000");
+    type Key = u64;
+
+    fn new(plan: Plan, keys: usize) -> Self {
+        Self(Limiter::builder(quota(plan)).capacity(keys as u64).build().expect("in range"))
+    }
+
+    #[inline]
+    fn check(&self, key: &u64) -> bool {
+        self.0.check(key).is_ok()
+    }
+
+    fn check_n(&self, key: &u64, n: u32) -> Option<bool> {
+        Some(self.0.check_n(key, n.into()).is_ok())
+    }
+}
+
+impl TimeGiven for Tollgate {
+    #[inline]
+    fn check_at(&self, key: &u64, now_nanos: u64) -> bool {
+        self.0.check_at(key, 1, Tick::from_nanos(now_nanos)).is_ok()
+    }
+}

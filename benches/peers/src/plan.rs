@@ -1,0 +1,61 @@
+//! What a key may do, in terms that all limiters have.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+/// `rate` cells in every `period`, and at most `burst` at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Cells in a period.
+    pub rate: u32,
+    /// How long they take to come back.
+    pub period: Duration,
+    /// Cells of a key that was idle.
+    pub burst: u32,
+}
+
+impl Plan {
+    /// A plan that the compiler cannot see through.
+    #[must_use]
+    pub fn new(rate: u32, period: Duration, burst: u32) -> Self {
+        black_box(Self { rate, period, burst })
+    }
+
+    /// Buckets that are always in debt here, and never at their limit.
+    #[must_use]
+    pub fn roomy() -> Self {
+        Self::new(100_000, Duration::from_secs(1), 4_000_000_000)
+    }
+
+    /// Once asked, a bucket is empty for the next hour.
+    #[must_use]
+    pub fn hourly(burst: u32) -> Self {
+        Self::new(1, Duration::from_secs(3_600), burst)
+    }
+
+    /// From one cell to the next.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        self.period / self.rate
+    }
+
+    /// What a whole burst takes to come back: at least a second, in whole ones. It is the window
+    /// of those peers that have windows, and `burst` is then their limit.
+    #[must_use]
+    pub fn window_secs(&self) -> u64 {
+        let nanos = self.interval().as_nanos() * u128::from(self.burst);
+        u64::try_from(nanos.div_ceil(1_000_000_000)).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_what_a_burst_takes_to_come_back() {
+        assert_eq!(Plan::hourly(10).window_secs(), 36_000);
+        assert_eq!(Plan::roomy().window_secs(), 40_000);
+        assert_eq!(Plan::new(100, Duration::from_secs(1), 5).window_secs(), 1);
+    }
+}
