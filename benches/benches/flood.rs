@@ -2,11 +2,11 @@
 
 use std::hint::black_box;
 
-use hdrhistogram::Histogram;
 use quanta::Clock as Counter;
 use tollgate::{Clock as _, Direct, Gcra, Limiter, ManualClock, Quota, Tick};
+use tollgate_benches::calls::Calls;
 use tollgate_benches::options::Options;
-use tollgate_benches::process::{preemptions, resident_bytes};
+use tollgate_benches::process::resident_bytes;
 use tollgate_benches::report::{Bound, heading, verdict};
 use tollgate_benches::{keys, report};
 
@@ -14,15 +14,14 @@ use tollgate_benches::{keys, report};
 const CAPACITY: u64 = 1_000_000;
 /// Unique keys between two samples of the resident memory.
 const CHUNK: u64 = 5_000_000;
-/// A call slower than this is counted as slow.
-const SLOW_NANOS: u64 = 100_000;
 
 fn main() {
     let options = Options::from_args();
     heading("flood: unique keys through a table of 1,000,000");
-    let chunks = options.flood_millions * 1_000_000 / CHUNK;
+    // The first chunk fills the table, and tells nothing.
+    let chunks = (options.flood_millions * 1_000_000 / CHUNK).max(2);
     flood("10/s burst 10: the table keeps up", Quota::per_second(10).burst(10), chunks);
-    let chunks = chunks.div_ceil(2);
+    let chunks = chunks.div_ceil(2).max(2);
     flood("1/s burst 10: more live keys than slots", Quota::per_second(1).burst(10), chunks);
 }
 
@@ -34,75 +33,22 @@ fn flood(title: &str, quota: Quota, chunks: u64) {
     let mut filling = Calls::new("flood, the first 5 M (the table becomes resident)");
     let mut flood = Calls::new("flood, the rest");
     let mut control = Calls::new("control, nothing but the timer, for as long");
-    println!("### {title}\n");
-    println!("| unique keys | RSS MB | live | evicted | M/s |");
-    println!("|---:|---:|---:|---:|---:|");
     let mut resident = Vec::new();
+    let mut samples = Vec::new();
     for chunk in 0..chunks {
         let calls = if chunk == 0 { &mut filling } else { &mut flood };
         let spent = pour(&gate, &counter, calls, &mut steady, chunk * CHUNK);
         resident.push(resident_bytes());
-        sample(&gate, (chunk + 1) * CHUNK, spent);
+        samples.push(sample(&gate, (chunk + 1) * CHUNK, spent));
         if chunk > 0 {
             control.idle(&counter, spent);
         }
     }
-    println!("\n| calls | of | p50 ns | p99 | p99.9 | p99.99 | max | over 100 us | preempted |");
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
-    for calls in [&filling, &flood, &control] {
-        calls.print();
-    }
-    println!();
+    report::text(title, &["unique keys", "RSS MB", "live", "evicted", "M/s"], samples);
+    report::calls(&format!("{title}: calls"), &[&filling, &flood, &control]);
     judge(&resident, &flood, &control);
     steady.judge();
     println!();
-}
-
-/// Timed calls of one kind.
-struct Calls {
-    name: &'static str,
-    nanos: Histogram<u64>,
-    slow: u64,
-    preempted: u64,
-}
-
-impl Calls {
-    fn new(name: &'static str) -> Self {
-        let nanos = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds");
-        Self { name, nanos, slow: 0, preempted: 0 }
-    }
-
-    #[inline]
-    fn record(&mut self, nanos: u64) {
-        self.nanos.saturating_record(nanos);
-        self.slow += u64::from(nanos > SLOW_NANOS);
-    }
-
-    /// Reads the timer again and again, for as many nanoseconds as told. Each reading ends one
-    /// call and begins the next, so that nothing the scheduler does can fall in between.
-    fn idle(&mut self, counter: &Counter, span: u64) {
-        let (before, begin) = (preemptions(), counter.raw());
-        let mut start = begin;
-        while counter.delta_as_nanos(begin, start) < span {
-            let end = black_box(counter.raw());
-            self.record(counter.delta_as_nanos(start, end));
-            start = end;
-        }
-        self.preempted += preemptions() - before;
-    }
-
-    fn print(&self) {
-        let [p50, p99, p999, p9999] =
-            [0.5, 0.99, 0.999, 0.9999].map(|quantile| self.nanos.value_at_quantile(quantile));
-        println!(
-            "| {} | {} | {p50} | {p99} | {p999} | {p9999} | {} | {} | {} |",
-            self.name,
-            self.nanos.len(),
-            self.nanos.max(),
-            self.slow,
-            self.preempted,
-        );
-    }
 }
 
 /// Sends the next unique keys, and the steady ones among them. Returns the nanoseconds it took.
@@ -113,28 +59,27 @@ fn pour(
     steady: &mut Steady,
     first: u64,
 ) -> u64 {
-    let (before, begin) = (preemptions(), counter.raw());
-    for index in first..first + CHUNK {
-        let key = keys::key(usize::try_from(index).expect("64 bits"));
-        let start = counter.raw();
-        black_box(gate.check(&key).is_ok());
-        let end = counter.raw();
-        calls.record(counter.delta_as_nanos(start, end));
-        steady.visit(gate, counter, end);
-    }
-    calls.preempted += preemptions() - before;
-    counter.delta_as_nanos(begin, counter.raw())
+    calls.watch(counter, |calls| {
+        for index in first..first + CHUNK {
+            let key = keys::key(usize::try_from(index).expect("64 bits"));
+            let start = counter.raw();
+            black_box(gate.check(&key).is_ok());
+            let end = counter.raw();
+            calls.record(counter.delta_as_nanos(start, end));
+            steady.visit(gate, counter, end);
+        }
+    })
 }
 
 #[allow(clippy::cast_precision_loss, reason = "megabytes and microseconds")]
-fn sample(gate: &Limiter<u64>, keys: u64, spent: u64) {
-    println!(
-        "| {keys} | {:.1} | {} | {} | {:.1} |",
-        resident_bytes() as f64 / 1e6,
-        gate.len(),
-        gate.stats().evicted,
-        CHUNK as f64 * 1e3 / spent as f64,
-    );
+fn sample(gate: &Limiter<u64>, keys: u64, spent: u64) -> Vec<String> {
+    vec![
+        keys.to_string(),
+        format!("{:.1}", resident_bytes() as f64 / 1e6),
+        gate.len().to_string(),
+        gate.stats().evicted.to_string(),
+        format!("{:.1}", CHUNK as f64 * 1e3 / spent as f64),
+    ]
 }
 
 #[allow(clippy::cast_precision_loss, reason = "megabytes and counts")]
@@ -143,10 +88,11 @@ fn judge(resident: &[u64], flood: &Calls, control: &Calls) {
     let growth = last as f64 / first as f64;
     let note = "the last sample over the first";
     verdict("flood: resident memory", growth, Bound::AtMost(1.01), note);
-    let slow = (flood.slow as f64 + 1.0) / (control.slow as f64 + 1.0);
+    let slow = (flood.slow() as f64 + 1.0) / (control.slow() as f64 + 1.0);
     let note = format!(
         "one more than the {} calls over 100 us, over one more than the control's {}",
-        flood.slow, control.slow
+        flood.slow(),
+        control.slow()
     );
     report::verdict("flood: slow calls beside the scheduler's", slow, Bound::AtMost(2.0), &note);
 }

@@ -10,7 +10,7 @@ use tollgate_benches::floor::Words;
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::peer::{self, Keyed, nonzero};
-use tollgate_benches::report::{Bound, heading, table, target};
+use tollgate_benches::report::{Bound, heading, note, table, target};
 use tollgate_benches::rounds::{Figures, Row, Turn, compare};
 
 const OURS: &str = "tollgate, own clock";
@@ -230,6 +230,6 @@ fn text(options: &Options, case: Case) {
 fn forgotten<K: Hash>(gates: &[&Limiter<K>]) {
     let evicted: u64 = gates.iter().map(|gate| gate.stats().evicted).sum();
     if evicted > 0 {
-        println!("At the stated capacity, {evicted} claim(s) displaced a live key.\n");
+        note(&format!("At the stated capacity, {evicted} claim(s) displaced a live key."));
     }
 }

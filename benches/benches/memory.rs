@@ -8,7 +8,7 @@ use tollgate_benches::keys;
 use tollgate_benches::options::Options;
 use tollgate_benches::peer::{self, nonzero};
 use tollgate_benches::process::{resident_bytes, resident_peak_bytes};
-use tollgate_benches::report::{Bound, heading, verdict};
+use tollgate_benches::report::{self, Bound, heading, verdict};
 
 /// The last one is where a hash map that doubles is at its fullest.
 const COUNTS: [usize; 4] = [10_000, 100_000, 1_000_000, 1_800_000];
@@ -19,28 +19,35 @@ fn main() {
         return child(task);
     }
     heading("memory: bytes for a live u64 key");
-    println!("| keys | limiter | reserved | resident | peak while filling | live |");
-    println!("|---:|---|---:|---:|---:|---:|");
+    let mut rows = Vec::new();
+    let mut pairs = Vec::new();
     let mut worst: f64 = 0.0;
     for count in COUNTS {
-        for limiter in ["tollgate", "governor"] {
+        let [ours, theirs] = ["tollgate", "governor"].map(|limiter| {
             let measured = measure(limiter, count);
-            let per_key = measured.each_ref().map(|bytes| bytes / float(count));
-            let [reserved, resident, peak, _] = per_key;
-            let live = measured[3];
-            let reserved_text =
-                if reserved > 0.0 { format!("{reserved:.1}") } else { "grows".to_owned() };
-            println!(
-                "| {count} | {limiter} | {reserved_text} | {resident:.1} | {peak:.1} | {live} |"
-            );
-            if limiter == "tollgate" {
-                worst = worst.max(reserved).max(resident).max(peak);
-            }
-        }
+            rows.push(row(limiter, count, measured));
+            measured.map(|bytes| bytes / float(count))
+        });
+        worst = ours[..3].iter().copied().fold(worst, f64::max);
+        pairs.push((format!("resident, {count} keys"), ours[1], theirs[1]));
+        pairs.push((format!("peak while filling, {count} keys"), ours[2], theirs[2]));
+    }
+    let header = ["limiter", "keys", "reserved", "resident", "peak while filling", "live"];
+    report::text("Bytes a key", &header, rows);
+    for (what, ours, theirs) in pairs {
+        report::beside(&what, "bytes a key", ours, ("governor", theirs));
     }
     println!();
     let note = "the largest of all its figures";
     verdict("bytes a live key at the stated capacity", worst, Bound::AtMost(32.0), note);
+}
+
+/// What was measured, as a row of the table.
+fn row(limiter: &str, count: usize, [reserved, resident, peak, live]: [f64; 4]) -> Vec<String> {
+    let per_key = |bytes: f64| format!("{:.1}", bytes / float(count));
+    let reserved = if reserved > 0.0 { per_key(reserved) } else { "grows".to_owned() };
+    let [resident, peak] = [resident, peak].map(per_key);
+    vec![limiter.to_owned(), count.to_string(), reserved, resident, peak, live.to_string()]
 }
 
 /// Runs this program again as a child, and reads the four numbers that it prints.

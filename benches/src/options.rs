@@ -1,5 +1,7 @@
 //! What may be said on the command line, after `--`.
 
+use std::path::PathBuf;
+
 /// The choices of one run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -9,6 +11,9 @@ pub struct Options {
     pub only: Option<String>,
     /// Decisions of the flood, in millions.
     pub flood_millions: u64,
+    /// Where `<bench>.json` is written to, if anywhere. A relative path is taken from the
+    /// directory of the package, since cargo runs a bench there.
+    pub save: Option<PathBuf>,
     /// What the parent process asks its child to do.
     pub child: Option<String>,
 }
@@ -21,7 +26,8 @@ impl Options {
     /// If an option lacks its value, or a number is none.
     #[must_use]
     pub fn from_args() -> Self {
-        let mut options = Self { rounds: 51, only: None, flood_millions: 50, child: None };
+        let mut options =
+            Self { rounds: 51, only: None, flood_millions: 50, save: None, child: None };
         let mut args = std::env::args().skip(1);
         while let Some(name) = args.next() {
             let mut value = || args.next().unwrap_or_else(|| panic!("{name} needs a value"));
@@ -29,6 +35,7 @@ impl Options {
                 "--rounds" => options.rounds = value().parse().expect("a number of rounds"),
                 "--only" => options.only = Some(value()),
                 "--millions" => options.flood_millions = value().parse().expect("a number"),
+                "--save" => options.save = Some(value().into()),
                 "--child" => options.child = Some(value()),
                 _ => {}
             }

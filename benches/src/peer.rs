@@ -9,6 +9,9 @@ use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use governor::{Quota, RateLimiter};
 
+/// The peer by name, with the version that is asked for in `Cargo.toml`.
+pub const GOVERNOR: &str = "governor 0.10";
+
 /// governor's keyed limiter on a `DashMap` with ahash, and no middleware.
 pub type Keyed<K, C = DefaultClock> =
     RateLimiter<K, DashMapStateStore<K, RandomState>, C, NoOpMiddleware<<C as Clock>::Instant>>;
@@ -36,4 +39,16 @@ pub fn keyed_with_time_given<K: Hash + Eq + Clone>(
 #[must_use]
 pub fn nonzero(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).expect("not zero")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_one_that_is_asked_for() {
+        let (name, version) = GOVERNOR.split_once(' ').expect("a name and a version");
+        let asked = format!("{name} = {{ version = \"{version}\"");
+        assert!(include_str!("../Cargo.toml").contains(&asked), "no {asked}");
+    }
 }

@@ -20,7 +20,7 @@ pub fn resident_bytes() -> u64 {
 /// The largest that [`resident_bytes`] has been, in bytes.
 #[must_use]
 pub fn resident_peak_bytes() -> u64 {
-    status_number("VmHWM:") * 1_024
+    status_number("/proc/self/status", "VmHWM:") * 1_024
 }
 
 /// Memory in bytes that could be taken without swapping.
@@ -30,23 +30,98 @@ pub fn resident_peak_bytes() -> u64 {
 /// Where there is no `/proc`.
 #[must_use]
 pub fn available_bytes() -> u64 {
-    number_in("/proc/meminfo", "MemAvailable:") * 1_024
+    status_number("/proc/meminfo", "MemAvailable:") * 1_024
 }
 
-/// How often the system took the processor away from this thread's process.
+/// How often the system took the processor away from this thread.
 #[must_use]
 pub fn preemptions() -> u64 {
-    status_number("nonvoluntary_ctxt_switches:")
+    status_number("/proc/thread-self/status", "nonvoluntary_ctxt_switches:")
 }
 
-fn status_number(name: &str) -> u64 {
-    number_in("/proc/self/status", name)
-}
-
-fn number_in(path: &str, name: &str) -> u64 {
-    let text = fs::read_to_string(path).expect("Linux");
-    let line = text.lines().find(|line| line.starts_with(name)).expect("a known name");
+fn status_number(path: &str, name: &str) -> u64 {
+    let status = fs::read_to_string(path).expect("Linux");
+    let line = status.lines().find(|line| line.starts_with(name)).expect("a known name");
     line.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number")
+}
+
+/// Threads that wanted to run in the last minute, on average.
+///
+/// # Panics
+///
+/// Where there is no `/proc`.
+#[must_use]
+pub fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").expect("Linux");
+    text.split_whitespace().next().and_then(|first| first.parse().ok()).expect("a number")
+}
+
+/// The time that all processors have spent so far, in the system's ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticks {
+    all: u64,
+    stolen: u64,
+}
+
+/// What the processors have spent so far.
+///
+/// # Panics
+///
+/// Where there is no `/proc`.
+#[must_use]
+pub fn ticks() -> Ticks {
+    Ticks::parse(&fs::read_to_string("/proc/stat").expect("Linux"))
+}
+
+impl Ticks {
+    /// The first line is of all processors: user, nice, system, idle, iowait, irq, softirq,
+    /// steal; what follows is part of those.
+    fn parse(stat: &str) -> Self {
+        let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).take(8);
+        let ticks: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
+        Self { all: ticks.iter().sum(), stolen: ticks.get(7).copied().unwrap_or(0) }
+    }
+
+    /// What other guests of the host took between here and `later`, in percent of all.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "ticks of minutes")]
+    pub fn stolen_percent(self, later: Self) -> f64 {
+        let all = (later.all - self.all).max(1);
+        100.0 * (later.stolen - self.stolen) as f64 / all as f64
+    }
+}
+
+/// The name of the bench that runs: cargo adds a hyphen and a hash to the program's.
+///
+/// # Panics
+///
+/// If this program has no path.
+#[must_use]
+pub fn bench() -> String {
+    let program = std::env::current_exe().expect("this program has a path");
+    let name = program.file_stem().expect("a file").to_string_lossy();
+    without_hash(&name).to_owned()
+}
+
+fn without_hash(name: &str) -> &str {
+    match name.rsplit_once('-') {
+        Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            name
+        }
+        _ => name,
+    }
+}
+
+/// The date and the time of day in UTC, to the minute.
+#[must_use]
+pub fn date() -> String {
+    said_by("date", &["-u", "+%Y-%m-%d %H:%M"]).unwrap_or_else(|| "unknown date".to_owned())
+}
+
+/// The output of another program, if it runs.
+fn said_by(program: &str, args: &[&str]) -> Option<String> {
+    let output = std::process::Command::new(program).args(args).output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// The machine in one line: processor, cores, compiler.
@@ -58,10 +133,26 @@ pub fn machine() -> String {
         .find_map(|line| line.strip_prefix("model name"))
         .map_or("unknown processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZeroUsize::get);
-    let compiler = std::process::Command::new("rustc").arg("--version").output();
-    let compiler = compiler.map_or_else(
-        |_| "unknown rustc".to_owned(),
-        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-    );
-    format!("{model}, {cores} cores, {compiler}")
+    let compiler = said_by("rustc", &["--version"]).unwrap_or_else(|| "unknown rustc".to_owned());
+    let guest = if cpuinfo.contains(" hypervisor") { " (virtual)" } else { "" };
+    format!("{model}{guest}, {cores} cores, {compiler}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_took_is_told_apart() {
+        let before = Ticks::parse("cpu  10 0 10 70 0 0 0 10 99 99\ncpu0 1 1\n");
+        let after = Ticks::parse("cpu  110 0 10 150 0 0 0 30 99 99\ncpu0 1 1\n");
+        assert!((before.stolen_percent(after) - 10.0).abs() < 1e-9);
+        assert!(before.stolen_percent(before).abs() < 1e-9);
+    }
+
+    #[test]
+    fn cargos_hash_is_no_part_of_a_name() {
+        assert_eq!(without_hash("versus_mutex-65177e279cb01d81"), "versus_mutex");
+        assert_eq!(without_hash("two-words"), "two-words");
+    }
 }

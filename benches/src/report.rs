@@ -1,11 +1,18 @@
-//! Tables in Markdown, and how the figures stand to the targets.
+//! What benches print, in Markdown; with `--save` it is kept as well (see [`crate::record`]).
 
+use crate::calls::Calls;
 use crate::process::machine;
-use crate::rounds::{Admitted, Figures};
+use crate::record;
+use crate::rounds::Figures;
+use crate::saved::{CallsRow, Item, TimedRow, rounded};
+use crate::target::Target;
+
+pub use crate::target::Bound;
 
 /// Prints a bench's heading, with the machine.
 pub fn heading(title: &str) {
     println!("\n## {title}\n\n{}\n", machine());
+    record::begin(title);
 }
 
 /// Prints a comparison: median, quartiles, and decisions per second of all threads together.
@@ -13,31 +20,22 @@ pub fn table(title: &str, figures: &[Figures]) {
     if figures.is_empty() {
         return;
     }
-    println!("### {title}\n");
-    println!("| row | threads | median ns | quartiles | M/s | admitted |");
-    println!("|---|---:|---:|---:|---:|---:|");
-    for row in figures {
-        let [low, median, high] = quartiles(&row.nanos);
-        let threads = u32::try_from(row.threads).map_or(0.0, f64::from);
-        let admitted = row.admitted.map_or_else(String::new, share);
-        println!(
-            "| {} | {} | {median:.1} | {low:.1} to {high:.1} | {:.1} | {admitted} |",
-            row.name,
-            row.threads,
-            1_000.0 * threads / median,
-        );
-    }
-    println!();
+    say(Item::Timed {
+        title: title.to_owned(),
+        rows: figures.iter().map(TimedRow::from).collect(),
+    });
 }
 
-/// In words where it is nearly all or nearly none, since those are what a row is meant to be.
-fn share(Admitted { count, of }: Admitted) -> String {
-    match (count, of - count) {
-        (0, _) => "none".to_owned(),
-        (_, 0) => "all".to_owned(),
-        (few, _) if few <= of / 100 => format!("{few}"),
-        (_, few) => format!("all but {few}"),
-    }
+/// Prints how long single calls took: percentiles, the slowest, and how many were slow.
+pub fn calls(title: &str, calls: &[&Calls]) {
+    let rows = calls.iter().map(|calls| CallsRow::from(*calls)).collect();
+    say(Item::Calls { title: title.to_owned(), rows });
+}
+
+/// Prints any other table. A row has as many cells as the header; the title may be empty.
+pub fn text(title: &str, header: &[&str], rows: Vec<Vec<String>>) {
+    let header = header.iter().map(|&name| name.to_owned()).collect();
+    say(Item::Text { title: title.to_owned(), header, rows });
 }
 
 /// The lower quartile, the median and the upper quartile.
@@ -49,27 +47,23 @@ pub fn quartiles(values: &[f64]) -> [f64; 3] {
     [last / 4, last / 2, last - last / 4].map(|index| sorted[index])
 }
 
-/// What a ratio should be.
-#[derive(Clone, Copy, Debug)]
-pub enum Bound {
-    /// No more than this.
-    AtMost(f64),
-    /// No less than this.
-    AtLeast(f64),
-}
-
 /// Prints how the ratio of two rows stands to a bound. The ratio is taken in each round; what
 /// counts is the median. Silent where a row was not run.
 pub fn target(what: &str, figures: &[Figures], [over, under]: [&str; 2], bound: Bound) {
     let Some([low, median, high]) = ratio(figures, [over, under]) else { return };
-    let note = format!("{over:?} over {under:?}, quartiles {low:.2} to {high:.2}");
-    verdict(what, median, bound, &note);
+    let note = format!("{over:?} over {under:?}");
+    say(Item::Target(Target::new(what, median, Some([low, high]), bound, &note)));
 }
 
 /// Prints the ratio of two rows that has no target.
 pub fn compared(what: &str, figures: &[Figures], [over, under]: [&str; 2]) {
     let Some([low, median, high]) = ratio(figures, [over, under]) else { return };
-    println!("- {what}: {median:.2}; {over:?} over {under:?}, quartiles {low:.2} to {high:.2}");
+    say(Item::Ratio {
+        what: what.to_owned(),
+        figure: rounded(median),
+        quartiles: [rounded(low), rounded(high)],
+        note: format!("{over:?} over {under:?}"),
+    });
 }
 
 /// The quartiles of the ratios of two rows, round by round.
@@ -81,15 +75,28 @@ fn ratio(figures: &[Figures], [over, under]: [&str; 2]) -> Option<[f64; 3]> {
 
 /// Prints how a figure stands to a bound.
 pub fn verdict(what: &str, figure: f64, bound: Bound, note: &str) {
-    let (word, limit, met, by) = match bound {
-        Bound::AtMost(limit) => ("at most", limit, figure <= limit, figure / limit - 1.0),
-        Bound::AtLeast(limit) => ("at least", limit, figure >= limit, 1.0 - figure / limit),
-    };
-    let outcome = match met {
-        true => "**met**".to_owned(),
-        false => format!("**missed by {:.0} %**", (by * 100.0).ceil()),
-    };
-    println!("- {what}: {figure:.2} ({word} {limit}): {outcome}; {note}");
+    say(Item::Target(Target::new(what, figure, None, bound, note)));
+}
+
+/// Prints a figure of ours beside that of a peer, of which less is better.
+pub fn beside(what: &str, unit: &str, ours: f64, (peer, theirs): (&str, f64)) {
+    say(Item::Beside {
+        what: what.to_owned(),
+        unit: unit.to_owned(),
+        ours: rounded(ours),
+        peer: peer.to_owned(),
+        theirs: rounded(theirs),
+    });
+}
+
+/// Prints a sentence about the table above it.
+pub fn note(text: &str) {
+    say(Item::Note { text: text.to_owned() });
+}
+
+fn say(item: Item) {
+    print!("{}", item.markdown());
+    record::add(item);
 }
 
 #[cfg(test)]
@@ -103,8 +110,15 @@ mod tests {
     }
 
     #[test]
-    fn all_and_none_are_exact() {
-        let words = [0, 3, 997, 1_000].map(|count| share(Admitted { count, of: 1_000 }));
-        assert_eq!(words, ["none", "3", "all but 3", "all"]);
+    fn a_ratio_is_of_neighbours_in_time() {
+        let row = |name: &str, nanos: [f64; 3]| Figures {
+            name: name.to_owned(),
+            threads: 1,
+            nanos: nanos.to_vec(),
+            admitted: None,
+        };
+        let figures = [row("a", [10.0, 90.0, 30.0]), row("b", [5.0, 30.0, 30.0])];
+        assert_eq!(ratio(&figures, ["a", "b"]), Some([1.0, 2.0, 3.0]));
+        assert_eq!(ratio(&figures, ["a", "c"]), None);
     }
 }

@@ -7,6 +7,8 @@ use quanta::{Clock, Instant};
 
 use crate::options::Options;
 
+pub use crate::saved::Admitted;
+
 /// One turn of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
@@ -108,15 +110,6 @@ impl<'a> Row<'a> {
 #[allow(clippy::cast_precision_loss, reason = "rounds take milliseconds")]
 fn nanos(begin: Instant, end: Instant) -> f64 {
     end.duration_since(begin).as_nanos() as f64
-}
-
-/// How many of a row's decisions were admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admitted {
-    /// Those admitted.
-    pub count: usize,
-    /// All.
-    pub of: usize,
 }
 
 /// What a row came to.

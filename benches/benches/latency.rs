@@ -1,0 +1,223 @@
+//! How long single decisions take under load: percentiles, and the slowest, beside governor and
+//! beside maps under locks.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+
+use ahash::HashMap;
+use parking_lot::Mutex;
+use quanta::Clock as Counter;
+use tollgate::{Clock as _, Limiter, QuantaClock, Quota};
+use tollgate_benches::calls::Calls;
+use tollgate_benches::keys::{self, Draw};
+use tollgate_benches::options::Options;
+use tollgate_benches::peer::{self, nonzero};
+use tollgate_benches::report::{self, heading};
+use tollgate_benches::rounds::Turn;
+
+/// Decisions of a thread in a round.
+const DECISIONS: usize = 100_000;
+
+/// Cells a second of each key, and the burst: always in debt, never at the limit.
+const RATE: u32 = 100_000;
+const BURST: u32 = 4_000_000_000;
+
+/// What is varied.
+#[derive(Clone, Copy)]
+struct Case {
+    title: &'static str,
+    draw: Draw,
+    keys: usize,
+    threads: usize,
+}
+
+fn main() {
+    let options = Options::from_args();
+    heading("latency: single decisions under load, own clock, all admitted");
+    let all = [
+        ("one hot key", Draw::One, 1),
+        ("1,000 keys, zipf 0.99", Draw::Zipf, 1_000),
+        ("1,000,000 keys, uniform", Draw::Uniform, 1_000_000),
+    ];
+    for (title, draw, keys) in all {
+        for threads in [1, 2] {
+            run(&options, Case { title, draw, keys, threads });
+        }
+    }
+}
+
+fn run(options: &Options, case: Case) {
+    // In an order that has nothing to do with how often they come.
+    let mut all: Vec<u64> = (0..case.keys).map(keys::key).collect();
+    all.sort_unstable();
+    let sequence: Vec<u64> = keys::ranks(case.draw, case.keys).into_iter().map(keys::key).collect();
+    let quota = black_box(Quota::per_second(RATE.into()).burst(BURST.into()));
+    let ours: Limiter<u64> =
+        Limiter::builder(quota).capacity(case.keys as u64).build().expect("in range");
+    let their_quota = governor::Quota::per_second(nonzero(RATE)).allow_burst(nonzero(BURST));
+    let theirs = peer::keyed::<u64>(black_box(their_quota));
+    let locked = Sharded::new(black_box(RATE.into()), black_box(BURST.into()));
+    for key in &all {
+        assert!(ours.check(key).is_ok() && theirs.check_key(key).is_ok() && locked.check(*key));
+    }
+    let mut rows = [
+        Timed::new("tollgate", case, &sequence, |key| ours.check(&key).is_ok()),
+        Timed::new("governor", case, &sequence, |key| theirs.check_key(&key).is_ok()),
+        Timed::new("64 parking_lot Mutex maps", case, &sequence, |key| locked.check(key)),
+    ];
+    let mut control = Control::new(case);
+    for round in 0..=options.rounds {
+        for (index, row) in rows.iter_mut().enumerate() {
+            if round == 1 {
+                row.forget();
+            }
+            let span = row.turn(round);
+            if index == 0 && round > 0 {
+                control.turn(span);
+            }
+        }
+    }
+    let rows = rows.map(|row| together(row.calls));
+    let [ours, theirs, locked] = rows.each_ref();
+    let title = format!("{}, {} thread(s)", case.title, case.threads);
+    report::calls(&title, &[ours, theirs, locked, &together(control.calls)]);
+}
+
+/// The calls of all threads.
+fn together(calls: Vec<Calls>) -> Calls {
+    let mut calls = calls.into_iter();
+    let mut all = calls.next().expect("a thread");
+    calls.for_each(|of_thread| all.add(&of_thread));
+    all
+}
+
+/// Makes the decisions of a turn, and returns how many were admitted.
+type Body<'a> = Box<dyn Fn(Turn, &Counter, &mut Calls) -> usize + Sync + 'a>;
+
+/// A limiter whose decisions are timed one by one.
+struct Timed<'a> {
+    name: &'static str,
+    case: Case,
+    counter: Counter,
+    body: Body<'a>,
+    /// Of each thread.
+    calls: Vec<Calls>,
+}
+
+impl<'a> Timed<'a> {
+    fn new(
+        name: &'static str,
+        case: Case,
+        sequence: &'a [u64],
+        check: impl Fn(u64) -> bool + Sync + 'a,
+    ) -> Self {
+        let body = move |turn: Turn, counter: &Counter, calls: &mut Calls| {
+            let (first, second) = turn.part(sequence, case.threads);
+            let mut admitted = 0;
+            for &key in first.iter().chain(second) {
+                let start = counter.raw();
+                admitted += usize::from(black_box(check(key)));
+                let end = counter.raw();
+                calls.record(counter.delta_as_nanos(start, end));
+            }
+            admitted
+        };
+        let calls = vec![Calls::new(name); case.threads];
+        Self { name, case, counter: Counter::new(), body: Box::new(body), calls }
+    }
+
+    /// The first round is to warm up.
+    fn forget(&mut self) {
+        self.calls = vec![Calls::new(self.name); self.case.threads];
+    }
+
+    /// All threads decide at the same time. Returns how long the first one took, in nanoseconds.
+    fn turn(&mut self, round: usize) -> u64 {
+        let Self { body, counter, .. } = self;
+        let spans = on_threads(&mut self.calls, |thread, calls| {
+            calls.watch(counter, |calls| {
+                let admitted = body(Turn { thread, round, decisions: DECISIONS }, counter, calls);
+                assert_eq!(admitted, DECISIONS, "all are meant to be admitted");
+            })
+        });
+        spans[0]
+    }
+}
+
+/// Nothing but the timer, on as many threads, for as long.
+struct Control {
+    counter: Counter,
+    calls: Vec<Calls>,
+}
+
+impl Control {
+    fn new(case: Case) -> Self {
+        let calls = Calls::new("control, nothing but the timer, as long as tollgate");
+        Self { counter: Counter::new(), calls: vec![calls; case.threads] }
+    }
+
+    fn turn(&mut self, span_nanos: u64) {
+        on_threads(&mut self.calls, |_, calls| calls.idle(&self.counter, span_nanos));
+    }
+}
+
+/// Does something on a thread for each of the histograms, begun together.
+fn on_threads<T: Send>(
+    calls: &mut [Calls],
+    work: impl Fn(usize, &mut Calls) -> T + Sync,
+) -> Vec<T> {
+    let (barrier, work) = (Barrier::new(calls.len()), &work);
+    let barrier = &barrier;
+    std::thread::scope(|scope| {
+        let start = |(thread, calls)| {
+            scope.spawn(move || {
+                barrier.wait();
+                work(thread, calls)
+            })
+        };
+        let handles: Vec<_> = calls.iter_mut().enumerate().map(start).collect();
+        handles.into_iter().map(|handle| handle.join().expect("no panic")).collect()
+    })
+}
+
+/// A token bucket for each key, as the time at which it is full again, in 64 maps with a lock
+/// each. A key is never forgotten. Keys are mixed when they get here, so that their upper bits
+/// tell the map, and only the map hashes them.
+struct Sharded {
+    clock: QuantaClock,
+    shards: Box<[Shard]>,
+    cell_nanos: u64,
+    burst_nanos: u64,
+}
+
+#[repr(align(128))]
+struct Shard(Mutex<HashMap<u64, u64>>);
+
+impl Sharded {
+    const SHARDS: u64 = 64;
+
+    fn new(rate: u64, burst: u64) -> Self {
+        let cell_nanos = 1_000_000_000 / rate;
+        let shard = |_| Shard(Mutex::new(HashMap::default()));
+        Self {
+            clock: QuantaClock::new(),
+            shards: (0..Self::SHARDS).map(shard).collect(),
+            cell_nanos,
+            burst_nanos: burst * cell_nanos,
+        }
+    }
+
+    #[inline]
+    fn check(&self, key: u64) -> bool {
+        let shard = usize::try_from(key / (u64::MAX / Self::SHARDS + 1)).expect("below 64");
+        let now = self.clock.now().as_nanos();
+        let mut map = self.shards[shard].0.lock();
+        let full_at = map.entry(key).or_insert(0);
+        let next = now.max(*full_at) + self.cell_nanos;
+        let admitted = next - now <= self.burst_nanos;
+        if admitted {
+            *full_at = next;
+        }
+        admitted
+    }
+}

@@ -1,0 +1,168 @@
+//! Makes decisions of one kind, for `ci/instructions.sh` to count their instructions.
+//!
+//! `instructions` prints the names of all kinds; `instructions KIND COUNT` makes COUNT decisions
+//! after it has filled the limiter. The script runs it twice, with COUNT and with twice as many:
+//! the difference is that of the decisions alone. Nothing here varies from run to run: the time is
+//! given, the seed of the hash is fixed, and there is one thread.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use tollgate::algo::Algorithm;
+use tollgate::{
+    Decision, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog,
+    SubWindows, Tick,
+};
+use tollgate_benches::keys;
+
+/// A kind of decision, and what makes so many of them.
+type Kind = (&'static str, fn(usize));
+
+const KINDS: [Kind; 16] = [
+    ("loop-alone", |count| decide(count, KEYS, STEP_NANOS, START_NANOS, |_, _| true)),
+    ("direct-gcra-admit", direct_admit),
+    ("direct-gcra-refuse", direct_refuse),
+    ("keyed-gcra-admit", keyed_admit),
+    ("keyed-gcra-refuse", keyed_refuse),
+    ("keyed-gcra-peek", keyed_peek),
+    ("keyed-gcra-claim", keyed_claim),
+    ("keyed-fixed-window-admit", |count| windows_admit(FixedWindow::anchored(), count)),
+    ("keyed-fixed-window-refuse", |count| windows_refuse(FixedWindow::anchored(), count)),
+    ("keyed-sub-windows-admit", |count| windows_admit(SubWindows::new(), count)),
+    ("keyed-sub-windows-refuse", |count| windows_refuse(SubWindows::new(), count)),
+    ("keyed-sliding-counter-admit", |count| windows_admit(SlidingCounter::new(), count)),
+    ("keyed-sliding-counter-refuse", |count| windows_refuse(SlidingCounter::new(), count)),
+    ("keyed-sliding-log-admit", |count| windows_admit(SlidingLog::new(), count)),
+    ("keyed-sliding-log-refuse", |count| windows_refuse(SlidingLog::new(), count)),
+    ("keyed-sliding-log-claim", log_claim),
+];
+
+/// Keys that decisions are about, in turn.
+const KEYS: usize = 100;
+/// From one decision to the next, where no window has to pass.
+const STEP_NANOS: u64 = 16;
+/// One period's beginning, not the first.
+const START_NANOS: u64 = 100 * HOUR_NANOS;
+const HOUR_NANOS: u64 = 3_600_000_000_000;
+const MINUTE_NANOS: u64 = 60_000_000_000;
+/// Cells in a window.
+const LIMIT: u64 = 100;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let Some(name) = args.next() else {
+        KINDS.iter().for_each(|(name, _)| println!("{name}"));
+        return;
+    };
+    let count = args.next().and_then(|text| text.parse().ok()).expect("a count of decisions");
+    let (_, run) = KINDS.iter().find(|(kind, _)| *kind == name).expect("a kind by that name");
+    run(count);
+}
+
+/// Makes decisions about `keys` keys in turn, all of which are admitted or none.
+#[inline(always)]
+fn decide(count: usize, keys: usize, step: u64, start: u64, check: impl Fn(&u64, Tick) -> bool) {
+    let keys: Vec<u64> = (0..keys).map(keys::key).collect();
+    let (mut now, mut admitted) = (start, 0);
+    for key in keys.iter().cycle().take(count) {
+        now += step;
+        admitted += usize::from(black_box(check(black_box(key), Tick::from_nanos(black_box(now)))));
+    }
+    assert!(admitted == 0 || admitted == count, "{admitted} of {count} were admitted");
+}
+
+/// A quota that is never used up.
+fn roomy() -> Quota {
+    black_box(Quota::per_second(100_000).burst(4_000_000_000))
+}
+
+fn direct(quota: Quota) -> Direct<Gcra, ManualClock> {
+    Direct::builder(quota).clock(ManualClock::new()).build().expect("in range")
+}
+
+fn direct_admit(count: usize) {
+    let gate = direct(roomy());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.check_at(1, now).is_ok());
+}
+
+fn direct_refuse(count: usize) {
+    let gate = direct(black_box(Quota::per_hour(1)));
+    assert!(gate.check_at(1, Tick::from_nanos(START_NANOS)).is_ok());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.check_at(1, now).is_ok());
+}
+
+fn keyed<A: Algorithm>(quota: Quota, algorithm: A, keys: usize) -> Limiter<u64, A, ManualClock> {
+    let builder = Limiter::builder(quota).algorithm(algorithm).clock(ManualClock::new());
+    builder.capacity(keys as u64).hash_seed(7).build().expect("in range")
+}
+
+/// A limiter by GCRA whose keys have their places, and one cell less.
+fn filled(quota: Quota) -> Limiter<u64, Gcra, ManualClock> {
+    let gate = keyed(quota, Gcra::new(), KEYS);
+    for rank in 0..KEYS {
+        let first: Decision = gate.check_at(&keys::key(rank), 1, Tick::from_nanos(START_NANOS));
+        assert!(first.is_ok());
+    }
+    gate
+}
+
+fn keyed_admit(count: usize) {
+    let gate = filled(roomy());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+}
+
+fn keyed_refuse(count: usize) {
+    let gate = filled(black_box(Quota::per_hour(1)));
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+}
+
+fn keyed_peek(count: usize) {
+    let gate = filled(roomy());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.peek_at(key, 1, now).is_ok());
+}
+
+/// Keys that a table for claims has room for: far more than come.
+const ROOM: usize = 200_000;
+
+fn keyed_claim(count: usize) {
+    let gate = keyed(roomy(), Gcra::new(), ROOM);
+    decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+}
+
+fn log_claim(count: usize) {
+    let quota = black_box(Quota::new(10, Duration::from_nanos(MINUTE_NANOS)));
+    let gate = keyed(quota, SlidingLog::new(), ROOM);
+    decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+}
+
+/// Each key asks for half its limit in a window. Windows pass, and are to pass by their whole
+/// number: a count is a multiple of `KEYS * LIMIT / 2`.
+fn windows_admit<A: Algorithm>(algorithm: A, count: usize) {
+    let quota = black_box(Quota::new(LIMIT, Duration::from_nanos(MINUTE_NANOS)).burst(LIMIT));
+    let gate = keyed(quota, algorithm, KEYS);
+    let asked = KEYS as u64 * LIMIT / 2;
+    let step = MINUTE_NANOS / asked;
+    let check = |key: &u64, now: Tick| gate.check_at(key, 1, now).is_ok();
+    let before = usize::try_from(2 * asked).expect("64 bits");
+    decide(before, KEYS, step, START_NANOS, check);
+    decide(count, KEYS, step, START_NANOS + 2 * MINUTE_NANOS, check);
+}
+
+/// Every key is full, of cells of all parts of the last two windows.
+fn windows_refuse<A: Algorithm>(algorithm: A, count: usize) {
+    let quota = black_box(Quota::new(LIMIT, Duration::from_nanos(HOUR_NANOS)).burst(LIMIT));
+    let gate = keyed(quota, algorithm, KEYS);
+    let last = START_NANOS + HOUR_NANOS / 12 * 11;
+    for rank in 0..KEYS {
+        let key = keys::key(rank);
+        for part in 0..12 {
+            let at = Tick::from_nanos(last - (11 - part) * (HOUR_NANOS / 6));
+            let _: Decision = gate.check_at(&key, LIMIT / 6, at);
+        }
+        // An estimate may be at its limit to the nanosecond, and below it in the next one.
+        for at in [last, last + 1] {
+            while gate.check_at(&key, 1, Tick::from_nanos(at)).is_ok() {}
+        }
+    }
+    decide(count, KEYS, STEP_NANOS, last, |key, now| gate.check_at(key, 1, now).is_ok());
+}

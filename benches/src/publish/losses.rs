@@ -1,0 +1,297 @@
+//! Where we lose, told from the figures.
+//!
+//! Whose a row is, and what it stands beside, is told from its name, which reads "who, how" or
+//! "what: who, how": who is `tollgate` or the name of one of its types, or else a peer or a lock;
+//! how is "time given" or "own clock". Where a name leaves something open, it is taken to stand
+//! beside every row that it may stand beside: a loss may be listed twice, but none is left out.
+
+use crate::saved::{CallsRow, Item, SHOWN, Saved, TimedRow};
+
+/// Whose a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Decides nothing; there to compare with.
+    Floor,
+    Ours,
+    /// A peer's, or a lock's.
+    Theirs,
+}
+
+/// Types that rows are named by.
+const OUR_TYPES: [&str; 11] = [
+    "tollgate",
+    "AnyAlgorithm",
+    "Direct",
+    "FixedWindow",
+    "Gcra",
+    "LeakyQueue",
+    "Limiter",
+    "SlidingCounter",
+    "SlidingLog",
+    "SubWindows",
+    "WarmUp",
+];
+
+fn is_ours(name: &str) -> bool {
+    let who = name.split_once(", ").map_or(name, |(who, _)| who);
+    let who = who.rsplit_once(": ").map_or(who, |(_, who)| who);
+    let who = who.strip_prefix("any ").unwrap_or(who);
+    OUR_TYPES.into_iter().any(|kind| {
+        who.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '(']))
+    })
+}
+
+/// Whose each row of a comparison is. Where none is named by us, all that decide are ours.
+pub(super) fn sides(rows: &[TimedRow]) -> Vec<Side> {
+    let all_ours = !rows.iter().any(|row| is_ours(&row.name));
+    let side = |row: &TimedRow| match (row.admitted, all_ours || is_ours(&row.name)) {
+        (None, _) => Side::Floor,
+        (_, true) => Side::Ours,
+        (_, false) => Side::Theirs,
+    };
+    rows.iter().map(side).collect()
+}
+
+/// Whose each row of timed calls is.
+pub(super) fn sides_of_calls(rows: &[CallsRow]) -> Vec<Side> {
+    let is_control = |row: &CallsRow| row.name.starts_with("control");
+    let all_ours = !rows.iter().any(|row| is_ours(&row.name));
+    let side = |row: &CallsRow| match (is_control(row), all_ours || is_ours(&row.name)) {
+        (true, _) => Side::Floor,
+        (_, true) => Side::Ours,
+        (_, false) => Side::Theirs,
+    };
+    rows.iter().map(side).collect()
+}
+
+/// Whether two names say that the rows do the same.
+fn alike(ours: &str, theirs: &str) -> bool {
+    let agree = |one: Option<usize>, other: Option<usize>| match (one, other) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
+    };
+    let reads = |name: &str| name.contains("reads");
+    agree(time(ours), time(theirs))
+        && agree(algorithm(ours), algorithm(theirs))
+        && reads(ours) == reads(theirs)
+}
+
+/// Who tells the time.
+fn time(name: &str) -> Option<usize> {
+    first_of(name, &[&["own clock"], &["time given", "FakeRelativeClock"], &["coarse clock"]])
+}
+
+/// What is counted, where a name says so.
+fn algorithm(name: &str) -> Option<usize> {
+    let words: [&[&str]; 6] = [
+        &["SubWindows", "sub-windows"],
+        &["SlidingCounter", "sliding counter"],
+        &["SlidingLog", "log"],
+        &["FixedWindow", "fixed window"],
+        &["LeakyQueue", "VecDeque"],
+        &["Gcra", "GCRA", "bucket"],
+    ];
+    first_of(name, &words)
+}
+
+fn first_of(name: &str, groups: &[&[&str]]) -> Option<usize> {
+    groups.iter().position(|group| group.iter().any(|word| name.contains(word)))
+}
+
+/// One figure of ours that is worse than a peer's.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Loss {
+    /// The table it is from.
+    pub(super) title: String,
+    pub(super) threads: Option<usize>,
+    pub(super) ours: String,
+    pub(super) theirs: String,
+    pub(super) our_figure: f64,
+    pub(super) their_figure: f64,
+    pub(super) unit: String,
+}
+
+/// All figures of a bench that are worse than a peer's.
+pub(super) fn losses(saved: &Saved) -> Vec<Loss> {
+    saved.items().flat_map(of_item).collect()
+}
+
+fn of_item(item: &Item) -> Vec<Loss> {
+    match item {
+        Item::Timed { title, rows } => of_timed(title, rows),
+        Item::Calls { title, rows } => of_calls(title, rows),
+        Item::Beside { what, unit, ours, peer, theirs } if theirs < ours => vec![Loss {
+            title: what.clone(),
+            threads: None,
+            ours: "tollgate".to_owned(),
+            theirs: peer.clone(),
+            our_figure: *ours,
+            their_figure: *theirs,
+            unit: unit.clone(),
+        }],
+        _ => Vec::new(),
+    }
+}
+
+fn of_timed(title: &str, rows: &[TimedRow]) -> Vec<Loss> {
+    let mut losses = Vec::new();
+    for (ours, theirs) in pairs(rows, &sides(rows)) {
+        if ours.threads == theirs.threads
+            && alike(&ours.name, &theirs.name)
+            && theirs.median_nanos < ours.median_nanos
+        {
+            losses.push(Loss {
+                title: title.to_owned(),
+                threads: Some(ours.threads),
+                ours: ours.name.clone(),
+                theirs: theirs.name.clone(),
+                our_figure: ours.median_nanos,
+                their_figure: theirs.median_nanos,
+                unit: "ns".to_owned(),
+            });
+        }
+    }
+    losses
+}
+
+fn of_calls(title: &str, rows: &[CallsRow]) -> Vec<Loss> {
+    let mut losses = Vec::new();
+    for (ours, theirs) in pairs(rows, &sides_of_calls(rows)) {
+        let percents = SHOWN.into_iter().filter_map(|percent| {
+            let unit = format!("ns, p{percent}");
+            Some((unit, ours.nanos(percent)?, theirs.nanos(percent)?))
+        });
+        let slowest = ("ns, max".to_owned(), ours.max_nanos, theirs.max_nanos);
+        for (unit, our_nanos, their_nanos) in percents.chain([slowest]) {
+            if their_nanos < our_nanos && alike(&ours.name, &theirs.name) {
+                losses.push(Loss {
+                    title: title.to_owned(),
+                    threads: None,
+                    ours: ours.name.clone(),
+                    theirs: theirs.name.clone(),
+                    our_figure: float(our_nanos),
+                    their_figure: float(their_nanos),
+                    unit,
+                });
+            }
+        }
+    }
+    losses
+}
+
+/// Each row of ours with each of theirs.
+fn pairs<'a, R>(rows: &'a [R], sides: &'a [Side]) -> impl Iterator<Item = (&'a R, &'a R)> {
+    let of = move |wanted: Side| {
+        rows.iter().zip(sides).filter(move |(_, side)| **side == wanted).map(|(row, _)| row)
+    };
+    of(Side::Ours).flat_map(move |ours| of(Side::Theirs).map(move |theirs| (ours, theirs)))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "nanoseconds of a call")]
+fn float(nanos: u64) -> f64 {
+    nanos as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::saved::{Admitted, Percentile};
+
+    fn row(name: &str, threads: usize, median_nanos: f64) -> TimedRow {
+        TimedRow {
+            name: name.to_owned(),
+            threads,
+            median_nanos,
+            quartiles_nanos: [median_nanos, median_nanos],
+            millions_per_second: 1.0,
+            admitted: Some(Admitted { count: 1, of: 1 }),
+        }
+    }
+
+    fn floor(name: &str) -> TimedRow {
+        TimedRow { admitted: None, ..row(name, 1, 1.0) }
+    }
+
+    fn found(rows: &[TimedRow]) -> Vec<(String, String)> {
+        of_timed("", rows).into_iter().map(|loss| (loss.ours, loss.theirs)).collect()
+    }
+
+    #[test]
+    fn rows_are_told_apart_by_their_names() {
+        let names = ["tollgate, own clock", "any Gcra, time given", "SlidingLog, own clock"];
+        assert!(names.into_iter().all(is_ours));
+        let names = ["GCRA: tollgate, own clock", "textbook: tollgate Gcra, own clock", "tollgate"];
+        assert!(names.into_iter().all(is_ours));
+        let names = ["GCRA: 64 std Mutex maps", "GCRA told: tollgate's step, 64 Mutex maps"];
+        assert!(!names.into_iter().any(is_ours));
+        let names = ["governor, own clock", "locked log, own clock", "Mutex<Gcra>", "Gcraft"];
+        assert!(!names.into_iter().any(is_ours));
+        let rows = [floor("CAS loop"), row("admit, own clock", 1, 9.0)];
+        assert_eq!(sides(&rows), [Side::Floor, Side::Ours]);
+    }
+
+    #[test]
+    fn the_faster_peer_is_found_beside_the_row_that_does_the_same() {
+        let rows = [
+            floor("CAS loop"),
+            row("tollgate, time given", 1, 10.0),
+            row("tollgate, own clock", 1, 20.0),
+            row("tollgate, own clock, reads retry_after", 1, 25.0),
+            row("governor, own clock", 1, 19.0),
+            row("governor, FakeRelativeClock", 1, 11.0),
+            row("governor, own clock, reads wait_time_from", 1, 26.0),
+        ];
+        let loss = ("tollgate, own clock".to_owned(), "governor, own clock".to_owned());
+        assert_eq!(found(&rows), [loss]);
+    }
+
+    #[test]
+    fn a_lock_stands_beside_its_own_algorithm_and_its_own_threads() {
+        let rows = [
+            row("SubWindows, own clock", 1, 10.0),
+            row("SlidingLog, own clock", 1, 20.0),
+            row("SlidingLog, own clock", 2, 90.0),
+            row("locked sub-windows, own clock", 1, 12.0),
+            row("locked log, own clock", 1, 13.0),
+            row("a lock that says nothing", 2, 50.0),
+        ];
+        let losses = found(&rows);
+        let of = |name: &str| losses.iter().filter(|loss| loss.1 == name).count();
+        assert_eq!(losses.len(), 2, "{losses:?}");
+        assert_eq!((of("locked log, own clock"), of("a lock that says nothing")), (1, 1));
+    }
+
+    #[test]
+    fn percentiles_are_compared_one_by_one() {
+        let calls = |name: &str, nanos: [u64; 4], max_nanos| CallsRow {
+            name: name.to_owned(),
+            calls: 1,
+            percentiles: (0..4)
+                .map(|index| Percentile { percent: SHOWN[index], nanos: nanos[index] })
+                .collect(),
+            max_nanos,
+            slow: 0,
+            preempted: 0,
+        };
+        let rows = [
+            calls("tollgate", [10, 20, 300, 400], 9_000),
+            calls("governor", [11, 21, 200, 400], 8_000),
+            calls("control, nothing but the timer", [1, 1, 1, 1], 1),
+        ];
+        let units: Vec<String> = of_calls("", &rows).into_iter().map(|loss| loss.unit).collect();
+        assert_eq!(units, ["ns, p99.9", "ns, max"]);
+    }
+
+    #[test]
+    fn a_peer_that_takes_less_memory_is_named() {
+        let beside = |ours, theirs| Item::Beside {
+            what: "resident".to_owned(),
+            unit: "bytes a key".to_owned(),
+            ours,
+            peer: "governor".to_owned(),
+            theirs,
+        };
+        assert_eq!(of_item(&beside(29.1, 19.9)).len(), 1);
+        assert_eq!(of_item(&beside(29.1, 36.2)).len(), 0);
+    }
+}

@@ -1,0 +1,75 @@
+//! Keeps what a bench prints, when it was told to with `--save DIR`.
+//!
+//! A bench is a process of its own, so there is one record in it: the first heading begins it,
+//! further headings begin further parts. The file is written anew with each thing that is added,
+//! so that no bench has to say that it is done. Nothing is kept before the first heading.
+
+#![allow(clippy::disallowed_types, reason = "nothing here is on the limiter's path")]
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use crate::options::Options;
+use crate::process;
+use crate::saved::{Item, Noise, Saved, Section, rounded};
+
+static RECORD: Mutex<Option<Record>> = Mutex::new(None);
+
+struct Record {
+    dir: PathBuf,
+    saved: Saved,
+    /// The processors' time when it began.
+    began: process::Ticks,
+}
+
+/// A heading was printed.
+///
+/// # Panics
+///
+/// If another thread panicked meanwhile.
+pub fn begin(title: &str) {
+    let mut record = RECORD.lock().expect("no panic");
+    if record.is_none() {
+        *record = Record::new();
+    }
+    if let Some(record) = record.as_mut() {
+        record.saved.sections.push(Section { title: title.to_owned(), items: Vec::new() });
+    }
+}
+
+/// Something was printed.
+///
+/// # Panics
+///
+/// If another thread panicked meanwhile, or the file cannot be written.
+pub fn add(item: Item) {
+    if let Some(record) = RECORD.lock().expect("no panic").as_mut() {
+        record.add(item);
+    }
+}
+
+impl Record {
+    /// Of this process, if it is to save anything.
+    fn new() -> Option<Self> {
+        let options = Options::from_args();
+        let noise = Noise { load_average: process::load_average(), ..Noise::default() };
+        let saved = Saved {
+            bench: process::bench(),
+            machine: process::machine(),
+            date: process::date(),
+            rounds: options.rounds,
+            only: options.only,
+            noise,
+            sections: Vec::new(),
+        };
+        Some(Self { dir: options.save?, saved, began: process::ticks() })
+    }
+
+    fn add(&mut self, item: Item) {
+        self.saved.noise.stolen_percent = rounded(self.began.stolen_percent(process::ticks()));
+        self.saved.noise.preemptions = process::preemptions();
+        let section = self.saved.sections.last_mut().expect("a heading comes first");
+        section.items.push(item);
+        self.saved.write(&self.dir);
+    }
+}

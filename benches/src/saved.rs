@@ -1,0 +1,328 @@
+//! What a bench found, as it is kept in `DIR/<bench>.json`.
+
+use std::path::Path;
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+
+use crate::rounds::Figures;
+use crate::target::Target;
+
+/// One run of one bench.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Saved {
+    /// The bench's name.
+    pub bench: String,
+    /// Processor, cores, compiler.
+    pub machine: String,
+    /// When it began, in UTC.
+    pub date: String,
+    /// Rounds of every comparison.
+    pub rounds: usize,
+    /// The text that the names of all rows contain, where not all were asked for.
+    pub only: Option<String>,
+    /// What else the machine did.
+    pub noise: Noise,
+    /// A part for each heading.
+    pub sections: Vec<Section>,
+}
+
+/// What disturbed a run, as far as the system tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Threads that wanted to run in the minute before it began, on average.
+    pub load_average: f64,
+    /// Of the processors' time, what other guests of the host took, in percent.
+    pub stolen_percent: f64,
+    /// How often the system took the processor away from the bench's first thread.
+    pub preemptions: u64,
+}
+
+/// What stands under one heading, in the order of printing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Section {
+    /// The heading.
+    pub title: String,
+    /// Tables, targets and ratios.
+    pub items: Vec<Item>,
+}
+
+/// A thing that a bench prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Item {
+    /// A comparison of rows that took turns.
+    Timed {
+        /// What is compared.
+        title: String,
+        /// In the order of their turns.
+        rows: Vec<TimedRow>,
+    },
+    /// How long single calls took.
+    Calls {
+        /// What was called.
+        title: String,
+        /// A row for each kind of call.
+        rows: Vec<CallsRow>,
+    },
+    /// Any other table.
+    Text {
+        /// What it shows; may be empty.
+        title: String,
+        /// The names of the columns.
+        header: Vec<String>,
+        /// As many cells in each as the header has.
+        rows: Vec<Vec<String>>,
+    },
+    /// A sentence about the table before it.
+    Note {
+        /// The sentence.
+        text: String,
+    },
+    /// A figure that has a bound.
+    Target(Target),
+    /// A ratio that has none.
+    Ratio {
+        /// What is compared.
+        what: String,
+        /// The median of the ratios of all rounds.
+        figure: f64,
+        /// Their quartiles.
+        quartiles: [f64; 2],
+        /// Which rows.
+        note: String,
+    },
+    /// One figure of ours and one of a peer's, of which less is better.
+    Beside {
+        /// What is compared.
+        what: String,
+        /// The unit of both.
+        unit: String,
+        /// Our figure.
+        ours: f64,
+        /// Whose the other one is.
+        peer: String,
+        /// The peer's figure.
+        theirs: f64,
+    },
+}
+
+/// A row of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimedRow {
+    /// What took its turn.
+    pub name: String,
+    /// Threads that decided at the same time.
+    pub threads: usize,
+    /// Wall nanoseconds times threads per decision: the median of all rounds.
+    pub median_nanos: f64,
+    /// Their quartiles.
+    pub quartiles_nanos: [f64; 2],
+    /// Decisions of all threads together in a second, in millions.
+    pub millions_per_second: f64,
+    /// `None` for a floor, which decides nothing.
+    pub admitted: Option<Admitted>,
+}
+
+/// How many of a row's decisions were admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admitted {
+    /// Those admitted.
+    pub count: usize,
+    /// All.
+    pub of: usize,
+}
+
+/// Timed calls of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallsRow {
+    /// What was called. A name that begins with "control" is of no call at all.
+    pub name: String,
+    /// How many calls.
+    pub calls: u64,
+    /// Nanoseconds that this share of the calls did not exceed.
+    pub percentiles: Vec<Percentile>,
+    /// The slowest call.
+    pub max_nanos: u64,
+    /// Calls of more than 100 microseconds.
+    pub slow: u64,
+    /// How often the system took the processor away meanwhile.
+    pub preempted: u64,
+}
+
+/// A point of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Percentile {
+    /// Of all calls, in percent.
+    pub percent: f64,
+    /// What they did not exceed.
+    pub nanos: u64,
+}
+
+impl Saved {
+    /// Reads one file.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none, or it is of another form.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = fs::read_to_string(path).map_err(|error| format!("{path:?}: {error}"))?;
+        serde_json::from_str(&text).map_err(|error| format!("{path:?}: {error}"))
+    }
+
+    /// Reads all files of a directory, in the order of their names.
+    ///
+    /// # Errors
+    ///
+    /// Where one cannot be read, or there is none.
+    pub fn read_all(dir: &Path) -> Result<Vec<Self>, String> {
+        let entries = fs::read_dir(dir).map_err(|error| format!("{dir:?}: {error}"))?;
+        let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+        paths.sort();
+        match paths.is_empty() {
+            true => Err(format!("{dir:?}: no results; run a bench with --save")),
+            false => paths.iter().map(|path| Self::read(path)).collect(),
+        }
+    }
+
+    /// Writes `dir/<bench>.json`, at once or not at all.
+    ///
+    /// # Panics
+    ///
+    /// If that is not possible.
+    pub fn write(&self, dir: &Path) {
+        let path = dir.join(format!("{}.json", self.bench));
+        let unfinished = path.with_extension("json.new");
+        let mut text = Vec::new();
+        let mut writer = serde_json::Serializer::with_formatter(&mut text, OnLines);
+        self.serialize(&mut writer).expect("names and numbers");
+        text.push(b'\n');
+        fs::create_dir_all(dir).expect("--save names a directory that can be made");
+        fs::write(&unfinished, text).expect("--save names a directory to write to");
+        fs::rename(&unfinished, &path).expect("a file can be renamed in its directory");
+    }
+
+    /// All that it found, without the headings.
+    pub fn items(&self) -> impl Iterator<Item = &Item> {
+        self.sections.iter().flat_map(|section| &section.items)
+    }
+}
+
+/// A line for each object: short, and what changes from run to run is seen line by line.
+struct OnLines;
+
+impl serde_json::ser::Formatter for OnLines {
+    fn begin_object<W: io::Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b"\n{")
+    }
+}
+
+/// To a thousandth: no figure here is more exact.
+#[must_use]
+pub fn rounded(figure: f64) -> f64 {
+    (figure * 1_000.0).round() / 1_000.0
+}
+
+impl From<&Figures> for TimedRow {
+    fn from(row: &Figures) -> Self {
+        let [low, median, high] = crate::report::quartiles(&row.nanos);
+        let threads = u32::try_from(row.threads).map_or(0.0, f64::from);
+        Self {
+            name: row.name.clone(),
+            threads: row.threads,
+            median_nanos: rounded(median),
+            quartiles_nanos: [rounded(low), rounded(high)],
+            millions_per_second: rounded(1_000.0 * threads / median),
+            admitted: row.admitted,
+        }
+    }
+}
+
+/// The percentiles that a table shows; a plot shows more.
+pub const SHOWN: [f64; 4] = [50.0, 99.0, 99.9, 99.99];
+
+impl CallsRow {
+    /// What this share of the calls did not exceed, where it is known.
+    #[must_use]
+    pub fn nanos(&self, percent: f64) -> Option<u64> {
+        let is_it = |point: &&Percentile| (point.percent - percent).abs() < 1e-6;
+        self.percentiles.iter().find(is_it).map(|point| point.nanos)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::target::Bound;
+
+    pub(crate) fn sample() -> Saved {
+        let row = TimedRow {
+            name: "tollgate, own clock".to_owned(),
+            threads: 2,
+            median_nanos: 22.345,
+            quartiles_nanos: [20.0, 25.1],
+            millions_per_second: 89.5,
+            admitted: Some(Admitted { count: 7, of: 7 }),
+        };
+        let calls = CallsRow {
+            name: "control".to_owned(),
+            calls: 9,
+            percentiles: SHOWN.map(|percent| Percentile { percent, nanos: 40 }).to_vec(),
+            max_nanos: 50,
+            slow: 1,
+            preempted: 2,
+        };
+        let items = vec![
+            Item::Timed { title: "Admissions".to_owned(), rows: vec![row] },
+            Item::Calls { title: "Calls".to_owned(), rows: vec![calls] },
+            Item::Text {
+                title: String::new(),
+                header: vec!["key".to_owned(), "bytes".to_owned()],
+                rows: vec![vec!["a".to_owned(), "29.1".to_owned()]],
+            },
+            Item::Target(Target::new("a", 2.0, Some([1.5, 2.5]), Bound::AtLeast(4.0), "b")),
+            Item::Ratio {
+                what: "any".to_owned(),
+                figure: 1.18,
+                quartiles: [1.1, 1.2],
+                note: "x over y".to_owned(),
+            },
+            Item::Beside {
+                what: "resident".to_owned(),
+                unit: "bytes a key".to_owned(),
+                ours: 29.1,
+                peer: "governor".to_owned(),
+                theirs: 19.9,
+            },
+        ];
+        Saved {
+            bench: "sample".to_owned(),
+            machine: "a machine".to_owned(),
+            date: "2026-01-02 03:04".to_owned(),
+            rounds: 3,
+            only: None,
+            noise: Noise { load_average: 0.25, stolen_percent: 0.5, preemptions: 4 },
+            sections: vec![Section { title: "sample: one".to_owned(), items }],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let dir = std::env::temp_dir().join(format!("tollgate-saved-{}", std::process::id()));
+        let saved = sample();
+        saved.write(&dir);
+        let read = Saved::read_all(&dir);
+        fs::remove_dir_all(&dir).expect("it was made above");
+        assert_eq!(read, Ok(vec![saved]));
+    }
+
+    #[test]
+    fn a_directory_without_results_is_an_error() {
+        let dir = std::env::temp_dir().join(format!("tollgate-empty-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a temporary directory");
+        let read = Saved::read_all(&dir);
+        fs::remove_dir_all(&dir).expect("it was made above");
+        assert!(read.is_err_and(|error| error.contains("no results")));
+    }
+}
