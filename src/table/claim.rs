@@ -44,11 +44,25 @@ impl<'a> Candidate<'a> {
     /// it shows that the head has changed, and a CAS on it will fail. (The other way round, the
     /// last owner beside a head just committed for the next looks like a vacant slot.) Where
     /// the owner is to be changed, and not the head, the head must not have moved on.
+    #[inline(always)]
     fn of(slot: &'a Slot) -> Option<Self> {
         let head = slot.head.load();
         let owner = slot.owner();
         let candidate = Self { slot, owner, head };
         (!candidate.is_nobodys() || slot.head.load() == head).then_some(candidate)
+    }
+
+    /// How good the slot is to have, and what would be forgotten.
+    #[inline(always)]
+    fn rank<A: Machine>(&self, algo: &A, instant: u64) -> (u64, u64) {
+        let Self { owner, head, .. } = *self;
+        let is_vacant = !owner.belongs() || owner.generation() != head.generation();
+        let (rank, debt) = match algo.standing(head.payload(), instant) {
+            Standing::Idle { units } => (units.saturating_add(IDLE).min(VACANT - 1), u64::MAX),
+            Standing::Live { debt } => (LIVE, debt),
+        };
+        let rank = if head.is_provisional() { rank.min(CLAIMED) } else { rank };
+        if is_vacant { (VACANT, u64::MAX) } else { (rank, debt) }
     }
 
     /// Whether the slot is taken, and waits for an owner to be written.
@@ -58,16 +72,24 @@ impl<'a> Candidate<'a> {
 }
 
 /// What the candidate slots of one bucket offer, the best of each kind.
-#[derive(Default)]
 struct Offer<'a> {
     /// Slots that could be had without forgetting anything.
     reusable: usize,
-    vacant: Option<Candidate<'a>>,
-    /// The one that has been idle longest, and for how long.
-    idle: Option<(u64, Candidate<'a>)>,
-    /// The one with the least debt.
+    /// The best of those: a vacant one, or the one that has been idle longest; else another key's
+    /// claim.
+    free: Option<Candidate<'a>>,
+    /// The one with the least debt, and that.
     live: Option<(u64, Candidate<'a>)>,
 }
+
+/// How good a slot is to have: not at all, if that forgets something.
+const LIVE: u64 = 0;
+/// Another key's claim, about to be committed: taken only if nothing else is.
+const CLAIMED: u64 = 1;
+/// Idle, for so many units more.
+const IDLE: u64 = 2;
+/// Nobody's.
+const VACANT: u64 = u64::MAX;
 
 impl Table {
     /// Decides about a key that has no committed slot where it was looked for, and tells where it
@@ -123,21 +145,18 @@ impl Table {
         }
         let mut claimed: Option<Seat<'_>> = None;
         let mut seated: Option<Seat<'_>> = None;
-        for bucket in probe.buckets() {
-            for slot in probe.order(self.slots.bucket(bucket)) {
-                let Some(seat) = probe.seat(slot) else { continue };
-                if planted(Fault::SurveySkipped) {
-                    return if seat.head.is_provisional() {
-                        Survey::Claimed(seat)
-                    } else {
-                        Survey::Seated(seat)
-                    };
-                }
-                match (seat.head.is_provisional(), claimed) {
-                    (true, Some(_)) => return Survey::Surplus(seat),
-                    (true, None) => claimed = Some(seat),
-                    (false, _) => seated = seated.or(Some(seat)),
-                }
+        for seat in self.bearers(*probe).filter_map(|slot| probe.seat(slot)) {
+            if planted(Fault::SurveySkipped) {
+                return if seat.head.is_provisional() {
+                    Survey::Claimed(seat)
+                } else {
+                    Survey::Seated(seat)
+                };
+            }
+            match (seat.head.is_provisional(), claimed) {
+                (true, Some(_)) => return Survey::Surplus(seat),
+                (true, None) => claimed = Some(seat),
+                (false, _) => seated = seated.or(Some(seat)),
             }
         }
         match (seated, claimed) {
@@ -201,15 +220,15 @@ impl Table {
         evict: bool,
     ) -> Result<Option<(Candidate<'_>, Option<Event>)>, u64> {
         let instant = algo.instant(self.beyond_skew(now));
-        let mut best = Offer::default();
-        for bucket in probe.buckets() {
-            best = best.or(self.offer(probe, bucket, algo, instant));
-            // The first bucket while it has two places, so that a lookup seldom needs the second.
-            if best.reusable >= 2 {
-                break;
-            }
+        let mut buckets = probe.buckets().map(|bucket| self.offer(probe, bucket, algo, instant));
+        let Some(mut best) = buckets.next() else { return Ok(None) };
+        // The first bucket while it has two places, so that a lookup seldom needs the second.
+        if best.reusable < 2
+            && let Some(second) = buckets.next()
+        {
+            best = best.or(second);
         }
-        if let Some(candidate) = best.vacant.or(best.idle.map(|(_, candidate)| candidate)) {
+        if let Some(candidate) = best.free {
             return Ok(Some((candidate, None)));
         }
         match best.live {
@@ -219,35 +238,26 @@ impl Table {
         }
     }
 
+    /// Looks at all slots of a bucket, as far as can be without a branch: what they hold cannot be
+    /// predicted.
     fn offer<A: Machine>(&self, probe: &Probe, bucket: u32, algo: &A, instant: u64) -> Offer<'_> {
-        let mut offer = Offer::default();
-        for slot in probe.order(self.slots.bucket(bucket)) {
+        let slots = self.slots.bucket(bucket);
+        let mut seen = [(Owner::NOBODY, Head::committed(0, 0)); BUCKET];
+        let (mut reusable, mut best, mut free) = (0, LIVE, BUCKET);
+        let (mut least, mut live) = (u64::MAX, BUCKET);
+        for (index, slot) in probe.order(slots).enumerate() {
             let Some(candidate) = Candidate::of(slot) else { continue };
-            let Candidate { owner, head, .. } = candidate;
-            let agree = owner.generation() == head.generation();
-            if !owner.belongs() || !agree {
-                offer.reusable += 1;
-                offer.vacant = offer.vacant.or(Some(candidate));
-                continue;
-            }
-            match algo.standing(head.payload(), instant) {
-                Standing::Idle { units } if !head.is_provisional() => {
-                    offer.reusable += 1;
-                    if offer.idle.is_none_or(|(most, _)| units > most) {
-                        offer.idle = Some((units, candidate));
-                    }
-                }
-                // Another key's claim, about to be committed: taken only if nothing else is.
-                Standing::Idle { .. } => offer.idle = offer.idle.or(Some((0, candidate))),
-                Standing::Live { debt } => {
-                    if offer.live.is_none_or(|(least, _)| debt < least) {
-                        offer.live = Some((debt, candidate));
-                    }
-                }
-            }
+            seen[index] = (candidate.owner, candidate.head);
+            let (rank, debt) = candidate.rank(algo, instant);
+            reusable += usize::from(rank >= IDLE);
+            (best, free) = if rank > best { (rank, index) } else { (best, free) };
+            (least, live) = if debt < least { (debt, index) } else { (least, live) };
         }
-        debug_assert!(offer.reusable <= BUCKET);
-        offer
+        let candidate = |index: usize| {
+            let &(owner, head) = seen.get(index)?;
+            Some(Candidate { slot: probe.in_order(slots, index), owner, head })
+        };
+        Offer { reusable, free: candidate(free), live: candidate(live).map(|live| (least, live)) }
     }
 }
 
@@ -265,6 +275,6 @@ impl<'a> Offer<'a> {
             (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
             (a, b) => a.or(b),
         };
-        Offer { idle: best.idle.or(rest.idle), live, ..best }
+        Offer { free: best.free.or(rest.free), live, ..best }
     }
 }

@@ -21,6 +21,9 @@ const FINGERPRINT: Field = GENERATION.above(64 - GENERATION_BITS);
 pub(crate) struct Owner(u64);
 
 impl Owner {
+    /// Of a slot that was never used.
+    pub(crate) const NOBODY: Self = Self(0);
+
     /// The owner of that hash, in generation 0.
     #[inline(always)]
     pub(crate) const fn of(hash: u64) -> Self {

@@ -26,10 +26,6 @@ pub(crate) struct Seat<'a> {
 /// Slots in a cache line.
 const LINE: usize = BUCKET / 2;
 
-/// Lines of a key's two buckets beside the preferred one. A model goes through the slots one by
-/// one at once: the same loads twice would only multiply its interleavings.
-const OTHER_LINES: usize = if cfg!(tollgate_loom) { 0 } else { 3 };
-
 /// Spreads the bits that chose the first bucket over those that choose the second.
 const SECOND_BUCKET_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -77,11 +73,30 @@ impl Probe {
         [first].into_iter().chain((second != first).then_some(second))
     }
 
+    /// Which slots of a bucket bear this key's fingerprint: a bit for each, in probing order.
+    ///
+    /// Without a branch: nearly always it is none, but where there is one, which it is cannot be
+    /// predicted.
+    #[inline(always)]
+    fn bearers(&self, bucket: &[Slot; BUCKET]) -> u32 {
+        let owner = self.first_owner();
+        (0..BUCKET).fold(0, |bearers, index| {
+            let bears = self.in_order(bucket, index).owner().is(owner);
+            bearers | u32::from(bears) << index
+        })
+    }
+
     /// The slots of a bucket in probing order.
     #[inline]
     pub(crate) fn order<'a>(&self, bucket: &'a [Slot; BUCKET]) -> impl Iterator<Item = &'a Slot> {
-        let preferred = self.preferred();
-        (0..BUCKET).map(move |index| &bucket[(index ^ preferred) % BUCKET])
+        let probe = *self;
+        (0..BUCKET).map(move |index| probe.in_order(bucket, index))
+    }
+
+    /// The slot of a bucket that comes so late in probing order.
+    #[inline(always)]
+    pub(crate) fn in_order<'a>(&self, bucket: &'a [Slot; BUCKET], index: usize) -> &'a Slot {
+        &bucket[(index ^ self.preferred()) % BUCKET]
     }
 
     /// The cache line of a bucket in which the preferred slot lies, by its first slot.
@@ -153,25 +168,25 @@ impl Table {
         probe.committed_seat(probe.likely(bucket, probe.preferred_line()))
     }
 
-    /// The key's slot, committed or claimed, wherever it is.
+    /// The key's slot, committed or claimed, wherever it is; the first in probing order, if a claim
+    /// was made beside it.
     pub(crate) fn find(&self, probe: Probe) -> Option<Seat<'_>> {
-        let line = probe.preferred_line();
-        let first = self.slots.bucket(probe.first());
-        let second = self.slots.bucket(probe.second());
-        [(first, line ^ LINE), (second, line), (second, line ^ LINE)]
-            .into_iter()
-            .take(OTHER_LINES)
-            .find_map(|(bucket, line)| probe.committed_seat(probe.likely(bucket, line)))
-            .or_else(|| self.find_one_by_one(probe))
+        self.bearers(probe).find_map(|slot| probe.seat(slot))
     }
 
-    /// The key is absent, as far as can be seen; or its slot is claimed, or stands in a line
-    /// beside one that the key has given up.
-    fn find_one_by_one(&self, probe: Probe) -> Option<Seat<'_>> {
-        probe
-            .buckets()
-            .flat_map(|bucket| probe.order(self.slots.bucket(bucket)))
-            .find_map(|slot| probe.seat(slot))
+    /// The candidates that bear the key's fingerprint, in probing order.
+    #[inline(always)]
+    pub(crate) fn bearers(&self, probe: Probe) -> impl Iterator<Item = &Slot> {
+        let indices = [probe.first(), probe.second()];
+        let buckets = indices.map(|index| self.slots.bucket(index));
+        // A table of one bucket (in a model) has no second.
+        let second = if indices[0] == indices[1] { 0 } else { probe.bearers(buckets[1]) };
+        let mut left = probe.bearers(buckets[0]) | second << BUCKET;
+        std::iter::from_fn(move || {
+            let next = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            Some(probe.in_order(buckets.get(next / BUCKET)?, next))
+        })
     }
 }
 
