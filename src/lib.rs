@@ -14,6 +14,9 @@
 //! # Ok::<(), tollgate::BuildError>(())
 //! ```
 //!
+//! Where it has to be faster still: [`Limiter::check_batch`], [`TieredClock`], [`Lane`],
+//! [`Limiter::allow`].
+//!
 //! # Features
 //!
 //! `std` (default): the clocks, [`Direct`] and [`Limiter`]. Without it the values and the
