@@ -6,12 +6,13 @@ use core::time::Duration;
 
 use ahash::RandomState;
 
+use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, Machine};
 use crate::clock::QuantaClock;
 use crate::direct::Direct;
 use crate::limiter::{Limiter, WhenFull};
 use crate::quota::{Quota, QuotaError};
+use crate::slots::Slots;
 use crate::table::{HugePages, RingLayout, Table, Tally};
 use crate::time::Clock;
 
@@ -78,6 +79,8 @@ pub enum BuildError {
         /// The most that can be allowed with this quota and algorithm.
         most: Duration,
     },
+    /// The algorithm, or the quota, needs more than a compact slot has.
+    NotCompact,
     /// The system has no memory for that capacity.
     OutOfMemory,
 }
@@ -105,9 +108,15 @@ impl fmt::Display for BuildError {
                 "max_clock_skew is above {most:?}, the most that states of this quota can be told \
                  from old ones: lower it, or give the quota a longer period or a larger burst",
             ),
+            Self::NotCompact => f.write_str(
+                "compact slots were asked for, but this algorithm or quota does not fit them: use \
+                 Slots::Auto or Slots::Wide; or Gcra or LeakyQueue with at most 1.5 million cells \
+                 a second and a burst of at most 2^31 that takes 0.64 ms or longer to come back; \
+                 or FixedWindow with a lower limit or a longer period",
+            ),
             Self::OutOfMemory => f.write_str(
-                "the system has no memory for this capacity (about 29 bytes a key, and 15 for each \
-                 word of its ring, where the algorithm has one): lower it",
+                "the system has no memory for this capacity (about 29 bytes a key, 15 in compact \
+                 slots, and 15 for each word of its ring, where the algorithm has one): lower it",
             ),
         }
     }
@@ -158,6 +167,7 @@ pub struct Builder<K: ?Sized, A = Gcra, C = QuantaClock> {
     capacity: u64,
     on_full: OnFull,
     skew: Duration,
+    slots: Slots,
     hasher: Option<RandomState>,
     huge_pages: HugePages,
     count_decisions: bool,
@@ -173,6 +183,7 @@ impl<K: ?Sized> Builder<K> {
             capacity: CAPACITY_DEFAULT,
             on_full: OnFull::default(),
             skew: SKEW_DEFAULT,
+            slots: Slots::default(),
             hasher: None,
             huge_pages: HugePages::default(),
             count_decisions: false,
@@ -198,6 +209,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
             capacity: self.capacity,
             on_full: self.on_full,
             skew: self.skew,
+            slots: self.slots,
             hasher: self.hasher,
             huge_pages: self.huge_pages,
             count_decisions: self.count_decisions,
@@ -222,6 +234,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
             capacity: self.capacity,
             on_full: self.on_full,
             skew: self.skew,
+            slots: self.slots,
             hasher: self.hasher,
             huge_pages: self.huge_pages,
             count_decisions: self.count_decisions,
@@ -231,8 +244,9 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 
     /// How many keys may be live (have any debt) at one time; 100,000 unless called.
     ///
-    /// It takes about 29 bytes a key, reserved when built and made resident as keys arrive; and
-    /// about 15 more for each word of a ring, where the algorithm has one.
+    /// It takes about 29 bytes a key (15 in [compact slots](Slots)), reserved when built and made
+    /// resident as keys arrive; and about 15 more for each word of a ring, where the algorithm has
+    /// one.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -254,6 +268,19 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// ```
     pub fn on_full(self, on_full: OnFull) -> Self {
         Self { on_full, ..self }
+    }
+
+    /// Chooses between slots of two words and of one; [`Slots::Auto`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Slots};
+    /// let begun = || Limiter::<u32>::builder(Quota::per_second(5)).capacity(100_000);
+    /// let (wide, chosen) = (begun().slots(Slots::Wide).build()?, begun().build()?);
+    /// assert!(chosen.memory_bytes() <= wide.memory_bytes() / 2);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn slots(self, slots: Slots) -> Self {
+        Self { slots, ..self }
     }
 
     /// How far the clocks of two threads may differ; 1 ms unless called.
@@ -347,13 +374,8 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let buckets = Table::buckets_for(self.capacity).ok_or(BuildError::CapacityTooLarge)?;
         let clock = self.clock.into_clock();
         let origin = clock.unix_origin_nanos();
-        let params = self.algorithm.params(&self.quota, origin)?;
-        // A thread that judges may be behind the one that charged, and looks back by the skew.
-        if let Some(tolerance) = params.skew_tolerance()
-            && self.skew > tolerance / 2
-        {
-            return Err(BuildError::SkewTooLarge { most: tolerance / 2 });
-        }
+        let slots = self.slots.for_capacity(self.capacity);
+        let (params, is_compact) = slots.fit(&self.algorithm, &self.quota, origin, self.skew)?;
         let when_full = match self.on_full {
             OnFull::EvictNearestIdle => WhenFull::Evict,
             OnFull::Refuse => WhenFull::Refuse,
@@ -363,9 +385,11 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
                 WhenFull::share(params.map_err(BuildError::OverflowQuota)?)
             }
         };
-        let ring = RingLayout::of(&params);
-        let table = Table::new(buckets, ring, self.skew, self.huge_pages)
-            .map_err(|_| BuildError::OutOfMemory)?;
+        let table = match is_compact {
+            true => Table::compact(buckets, self.skew, self.huge_pages),
+            false => Table::wide(buckets, RingLayout::of(&params), self.skew, self.huge_pages),
+        };
+        let table = table.map_err(|_| BuildError::OutOfMemory)?;
         let hasher = self.hasher.unwrap_or_default();
         let tally = self.count_decisions.then(Tally::new);
         Ok(Limiter::from_parts(table, params, hasher, clock, when_full, tally))

@@ -45,6 +45,8 @@ mod lane;
 mod limiter;
 mod quota;
 #[cfg(feature = "std")]
+mod slots;
+#[cfg(feature = "std")]
 mod stats;
 mod sync;
 #[cfg(feature = "std")]
@@ -71,6 +73,7 @@ pub use {
     direct::Direct,
     lane::{BucketSource, KeySource, Lane, Source},
     limiter::Limiter,
+    slots::Slots,
     stats::Stats,
 };
 

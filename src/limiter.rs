@@ -13,7 +13,7 @@ use crate::clock::QuantaClock;
 use crate::decision::{Apart, Decision, Denied, Permit};
 use crate::quota::Quota;
 use crate::stats::Stats;
-use crate::table::{Counters, Event, Probe, Seat, Table, Tally};
+use crate::table::{Counters, Event, Lookup, Probe, Table, Tally};
 use crate::time::{Clock, Tick};
 
 /// Buckets that [`Limiter::len`] looks at.
@@ -34,10 +34,10 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// - A key loses its place only when it is idle (which costs it nothing), or, when all 16 slots
 ///   it could have are taken by live keys, by the policy chosen with
 ///   [`on_full`](Builder::on_full). The default forgets the key with the least debt.
-/// - Keys are told apart by 54 bits of a randomly seeded hash, of which the buckets' choice uses
-///   up a few. Two keys that coincide share a bucket, so they may be refused too early, never
-///   too late. In a table of a million keys that happens to a new key with a chance of about
-///   10^-13.
+/// - Keys are told apart by bits of a randomly seeded hash: 26 in [compact slots](crate::Slots),
+///   54 in others, of which the buckets' choice uses up a few. Two keys that coincide share a
+///   bucket, so they may be refused too early, never too late. In a table of a million keys that
+///   happens to a new key with a chance of 1.3 in 10 million, or about 10^-13.
 /// - Waiting requests are not served in any order: `Limiter` answers, it does not queue.
 ///
 /// ```
@@ -168,56 +168,47 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// it the less the longer that takes. So a line that is likely to be far away is asked for, and
     /// the clock read, before it is looked at; one that is near is looked at first.
     #[inline(always)]
-    pub(crate) fn look_up_now(&self, key: &K) -> (Probe, Option<Seat<'_>>, Tick) {
+    pub(crate) fn look_up_now(&self, key: &K) -> (Probe, Lookup<'_>, Tick) {
         let probe = self.probe(key);
         if self.table.is_far() {
             self.table.prefetch(probe);
             let now = self.clock.now();
             return (probe, self.table.find_at_once(probe), now);
         }
-        let seat = self.table.find_at_once(probe);
-        (probe, seat, self.clock.now())
+        let lookup = self.table.find_at_once(probe);
+        (probe, lookup, self.clock.now())
     }
 
     /// Admits by a coarse time, if that will do; else all is decided by the precise one.
     #[inline(always)]
     fn check_by_coarse(&self, key: &K, n: u64, coarse: Tick) -> Decision {
         let probe = self.probe(key);
-        let seat = self.table.find_at_once(probe);
-        if let Some(seat) = seat
-            && let Some(permit) =
-                self.params.meet(Admit { table: &self.table, seat, now: coarse, n })
-        {
+        let lookup = self.table.find_at_once(probe);
+        if let Some(permit) = self.params.meet(Admit { lookup, now: coarse, n }) {
             if let Some(tally) = &self.tally {
                 tally.count(true);
             }
             return Ok(permit);
         }
-        self.decide(probe, seat, n, self.clock.now())
+        self.decide(probe, lookup, n, self.clock.now())
     }
 
     /// The straight line.
     #[inline(always)]
-    fn decide(&self, probe: Probe, seat: Option<Seat<'_>>, n: u64, now: Tick) -> Decision {
+    fn decide(&self, probe: Probe, lookup: Lookup<'_>, n: u64, now: Tick) -> Decision {
         let evict = matches!(self.when_full, WhenFull::Evict);
-        self.params.meet(Ask { limiter: self, probe, seat, now, n, evict })
+        self.params.meet(Ask { limiter: self, probe, lookup, now, n, evict })
     }
 
     /// The straight line to yes or no.
     #[inline(always)]
-    pub(crate) fn allow_seated(
-        &self,
-        probe: Probe,
-        seat: Option<Seat<'_>>,
-        n: u64,
-        now: Tick,
-    ) -> bool {
+    pub(crate) fn allow_seated(&self, probe: Probe, lookup: Lookup<'_>, n: u64, now: Tick) -> bool {
         let evict = matches!(self.when_full, WhenFull::Evict);
-        self.params.meet(Allow(Ask { limiter: self, probe, seat, now, n, evict }))
+        self.params.meet(Allow(Ask { limiter: self, probe, lookup, now, n, evict }))
     }
 
     #[inline(always)]
-    pub(crate) fn look_up(&self, key: &K) -> (Probe, Option<Seat<'_>>) {
+    pub(crate) fn look_up(&self, key: &K) -> (Probe, Lookup<'_>) {
         let probe = self.probe(key);
         (probe, self.table.find_at_once(probe))
     }
@@ -324,7 +315,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn stats(&self) -> Stats {
-        let counters: &Counters = &self.table.counters;
+        let counters: &Counters = self.table.counters();
         let decisions = |admitted| self.tally.as_ref().map(|tally| tally.total(admitted));
         Stats {
             admitted: decisions(true),
@@ -365,9 +356,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// The algorithm with the quota worked in.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota};
+    /// # use tollgate::{Limiter, Quota, Slots};
     /// use tollgate::algo::Machine;
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).build()?;
+    /// let gate: Limiter<str> =
+    ///     Limiter::builder(Quota::per_day(1)).slots(Slots::Wide).build()?;
     /// assert_eq!(gate.params().grid().skew_tolerance(), None); // any
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -384,11 +376,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     #[cold]
     #[inline(never)]
     fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> Apart<Decision> {
-        let counters = &self.table.counters;
+        let counters = self.table.counters();
         Apart(match &self.when_full {
             WhenFull::Evict | WhenFull::Refuse => {
                 counters.count(Event::RefusedFull);
-                Err(self.params.no_place(nearest, now, self.table.skew))
+                Err(self.params.no_place(nearest, now, self.table.skew()))
             }
             WhenFull::Admit => {
                 counters.count(Event::AdmittedFull);
@@ -436,7 +428,7 @@ impl<K: ?Sized, A: Algorithm<Params: GiveBack>, C> Limiter<K, A, C> {
 struct Ask<'a, K: ?Sized, A: Algorithm, C> {
     limiter: &'a Limiter<K, A, C>,
     probe: Probe,
-    seat: Option<Seat<'a>>,
+    lookup: Lookup<'a>,
     now: Tick,
     n: u64,
     evict: bool,
@@ -447,8 +439,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Ask<'_, K, A, C> {
 
     #[inline(always)]
     fn by<M: Machine>(self, algo: &M) -> Decision {
-        let Self { limiter, probe, seat, now, n, evict } = self;
-        let decision = match limiter.table.decide(probe, seat, algo, now, n, evict) {
+        let Self { limiter, probe, lookup, now, n, evict } = self;
+        let decision = match lookup.decide(probe, algo, now, n, evict) {
             Ok(decision) => decision,
             Err(nearest) => {
                 let Apart(decision) = limiter.decide_full(nearest, n, now);
@@ -470,8 +462,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Allow<'_, K, A, C> {
 
     #[inline(always)]
     fn by<M: Machine>(self, algo: &M) -> bool {
-        let Ask { limiter, probe, seat, now, n, evict } = self.0;
-        let allowed = match limiter.table.allow(probe, seat, algo, now, n, evict) {
+        let Ask { limiter, probe, lookup, now, n, evict } = self.0;
+        let allowed = match lookup.allow(probe, algo, now, n, evict) {
             Ok(allowed) => allowed,
             Err(nearest) => {
                 let Apart(decision) = limiter.decide_full(nearest, n, now);
@@ -485,10 +477,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Allow<'_, K, A, C> {
     }
 }
 
-/// A request for cells of a key that has its seat, to be admitted at once or not at all.
+/// A request for cells of a key that was looked for, to be admitted at once or not at all.
 struct Admit<'a> {
-    table: &'a Table,
-    seat: Seat<'a>,
+    lookup: Lookup<'a>,
     now: Tick,
     n: u64,
 }
@@ -498,8 +489,7 @@ impl Visit for Admit<'_> {
 
     #[inline(always)]
     fn by<M: Machine>(self, algo: &M) -> Option<Permit> {
-        let Seat { slot, head } = self.seat;
-        slot.head.admit(head, self.table.cells::<M>(slot), algo, self.now, self.n)
+        self.lookup.admit(algo, self.now, self.n)
     }
 }
 

@@ -117,8 +117,9 @@ pub(crate) struct PlainCount(core::sync::atomic::AtomicU64);
 
 #[cfg(feature = "std")]
 impl PlainCount {
-    pub(crate) fn add_one(&self) {
-        self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    /// The count before.
+    pub(crate) fn add_one(&self) -> u64 {
+        self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed)
     }
 
     /// Where no other thread adds: without a locked instruction, which costs more than a decision.
@@ -163,6 +164,10 @@ pub enum Fault {
     FenceLeftOut,
     /// A slot changes hands without a new generation.
     GenerationKept,
+    /// All claims of a key in compact slots look alike.
+    NonceKept,
+    /// A claim is committed that was first seen in the survey itself.
+    ClaimJustSeen,
     /// A head moves on before what it alone knew is in the ring.
     PutLeftOut,
     /// A word is put in the ring for a head that may have moved on.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tollgate::algo::Algorithm;
 use tollgate::{
     Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog,
-    SubWindows, Tick,
+    Slots, SubWindows, Tick,
 };
 
 /// The system's allocator, which counts what it is asked for.
@@ -103,6 +103,13 @@ fn a_check_allocates_nothing_after_the_build() {
             .on_full(on_full)
             .build()
             .expect("in range");
+        let compact = Limiter::<str>::builder(Quota::per_second(5))
+            .slots(Slots::Compact)
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(on_full)
+            .build()
+            .expect("in range");
         let windows = Limiter::<str>::builder(Quota::per_second(5))
             .algorithm(FixedWindow::aligned())
             .clock(ManualClock::new())
@@ -116,6 +123,7 @@ fn a_check_allocates_nothing_after_the_build() {
         let counters = ringed(SlidingCounter::new(), on_full);
         let memory = keyed.memory_bytes();
         assert_eq!(allocations(|| use_it(&keyed)), 0, "{on_full:?}");
+        assert_eq!(allocations(|| use_it(&compact)), 0, "{on_full:?}");
         assert_eq!(allocations(|| use_it(&windows)), 0, "{on_full:?}");
         assert_eq!(allocations(|| use_it(&logs)), 0, "{on_full:?}");
         assert_eq!(allocations(|| use_it(&sub_windows)), 0, "{on_full:?}");

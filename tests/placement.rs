@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::algo::Algorithm;
-use tollgate::{Builder, Limiter, ManualClock, OnFull, Quota, SlidingLog, SubWindows, Tick};
+use tollgate::{Builder, Limiter, ManualClock, OnFull, Quota, SlidingLog, Slots, SubWindows, Tick};
 
 /// New keys arrive evenly, `capacity` of them a second, while old ones run out after a second.
 /// Tells how many are live in the end, after few have found no place.
@@ -51,8 +51,11 @@ fn flood<A: Algorithm>(begun: Builder<u64, A>, newcomers: u64, evicted_min: u64)
 #[test]
 fn at_capacity_one_new_key_in_thousands_finds_no_place() {
     const CAPACITY: u64 = 100_000;
-    let live = come_and_go(Limiter::builder(Quota::per_second(1).burst(1)), CAPACITY, |_| 1);
-    assert!((CAPACITY - live) < CAPACITY / 20, "{live} live keys");
+    for slots in [Slots::Wide, Slots::Compact] {
+        let begun = Limiter::builder(Quota::per_second(1).burst(1)).slots(slots);
+        let live = come_and_go(begun, CAPACITY, |_| 1);
+        assert!((CAPACITY - live) < CAPACITY / 20, "{live} live keys, {slots:?}");
+    }
 }
 
 /// A log with a ring beside each slot finds places like any other: a key is live for one window.
@@ -67,7 +70,10 @@ fn logs_at_capacity_find_places_too() {
 /// A flood of new keys through a full table takes the place of those with the least debt.
 #[test]
 fn heavy_offenders_are_the_last_to_be_forgotten() {
-    flood(Limiter::builder(Quota::per_second(10).burst(100)), 100_000, 90_000);
+    for slots in [Slots::Wide, Slots::Compact] {
+        let begun = Limiter::builder(Quota::per_second(10).burst(100)).slots(slots);
+        flood(begun, 100_000, 90_000);
+    }
 }
 
 /// Among counts that leave at the same time, the largest is the last to be forgotten.

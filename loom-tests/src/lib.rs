@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use tollgate::algo::oracle::{Oracle, Verdict};
 use tollgate::algo::{Algorithm, Machine};
-use tollgate::{Clock, Direct, Gcra, Limiter, Loads, OnFull, Quota, Tick, let_loads_return};
+use tollgate::{
+    Builder, Clock, Direct, Gcra, Limiter, Loads, OnFull, Quota, Slots, Tick, let_loads_return,
+};
 
 /// Time is given with every call.
 #[derive(Debug)]
@@ -36,7 +38,7 @@ pub fn burst(cells: u64) -> Quota {
     Quota::per_second(1).burst(cells)
 }
 
-/// A limiter with as few buckets of two slots as hold `capacity` keys at 55 % load.
+/// A limiter of wide slots, with as few buckets of two as hold `capacity` keys at 55 % load.
 #[must_use]
 pub fn gate(quota: Quota, capacity: u64, on_full: OnFull) -> Arc<Gate> {
     keyed(Gcra::new(), quota, capacity, on_full)
@@ -50,14 +52,19 @@ pub fn keyed<A: Algorithm>(
     capacity: u64,
     on_full: OnFull,
 ) -> Arc<Keyed<A>> {
-    let built = Limiter::builder(quota)
-        .algorithm(algorithm)
-        .clock(NoClock)
-        .capacity(capacity)
-        .on_full(on_full)
-        .hash_seed(1)
-        .build();
-    Arc::new(built.expect("the quota and the capacity are in range"))
+    let begun = begun(quota, capacity, on_full).slots(Slots::Wide).algorithm(algorithm);
+    Arc::new(begun.build().expect("the quota and the capacity are in range"))
+}
+
+/// A [`gate`] whose slots are compact.
+#[must_use]
+pub fn compact(quota: Quota, capacity: u64, on_full: OnFull) -> Arc<Gate> {
+    let begun = begun(quota, capacity, on_full).slots(Slots::Compact);
+    Arc::new(begun.build().expect("the quota fits a compact slot"))
+}
+
+fn begun(quota: Quota, capacity: u64, on_full: OnFull) -> Builder<u64, Gcra, NoClock> {
+    Limiter::builder(quota).clock(NoClock).capacity(capacity).on_full(on_full).hash_seed(1)
 }
 
 /// One bucket, hence two slots for all keys.
@@ -88,6 +95,27 @@ pub fn left<A: Algorithm>(gate: &Keyed<A>, key: u64, now: Tick) -> u64 {
         Ok(permit) => permit.remaining(),
         Err(denied) => denied.remaining(),
     }
+}
+
+/// What three threads were granted, each of which does something by the limiter.
+pub fn together(
+    gate: &Arc<Gate>,
+    (a, b, c): (
+        impl FnOnce(&Gate) -> u64 + 'static,
+        impl FnOnce(&Gate) -> u64 + 'static,
+        impl FnOnce(&Gate) -> u64 + 'static,
+    ),
+) -> u64 {
+    let threads = [begin(gate, a), begin(gate, b), begin(gate, c)];
+    threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+}
+
+fn begin(
+    gate: &Arc<Gate>,
+    body: impl FnOnce(&Gate) -> u64 + 'static,
+) -> loom::thread::JoinHandle<u64> {
+    let gate = Arc::clone(gate);
+    loom::thread::spawn(move || body(&gate))
 }
 
 /// Cells, and the milliseconds after the origin at which they are asked for.
@@ -199,6 +227,12 @@ pub fn explore_two(name: &str, model: impl Fn() + Sync + Send + 'static) {
 pub fn explore_three(name: &str, model: impl Fn() + Sync + Send + 'static) {
     let_loads_return(Loads::Latest);
     explore(name, 4, model);
+}
+
+/// The same with at most so many preemptions, and any number of threads.
+pub fn explore_latest(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let_loads_return(Loads::Latest);
+    explore(name, preemptions, model);
 }
 
 fn explore(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {

@@ -5,7 +5,10 @@
 use std::sync::Arc;
 
 use loom::thread;
-use loom_tests::{Gate, ONE_BUCKET, ask, at, burst, explore_three, explore_two, gate, left};
+use loom_tests::{
+    Gate, ONE_BUCKET, ask, at, burst, explore_latest, explore_three, explore_two, gate, left,
+    together,
+};
 use tollgate::{Fault, OnFull, plant};
 
 const KEY: u64 = 7;
@@ -159,4 +162,34 @@ fn without_the_fence_a_key_has_two_slots() {
     for neighbour in NEIGHBOURS {
         explore_two("claim: fence left out", move || both_claim_different_slots(neighbour));
     }
+}
+
+/// A thread that lost a race for the second slot looks at the first, then sees a claim of its key
+/// in the second. The key may have been seated in the first in between.
+fn a_claim_just_seen() {
+    let [neighbour, other] = NEIGHBOURS;
+    let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+    assert_eq!(ask(&gate, neighbour, at(1)), 1);
+    let once = |gate: &Gate| ask(gate, KEY, at(1));
+    let makes_room = move |gate: &Gate| {
+        let _ = ask(gate, other, at(1));
+        gate.reset(&neighbour);
+        gate.reset(&other);
+        ask(gate, KEY, at(1))
+    };
+    let granted = together(&gate, (makes_room, once, once));
+    assert!(granted <= 1, "{granted} granted");
+}
+
+#[test]
+fn of_one_key_that_is_seated_meanwhile() {
+    explore_latest("claim: just seen, 3 threads", 3, a_claim_just_seen);
+}
+
+/// The mistake avoided: a claim is committed that this thread knew nothing of before its fence.
+#[test]
+#[should_panic(expected = "2 granted")]
+fn without_a_second_survey_a_key_has_two_slots() {
+    plant(Fault::ClaimJustSeen);
+    explore_latest("claim: just seen", 5, a_claim_just_seen);
 }

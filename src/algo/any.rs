@@ -169,6 +169,22 @@ impl Algorithm for AnyAlgorithm {
             Self::SlidingLog(log) => AnyParams::SlidingLog(log.params(quota, origin)?),
         })
     }
+
+    fn compact_params(&self, quota: &Quota, origin: u64) -> Result<Option<AnyParams>, QuotaError> {
+        Ok(match self {
+            Self::Gcra(gcra) => gcra.compact_params(quota, origin)?.map(AnyParams::Gcra),
+            Self::LeakyQueue(queue) => {
+                queue.compact_params(quota, origin)?.map(AnyParams::LeakyQueue)
+            }
+            Self::FixedWindow(window) => {
+                window.compact_params(quota, origin)?.map(AnyParams::FixedWindow)
+            }
+            Self::WarmUp(_)
+            | Self::SubWindows(_)
+            | Self::SlidingCounter(_)
+            | Self::SlidingLog(_) => quota.validate().map(|()| None)?,
+        })
+    }
 }
 
 /// [`AnyAlgorithm`] with a quota worked in.

@@ -20,6 +20,9 @@
 //!
 //! # Units
 //!
+//! A [compact](super::COMPACT_BITS) state has 37 bits for both, and thus a shorter ring: quotas for
+//! which that is less than a day, or clocks could not differ by ten seconds, have none.
+//!
 //! Aligned: one period. Anchored: the period divided into a whole number of units, as near as
 //! possible (from above, in steps of 1, 2, 5) to what makes the ring outlast every [`Tick`], but
 //! at least 10,000 of them (1,000 above 10^6 cells a second) where that leaves a nanosecond each.
@@ -30,7 +33,7 @@ use core::time::Duration;
 use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Window;
-use super::{Algorithm, Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
+use super::{Algorithm, COMPACT_BITS, Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -38,6 +41,9 @@ use crate::word::Field;
 
 /// The largest limit: 30 bits of the word, which leaves 23 for the time.
 const LIMIT_MAX: u64 = (1 << 30) - 1;
+/// What a compact state must be good for.
+const COMPACT_HORIZON_MIN: Duration = Duration::from_secs(24 * 3_600);
+const COMPACT_TOLERANCE_MIN: Duration = Duration::from_secs(10);
 const DAY_SECS: i32 = 24 * 3_600;
 const WEEK_NANOS: u64 = 7 * 24 * 3_600 * 1_000_000_000;
 /// The Unix epoch was a Thursday, three days into its week.
@@ -131,25 +137,49 @@ impl Algorithm for FixedWindow {
     type Params = FixedWindowParams;
 
     fn params(&self, quota: &Quota, origin: u64) -> Result<FixedWindowParams, QuotaError> {
+        let params = self.with_bits(quota, origin, PAYLOAD_BITS)?;
+        Ok(params.expect("23 bits of time are enough for 10,000 units ahead"))
+    }
+
+    fn compact_params(
+        &self,
+        quota: &Quota,
+        origin: u64,
+    ) -> Result<Option<FixedWindowParams>, QuotaError> {
+        let params = self.with_bits(quota, origin, COMPACT_BITS)?;
+        let at_least = |span: Option<Duration>, least| span.is_none_or(|span| span >= least);
+        Ok(params.filter(|FixedWindowParams { grid, .. }| {
+            at_least(grid.horizon(), COMPACT_HORIZON_MIN)
+                && at_least(grid.skew_tolerance(), COMPACT_TOLERANCE_MIN)
+        }))
+    }
+}
+
+impl FixedWindow {
+    /// With a state of so many bits; `None` where they leave too few for the time.
+    fn with_bits(
+        self,
+        quota: &Quota,
+        origin: u64,
+        bits: u32,
+    ) -> Result<Option<FixedWindowParams>, QuotaError> {
         quota.validate()?;
         if quota.limit() > LIMIT_MAX {
             return Err(QuotaError::WindowLimitTooLarge);
         }
         let count = Field::new(0, u64::BITS - quota.limit().leading_zeros());
-        let end = count.above(PAYLOAD_BITS - (u64::BITS - quota.limit().leading_zeros()));
+        let end = count.above(bits - count.bits());
         let period = quota.period_nanos();
         let (length, ahead_nanos) = match self.utc_offset_secs {
             Some(offset) => (1, into_window(period, origin, offset)?),
             None => (units_in_window(quota, end), 0),
         };
-        Ok(FixedWindowParams {
-            grid: Grid::new(length, period, end.max(), length),
-            limit: quota.limit(),
-            length,
-            ahead_nanos,
-            count,
-            end,
-        })
+        if length > end.max() / 4 {
+            return Ok(None);
+        }
+        let grid = Grid::new(length, period, end.max(), length);
+        let limit = quota.limit();
+        Ok(Some(FixedWindowParams { grid, limit, length, ahead_nanos, count, end }))
     }
 }
 
@@ -260,6 +290,7 @@ impl Machine for FixedWindowParams {
     #[cfg(feature = "std")]
     type Oracle = Window;
     type Seen = u64;
+    const MAY_BE_COMPACT: bool = true;
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {
@@ -357,6 +388,25 @@ mod tests {
     }
 
     #[test]
+    fn windows_of_minutes_have_compact_states_where_the_count_leaves_room() {
+        for (quota, anchored, aligned) in [
+            ("20/min", true, true),
+            ("1000/h", true, true),
+            ("5/day", true, true),
+            ("1000/min", true, true),
+            ("20/s", true, true),
+            ("1000/s", false, true),
+            ("100000/min", false, true),
+            ("100000000/day", false, true),
+        ] {
+            let quota: Quota = quota.parse().expect("a quota");
+            let compact = |window: FixedWindow| window.compact_params(&quota, 0).expect("in range");
+            assert_eq!(compact(FixedWindow::anchored()).is_some(), anchored, "{quota}");
+            assert_eq!(compact(FixedWindow::aligned()).is_some(), aligned, "{quota}");
+        }
+    }
+
+    #[test]
     fn weeks_begin_on_monday() {
         // 1970-01-05 was the first Monday.
         let params = params(FixedWindow::aligned(), "1/week", 0);
@@ -403,6 +453,27 @@ mod tests {
             let word = params.end.set(params.count.set(0, count), end);
             prop_assert_eq!(params.count.of(word), count & params.count.max());
             prop_assert_eq!(params.end.of(word), end & params.end.max());
+        }
+
+        /// Whatever the quota: the fields are those of a compact state, and a window has its
+        /// thousand units, or is one.
+        #[test]
+        fn a_compact_state_keeps_what_is_promised(
+            limit_bits in 0_u32..20, period_bits in 30_u32..57, less: u64, aligned: bool,
+        ) {
+            let limit = (1 << limit_bits) + (less & ((1 << limit_bits) - 1));
+            let period = (u64::MAX >> (64 - period_bits)) - (less >> (66 - period_bits));
+            let quota = Quota::new(limit, Duration::from_nanos(period));
+            let window = if aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
+            let params = window.compact_params(&quota, 0);
+            prop_assume!(matches!(params, Ok(Some(_))));
+            let Ok(Some(params)) = params else { unreachable!() };
+            prop_assert!(tile(&[params.count, params.end], COMPACT_BITS));
+            prop_assert!(params.count.max() >= limit);
+            prop_assert!(aligned && params.length == 1 || params.length >= 1_000);
+            let least = |span: Option<Duration>| span.map_or(u64::MAX, |span| span.as_secs());
+            prop_assert!(least(params.grid.skew_tolerance()) >= 10);
+            prop_assert!(least(params.grid.horizon()) >= 86_400);
         }
     }
 }

@@ -23,6 +23,12 @@
 //! thousandth of the time the whole burst takes, and no more than the interval itself. It is
 //! never less than a nanosecond, since no clock is finer.
 //!
+//! A [compact](super::COMPACT_BITS) state has units as near as possible to 250 microseconds from
+//! above, under the same two rules, and at least 640 nanoseconds: its ring then has a year, or a
+//! day at the least. Quotas for which that cannot be have no compact state: rates above 1.5 million
+//! cells a second, bursts that come back in less than 0.64 ms, and those of more than 2^31 cells.
+//! As the TAT never leaves its ring, the step is the same for both.
+//!
 //! Source: ITU-T I.371 and ATM Forum TM 4.0, virtual scheduling form; n cells at once after
 //! Brandur Leach's redis-cell.
 
@@ -33,7 +39,8 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Level;
 use super::{
-    Algorithm, GiveBack, Machine, PAYLOAD_BITS, Receipt, Ring, Standing, Step, sealed::Sealed,
+    Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, Receipt, Ring, Standing, Step,
+    sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
@@ -42,6 +49,8 @@ use crate::word::Field;
 
 /// The theoretical arrival time.
 const TAT: Field = Field::new(0, PAYLOAD_BITS);
+/// The same in a compact state.
+const COMPACT_TAT: Field = Field::new(0, COMPACT_BITS);
 
 /// From this unit on, 53 bits outlast the 584 years of a tick.
 const ENDLESS_UNIT_NANOS: u64 = 2_500;
@@ -50,6 +59,13 @@ const UNITS_IN_BURST_MIN: u64 = 1_000;
 /// The largest burst in units: leaves the ring free enough to stay endless.
 const BURST_UNITS_MAX: u64 = 1 << (PAYLOAD_BITS - 3);
 
+/// From this unit on, the ring of a compact state is longer than a year.
+const COMPACT_UNIT_NANOS: u64 = 250_000;
+/// From this unit on it is longer than a day, and clocks may differ by ten seconds.
+const COMPACT_UNIT_NANOS_MIN: u64 = 640;
+/// The largest burst in units of a compact state: a sixty-fourth of the ring.
+const COMPACT_BURST_UNITS_MAX: u64 = 1 << (COMPACT_BITS - 6);
+
 /// Token bucket, or leaky bucket as a meter: cells come back one by one at an even rate, and up
 /// to `burst` of them are saved.
 ///
@@ -57,7 +73,8 @@ const BURST_UNITS_MAX: u64 = 1 << (PAYLOAD_BITS - 3);
 /// place is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
 /// [`Grid`]: 2.5 microseconds, or a thousandth of the time the whole burst takes to come back
 /// where that is less (and never below a nanosecond). `u` is counted once per span, it does not
-/// add up, and the rate itself is exact.
+/// add up, and the rate itself is exact. In [compact slots](crate::Slots) `u` is 250 microseconds,
+/// or again a thousandth of that time.
 ///
 /// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
 /// place, and [`Grid`] for clocks that disagree by hours where the burst comes back in less than
@@ -135,17 +152,38 @@ impl Algorithm for Gcra {
 
     fn params(&self, quota: &Quota, _unix_origin_nanos: u64) -> Result<GcraParams, QuotaError> {
         quota.validate()?;
-        let lane_cells = self.lane_cells;
+        self.with_cell(quota, units_in_cell(quota), TAT)
+    }
+
+    fn compact_params(&self, quota: &Quota, _: u64) -> Result<Option<GcraParams>, QuotaError> {
+        quota.validate()?;
+        if self.lane_cells > 0 {
+            // What a lane gives back names a generation, which compact slots have not.
+            return Ok(None);
+        }
+        let cell = compact_units_in_cell(quota);
+        cell.map(|cell| self.with_cell(quota, cell, COMPACT_TAT)).transpose()
+    }
+}
+
+impl Gcra {
+    /// The quota, which is valid, with `cell` units to a cell and the TAT in `field`.
+    fn with_cell(
+        self,
+        quota: &Quota,
+        cell: NonZeroU64,
+        field: Field,
+    ) -> Result<GcraParams, QuotaError> {
+        let Self { start_empty, lane_cells } = self;
         if lane_cells > quota.burst_cells() / 2 {
             return Err(QuotaError::LaneCellsTooMany);
         }
         let burst = quota.burst_cells() - lane_cells;
         let burst = NonZeroU64::new(burst).ok_or(QuotaError::ZeroBurst)?;
-        let cell = units_in_cell(quota);
         let capacity = burst.get() * cell.get();
         let units = quota.limit() * cell.get();
-        let grid = Grid::new(units, quota.period_nanos(), TAT.max(), capacity);
-        Ok(GcraParams { grid, cell, capacity, burst, start_empty: self.start_empty, lane_cells })
+        let grid = Grid::new(units, quota.period_nanos(), field.max(), capacity);
+        Ok(GcraParams { grid, cell, capacity, burst, start_empty, lane_cells })
     }
 }
 
@@ -158,6 +196,19 @@ fn units_in_cell(quota: &Quota) -> NonZeroU64 {
         .min(interval_nanos)
         .min(BURST_UNITS_MAX / burst);
     NonZeroU64::new(units).expect("at most 10^9 cells a second, at most 2^40 at once")
+}
+
+/// The same for a compact state; `None` where it would be too coarse, or its ring too short. The
+/// quota is valid.
+fn compact_units_in_cell(quota: &Quota) -> Option<NonZeroU64> {
+    let burst = quota.burst_cells();
+    let interval_nanos = quota.period_nanos() / quota.limit();
+    let units = (interval_nanos / COMPACT_UNIT_NANOS)
+        .max(UNITS_IN_BURST_MIN.div_ceil(burst))
+        .min(COMPACT_BURST_UNITS_MAX / burst);
+    let units = NonZeroU64::new(units)?;
+    let fine = units.get() * burst >= UNITS_IN_BURST_MIN;
+    (fine && interval_nanos / units >= COMPACT_UNIT_NANOS_MIN).then_some(units)
 }
 
 /// [`Gcra`] with a quota worked in.
@@ -251,6 +302,7 @@ impl Machine for GcraParams {
     #[cfg(feature = "std")]
     type Oracle = Level;
     type Seen = u64;
+    const MAY_BE_COMPACT: bool = true;
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {
@@ -416,6 +468,44 @@ mod tests {
     #[test]
     fn the_field_is_the_payload() {
         assert!(tile(&[TAT], PAYLOAD_BITS));
+        assert!(tile(&[COMPACT_TAT], COMPACT_BITS));
+    }
+
+    fn compact(quota: &Quota) -> Option<GcraParams> {
+        Gcra::new().compact_params(quota, 0).expect("in range")
+    }
+
+    #[test]
+    fn ordinary_quotas_have_compact_states_of_round_units() {
+        const DAY_SECS: u64 = 86_400;
+        for (quota, nanos, horizon_days) in [
+            ("1/s", 250_000, 397),
+            ("100/s burst 20", 200_000, 318),
+            ("100/s", 250_000, 397),
+            ("1000/s burst 1000", 250_000, 397),
+            ("10000/s burst 10000", 100_000, 159),
+            ("1000000/s burst 1000000", 1_000, 1),
+            ("1000/s burst 1", 1_000, 1),
+            ("10/minute burst 1", 250_000, 397),
+        ] {
+            let params = compact(&quota.parse().expect("a quota")).expect(quota);
+            assert_eq!(params.grid.ratio(), (1, nanos), "{quota}");
+            let horizon = params.grid.horizon().expect("a wrapping grid");
+            assert_eq!(horizon.as_secs() / DAY_SECS, horizon_days, "{quota}");
+        }
+    }
+
+    #[test]
+    fn quotas_that_would_be_too_coarse_have_no_compact_state() {
+        for quota in [
+            "1000000/s burst 1",
+            "1000000000/s burst 100",
+            "2000000/s burst 1000",
+            "1600000/s",
+            "1/s burst 3000000000",
+        ] {
+            assert_eq!(compact(&quota.parse().expect("a quota")), None, "{quota}");
+        }
     }
 
     proptest! {
@@ -426,6 +516,39 @@ mod tests {
             if let Step::Admit { next } = params.step(word, now, n) {
                 prop_assert!(next >= TAT.of(word));
                 prop_assert_eq!(TAT.set(0, TAT.of(next)), next);
+            }
+        }
+
+        /// Whatever the quota: the rate is exact, a burst has its thousand units, a state its
+        /// field, and clocks may differ by ten seconds, over a day at least.
+        #[test]
+        fn a_compact_state_keeps_what_is_promised(
+            limit_bits in 0_u32..34, period_bits in 20_u32..63, burst_bits in 0_u32..32,
+            less: u64, start_empty: bool, steps in prop::collection::vec((0_u64..1 << 62, 0_u64..9), 9),
+        ) {
+            let limit = (1 << limit_bits) + (less & ((1 << limit_bits) - 1));
+            let period = (u64::MAX >> (64 - period_bits)) - (less >> (66 - period_bits));
+            let burst = (1 << burst_bits) + (less & ((1 << burst_bits) - 1));
+            let quota = Quota::new(limit, Duration::from_nanos(period)).burst(burst);
+            let algorithm = Gcra { start_empty, lane_cells: 0 };
+            let params = algorithm.compact_params(&quota, 0);
+            prop_assume!(matches!(params, Ok(Some(_))));
+            let Ok(Some(params)) = params else { unreachable!() };
+            let (units, nanos) = params.grid.ratio();
+            let cell = u128::from(params.cell.get());
+            let exact = u128::from(limit) * cell * u128::from(nanos);
+            prop_assert_eq!(u128::from(units) * u128::from(period), exact);
+            prop_assert!(params.capacity >= 1_000);
+            let least = |span: Option<Duration>| span.map_or(u64::MAX, |span| span.as_secs());
+            prop_assert!(least(params.grid.skew_tolerance()) >= 10);
+            prop_assert!(least(params.grid.horizon()) >= 86_400);
+            let mut word = params.fresh(Tick::from_nanos(less));
+            for (now, share) in steps {
+                let n = burst * share / 8;
+                if let Step::Admit { next } = params.step(word, Tick::from_nanos(now), n) {
+                    word = next;
+                }
+                prop_assert_eq!(COMPACT_TAT.of(word), word);
             }
         }
     }

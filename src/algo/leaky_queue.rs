@@ -132,6 +132,15 @@ impl Algorithm for LeakyQueue {
         let bucket = Gcra::new().params(quota, origin)?;
         Ok(LeakyQueueParams { bucket, immediate: self.immediate })
     }
+
+    fn compact_params(
+        &self,
+        quota: &Quota,
+        origin: u64,
+    ) -> Result<Option<LeakyQueueParams>, QuotaError> {
+        let bucket = Gcra::new().compact_params(quota, origin)?;
+        Ok(bucket.map(|bucket| LeakyQueueParams { bucket, immediate: self.immediate }))
+    }
 }
 
 /// [`LeakyQueue`] with a quota worked in.
@@ -172,6 +181,7 @@ impl Machine for LeakyQueueParams {
     #[cfg(feature = "std")]
     type Oracle = Queue;
     type Seen = u64;
+    const MAY_BE_COMPACT: bool = true;
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {

@@ -10,8 +10,8 @@
 //!
 //! | algorithm | bits 52..0 | idle when |
 //! |---|---|---|
-//! | [`gcra`] | theoretical arrival time (53) | that time has come |
-//! | [`leaky_queue`] | theoretical arrival time (53) | that time has come |
+//! | [`gcra`] | theoretical arrival time (53, or 37 in a [compact](COMPACT_BITS) state) | that time has come |
+//! | [`leaky_queue`] | theoretical arrival time (53, or 37) | that time has come |
 //! | [`warm_up`] | when it is cold again (53 - w), warmth (w, from period and rate) | that time has come |
 //! | [`fixed_window`] | end of the window (53 - c), cells counted (c, from the limit) | the window has ended |
 //! | [`sub_windows`], [`sliding_counter`] | latest sub-window (53 - c), cells that count (c, from the limit) | that one no longer counts |
@@ -50,6 +50,9 @@ use crate::time::Tick;
 /// Bits of a word that hold an algorithm's state.
 pub const PAYLOAD_BITS: u32 = 53;
 
+/// Bits of a word that hold an algorithm's state where the key stands in the same word.
+pub const COMPACT_BITS: u32 = 37;
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -76,6 +79,31 @@ pub trait Algorithm: sealed::Sealed {
     ///
     /// What is out of range, with advice.
     fn params(&self, quota: &Quota, unix_origin_nanos: u64) -> Result<Self::Params, QuotaError>;
+
+    /// The same for a state of [`COMPACT_BITS`]; `None` where the algorithm or the quota needs
+    /// more.
+    ///
+    /// ```
+    /// use tollgate::algo::Algorithm;
+    /// use tollgate::{Gcra, Quota, SlidingLog};
+    ///
+    /// let quota = Quota::per_second(100).burst(20);
+    /// assert!(Gcra::new().compact_params(&quota, 0)?.is_some());
+    /// assert!(SlidingLog::new().compact_params(&quota, 0)?.is_none());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What is out of range for any state, with advice.
+    fn compact_params(
+        &self,
+        quota: &Quota,
+        unix_origin_nanos: u64,
+    ) -> Result<Option<Self::Params>, QuotaError> {
+        let _ = unix_origin_nanos;
+        quota.validate().map(|()| None)
+    }
 }
 
 /// The words beside the state word, as a step reads them.
@@ -151,6 +179,9 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
 
     /// Whether a state can have a ring.
     const RINGED: bool = false;
+
+    /// Whether there are states of [`COMPACT_BITS`].
+    const MAY_BE_COMPACT: bool = false;
 
     /// Words of the ring, its note included.
     fn ring_cells(&self) -> usize {

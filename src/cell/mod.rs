@@ -7,11 +7,13 @@
 //! swap and Acquire on every load, which costs nothing on x86-64 and little elsewhere. The words
 //! of a [`ring`] rely on the same two: see there.
 
+mod compact;
 mod direct;
 mod receipt;
 mod ring;
 mod word;
 
+pub(crate) use compact::{Fingerprint, Word, WordCell};
 pub(crate) use direct::DirectCell;
 pub(crate) use receipt::Paid;
 pub(crate) use ring::Cells;

@@ -115,12 +115,12 @@ pub(crate) enum Charge<S> {
 
 /// Pauses between two tries, at most: on processors where one takes 140 cycles, a third of a
 /// microsecond. Longer ones gain nothing, and the time that the decision is made by gets old.
-const PAUSES_MAX: u32 = 8;
+pub(super) const PAUSES_MAX: u32 = 8;
 
 /// A model's threads need no pause, and loom would take it for waiting.
-fn pause(times: u32) {
-    for _ in 0..if cfg!(tollgate_loom) { 0 } else { times } {
-        core::hint::spin_loop();
+pub(super) fn pause(times: u32) {
+    if cfg!(not(tollgate_loom)) {
+        (0..times).for_each(|_| core::hint::spin_loop());
     }
 }
 

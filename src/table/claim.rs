@@ -2,7 +2,7 @@
 
 use super::layout::{BUCKET, Owner, Slot};
 use super::probe::{Probe, Seat};
-use super::{Event, Table, given_up};
+use super::{Event, Wide, given_up};
 use crate::algo::{Machine, NoRing, Standing, Step};
 use crate::cell::{Charge, Head, Ruling};
 use crate::sync::{Fault, Ordering, fence, planted};
@@ -25,8 +25,9 @@ enum Survey<'a> {
     Claimed(Seat<'a>),
     /// Committed, and no claim beside it.
     Seated(Seat<'a>),
-    /// A claim that must be given up: something better stands elsewhere.
-    Surplus(Seat<'a>),
+    /// A claim that must be given up, for something better elsewhere: what is kept, if that is a
+    /// claim.
+    Surplus(Seat<'a>, Option<Seat<'a>>),
 }
 
 /// A slot that the key might take, as it was seen.
@@ -91,34 +92,37 @@ const IDLE: u64 = 2;
 /// Nobody's.
 const VACANT: u64 = u64::MAX;
 
-impl Table {
+impl Wide {
     /// Decides about a key that has no committed slot where it was looked for, and tells where it
     /// was charged.
     #[cold]
     #[inline(never)]
-    pub(crate) fn decide_cold<A: Machine>(
-        &self,
+    pub(crate) fn decide_cold<'a, A: Machine>(
+        &'a self,
         probe: &Probe,
-        absent: bool,
+        found: Option<Seat<'a>>,
         algo: &A,
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> (Outcome<A::Seen>, Option<Seat<'_>>) {
+    ) -> (Outcome<A::Seen>, Option<Seat<'a>>) {
         // The lookup that found nothing stands for a first survey: whatever it missed, the
         // survey after the claim sees.
-        let mut survey = if absent { Survey::Absent } else { self.survey(probe) };
+        let mut survey = if found.is_none() { Survey::Absent } else { self.survey(probe, found) };
         loop {
-            match survey {
-                Survey::Surplus(seat) => {
+            // A claim that this thread has written, or read, by now.
+            let known = match survey {
+                Survey::Surplus(seat, kept) => {
                     // Lost: its own thread committed it, or gave it up. The next survey tells.
                     let _ = seat.slot.head.swap(seat.head, given_up(seat.head));
+                    kept
                 }
                 Survey::Seated(seat @ Seat { slot, head }) => {
                     let cells = self.cells::<A>(slot);
                     if let Charge::Decided(ruling) = slot.head.charge(head, cells, algo, now, n) {
                         return (Outcome::Decided(ruling), Some(seat));
                     }
+                    None
                 }
                 Survey::Claimed(seat @ Seat { slot, head }) => {
                     let cells = self.cells::<A>(slot);
@@ -126,18 +130,35 @@ impl Table {
                     if let Charge::Decided(ruling) = charge {
                         return (Outcome::Decided(ruling), Some(seat));
                     }
+                    None
                 }
                 Survey::Absent => match self.claim(probe, algo, now, n, evict) {
-                    Ok(()) => {}
+                    Ok(known) => known,
                     Err(outcome) => return (outcome, None),
                 },
-            }
-            survey = self.survey(probe);
+            };
+            survey = self.survey(probe, known);
         }
     }
 
-    /// Looks through all candidates for the key.
-    fn survey(&self, probe: &Probe) -> Survey<'_> {
+    /// Looks through all candidates for the key. `known` is a claim of it that this thread had
+    /// written or read before; one that it sees now for the first time is surveyed for again.
+    fn survey<'a>(&'a self, probe: &Probe, mut known: Option<Seat<'a>>) -> Survey<'a> {
+        loop {
+            match self.survey_once(probe) {
+                Survey::Claimed(claim)
+                    if known.is_none_or(|known| !known.is(&claim))
+                        && !planted(Fault::ClaimJustSeen)
+                        && !planted(Fault::SurveySkipped) =>
+                {
+                    known = Some(claim);
+                }
+                survey => return survey,
+            }
+        }
+    }
+
+    fn survey_once(&self, probe: &Probe) -> Survey<'_> {
         // SeqCst: orders the claim that this thread has written or seen (a slot's `owner`)
         // before the loads of all other candidates' `owner`. See the argument in the module.
         if !planted(Fault::FenceLeftOut) {
@@ -154,20 +175,20 @@ impl Table {
                 };
             }
             match (seat.head.is_provisional(), claimed) {
-                (true, Some(_)) => return Survey::Surplus(seat),
+                (true, Some(kept)) => return Survey::Surplus(seat, Some(kept)),
                 (true, None) => claimed = Some(seat),
                 (false, _) => seated = seated.or(Some(seat)),
             }
         }
         match (seated, claimed) {
-            (Some(_), Some(claim)) => Survey::Surplus(claim),
+            (Some(_), Some(claim)) => Survey::Surplus(claim, None),
             (Some(seat), None) => Survey::Seated(seat),
             (None, Some(claim)) => Survey::Claimed(claim),
             (None, None) => Survey::Absent,
         }
     }
 
-    /// Steps 1 and 2 for an absent key. `Ok` asks for a survey: the claim may stand, or another
+    /// Steps 1 and 2 for an absent key. `Ok` asks for a survey: the claim in it stands, or another
     /// thread was faster. `Err` is the answer: nothing to remember, or no slot to be had.
     fn claim<A: Machine>(
         &self,
@@ -176,7 +197,7 @@ impl Table {
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> Result<(), Outcome<A::Seen>> {
+    ) -> Result<Option<Seat<'_>>, Outcome<A::Seen>> {
         let fresh = algo.fresh(now);
         let seen = algo.look(fresh, NoRing, now, n);
         match algo.step(seen, now, n) {
@@ -189,7 +210,7 @@ impl Table {
         }
         let chosen = self.choose(probe, algo, now, evict);
         let Some((candidate, event)) = chosen.map_err(|nearest| Outcome::Full { nearest })? else {
-            return Ok(());
+            return Ok(None);
         };
         let Candidate { slot, owner, head } = candidate;
         let taken = if candidate.is_nobodys() {
@@ -197,17 +218,18 @@ impl Table {
         } else {
             let taken = Head::provisional(claimed_generation(head), fresh);
             if slot.head.swap(head, taken).is_err() {
-                return Ok(());
+                return Ok(None);
             }
             if let Some(event) = event {
                 self.counters.count(event);
             }
             taken
         };
-        if slot.hand_over(owner, probe.owner(taken.generation())) {
-            self.counters.count(Event::Claimed);
+        if !slot.hand_over(owner, probe.owner(taken.generation())) {
+            return Ok(None);
         }
-        Ok(())
+        self.counters.count(Event::Claimed);
+        Ok(Some(Seat { slot, head: taken }))
     }
 
     /// The slot to take, and what to count if it is taken; `None` if every candidate was being

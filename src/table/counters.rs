@@ -20,15 +20,24 @@ pub(crate) enum Event {
 }
 
 const EVENTS: usize = 5;
+/// Beside the events: the nonces given out.
+const NONCES: usize = EVENTS;
 const STRIPES: usize = 8;
 
 /// One count per event, summed over the stripes when read.
 #[derive(Default)]
-pub(crate) struct Counters([CachePadded<[PlainCount; EVENTS]>; STRIPES]);
+pub(crate) struct Counters([CachePadded<[PlainCount; EVENTS + 1]>; STRIPES]);
 
 impl Counters {
     pub(crate) fn count(&self, event: Event) {
         self.0[thread_number() % STRIPES][event as usize].add_one();
+    }
+
+    /// A number that no other call returns. Its low `b` bits come round after 2^`b` / 8 calls by
+    /// the threads of one stripe.
+    pub(crate) fn nonce(&self) -> u64 {
+        let stripe = thread_number() % STRIPES;
+        self.0[stripe][NONCES].add_one().wrapping_mul(STRIPES as u64) + stripe as u64
     }
 
     pub(crate) fn total(&self, event: Event) -> u64 {
@@ -56,7 +65,9 @@ impl Tally {
     pub(crate) fn count(&self, admitted: bool) {
         match self.own.get(thread_number()) {
             Some(line) => line[usize::from(admitted)].add_one_alone(),
-            None => self.shared[usize::from(admitted)].add_one(),
+            None => {
+                self.shared[usize::from(admitted)].add_one();
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 use super::layout::{BUCKET, Slot};
+use crate::cell::WordCell;
 use crate::sync::AtomicU64;
 
 /// The system has no memory for the table.
@@ -139,6 +140,25 @@ impl Slots {
     }
 }
 
+/// All compact slots of a table, as buckets of one cache line each.
+pub(crate) struct Lines(Zeroed<Line>);
+
+type Line = [WordCell; BUCKET];
+const _: () = assert!(size_of::<Line>() == LINE_BYTES);
+
+impl Lines {
+    pub(crate) fn zeroed(count: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
+        assert!(count > 0, "a table has buckets");
+        // SAFETY: a compact slot is an atomic integer.
+        Ok(Self(unsafe { Zeroed::new(count as usize, huge_pages) }?))
+    }
+
+    #[inline(always)]
+    pub(crate) fn bucket(&self, index: u32) -> &Line {
+        &self.0.all()[index as usize]
+    }
+}
+
 /// The ring words of all slots, one slot's after the other's.
 pub(crate) struct RingWords(Option<Zeroed<AtomicU64>>);
 
@@ -170,6 +190,16 @@ mod tests {
                 assert_eq!(std::ptr::from_ref(bucket).addr() % LINE_BYTES, 0);
                 assert!(bucket.iter().all(|slot| !slot.owner().belongs()));
             }
+        }
+    }
+
+    #[test]
+    fn compact_slots_begin_vacant_on_a_line_of_their_own() {
+        let lines = Lines::zeroed(3, HugePages(true)).expect("memory");
+        for index in 0..3 {
+            let bucket = lines.bucket(index);
+            assert_eq!(std::ptr::from_ref(bucket).addr() % LINE_BYTES, 0);
+            assert!(bucket.iter().all(|cell| cell.load().is_vacant()));
         }
     }
 

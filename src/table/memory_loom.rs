@@ -1,6 +1,7 @@
 //! The slots under loom, whose atomics cannot be zeroed memory.
 
 use super::layout::{BUCKET, Slot};
+use crate::cell::WordCell;
 use crate::sync::AtomicU64;
 
 #[derive(Debug)]
@@ -24,6 +25,19 @@ impl Slots {
     }
 
     pub(crate) fn bucket(&self, index: u32) -> &[Slot; BUCKET] {
+        &self.0[index as usize]
+    }
+}
+
+pub(crate) struct Lines(Vec<[WordCell; BUCKET]>);
+
+impl Lines {
+    #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
+    pub(crate) fn zeroed(count: u32, _: HugePages) -> Result<Self, OutOfMemory> {
+        Ok(Self((0..count).map(|_| std::array::from_fn(|_| WordCell::vacant())).collect()))
+    }
+
+    pub(crate) fn bucket(&self, index: u32) -> &[WordCell; BUCKET] {
         &self.0[index as usize]
     }
 }

@@ -1,5 +1,8 @@
 //! The keyed table: buckets of slots, and the generation protocol that gives a key its slot.
 //!
+//! This is the table that serves every algorithm, of two words a slot. Where a key and its state
+//! fit one word, there is [`compact`]; [`Table`] is either of them.
+//!
 //! # Layout
 //!
 //! A slot is two words: `owner` says whose it is, `head` holds the state.
@@ -42,7 +45,8 @@
 //! 4. Commit: CAS `head` from provisional to the charged state.
 //!
 //! Any thread that works for the key may do steps 3 and 4 for any claim of it, after its own
-//! fence. No step waits for another thread.
+//! fence, as long as it had written the claim's owner, or read it, *before* that fence. A claim
+//! first seen in the survey is surveyed for again. No step waits for another thread.
 //!
 //! # Why a key never has two live slots
 //!
@@ -65,7 +69,9 @@
 //! sub-window: those are cleared when a claim is committed).
 
 mod claim;
+mod compact;
 mod counters;
+mod either;
 mod layout;
 #[cfg(not(tollgate_loom))]
 mod memory;
@@ -78,8 +84,10 @@ use core::time::Duration;
 
 use claim::Outcome;
 pub(crate) use counters::{Counters, Event, Tally};
+pub(crate) use either::{Lookup, Table};
 pub(crate) use memory::{HugePages, OutOfMemory};
-pub(crate) use probe::{Probe, Seat};
+pub(crate) use probe::Probe;
+use probe::Seat;
 
 use crate::algo::{GiveBack, Machine, Standing};
 use crate::cell::{Cells, Charge, Head, Paid, Ruling};
@@ -92,20 +100,17 @@ use memory::{RingWords, Slots};
 /// Live keys that fit in a table, as a share of its slots: 55 %.
 const LOAD_PERCENT: u64 = 55;
 
-/// Buckets in a megabyte, about what a core's second cache holds: 37,000 keys.
-const NEAR_BUCKETS_MAX: usize = (1 << 20) / (BUCKET * size_of::<Slot>());
-
 /// A key has two buckets. A model makes do with one.
 const BUCKETS_MIN: u128 = if cfg!(tollgate_loom) { 1 } else { 2 };
 
-/// The keyed table. See the [module](self).
-pub(crate) struct Table {
+/// The keyed table of two words a slot. See the [module](self).
+pub(crate) struct Wide {
     slots: Slots,
     ring_words: RingWords,
     ring: RingLayout,
     /// How much older than its judge's another thread's clock may be.
-    pub(crate) skew: Duration,
-    pub(crate) counters: Counters,
+    skew: Duration,
+    counters: Counters,
 }
 
 /// The ring beside each slot.
@@ -121,7 +126,7 @@ impl RingLayout {
     }
 }
 
-impl Table {
+impl Wide {
     pub(crate) fn new(
         buckets: u32,
         ring: RingLayout,
@@ -158,17 +163,6 @@ impl Table {
         let index = self.index_of(slot);
         let cells = &self.ring_words.all()[index * self.ring.cells..][..self.ring.cells];
         Cells::new(cells, self.ring.has_note)
-    }
-
-    /// Whether the slots are more than what a core has close at hand.
-    #[inline(always)]
-    pub(crate) fn is_far(&self) -> bool {
-        self.slots.bucket_count() as usize > NEAR_BUCKETS_MAX
-    }
-
-    #[inline(always)]
-    pub(crate) fn probe(&self, hash: u64) -> Probe {
-        Probe::new(hash, self.slots.bucket_count())
     }
 
     /// The judge's clock, put back by the allowed skew: what was idle then is idle for all.
@@ -241,7 +235,7 @@ impl Table {
         {
             return Apart(Outcome::Decided(ruling));
         }
-        Apart(self.decide_cold(&probe, seat.is_none(), algo, now, n, evict).0)
+        Apart(self.decide_cold(&probe, seat, algo, now, n, evict).0)
     }
 
     /// Charges `n` cells of a key in such a way that they may be given back. `Err` holds the state
@@ -261,8 +255,7 @@ impl Table {
         let ruling = match charged {
             Some(Charge::Decided(ruling)) => ruling,
             _ => {
-                let (outcome, found) =
-                    self.decide_cold(&probe, seat.is_none(), algo, now, n, evict);
+                let (outcome, found) = self.decide_cold(&probe, seat, algo, now, n, evict);
                 seat = found;
                 match outcome {
                     Outcome::Decided(ruling) => ruling,
@@ -347,8 +340,8 @@ fn given_up(head: Head) -> Head {
     Head::committed(head.next_generation(), head.payload())
 }
 
-impl core::fmt::Debug for Table {
+impl core::fmt::Debug for Wide {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Table").field("slots", &self.slot_count()).finish_non_exhaustive()
+        f.debug_struct("Wide").field("slots", &self.slot_count()).finish_non_exhaustive()
     }
 }

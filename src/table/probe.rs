@@ -1,6 +1,6 @@
 //! Where a key's slot may be, and whether it is there.
 
-use super::Table;
+use super::Wide;
 use super::layout::{BUCKET, Owner, Slot};
 use super::memory::prefetch;
 use crate::cell::Head;
@@ -23,6 +23,13 @@ pub(crate) struct Seat<'a> {
     pub(crate) head: Head,
 }
 
+impl Seat<'_> {
+    /// Whether it is the same slot, seen in the same state.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        core::ptr::eq(self.slot, other.slot) && self.head == other.head
+    }
+}
+
 /// Slots in a cache line.
 const LINE: usize = BUCKET / 2;
 
@@ -42,12 +49,17 @@ impl Probe {
     }
 
     #[inline(always)]
-    fn first(&self) -> u32 {
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    #[inline(always)]
+    pub(crate) fn first(&self) -> u32 {
         scaled(self.hash, self.buckets)
     }
 
     /// Another bucket than the first, unless there is only one.
-    fn second(&self) -> u32 {
+    pub(crate) fn second(&self) -> u32 {
         let first = self.first();
         let mixed = scaled(self.hash.wrapping_mul(SECOND_BUCKET_FACTOR), self.buckets);
         match () {
@@ -68,7 +80,7 @@ impl Probe {
     }
 
     /// The buckets, the first first. A table of one bucket (in a model) has no second.
-    pub(crate) fn buckets(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = u32> + use<> {
         let (first, second) = (self.first(), self.second());
         [first].into_iter().chain((second != first).then_some(second))
     }
@@ -151,7 +163,7 @@ fn scaled(hash: u64, range: u32) -> u32 {
     (((hash >> 32) * u64::from(range)) >> 32) as u32
 }
 
-impl Table {
+impl Wide {
     /// Asks for the cache line that [`find_at_once`](Self::find_at_once) looks at.
     #[inline(always)]
     pub(crate) fn prefetch(&self, probe: Probe) {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, SubWindows, Tick};
+use tollgate::{
+    FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, Slots, SubWindows, Tick,
+};
 
 use super::choice::{Choice, Cost, LogRates, Pace};
 use super::keyed::{Operation, Setup};
@@ -193,10 +195,12 @@ impl<'a> Cursor<'a> {
             64..=127 => 1_000_000,
             _ => self.scaled(),
         };
+        let size = self.byte();
         Setup {
             quota,
             on_full,
-            capacity: u64::from(self.byte() % 20) + 1,
+            capacity: u64::from(size % 20) + 1,
+            slots: if size < 128 { Slots::Wide } else { Slots::Auto },
             skew: Duration::from_nanos(skew),
             seed: self.byte().into(),
             start: self.tick(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tollgate::algo::oracle::{Oracle, Verdict};
 use tollgate::algo::{Algorithm, Machine};
-use tollgate::{Limiter, ManualClock, OnFull, Quota, Stats, Tick};
+use tollgate::{Limiter, ManualClock, OnFull, Quota, Slots, Stats, Tick};
 
 use super::choice::{Choice, Cost, ORIGIN_2025};
 use super::grid::{horizon, nanos, ring_horizon};
@@ -20,6 +20,8 @@ pub(crate) struct Setup {
     pub(crate) quota: Quota,
     pub(crate) on_full: OnFull,
     pub(crate) capacity: u64,
+    /// Wide, or compact wherever they may be.
+    pub(crate) slots: Slots,
     pub(crate) skew: Duration,
     pub(crate) seed: u64,
     pub(crate) start: Tick,
@@ -68,13 +70,24 @@ pub(crate) struct Keyed<A: Algorithm> {
     memory_bytes: usize,
 }
 
+/// Buckets of eight slots for a capacity at 55 % load, but not less than two.
+fn lines(capacity: u64) -> usize {
+    let slots = usize::try_from(capacity).expect("few") * 100 / 55 + 1;
+    slots.div_ceil(8).max(2)
+}
+
 impl<A: Algorithm> Keyed<A> {
     pub(crate) fn new(algorithm: A, choice: Choice, setup: &Setup) -> Option<Self> {
         let overflow = match setup.on_full {
             OnFull::SharedOverflow(quota) => Some((quota, algorithm.params(&quota, ORIGIN_2025))),
             _ => None,
         };
-        let params = algorithm.params(&setup.quota, ORIGIN_2025).ok()?;
+        let compact = match setup.slots {
+            Slots::Wide => None,
+            _ => algorithm.compact_params(&setup.quota, ORIGIN_2025).ok()?,
+        };
+        let is_compact = compact.is_some();
+        let params = compact.or_else(|| algorithm.params(&setup.quota, ORIGIN_2025).ok())?;
         let start = setup.start.as_nanos();
         let mut skew_nanos = nanos(setup.skew);
         let mut end = u64::MAX;
@@ -107,12 +120,15 @@ impl<A: Algorithm> Keyed<A> {
             .algorithm(algorithm)
             .clock(ManualClock::starting_at_unix_nanos(ORIGIN_2025))
             .capacity(setup.capacity)
+            .slots(if is_compact { Slots::Compact } else { Slots::Wide })
             .on_full(setup.on_full)
             .max_clock_skew(Duration::from_nanos(skew_nanos))
             .hash_seed(setup.seed)
             .build()
             .expect("the quotas are accepted, and the table is small");
         let memory_bytes = gate.memory_bytes();
+        // A line of eight slots, or two and what a ring takes.
+        assert_eq!(is_compact, memory_bytes == 64 * lines(setup.capacity));
         Some(Self {
             fresh: gate.params().oracle(),
             gate,

@@ -12,7 +12,7 @@ use crate::gate::{Gate, gates, number, number_if_said, steps};
 pub(crate) const VECTORS: &[(&str, Replay)] =
     &[("max_in_interval", attempts), ("min_gap", attempts), ("info_no_gap", infos)];
 
-fn log_gates(params: &Value) -> [Box<dyn Gate>; 2] {
+fn log_gates(params: &Value) -> [Box<dyn Gate>; 3] {
     let window = Duration::from_millis(number(&params["window_ms"]));
     assert!(params["rejected_counted"].as_bool().unwrap_or(true), "all of them do");
     let log = SlidingLog::new().count_refusals();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tollgate::algo::Algorithm;
 use tollgate::algo::oracle::Verdict;
-use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, Tick};
+use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, Slots, Tick};
 
 /// What a vector asks of.
 pub(crate) trait Gate: Sync {
@@ -35,7 +35,8 @@ impl<A: Algorithm + Sync> Gate for Limiter<str, A, ManualClock> {
     }
 }
 
-pub(crate) fn gates<A>(quota: Quota, algorithm: A) -> [Box<dyn Gate>; 2]
+/// Without a key; with one; and with one in compact slots, where those fit.
+pub(crate) fn gates<A>(quota: Quota, algorithm: A) -> [Box<dyn Gate>; 3]
 where
     A: Algorithm + Copy + Sync + 'static,
 {
@@ -44,13 +45,17 @@ where
         .clock(ManualClock::new())
         .build()
         .expect("a vector's quota is in range");
-    let keyed: Limiter<str, A, ManualClock> = Limiter::builder(quota)
-        .algorithm(algorithm)
-        .clock(ManualClock::new())
-        .capacity(10)
-        .build()
-        .expect("a vector's quota is in range");
-    [Box::new(direct), Box::new(keyed)]
+    let keyed = |slots, capacity| -> Box<dyn Gate> {
+        let gate: Limiter<str, A, ManualClock> = Limiter::builder(quota)
+            .algorithm(algorithm)
+            .clock(ManualClock::new())
+            .capacity(capacity)
+            .slots(slots)
+            .build()
+            .expect("a vector's quota is in range");
+        Box::new(gate)
+    };
+    [Box::new(direct), keyed(Slots::Wide, 10), keyed(Slots::Auto, 30_000)]
 }
 
 /// Takes as many as there are, up to `n`.

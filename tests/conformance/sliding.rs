@@ -34,7 +34,7 @@ impl Case {
         Self { quota: Quota::new(limit, window), before, current, now }
     }
 
-    fn gates(&self) -> [Box<dyn Gate>; 2] {
+    fn gates(&self) -> [Box<dyn Gate>; 3] {
         let gates = gates(self.quota, SlidingCounter::new());
         for gate in &gates {
             assert!(gate.check_at(self.before, Tick::ZERO).is_ok());

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tollgate::algo::{Algorithm, GiveBack, Machine, NoRing, Receipt, Step};
-use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, Slots, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const LIMIT: u64 = 20;
@@ -24,6 +24,7 @@ fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
     let gate: Limiter<str, Gcra, _> = Limiter::builder(Quota::per_second(LIMIT))
         .algorithm(Gcra::new().lanes(take))
         .clock(&clock)
+        .slots(Slots::Wide)
         .build()
         .expect("in range");
     let mut lanes = [(); LANES].map(|()| gate.lane("key"));

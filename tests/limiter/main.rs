@@ -11,4 +11,5 @@ mod lanes;
 mod lives;
 mod model;
 mod places;
+mod slots;
 mod tiers;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::{
-    FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, Stats, SubWindows, Tick,
+    FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, Slots, Stats, SubWindows, Tick,
 };
 
 use crate::bodies::choice::{Choice, Cost, LogRates, Pace};
@@ -73,6 +73,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             quota,
             on_full,
             capacity,
+            slots: Slots::Wide,
             skew: Duration::from_nanos(skew),
             seed,
             start: Tick::from_nanos(start),
@@ -153,12 +154,31 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(config(10_000))]
+
+    /// The same in slots of one word, where algorithm and quota fit them. Few seeds, by which no
+    /// two of the keys share a fingerprint.
+    #[test]
+    fn every_key_with_a_compact_place_equals_its_oracle(
+        choice in choices().prop_filter("has compact states", |choice| {
+            matches!(choice, Choice::Bucket(_) | Choice::Queue(_) | Choice::Window(_))
+        }),
+        setup in setups(),
+        operations in prop::collection::vec(operations(), 1..250),
+    ) {
+        let setup = Setup { slots: Slots::Auto, seed: setup.seed % 256, ..setup };
+        run(choice, &setup, &operations);
+    }
+}
+
 /// The model must see what it is there to judge: forty keys at sixteen slots, round and round.
-fn crowded(on_full: OnFull) -> Stats {
+fn crowded(on_full: OnFull, slots: Slots) -> Stats {
     let setup = Setup {
         quota: Quota::per_second(10).burst(5),
         on_full,
         capacity: 1,
+        slots,
         skew: Duration::from_millis(1),
         seed: 7,
         start: Tick::from_nanos(1_000_000_000),
@@ -177,21 +197,26 @@ fn crowded(on_full: OnFull) -> Stats {
     keyed.stats()
 }
 
-#[test]
-fn each_policy_is_put_to_work_and_counts_its_own_events_alone() {
-    let evict = crowded(OnFull::EvictNearestIdle);
+fn each_policy_is_put_to_work(slots: Slots) {
+    let evict = crowded(OnFull::EvictNearestIdle, slots);
     assert!(evict.evicted > 100 && evict.claimed > evict.evicted, "{evict:?}");
     assert_eq!((evict.refused_full, evict.admitted_full, evict.overflowed), (0, 0, 0));
 
-    let refuse = crowded(OnFull::Refuse);
+    let refuse = crowded(OnFull::Refuse, slots);
     assert!(refuse.refused_full > 100 && refuse.claimed > 16, "{refuse:?}");
     assert_eq!((refuse.evicted, refuse.admitted_full, refuse.overflowed), (0, 0, 0));
 
-    let admit = crowded(OnFull::Admit);
+    let admit = crowded(OnFull::Admit, slots);
     assert!(admit.admitted_full > 100, "{admit:?}");
     assert_eq!((admit.evicted, admit.refused_full, admit.overflowed), (0, 0, 0));
 
-    let share = crowded(OnFull::SharedOverflow(Quota::per_second(50).burst(9)));
+    let share = crowded(OnFull::SharedOverflow(Quota::per_second(50).burst(9)), slots);
     assert!(share.overflowed > 100, "{share:?}");
     assert_eq!((share.evicted, share.refused_full, share.admitted_full), (0, 0, 0));
+}
+
+#[test]
+fn each_policy_is_put_to_work_and_counts_its_own_events_alone() {
+    each_policy_is_put_to_work(Slots::Wide);
+    each_policy_is_put_to_work(Slots::Compact);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Slots, Tick};
 
 const SLOTS: u64 = 16;
 const SECOND: u64 = 1_000_000_000;
@@ -15,14 +15,18 @@ fn later(nanos: u64) -> Tick {
 
 type Gate<A = Gcra> = Limiter<u64, A, ManualClock>;
 
-fn small(quota: Quota, on_full: OnFull, skew: Duration) -> Gate {
-    Limiter::builder(quota)
-        .clock(ManualClock::new())
-        .capacity(1)
-        .on_full(on_full)
-        .max_clock_skew(skew)
-        .build()
-        .expect("in range")
+/// One with slots of either kind.
+fn small(quota: Quota, on_full: OnFull, skew: Duration) -> [Gate; 2] {
+    [Slots::Wide, Slots::Compact].map(|slots| {
+        Limiter::builder(quota)
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(on_full)
+            .max_clock_skew(skew)
+            .slots(slots)
+            .build()
+            .expect("in range")
+    })
 }
 
 fn fill(gate: &Gate, cells: u64) {
@@ -35,50 +39,53 @@ fn fill(gate: &Gate, cells: u64) {
 
 #[test]
 fn sixteen_keys_fit_sixteen_slots_and_the_seventeenth_does_not() {
-    let gate = small(Quota::per_second(1).burst(3), OnFull::Refuse, Duration::ZERO);
-    fill(&gate, 1);
-    for _ in 0..5 {
-        assert!(gate.check_at(&99, 1, START).is_err());
-    }
-    assert_eq!(gate.stats().refused_full, 5);
-    // What asks for nothing, or for what never fits, needs no place.
-    assert_eq!(gate.check_at(&99, 0, START).expect("nothing").remaining(), 3);
-    assert_eq!(gate.check_at(&99, 4, START).expect_err("too much").retry_after(), None);
-    assert_eq!(gate.stats().refused_full, 5);
-    for key in 0..SLOTS {
-        assert_eq!(gate.check_at(&key, 2, START).expect("two are left").remaining(), 0);
+    for gate in small(Quota::per_second(1).burst(3), OnFull::Refuse, Duration::ZERO) {
+        fill(&gate, 1);
+        for _ in 0..5 {
+            assert!(gate.check_at(&99, 1, START).is_err());
+        }
+        assert_eq!(gate.stats().refused_full, 5);
+        // What asks for nothing, or for what never fits, needs no place.
+        assert_eq!(gate.check_at(&99, 0, START).expect("nothing").remaining(), 3);
+        assert_eq!(gate.check_at(&99, 4, START).expect_err("too much").retry_after(), None);
+        assert_eq!(gate.stats().refused_full, 5);
+        for key in 0..SLOTS {
+            assert_eq!(gate.check_at(&key, 2, START).expect("two are left").remaining(), 0);
+        }
     }
 }
 
 /// The least debt of all goes, and nothing else is touched.
 #[test]
 fn the_key_with_the_least_debt_is_forgotten() {
-    let gate = small(Quota::per_second(1).burst(100), OnFull::EvictNearestIdle, Duration::ZERO);
-    for key in 0..SLOTS {
-        assert!(gate.check_at(&key, 20 + (key * 7 + 3) % SLOTS, START).is_ok());
+    for gate in small(Quota::per_second(1).burst(100), OnFull::EvictNearestIdle, Duration::ZERO) {
+        for key in 0..SLOTS {
+            assert!(gate.check_at(&key, 20 + (key * 7 + 3) % SLOTS, START).is_ok());
+        }
+        assert!(gate.check_at(&99, 90, START).is_ok());
+        assert_eq!(gate.stats().evicted, 1);
+        for key in 0..SLOTS {
+            let debt = 20 + (key * 7 + 3) % SLOTS;
+            let left = gate.peek_at(&key, 0, START).expect("nothing").remaining();
+            assert_eq!(left, if debt == 20 { 100 } else { 100 - debt }, "{key}");
+        }
+        assert_eq!(gate.len_at(START), 16);
     }
-    assert!(gate.check_at(&99, 90, START).is_ok());
-    assert_eq!(gate.stats().evicted, 1);
-    for key in 0..SLOTS {
-        let debt = 20 + (key * 7 + 3) % SLOTS;
-        let left = gate.peek_at(&key, 0, START).expect("nothing").remaining();
-        assert_eq!(left, if debt == 20 { 100 } else { 100 - debt }, "{key}");
-    }
-    assert_eq!(gate.len_at(START), 16);
 }
 
 #[test]
 fn an_idle_key_makes_room_only_after_the_allowed_skew() {
     let skew = Duration::from_millis(100);
-    let gate = small(Quota::per_second(10).burst(3), OnFull::Refuse, skew);
-    fill(&gate, 1);
-    // A cell comes back in 100 ms: idle from then on, and idle for every clock 100 ms later.
-    for (nanos, found) in [(100_000_000, false), (199_999_999, false), (200_000_000, true)] {
-        assert_eq!(gate.check_at(&99, 1, later(nanos)).is_ok(), found, "after {nanos} ns");
+    for gate in small(Quota::per_second(10).burst(3), OnFull::Refuse, skew) {
+        fill(&gate, 1);
+        // A cell comes back in 100 ms: idle from then on, and idle for every clock 100 ms later.
+        for (nanos, found) in [(100_000_000, false), (199_999_999, false), (200_000_000, true)] {
+            assert_eq!(gate.check_at(&99, 1, later(nanos)).is_ok(), found, "after {nanos} ns");
+        }
+        // A clock that far behind finds every key that spent as spent.
+        assert!(gate.check_at(&99, 3, later(100_000_000)).is_err());
+        assert_eq!(gate.stats().evicted, 0);
     }
-    // A clock that far behind finds every key that spent as spent.
-    assert!(gate.check_at(&99, 3, later(100_000_000)).is_err());
-    assert_eq!(gate.stats().evicted, 0);
 }
 
 /// What is said to a key that finds no place is sufficient, and a nanosecond less is not. Between
@@ -95,15 +102,16 @@ fn the_wait_for_a_place_is_enough() {
         (50_000_000, 225_000_000),
     ] {
         let skew = Duration::from_nanos(skew);
-        let gate = small(Quota::per_second(10).burst(3), OnFull::Refuse, skew);
-        fill(&gate, 2);
-        let denied = gate.check_at(&99, 1, later(elapsed)).expect_err("no place yet");
-        let wait = denied.retry_after().expect("a place is found some day");
-        assert!(!wait.is_zero(), "refused, and told to come back at once: {elapsed}, {skew:?}");
-        let then = later(elapsed).saturating_add(wait);
-        let before = then.saturating_sub(Duration::from_nanos(1));
-        assert!(gate.check_at(&99, 1, before).is_err(), "{wait:?} is too long, skew {skew:?}");
-        assert!(gate.check_at(&99, 1, then).is_ok(), "{wait:?} is too short, skew {skew:?}");
+        for gate in small(Quota::per_second(10).burst(3), OnFull::Refuse, skew) {
+            fill(&gate, 2);
+            let denied = gate.check_at(&99, 1, later(elapsed)).expect_err("no place yet");
+            let wait = denied.retry_after().expect("a place is found some day");
+            assert!(!wait.is_zero(), "refused, and told to come back at once: {elapsed}, {skew:?}");
+            let then = later(elapsed).saturating_add(wait);
+            let before = then.saturating_sub(Duration::from_nanos(1));
+            assert!(gate.check_at(&99, 1, before).is_err(), "{wait:?} is too long, skew {skew:?}");
+            assert!(gate.check_at(&99, 1, then).is_ok(), "{wait:?} is too short, skew {skew:?}");
+        }
     }
 }
 
@@ -178,56 +186,60 @@ fn a_clock_as_far_behind_as_allowed_takes_no_live_place() {
 
 #[test]
 fn a_reset_gives_the_place_back_at_once() {
-    let gate = small(Quota::per_second(1).burst(3), OnFull::Refuse, Duration::from_secs(1));
-    fill(&gate, 3);
-    assert!(gate.check_at(&99, 3, START).is_err());
-    gate.reset(&5);
-    gate.reset(&5);
-    assert_eq!(gate.len_at(START), 15);
-    assert!(gate.check_at(&99, 3, START).is_ok(), "in the place that was given back");
-    assert!(gate.check_at(&5, 1, START).is_err(), "no place, and no debt");
-    gate.reset(&99);
-    assert!(gate.check_at(&5, 3, START).is_ok());
-    gate.reset(&12_345);
-    assert_eq!(gate.len_at(START), 16);
+    for gate in small(Quota::per_second(1).burst(3), OnFull::Refuse, Duration::from_secs(1)) {
+        fill(&gate, 3);
+        assert!(gate.check_at(&99, 3, START).is_err());
+        gate.reset(&5);
+        gate.reset(&5);
+        assert_eq!(gate.len_at(START), 15);
+        assert!(gate.check_at(&99, 3, START).is_ok(), "in the place that was given back");
+        assert!(gate.check_at(&5, 1, START).is_err(), "no place, and no debt");
+        gate.reset(&99);
+        assert!(gate.check_at(&5, 3, START).is_ok());
+        gate.reset(&12_345);
+        assert_eq!(gate.len_at(START), 16);
+    }
 }
 
 #[test]
 fn a_peek_changes_nothing_and_takes_no_place() {
-    let gate = small(Quota::per_second(1).burst(3), OnFull::EvictNearestIdle, Duration::ZERO);
-    fill(&gate, 2);
-    let before = gate.stats();
-    for key in 0..100 {
-        let peeked = gate.peek_at(&key, 2, START);
-        assert_eq!(peeked, gate.peek_at(&key, 2, START));
-        assert_eq!(peeked.is_ok(), key >= SLOTS, "{key}");
+    for gate in small(Quota::per_second(1).burst(3), OnFull::EvictNearestIdle, Duration::ZERO) {
+        fill(&gate, 2);
+        let before = gate.stats();
+        for key in 0..100 {
+            let peeked = gate.peek_at(&key, 2, START);
+            assert_eq!(peeked, gate.peek_at(&key, 2, START));
+            assert_eq!(peeked.is_ok(), key >= SLOTS, "{key}");
+        }
+        assert_eq!(gate.stats(), before);
+        assert_eq!(gate.len_at(START), 16);
     }
-    assert_eq!(gate.stats(), before);
-    assert_eq!(gate.len_at(START), 16);
 }
 
 /// All that find no place share one bucket, and those who have one do not feel it.
 #[test]
 fn the_overflow_is_one_bucket_of_its_own_quota() {
     let overflow = OnFull::SharedOverflow(Quota::per_second(1).burst(4));
-    let gate = small(Quota::per_second(10).burst(3), overflow, Duration::ZERO);
-    fill(&gate, 1);
-    let granted = (100..110).filter(|key| gate.check_at(key, 1, START).is_ok()).count();
-    assert_eq!(granted, 4);
-    assert_eq!(gate.stats().overflowed, 10);
-    assert_eq!(gate.check_at(&100, 3, START).expect_err("spent").limit(), 4);
-    assert_eq!(gate.check_at(&0, 2, START).expect("its own").remaining(), 0);
+    for gate in small(Quota::per_second(10).burst(3), overflow, Duration::ZERO) {
+        fill(&gate, 1);
+        let granted = (100..110).filter(|key| gate.check_at(key, 1, START).is_ok()).count();
+        assert_eq!(granted, 4);
+        assert_eq!(gate.stats().overflowed, 10);
+        assert_eq!(gate.check_at(&100, 3, START).expect_err("spent").limit(), 4);
+        assert_eq!(gate.check_at(&0, 2, START).expect("its own").remaining(), 0);
+    }
 }
 
 #[test]
 fn who_is_admitted_without_a_place_is_not_remembered() {
-    let gate = small(Quota::per_second(10).burst(3), OnFull::Admit, Duration::ZERO);
-    fill(&gate, 1);
-    for _ in 0..10 {
-        assert_eq!(gate.check_at(&99, 1, START).expect("admitted").remaining(), 2);
+    for gate in small(Quota::per_second(10).burst(3), OnFull::Admit, Duration::ZERO) {
+        fill(&gate, 1);
+        for _ in 0..10 {
+            assert_eq!(gate.check_at(&99, 1, START).expect("admitted").remaining(), 2);
+        }
+        assert_eq!(gate.stats().admitted_full, 10);
+        assert!(gate.check_at(&99, 4, START).is_err(), "what never fits is still refused");
     }
-    assert_eq!(gate.stats().admitted_full, 10);
-    assert!(gate.check_at(&99, 4, START).is_err(), "what never fits is still refused");
 }
 
 /// A window counts for as long as it lasts, so it keeps its place for as long.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tollgate::algo::Algorithm;
-use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, SlidingLog, Tick};
+use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, SlidingLog, Slots, Tick};
 
 /// A precise time, and a coarse one that stays behind it.
 #[derive(Default)]
@@ -33,8 +33,12 @@ type Request = (u64, u64, u64);
 fn granted<A: Algorithm + Clone>(algorithm: A, requests: &[Request]) -> Vec<(u64, u64)> {
     let tiers = Tiers::default();
     let quota = Quota::per_second(LIMIT);
-    let gate: Limiter<str, A, _> =
-        Limiter::builder(quota).algorithm(algorithm.clone()).clock(&tiers).build().expect("fits");
+    let gate: Limiter<str, A, _> = Limiter::builder(quota)
+        .algorithm(algorithm.clone())
+        .clock(&tiers)
+        .slots(Slots::Wide)
+        .build()
+        .expect("fits");
     let direct = Direct::builder(quota).algorithm(algorithm).clock(&tiers).build().expect("fits");
     let mut now = SECOND;
     let mut granted = Vec::new();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, Machine, PAYLOAD_BITS, Step};
+use tollgate::algo::{Algorithm, COMPACT_BITS, Machine, PAYLOAD_BITS, Step};
 use tollgate::{Direct, FixedWindow, Quota, SlidingLog, Tick};
 
 use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
@@ -57,9 +57,15 @@ fn one_is_total(
     asked: &[Cost],
 ) {
     let at = (Tick::from_nanos(now), choice.fits(&quota), choice.granted_max(&quota));
+    let narrow = word;
     with_algorithm!(choice, algorithm => {
         let params = algorithm.params(&quota, ORIGIN_2025).expect("accepted");
         let word = word.bits(&params, at.0);
+        if let Ok(Some(params)) = algorithm.compact_params(&quota, ORIGIN_2025) {
+            let word = narrow.bits(&params, at.0) & (u64::MAX >> (u64::BITS - COMPACT_BITS));
+            let latest = waits_end(&params, choice, &quota, now);
+            steps_are_total(&params, (word, Cells::Empty), at, latest, asked);
+        }
         let cells: Vec<u64> = cells.iter().map(|cell| cell.bits(&params, at.0)).collect();
         let ring = if cells.is_empty() { Cells::Empty } else { Cells::Any(&cells) };
         let latest = waits_end(&params, choice, &quota, now);

@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::{Context, Result, bail};
 use tollgate::algo::Machine;
 use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, Slots, Tick};
 
 use crate::algorithm::Algorithm;
 use crate::report::words::counted;
@@ -90,6 +90,7 @@ impl Setup {
             .clock(ManualClock::starting_at_unix_nanos(origin_unix_nanos))
             .capacity(capacity)
             .on_full(on_full)
+            .slots(Slots::Wide) // as fine as can be, and no two keys are taken for one
             .hash_seed(HASH_SEED)
             .build();
         if built.as_ref().err() == Some(&BuildError::OutOfMemory) {
@@ -305,8 +306,12 @@ mod tests {
                 SlidingCounter::new().into(),
                 SlidingLog::new().into(),
             ] {
-                let limiter: Limiter<str, _> =
-                    Limiter::builder(quota).algorithm(any).capacity(100).build().unwrap();
+                let limiter: Limiter<str, _> = Limiter::builder(quota)
+                    .algorithm(any)
+                    .slots(Slots::Wide)
+                    .capacity(100)
+                    .build()
+                    .unwrap();
                 let bytes = KeySize::of(limiter.params()).bytes();
                 let taken = limiter.memory_bytes() as u64 / 100;
                 assert!((bytes..bytes + bytes / 10).contains(&taken), "{any:?}: {bytes} {taken}");

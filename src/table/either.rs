@@ -1,0 +1,224 @@
+//! One table or the other, chosen when it is built.
+
+use core::time::Duration;
+
+use super::compact::{self, Compact};
+use super::{Counters, HugePages, OutOfMemory, Probe, RingLayout, Seat, Wide};
+use crate::algo::{GiveBack, Machine};
+use crate::cell::Paid;
+use crate::decision::{Decision, Denied, Permit};
+use crate::time::Tick;
+
+/// Cache lines in a megabyte, about what a core's second cache holds.
+const NEAR_LINES_MAX: usize = (1 << 20) / 64;
+
+/// All candidates hold live keys of others, and none may be evicted.
+pub(crate) struct NoPlace;
+
+/// The keyed table, with slots of two words or of one.
+pub(crate) struct Table {
+    buckets: u32,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Wide(Wide),
+    Compact(Compact),
+}
+
+/// What a first look for a key has found, and in which table.
+#[derive(Clone, Copy)]
+pub(crate) enum Lookup<'a> {
+    Wide(&'a Wide, Option<Seat<'a>>),
+    Compact(&'a Compact, Option<compact::Seat<'a>>),
+}
+
+impl Table {
+    pub(crate) fn wide(
+        buckets: u32,
+        ring: RingLayout,
+        skew: Duration,
+        huge_pages: HugePages,
+    ) -> Result<Self, OutOfMemory> {
+        Ok(Self { buckets, kind: Kind::Wide(Wide::new(buckets, ring, skew, huge_pages)?) })
+    }
+
+    pub(crate) fn compact(
+        buckets: u32,
+        skew: Duration,
+        huge_pages: HugePages,
+    ) -> Result<Self, OutOfMemory> {
+        Ok(Self { buckets, kind: Kind::Compact(Compact::new(buckets, skew, huge_pages)?) })
+    }
+
+    /// Whether the slots are more than what a core has close at hand.
+    #[inline(always)]
+    pub(crate) fn is_far(&self) -> bool {
+        let lines = match &self.kind {
+            Kind::Wide(_) => 2,
+            Kind::Compact(_) => 1,
+        };
+        self.buckets as usize * lines > NEAR_LINES_MAX
+    }
+
+    /// Asks for the cache line that [`find_at_once`](Self::find_at_once) looks at.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, probe: Probe) {
+        match &self.kind {
+            Kind::Wide(table) => table.prefetch(probe),
+            Kind::Compact(table) => table.prefetch(probe),
+        }
+    }
+
+    /// Buckets for `capacity` live keys, of either kind; `None` where they are too many to
+    /// number.
+    pub(crate) fn buckets_for(capacity: u64) -> Option<u32> {
+        Wide::buckets_for(capacity)
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Wide(table) => table.memory_bytes(),
+            Kind::Compact(table) => table.memory_bytes(),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        match &self.kind {
+            Kind::Wide(table) => &table.counters,
+            Kind::Compact(table) => table.counters(),
+        }
+    }
+
+    pub(crate) fn skew(&self) -> Duration {
+        match &self.kind {
+            Kind::Wide(table) => table.skew,
+            Kind::Compact(table) => table.skew(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn probe(&self, hash: u64) -> Probe {
+        Probe::new(hash, self.buckets)
+    }
+
+    /// Looks where the key would first be put.
+    #[inline(always)]
+    pub(crate) fn find_at_once(&self, probe: Probe) -> Lookup<'_> {
+        match &self.kind {
+            Kind::Wide(table) => Lookup::Wide(table, table.find_at_once(probe)),
+            Kind::Compact(table) => Lookup::Compact(table, table.find_at_once(probe)),
+        }
+    }
+
+    pub(crate) fn peek<A: Machine>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Option<A::Seen> {
+        match &self.kind {
+            Kind::Wide(table) => table.peek(probe, algo, now, n),
+            Kind::Compact(table) => table.peek(probe, algo, now, n),
+        }
+    }
+
+    /// Charges `n` cells of a key in such a way that they may be given back. `Err`: the key finds no
+    /// place. None is found in compact slots, which do not tell one life of a key from another.
+    pub(crate) fn charge<A: GiveBack>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        evict: bool,
+    ) -> Result<Result<Paid, Denied>, NoPlace> {
+        match &self.kind {
+            Kind::Wide(table) => table.charge(probe, algo, now, n, evict).map_err(|_| NoPlace),
+            Kind::Compact(_) => Err(NoPlace),
+        }
+    }
+
+    /// Gives back `n` cells of a charge, if the key still lives in the slot that was charged.
+    pub(crate) fn give_back<A: GiveBack>(&self, algo: &A, paid: &Paid, now: Tick, n: u64) {
+        if let Kind::Wide(table) = &self.kind {
+            table.give_back(algo, paid, now, n);
+        }
+    }
+
+    /// Gives up the key's slot, if it has one.
+    pub(crate) fn forget(&self, probe: Probe) {
+        match &self.kind {
+            Kind::Wide(table) => table.forget(probe),
+            Kind::Compact(table) => table.forget(probe),
+        }
+    }
+
+    /// How many keys have a live state, counted over `sample` buckets spread evenly and scaled.
+    pub(crate) fn estimate_live<A: Machine>(&self, algo: &A, now: Tick, sample: u32) -> usize {
+        match &self.kind {
+            Kind::Wide(table) => table.estimate_live(algo, now, sample),
+            Kind::Compact(table) => table.estimate_live(algo, now, sample),
+        }
+    }
+}
+
+impl Lookup<'_> {
+    /// Decides about `n` cells of the key that was looked for. `Err` holds the state nearest to
+    /// idle, if the key finds no place.
+    #[inline(always)]
+    pub(crate) fn decide<A: Machine>(
+        self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        evict: bool,
+    ) -> Result<Decision, u64> {
+        match self {
+            Self::Wide(table, seat) => table.decide(probe, seat, algo, now, n, evict),
+            Self::Compact(table, seat) => table.decide(probe, seat, algo, now, n, evict),
+        }
+    }
+}
+
+impl Lookup<'_> {
+    /// As [`decide`](Self::decide), where nobody asks for more than yes or no.
+    #[inline(always)]
+    pub(crate) fn allow<A: Machine>(
+        self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        evict: bool,
+    ) -> Result<bool, u64> {
+        match self {
+            Self::Wide(table, seat) => table.allow(probe, seat, algo, now, n, evict),
+            Self::Compact(table, seat) => {
+                table.decide(probe, seat, algo, now, n, evict).map(|decision| decision.is_ok())
+            }
+        }
+    }
+
+    /// Admits `n` cells if the key was found and a first try does; `None` leaves all else to be
+    /// decided anew.
+    #[inline(always)]
+    pub(crate) fn admit<A: Machine>(self, algo: &A, now: Tick, n: u64) -> Option<Permit> {
+        match self {
+            Self::Wide(table, Some(Seat { slot, head })) => {
+                slot.head.admit(head, table.cells::<A>(slot), algo, now, n)
+            }
+            Self::Compact(_, Some(seat)) => seat.admit(algo, now, n),
+            Self::Wide(_, None) | Self::Compact(_, None) => None,
+        }
+    }
+}
+
+impl core::fmt::Debug for Table {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.kind.fmt(f)
+    }
+}

@@ -1,0 +1,129 @@
+//! Which slots a limiter has, and what compact ones cost.
+
+use std::time::Duration;
+
+use tollgate::algo::Algorithm;
+use tollgate::{
+    AnyAlgorithm, BuildError, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
+    SlidingLog, Slots, SubWindows, Tick,
+};
+
+/// The least capacity for which compact slots are chosen unasked.
+const KEYS: u64 = 30_000;
+const SKEW: Duration = Duration::from_millis(1);
+
+fn built<A: Algorithm>(
+    algorithm: A,
+    quota: &str,
+    slots: Slots,
+    skew: Duration,
+) -> Result<Limiter<u64, A, ManualClock>, BuildError> {
+    Limiter::builder(quota.parse().expect("a quota"))
+        .algorithm(algorithm)
+        .clock(ManualClock::new())
+        .capacity(KEYS)
+        .slots(slots)
+        .max_clock_skew(skew)
+        .build()
+}
+
+/// By the memory that it takes.
+fn is_compact<A: Algorithm>(algorithm: A, quota: &str, slots: Slots, skew: Duration) -> bool {
+    let gate = built(algorithm, quota, slots, skew).expect("in range");
+    gate.memory_bytes() as u64 <= 15 * KEYS
+}
+
+#[test]
+fn ordinary_quotas_get_compact_slots_unasked() {
+    for quota in ["100/s burst 20", "1/s", "10/minute", "1000/s", "50000/s burst 1000"] {
+        assert!(is_compact(Gcra::new(), quota, Slots::default(), SKEW), "{quota}");
+        assert!(is_compact(Gcra::start_empty(), quota, Slots::Auto, SKEW), "{quota}");
+        assert!(is_compact(LeakyQueue::new(), quota, Slots::Auto, SKEW), "{quota}");
+        assert!(!is_compact(Gcra::new(), quota, Slots::Wide, SKEW), "{quota}");
+    }
+    assert!(is_compact(FixedWindow::anchored(), "60/minute", Slots::Auto, SKEW));
+    assert!(is_compact(FixedWindow::aligned(), "100/s", Slots::Auto, SKEW));
+    assert!(is_compact(AnyAlgorithm::from(Gcra::new()), "1/s", Slots::Auto, SKEW));
+    assert!(is_compact(AnyAlgorithm::from(FixedWindow::aligned()), "1/s", Slots::Auto, SKEW));
+    assert!(is_compact(AnyAlgorithm::from(LeakyQueue::new()), "1/s", Slots::Auto, SKEW));
+}
+
+#[test]
+fn what_does_not_fit_gets_wide_slots_unless_compact_ones_are_asked_for() {
+    let hours = Duration::from_secs(2 * 3_600);
+    assert!(!is_compact(FixedWindow::anchored(), "1000/s", Slots::Auto, SKEW));
+    assert!(!is_compact(AnyAlgorithm::from(SlidingLog::new()), "1/s", Slots::Auto, SKEW));
+    assert!(!is_compact(Gcra::new(), "1000000/s burst 10", Slots::Auto, SKEW));
+    // It fits, but not for thirty days; or not for clocks that far apart.
+    assert!(!is_compact(Gcra::new(), "1000000/s", Slots::Auto, SKEW));
+    assert!(is_compact(Gcra::new(), "1000000/s", Slots::Compact, SKEW));
+    assert!(!is_compact(Gcra::new(), "1000/s burst 1", Slots::Auto, SKEW));
+    assert!(is_compact(Gcra::new(), "1000/s burst 1", Slots::Compact, SKEW));
+    assert!(!is_compact(Gcra::new(), "1/s", Slots::Auto, hours));
+    let error = |built: Result<_, BuildError>| built.map(|_: Limiter<u64, _, _>| ()).unwrap_err();
+    assert_eq!(
+        error(built(Gcra::new(), "1/s", Slots::Compact, hours)),
+        BuildError::SkewTooLarge { most: hours / 4 }
+    );
+    let too_fast = built(Gcra::new(), "1000000/s burst 10", Slots::Compact, SKEW);
+    assert_eq!(error(too_fast), BuildError::NotCompact);
+    let windows = built(SubWindows::new(), "1/s", Slots::Compact, SKEW);
+    assert_eq!(windows.map(|_| ()).unwrap_err(), BuildError::NotCompact);
+}
+
+/// A small table would be no faster.
+#[test]
+fn small_tables_have_wide_slots_unless_compact_ones_are_asked_for() {
+    let small = || Limiter::<u64>::builder(Quota::per_second(1)).capacity(KEYS - 1);
+    let bytes = |gate: Limiter<u64>| gate.memory_bytes() as u64;
+    assert!(bytes(small().build().expect("in range")) > 28 * KEYS);
+    assert!(bytes(small().slots(Slots::Compact).build().expect("in range")) < 15 * KEYS);
+    assert!(bytes(small().capacity(KEYS).build().expect("in range")) < 15 * KEYS);
+}
+
+/// Two keys with the same 26 bits share a bucket: the second is refused too early, and both
+/// together are granted no more than one.
+#[test]
+fn keys_that_coincide_share_one_burst() {
+    let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_day(5))
+        .clock(ManualClock::new())
+        .capacity(1)
+        .on_full(OnFull::Refuse)
+        .slots(Slots::Compact)
+        .hash_seed(7)
+        .build()
+        .expect("in range");
+    for key in 0..16 {
+        assert!(gate.check_at(&key, 5, Tick::ZERO).is_ok());
+    }
+    let spent = |key: &u64| gate.peek_at(key, 1, Tick::ZERO).is_err();
+    let tried = (16..1 << 26).position(|key| spent(&key)).expect("one in four million");
+    let key = 16 + tried as u64;
+    assert!(gate.check_at(&key, 1, Tick::ZERO).is_err());
+    assert_eq!(gate.stats().refused_full, 0, "it was refused by the bucket that it shares");
+    gate.reset(&key);
+    assert_eq!((0..16).filter(|key| !spent(key)).count(), 1, "one of the sixteen was reset");
+    assert!(gate.check_at(&key, 5, Tick::ZERO).is_ok());
+    assert_eq!((0..16).filter(|key| !spent(key)).count(), 0);
+}
+
+/// The models of keyed limiters hold every key to an oracle of its own. They would be wrong if
+/// two of their keys shared a bucket, whatever the seed.
+#[test]
+fn no_two_keys_of_the_models_coincide() {
+    for seed in 0..256 {
+        let gate: Limiter<u16, _, _> = Limiter::builder(Quota::per_day(1))
+            .clock(ManualClock::new())
+            .capacity(1)
+            .slots(Slots::Compact)
+            .hash_seed(seed)
+            .build()
+            .expect("in range");
+        for key in 0..60 {
+            assert!(gate.check_at(&key, 1, Tick::ZERO).is_ok());
+            let spent = |other: &u16| gate.peek_at(other, 1, Tick::ZERO).is_err();
+            assert_eq!((0..60).filter(spent).count(), 1, "{key}, seed {seed}");
+            gate.reset(&key);
+        }
+    }
+}
