@@ -211,7 +211,8 @@ impl<'a> Cursor<'a> {
         let kind = self.byte();
         let key = |byte: u8| u16::from(byte) % 48;
         match kind {
-            0..=139 => Operation::Check { key: key(self.byte()), cost: self.cost() },
+            0..=119 => Operation::Check { key: key(self.byte()), cost: self.cost() },
+            120..=139 => Operation::Allow { key: key(self.byte()), cost: self.cost() },
             140..=159 => Operation::Peek { key: key(self.byte()), cost: self.cost() },
             160..=169 => Operation::Reset { key: key(self.byte()) },
             170..=179 => Operation::Count,

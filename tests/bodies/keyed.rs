@@ -33,6 +33,11 @@ pub(crate) enum Operation {
         key: u16,
         cost: Cost,
     },
+    /// Yes or no.
+    Allow {
+        key: u16,
+        cost: Cost,
+    },
     Peek {
         key: u16,
         cost: Cost,
@@ -151,7 +156,12 @@ impl<A: Algorithm> Keyed<A> {
 
     pub(crate) fn apply(&mut self, operation: &Operation) {
         match *operation {
-            Operation::Check { key, cost } => self.check(key, cost),
+            Operation::Check { key, cost } => self.check(key, cost, Self::told),
+            // What the shared bucket says is not known before it is asked.
+            Operation::Allow { key, cost } if self.shared.is_none() => {
+                self.check(key, cost, Self::allowed);
+            }
+            Operation::Allow { key, cost } => self.check(key, cost, Self::told),
             Operation::Peek { key, cost } => {
                 let n = self.cells(key, cost);
                 self.peek(key, n);
@@ -218,11 +228,29 @@ impl<A: Algorithm> Keyed<A> {
         peeked
     }
 
-    fn check(&mut self, key: u16, cost: Cost) {
-        let (n, now) = (self.cells(key, cost), self.tick());
+    fn told(&self, key: u16, n: u64, _: Verdict) -> Verdict {
+        Verdict::from(&self.gate.check_at(&key, n, self.tick()))
+    }
+
+    /// What a peek said that would be told, if it is allowed as that said; else what is told of a
+    /// key that finds no place.
+    fn allowed(&self, key: u16, n: u64, peeked: Verdict) -> Verdict {
+        let allowed = self.gate.allow_at(&key, n, self.tick());
+        match (allowed, peeked.admitted) {
+            (true, false) => Verdict { admitted: true, retry_after: None, ..peeked },
+            (false, true) => {
+                let retry_after = Some(Duration::from_nanos(1));
+                Verdict { admitted: false, remaining: 0, retry_after, ..peeked }
+            }
+            _ => peeked,
+        }
+    }
+
+    fn check(&mut self, key: u16, cost: Cost, ask: fn(&Self, u16, u64, Verdict) -> Verdict) {
+        let n = self.cells(key, cost);
         let peeked = self.peek(key, n);
         let before = self.gate.stats();
-        let answer = Verdict::from(&self.gate.check_at(&key, n, now));
+        let answer = ask(self, key, n, peeked);
         let after = self.gate.stats();
         let claimed = after.claimed - before.claimed;
         let evicted = after.evicted - before.evicted;

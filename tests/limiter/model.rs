@@ -94,7 +94,8 @@ fn costs() -> impl Strategy<Value = Cost> {
 
 fn operations() -> impl Strategy<Value = Operation> {
     prop_oneof![
-        24 => (0_u16..60, costs()).prop_map(|(key, cost)| Operation::Check { key, cost }),
+        20 => (0_u16..60, costs()).prop_map(|(key, cost)| Operation::Check { key, cost }),
+        4 => (0_u16..60, costs()).prop_map(|(key, cost)| Operation::Allow { key, cost }),
         2 => (0_u16..60, costs()).prop_map(|(key, cost)| Operation::Peek { key, cost }),
         1 => (0_u16..60).prop_map(|key| Operation::Reset { key }),
         1 => Just(Operation::Count),
