@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # Runs every benchmark, saves its results, and makes the report of them.
 #
-#   ci/bench.sh          few rounds, a few minutes; saved to target/bench-results
+#   ci/bench.sh          few rounds, under 10 minutes; saved to target/bench-results
 #   ci/bench.sh --keep   the same, saved to benches/results, with the README's table
-#   ci/bench.sh full     all rounds and the long cases; saved to benches/results likewise
+#   ci/bench.sh full     more rounds and the long cases, under 45 minutes; saved likewise
 #
 # Figures in benches/results are what the pages show: let nothing else run meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-length=(--rounds 9 --millions 20) keep=no
+length=(--rounds 5 --millions 10) keep=no
 for arg in "$@"; do
     case "$arg" in
-        full) length=(--rounds 51 --millions 50 --full) keep=yes ;;
+        full) length=(--rounds 31 --millions 50 --full) keep=yes ;;
         --keep) keep=yes ;;
         *)
             echo 'usage: ci/bench.sh [full] [--keep]' >&2

@@ -55,7 +55,7 @@ impl Case {
     /// full for the next hour.
     fn limit(self) -> (u32, u32) {
         match self.ask {
-            Ask::Admit => (4_000_000_000, 40_000),
+            Ask::Admit => (2_000_000_000, 200_000),
             Ask::Refuse => (1, 3_600),
         }
     }
@@ -79,8 +79,8 @@ impl Case {
 fn main() {
     let options = Options::from_args();
     heading("contention: several threads, one table");
-    let full = std::env::args().any(|arg| arg == "--full");
-    for (draw, keys) in if full { all() } else { some() } {
+    let every = std::env::args().any(|arg| arg == "--all");
+    for (draw, keys) in if every { all() } else { some() } {
         if keys == 10_000_000 && available_bytes() < TEN_MILLION_BYTES {
             println!("10,000,000 keys, {}: left out, there is no room for them.\n", draw.name());
             continue;

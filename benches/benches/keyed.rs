@@ -5,12 +5,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use governor::clock::{Clock as _, FakeRelativeClock};
-use tollgate::{Limiter, Quota, Tick};
+use tollgate::{Clock, CoarseClock, Gcra, Limiter, Quota, Tick, TieredClock};
 use tollgate_benches::floor::Words;
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::peer::{self, Keyed, nonzero};
-use tollgate_benches::report::{Bound, heading, note, table, target};
+use tollgate_benches::report::{Bound, compared, heading, note, table, target};
 use tollgate_benches::rounds::{Figures, Row, Turn, compare};
 
 const OURS: &str = "tollgate, own clock";
@@ -19,6 +19,13 @@ const THEIRS: &str = "governor, own clock";
 const THEIRS_GIVEN: &str = "governor, FakeRelativeClock";
 const OURS_WAIT: &str = "tollgate, own clock, reads retry_after";
 const THEIRS_WAIT: &str = "governor, own clock, reads wait_time_from";
+
+/// For information: refused by the precise clock, admitted by a coarse one; and counted.
+const OURS_TIERED: &str = "tollgate TieredClock, own clock";
+const OURS_COUNTED: &str = "tollgate count_decisions, own clock";
+
+/// From one refresh of the coarse clock to the next.
+const REFRESH: Duration = Duration::from_millis(1);
 
 /// Decisions of one thread after which it moves governor's `FakeRelativeClock` on.
 const FAKE_CLOCK_TURN: usize = 1_024;
@@ -85,7 +92,7 @@ fn each<K>(turn: Turn, case: Case, sequence: &[K], decide: impl Fn(&K, u64) -> b
 
 /// A quota whose buckets are always in debt here, and never at their limit.
 fn roomy() -> (Quota, governor::Quota) {
-    let (rate, burst) = black_box((100_000, 4_000_000_000_u32));
+    let (rate, burst) = black_box((10_000, 2_000_000_000_u32));
     let theirs = governor::Quota::per_second(nonzero(rate)).allow_burst(nonzero(burst));
     (Quota::per_second(rate.into()).burst(burst.into()), theirs)
 }
@@ -104,7 +111,17 @@ fn sequence<K: Ord>(case: Case, key: impl Fn(usize) -> K) -> (Vec<K>, Vec<K>) {
 
 /// A row of ours with its own clock.
 fn ours<'a, K: Hash + Sync>(gate: &'a Limiter<K>, case: Case, keys: &'a [K]) -> Row<'a> {
-    Row::new(OURS, case.threads, move |turn| {
+    ours_as(OURS, gate, case, keys)
+}
+
+/// The same by another name, with any clock.
+fn ours_as<'a, K: Hash + Sync, C: Clock + Sync>(
+    name: &str,
+    gate: &'a Limiter<K, Gcra, C>,
+    case: Case,
+    keys: &'a [K],
+) -> Row<'a> {
+    Row::new(name, case.threads, move |turn| {
         each(turn, case, keys, |key, _| gate.check(key).is_ok())
     })
 }
@@ -154,11 +171,17 @@ fn admit(options: &Options, case: Case) -> Vec<Figures> {
     let (quota, their_quota) = roomy();
     let (all, keys) = sequence(case, keys::key);
     let (own, given) = (limiter(quota, case.keys), limiter(quota, case.keys));
+    let capacity = case.keys as u64;
+    let clock = TieredClock::new(CoarseClock::with_upkeep(REFRESH).expect("a thread"));
+    let tiered = Limiter::builder(quota).clock(clock).capacity(capacity).build().expect("in range");
+    let counted = Limiter::builder(quota).count_decisions().capacity(capacity).build();
+    let counted = counted.expect("in range");
     let (peer, clock) = (peer::keyed(their_quota), FakeRelativeClock::default());
     let peer_given = peer::keyed_with_time_given(their_quota, clock.clone());
     let words = Words::new(case.keys);
     for key in &all {
         assert!(own.check(key).is_ok() && given.check_at(key, 1, Tick::ZERO).is_ok());
+        assert!(tiered.check(key).is_ok() && counted.check(key).is_ok());
         assert!(peer.check_key(key).is_ok() && peer_given.check_key(key).is_ok());
     }
     let rows = [
@@ -170,9 +193,14 @@ fn admit(options: &Options, case: Case) -> Vec<Figures> {
         ours(&own, case, &keys),
         theirs(&peer, case, &keys),
         theirs_given(&peer_given, &clock, case, &keys),
+        ours_as(OURS_TIERED, &tiered, case, &keys),
+        ours_as(OURS_COUNTED, &counted, case, &keys),
     ];
     let figures = compare(options, case.decisions, &rows);
     table(&case.title("Admissions"), &figures);
+    for name in [OURS_TIERED, OURS_COUNTED] {
+        compared(&case.title("Admissions"), &figures, [OURS, name]);
+    }
     forgotten(&[&own, &given]);
     figures
 }

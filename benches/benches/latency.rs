@@ -4,12 +4,11 @@
 use std::hint::black_box;
 use std::sync::Barrier;
 
-use ahash::HashMap;
-use parking_lot::Mutex;
 use quanta::Clock as Counter;
 use tollgate::{Clock as _, Limiter, QuantaClock, Quota};
 use tollgate_benches::calls::Calls;
 use tollgate_benches::keys::{self, Draw};
+use tollgate_benches::locked::{Arrival, Keyed, ParkingLot};
 use tollgate_benches::options::Options;
 use tollgate_benches::peer::{self, nonzero};
 use tollgate_benches::report::{self, heading};
@@ -19,8 +18,8 @@ use tollgate_benches::rounds::Turn;
 const DECISIONS: usize = 100_000;
 
 /// Cells a second of each key, and the burst: always in debt, never at the limit.
-const RATE: u32 = 100_000;
-const BURST: u32 = 4_000_000_000;
+const RATE: u32 = 10_000;
+const BURST: u32 = 2_000_000_000;
 
 /// What is varied.
 #[derive(Clone, Copy)]
@@ -56,14 +55,18 @@ fn run(options: &Options, case: Case) {
         Limiter::builder(quota).capacity(case.keys as u64).build().expect("in range");
     let their_quota = governor::Quota::per_second(nonzero(RATE)).allow_burst(nonzero(BURST));
     let theirs = peer::keyed::<u64>(black_box(their_quota));
-    let locked = Sharded::new(black_box(RATE.into()), black_box(BURST.into()));
+    let (cells, period_nanos) = black_box((BURST, u64::from(BURST / RATE) * 1_000_000_000));
+    let maps = Keyed::<Arrival, ParkingLot>::new(cells as usize, period_nanos);
+    let clock = QuantaClock::new();
+    // The clock is read before the lock is taken.
+    let locked = |key| maps.check(key, clock.now().as_nanos());
     for key in &all {
-        assert!(ours.check(key).is_ok() && theirs.check_key(key).is_ok() && locked.check(*key));
+        assert!(ours.check(key).is_ok() && theirs.check_key(key).is_ok() && locked(*key));
     }
     let mut rows = [
         Timed::new("tollgate", case, &sequence, |key| ours.check(&key).is_ok()),
         Timed::new("governor", case, &sequence, |key| theirs.check_key(&key).is_ok()),
-        Timed::new("64 parking_lot Mutex maps", case, &sequence, |key| locked.check(key)),
+        Timed::new("64 parking_lot Mutex maps", case, &sequence, locked),
     ];
     let mut control = Control::new(case);
     for round in 0..=options.rounds {
@@ -178,46 +181,4 @@ fn on_threads<T: Send>(
         let handles: Vec<_> = calls.iter_mut().enumerate().map(start).collect();
         handles.into_iter().map(|handle| handle.join().expect("no panic")).collect()
     })
-}
-
-/// A token bucket for each key, as the time at which it is full again, in 64 maps with a lock
-/// each. A key is never forgotten. Keys are mixed when they get here, so that their upper bits
-/// tell the map, and only the map hashes them.
-struct Sharded {
-    clock: QuantaClock,
-    shards: Box<[Shard]>,
-    cell_nanos: u64,
-    burst_nanos: u64,
-}
-
-#[repr(align(128))]
-struct Shard(Mutex<HashMap<u64, u64>>);
-
-impl Sharded {
-    const SHARDS: u64 = 64;
-
-    fn new(rate: u64, burst: u64) -> Self {
-        let cell_nanos = 1_000_000_000 / rate;
-        let shard = |_| Shard(Mutex::new(HashMap::default()));
-        Self {
-            clock: QuantaClock::new(),
-            shards: (0..Self::SHARDS).map(shard).collect(),
-            cell_nanos,
-            burst_nanos: burst * cell_nanos,
-        }
-    }
-
-    #[inline]
-    fn check(&self, key: u64) -> bool {
-        let shard = usize::try_from(key / (u64::MAX / Self::SHARDS + 1)).expect("below 64");
-        let now = self.clock.now().as_nanos();
-        let mut map = self.shards[shard].0.lock();
-        let full_at = map.entry(key).or_insert(0);
-        let next = now.max(*full_at) + self.cell_nanos;
-        let admitted = next - now <= self.burst_nanos;
-        if admitted {
-            *full_at = next;
-        }
-        admitted
-    }
 }

@@ -66,6 +66,25 @@ pub fn compared(what: &str, figures: &[Figures], [over, under]: [&str; 2]) {
     });
 }
 
+/// Prints the ratio of the medians of two rows that did not take turns, and how it stands to a
+/// bound, if there is one. The quartiles are as far apart as those of the rows allow.
+pub fn of_medians(what: &str, figures: &[Figures], [over, under]: [&str; 2], bound: Option<Bound>) {
+    let find = |name: &str| figures.iter().find(|row| row.name == name);
+    let (Some(above), Some(below)) = (find(over), find(under)) else { return };
+    let (above, below) = (quartiles(&above.nanos), quartiles(&below.nanos));
+    let [low, figure, high] = [0, 1, 2].map(|index| above[index] / below[2 - index]);
+    let note = format!("{over:?} over {under:?}, of medians");
+    say(match bound {
+        Some(bound) => Item::Target(Target::new(what, figure, Some([low, high]), bound, &note)),
+        None => Item::Ratio {
+            what: what.to_owned(),
+            figure: rounded(figure),
+            quartiles: [rounded(low), rounded(high)],
+            note,
+        },
+    });
+}
+
 /// The quartiles of the ratios of two rows, round by round.
 fn ratio(figures: &[Figures], [over, under]: [&str; 2]) -> Option<[f64; 3]> {
     let find = |name: &str| figures.iter().find(|row| row.name == name);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate::algo::Algorithm;
 use tollgate::{
     Clock, CoarseClock, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, QuantaClock, Quota,
-    SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
+    SlidingCounter, SlidingLog, SubWindows, Tick, TieredClock, WarmUp,
 };
 use tollgate_benches::floor::{Cell, Words};
 use tollgate_benches::keys;
@@ -127,6 +127,7 @@ where
     let buckets = Buckets {
         own: case.buckets(QuantaClock::new),
         coarse: case.buckets(|| coarse.clone()),
+        tiered: case.buckets(|| TieredClock::new(coarse.clone())),
         given: case.buckets(QuantaClock::new),
     };
     let [own, given] = [(); 2].map(|()| case.many(&sequence));
@@ -140,6 +141,7 @@ where
         ["admit, own clock", "clock read + CAS loop"],
         ["refuse, own clock", "clock read"],
         ["admit, coarse clock", "CAS loop"],
+        ["admit, TieredClock", "CAS loop"],
         ["admit, time given", "CAS loop"],
         ["1,000 keys, admit, own clock", "hash + line load + clock read + CAS loop"],
         ["1,000 keys, admit, time given", "hash + line load + CAS loop"],
@@ -191,17 +193,21 @@ struct Pair<G> {
 struct Buckets<A: Algorithm> {
     own: Pair<Direct<A>>,
     coarse: Pair<Direct<A, CoarseClock>>,
+    tiered: Pair<Direct<A, TieredClock>>,
     given: Pair<Direct<A>>,
 }
 
 impl<A: Algorithm + Sync> Buckets<A> {
-    fn admit_and_refuse<'a>(&'a self, clock: &'a CoarseClock) -> [Row<'a>; 6] {
-        let Self { own, coarse, given } = self;
+    fn admit_and_refuse<'a>(&'a self, clock: &'a CoarseClock) -> [Row<'a>; 8] {
+        let Self { own, coarse, tiered, given } = self;
         let at = Tick::from_nanos;
         [
             Row::new("admit, own clock", 1, |turn| own_clock(turn, || own.roomy.check().is_ok())),
             Row::new("admit, coarse clock", 1, |turn| {
                 coarse_clock(turn, clock, || coarse.roomy.check().is_ok())
+            }),
+            Row::new("admit, TieredClock", 1, |turn| {
+                coarse_clock(turn, clock, || tiered.roomy.check().is_ok())
             }),
             Row::new("admit, time given", 1, move |turn| {
                 time_given(turn, |now| given.roomy.check_at(1, at(now)).is_ok())
@@ -209,6 +215,9 @@ impl<A: Algorithm + Sync> Buckets<A> {
             Row::new("refuse, own clock", 1, |turn| own_clock(turn, || own.full.check().is_ok())),
             Row::new("refuse, coarse clock", 1, |turn| {
                 coarse_clock(turn, clock, || coarse.full.check().is_ok())
+            }),
+            Row::new("refuse, TieredClock", 1, |turn| {
+                coarse_clock(turn, clock, || tiered.full.check().is_ok())
             }),
             Row::new("refuse, time given", 1, move |turn| {
                 time_given(turn, |now| given.full.check_at(1, at(now)).is_ok())
@@ -218,7 +227,7 @@ impl<A: Algorithm + Sync> Buckets<A> {
 
     /// Of the buckets with room, after the turn in which another row charged them.
     fn peek<'a>(&'a self, clock: &'a CoarseClock) -> [Row<'a>; 3] {
-        let Self { own, coarse, given } = self;
+        let Self { own, coarse, given, .. } = self;
         let (own, coarse, given) = (&own.roomy, &coarse.roomy, &given.roomy);
         [
             Row::new("peek, own clock", 1, |turn| {

@@ -116,10 +116,10 @@ fn decisions(options: &Options) {
     let direct = |what: &str, over: &str, under: &str, most: f64| {
         target(what, &figures, [over, under], Bound::AtMost(most));
     };
-    direct("direct admit, own clock", "admit, own clock", "clock read + CAS loop", 1.15);
-    direct("direct refuse, own clock", "refuse, own clock", "clock read", 1.15);
-    direct("direct admit, time given", "admit, time given", "CAS loop", 1.2);
-    direct("direct refuse, time given", "refuse, time given", "CAS loop", 1.2);
+    direct("direct admit, own clock", "admit, own clock", "clock read + CAS loop", 1.1);
+    direct("direct refuse, own clock", "refuse, own clock", "clock read", 1.1);
+    direct("direct admit, time given", "admit, time given", "CAS loop", 1.1);
+    direct("direct refuse, time given", "refuse, time given", "CAS loop", 1.1);
 }
 
 /// What a decision is made of, each part by itself.

@@ -25,6 +25,33 @@ pub(crate) trait Decide: Sync {
     fn check_at(&self, key: u64, now_nanos: u64) -> bool;
 }
 
+/// One of ours by the calls that answer yes or no and nothing else, as locks do.
+pub(crate) struct Brief<G>(G);
+
+impl<A: Algorithm + Sync> Decide for Brief<Limiter<u64, A>> {
+    #[inline]
+    fn check(&self, key: u64) -> bool {
+        self.0.allow(&key)
+    }
+
+    #[inline]
+    fn check_at(&self, key: u64, now_nanos: u64) -> bool {
+        self.0.allow_at(&key, 1, Tick::from_nanos(now_nanos))
+    }
+}
+
+impl<A: Algorithm + Sync> Decide for Brief<Direct<A>> {
+    #[inline]
+    fn check(&self, _: u64) -> bool {
+        self.0.allow()
+    }
+
+    #[inline]
+    fn check_at(&self, _: u64, now_nanos: u64) -> bool {
+        self.0.allow_at(1, Tick::from_nanos(now_nanos))
+    }
+}
+
 impl<A: Algorithm + Sync> Decide for Limiter<u64, A> {
     #[inline]
     fn check(&self, key: u64) -> bool {
@@ -112,14 +139,17 @@ impl<'a> Rows<'a> {
         A::Params: 'a,
     {
         let (quota, capacity) = (limit.quota(), self.case.keys as u64);
-        match self.case.keyed {
-            true => self.both("tollgate", || {
-                let gate = Limiter::<u64>::builder(quota).algorithm(algorithm);
-                gate.capacity(capacity).build().expect("in range")
-            }),
-            false => self.both("tollgate", || {
-                Direct::builder(quota).algorithm(algorithm).build().expect("in range")
-            }),
+        let many = || {
+            let gate = Limiter::<u64>::builder(quota).algorithm(algorithm);
+            gate.capacity(capacity).build().expect("in range")
+        };
+        let one = || Direct::builder(quota).algorithm(algorithm).build().expect("in range");
+        if self.case.keyed {
+            self.both("tollgate allow", || Brief(many()));
+            self.both("tollgate", many);
+        } else {
+            self.both("tollgate allow", || Brief(one()));
+            self.both("tollgate", one);
         }
     }
 
@@ -160,7 +190,7 @@ impl<'a> Rows<'a> {
         });
     }
 
-    /// One of ours with its own clock.
+    /// One of ours with its own clock, which says yes or no.
     pub(crate) fn ours_own<A: Algorithm + Copy + Sync + 'a>(
         &mut self,
         name: &str,
@@ -173,10 +203,10 @@ impl<'a> Rows<'a> {
         if self.case.keyed {
             let gate = Limiter::<u64>::builder(quota).algorithm(ours).capacity(capacity).build();
             let gate = gate.expect("in range");
-            self.own(name, move |key| gate.check(&key).is_ok());
+            self.own(name, move |key| gate.allow(&key));
         } else {
             let gate = Direct::builder(quota).algorithm(ours).build().expect("in range");
-            self.own(name, move |_| gate.check().is_ok());
+            self.own(name, move |_| gate.allow());
         }
     }
 

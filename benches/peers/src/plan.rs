@@ -24,7 +24,7 @@ impl Plan {
     /// Buckets that are always in debt here, and never at their limit.
     #[must_use]
     pub fn roomy() -> Self {
-        Self::new(100_000, Duration::from_secs(1), 4_000_000_000)
+        Self::new(10_000, Duration::from_secs(1), 2_000_000_000)
     }
 
     /// Once asked, a bucket is empty for the next hour.

@@ -12,6 +12,7 @@ mod lines;
 mod losses;
 mod page;
 mod plot;
+mod wanted;
 
 /// A file that the results make.
 #[derive(Clone, Debug, PartialEq, Eq)]

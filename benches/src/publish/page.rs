@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::losses::{Loss, losses};
-use super::{bars, lines};
+use super::{bars, lines, wanted};
 use crate::markdown::table;
 use crate::saved::{CallsRow, Item, Saved, Section, TimedRow};
 use crate::target::Target;
@@ -59,6 +59,7 @@ pub(super) fn page(all: &[Saved], causes: &str) -> String {
         counts is the\nmedian. In the plots we are blue, floors are grey, and peers and locks have \
         other colours.\n\n"
         .to_owned();
+    text.push_str(&wanted::section(all));
     runs(&mut text, all);
     targets(&mut text, all);
     lost(&mut text, all);
@@ -125,7 +126,7 @@ fn targets(text: &mut String, all: &[Saved]) {
     };
     let rows: Vec<Vec<String>> = all_targets(all).map(cells).collect();
     let met = all_targets(all).filter(|(_, target)| target.is_met()).count();
-    let _ = writeln!(text, "## Targets\n\n{met} of {} are met.\n", rows.len());
+    let _ = writeln!(text, "## All targets\n\n{met} of {} are met.\n", rows.len());
     let header = ["bench", "target", "what", "wanted", "measured", "quartiles", ""];
     text.push_str(&table("", &header, &rows));
 }

@@ -1,7 +1,6 @@
 //! Keys that are never seen again, each limiter in a process of its own.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::fs;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use quanta::Clock;
 use tollgate_benches::process::{resident_bytes, resident_peak_bytes};
-use tollgate_benches::report::{Bound, verdict};
+use tollgate_benches::report::{Bound, beside, text, verdict};
 use tollgate_peers::forms::Form;
 use tollgate_peers::limiters::{GovernorAhash, InScc, Tollgate, each};
 use tollgate_peers::peer::{Keyed, Visit};
@@ -28,6 +27,22 @@ const MOST_BYTES: u64 = 2_000_000_000;
 /// From one sweep to the next, where the user has to sweep. A key is idle after as long.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
+const HEADER: [&str; 13] = [
+    "limiter",
+    "kept small by",
+    "M keys",
+    "M/s",
+    "p50 ns",
+    "p99",
+    "p99.99",
+    "max",
+    "MB at a fifth",
+    "MB at the end",
+    "MB peak",
+    "processors",
+    "stopped by",
+];
+
 /// 10 cells a second, 10 at once: a key that asked once is idle after 100 ms.
 fn plan() -> Plan {
     Plan::new(10, Duration::from_secs(1), 10)
@@ -43,16 +58,10 @@ pub(crate) fn run(choice: &Choice) {
     if !choice.wants_case(NAME) {
         return;
     }
-    let (millions, seconds) = if choice.full { (50, 120) } else { (5, 5) };
-    println!("### {NAME}: {millions} M keys that ask once, 1 thread, at most {seconds} s\n");
-    println!(
-        "| limiter | kept small by | M keys | M/s | p50 ns | p99 | p99.99 | max | MB at a fifth \
-         | MB at the end | MB peak | processors | stopped by |"
-    );
-    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|");
+    let (millions, seconds) = if choice.full { (50, 40) } else { (5, 3) };
     let mut tasks = Tasks(vec![]);
     each(&mut tasks);
-    let mut outcomes = Vec::new();
+    let (mut rows, mut outcomes) = (Vec::new(), Vec::new());
     for Task { name, kept } in tasks.0 {
         if !choice.options.wants(name) {
             continue;
@@ -60,14 +69,15 @@ pub(crate) fn run(choice: &Choice) {
         let tended = u8::from(kept.is_some());
         let outcome =
             Outcome::of(ask_child(&format!("flood:{name}|{tended}|{millions}|{seconds}")));
-        println!("| {name} | {} | {outcome} |", kept.unwrap_or("nothing"));
+        rows.push(outcome.row(name, kept.unwrap_or("nothing")));
         outcomes.push((name, kept.is_some(), outcome));
     }
-    println!();
-    judge(&outcomes);
+    let title = format!("{NAME}: {millions} M keys that ask once, 1 thread, at most {seconds} s");
+    text(&title, &HEADER, rows);
+    judge(millions, &outcomes);
 }
 
-fn judge(outcomes: &[(&str, bool, Outcome)]) {
+fn judge(millions: u64, outcomes: &[(&str, bool, Outcome)]) {
     let find = |name: &str| {
         outcomes.iter().find(|outcome| outcome.0 == name && outcome.1).map(|outcome| &outcome.2)
     };
@@ -75,11 +85,19 @@ fn judge(outcomes: &[(&str, bool, Outcome)]) {
     if let Some(scc) = find(InScc::NAME) {
         let note = format!("{:?} over {:?}, swept", Tollgate::NAME, InScc::NAME);
         let ratio = ours.millions_per_second() / scc.millions_per_second();
-        verdict("flood: throughput", ratio, Bound::AtLeast(1.0), &note);
+        verdict(&format!("{NAME} of {millions} M: throughput"), ratio, Bound::AtLeast(1.0), &note);
     }
     let growth = ours.resident_bytes / ours.resident_bytes_at_a_fifth;
     let note = "tollgate's at the end over that at a fifth";
-    verdict("flood: resident memory", growth, Bound::AtMost(1.01), note);
+    verdict(&format!("{NAME} of {millions} M: resident memory"), growth, Bound::AtMost(1.01), note);
+    for (name, _, theirs) in
+        outcomes.iter().filter(|(name, kept, _)| *kept && *name != Tollgate::NAME)
+    {
+        let ours_and_theirs = ours.less_is_better().into_iter().zip(theirs.less_is_better());
+        for ((what, unit, ours), (.., theirs)) in ours_and_theirs {
+            beside(&format!("{NAME}, {what}"), unit, ours, (name, theirs));
+        }
+    }
     println!();
 }
 
@@ -133,23 +151,35 @@ impl Outcome {
     fn millions_per_second(&self) -> f64 {
         self.keys / self.seconds / 1e6
     }
-}
 
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [p50, p99, p9999, max] = self.nanos;
-        write!(f, "{:.1} | {:.2} | ", self.keys / 1e6, self.millions_per_second())?;
-        write!(f, "{p50} | {p99} | {p9999} | {max} | ")?;
+    /// As a row under [`HEADER`].
+    fn row(&self, name: &str, kept: &str) -> Vec<String> {
         let bytes = [self.resident_bytes_at_a_fifth, self.resident_bytes, self.peak_bytes];
-        for bytes in bytes {
-            write!(f, "{:.0} | ", bytes / 1e6)?;
-        }
         let stopped = match self.stopped {
             0.0 => "",
             1.0 => "2 GB of memory",
             _ => "time",
         };
-        write!(f, "{:.2} | {stopped}", self.processor_seconds / self.wall_seconds)
+        let mut row = vec![name.to_owned(), kept.to_owned(), format!("{:.1}", self.keys / 1e6)];
+        row.push(format!("{:.2}", self.millions_per_second()));
+        row.extend(self.nanos.map(|nanos| nanos.to_string()));
+        row.extend(bytes.map(|bytes| format!("{:.0}", bytes / 1e6)));
+        row.push(format!("{:.2}", self.processor_seconds / self.wall_seconds));
+        row.push(stopped.to_owned());
+        row
+    }
+
+    /// What is compared with a peer's: its name, its unit, the figure.
+    fn less_is_better(&self) -> [(&'static str, &'static str, f64); 6] {
+        let [p50, p99, p9999, max] = self.nanos;
+        [
+            ("p50", "ns", p50),
+            ("p99", "ns", p99),
+            ("p99.99", "ns", p9999),
+            ("slowest", "ns", max),
+            ("a call with all around it", "ns", 1_000.0 / self.millions_per_second()),
+            ("resident at the end", "MB", self.resident_bytes / 1e6),
+        ]
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quanta::Clock;
-use tollgate_benches::report::{Bound, verdict};
+use tollgate_benches::report::{Bound, note, text, verdict};
 use tollgate_peers::forms::Form;
 use tollgate_peers::limiters::{Tollgate, TollgateDirect, each, each_direct};
 use tollgate_peers::peer::{Direct, Keyed, Visit, VisitDirect};
@@ -29,19 +29,18 @@ pub(crate) fn run(choice: &Choice) {
     if !choice.wants_case(NAME) {
         return;
     }
-    println!("### {NAME}: what was granted\n");
-    println!(
+    let mut seen = Seen { choice, rows: vec![], most: vec![] };
+    each(&mut seen);
+    each_direct(&mut seen);
+    let [above, wrapping] = [ABOVE, WRAPPING].map(|cells| format!("(iii) {cells}"));
+    let header = ["limiter", "(i)", "(ii) 2", "(ii) none", &above, &wrapping, "(iv)"];
+    text(&format!("{NAME}: what was granted"), &header, seen.rows);
+    note(&format!(
         "(i) 8 threads, one key, burst 100, 1 an hour: least and most granted of {HAMMERED} keys. \
          (ii) 2 threads ask for {FRESH} fresh keys of burst 1 at once: keys granted 2, and none. \
          (iii) {ABOVE}, and {WRAPPING}, cells at once of a burst of 10, 1 an hour. (iv) burst 5, \
-         100 a second, all spent, then idle for 65 ms: most granted at once.\n"
-    );
-    println!("| limiter | (i) | (ii) 2 | (ii) none | (iii) {ABOVE} | (iii) {WRAPPING} | (iv) |");
-    println!("|---|---:|---:|---:|---|---|---:|");
-    let mut seen = Seen { choice, most: vec![] };
-    each(&mut seen);
-    each_direct(&mut seen);
-    println!();
+         100 a second, all spent, then idle for 65 ms: most granted at once."
+    ));
     for (name, most) in seen.most {
         if [Tollgate::NAME.to_owned(), direct_name::<TollgateDirect>()].contains(&name) {
             let note = format!("{name}: the most granted of a burst of 100");
@@ -53,6 +52,7 @@ pub(crate) fn run(choice: &Choice) {
 
 struct Seen<'a> {
     choice: &'a Choice,
+    rows: Vec<Vec<String>>,
     /// The most granted to a key by (i).
     most: Vec<(String, usize)>,
 }
@@ -115,9 +115,10 @@ impl Seen<'_> {
             Some(true) => "granted",
             Some(false) => "refused",
         });
-        println!(
-            "| {name} | {least} to {most} | {twice} | {never} | {above} | {wrapping} | {rested} |"
-        );
+        let granted = format!("{least} to {most}");
+        let [above, wrapping] = [above, wrapping].map(str::to_owned);
+        let rested = rested.to_string();
+        self.rows.push(vec![name.clone(), granted, twice, never, above, wrapping, rested]);
         self.most.push((name, most));
     }
 }

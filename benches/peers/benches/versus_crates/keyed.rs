@@ -6,10 +6,11 @@ use tollgate_benches::rounds::compare;
 use tollgate_peers::limiters::each;
 
 use crate::choice::Choice;
-use crate::rows::{Case, Rows, Wanted, judge, loops, side_by_side};
+use crate::ours::{BATCHED, BATCHED_HUGE, HUGE, LANES, LANES_COARSE, LANES_GIVEN, Pages};
+use crate::rows::{Case, Rows, Wanted, beside_best, judge, loops, side_by_side};
 
 pub(crate) fn run(choice: &Choice) {
-    let wanted = |own, given| Wanted { own: Some(own), given: Some(given) };
+    let wanted = |own, given| Wanted { own: Some(own), given: Some(given), both: None };
     let one = |name: &str, case: Case, wanted: Wanted| {
         if choice.wants_case(name) {
             one(choice, name, case, wanted);
@@ -19,7 +20,7 @@ pub(crate) fn run(choice: &Choice) {
     one("100k-uniform-admit", Case::admit(Draw::Uniform, 100_000, 2, 400_000), wanted(1.4, 4.5));
     one("100k-zipf-refuse", Case::refuse(Draw::Zipf, 100_000, 2, 400_000), wanted(3.0, 10.0));
     one("1m-uniform-admit", Case::admit(Draw::Uniform, 1_000_000, 2, 200_000), wanted(2.0, 8.0));
-    one("hot-key-admit", Case::admit(Draw::One, 1, 2, 200_000), Wanted::default());
+    one("hot-key-admit", Case::admit(Draw::One, 1, 2, 400_000), Wanted::default());
     one("hot-key-refuse", Case::refuse(Draw::One, 1, 2, 200_000), Wanted::default());
 }
 
@@ -27,6 +28,15 @@ fn one(choice: &Choice, name: &str, case: Case, wanted: Wanted) {
     let sequence = case.sequence();
     let mut rows = Rows::new(&choice.options, case, &sequence);
     each(&mut rows);
+    match name {
+        "1m-uniform-admit" => {
+            rows.huge();
+            rows.batched(Pages::Ordinary);
+            rows.batched(Pages::Huge);
+        }
+        "hot-key-admit" => rows.lanes(rows.keys()[0]),
+        _ => {}
+    }
     if case.threads == 2 {
         rows.rows.extend(loops());
     }
@@ -34,4 +44,16 @@ fn one(choice: &Choice, name: &str, case: Case, wanted: Wanted) {
     table(&case.title(name), &figures);
     side_by_side(&figures);
     judge(name, &figures, &rows.exact, wanted);
+    let further = [
+        ("huge pages", HUGE, None),
+        ("batch of 16", BATCHED, None),
+        ("batch of 16, huge pages", BATCHED_HUGE, None),
+        ("lanes, own clock", LANES, Some(10.0)),
+        ("lanes, coarse clock", LANES_COARSE, Some(35.0)),
+        ("lanes, time given (the peer reads its own clock)", LANES_GIVEN, Some(35.0)),
+    ];
+    for (what, ours, least) in further {
+        beside_best(&format!("{name}, {what}"), &figures, &rows.exact.own, ours, least);
+    }
+    println!();
 }

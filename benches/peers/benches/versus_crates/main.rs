@@ -10,6 +10,7 @@ mod flood;
 mod grants;
 mod keyed;
 mod memory;
+mod ours;
 mod rows;
 mod ten_million;
 

@@ -3,8 +3,9 @@
 use std::borrow::Borrow;
 
 use tollgate_benches::process::{resident_bytes, resident_peak_bytes};
+use tollgate_benches::report::{beside, text};
 use tollgate_peers::forms::Form;
-use tollgate_peers::limiters::each;
+use tollgate_peers::limiters::{Tollgate, each};
 use tollgate_peers::peer::{Keyed, Visit};
 use tollgate_peers::plan::Plan;
 
@@ -16,16 +17,31 @@ pub(crate) fn run(choice: &Choice) {
     if !choice.wants_case(NAME) {
         return;
     }
-    println!("### {NAME}: bytes for a live key\n");
-    println!("| limiter | keys | resident | peak while filling |");
-    println!("|---|---:|---:|---:|");
     let mut names = Names(vec![]);
     each(&mut names);
-    for name in names.0.into_iter().filter(|name| choice.options.wants(name)) {
-        for count in [100_000, 1_000_000] {
-            let bytes: [f64; 2] = ask_child(&format!("memory:{name}|{count}"));
-            let [resident, peak] = bytes.map(|bytes| bytes / float(count));
-            println!("| {name} | {count} | {resident:.1} | {peak:.1} |");
+    names.0.retain(|name| choice.options.wants(name));
+    let ask = |name: &&str, count: u64| {
+        let bytes: [f64; 2] = ask_child(&format!("memory:{name}|{count}"));
+        bytes.map(|bytes| bytes / float(count))
+    };
+    let counts = [100_000, 1_000_000];
+    let figures: Vec<_> =
+        names.0.iter().map(|name| (*name, counts.map(|count| ask(name, count)))).collect();
+    let row = |name: &str, count: u64, [resident, peak]: [f64; 2]| {
+        vec![name.to_owned(), count.to_string(), format!("{resident:.1}"), format!("{peak:.1}")]
+    };
+    let rows = figures
+        .iter()
+        .flat_map(|(name, both)| [0, 1].map(|index| row(name, counts[index], both[index])));
+    let header = ["limiter", "keys", "resident", "peak while filling"];
+    text(&format!("{NAME}: bytes for a live key"), &header, rows.collect());
+    let Some((_, ours)) = figures.iter().find(|(name, _)| *name == Tollgate::NAME) else { return };
+    for (name, theirs) in figures.iter().filter(|(name, _)| *name != Tollgate::NAME) {
+        for (index, count) in counts.into_iter().enumerate() {
+            for (kind, what) in ["resident", "peak while filling"].into_iter().enumerate() {
+                let what = format!("{NAME}, {count} keys, {what}");
+                beside(&what, "bytes a key", ours[index][kind], (name, theirs[index][kind]));
+            }
         }
     }
     println!();

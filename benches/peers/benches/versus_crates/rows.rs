@@ -90,7 +90,7 @@ pub(crate) struct Exact {
 
 /// Collects a row of every limiter that is wanted, and fills it.
 pub(crate) struct Rows<'a> {
-    options: &'a Options,
+    pub(crate) options: &'a Options,
     pub(crate) case: Case,
     pub(crate) sequence: &'a Sequence,
     pub(crate) rows: Vec<Row<'a>>,
@@ -100,6 +100,11 @@ pub(crate) struct Rows<'a> {
 impl<'a> Rows<'a> {
     pub(crate) fn new(options: &'a Options, case: Case, sequence: &'a Sequence) -> Self {
         Self { options, case, sequence, rows: Vec::new(), exact: Exact::default() }
+    }
+
+    /// The keys as numbers.
+    pub(crate) fn keys(&self) -> &'a [u64] {
+        u64::of(self.sequence)
     }
 }
 
@@ -190,21 +195,32 @@ pub(crate) struct Wanted {
     pub(crate) own: Option<f64>,
     /// Of the best with its own clock over ours with the time given.
     pub(crate) given: Option<f64>,
+    /// Of the best with the time given over ours with the time given.
+    pub(crate) both: Option<f64>,
 }
 
 /// Prints how ours stands to the best exact peer.
 pub(crate) fn judge(what: &str, figures: &[Figures], exact: &Exact, wanted: Wanted) {
-    let say = |what: &str, pair: [&str; 2], least: Option<f64>| match least {
-        Some(least) => target(what, figures, pair, Bound::AtLeast(least)),
-        None => compared(what, figures, pair),
-    };
-    if let Some(best) = best(figures, &exact.own) {
-        say(&format!("{what}, own clock"), [&best.name, OURS], wanted.own);
-        let given = format!("{what}, time given (the peer reads its own clock)");
-        say(&given, [&best.name, OURS_GIVEN], wanted.given);
+    let own = format!("{what}, own clock");
+    beside_best(&own, figures, &exact.own, OURS, wanted.own);
+    let given = format!("{what}, time given (the peer reads its own clock)");
+    beside_best(&given, figures, &exact.own, OURS_GIVEN, wanted.given);
+    let both = format!("{what}, time given to both");
+    beside_best(&both, figures, &exact.given, OURS_GIVEN, wanted.both);
+}
+
+/// Prints the ratio of the fastest of some rows over one of ours, and how it stands to what is
+/// wanted, if anything.
+pub(crate) fn beside_best(
+    what: &str,
+    figures: &[Figures],
+    theirs: &[String],
+    ours: &str,
+    least: Option<f64>,
+) {
+    let Some(best) = best(figures, theirs) else { return };
+    match least {
+        Some(least) => target(what, figures, [&best.name, ours], Bound::AtLeast(least)),
+        None => compared(what, figures, [&best.name, ours]),
     }
-    if let Some(best) = best(figures, &exact.given) {
-        say(&format!("{what}, time given to both"), [&best.name, OURS_GIVEN], None);
-    }
-    println!();
 }

@@ -2,13 +2,14 @@
 //! that ratios are of medians and not of neighbours in time.
 
 use tollgate_benches::keys::{self, Draw};
-use tollgate_benches::report::{Bound, quartiles, table, verdict};
+use tollgate_benches::report::{Bound, note, of_medians, table};
 use tollgate_benches::rounds::{Figures, compare};
 use tollgate_peers::forms::Sequence;
 use tollgate_peers::limiters::{PingoraLimits, each};
 use tollgate_peers::peer::{Keyed, TimeGiven, Visit};
 
 use crate::choice::Choice;
+use crate::ours::{BATCHED, BATCHED_HUGE, HUGE, Pages};
 use crate::rows::{Case, Exact, OURS, OURS_GIVEN, Rows, best, own_name};
 
 const NAME: &str = "10m-uniform-admit";
@@ -18,44 +19,41 @@ pub(crate) fn run(choice: &Choice) {
         return;
     }
     if !choice.full {
-        println!("- {NAME} takes minutes: it runs with `--full`.\n");
+        note(&format!("{NAME} takes minutes: it runs with `--full`."));
         return;
     }
-    let case = Case::admit(Draw::Uniform, 10_000_000, 1, 400_000);
+    let case = Case::admit(Draw::Uniform, 10_000_000, 1, 200_000);
     let sequence = long_sequence(case);
     let mut alone = Alone { choice, case, sequence, figures: vec![], exact: Exact::default() };
     each(&mut alone);
-    // Rows of other calls of ours go here, each by `alone.measure`.
+    alone.measure(|rows| rows.huge());
+    alone.measure(|rows| rows.batched(Pages::Ordinary));
+    alone.measure(|rows| rows.batched(Pages::Huge));
     let Alone { figures, exact, .. } = alone;
     table(&case.title(NAME), &figures);
     judge(&figures, &exact);
 }
 
-/// How tollgate's rows stand to the best exact peer, and to the sketch. Bounds of further rows
-/// of ours belong here.
+/// How tollgate's rows stand to the best exact peer, and to the sketch.
 fn judge(figures: &[Figures], exact: &Exact) {
     let sketch = [own_name::<PingoraLimits>()];
-    for ours in [OURS, OURS_GIVEN] {
-        against(figures, &exact.own, ours, None);
-        against(figures, &sketch, ours, None);
+    let rows = [
+        ("own clock", OURS, None, None),
+        ("time given", OURS_GIVEN, None, None),
+        ("huge pages", HUGE, None, None),
+        ("batch of 16", BATCHED, Some(15.0), Some(1.0)),
+        ("batch of 16, huge pages", BATCHED_HUGE, Some(15.0), Some(1.0)),
+    ];
+    for (what, ours, exactly, roughly) in rows {
+        for (peers, whose, least) in
+            [(&exact.own[..], "", exactly), (&sketch[..], ", beside the sketch", roughly)]
+        {
+            let Some(best) = best(figures, peers) else { continue };
+            let what = format!("{NAME}, {what}{whose}");
+            of_medians(&what, figures, [&best.name, ours], least.map(Bound::AtLeast));
+        }
     }
     println!();
-}
-
-/// Prints the ratio of medians of the best of some rows over one of ours. Silent where either
-/// was not run.
-fn against(figures: &[Figures], names: &[String], ours: &str, bound: Option<Bound>) {
-    let (Some(best), Some(ours)) =
-        (best(figures, names), figures.iter().find(|row| row.name == ours))
-    else {
-        return;
-    };
-    let ratio = quartiles(&best.nanos)[1] / quartiles(&ours.nanos)[1];
-    let note = format!("{:?} over {:?}, of medians", best.name, ours.name);
-    match bound {
-        Some(bound) => verdict(NAME, ratio, bound, &note),
-        None => println!("- {NAME}: {ratio:.2}; {note}"),
-    }
 }
 
 /// Eight sequences, so that hardly any key is asked for twice in few rounds.

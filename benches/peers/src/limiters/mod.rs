@@ -12,7 +12,7 @@ pub use direct::{
     AerorateDirect, BucketDirect, GovernorDirect, LeakyBucket, Ratelimit, TollgateDirect,
 };
 pub use maps::{InDashmap, InMoka, InPapaya, InScc};
-pub use ours::Tollgate;
+pub use ours::{Tollgate, quota};
 
 use crate::peer::{Visit, VisitDirect};
 
@@ -35,6 +35,7 @@ pub fn each(visit: &mut impl Visit) {
     visit.keyed::<InScc>();
     visit.given::<InScc>();
     visit.keyed::<InMoka>();
+    visit.given::<InMoka>();
 }
 
 /// Every limiter with one bucket, tollgate first.

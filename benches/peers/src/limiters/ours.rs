@@ -6,7 +6,8 @@ use crate::peer::{Keyed, TimeGiven};
 use crate::plan::Plan;
 
 /// A plan as tollgate has it.
-pub(super) fn quota(plan: Plan) -> Quota {
+#[must_use]
+pub fn quota(plan: Plan) -> Quota {
     Quota::new(plan.rate.into(), plan.period).burst(plan.burst.into())
 }
 

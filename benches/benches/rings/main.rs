@@ -1,13 +1,14 @@
 //! Algorithms with a ring beside the word: beside those without, and beside textbook limiters
 //! under a lock.
 
+mod gate;
+
 use std::hint::black_box;
 use std::time::Duration;
 
 use tollgate::algo::Algorithm;
 use tollgate::{
-    AnyAlgorithm, Clock, Direct, FixedWindow, Gcra, Limiter, Quota, SlidingCounter, SlidingLog,
-    SubWindows, Tick,
+    AnyAlgorithm, Direct, FixedWindow, Gcra, Limiter, Quota, SlidingCounter, SlidingLog, SubWindows,
 };
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::locked::{Keyed, Locked, Log, One, SubWindowCounts};
@@ -15,6 +16,8 @@ use tollgate_benches::options::Options;
 use tollgate_benches::pace::{Stretched, Supply};
 use tollgate_benches::report::{Bound, compared, heading, table, target};
 use tollgate_benches::rounds::{Figures, Row, Turn, compare};
+
+use gate::{Behind, Brief, Gate};
 
 /// The window of every limiter that admits, in given and in stretched time.
 const PERIOD_NANOS: u64 = 60 * SECOND_NANOS;
@@ -115,89 +118,6 @@ fn thousandths(weights: f64) -> u64 {
     (weights * 1_000.0) as u64
 }
 
-/// Something that decides.
-trait Gate: Sync {
-    fn clock(&self) -> &Stretched;
-    fn check(&self, key: u64) -> bool;
-    fn check_at(&self, key: u64, n: u64, now: u64) -> bool;
-}
-
-impl<A: Algorithm + Sync> Gate for Limiter<u64, A, Stretched>
-where
-    Self: Sync,
-{
-    fn clock(&self) -> &Stretched {
-        self.clock()
-    }
-
-    #[inline]
-    fn check(&self, key: u64) -> bool {
-        self.check(&key).is_ok()
-    }
-
-    #[inline]
-    fn check_at(&self, key: u64, n: u64, now: u64) -> bool {
-        self.check_at(&key, n, Tick::from_nanos(now)).is_ok()
-    }
-}
-
-impl<A: Algorithm + Sync> Gate for Direct<A, Stretched>
-where
-    Self: Sync,
-{
-    fn clock(&self) -> &Stretched {
-        self.clock()
-    }
-
-    #[inline]
-    fn check(&self, _: u64) -> bool {
-        self.check().is_ok()
-    }
-
-    #[inline]
-    fn check_at(&self, _: u64, n: u64, now: u64) -> bool {
-        self.check_at(n, Tick::from_nanos(now)).is_ok()
-    }
-}
-
-/// A limiter under a lock, or under many, with the clock that ours has.
-struct Behind<G> {
-    gate: G,
-    clock: Stretched,
-}
-
-impl<L: Locked> Gate for Behind<One<L>> {
-    fn clock(&self) -> &Stretched {
-        &self.clock
-    }
-
-    #[inline]
-    fn check(&self, _: u64) -> bool {
-        self.gate.check(self.clock.now().as_nanos())
-    }
-
-    #[inline]
-    fn check_at(&self, _: u64, n: u64, now: u64) -> bool {
-        (0..n).all(|_| self.gate.check(now))
-    }
-}
-
-impl<L: Locked> Gate for Behind<Keyed<L>> {
-    fn clock(&self) -> &Stretched {
-        &self.clock
-    }
-
-    #[inline]
-    fn check(&self, key: u64) -> bool {
-        self.gate.check(key, self.clock.now().as_nanos())
-    }
-
-    #[inline]
-    fn check_at(&self, key: u64, n: u64, now: u64) -> bool {
-        (0..n).all(|_| self.gate.check(key, now))
-    }
-}
-
 /// The rows of one comparison, made as they are wanted.
 struct Rows<'a> {
     options: &'a Options,
@@ -230,6 +150,27 @@ impl<'a> Rows<'a> {
             false => self.both(name, || {
                 let gate = Direct::builder(quota).algorithm(algorithm).clock(case.clock());
                 gate.build().expect("in range")
+            }),
+        }
+    }
+
+    /// One of ours, that answers in full and that says yes or no.
+    fn full_and_brief<A>(&mut self, name: &str, algorithm: A)
+    where
+        A: Algorithm + Copy + Sync + 'a,
+        A::Params: 'a,
+    {
+        self.ours(name, algorithm);
+        let (quota, case) = (self.case.quota(), self.case);
+        let name = format!("{name} allow");
+        match case.keyed {
+            true => self.both(&name, || {
+                let gate = Limiter::builder(quota).algorithm(algorithm).clock(case.clock());
+                Brief(gate.capacity(case.keys as u64).build().expect("in range"))
+            }),
+            false => self.both(&name, || {
+                let gate = Direct::builder(quota).algorithm(algorithm).clock(case.clock());
+                Brief(gate.build().expect("in range"))
             }),
         }
     }
@@ -400,21 +341,24 @@ fn main() {
     }
 }
 
-/// The target "within twice a decision by one word".
+/// The target "within twice a decision by one word", where both say yes or no: what a ring has to
+/// tell beside that must be read with the decision, and a word has it for nothing.
 fn beside_one_word(options: &Options, case: Case) {
     let sequence = sequence(case);
     let mut rows = Rows::new(options, case, &sequence);
-    rows.ours("Gcra", Gcra::new());
-    rows.ours("FixedWindow", FixedWindow::anchored());
-    rows.ours("SubWindows", SubWindows::new());
-    rows.ours("SlidingCounter", SlidingCounter::new());
-    rows.ours("SlidingLog", SlidingLog::new());
+    rows.full_and_brief("Gcra", Gcra::new());
+    rows.full_and_brief("FixedWindow", FixedWindow::anchored());
+    rows.full_and_brief("SubWindows", SubWindows::new());
+    rows.full_and_brief("SlidingCounter", SlidingCounter::new());
+    rows.full_and_brief("SlidingLog", SlidingLog::new());
     let figures = rows.figures();
     for ring in ["SubWindows", "SlidingCounter", "SlidingLog"] {
         for how in [GIVEN, OWN] {
             for word in ["Gcra", "FixedWindow"] {
-                let [over, under] = [ring, word].map(|name| format!("{name}, {how}"));
+                let [over, under] = [ring, word].map(|name| format!("{name} allow, {how}"));
                 target(&case.title(), &figures, [&over, &under], Bound::AtMost(2.0));
+                let [over, under] = [ring, word].map(|name| format!("{name}, {how}"));
+                compared(&case.title(), &figures, [&over, &under]);
             }
         }
     }
@@ -445,20 +389,24 @@ fn log_limits(options: &Options, case: Case) {
     }
 }
 
-/// The targets "ahead of the textbook", and "refusals three times as fast on two threads".
+/// The targets "ahead of the textbook", and "three times as fast" where two threads are refused by
+/// one hot key. Locks answer yes or no, and so do our rows that have a target.
 fn beside_locks(options: &Options, case: Case) {
     let sequence = sequence(case);
     let mut rows = Rows::new(options, case, &sequence);
-    rows.ours("SubWindows", SubWindows::new());
+    rows.full_and_brief("SubWindows", SubWindows::new());
     rows.locked::<SubWindowCounts>("locked sub-windows");
-    rows.ours("SlidingLog", SlidingLog::new());
+    rows.full_and_brief("SlidingLog", SlidingLog::new());
     rows.locked::<Log>("locked log");
     let figures = rows.figures();
-    let least = if case.ask == Ask::Full && case.threads > 1 { 3.0 } else { 1.0 };
+    let hot = case.draw == Draw::One && case.ask == Ask::Full && case.threads > 1;
+    let least = if hot { 3.0 } else { 1.0 };
     for (theirs, ours) in [("locked sub-windows", "SubWindows"), ("locked log", "SlidingLog")] {
         for how in [GIVEN, OWN] {
-            let [over, under] = [theirs, ours].map(|name| format!("{name}, {how}"));
-            target(&case.title(), &figures, [&over, &under], Bound::AtLeast(least));
+            let theirs = format!("{theirs}, {how}");
+            let [full, brief] = ["", " allow"].map(|call| format!("{ours}{call}, {how}"));
+            target(&case.title(), &figures, [&theirs, &brief], Bound::AtLeast(least));
+            compared(&case.title(), &figures, [&theirs, &full]);
         }
     }
     println!();

@@ -1,0 +1,72 @@
+//! What a user can turn: batches, huge pages, hashers, counting, clocks of two tiers, lanes.
+
+mod keyed;
+mod lanes;
+
+use std::hint::black_box;
+
+use ahash::RandomState;
+use foldhash::fast::RandomState as Foldhash;
+use tollgate::Quota;
+use tollgate_benches::keys;
+use tollgate_benches::options::Options;
+use tollgate_benches::report::{heading, note, table};
+use tollgate_benches::rounds::{Row, compare};
+
+/// Keys that are hashed in turn.
+const HASHED: usize = 1_024;
+const DECISIONS: usize = 50_000;
+
+fn main() {
+    let options = Options::from_args();
+    let full = std::env::args().any(|arg| arg == "--full");
+    heading("levers: batches, huge pages, counting and TieredClock, one thread, uniform keys");
+    keyed::run(&options, full);
+    heading("levers: lanes, one hot key, two threads, admitted");
+    lanes::run(&options);
+    heading("levers: hashers");
+    hashers(&options);
+}
+
+/// Always in debt, and never at its limit.
+fn roomy() -> Quota {
+    black_box(Quota::per_second(10_000).burst(2_000_000_000))
+}
+
+fn hashers(options: &Options) {
+    let numbers: Vec<u64> = (0..HASHED).map(keys::key).collect();
+    let texts = fifteen_bytes();
+    let (ahash, foldhash) = (RandomState::new(), Foldhash::default());
+    let rows = [
+        Row::floor("ahash, u64", 1, |turn| {
+            numbers.iter().cycle().take(turn.decisions).for_each(|key| {
+                black_box(ahash.hash_one(black_box(key)));
+            });
+        }),
+        Row::floor("foldhash, u64", 1, |turn| {
+            numbers.iter().cycle().take(turn.decisions).for_each(|key| {
+                black_box(std::hash::BuildHasher::hash_one(&foldhash, black_box(key)));
+            });
+        }),
+        Row::floor("ahash, 15 bytes", 1, |turn| {
+            texts.iter().cycle().take(turn.decisions).for_each(|key| {
+                black_box(ahash.hash_one(black_box(key)));
+            });
+        }),
+        Row::floor("foldhash, 15 bytes", 1, |turn| {
+            texts.iter().cycle().take(turn.decisions).for_each(|key| {
+                black_box(std::hash::BuildHasher::hash_one(&foldhash, black_box(key)));
+            });
+        }),
+    ];
+    table("Hashes of 1,024 keys in turn", &compare(options, DECISIONS, &rows));
+    note(
+        "tollgate has ahash with random keys, so that nobody can choose keys that collide. foldhash \
+         is quick, and by its own words only minimally resistant to that.",
+    );
+}
+
+/// Addresses as text, of the greatest length.
+fn fifteen_bytes() -> Vec<String> {
+    (0..).map(keys::address).filter(|text| text.len() == 15).take(HASHED).collect()
+}

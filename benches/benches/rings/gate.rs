@@ -1,0 +1,130 @@
+//! What rows are of: limiters of ours, that answer in full or yes or no, and those under locks.
+
+use tollgate::algo::Algorithm;
+use tollgate::{Clock, Direct, Limiter, Tick};
+use tollgate_benches::locked::{Keyed, Locked, One};
+use tollgate_benches::pace::Stretched;
+
+/// Something that decides.
+pub(crate) trait Gate: Sync {
+    fn clock(&self) -> &Stretched;
+    fn check(&self, key: u64) -> bool;
+    fn check_at(&self, key: u64, n: u64, now: u64) -> bool;
+}
+
+/// One of ours by the calls that answer yes or no and nothing else, as locks do.
+pub(crate) struct Brief<G>(pub(crate) G);
+
+impl<A: Algorithm + Sync> Gate for Brief<Limiter<u64, A, Stretched>>
+where
+    Limiter<u64, A, Stretched>: Sync,
+{
+    fn clock(&self) -> &Stretched {
+        self.0.clock()
+    }
+
+    #[inline]
+    fn check(&self, key: u64) -> bool {
+        self.0.allow(&key)
+    }
+
+    #[inline]
+    fn check_at(&self, key: u64, n: u64, now: u64) -> bool {
+        self.0.allow_at(&key, n, Tick::from_nanos(now))
+    }
+}
+
+impl<A: Algorithm + Sync> Gate for Brief<Direct<A, Stretched>>
+where
+    Direct<A, Stretched>: Sync,
+{
+    fn clock(&self) -> &Stretched {
+        self.0.clock()
+    }
+
+    #[inline]
+    fn check(&self, _: u64) -> bool {
+        self.0.allow()
+    }
+
+    #[inline]
+    fn check_at(&self, _: u64, n: u64, now: u64) -> bool {
+        self.0.allow_at(n, Tick::from_nanos(now))
+    }
+}
+
+impl<A: Algorithm + Sync> Gate for Limiter<u64, A, Stretched>
+where
+    Self: Sync,
+{
+    fn clock(&self) -> &Stretched {
+        self.clock()
+    }
+
+    #[inline]
+    fn check(&self, key: u64) -> bool {
+        self.check(&key).is_ok()
+    }
+
+    #[inline]
+    fn check_at(&self, key: u64, n: u64, now: u64) -> bool {
+        self.check_at(&key, n, Tick::from_nanos(now)).is_ok()
+    }
+}
+
+impl<A: Algorithm + Sync> Gate for Direct<A, Stretched>
+where
+    Self: Sync,
+{
+    fn clock(&self) -> &Stretched {
+        self.clock()
+    }
+
+    #[inline]
+    fn check(&self, _: u64) -> bool {
+        self.check().is_ok()
+    }
+
+    #[inline]
+    fn check_at(&self, _: u64, n: u64, now: u64) -> bool {
+        self.check_at(n, Tick::from_nanos(now)).is_ok()
+    }
+}
+
+/// A limiter under a lock, or under many, with the clock that ours has.
+pub(crate) struct Behind<G> {
+    pub(crate) gate: G,
+    pub(crate) clock: Stretched,
+}
+
+impl<L: Locked> Gate for Behind<One<L>> {
+    fn clock(&self) -> &Stretched {
+        &self.clock
+    }
+
+    #[inline]
+    fn check(&self, _: u64) -> bool {
+        self.gate.check(self.clock.now().as_nanos())
+    }
+
+    #[inline]
+    fn check_at(&self, _: u64, n: u64, now: u64) -> bool {
+        (0..n).all(|_| self.gate.check(now))
+    }
+}
+
+impl<L: Locked> Gate for Behind<Keyed<L>> {
+    fn clock(&self) -> &Stretched {
+        &self.clock
+    }
+
+    #[inline]
+    fn check(&self, key: u64) -> bool {
+        self.gate.check(key, self.clock.now().as_nanos())
+    }
+
+    #[inline]
+    fn check_at(&self, key: u64, n: u64, now: u64) -> bool {
+        (0..n).all(|_| self.gate.check(key, now))
+    }
+}

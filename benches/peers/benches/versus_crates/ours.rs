@@ -1,0 +1,126 @@
+//! Rows of what only tollgate has: batches, huge pages, lanes.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use tollgate::{Clock, CoarseClock, Gcra, Limiter, QuantaClock, Tick};
+use tollgate_benches::rounds::{Row, Turn};
+use tollgate_peers::forms::mixed;
+use tollgate_peers::limiters::quota;
+
+use crate::rows::{Case, Rows};
+
+/// Keys that are asked for in one call.
+const BATCH: usize = 16;
+/// Cells that a lane takes. They come back in 0.1 s, a hundred times as long as a coarse clock stands
+/// still.
+const LANE: u64 = 1_024;
+const REFRESH: Duration = Duration::from_millis(1);
+
+pub(crate) const HUGE: &str = "tollgate huge pages, own clock";
+pub(crate) const BATCHED: &str = "tollgate batch of 16, own clock";
+pub(crate) const BATCHED_HUGE: &str = "tollgate batch of 16 huge pages, own clock";
+pub(crate) const LANES: &str = "tollgate lanes of 1024, own clock";
+pub(crate) const LANES_COARSE: &str = "tollgate lanes of 1024, coarse clock";
+pub(crate) const LANES_GIVEN: &str = "tollgate lanes of 1024, time given";
+
+/// Whether the system is asked for huge pages.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Pages {
+    Ordinary,
+    Huge,
+}
+
+impl Rows<'_> {
+    /// One by one, on huge pages.
+    pub(crate) fn huge(&mut self) {
+        if !self.options.wants(HUGE) {
+            return;
+        }
+        let (gate, threads, keys) =
+            (filled(self.case, Pages::Huge), self.case.threads, self.keys());
+        self.rows.push(Row::new(HUGE, threads, move |turn| {
+            let (first, second) = turn.part(keys, threads);
+            let check = |key| usize::from(black_box(gate.check(key).is_ok()));
+            first.iter().chain(second).map(check).sum()
+        }));
+    }
+
+    /// Sixteen in a call, which reads the clock once.
+    pub(crate) fn batched(&mut self, pages: Pages) {
+        let name = if pages == Pages::Huge { BATCHED_HUGE } else { BATCHED };
+        if !self.options.wants(name) {
+            return;
+        }
+        let (gate, threads, keys) = (filled(self.case, pages), self.case.threads, self.keys());
+        self.rows.push(Row::new(name, threads, move |turn| {
+            let (first, second) = turn.part(keys, threads);
+            let mut admitted = 0;
+            for batch in first.chunks(BATCH).chain(second.chunks(BATCH)) {
+                gate.check_batch(batch, |_, decision| {
+                    admitted += usize::from(black_box(decision.is_ok()));
+                });
+            }
+            admitted
+        }));
+    }
+
+    /// A lane for each thread, made anew in each turn: own clock, coarse clock, time given.
+    pub(crate) fn lanes(&mut self, key: u64) {
+        let clock = CoarseClock::with_upkeep(REFRESH).expect("a thread");
+        let own = with_lanes(self.case, QuantaClock::new());
+        let coarse = with_lanes(self.case, clock);
+        let given = with_lanes(self.case, QuantaClock::new());
+        let threads = self.case.threads;
+        self.lane(LANES, Row::new(LANES, threads, move |turn| asked(turn, &own, key)));
+        self.lane(
+            LANES_COARSE,
+            Row::new(LANES_COARSE, threads, move |turn| asked(turn, &coarse, key)),
+        );
+        self.lane(
+            LANES_GIVEN,
+            Row::new(LANES_GIVEN, threads, move |turn| {
+                let mut lane = given.lane(&key);
+                let (mut now, mut admitted) = (turn.start_nanos(), 0);
+                for _ in 0..turn.decisions {
+                    now = Turn::later(now);
+                    let at = Tick::from_nanos(black_box(now));
+                    admitted += usize::from(black_box(lane.check_at(1, at).is_ok()));
+                }
+                // As its clock has it, and not the limiter's.
+                lane.give_back_at(Tick::from_nanos(now));
+                admitted
+            }),
+        );
+    }
+
+    fn lane(&mut self, name: &str, row: Row<'static>) {
+        if self.options.wants(name) {
+            self.rows.push(row);
+        }
+    }
+}
+
+fn asked<C: Clock>(turn: Turn, gate: &Limiter<u64, Gcra, C>, key: u64) -> usize {
+    let mut lane = gate.lane(&key);
+    (0..turn.decisions).map(|_| usize::from(black_box(lane.check().is_ok()))).sum()
+}
+
+fn with_lanes<C: Clock>(case: Case, clock: C) -> Limiter<u64, Gcra, C> {
+    let builder = Limiter::builder(quota(case.plan)).algorithm(Gcra::new().lanes(LANE));
+    builder.clock(clock).capacity(case.keys as u64).build().expect("in range")
+}
+
+/// A limiter in which every key has asked.
+fn filled(case: Case, pages: Pages) -> Limiter<u64> {
+    let builder = Limiter::builder(quota(case.plan)).capacity(case.keys as u64);
+    let builder = if pages == Pages::Huge { builder.huge_pages() } else { builder };
+    let gate = builder.build().expect("in range");
+    for rank in mixed(case.keys) {
+        let key = tollgate_benches::keys::key(rank);
+        for _ in 0..case.before {
+            assert!(gate.check(&key).is_ok(), "its first cells");
+        }
+    }
+    gate
+}
