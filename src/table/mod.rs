@@ -294,8 +294,8 @@ impl Wide {
         n: u64,
     ) -> Option<A::Seen> {
         loop {
-            let Seat { slot, head } =
-                self.find(probe).filter(|seat| !seat.head.is_provisional())?;
+            let found = self.find_at_once(probe).or_else(|| self.find(probe));
+            let Seat { slot, head } = found.filter(|seat| !seat.head.is_provisional())?;
             let seen = slot.head.peek(head, self.cells::<A>(slot), algo, now, n);
             if seen.is_some() {
                 return seen;

@@ -11,14 +11,14 @@ use std::time::Duration;
 use tollgate::algo::Algorithm;
 use tollgate::{
     Decision, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog,
-    SubWindows, Tick,
+    Slots, SubWindows, Tick,
 };
 use tollgate_benches::keys;
 
 /// A kind of decision, and what makes so many of them.
 type Kind = (&'static str, fn(usize));
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 22] = [
     ("loop-alone", |count| decide(count, KEYS, STEP_NANOS, START_NANOS, |_, _| true)),
     ("direct-gcra-admit", direct_admit),
     ("direct-gcra-refuse", direct_refuse),
@@ -26,6 +26,11 @@ const KINDS: [Kind; 16] = [
     ("keyed-gcra-refuse", keyed_refuse),
     ("keyed-gcra-peek", keyed_peek),
     ("keyed-gcra-claim", keyed_claim),
+    ("keyed-gcra-batch", keyed_batch),
+    ("compact-gcra-admit", |count| compact(count, gentle())),
+    ("compact-gcra-refuse", |count| compact(count, black_box(Quota::per_hour(1)))),
+    ("compact-gcra-claim", compact_claim),
+    ("lane-admit", lane_admit),
     ("keyed-fixed-window-admit", |count| windows_admit(FixedWindow::anchored(), count)),
     ("keyed-fixed-window-refuse", |count| windows_refuse(FixedWindow::anchored(), count)),
     ("keyed-sub-windows-admit", |count| windows_admit(SubWindows::new(), count)),
@@ -35,6 +40,7 @@ const KINDS: [Kind; 16] = [
     ("keyed-sliding-log-admit", |count| windows_admit(SlidingLog::new(), count)),
     ("keyed-sliding-log-refuse", |count| windows_refuse(SlidingLog::new(), count)),
     ("keyed-sliding-log-claim", log_claim),
+    ("keyed-sliding-log-allow", log_allow),
 ];
 
 /// Keys that decisions are about, in turn.
@@ -127,6 +133,66 @@ const ROOM: usize = 200_000;
 fn keyed_claim(count: usize) {
     let gate = keyed(roomy(), Gcra::new(), ROOM);
     decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+}
+
+/// Sixteen keys in a call, in a table whose lookups are begun ahead.
+fn keyed_batch(count: usize) {
+    let gate = keyed(roomy(), Gcra::new(), ROOM);
+    let batch: Vec<u64> = (0..16).map(keys::key).collect();
+    let mut admitted = 0;
+    for turn in 0..count / batch.len() {
+        let now = Tick::from_nanos(black_box(START_NANOS + turn as u64 * STEP_NANOS));
+        gate.check_batch_at(black_box(&batch), 1, now, |_, decision| {
+            admitted += usize::from(black_box(decision.is_ok()));
+        });
+    }
+    assert_eq!(admitted, count / batch.len() * batch.len());
+}
+
+/// Never used up, and kept in one word.
+fn gentle() -> Quota {
+    black_box(Quota::per_second(10_000).burst(2_000_000_000))
+}
+
+fn compact_gate(quota: Quota, keys: usize) -> Limiter<u64, Gcra, ManualClock> {
+    let builder = Limiter::builder(quota).clock(ManualClock::new()).slots(Slots::Compact);
+    builder.capacity(keys as u64).hash_seed(7).build().expect("in range")
+}
+
+fn compact(count: usize, quota: Quota) {
+    let gate = compact_gate(quota, KEYS);
+    for rank in 0..KEYS {
+        let first = gate.check_at(&keys::key(rank), 1, Tick::from_nanos(START_NANOS));
+        assert!(first.is_ok());
+    }
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+}
+
+fn compact_claim(count: usize) {
+    let gate = compact_gate(gentle(), ROOM);
+    decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+}
+
+/// One charge in 64 decisions.
+fn lane_admit(count: usize) {
+    let gate = keyed(roomy(), Gcra::new().lanes(64), KEYS);
+    let mut lane = gate.lane(&keys::key(0));
+    let mut now = START_NANOS;
+    for _ in 0..count {
+        now += STEP_NANOS;
+        assert!(black_box(lane.check_at(1, Tick::from_nanos(black_box(now))).is_ok()));
+    }
+}
+
+fn log_allow(count: usize) {
+    let quota = black_box(Quota::new(LIMIT, Duration::from_nanos(MINUTE_NANOS)).burst(LIMIT));
+    let gate = keyed(quota, SlidingLog::new(), KEYS);
+    let asked = KEYS as u64 * LIMIT / 2;
+    let step = MINUTE_NANOS / asked;
+    let before = usize::try_from(2 * asked).expect("64 bits");
+    let allow = |key: &u64, now: Tick| gate.allow_at(key, 1, now);
+    decide(before, KEYS, step, START_NANOS, allow);
+    decide(count, KEYS, step, START_NANOS + 2 * MINUTE_NANOS, allow);
 }
 
 fn log_claim(count: usize) {
