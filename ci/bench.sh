@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 length=(--rounds 5 --millions 10) keep=no
 for arg in "$@"; do
     case "$arg" in
-        full) length=(--rounds 31 --millions 50 --full) keep=yes ;;
+        full) length=(--rounds 25 --millions 50 --full) keep=yes ;;
         --keep) keep=yes ;;
         *)
             echo 'usage: ci/bench.sh [full] [--keep]' >&2
