@@ -12,6 +12,7 @@ use crate::clock::QuantaClock;
 use crate::direct::Direct;
 use crate::limiter::{Limiter, WhenFull};
 use crate::quota::{Quota, QuotaError};
+use crate::share;
 use crate::slots::Slots;
 use crate::table::{HugePages, RingLayout, Table, Tally};
 use crate::time::Clock;
@@ -81,6 +82,8 @@ pub enum BuildError {
     },
     /// The algorithm, or the quota, needs more than a compact slot has.
     NotCompact,
+    /// Hot keys are to be shared out, and the algorithm lets nobody take cells ahead.
+    NothingToShare,
     /// The system has no memory for that capacity.
     OutOfMemory,
 }
@@ -113,6 +116,10 @@ impl fmt::Display for BuildError {
                  Slots::Auto or Slots::Wide; or Gcra or LeakyQueue with at most 1.5 million cells \
                  a second and a burst of at most 2^31 that takes 0.64 ms or longer to come back; \
                  or FixedWindow with a lower limit or a longer period",
+            ),
+            Self::NothingToShare => f.write_str(
+                "share_hot_keys needs to know how many cells a thread may take ahead: choose them \
+                 with Gcra::lanes, for example .algorithm(Gcra::new().lanes(64))",
             ),
             Self::OutOfMemory => f.write_str(
                 "the system has no memory for this capacity (about 29 bytes a key, 15 in compact \
@@ -171,6 +178,7 @@ pub struct Builder<K: ?Sized, A = Gcra, C = QuantaClock> {
     hasher: Option<RandomState>,
     huge_pages: HugePages,
     count_decisions: bool,
+    share_hot_keys: bool,
     key: PhantomData<fn(&K)>,
 }
 
@@ -187,6 +195,7 @@ impl<K: ?Sized> Builder<K> {
             hasher: None,
             huge_pages: HugePages::default(),
             count_decisions: false,
+            share_hot_keys: false,
             key: PhantomData,
         }
     }
@@ -213,6 +222,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
             hasher: self.hasher,
             huge_pages: self.huge_pages,
             count_decisions: self.count_decisions,
+            share_hot_keys: self.share_hot_keys,
             key: PhantomData,
         }
     }
@@ -238,6 +248,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
             hasher: self.hasher,
             huge_pages: self.huge_pages,
             count_decisions: self.count_decisions,
+            share_hot_keys: self.share_hot_keys,
             key: PhantomData,
         }
     }
@@ -322,7 +333,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// Counts how many requests are admitted and refused, for [`Stats`](crate::Stats); not unless
     /// called.
     ///
-    /// Each of the first 64 threads of the process counts on a cache line of its own (8 KB in all),
+    /// Each of up to 64 threads at a time counts on a cache line of its own (8 KB in all),
     /// without a locked instruction; further threads share one. What lanes spend is not counted,
     /// what they take is.
     ///
@@ -338,6 +349,49 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// ```
     pub fn count_decisions(self) -> Self {
         Self { count_decisions: true, ..self }
+    }
+
+    /// Lets threads that contend for a key take some of its cells ahead; not unless called.
+    ///
+    /// It is what [lanes](crate::Lane) do, without a handle: a thread whose charge of a key was
+    /// overtaken by another thread's takes up to `k` cells at once (but at most a quarter of those
+    /// that are left), and decides its next requests for that key without touching shared memory. A
+    /// key that nobody contends for is decided about as ever, at the price of a look at a cache
+    /// line of the thread's own. [`Gcra::lanes`] says what `k` is; the limiter must be built with
+    /// it.
+    ///
+    /// **Guarantee.** The same as without: at most `burst + rate * (span + u)` cells in any span.
+    ///
+    /// **Not guaranteed.**
+    ///
+    /// - A request may be refused while other threads hold cells that would have been enough: up to
+    ///   `k` for each thread, for as long as time takes to restore `k` cells. A thread's own are
+    ///   counted. When nobody holds any, refusals are exact; and the fewer cells are left, the fewer
+    ///   are held.
+    /// - A permit for cells that were taken ahead tells what is left of the key as if no other
+    ///   thread had charged it since they were taken: [`remaining`](crate::Permit::remaining) may be
+    ///   too high, and [`reset_after`](crate::Permit::reset_after) too low. So do refusals not count
+    ///   what threads hold.
+    /// - [`reset`](Limiter::reset), and forgetting a key to make room for another, does not reach
+    ///   cells that threads hold already.
+    /// - Up to 64 threads of the process at a time take part (those that asked first); others decide
+    ///   as without. It takes 24 KB.
+    /// - If a thread's clock steps back by `s` (as it may when the thread moves to another core), it
+    ///   may spend `rate * s` cells too many, once for each such step.
+    /// - With a [`TieredClock`](crate::TieredClock) the precise time is read for each request.
+    ///
+    /// ```
+    /// # use tollgate::{BuildError, Gcra, Limiter, Quota};
+    /// let builder = Limiter::<str>::builder(Quota::per_second(100_000)).share_hot_keys();
+    /// let gate = builder.algorithm(Gcra::new().lanes(64)).build()?;
+    /// assert!(gate.check("popular").is_ok());
+    ///
+    /// let built = Limiter::<str>::builder(Quota::per_second(9)).share_hot_keys().build();
+    /// assert_eq!(built.unwrap_err(), BuildError::NothingToShare);
+    /// # Ok::<(), BuildError>(())
+    /// ```
+    pub fn share_hot_keys(self) -> Self {
+        Self { share_hot_keys: true, ..self }
     }
 
     /// Fixes the seed of the hash, so that runs can be repeated exactly.
@@ -392,7 +446,8 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let table = table.map_err(|_| BuildError::OutOfMemory)?;
         let hasher = self.hasher.unwrap_or_default();
         let tally = self.count_decisions.then(Tally::new);
-        Ok(Limiter::from_parts(table, params, hasher, clock, when_full, tally))
+        let shares = self.share_hot_keys.then(|| share::shares_for(&params)).transpose()?;
+        Ok(Limiter::from_parts(table, params, hasher, clock, when_full, tally, shares))
     }
 }
 

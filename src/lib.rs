@@ -45,6 +45,8 @@ mod lane;
 mod limiter;
 mod quota;
 #[cfg(feature = "std")]
+mod share;
+#[cfg(feature = "std")]
 mod slots;
 #[cfg(feature = "std")]
 mod stats;
@@ -79,7 +81,7 @@ pub use {
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
-pub use sync::{Fault, Loads, let_loads_return, plant};
+pub use sync::{Fault, Loads, Numbers, let_loads_return, plant};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -13,7 +13,7 @@ use crate::clock::QuantaClock;
 use crate::decision::{Apart, Decision, Denied, Permit};
 use crate::quota::Quota;
 use crate::stats::Stats;
-use crate::table::{Counters, Event, Lookup, Probe, Table, Tally};
+use crate::table::{Counters, Event, Lookup, Probe, Shares, Table, Tally};
 use crate::time::{Clock, Tick};
 
 /// Buckets that [`Limiter::len`] looks at.
@@ -57,12 +57,13 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
-    table: Table,
-    params: A::Params,
+    pub(crate) table: Table,
+    pub(crate) params: A::Params,
     hasher: RandomState,
     clock: C,
     when_full: WhenFull<A::Params>,
     tally: Option<Tally>,
+    pub(crate) shares: Option<Shares>,
     key: PhantomData<fn(&K)>,
 }
 
@@ -131,6 +132,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     #[inline(always)]
     pub fn check_n(&self, key: &K, n: u64) -> Decision {
+        if self.shares.is_some() {
+            // A share's end is judged by a time that is not behind.
+            return self.decide_sharing(self.probe(key), n, || self.clock.now());
+        }
         if let Some(coarse) = self.clock.coarse() {
             return self.check_by_coarse(key, n, coarse);
         }
@@ -158,8 +163,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     #[inline(always)]
     pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        let probe = self.probe(key);
-        self.decide(probe, self.table.find_at_once(probe), n, now)
+        self.decide_begun(self.probe(key), n, now)
     }
 
     /// Looks a key up, and reads the clock.
@@ -185,17 +189,23 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let probe = self.probe(key);
         let lookup = self.table.find_at_once(probe);
         if let Some(permit) = self.params.meet(Admit { lookup, now: coarse, n }) {
-            if let Some(tally) = &self.tally {
-                tally.count(true);
-            }
+            self.count(true);
             return Ok(permit);
         }
         self.decide(probe, lookup, n, self.clock.now())
     }
 
+    /// Counts a decision, where they are counted.
+    #[inline(always)]
+    pub(crate) fn count(&self, admitted: bool) {
+        if let Some(tally) = &self.tally {
+            tally.count(admitted);
+        }
+    }
+
     /// The straight line.
     #[inline(always)]
-    fn decide(&self, probe: Probe, lookup: Lookup<'_>, n: u64, now: Tick) -> Decision {
+    pub(crate) fn decide(&self, probe: Probe, lookup: Lookup<'_>, n: u64, now: Tick) -> Decision {
         let evict = matches!(self.when_full, WhenFull::Evict);
         self.params.meet(Ask { limiter: self, probe, lookup, now, n, evict })
     }
@@ -229,6 +239,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     #[inline(always)]
     pub(crate) fn decide_begun(&self, probe: Probe, n: u64, now: Tick) -> Decision {
+        if self.shares.is_some() {
+            return self.decide_sharing(probe, n, || now);
+        }
         self.decide(probe, self.table.find_at_once(probe), n, now)
     }
 
@@ -325,6 +338,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             refused_full: counters.total(Event::RefusedFull),
             admitted_full: counters.total(Event::AdmittedFull),
             overflowed: counters.total(Event::Overflowed),
+            shared: counters.total(Event::Shared),
         }
     }
 
@@ -447,9 +461,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Ask<'_, K, A, C> {
                 decision
             }
         };
-        if let Some(tally) = &limiter.tally {
-            tally.count(decision.is_ok());
-        }
+        limiter.count(decision.is_ok());
         decision
     }
 }
@@ -470,9 +482,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Allow<'_, K, A, C> {
                 decision.is_ok()
             }
         };
-        if let Some(tally) = &limiter.tally {
-            tally.count(allowed);
-        }
+        limiter.count(allowed);
         allowed
     }
 }
@@ -501,8 +511,9 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
         clock: C,
         when_full: WhenFull<A::Params>,
         tally: Option<Tally>,
+        shares: Option<Shares>,
     ) -> Self {
-        Self { table, params, hasher, clock, when_full, tally, key: PhantomData }
+        Self { table, params, hasher, clock, when_full, tally, shares, key: PhantomData }
     }
 }
 

@@ -36,4 +36,7 @@ pub struct Stats {
     /// Requests decided by the shared overflow limiter
     /// ([`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow)).
     pub overflowed: u64,
+    /// Times that a thread took cells of a hot key ahead
+    /// ([`share_hot_keys`](crate::Builder::share_hot_keys)).
+    pub shared: u64,
 }

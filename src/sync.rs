@@ -133,25 +133,118 @@ impl PlainCount {
     }
 }
 
-/// A number of this thread's own, which no other has had: small while few threads have been
-/// started. For spreading writes over cache lines.
+/// Numbers below 64, each of which one owner has at a time.
+///
+/// Whoever takes a number sees what its owners before have written: they gave it back with Release,
+/// and it is taken with Acquire.
 #[cfg(feature = "std")]
-#[inline]
-pub(crate) fn thread_number() -> usize {
+#[derive(Debug, Default)]
+#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+pub struct Numbers(AtomicU64);
+
+#[cfg(feature = "std")]
+#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+impl Numbers {
+    /// How many there are.
+    pub const COUNT: usize = 64;
+
+    /// The least number that nobody has.
+    pub fn take(&self) -> Option<usize> {
+        let order =
+            if planted(Fault::NumbersUnordered) { Ordering::Relaxed } else { Ordering::Acquire };
+        let next = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
+        let taken = self.0.fetch_update(order, Ordering::Relaxed, next).ok()?;
+        Some(taken.trailing_ones() as usize)
+    }
+
+    /// Lets others have it.
+    pub fn give_back(&self, number: usize) {
+        let next = |taken: u64| Some(taken & !(1 << number));
+        let _ = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, next);
+    }
+}
+
+#[cfg(all(feature = "std", not(tollgate_loom)))]
+mod number {
+    use super::{AtomicU64, Numbers};
     use core::cell::Cell;
-    use core::sync::atomic::AtomicUsize;
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    static NUMBERS: Numbers = Numbers(AtomicU64::new(0));
+
     std::thread_local! {
         static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
+        /// Apart, because what has to be dropped takes longer to read.
+        static LEASE: Cell<Option<Lease>> = const { Cell::new(None) };
     }
-    let number = MINE.get();
-    if number != usize::MAX {
-        return number;
+
+    /// Ends with its thread.
+    struct Lease(usize);
+
+    impl Drop for Lease {
+        fn drop(&mut self) {
+            MINE.set(usize::MAX);
+            NUMBERS.give_back(self.0);
+        }
     }
-    let number = NEXT.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
-    MINE.set(number);
-    number
+
+    /// A number that no other thread has now: below [`Numbers::COUNT`] while no more threads than
+    /// that have one. For what a thread keeps on cache lines of its own.
+    #[inline]
+    pub(crate) fn thread_number() -> usize {
+        match thread_number_so_far() {
+            usize::MAX => take(),
+            number => number,
+        }
+    }
+
+    /// The same, or the largest number of all for a thread that has not asked for one yet.
+    #[inline(always)]
+    pub(crate) fn thread_number_so_far() -> usize {
+        MINE.get()
+    }
+
+    #[cold]
+    fn take() -> usize {
+        static OTHERS: AtomicUsize = AtomicUsize::new(Numbers::COUNT);
+        // A thread that is ending has no lease any more.
+        let lease = |lease: &Cell<Option<Lease>>| {
+            let number = NUMBERS.take()?;
+            lease.set(Some(Lease(number)));
+            Some(number)
+        };
+        let number = LEASE.try_with(lease).ok().flatten();
+        let number = number.unwrap_or_else(|| OTHERS.fetch_add(1, Ordering::Relaxed));
+        MINE.set(number);
+        number
+    }
+
+    /// Makes this thread another's double, for tests in which several take turns.
+    #[cfg(test)]
+    pub(crate) fn act_as_thread(number: usize) {
+        MINE.set(number);
+    }
 }
+
+/// The number of a model's thread: loom runs all of them on one.
+#[cfg(tollgate_loom)]
+mod number {
+    pub(crate) fn thread_number() -> usize {
+        // Loom shows the number of a thread in a model, but gives it to nobody.
+        let shown = format!("{:?}", loom::thread::current().id());
+        let digits = shown.trim_matches(|sign: char| !sign.is_ascii_digit());
+        digits.parse().expect("loom shows the number")
+    }
+
+    pub(crate) fn thread_number_so_far() -> usize {
+        thread_number()
+    }
+}
+
+#[cfg(all(test, feature = "std", not(tollgate_loom)))]
+pub(crate) use number::act_as_thread;
+#[cfg(feature = "std")]
+pub(crate) use number::{thread_number, thread_number_so_far};
 
 /// A mistake that the models in `loom-tests/` must catch. None exists outside of them.
 #[cfg(feature = "std")]
@@ -178,6 +271,14 @@ pub enum Fault {
     LifeUnchecked,
     /// A lane spends its cells for ever.
     LaneNeverExpires,
+    /// A thread's share of a key is spent however old it is.
+    ShareNeverExpires,
+    /// A thread's share is spent by whatever key is asked for.
+    ShareUncompared,
+    /// All threads have the same share.
+    ThreadsTakenForOne,
+    /// A number is taken without seeing what its last owner wrote.
+    NumbersUnordered,
 }
 
 /// Whether a model has planted this fault.
@@ -231,3 +332,28 @@ mod model {
 pub(crate) use model::planted;
 #[cfg(tollgate_loom)]
 pub use model::{let_loads_return, plant};
+
+#[cfg(all(test, feature = "std", not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_one_owners_until_it_is_given_back() {
+        let numbers = Numbers::default();
+        let all: Vec<_> = (0..Numbers::COUNT).map(|_| numbers.take()).collect();
+        assert_eq!(all, (0..Numbers::COUNT).map(Some).collect::<Vec<_>>());
+        assert_eq!(numbers.take(), None);
+        numbers.give_back(63);
+        numbers.give_back(5);
+        assert_eq!([(); 3].map(|()| numbers.take()), [Some(5), Some(63), None]);
+    }
+
+    #[test]
+    fn threads_that_come_and_go_have_low_numbers() {
+        for _ in 0..500 {
+            let number =
+                std::thread::spawn(|| [thread_number(), thread_number()]).join().expect("no panic");
+            assert!(number[0] == number[1] && number[0] < Numbers::COUNT);
+        }
+    }
+}

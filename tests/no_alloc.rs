@@ -110,6 +110,15 @@ fn a_check_allocates_nothing_after_the_build() {
             .on_full(on_full)
             .build()
             .expect("in range");
+        let shared = Limiter::<str>::builder(Quota::per_second(5))
+            .algorithm(Gcra::new().lanes(1))
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(on_full)
+            .share_hot_keys()
+            .count_decisions()
+            .build()
+            .expect("in range");
         let windows = Limiter::<str>::builder(Quota::per_second(5))
             .algorithm(FixedWindow::aligned())
             .clock(ManualClock::new())
@@ -124,6 +133,7 @@ fn a_check_allocates_nothing_after_the_build() {
         let memory = keyed.memory_bytes();
         assert_eq!(allocations(|| use_it(&keyed)), 0, "{on_full:?}");
         assert_eq!(allocations(|| use_it(&compact)), 0, "{on_full:?}");
+        assert_eq!(allocations(|| use_it(&shared)), 0, "{on_full:?}");
         assert_eq!(allocations(|| use_it(&windows)), 0, "{on_full:?}");
         assert_eq!(allocations(|| use_it(&logs)), 0, "{on_full:?}");
         assert_eq!(allocations(|| use_it(&sub_windows)), 0, "{on_full:?}");

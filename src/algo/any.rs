@@ -238,6 +238,10 @@ impl Machine for AnyParams {
         whichever!(self, Self, each => visit.by(each))
     }
 
+    fn as_gcra(&self) -> Option<&GcraParams> {
+        whichever!(self, Self, each => each.as_gcra())
+    }
+
     fn ring_cells(&self) -> usize {
         whichever!(self, Self, each => each.ring_cells())
     }

@@ -266,6 +266,15 @@ impl GcraParams {
         self.lane_cells
     }
 
+    /// The permit of a request that was given cells charged ahead, of which `left` are left, by the
+    /// state which that charge left: as if nobody else had charged since.
+    #[inline(always)]
+    pub(crate) fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
+        let floor = self.grid.floor(now);
+        let debt = self.debt(word, floor).saturating_sub(self.cost(left));
+        Permit::new(self.reading(now, floor, debt))
+    }
+
     /// How long time takes to restore so many cells, rounded down to a nanosecond.
     pub(crate) fn restored_after(&self, cells: u64) -> Duration {
         self.grid.span(self.cost(cells))
@@ -303,6 +312,11 @@ impl Machine for GcraParams {
     type Oracle = Level;
     type Seen = u64;
     const MAY_BE_COMPACT: bool = true;
+
+    #[inline(always)]
+    fn as_gcra(&self) -> Option<&GcraParams> {
+        Some(self)
+    }
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {

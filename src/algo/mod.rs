@@ -206,6 +206,12 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
         visit.by(self)
     }
 
+    /// The token bucket, if this is one: the algorithm whose cells can be taken ahead.
+    #[inline(always)]
+    fn as_gcra(&self) -> Option<&gcra::GcraParams> {
+        None
+    }
+
     /// The state of a key that was never seen, stamped with the time.
     fn fresh(&self, now: Tick) -> u64;
 

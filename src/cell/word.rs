@@ -275,6 +275,39 @@ impl HeadCell {
         Some(algo.permit(seen, now, n))
     }
 
+    /// Charges more than `n` cells of a committed word, as last seen, that has no ring: up to `most`,
+    /// as far as that is a quarter of those that are left; just `n` only if `or_just_n`. Returns how
+    /// many, and the state that the charge left; `None` wrote nothing.
+    pub(crate) fn charge_ahead<A: Machine>(
+        &self,
+        mut head: Head,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        most: u64,
+        or_just_n: bool,
+    ) -> Option<(u64, u64)> {
+        debug_assert!(!A::RINGED && n > 0);
+        let generation = head.generation();
+        let mut pauses = 1;
+        while head.is_committed_in(generation) {
+            let seen = algo.look(head.payload(), NoRing, now, n);
+            let left = algo.permit(seen, now, 0).remaining();
+            let take = most.min(left / 4).max(n);
+            if take == n && !or_just_n {
+                return None;
+            }
+            let Step::Admit { next } = algo.step(seen, now, take) else { return None };
+            match self.swap(head, head.with_payload(next)) {
+                Ok(()) => return Some((take, next)),
+                Err(actual) => head = actual,
+            }
+            pause(pauses);
+            pauses = (2 * pauses).min(PAUSES_MAX);
+        }
+        None
+    }
+
     /// Moves the head on to a payload that follows from what was seen; and where that was all there
     /// is to see, notes the cells that were asked for.
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{PlainCount, thread_number};
+use crate::sync::{Numbers, PlainCount, thread_number};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
@@ -17,9 +17,11 @@ pub(crate) enum Event {
     AdmittedFull,
     /// No slot was to be had, and the shared overflow limiter decided.
     Overflowed,
+    /// A thread took a share of a hot key.
+    Shared,
 }
 
-const EVENTS: usize = 5;
+const EVENTS: usize = 6;
 /// Beside the events: the nonces given out.
 const NONCES: usize = EVENTS;
 const STRIPES: usize = 8;
@@ -45,8 +47,8 @@ impl Counters {
     }
 }
 
-/// Threads that have a line of a tally for themselves.
-const THREADS: usize = 64;
+/// Threads that have a line of a tally for themselves at a time.
+const THREADS: usize = Numbers::COUNT;
 
 /// How many requests were admitted, and how many refused.
 pub(crate) struct Tally {

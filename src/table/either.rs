@@ -15,6 +15,15 @@ const NEAR_LINES_MAX: usize = (1 << 20) / 64;
 /// All candidates hold live keys of others, and none may be evicted.
 pub(crate) struct NoPlace;
 
+/// What a first try came to.
+pub(crate) enum Attempt {
+    Admitted(Permit),
+    /// Another thread has charged the key meanwhile.
+    Raced,
+    /// Refused, or the key has no slot.
+    Undecided,
+}
+
 /// The keyed table, with slots of two words or of one.
 pub(crate) struct Table {
     buckets: u32,
@@ -146,6 +155,36 @@ impl Table {
         if let Kind::Wide(table) = &self.kind {
             table.give_back(algo, paid, now, n);
         }
+    }
+
+    /// Tries once to charge `n` cells of a key that has its slot.
+    #[inline(always)]
+    pub(crate) fn attempt<A: Machine>(&self, probe: Probe, algo: &A, now: Tick, n: u64) -> Attempt {
+        let Kind::Wide(table) = &self.kind else { return Attempt::Undecided };
+        let Some(Seat { slot, head }) = table.find_committed(probe) else {
+            return Attempt::Undecided;
+        };
+        match slot.head.admit(head, table.cells::<A>(slot), algo, now, n) {
+            Some(permit) => Attempt::Admitted(permit),
+            None if slot.head.load() == head => Attempt::Undecided,
+            None => Attempt::Raced,
+        }
+    }
+
+    /// Charges more than `n` cells of a key that has its slot, and returns how many, and the state
+    /// that the charge left: see [`HeadCell::charge_ahead`](crate::cell::HeadCell::charge_ahead).
+    pub(crate) fn charge_ahead<A: Machine>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        most: u64,
+        or_just_n: bool,
+    ) -> Option<(u64, u64)> {
+        let Kind::Wide(table) = &self.kind else { return None };
+        let Seat { slot, head } = table.find_committed(probe)?;
+        slot.head.charge_ahead(head, algo, now, n, most, or_just_n)
     }
 
     /// Gives up the key's slot, if it has one.

@@ -79,15 +79,17 @@ mod memory;
 #[path = "memory_loom.rs"]
 mod memory;
 mod probe;
+mod shares;
 
 use core::time::Duration;
 
 use claim::Outcome;
 pub(crate) use counters::{Counters, Event, Tally};
-pub(crate) use either::{Lookup, Table};
+pub(crate) use either::{Attempt, Lookup, Table};
 pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::Probe;
 use probe::Seat;
+pub(crate) use shares::{Place, Shares};
 
 use crate::algo::{GiveBack, Machine, Standing};
 use crate::cell::{Cells, Charge, Head, Paid, Ruling};
@@ -294,8 +296,7 @@ impl Wide {
         n: u64,
     ) -> Option<A::Seen> {
         loop {
-            let found = self.find_at_once(probe).or_else(|| self.find(probe));
-            let Seat { slot, head } = found.filter(|seat| !seat.head.is_provisional())?;
+            let Seat { slot, head } = self.find_committed(probe)?;
             let seen = slot.head.peek(head, self.cells::<A>(slot), algo, now, n);
             if seen.is_some() {
                 return seen;

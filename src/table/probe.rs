@@ -186,6 +186,13 @@ impl Wide {
         self.bearers(probe).find_map(|slot| probe.seat(slot))
     }
 
+    /// The key's committed slot, wherever it is.
+    #[inline(always)]
+    pub(crate) fn find_committed(&self, probe: Probe) -> Option<Seat<'_>> {
+        let seat = self.find_at_once(probe).or_else(|| self.find(probe));
+        seat.filter(|seat| !seat.head.is_provisional())
+    }
+
     /// The candidates that bear the key's fingerprint, in probing order.
     #[inline(always)]
     pub(crate) fn bearers(&self, probe: Probe) -> impl Iterator<Item = &Slot> {

@@ -6,6 +6,7 @@
 mod direct;
 mod keyed;
 mod rings;
+mod share;
 mod shared;
 
 use std::sync::Barrier;

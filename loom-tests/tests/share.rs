@@ -1,0 +1,136 @@
+//! Hot keys shared out: cells that a thread takes ahead when it has lost a race.
+
+#![cfg(tollgate_loom)]
+
+use std::sync::Arc;
+
+use loom::thread;
+use loom_tests::{Gate, NoClock, ONE_BUCKET, ask, at, burst, explore_three, explore_two, left};
+use tollgate::{Fault, Gcra, Limiter, Tick, plant};
+
+const KEY: u64 = 7;
+const OTHER: u64 = 1;
+
+/// Cells of a share.
+const TAKE: u64 = 2;
+/// Cells that all requests of a key together may be charged at a time: one, one by whoever wins a
+/// race, and eight of which a quarter is a share.
+const BURST: u64 = 10;
+
+fn gate() -> Arc<Gate> {
+    let gate = Limiter::builder(burst(BURST + TAKE))
+        .algorithm(Gcra::new().lanes(TAKE))
+        .clock(NoClock)
+        .capacity(ONE_BUCKET)
+        .share_hot_keys()
+        .hash_seed(1)
+        .build();
+    let gate = Arc::new(gate.expect("in range"));
+    assert_eq!(ask(&gate, KEY, at(1)), 1);
+    gate
+}
+
+/// Asks for one cell so many times, and returns how many were granted or are held.
+fn asked(gate: &Gate, times: u64, now: Tick) -> u64 {
+    let granted: u64 = (0..times).map(|_| ask(gate, KEY, now)).sum();
+    granted + gate.held_at(&KEY, now)
+}
+
+/// Two threads, each of which asks twice: who loses the first race has a share.
+fn two_threads() {
+    let gate = gate();
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || asked(&other, 2, at(1)));
+    let mine = asked(&gate, 2, at(1));
+    let theirs = thread.join().unwrap();
+    assert_eq!(1 + mine + theirs + left(&gate, KEY, at(1)), BURST, "spent, held and left");
+}
+
+#[test]
+fn two_threads_of_one_key() {
+    explore_two("share: 2 threads", two_threads);
+}
+
+#[test]
+fn three_threads_of_one_key() {
+    explore_three("share: 3 threads", || {
+        let gate = gate();
+        let threads = [1, 2].map(|times| {
+            let gate = Arc::clone(&gate);
+            thread::spawn(move || asked(&gate, times, at(1)))
+        });
+        let mine = asked(&gate, 2, at(1));
+        let theirs: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert_eq!(1 + mine + theirs + left(&gate, KEY, at(1)), BURST, "spent, held and left");
+    });
+}
+
+/// Two threads, each of which asks twice: nothing is granted twice.
+fn two_threads_without_what_they_hold() {
+    let gate = gate();
+    let granted = |gate: &Gate| (0..2).map(|_| ask(gate, KEY, at(1))).sum::<u64>();
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || granted(&other));
+    let all = 1 + granted(&gate) + thread.join().unwrap();
+    assert!(all + left(&gate, KEY, at(1)) <= BURST, "granted twice");
+}
+
+/// The mistake avoided: threads spend out of each other's share.
+#[test]
+#[should_panic(expected = "granted twice")]
+fn with_one_share_for_two_threads_a_cell_is_granted_twice() {
+    plant(Fault::ThreadsTakenForOne);
+    explore_two("share: threads taken for one", two_threads_without_what_they_hold);
+}
+
+/// A thread that holds a cell of one key asks for another key.
+fn two_keys() {
+    let gate = gate();
+    assert!(gate.check_at(&OTHER, BURST - 1, at(1)).is_ok());
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || asked(&other, 1, at(1)));
+    let mine = asked(&gate, 1, at(1));
+    let theirs = thread.join().unwrap();
+    let others: u64 = (0..2).map(|_| ask(&gate, OTHER, at(1))).sum();
+    assert_eq!(others, 1, "granted to the other key");
+    assert_eq!(1 + mine + theirs + left(&gate, KEY, at(1)), BURST, "spent, held and left");
+}
+
+#[test]
+fn and_another_key() {
+    explore_two("share: another key", two_keys);
+}
+
+/// The mistake avoided: what is held is spent by whatever key is asked for.
+#[test]
+#[should_panic(expected = "granted to the other key")]
+fn without_comparing_the_key_another_spends_its_cells() {
+    plant(Fault::ShareUncompared);
+    explore_two("share: key not compared", two_keys);
+}
+
+/// A thread that holds a cell asks again only when time has restored everything.
+fn an_old_share() {
+    let gate = gate();
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || asked(&other, 1, at(1)));
+    let mine = asked(&gate, 1, at(1));
+    assert_eq!(1 + mine + thread.join().unwrap() + left(&gate, KEY, at(1)), BURST, "before");
+    let later = at(1 + BURST);
+    assert!(gate.check_at(&KEY, BURST - 1, later).is_ok());
+    let granted: u64 = (0..2).map(|_| ask(&gate, KEY, later)).sum();
+    assert_eq!(granted, 1, "granted after its time");
+}
+
+#[test]
+fn after_its_time() {
+    explore_two("share: after its time", an_old_share);
+}
+
+/// The mistake avoided: what was taken ahead is spent although time has restored it.
+#[test]
+#[should_panic(expected = "granted after its time")]
+fn without_an_end_what_is_held_is_granted_twice() {
+    plant(Fault::ShareNeverExpires);
+    explore_two("share: held for ever", an_old_share);
+}

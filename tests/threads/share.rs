@@ -1,0 +1,82 @@
+//! Hot keys shared out among threads: exact totals all the same.
+
+use tollgate::{Gcra, Limiter, ManualClock, Quota, Tick};
+
+use crate::{Random, drain, together};
+
+const START: Tick = Tick::from_nanos(3_600_000_000_000);
+const THREADS: u64 = 8;
+const TAKE: u64 = 64;
+
+fn gate(burst: u64) -> Limiter<usize, Gcra, ManualClock> {
+    Limiter::builder(Quota::per_hour(burst).burst(burst + TAKE))
+        .algorithm(Gcra::new().lanes(TAKE))
+        .clock(ManualClock::new())
+        .capacity(1_000)
+        .share_hot_keys()
+        .build()
+        .expect("in range")
+}
+
+fn left(gate: &Limiter<usize, Gcra, ManualClock>, key: usize) -> u64 {
+    gate.peek_at(&key, 0, START).expect("no cells").remaining()
+}
+
+/// On one processor threads hardly ever meet.
+fn alone() -> bool {
+    std::thread::available_parallelism().is_ok_and(|threads| threads.get() == 1)
+}
+
+/// With a frozen clock nothing is too old, and a thread is refused a cell only when it holds none.
+#[test]
+fn eight_threads_on_one_hot_key_are_granted_what_there_is() {
+    const BURST: u64 = 200_000;
+    let mut shared = 0;
+    for round in 0..20 {
+        let gate = gate(BURST);
+        let granted: u64 = together(THREADS, |index| {
+            let mut random = Random::new(index + THREADS * round);
+            let mut granted = 0;
+            for _ in 0..20_000 {
+                let n = random.below(3);
+                granted += if gate.check_at(&7, n, START).is_ok() { n } else { 0 };
+            }
+            let granted = granted + drain(|| gate.check_at(&7, 1, START).is_ok());
+            assert_eq!(gate.held_at(&7, START), 0);
+            granted
+        })
+        .iter()
+        .sum();
+        assert_eq!((granted, left(&gate, 7)), (BURST, 0));
+        shared += gate.stats().shared;
+    }
+    assert!(shared > 0 || alone(), "threads met");
+}
+
+/// Where keys want the same place, what is held of one may be lost, but nothing is granted twice.
+#[test]
+fn eight_threads_on_several_hot_keys_are_granted_no_more() {
+    const BURST: u64 = 20_000;
+    const KEYS: usize = 20;
+    let mut shared = 0;
+    for round in 0..10 {
+        let gate = gate(BURST);
+        let results = together(THREADS, |index| {
+            let mut random = Random::new(index + THREADS * round);
+            let mut granted = [0; KEYS];
+            for _ in 0..100_000 {
+                let key = random.below(2) * random.below(KEYS as u64);
+                let key = usize::try_from(key).expect("below 20");
+                let n = random.below(3);
+                granted[key] += if gate.check_at(&key, n, START).is_ok() { n } else { 0 };
+            }
+            granted
+        });
+        for key in 0..KEYS {
+            let granted: u64 = results.iter().map(|granted| granted[key]).sum();
+            assert!(granted + left(&gate, key) <= BURST, "{key}: {granted}");
+        }
+        shared += gate.stats().shared;
+    }
+    assert!(shared > 0 || alone(), "threads met");
+}
