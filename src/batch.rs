@@ -60,7 +60,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         mut each: impl FnMut(usize, Decision),
     ) {
-        if !self.is_far() {
+        if !self.begins_ahead() {
             for (index, key) in keys.iter().enumerate() {
                 each(index, self.check_at(key.borrow(), n, now));
             }

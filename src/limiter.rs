@@ -163,7 +163,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     #[inline(always)]
     pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        self.decide_begun(self.probe(key), n, now)
+        let probe = self.probe(key);
+        if self.shares.is_some() {
+            return self.decide_sharing(probe, n, || now);
+        }
+        self.decide_begun(probe, n, now)
     }
 
     /// Looks a key up, and reads the clock.
@@ -223,10 +227,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         (probe, self.table.find_at_once(probe))
     }
 
-    /// Whether a key's slot is likely to be in no cache near by.
+    /// Whether it pays to begin lookups ahead: a key's slot is likely to be in no cache near by, and
+    /// nothing is looked at before it.
     #[inline(always)]
-    pub(crate) fn is_far(&self) -> bool {
-        self.table.is_far()
+    pub(crate) fn begins_ahead(&self) -> bool {
+        self.table.is_far() && self.shares.is_none()
     }
 
     /// Begins to look a key up, for [`decide_begun`](Self::decide_begun).
@@ -239,9 +244,6 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     #[inline(always)]
     pub(crate) fn decide_begun(&self, probe: Probe, n: u64, now: Tick) -> Decision {
-        if self.shares.is_some() {
-            return self.decide_sharing(probe, n, || now);
-        }
         self.decide(probe, self.table.find_at_once(probe), n, now)
     }
 
