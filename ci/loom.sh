@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The models of the atomic protocols: 2 threads at 3 preemptions with stale
-# values, 3 threads at 4 with the latest ones. About 3 million interleavings, some four minutes.
+# values, 3 threads at 4 with the latest ones. About 5 million interleavings, some ten minutes on two cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 RUST_BACKTRACE=0 RUSTFLAGS='--cfg tollgate_loom' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
