@@ -44,8 +44,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if self.clock().coarse().is_some() {
             return self.check_n(key, n).is_ok();
         }
-        let (probe, seat, now) = self.look_up_now(key);
-        self.allow_seated(probe, seat, n, now)
+        let (probe, lookup, now) = self.look_up_now(key);
+        self.allow_seated(probe, lookup, n, now)
     }
 
     /// Asks for `n` cells for `key` at the instant `now`, as [`check_at`](Self::check_at) does: see
@@ -61,8 +61,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     #[inline(always)]
     pub fn allow_at(&self, key: &K, n: u64, now: Tick) -> bool {
-        let (probe, seat) = self.look_up(key);
-        self.allow_seated(probe, seat, n, now)
+        let (probe, lookup) = self.look_up(key);
+        self.allow_seated(probe, lookup, n, now)
     }
 }
 

@@ -139,8 +139,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if let Some(coarse) = self.clock.coarse() {
             return self.check_by_coarse(key, n, coarse);
         }
-        let (probe, seat, now) = self.look_up_now(key);
-        self.decide(probe, seat, n, now)
+        let (probe, lookup, now) = self.look_up_now(key);
+        self.decide(probe, lookup, n, now)
     }
 
     /// Asks for `n` cells for `key` at the instant `now`, which the caller reads from its own

@@ -1,6 +1,6 @@
 //! A key and its state in one word.
 
-use super::word::{Charge, PAUSES_MAX, Ruling, pause};
+use super::word::{Charge, Pauses, Ruling};
 use crate::algo::{COMPACT_BITS, Machine, NoRing, Step};
 use crate::decision::{Apart, Decision, Permit};
 use crate::sync::{AtomicU64, Ordering};
@@ -216,11 +216,10 @@ impl WordCell {
         now: Tick,
         n: u64,
     ) -> Apart<Charge<A::Seen>> {
-        let mut pauses = 1;
+        let mut pauses = Pauses::FIRST;
         while word.is_later_of(first) {
             // As for a head: see there.
-            pause(pauses);
-            pauses = (2 * pauses).min(PAUSES_MAX);
+            pauses.pause();
             match self.try_charge(word, algo, now, n) {
                 Ok(ruling) => return Apart(Charge::Decided(ruling)),
                 Err(actual) => word = actual,

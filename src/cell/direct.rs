@@ -69,7 +69,7 @@ impl DirectCell {
             return allowed;
         }
         let Apart(ruling) = self.decide_unused(algo, now, n);
-        matches!(ruling, Ruling::Admitted(_))
+        ruling.is_admitted()
     }
 
     /// Charges `n` cells in such a way that they may be given back.

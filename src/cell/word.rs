@@ -95,6 +95,11 @@ pub(crate) enum Ruling<S> {
 }
 
 impl<S> Ruling<S> {
+    #[inline(always)]
+    pub(crate) fn is_admitted(&self) -> bool {
+        matches!(self, Self::Admitted(_))
+    }
+
     /// All that there is to tell of it.
     #[inline(always)]
     pub(crate) fn explain<A: Machine<Seen = S>>(self, algo: &A, now: Tick, n: u64) -> Decision {
@@ -115,12 +120,21 @@ pub(crate) enum Charge<S> {
 
 /// Pauses between two tries, at most: on processors where one takes 140 cycles, a third of a
 /// microsecond. Longer ones gain nothing, and the time that the decision is made by gets old.
-pub(super) const PAUSES_MAX: u32 = 8;
+const PAUSES_MAX: u32 = 8;
 
-/// A model's threads need no pause, and loom would take it for waiting.
-pub(super) fn pause(times: u32) {
-    if cfg!(not(tollgate_loom)) {
-        (0..times).for_each(|_| core::hint::spin_loop());
+/// What a thread does that has lost a race, before it tries again.
+pub(super) struct Pauses(u32);
+
+impl Pauses {
+    pub(super) const FIRST: Self = Self(1);
+
+    /// Pauses, and twice as long the next time. A model's threads need no pause, and loom would
+    /// take it for waiting.
+    pub(super) fn pause(&mut self) {
+        if cfg!(not(tollgate_loom)) {
+            (0..self.0).for_each(|_| core::hint::spin_loop());
+        }
+        self.0 = (2 * self.0).min(PAUSES_MAX);
     }
 }
 
@@ -159,7 +173,7 @@ impl HeadCell {
         now: Tick,
         n: u64,
     ) -> Charge<A::Seen> {
-        match self.try_charge(seen, cells, algo, now, n) {
+        match self.try_charge(seen, cells, algo, now, n, true) {
             Ok(ruling) => Charge::Decided(ruling),
             Err(actual) => {
                 let Apart(charge) =
@@ -180,7 +194,7 @@ impl HeadCell {
         now: Tick,
         n: u64,
     ) -> Option<Decision> {
-        match self.try_charge(seen, cells, algo, now, n) {
+        match self.try_charge(seen, cells, algo, now, n, true) {
             Ok(ruling) => Some(ruling.explain(algo, now, n)),
             Err(actual) => {
                 let Apart(charge) =
@@ -193,7 +207,8 @@ impl HeadCell {
         }
     }
 
-    /// One try; `Err` holds the head that another thread has put there.
+    /// One try; `Err` holds the head that another thread has put there. Where nothing is to be told
+    /// of it but yes or no, no more is read.
     #[inline(always)]
     fn try_charge<A: Machine>(
         &self,
@@ -202,16 +217,20 @@ impl HeadCell {
         algo: &A,
         now: Tick,
         n: u64,
+        telling: bool,
     ) -> Result<Ruling<A::Seen>, Head> {
         debug_assert!(!head.is_provisional());
         let ring = cells.of_generation(head.generation());
-        let seen = algo.look(head.payload(), ring, now, n);
+        let seen = match telling {
+            true => algo.look(head.payload(), ring, now, n),
+            false => algo.glance(head.payload(), ring, now, n),
+        };
         let (next, ruling) = match algo.step(seen, now, n) {
             Step::Admit { next } => (next, Ruling::Admitted(seen)),
             Step::RefuseCounted { next } => (next, Ruling::Refused(seen)),
             Step::Refuse => (head.payload(), Ruling::Refused(seen)),
         };
-        self.move_on(head, cells, algo, seen, next, Some(n))?;
+        self.move_on(head, cells, algo, seen, next, telling.then_some(n))?;
         Ok(ruling)
     }
 
@@ -226,36 +245,17 @@ impl HeadCell {
         now: Tick,
         n: u64,
     ) -> Option<bool> {
-        match self.try_allow(head, cells, algo, now, n) {
-            Ok(allowed) => Some(allowed),
+        match self.try_charge(head, cells, algo, now, n, false) {
+            Ok(ruling) => Some(ruling.is_admitted()),
             Err(actual) => {
                 let Apart(charge) =
                     self.charge_again(head.generation(), actual, cells, algo, now, n);
                 match charge {
-                    Charge::Decided(ruling) => Some(matches!(ruling, Ruling::Admitted(_))),
+                    Charge::Decided(ruling) => Some(ruling.is_admitted()),
                     Charge::Moved => None,
                 }
             }
         }
-    }
-
-    #[inline(always)]
-    fn try_allow<A: Machine>(
-        &self,
-        head: Head,
-        cells: Cells<'_>,
-        algo: &A,
-        now: Tick,
-        n: u64,
-    ) -> Result<bool, Head> {
-        let seen = algo.glance(head.payload(), cells.of_generation(head.generation()), now, n);
-        let (next, allowed) = match algo.step(seen, now, n) {
-            Step::Admit { next } => (next, true),
-            Step::RefuseCounted { next } => (next, false),
-            Step::Refuse => (head.payload(), false),
-        };
-        self.move_on(head, cells, algo, seen, next, None)?;
-        Ok(allowed)
     }
 
     /// Admits `n` cells if a first try does, and leaves all else to be decided anew: `None` wrote
@@ -289,7 +289,7 @@ impl HeadCell {
     ) -> Option<(u64, u64)> {
         debug_assert!(!A::RINGED && n > 0);
         let generation = head.generation();
-        let mut pauses = 1;
+        let mut pauses = Pauses::FIRST;
         while head.is_committed_in(generation) {
             let seen = algo.look(head.payload(), NoRing, now, n);
             let left = algo.permit(seen, now, 0).remaining();
@@ -302,8 +302,7 @@ impl HeadCell {
                 Ok(()) => return Some((take, next)),
                 Err(actual) => head = actual,
             }
-            pause(pauses);
-            pauses = (2 * pauses).min(PAUSES_MAX);
+            pauses.pause();
         }
         None
     }
@@ -382,13 +381,12 @@ impl HeadCell {
         now: Tick,
         n: u64,
     ) -> Apart<Charge<A::Seen>> {
-        let mut pauses = 1;
+        let mut pauses = Pauses::FIRST;
         while head.generation() == generation && !head.is_provisional() {
             // Another thread charged. Its line is here now; a short pause lets it go first
             // again, which on two threads costs less than two lines in flight.
-            pause(pauses);
-            pauses = (2 * pauses).min(PAUSES_MAX);
-            match self.try_charge(head, cells, algo, now, n) {
+            pauses.pause();
+            match self.try_charge(head, cells, algo, now, n, true) {
                 Ok(ruling) => return Apart(Charge::Decided(ruling)),
                 Err(actual) => head = actual,
             }

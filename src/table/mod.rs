@@ -92,9 +92,8 @@ use probe::Seat;
 pub(crate) use shares::{Place, Shares};
 
 use crate::algo::{GiveBack, Machine, Standing};
-use crate::cell::{Cells, Charge, Head, Paid, Ruling};
-use crate::decision::Denied;
-use crate::decision::{Apart, Decision};
+use crate::cell::{Cells, Charge, Head, Paid};
+use crate::decision::{Apart, Decision, Denied};
 use crate::time::Tick;
 use layout::{BUCKET, Slot};
 use memory::{RingWords, Slots};
@@ -214,7 +213,7 @@ impl Wide {
         }
         let Apart(outcome) = self.decide_elsewhere(probe, algo, now, n, evict);
         match outcome {
-            Outcome::Decided(ruling) => Ok(matches!(ruling, Ruling::Admitted(_))),
+            Outcome::Decided(ruling) => Ok(ruling.is_admitted()),
             Outcome::Full { nearest } => Err(nearest),
         }
     }
@@ -316,24 +315,26 @@ impl Wide {
     /// How many keys have a live state, counted over `sample` buckets spread evenly and scaled.
     pub(crate) fn estimate_live<A: Machine>(&self, algo: &A, now: Tick, sample: u32) -> usize {
         let instant = algo.instant(now);
-        let buckets = self.slots.bucket_count();
-        let step = buckets.div_ceil(sample.max(1)).max(1);
-        let mut live: u64 = 0;
-        let mut visited: u64 = 0;
-        for bucket in (0..buckets).step_by(step as usize) {
-            visited += 1;
-            for slot in self.slots.bucket(bucket) {
-                let (owner, head) = (slot.owner(), slot.head.load());
-                let taken = owner.belongs() && owner.generation() == head.generation();
-                let standing = algo.standing(head.payload(), instant);
-                if taken && !head.is_provisional() && matches!(standing, Standing::Live { .. }) {
-                    live += 1;
-                }
-            }
-        }
-        let scaled = u128::from(live) * u128::from(buckets) / u128::from(visited);
-        usize::try_from(scaled).unwrap_or(usize::MAX)
+        let is_live = |slot: &&Slot| {
+            let (owner, head) = (slot.owner(), slot.head.load());
+            let taken = owner.belongs() && owner.generation() == head.generation();
+            let standing = algo.standing(head.payload(), instant);
+            taken && !head.is_provisional() && matches!(standing, Standing::Live { .. })
+        };
+        let live_in = |bucket| self.slots.bucket(bucket).iter().filter(is_live).count();
+        scaled_up(self.slots.bucket_count(), sample, live_in)
     }
+}
+
+/// A count over all buckets, from those in `sample` of them, spread evenly.
+fn scaled_up(buckets: u32, sample: u32, count_in: impl Fn(u32) -> usize) -> usize {
+    let step = buckets.div_ceil(sample.max(1)).max(1);
+    let visited = (0..buckets).step_by(step as usize);
+    let (mut counted, all, some) = (0, u128::from(buckets), visited.len() as u128);
+    for bucket in visited {
+        counted += count_in(bucket) as u128;
+    }
+    usize::try_from(counted * all / some).unwrap_or(usize::MAX)
 }
 
 /// The head that leaves a slot vacant.

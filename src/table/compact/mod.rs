@@ -67,7 +67,7 @@ use core::time::Duration;
 use super::claim::Outcome;
 use super::layout::BUCKET;
 use super::memory::{Lines, prefetch};
-use super::{Counters, HugePages, OutOfMemory, Probe};
+use super::{Counters, HugePages, OutOfMemory, Probe, scaled_up};
 use crate::algo::{Machine, NoRing, Standing};
 use crate::cell::{Charge, Fingerprint, Word, WordCell};
 use crate::decision::{Apart, Decision, Permit};
@@ -212,20 +212,14 @@ impl Compact {
     /// How many keys have a live state, counted over `sample` buckets spread evenly and scaled.
     pub(crate) fn estimate_live<A: Machine>(&self, algo: &A, now: Tick, sample: u32) -> usize {
         let instant = algo.instant(now);
-        let step = self.buckets.div_ceil(sample.max(1)).max(1);
-        let (mut live, mut visited): (u64, u64) = (0, 0);
-        for bucket in (0..self.buckets).step_by(step as usize) {
-            visited += 1;
-            let is_live = |cell: &&WordCell| {
-                let word = cell.load();
-                let standing = algo.standing(word.state(), instant);
-                let nobodys = word.is_vacant() || word.is_provisional();
-                !nobodys && matches!(standing, Standing::Live { .. })
-            };
-            live += self.lines.bucket(bucket).iter().filter(is_live).count() as u64;
-        }
-        let scaled = u128::from(live) * u128::from(self.buckets) / u128::from(visited);
-        usize::try_from(scaled).unwrap_or(usize::MAX)
+        let is_live = |cell: &&WordCell| {
+            let word = cell.load();
+            let standing = algo.standing(word.state(), instant);
+            let nobodys = word.is_vacant() || word.is_provisional();
+            !nobodys && matches!(standing, Standing::Live { .. })
+        };
+        let live_in = |bucket| self.lines.bucket(bucket).iter().filter(is_live).count();
+        scaled_up(self.buckets, sample, live_in)
     }
 }
 
