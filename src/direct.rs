@@ -2,12 +2,12 @@
 
 use crossbeam_utils::CachePadded;
 
+use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, GiveBack};
 use crate::builder::{ClockSource, DirectBuilder};
-use crate::cell::{DirectCell, Paid};
+use crate::cell::DirectCell;
 use crate::clock::QuantaClock;
-use crate::decision::{Decision, Denied};
+use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Clock, Tick};
 
@@ -29,8 +29,8 @@ use crate::time::{Clock, Tick};
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub struct Direct<A: Algorithm = Gcra, C = QuantaClock> {
-    cell: CachePadded<DirectCell>,
-    params: A::Params,
+    pub(crate) cell: CachePadded<DirectCell>,
+    pub(crate) params: A::Params,
     clock: C,
 }
 
@@ -189,18 +189,6 @@ impl<A: Algorithm, C> Direct<A, C> {
     #[inline(always)]
     pub(crate) fn decide_briefly(&self, n: u64, now: Tick) -> bool {
         self.cell.allow(&self.params, now, n)
-    }
-}
-
-impl<A: Algorithm<Params: GiveBack>, C> Direct<A, C> {
-    /// Charges `n` cells in such a way that they may be given back.
-    pub(crate) fn charge(&self, n: u64, now: Tick) -> Result<Paid, Denied> {
-        self.cell.charge(&self.params, now, n)
-    }
-
-    /// Gives back `n` cells of a charge, as far as time has not restored them.
-    pub(crate) fn give_back(&self, paid: &Paid, n: u64, now: Tick) {
-        self.cell.give_back(&self.params, paid, now, n);
     }
 }
 

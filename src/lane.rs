@@ -14,11 +14,11 @@ use core::time::Duration;
 
 use crate::algo::gcra::{Gcra, GcraParams};
 use crate::cell::Paid;
-use crate::decision::{Decision, Denied};
+use crate::decision::Denied;
 use crate::direct::Direct;
 use crate::limiter::Limiter;
+use crate::source::{BucketSource, KeySource, Source};
 use crate::sync::{Fault, planted};
-use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
 /// What one worker (a thread, a connection, an event loop) has taken ahead of one key's cells, so
@@ -61,7 +61,7 @@ use crate::time::{Clock, Tick};
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
 #[derive(Debug)]
-pub struct Lane<S: Source> {
+pub struct Lane<S: Source<Params = GcraParams>> {
     source: S,
     /// Cells taken and not spent.
     cells: u64,
@@ -73,130 +73,6 @@ pub struct Lane<S: Source> {
     take: u64,
     /// How long they may be spent.
     life: Duration,
-}
-
-/// Where a lane takes its cells from. Sealed: there are [`KeySource`] and [`BucketSource`].
-///
-/// ```
-/// use tollgate::{Direct, Gcra, Lane, Quota, Source};
-/// fn spend<S: Source>(lane: &mut Lane<S>) -> bool {
-///     lane.check().is_ok()
-/// }
-/// let gate = Direct::builder(Quota::per_second(9)).algorithm(Gcra::new().lanes(3)).build()?;
-/// assert!(spend(&mut gate.lane()));
-/// # Ok::<(), tollgate::QuotaError>(())
-/// ```
-pub trait Source: sealed::Source {}
-
-mod sealed {
-    use super::{Decision, Denied, GcraParams, Paid, Tick};
-
-    /// What a [`Lane`](super::Lane) needs.
-    pub trait Source {
-        fn params(&self) -> GcraParams;
-        fn now(&self) -> Tick;
-        fn check(&self, n: u64, now: Tick) -> Decision;
-        /// `Err(None)`: the key finds no place.
-        fn charge(&self, n: u64, now: Tick) -> Result<Paid, Option<Denied>>;
-        fn give_back(&self, paid: &Paid, n: u64, now: Tick);
-    }
-}
-
-/// One key of a [`Limiter`], for a [`Lane`].
-///
-/// ```
-/// use tollgate::{KeySource, Lane, Limiter, Quota};
-/// let gate: Limiter<str> = Limiter::builder(Quota::per_second(9)).build()?;
-/// let lane: Lane<KeySource<&Limiter<str>>> = gate.lane("a");
-/// # Ok::<(), tollgate::BuildError>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct KeySource<G> {
-    gate: G,
-    probe: Probe,
-}
-
-/// The bucket of a [`Direct`], for a [`Lane`].
-///
-/// ```
-/// use tollgate::{BucketSource, Direct, Lane, Quota};
-/// let gate = Direct::new(Quota::per_second(9))?;
-/// let lane: Lane<BucketSource<&Direct>> = gate.lane();
-/// # Ok::<(), tollgate::QuotaError>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct BucketSource<G> {
-    gate: G,
-}
-
-impl<G, K, C> Source for KeySource<G>
-where
-    G: Deref<Target = Limiter<K, Gcra, C>>,
-    K: Hash + ?Sized,
-    C: Clock,
-{
-}
-
-impl<G, K, C> sealed::Source for KeySource<G>
-where
-    G: Deref<Target = Limiter<K, Gcra, C>>,
-    K: Hash + ?Sized,
-    C: Clock,
-{
-    fn params(&self) -> GcraParams {
-        *self.gate.params()
-    }
-
-    #[inline]
-    fn now(&self) -> Tick {
-        self.gate.clock().now()
-    }
-
-    fn check(&self, n: u64, now: Tick) -> Decision {
-        self.gate.decide_begun(self.probe, n, now)
-    }
-
-    fn charge(&self, n: u64, now: Tick) -> Result<Paid, Option<Denied>> {
-        self.gate.charge(self.probe, n, now)
-    }
-
-    fn give_back(&self, paid: &Paid, n: u64, now: Tick) {
-        self.gate.give_back(paid, n, now);
-    }
-}
-
-impl<G, C> Source for BucketSource<G>
-where
-    G: Deref<Target = Direct<Gcra, C>>,
-    C: Clock,
-{
-}
-
-impl<G, C> sealed::Source for BucketSource<G>
-where
-    G: Deref<Target = Direct<Gcra, C>>,
-    C: Clock,
-{
-    fn params(&self) -> GcraParams {
-        *self.gate.params()
-    }
-
-    #[inline]
-    fn now(&self) -> Tick {
-        self.gate.clock().now()
-    }
-
-    fn check(&self, n: u64, now: Tick) -> Decision {
-        self.gate.check_at(n, now)
-    }
-
-    fn charge(&self, n: u64, now: Tick) -> Result<Paid, Option<Denied>> {
-        self.gate.charge(n, now).map_err(Some)
-    }
-
-    fn give_back(&self, paid: &Paid, n: u64, now: Tick) {
-        self.gate.give_back(paid, n, now);
-    }
 }
 
 impl<K: Hash + ?Sized, C: Clock> Limiter<K, Gcra, C> {
@@ -260,8 +136,7 @@ where
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn of_key(gate: G, key: &K) -> Self {
-        let probe = gate.probe(key);
-        Self::new(KeySource { gate, probe })
+        Self::new(KeySource::new(gate, key))
     }
 }
 
@@ -280,11 +155,11 @@ where
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn of_bucket(gate: G) -> Self {
-        Self::new(BucketSource { gate })
+        Self::new(BucketSource::new(gate))
     }
 }
 
-impl<S: Source> Lane<S> {
+impl<S: Source<Params = GcraParams>> Lane<S> {
     fn new(source: S) -> Self {
         let take = source.params().lane_cells();
         let life = source.params().restored_after(take);
@@ -400,7 +275,7 @@ impl<S: Source> Lane<S> {
     }
 }
 
-impl<S: Source> Drop for Lane<S> {
+impl<S: Source<Params = GcraParams>> Drop for Lane<S> {
     fn drop(&mut self) {
         if self.cells > 0 {
             self.give_back_at(self.source.now());

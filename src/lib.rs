@@ -35,6 +35,8 @@ mod builder;
 #[cfg(feature = "std")]
 mod cell;
 #[cfg(feature = "std")]
+mod charge;
+#[cfg(feature = "std")]
 mod clock;
 mod decision;
 #[cfg(feature = "std")]
@@ -45,9 +47,13 @@ mod lane;
 mod limiter;
 mod quota;
 #[cfg(feature = "std")]
+mod reserve;
+#[cfg(feature = "std")]
 mod share;
 #[cfg(feature = "std")]
 mod slots;
+#[cfg(feature = "std")]
+mod source;
 #[cfg(feature = "std")]
 mod stats;
 mod sync;
@@ -73,9 +79,11 @@ pub use {
     builder::{BuildError, Builder, DirectBuilder, OnFull},
     clock::{CoarseClock, QuantaClock, TieredClock},
     direct::Direct,
-    lane::{BucketSource, KeySource, Lane, Source},
+    lane::Lane,
     limiter::Limiter,
+    reserve::Reservation,
     slots::Slots,
+    source::{BucketSource, KeySource, Source},
     stats::Stats,
 };
 

@@ -6,11 +6,11 @@ use core::marker::PhantomData;
 use ahash::RandomState;
 
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, GiveBack, Machine, NoRing, Visit};
+use crate::algo::{Algorithm, Machine, NoRing, Visit};
 use crate::builder::Builder;
-use crate::cell::{DirectCell, Paid};
+use crate::cell::DirectCell;
 use crate::clock::QuantaClock;
-use crate::decision::{Apart, Decision, Denied, Permit};
+use crate::decision::{Apart, Decision, Permit};
 use crate::quota::Quota;
 use crate::stats::Stats;
 use crate::table::{Counters, Event, Lookup, Probe, Shares, Table, Tally};
@@ -61,7 +61,7 @@ pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     pub(crate) params: A::Params,
     hasher: RandomState,
     clock: C,
-    when_full: WhenFull<A::Params>,
+    pub(crate) when_full: WhenFull<A::Params>,
     tally: Option<Tally>,
     pub(crate) shares: Option<Shares>,
     key: PhantomData<fn(&K)>,
@@ -388,6 +388,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         self.table.probe(self.hasher.hash_one(key))
     }
 
+    /// As [`decide_full`](Self::decide_full), where keys without a place share no limiter.
+    pub(crate) fn decide_unseated(&self, nearest: u64, n: u64, now: Tick) -> Decision {
+        let Apart(decision) = self.decide_full(nearest, n, now);
+        decision
+    }
+
     /// All candidates hold live keys of others, and none may be evicted.
     #[cold]
     #[inline(never)]
@@ -420,23 +426,6 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             Err(denied) if !denied.is_final() => Ok(Permit::despite(denied)),
             decision => decision,
         }
-    }
-}
-
-impl<K: ?Sized, A: Algorithm<Params: GiveBack>, C> Limiter<K, A, C> {
-    /// Charges `n` cells in such a way that they may be given back. `Err(None)`: the key finds no
-    /// place.
-    pub(crate) fn charge(&self, probe: Probe, n: u64, now: Tick) -> Result<Paid, Option<Denied>> {
-        let evict = matches!(self.when_full, WhenFull::Evict);
-        match self.table.charge(probe, &self.params, now, n, evict) {
-            Ok(paid) => paid.map_err(Some),
-            Err(_) => Err(None),
-        }
-    }
-
-    /// Gives back `n` cells of a charge, as far as time has not restored them.
-    pub(crate) fn give_back(&self, paid: &Paid, n: u64, now: Tick) {
-        self.table.give_back(&self.params, paid, now, n);
     }
 }
 

@@ -4,13 +4,16 @@
 //!
 //! ```text
 //! bits 52..c  end of the window (exclusive), in units of the grid
-//! bits c-1..0 cells counted in it; c is the number of bits that the limit needs
+//! bits c-1..0 cells counted in it; c is the number of bits that one more than the limit needs
 //! ```
 //!
 //! A window that has ended counts nothing, and says the same as no state. So does a window that
 //! has counted nothing yet: its end is only a stamp. A window that ends later than any our clock
 //! could have opened was opened by a clock ahead of ours: it is kept and counted into, never
 //! reset.
+//!
+//! The largest count stands for itself and all beyond it. It is always above the limit, and can be
+//! charged only as what has been spent already. Nothing is given back from it.
 //!
 //! # Step
 //!
@@ -33,13 +36,16 @@ use core::time::Duration;
 use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Window;
-use super::{Algorithm, COMPACT_BITS, Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
+use super::{
+    Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, Receipt, Ring, Standing, Step,
+    sealed::Sealed,
+};
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
 use crate::word::Field;
 
-/// The largest limit: 30 bits of the word, which leaves 23 for the time.
+/// The largest limit: 31 bits of the word, so that one more fits, which leaves 22 for the time.
 const LIMIT_MAX: u64 = (1 << 30) - 1;
 /// What a compact state must be good for.
 const COMPACT_HORIZON_MIN: Duration = Duration::from_secs(24 * 3_600);
@@ -138,7 +144,7 @@ impl Algorithm for FixedWindow {
 
     fn params(&self, quota: &Quota, origin: u64) -> Result<FixedWindowParams, QuotaError> {
         let params = self.with_bits(quota, origin, PAYLOAD_BITS)?;
-        Ok(params.expect("23 bits of time are enough for 10,000 units ahead"))
+        Ok(params.expect("22 bits of time are enough for 10,000 units ahead"))
     }
 
     fn compact_params(
@@ -167,7 +173,7 @@ impl FixedWindow {
         if quota.limit() > LIMIT_MAX {
             return Err(QuotaError::WindowLimitTooLarge);
         }
-        let count = Field::new(0, u64::BITS - quota.limit().leading_zeros());
+        let count = Field::new(0, u64::BITS - (quota.limit() + 1).leading_zeros());
         let end = count.above(bits - count.bits());
         let period = quota.period_nanos();
         let (length, ahead_nanos) = match self.utc_offset_secs {
@@ -281,6 +287,41 @@ impl FixedWindowParams {
             until_idle: if counted == 0 { 0 } else { ahead },
             scale: self.grid.scale(view.now, view.floor),
         }
+    }
+}
+
+impl GiveBack for FixedWindowParams {
+    /// Time restores all at once, at the window's end: so what was charged in the window that is
+    /// still open can be given back to it, and nothing else.
+    fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
+        let View { floor, counted, .. } = self.view(word, now);
+        let passed = floor.saturating_sub(self.grid.floor(self.aligned(receipt.at)));
+        let same_window = self.end.of(word) == self.end.of(receipt.next) && passed <= self.length;
+        let given = if same_window { n.min(receipt.cells) } else { 0 };
+        self.less(word, counted, given)
+    }
+
+    fn add(&self, word: u64, now: Tick, n: u64) -> u64 {
+        self.less(word, self.view(word, now).counted, n)
+    }
+
+    fn overdrawn(&self) -> Self {
+        Self { limit: self.count.max(), ..*self }
+    }
+
+    fn turn(&self, word: u64, now: Tick) -> Duration {
+        let view = self.view(word, now);
+        let ahead = if view.counted > self.limit { view.ahead } else { 0 };
+        self.grid.scale(view.now, view.floor).span(ahead)
+    }
+}
+
+impl FixedWindowParams {
+    /// The word with fewer cells counted than these, if it is known how many they are.
+    fn less(&self, word: u64, counted: u64, n: u64) -> u64 {
+        let known = counted > 0 && counted < self.count.max();
+        let left = if known { counted.saturating_sub(n) } else { self.count.of(word) };
+        self.end.set(left, self.end.of(word))
     }
 }
 

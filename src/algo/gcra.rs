@@ -39,7 +39,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Level;
 use super::{
-    Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, Receipt, Ring, Standing, Step,
+    Ahead, Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, Receipt, Ring, Standing, Step,
     sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
@@ -65,6 +65,9 @@ const COMPACT_UNIT_NANOS: u64 = 250_000;
 const COMPACT_UNIT_NANOS_MIN: u64 = 640;
 /// The largest burst in units of a compact state: a sixty-fourth of the ring.
 const COMPACT_BURST_UNITS_MAX: u64 = 1 << (COMPACT_BITS - 6);
+/// A debt may be so many bursts, if that is no larger than the largest burst; on an endless grid it
+/// may be more.
+const DEBT_BURSTS: u64 = 16;
 
 /// Token bucket, or leaky bucket as a meter: cells come back one by one at an even rate, and up
 /// to `burst` of them are saved.
@@ -152,7 +155,7 @@ impl Algorithm for Gcra {
 
     fn params(&self, quota: &Quota, _unix_origin_nanos: u64) -> Result<GcraParams, QuotaError> {
         quota.validate()?;
-        self.with_cell(quota, units_in_cell(quota), TAT)
+        self.with_cell(quota, units_in_cell(quota), TAT, BURST_UNITS_MAX)
     }
 
     fn compact_params(&self, quota: &Quota, _: u64) -> Result<Option<GcraParams>, QuotaError> {
@@ -162,17 +165,20 @@ impl Algorithm for Gcra {
             return Ok(None);
         }
         let cell = compact_units_in_cell(quota);
-        cell.map(|cell| self.with_cell(quota, cell, COMPACT_TAT)).transpose()
+        let params = |cell| self.with_cell(quota, cell, COMPACT_TAT, COMPACT_BURST_UNITS_MAX);
+        cell.map(params).transpose()
     }
 }
 
 impl Gcra {
-    /// The quota, which is valid, with `cell` units to a cell and the TAT in `field`.
+    /// The quota, which is valid, with `cell` units to a cell and the TAT in `field`, where a burst
+    /// may have so many units.
     fn with_cell(
         self,
         quota: &Quota,
         cell: NonZeroU64,
         field: Field,
+        units_max: u64,
     ) -> Result<GcraParams, QuotaError> {
         let Self { start_empty, lane_cells } = self;
         if lane_cells > quota.burst_cells() / 2 {
@@ -182,7 +188,8 @@ impl Gcra {
         let burst = NonZeroU64::new(burst).ok_or(QuotaError::ZeroBurst)?;
         let capacity = burst.get() * cell.get();
         let units = quota.limit() * cell.get();
-        let grid = Grid::new(units, quota.period_nanos(), field.max(), capacity);
+        let debt = capacity.saturating_mul(DEBT_BURSTS).min(units_max);
+        let grid = Grid::with_debt(units, quota.period_nanos(), field.max(), capacity, debt);
         Ok(GcraParams { grid, cell, capacity, burst, start_empty, lane_cells })
     }
 }
@@ -246,6 +253,12 @@ impl GcraParams {
         self.grid.ahead(TAT.of(word), floor)
     }
 
+    /// The same with a bucket of so many units, at least one cell.
+    fn with_capacity(self, capacity: u64) -> Self {
+        let burst = NonZeroU64::new(capacity / self.cell).unwrap_or(NonZeroU64::MIN);
+        Self { capacity, burst, ..self }
+    }
+
     /// What there is to tell at `now`, whose floor is `floor`, with `debt` units to drain.
     #[inline(always)]
     pub(super) fn reading(&self, now: Tick, floor: u64, debt: u64) -> Reading {
@@ -302,6 +315,34 @@ impl GiveBack for GcraParams {
             0 => TAT.of(word),
             debt => self.grid.later(floor, debt - debt.min(self.cost(n)).min(owed)),
         }
+    }
+
+    fn add(&self, word: u64, now: Tick, n: u64) -> u64 {
+        let floor = self.grid.floor(now);
+        match self.debt(word, floor) {
+            0 => TAT.of(word),
+            debt => self.grid.later(floor, debt.saturating_sub(self.cost(n))),
+        }
+    }
+
+    fn overdrawn(&self) -> Self {
+        self.with_capacity(self.grid.reach())
+    }
+
+    fn turn(&self, word: u64, now: Tick) -> Duration {
+        let floor = self.grid.floor(now);
+        let ahead = self.debt(word, floor).saturating_sub(self.capacity);
+        self.grid.scale(now, floor).span(ahead)
+    }
+}
+
+impl Ahead for GcraParams {
+    fn within(&self, now: Tick, wait: Duration) -> Self {
+        let floor = self.grid.floor(now);
+        // A turn is at the beginning of a unit, and no later than this one.
+        let last = self.grid.floor(now.saturating_add(wait));
+        let capacity = self.capacity.saturating_add(last - floor);
+        self.with_capacity(capacity.min(self.grid.reach()))
     }
 }
 

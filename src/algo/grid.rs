@@ -60,6 +60,8 @@ pub struct Grid {
     /// Distances up to this are ahead, the others behind.
     ahead_max: u64,
     tolerance: u64,
+    /// The most units ahead of a clock that may be written.
+    reach: u64,
 }
 
 impl Grid {
@@ -76,6 +78,7 @@ impl Grid {
         // The last units of the ring are left free: what is written ahead fits the field too.
         let last_unit = ((u128::from(u64::MAX)) * u128::from(units.get())) / u128::from(nanos);
         let endless = last_unit + u128::from(reach) <= u128::from(field_max);
+        let reach = if endless { field_max - narrow(last_unit) } else { reach };
         let tolerance = tolerance(units, nanos, field_max);
         Self {
             units,
@@ -84,7 +87,24 @@ impl Grid {
             mask: if endless { u64::MAX } else { field_max },
             ahead_max: if endless { u64::MAX >> 1 } else { reach + tolerance },
             tolerance,
+            reach,
         }
+    }
+
+    /// As [`new`](Self::new), for an algorithm that writes up to `reach` units ahead, and seldom up to
+    /// `debt`: the ring may be endless by the former.
+    pub(crate) fn with_debt(units: u64, nanos: u64, field_max: u64, reach: u64, debt: u64) -> Self {
+        let grid = Self::new(units, nanos, field_max, reach);
+        if grid.ring().is_none() {
+            grid
+        } else {
+            Self::new(units, nanos, field_max, debt.max(reach))
+        }
+    }
+
+    /// The most units ahead of a clock that may be written.
+    pub(crate) fn reach(&self) -> u64 {
+        self.reach
     }
 
     /// The unit that has begun at or before `now`.

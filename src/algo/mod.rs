@@ -321,6 +321,38 @@ pub trait GiveBack: Machine {
     /// The state must be of the same life as the one that was charged. It never is better than if
     /// those `n` had not been charged, whatever was charged or given back in between.
     fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64;
+
+    /// The state after `n` cells are given that nobody has paid for: no better than a fresh one.
+    fn add(&self, word: u64, now: Tick, n: u64) -> u64;
+
+    /// The same algorithm on the same states, that admits as long as a state can hold what is
+    /// charged: for what has been spent already, whatever the limit.
+    #[must_use]
+    fn overdrawn(&self) -> Self;
+
+    /// How long from `now` until what left this state would be admitted; zero if that time has come.
+    fn turn(&self, word: u64, now: Tick) -> Duration;
+}
+
+/// A machine whose cells can be charged before their time has come.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::algo::{Ahead, Algorithm, GiveBack, Machine, Step};
+/// use tollgate::{Gcra, Quota, Tick};
+///
+/// let params = Gcra::new().params(&Quota::per_second(10).burst(1), 0)?;
+/// let ahead = params.within(Tick::ZERO, Duration::from_millis(100));
+/// let Step::Admit { next } = ahead.step(params.fresh(Tick::ZERO), Tick::ZERO, 2) else { panic!() };
+/// assert_eq!(params.turn(next, Tick::ZERO), Duration::from_millis(100));
+/// assert_eq!(ahead.step(next, Tick::ZERO, 1), Step::Refuse); // its turn comes in 200 ms
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+pub trait Ahead: GiveBack {
+    /// The same algorithm on the same states, that admits what would be admitted at `now`, or within
+    /// `wait` from then if nothing else were charged until then. `now` is the instant to step at.
+    #[must_use]
+    fn within(&self, now: Tick, wait: Duration) -> Self;
 }
 
 /// What is remembered of a charge, to take it back by.

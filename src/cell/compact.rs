@@ -228,6 +228,22 @@ impl WordCell {
         Apart(Charge::Moved)
     }
 
+    /// Replaces the state of a committed word, as last seen, by what `next` makes of it, while the
+    /// word is the key's.
+    pub(crate) fn revise(&self, first: Word, next: impl Fn(u64) -> u64) {
+        let mut word = first;
+        while word.is_later_of(first) {
+            let next = next(word.state());
+            if next == word.state() {
+                return;
+            }
+            match self.swap(word, word.with_state(next)) {
+                Ok(()) => return,
+                Err(actual) => word = actual,
+            }
+        }
+    }
+
     /// Decides about `n` cells on a claim, from a fresh state, and commits it.
     ///
     /// A refusal leaves the claim, unless the algorithm starts in debt, when the debt has to be

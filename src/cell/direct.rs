@@ -78,6 +78,11 @@ impl DirectCell {
         ruling.receipt(algo, now, n, generation, 0)
     }
 
+    /// Gives `n` cells that nobody has paid for.
+    pub(crate) fn add<A: GiveBack>(&self, algo: &A, now: Tick, n: u64) {
+        self.head.revise(self.head.load().generation(), |word| algo.add(word, now, n));
+    }
+
     /// Gives back `n` cells of a charge.
     pub(crate) fn give_back<A: GiveBack>(&self, algo: &A, paid: &Paid, now: Tick, n: u64) {
         let next = |word| algo.give_back(word, &paid.receipt, now, n);

@@ -6,7 +6,8 @@ use crate::decision::Denied;
 use crate::time::Tick;
 
 /// A [`Receipt`], and which word was charged in which generation: in another the word belongs to
-/// somebody else, or to a later life of the key, and nothing is owed.
+/// somebody else, or to a later life of the key, and nothing is owed. In compact slots there is no
+/// generation, and the word is looked for again.
 #[derive(Clone, Copy, Debug)]
 pub struct Paid {
     pub(crate) receipt: Receipt,
@@ -18,6 +19,18 @@ pub struct Paid {
 impl Paid {
     /// No word has this generation.
     pub(crate) const NO_LIFE: u64 = u64::MAX;
+
+    /// Nothing was charged.
+    pub(crate) const NOTHING: Self = Self {
+        receipt: Receipt { cells: 0, at: Tick::ZERO, next: 0 },
+        generation: Self::NO_LIFE,
+        place: 0,
+    };
+
+    /// Cells that were charged.
+    pub(crate) fn cells(&self) -> u64 {
+        self.receipt.cells
+    }
 }
 
 impl<S: Copy> Ruling<S> {

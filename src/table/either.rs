@@ -12,9 +12,6 @@ use crate::time::Tick;
 /// Cache lines in a megabyte, about what a core's second cache holds.
 const NEAR_LINES_MAX: usize = (1 << 20) / 64;
 
-/// All candidates hold live keys of others, and none may be evicted.
-pub(crate) struct NoPlace;
-
 /// What a first try came to.
 pub(crate) enum Attempt {
     Admitted(Permit),
@@ -134,8 +131,8 @@ impl Table {
         }
     }
 
-    /// Charges `n` cells of a key in such a way that they may be given back. `Err`: the key finds no
-    /// place. None is found in compact slots, which do not tell one life of a key from another.
+    /// Charges `n` cells of a key in such a way that they may be given back. `Err` holds the state
+    /// nearest to idle, if the key finds no place.
     pub(crate) fn charge<A: GiveBack>(
         &self,
         probe: Probe,
@@ -143,17 +140,37 @@ impl Table {
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> Result<Result<Paid, Denied>, NoPlace> {
+    ) -> Result<Result<Paid, Denied>, u64> {
         match &self.kind {
-            Kind::Wide(table) => table.charge(probe, algo, now, n, evict).map_err(|_| NoPlace),
-            Kind::Compact(_) => Err(NoPlace),
+            Kind::Wide(table) => table.charge(probe, algo, now, n, evict),
+            Kind::Compact(table) => table.charge(probe, algo, now, n, evict),
         }
     }
 
-    /// Gives back `n` cells of a charge, if the key still lives in the slot that was charged.
-    pub(crate) fn give_back<A: GiveBack>(&self, algo: &A, paid: &Paid, now: Tick, n: u64) {
-        if let Kind::Wide(table) = &self.kind {
-            table.give_back(algo, paid, now, n);
+    /// Gives back `n` cells of a charge, if the key still lives in the slot that was charged; in
+    /// compact slots, which do not tell one life of a key from another, if it has a slot.
+    pub(crate) fn give_back<A: GiveBack>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        paid: &Paid,
+        now: Tick,
+        n: u64,
+    ) {
+        match &self.kind {
+            Kind::Wide(table) => table.give_back(algo, paid, now, n),
+            Kind::Compact(table) => {
+                table.revise(probe, |state| algo.give_back(state, &paid.receipt, now, n));
+            }
+        }
+    }
+
+    /// Gives a key `n` cells that nobody has paid for, if it has a slot.
+    pub(crate) fn add<A: GiveBack>(&self, probe: Probe, algo: &A, now: Tick, n: u64) {
+        let next = |state| algo.add(state, now, n);
+        match &self.kind {
+            Kind::Wide(table) => table.revise(probe, next),
+            Kind::Compact(table) => table.revise(probe, next),
         }
     }
 

@@ -280,6 +280,13 @@ impl Wide {
         bucket[paid.place % BUCKET].head.revise(paid.generation, next);
     }
 
+    /// Replaces the state of a key, if it has one, by what `next` makes of it.
+    pub(crate) fn revise(&self, probe: Probe, next: impl Fn(u64) -> u64) {
+        if let Some(Seat { slot, head }) = self.find_committed(probe) {
+            slot.head.revise(head.generation(), next);
+        }
+    }
+
     #[inline(always)]
     fn index_of(&self, slot: &Slot) -> usize {
         let first = std::ptr::from_ref(&self.slots.bucket(0)[0]).addr();

@@ -68,9 +68,9 @@ use super::claim::Outcome;
 use super::layout::BUCKET;
 use super::memory::{Lines, prefetch};
 use super::{Counters, HugePages, OutOfMemory, Probe, scaled_up};
-use crate::algo::{Machine, NoRing, Standing};
-use crate::cell::{Charge, Fingerprint, Word, WordCell};
-use crate::decision::{Apart, Decision, Permit};
+use crate::algo::{GiveBack, Machine, NoRing, Standing};
+use crate::cell::{Charge, Fingerprint, Paid, Word, WordCell};
+use crate::decision::{Apart, Decision, Denied, Permit};
 use crate::time::Tick;
 use claim::Request;
 
@@ -187,6 +187,38 @@ impl Compact {
             return Apart(Outcome::Decided(ruling));
         }
         Apart(self.decide_cold(request))
+    }
+
+    /// Charges `n` cells of a key in such a way that they may be given back. `Err` holds the state
+    /// nearest to idle, if the key finds no place.
+    pub(crate) fn charge<A: GiveBack>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+        evict: bool,
+    ) -> Result<Result<Paid, Denied>, u64> {
+        let seat = self.find_at_once(probe);
+        let charged = seat.map(|Seat { cell, word }| cell.charge(word, algo, now, n));
+        let ruling = match charged {
+            Some(Charge::Decided(ruling)) => ruling,
+            _ => {
+                let Apart(outcome) = self.decide_elsewhere(&Request { probe, algo, now, n, evict });
+                match outcome {
+                    Outcome::Decided(ruling) => ruling,
+                    Outcome::Full { nearest } => return Err(nearest),
+                }
+            }
+        };
+        Ok(ruling.receipt(algo, now, n, 0, 0))
+    }
+
+    /// Replaces the state of a key, if it has one, by what `next` makes of it.
+    pub(crate) fn revise(&self, probe: Probe, next: impl Fn(u64) -> u64) {
+        if let Some(Seat { cell, word }) = self.find(probe) {
+            cell.revise(word, next);
+        }
     }
 
     /// What a decision about `n` cells would be judged by; `None` if the key has no state.

@@ -1,0 +1,355 @@
+//! Charges beside the straight line: those that may be taken back, those ahead of their time, and
+//! those of what has been spent already.
+
+use core::hash::Hash;
+use core::time::Duration;
+
+use crate::algo::{Ahead, Algorithm, GiveBack, Machine};
+use crate::cell::Paid;
+use crate::decision::{Decision, Denied};
+use crate::direct::Direct;
+use crate::limiter::{Limiter, WhenFull};
+use crate::table::{Event, Probe};
+use crate::time::{Clock, Tick};
+
+/// The place of what was charged to the limiter that keys without a place share.
+const SHARED: usize = usize::MAX;
+
+impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C> {
+    /// Charges `n` cells in such a way that they may be given back. `Err(None)`: the key finds no
+    /// place.
+    pub(crate) fn charge(&self, probe: Probe, n: u64, now: Tick) -> Result<Paid, Option<Denied>> {
+        self.charge_by(&self.params, probe, n, now).map_err(|refused| refused.ok())
+    }
+
+    /// The same; a key that finds no place is treated as the limiter was built to treat it.
+    pub(crate) fn charge_or_full(&self, probe: Probe, n: u64, now: Tick) -> Result<Paid, Denied> {
+        match self.charge_by(&self.params, probe, n, now) {
+            Ok(paid) => Ok(paid),
+            Err(Ok(denied)) => Err(denied),
+            Err(Err(nearest)) => self.charge_full(nearest, n, now),
+        }
+    }
+
+    /// Charges `n` cells by an algorithm that goes on as the limiter's does. `Err(Err)` holds the
+    /// state nearest to idle, if the key finds no place.
+    fn charge_by(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> Result<Paid, Result<Denied, u64>> {
+        let evict = matches!(self.when_full, WhenFull::Evict);
+        match self.table.charge(probe, algo, now, n, evict) {
+            Ok(paid) => paid.map_err(Ok),
+            Err(nearest) => Err(Err(nearest)),
+        }
+    }
+
+    /// All candidates hold live keys of others, and none may be evicted.
+    #[cold]
+    fn charge_full(&self, nearest: u64, n: u64, now: Tick) -> Result<Paid, Denied> {
+        match &self.when_full {
+            WhenFull::Share(shared) => {
+                self.table.counters().count(Event::Overflowed);
+                let paid = shared.1.charge(&shared.0, now, n)?;
+                Ok(Paid { place: SHARED, ..paid })
+            }
+            _ => self.decide_unseated(nearest, n, now).map(|_| Paid::NOTHING),
+        }
+    }
+
+    /// Charges `n` cells that have been spent already, as far as a state can hold them. Returns what
+    /// was charged.
+    pub(crate) fn charge_anyway(&self, probe: Probe, n: u64, now: Tick) -> Paid {
+        let overdrawn = self.params.overdrawn();
+        anyway(n, |n| self.charge_by(&overdrawn, probe, n, now).map_err(|refused| refused.ok()))
+    }
+
+    /// Gives back `n` cells of a charge, as far as time has not restored them.
+    pub(crate) fn give_back(&self, probe: Probe, paid: &Paid, n: u64, now: Tick) {
+        match (&self.when_full, paid.place) {
+            (WhenFull::Share(shared), SHARED) => shared.1.give_back(&shared.0, paid, now, n),
+            _ if paid.cells() == 0 => {}
+            _ => self.table.give_back(probe, &self.params, paid, now, n),
+        }
+    }
+}
+
+impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
+    /// Charges `n` cells if they would be admitted within `wait`, in such a way that they may be
+    /// given back until then, and tells how long that is. `Err(None)`: the key finds no place.
+    pub(crate) fn charge_within(
+        &self,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+        wait: Duration,
+    ) -> Result<(Paid, Duration), Option<Denied>> {
+        let ahead = self.params.within(now, wait);
+        match self.charge_by(&ahead, probe, n, now) {
+            Ok(paid) => Ok((paid, self.params.turn(paid.receipt.next, now))),
+            Err(Err(_)) => Err(None),
+            Err(Ok(denied)) => {
+                let seen = self.table.peek(probe, &self.params, now, n);
+                Err(Some(seen.map_or(denied, |seen| self.params.denied(seen, now, n))))
+            }
+        }
+    }
+}
+
+/// Charges all of `n` cells, or as many as there is room for.
+fn anyway(mut n: u64, charge: impl Fn(u64) -> Result<Paid, Option<Denied>>) -> Paid {
+    while n > 0 {
+        match charge(n) {
+            Ok(paid) => return paid,
+            // Lost: others have charged since. There is always less to be asked for.
+            Err(Some(denied)) => n = denied.remaining().min(n - 1),
+            Err(None) => break,
+        }
+    }
+    Paid::NOTHING
+}
+
+impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C> {
+    /// Charges `n` cells of `key`, now, that have been spent already: see
+    /// [`charge_at`](Self::charge_at).
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
+    /// gate.charge_n("a", 15); // 5 more than there were
+    /// assert!(gate.check("a").is_err());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn charge_n(&self, key: &K, n: u64) -> Duration {
+        self.charge_at(key, n, self.clock().now())
+    }
+
+    /// Charges `n` cells of `key` at the instant `now` that have been spent already, whatever the
+    /// limit: for a cost that is known only afterwards. Later requests wait until the debt is paid.
+    /// Returns how long it takes until `n` cells could have been charged by
+    /// [`check_at`](Self::check_at); zero if they could have been now.
+    ///
+    /// A debt is bounded by what a state can hold. With [`Gcra`](crate::Gcra) that is 16 bursts (or
+    /// the largest burst there may be, if that is less; for ordinary quotas in
+    /// [wide slots](crate::Slots) it is a century). With a fixed window, what is charged beyond the
+    /// limit ends with the window. What is beyond the bound is forgiven.
+    ///
+    /// **Not guaranteed.** A key that [finds no place](crate::OnFull) is not charged.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
+    /// assert_eq!(gate.charge_at("a", 15, Tick::ZERO), Duration::from_millis(500));
+    /// let denied = gate.check_at("a", 1, Tick::ZERO).unwrap_err();
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_millis(600)));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn charge_at(&self, key: &K, n: u64, now: Tick) -> Duration {
+        let paid = self.charge_anyway(self.probe(key), n, now);
+        turn_of(&self.params, &paid, now)
+    }
+
+    /// Takes all the cells that `key` has left, now, but at most `most`, and returns how many.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
+    /// assert!(gate.check_n("a", 3).is_ok());
+    /// assert_eq!(gate.drain("a", 5), 5);
+    /// assert_eq!(gate.drain("a", u64::MAX), 2);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn drain(&self, key: &K, most: u64) -> u64 {
+        self.drain_at(key, most, self.clock().now())
+    }
+
+    /// As [`drain`](Self::drain), at the instant `now`.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
+    /// assert_eq!(gate.drain_at("a", u64::MAX, Tick::ZERO), 10);
+    /// assert_eq!(gate.drain_at("a", u64::MAX, Tick::from_nanos(500_000_000)), 5);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn drain_at(&self, key: &K, most: u64, now: Tick) -> u64 {
+        drain(most, |n| self.peek_at(key, n, now), |n| self.check_at(key, n, now))
+    }
+
+    /// Gives `key` up to `n` cells more, now, but no more than the burst: see
+    /// [`add_at`](Self::add_at).
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
+    /// assert_eq!(gate.drain("a", 10), 10);
+    /// gate.add("a", 3);
+    /// assert_eq!(gate.drain("a", 10), 3);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn add(&self, key: &K, n: u64) {
+        self.add_at(key, n, self.clock().now());
+    }
+
+    /// Gives `key` up to `n` cells more at the instant `now`, but no more than the burst: as a gift,
+    /// beyond what the quota grants. What was [charged](Self::charge_at) beyond the burst is paid
+    /// first. A key that has no state has all its cells already.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
+    /// gate.charge_at("a", 15, Tick::ZERO);
+    /// gate.add_at("a", 6, Tick::ZERO);
+    /// assert_eq!(gate.peek_at("a", 0, Tick::ZERO).unwrap().remaining(), 1);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn add_at(&self, key: &K, n: u64, now: Tick) {
+        self.table.add(self.probe(key), &self.params, now, n);
+    }
+}
+
+/// How long until a charge could have been made in the usual way.
+fn turn_of(algo: &impl GiveBack, paid: &Paid, now: Tick) -> Duration {
+    if paid.cells() == 0 { Duration::ZERO } else { algo.turn(paid.receipt.next, now) }
+}
+
+/// Takes what is left, at most `most`.
+fn drain(most: u64, peek: impl Fn(u64) -> Decision, check: impl Fn(u64) -> Decision) -> u64 {
+    let left = peek(0).map_or_else(|denied| denied.remaining(), |permit| permit.remaining());
+    let mut n = most.min(left);
+    while n > 0 {
+        match check(n) {
+            Ok(_) => break,
+            // Others were faster.
+            Err(denied) => n = denied.remaining().min(n - 1),
+        }
+    }
+    n
+}
+
+impl<A: Algorithm<Params: GiveBack>, C> Direct<A, C> {
+    /// Charges `n` cells in such a way that they may be given back.
+    pub(crate) fn charge(&self, n: u64, now: Tick) -> Result<Paid, Denied> {
+        self.cell.charge(&self.params, now, n)
+    }
+
+    /// Charges `n` cells that have been spent already, as far as a state can hold them. Returns what
+    /// was charged.
+    pub(crate) fn charge_anyway(&self, n: u64, now: Tick) -> Paid {
+        let overdrawn = self.params.overdrawn();
+        anyway(n, |n| self.cell.charge(&overdrawn, now, n).map_err(Some))
+    }
+
+    /// Gives back `n` cells of a charge, as far as time has not restored them.
+    pub(crate) fn give_back(&self, paid: &Paid, n: u64, now: Tick) {
+        if paid.cells() > 0 {
+            self.cell.give_back(&self.params, paid, now, n);
+        }
+    }
+}
+
+impl<A: Algorithm<Params: Ahead>, C> Direct<A, C> {
+    /// Charges `n` cells if they would be admitted within `wait`, in such a way that they may be
+    /// given back until then, and tells how long that is.
+    pub(crate) fn charge_within(
+        &self,
+        n: u64,
+        now: Tick,
+        wait: Duration,
+    ) -> Result<(Paid, Duration), Denied> {
+        let algo = &self.params;
+        match self.cell.charge(&algo.within(now, wait), now, n) {
+            Ok(paid) => Ok((paid, algo.turn(paid.receipt.next, now))),
+            Err(denied) => Err(self.cell.peek(algo, now, n).err().unwrap_or(denied)),
+        }
+    }
+}
+
+impl<A: Algorithm<Params: GiveBack>, C: Clock> Direct<A, C> {
+    /// Charges `n` cells, now, that have been spent already: see [`charge_at`](Self::charge_at).
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(10))?;
+    /// gate.charge_n(15); // 5 more than there were
+    /// assert!(gate.check().is_err());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn charge_n(&self, n: u64) -> Duration {
+        self.charge_at(n, self.clock().now())
+    }
+
+    /// Charges `n` cells at the instant `now` that have been spent already, whatever the limit: see
+    /// [`Limiter::charge_at`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(10))?;
+    /// assert_eq!(gate.charge_at(15, Tick::ZERO), Duration::from_millis(500));
+    /// assert_eq!(gate.charge_at(0, Tick::ZERO), Duration::ZERO);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn charge_at(&self, n: u64, now: Tick) -> Duration {
+        turn_of(&self.params, &self.charge_anyway(n, now), now)
+    }
+
+    /// Takes all the cells that are left, now, but at most `most`, and returns how many.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(10))?;
+    /// assert_eq!(gate.drain(7), 7);
+    /// assert_eq!(gate.drain(7), 3);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn drain(&self, most: u64) -> u64 {
+        self.drain_at(most, self.clock().now())
+    }
+
+    /// As [`drain`](Self::drain), at the instant `now`.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(10))?;
+    /// assert_eq!(gate.drain_at(u64::MAX, Tick::ZERO), 10);
+    /// assert_eq!(gate.drain_at(u64::MAX, Tick::ZERO), 0);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn drain_at(&self, most: u64, now: Tick) -> u64 {
+        drain(most, |n| self.peek_at(n, now), |n| self.check_at(n, now))
+    }
+
+    /// Gives up to `n` cells more, now, but no more than the burst: see [`Limiter::add_at`].
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(10))?;
+    /// assert_eq!(gate.drain(10), 10);
+    /// gate.add(3);
+    /// assert_eq!(gate.drain(10), 3);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn add(&self, n: u64) {
+        self.add_at(n, self.clock().now());
+    }
+
+    /// Gives up to `n` cells more at the instant `now`, but no more than the burst: see
+    /// [`Limiter::add_at`].
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(10))?;
+    /// gate.charge_at(15, Tick::ZERO);
+    /// gate.add_at(6, Tick::ZERO);
+    /// assert_eq!(gate.peek_at(0, Tick::ZERO).unwrap().remaining(), 1);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn add_at(&self, n: u64, now: Tick) {
+        self.cell.add(&self.params, now, n);
+    }
+}
