@@ -19,16 +19,21 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
     /// Charges `n` cells in such a way that they may be given back. `Err(None)`: the key finds no
     /// place.
     pub(crate) fn charge(&self, probe: Probe, n: u64, now: Tick) -> Result<Paid, Option<Denied>> {
-        self.charge_by(&self.params, probe, n, now).map_err(|refused| refused.ok())
+        self.charge_usually(probe, n, now).map_err(|refused| refused.ok())
     }
 
     /// The same; a key that finds no place is treated as the limiter was built to treat it.
     pub(crate) fn charge_or_full(&self, probe: Probe, n: u64, now: Tick) -> Result<Paid, Denied> {
-        match self.charge_by(&self.params, probe, n, now) {
+        match self.charge_usually(probe, n, now) {
             Ok(paid) => Ok(paid),
             Err(Ok(denied)) => Err(denied),
             Err(Err(nearest)) => self.charge_full(nearest, n, now),
         }
+    }
+
+    fn charge_usually(&self, probe: Probe, n: u64, now: Tick) -> Result<Paid, Result<Denied, u64>> {
+        let still = self.params.still();
+        self.charge_by(still.as_ref().unwrap_or(&self.params), probe, n, now)
     }
 
     /// Charges `n` cells by an algorithm that goes on as the limiter's does. `Err(Err)` holds the
@@ -234,7 +239,8 @@ fn drain(most: u64, peek: impl Fn(u64) -> Decision, check: impl Fn(u64) -> Decis
 impl<A: Algorithm<Params: GiveBack>, C> Direct<A, C> {
     /// Charges `n` cells in such a way that they may be given back.
     pub(crate) fn charge(&self, n: u64, now: Tick) -> Result<Paid, Denied> {
-        self.cell.charge(&self.params, now, n)
+        let still = self.params.still();
+        self.cell.charge(still.as_ref().unwrap_or(&self.params), now, n)
     }
 
     /// Charges `n` cells that have been spent already, as far as a state can hold them. Returns what

@@ -45,6 +45,8 @@ mod direct;
 mod lane;
 #[cfg(feature = "std")]
 mod limiter;
+#[cfg(feature = "std")]
+mod live;
 mod quota;
 #[cfg(feature = "std")]
 mod reserve;
@@ -66,6 +68,7 @@ pub use algo::any::{AnyAlgorithm, UnknownAlgorithm};
 pub use algo::fixed_window::FixedWindow;
 pub use algo::gcra::Gcra;
 pub use algo::leaky_queue::LeakyQueue;
+pub use algo::paced::Inherit;
 pub use algo::sliding_counter::SlidingCounter;
 pub use algo::sliding_log::SlidingLog;
 pub use algo::sub_windows::SubWindows;
@@ -81,12 +84,16 @@ pub use {
     direct::Direct,
     lane::Lane,
     limiter::Limiter,
+    live::{Live, LiveParams},
     reserve::Reservation,
     slots::Slots,
     source::{BucketSource, KeySource, Source},
     stats::Stats,
 };
 
+#[cfg(tollgate_loom)]
+#[doc(hidden)]
+pub use cell::{Busy, Shelf};
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
 pub use sync::{Fault, Loads, Numbers, let_loads_return, plant};

@@ -51,7 +51,13 @@ mod imp {
         }
 
         pub(crate) fn store(&self, value: u64, order: Ordering) {
-            self.interleave().store(value, order);
+            match super::model::loads() {
+                super::Loads::Any => self.interleave().store(value, order),
+                // Beside loads that are modifications, a plain store is not always the latest.
+                super::Loads::Latest => {
+                    self.word.swap(value, order);
+                }
+            }
         }
 
         pub(crate) fn compare_exchange(
@@ -277,6 +283,8 @@ pub enum Fault {
     ShareUncompared,
     /// All threads have the same share.
     ThreadsTakenForOne,
+    /// A reader takes the words of a quota for one version without looking whether they are.
+    TornQuota,
     /// A number is taken without seeing what its last owner wrote.
     NumbersUnordered,
 }

@@ -35,7 +35,7 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::grid::Grid;
+use super::grid::{self, Grid};
 #[cfg(feature = "std")]
 use super::oracle::Level;
 use super::{
@@ -188,14 +188,19 @@ impl Gcra {
         let burst = NonZeroU64::new(burst).ok_or(QuotaError::ZeroBurst)?;
         let capacity = burst.get() * cell.get();
         let units = quota.limit() * cell.get();
-        let debt = capacity.saturating_mul(DEBT_BURSTS).min(units_max);
+        let debt = debt_units(capacity, units_max);
         let grid = Grid::with_debt(units, quota.period_nanos(), field.max(), capacity, debt);
         Ok(GcraParams { grid, cell, capacity, burst, start_empty, lane_cells })
     }
 }
 
+/// How far a debt may go where a burst may have so many units at most.
+pub(super) fn debt_units(capacity: u64, units_max: u64) -> u64 {
+    capacity.saturating_mul(DEBT_BURSTS).min(units_max)
+}
+
 /// Units in one cell, chosen as the module says. The quota is valid.
-fn units_in_cell(quota: &Quota) -> NonZeroU64 {
+pub(super) fn units_in_cell(quota: &Quota) -> NonZeroU64 {
     let burst = quota.burst_cells();
     let interval_nanos = quota.period_nanos() / quota.limit();
     let units = (interval_nanos / ENDLESS_UNIT_NANOS)
@@ -240,7 +245,44 @@ pub struct GcraParams {
     lane_cells: u64,
 }
 
+/// [`GcraParams`] in words.
+pub(super) const WORDS: usize = grid::WORDS + 3;
+
 impl GcraParams {
+    /// The bucket of `burst` cells of `cell` units each on a grid that may reach as far.
+    pub(super) fn on(grid: Grid, cell: NonZeroU64, burst: NonZeroU64, start_empty: bool) -> Self {
+        let capacity = burst.get() * cell.get();
+        Self { grid, cell, capacity, burst, start_empty, lane_cells: 0 }
+    }
+
+    /// Units that one cell costs.
+    pub(super) fn cell(&self) -> u64 {
+        self.cell.get()
+    }
+
+    /// Cells that the bucket holds.
+    pub(super) fn burst(&self) -> u64 {
+        self.burst.get()
+    }
+
+    /// What [`from_words`](Self::from_words) reads, of a bucket without lanes.
+    pub(super) fn to_words(self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        words[..grid::WORDS].copy_from_slice(&self.grid.to_words());
+        let rest = [self.cell.get(), self.burst.get(), u64::from(self.start_empty)];
+        words[grid::WORDS..].copy_from_slice(&rest);
+        words
+    }
+
+    #[inline]
+    pub(super) fn from_words(words: &[u64; WORDS]) -> Self {
+        let grid = Grid::from_words(words.first_chunk().expect("it comes first"));
+        let [.., cell, burst, start_empty] = *words;
+        let cell = NonZeroU64::new(cell).expect("a cell costs something");
+        let burst = NonZeroU64::new(burst).expect("a bucket holds something");
+        Self::on(grid, cell, burst, start_empty != 0)
+    }
+
     /// Units that `cells` cost, at most `u64::MAX`.
     #[inline(always)]
     pub(super) fn cost(&self, cells: u64) -> u64 {

@@ -35,6 +35,9 @@ use core::time::Duration;
 use crate::decision::Scale;
 use crate::time::Tick;
 
+/// A grid in words.
+pub(crate) const WORDS: usize = 8;
+
 const HOUR_NANOS: u128 = 3_600 * 1_000_000_000;
 pub(super) const YEAR_NANOS: u128 = 365 * 24 * HOUR_NANOS;
 
@@ -100,6 +103,29 @@ impl Grid {
         } else {
             Self::new(units, nanos, field_max, debt.max(reach))
         }
+    }
+
+    /// As [`new`](Self::new), on a ring that is all of the field and no more: for instants that do
+    /// not begin at 0.
+    pub(crate) fn wrapping(units: u64, nanos: u64, field_max: u64, reach: u64) -> Self {
+        let grid = Self::new(units, nanos, field_max, reach);
+        Self { mask: field_max, ahead_max: reach + grid.tolerance, reach, ..grid }
+    }
+
+    /// What [`from_words`](Self::from_words) reads.
+    #[expect(clippy::cast_possible_truncation, reason = "halves of a u128")]
+    pub(crate) fn to_words(self) -> [u64; WORDS] {
+        let Self { units, nanos, fraction, mask, ahead_max, tolerance, reach } = self;
+        let (high, low) = ((fraction >> 64) as u64, fraction as u64);
+        [units.get(), nanos, high, low, mask, ahead_max, tolerance, reach]
+    }
+
+    #[inline]
+    pub(crate) fn from_words(words: &[u64; WORDS]) -> Self {
+        let [units, nanos, high, low, mask, ahead_max, tolerance, reach] = *words;
+        let units = NonZeroU64::new(units).expect("a grid has units");
+        let fraction = u128::from(high) << 64 | u128::from(low);
+        Self { units, nanos, fraction, mask, ahead_max, tolerance, reach }
     }
 
     /// The most units ahead of a clock that may be written.

@@ -11,6 +11,7 @@
 //! | algorithm | bits 52..0 | idle when |
 //! |---|---|---|
 //! | [`gcra`] | theoretical arrival time (53, or 37 in a [compact](COMPACT_BITS) state) | that time has come |
+//! | [`paced`] | theoretical arrival time (53), in fractions of a cell | that time has come |
 //! | [`leaky_queue`] | theoretical arrival time (53, or 37) | that time has come |
 //! | [`warm_up`] | when it is cold again (53 - w), warmth (w, from period and rate) | that time has come |
 //! | [`fixed_window`] | end of the window (53 - c), cells counted (c, from the limit) | the window has ended |
@@ -34,6 +35,7 @@ pub mod grid;
 pub mod leaky_queue;
 #[cfg(feature = "std")]
 pub mod oracle;
+pub mod paced;
 pub mod sliding_counter;
 pub mod sliding_log;
 pub mod sub_windows;
@@ -53,7 +55,7 @@ pub const PAYLOAD_BITS: u32 = 53;
 /// Bits of a word that hold an algorithm's state where the key stands in the same word.
 pub const COMPACT_BITS: u32 = 37;
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
@@ -329,6 +331,12 @@ pub trait GiveBack: Machine {
     /// charged: for what has been spent already, whatever the limit.
     #[must_use]
     fn overdrawn(&self) -> Self;
+
+    /// The same as it is at this moment, where it may change: several steps that belong together
+    /// are made by this.
+    fn still(&self) -> Option<Self> {
+        None
+    }
 
     /// How long from `now` until what left this state would be admitted; zero if that time has come.
     fn turn(&self, word: u64, now: Tick) -> Duration;

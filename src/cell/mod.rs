@@ -11,10 +11,15 @@ mod compact;
 mod direct;
 mod receipt;
 mod ring;
+mod shelf;
 mod word;
 
 pub(crate) use compact::{Fingerprint, Word, WordCell};
 pub(crate) use direct::DirectCell;
 pub(crate) use receipt::Paid;
 pub(crate) use ring::Cells;
+#[cfg(not(tollgate_loom))]
+pub(crate) use shelf::Shelf;
+#[cfg(tollgate_loom)]
+pub use shelf::{Busy, Shelf};
 pub(crate) use word::{Charge, GENERATION_BITS, Head, HeadCell, Ruling};

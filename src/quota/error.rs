@@ -55,6 +55,14 @@ pub enum QuotaError {
     WarmUpTooLong,
     /// Lanes hold more than half of the burst.
     LaneCellsTooMany,
+    /// A live quota has become faster than its states can tell.
+    LiveTooFast,
+    /// The burst of a live quota has become larger than its states can hold.
+    LiveBurstTooLarge,
+    /// The burst has grown too much to leave keys their shares of it.
+    InheritTooFar,
+    /// The quota is being changed by another thread.
+    ChangeUnderWay,
     /// The text is not a quota.
     Syntax {
         /// Where, counted in characters from 1.
@@ -131,6 +139,21 @@ impl fmt::Display for QuotaError {
             Self::LaneCellsTooMany => {
                 "a lane takes at most half of the burst at a time: raise the burst, or let lanes \
                  take fewer cells"
+            }
+            Self::LiveTooFast => {
+                "the rate is so much above the one that the limiter was built with that its states \
+                 cannot tell it: build it with the fastest quota that it will have, and lower that"
+            }
+            Self::LiveBurstTooLarge => {
+                "the burst is so much above the one that the limiter was built with that its states \
+                 cannot hold it: build it with the largest burst that it will have, and lower that"
+            }
+            Self::InheritTooFar => {
+                "the burst grows too much at once to leave keys their shares of it: inherit as is, \
+                 additively, or reset"
+            }
+            Self::ChangeUnderWay => {
+                "another thread is changing the quota at this moment: try again"
             }
             Self::Syntax { column, expected } => {
                 return write!(f, "column {column}: expected {expected}");

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate::{LeakyQueue, Quota, Tick, WarmUp};
+use tollgate::{Direct, Inherit, LeakyQueue, Live, Quota, Tick, WarmUp};
 
 use crate::Replay;
 use crate::gate::{Gate, gates, number, number_if_said, steps};
@@ -13,6 +13,7 @@ pub(crate) const VECTORS: &[(&str, Replay)] = &[
     ("simple_5", bursty),
     ("one_second_burst", bursty),
     ("try_acquire_with_timeout", bursty),
+    ("bursty_and_update", updated),
     ("warm_up_rate5_4s_cold10", warming_up),
 ];
 
@@ -75,6 +76,31 @@ fn bursty(vector: &Value) {
         for step in steps(vector) {
             caller.replay(step, Duration::ZERO);
         }
+    }
+}
+
+/// Who pays afterwards waits for what was taken before, and not for its own.
+///
+/// There, the debt of the moment is repaid at the old rate after a change; here a debt is so many
+/// cells, which are repaid at the new rate, so that the one wait after the change is half as long.
+fn updated(vector: &Value) {
+    let builder = Direct::builder(Quota::per_second(1)).algorithm(Live::new());
+    let gate = builder.build().expect("in range");
+    let (mut now, mut changed) = (Tick::ZERO, false);
+    for step in steps(vector) {
+        if step["op"] == "set_rate" {
+            let quota = Quota::per_second(number(&step["rate_per_s"])).burst(1);
+            gate.set_quota_at(quota, Inherit::AsIs, now).expect("in range");
+            changed = true;
+            continue;
+        }
+        let expected = step["wait_s"].as_f64().expect("a wait in seconds");
+        let expected = if changed { expected / 2.0 } else { expected };
+        changed = false;
+        let wait = gate.peek_at(0, now).expect("nothing is asked for").reset_after();
+        assert_eq!(wait, Duration::from_secs_f64(expected), "{step}");
+        now = now.saturating_add(wait);
+        gate.charge_at(number(&step["n"]), now);
     }
 }
 

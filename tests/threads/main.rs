@@ -5,6 +5,7 @@
 
 mod direct;
 mod keyed;
+mod live;
 mod rings;
 mod share;
 mod shared;

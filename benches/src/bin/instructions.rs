@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use tollgate::algo::Algorithm;
 use tollgate::{
-    Decision, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog,
-    Slots, SubWindows, Tick,
+    Decision, Direct, FixedWindow, Gcra, Limiter, Live, ManualClock, Quota, SlidingCounter,
+    SlidingLog, Slots, SubWindows, Tick,
 };
 use tollgate_benches::keys;
 
 /// A kind of decision, and what makes so many of them.
 type Kind = (&'static str, fn(usize));
 
-const KINDS: [Kind; 22] = [
+const KINDS: [Kind; 24] = [
     ("loop-alone", |count| decide(count, KEYS, STEP_NANOS, START_NANOS, |_, _| true)),
     ("direct-gcra-admit", direct_admit),
     ("direct-gcra-refuse", direct_refuse),
@@ -27,6 +27,8 @@ const KINDS: [Kind; 22] = [
     ("keyed-gcra-peek", keyed_peek),
     ("keyed-gcra-claim", keyed_claim),
     ("keyed-gcra-batch", keyed_batch),
+    ("direct-live-admit", direct_live),
+    ("keyed-live-admit", keyed_live),
     ("compact-gcra-admit", |count| compact(count, gentle())),
     ("compact-gcra-refuse", |count| compact(count, black_box(Quota::per_hour(1)))),
     ("compact-gcra-claim", compact_claim),
@@ -125,6 +127,25 @@ fn keyed_refuse(count: usize) {
 fn keyed_peek(count: usize) {
     let gate = filled(roomy());
     decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.peek_at(key, 1, now).is_ok());
+}
+
+/// A quota that can be changed, and the largest there may be.
+fn lively() -> Quota {
+    black_box(Quota::per_second(100_000).burst(400_000_000))
+}
+
+fn direct_live(count: usize) {
+    let builder = Direct::builder(lively()).algorithm(Live::new()).clock(ManualClock::new());
+    let gate = builder.build().expect("in range");
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.check_at(1, now).is_ok());
+}
+
+fn keyed_live(count: usize) {
+    let gate = keyed(lively(), Live::new(), KEYS);
+    for rank in 0..KEYS {
+        assert!(gate.check_at(&keys::key(rank), 1, Tick::from_nanos(START_NANOS)).is_ok());
+    }
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
 }
 
 /// Keys that a table for claims has room for: far more than come.

@@ -1,0 +1,114 @@
+//! Quotas that change while they are read, and while keys are decided about.
+
+#![cfg(tollgate_loom)]
+
+use std::sync::Arc;
+
+use loom::thread;
+use loom_tests::{Keyed, ONE_BUCKET, ask, at, burst, explore_three, explore_two, keyed};
+use tollgate::{Fault, Inherit, Live, OnFull, Shelf, plant};
+
+const KEY: u64 = 7;
+
+/// Two words that are always replaced by equal ones.
+fn replaced_while_read() {
+    let shelf = Arc::new(Shelf::new(&[1, 1]));
+    let other = Arc::clone(&shelf);
+    let writer = thread::spawn(move || {
+        for version in 2..=3 {
+            let replaced = other.replace(|_| Ok::<_, ()>([version; 2]));
+            assert!(matches!(replaced, Ok(Ok(()))), "nobody else writes");
+        }
+    });
+    let [first, second] = shelf.read();
+    assert_eq!(first, second, "of one version");
+    writer.join().unwrap();
+    assert_eq!(shelf.read(), [3, 3], "the last one");
+}
+
+#[test]
+fn words_are_of_one_version() {
+    explore_two("live: replaced twice while read", replaced_while_read);
+}
+
+/// The mistake avoided: what was read is believed.
+#[test]
+#[should_panic(expected = "of one version")]
+fn unlooked_at_words_are_of_two_versions() {
+    plant(Fault::TornQuota);
+    explore_two("live: torn", replaced_while_read);
+}
+
+#[test]
+fn of_two_writers_one_may_give_up_but_none_is_lost() {
+    explore_two("live: 2 writers", || {
+        let shelf = Arc::new(Shelf::new(&[0, 0]));
+        let add = |shelf: &Shelf<2>| {
+            let replaced = shelf.replace(|&[a, b]| Ok::<_, ()>([a + 1, b + 1]));
+            u64::from(replaced.is_ok())
+        };
+        let other = Arc::clone(&shelf);
+        let writer = thread::spawn(move || add(&other));
+        let written = add(&shelf) + writer.join().unwrap();
+        assert!(written > 0, "one of them got its turn");
+        assert_eq!(shelf.read(), [written; 2], "all that were told so");
+    });
+}
+
+#[test]
+fn two_readers_and_a_writer() {
+    explore_three("live: 2 readers, 1 writer", || {
+        let shelf = Arc::new(Shelf::new(&[1, 1]));
+        let threads = [(); 2].map(|()| {
+            let shelf = Arc::clone(&shelf);
+            thread::spawn(move || {
+                let [first, second] = shelf.read();
+                assert_eq!(first, second, "of one version");
+            })
+        });
+        for version in 2..=3 {
+            assert!(shelf.replace(|_| Ok::<_, ()>([version; 2])).is_ok());
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+/// So many of a key's requests for one cell are admitted, one after the other.
+fn ask_all(gate: &Keyed<Live>) -> u64 {
+    (0..4).map(|_| ask(gate, KEY, at(1))).sum()
+}
+
+/// A change from two cells to three against charges of a key, which has charged so many before.
+fn changed_while_charged(before: u64, inherit: Inherit, granted: u64) {
+    let gate = keyed(Live::new(), burst(2), ONE_BUCKET, OnFull::Refuse);
+    assert_eq!((0..before).map(|_| ask(&gate, KEY, at(1))).sum::<u64>(), before);
+    let other = Arc::clone(&gate);
+    let setter = thread::spawn(move || other.set_quota_at(burst(3), inherit, at(1)));
+    let during = ask(&gate, KEY, at(1));
+    assert_eq!(setter.join().unwrap(), Ok(()));
+    let total = before + during + ask_all(&gate);
+    assert_eq!(total, granted, "granted in all");
+}
+
+#[test]
+fn what_is_charged_during_a_change_counts() {
+    explore_three("live: changed while charged", || {
+        changed_while_charged(1, Inherit::Additive, 3);
+    });
+}
+
+#[test]
+fn what_is_inherited_is_no_more_than_there_was() {
+    explore_three("live: changed as is while charged", || {
+        changed_while_charged(1, Inherit::AsIs, 2);
+    });
+}
+
+#[test]
+fn what_is_claimed_during_a_change_counts() {
+    explore_three("live: changed while claimed", || {
+        changed_while_charged(0, Inherit::Additive, 3);
+    });
+}

@@ -1,0 +1,262 @@
+use super::*;
+use crate::algo::NoRing;
+use proptest::prelude::*;
+
+/// The oracle's unit of a debt: so many are a cell, and all rates below are a whole number of them in
+/// a nanosecond.
+const UNITS: i128 = 10_000_000_000;
+
+/// One bucket in exact arithmetic.
+#[derive(Debug)]
+struct Exact {
+    debt: i128,
+    burst: i128,
+    /// Units that drain in a nanosecond.
+    drain: i128,
+    at: u64,
+}
+
+impl Exact {
+    fn new(quota: &Quota) -> Self {
+        let (burst, drain) = Self::terms(quota);
+        Self { debt: 0, burst, drain, at: 0 }
+    }
+
+    fn terms(quota: &Quota) -> (i128, i128) {
+        let drain = i128::from(quota.limit()) * (UNITS / i128::from(quota.period_nanos()));
+        (i128::from(quota.burst_cells()) * UNITS, drain)
+    }
+
+    fn pass(&mut self, now: u64) {
+        self.debt = (self.debt - self.drain * i128::from(now - self.at)).max(0);
+        self.at = now;
+    }
+
+    fn change(&mut self, quota: &Quota, inherit: Inherit) {
+        let (burst, drain) = Self::terms(quota);
+        let left = self.burst - self.debt;
+        let left = match inherit {
+            Inherit::AsIs => left,
+            Inherit::Additive => left + (burst - self.burst).max(0),
+            Inherit::Proportional => left * burst / self.burst,
+            Inherit::Reset => burst,
+        };
+        *self = Self { debt: (burst - left).max(0), burst, drain, ..*self };
+    }
+}
+
+fn quotas() -> impl Strategy<Value = Quota> {
+    let period = prop_oneof![Just(100), Just(1_000), Just(10_000)];
+    (1_u64..100, period, 1_u64..60)
+        .prop_map(|(limit, ms, burst)| Quota::new(limit, Duration::from_millis(ms)).burst(burst))
+}
+
+fn inherits() -> impl Strategy<Value = Inherit> {
+    prop_oneof![
+        Just(Inherit::AsIs),
+        Just(Inherit::Additive),
+        Just(Inherit::Proportional),
+        Just(Inherit::Reset),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Do {
+    Ask(u64),
+    Change(Quota, Inherit),
+}
+
+fn doings() -> impl Strategy<Value = Vec<(u64, Do)>> {
+    let doing = prop_oneof![
+        3 => (1_u64..40).prop_map(Do::Ask),
+        1 => (quotas(), inherits()).prop_map(|(quota, inherit)| Do::Change(quota, inherit)),
+    ];
+    let pause = prop_oneof![Just(0), 0_u64..30_000_000, 0_u64..3_000_000_000];
+    prop::collection::vec((pause, doing), 1..60)
+}
+
+/// What the state of a key owes at an instant, in the oracle's units, and those of a unit.
+fn owed(params: &PacedParams, word: u64, now: Tick) -> (i128, i128) {
+    let unit = UNITS / i128::from(params.gcra.cell()) + 1;
+    let ahead = params.grid().ahead(word, params.instant(now));
+    (i128::from(ahead) * UNITS / i128::from(params.gcra.cell()), unit)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// No charge is lost, no cell is made: after any changes the debt is the exact one, to a unit
+    /// for each change (in proportion: to a hundredth more).
+    #[test]
+    fn whatever_changes_the_debt_is_the_exact_one(first in quotas(), doings in doings()) {
+        let mut params = PacedParams::new(&first, false).expect("in range");
+        let mut exact = Exact::new(&first);
+        let mut word = params.fresh(Tick::ZERO);
+        // How far apart the two may be by now.
+        let (mut more, mut less, mut now) = (0, 0, 0_u64);
+        for (pause, doing) in doings {
+            now += pause;
+            let instant = Tick::from_nanos(now);
+            exact.pass(now);
+            match doing {
+                Do::Ask(n) => {
+                    let wanted = i128::from(n) * UNITS;
+                    let unit = owed(&params, word, instant).1;
+                    let seen = params.look(word, NoRing, instant, n);
+                    match params.step(seen, instant, n) {
+                        Step::Admit { next } => {
+                            prop_assert!(exact.debt + wanted <= exact.burst + less + 2 * unit);
+                            exact.debt += wanted;
+                            word = next;
+                        }
+                        _ => prop_assert!(exact.debt + wanted > exact.burst - more - 2 * unit),
+                    }
+                }
+                Do::Change(quota, inherit) => {
+                    let old = exact.burst;
+                    let was_idle = owed(&params, word, instant).0 == 0;
+                    let Ok(changed) = params.change(&quota, inherit, instant) else { continue };
+                    exact.change(&quota, inherit);
+                    params = changed;
+                    let (debt, unit) = owed(&params, word, instant);
+                    if was_idle {
+                        // An idle state is the same as none.
+                        prop_assert!(debt <= exact.debt + more + unit);
+                        exact.debt = debt;
+                    }
+                    if inherit == Inherit::Proportional {
+                        more = more * exact.burst / old + exact.debt / 99;
+                        less = less * exact.burst / old;
+                    }
+                    (more, less) = (more + unit, less + unit);
+                }
+            }
+            let (debt, unit) = owed(&params, word, instant);
+            prop_assert!(debt <= exact.debt + more + unit, "{debt} {exact:?} {more}");
+            prop_assert!(debt >= exact.debt - less - unit, "{debt} {exact:?} {less}");
+        }
+    }
+
+    #[test]
+    fn its_words_are_all_there_is(first in quotas(), doings in doings(), empty: bool) {
+        let mut params = PacedParams::new(&first, empty).expect("in range");
+        for (pause, doing) in doings {
+            if let Do::Change(quota, inherit) = doing
+                && let Ok(changed) = params.change(&quota, inherit, Tick::from_nanos(pause))
+            {
+                params = changed;
+            }
+            prop_assert_eq!(PacedParams::from_words(&params.to_words()), params);
+        }
+    }
+
+    /// Any words of a quota that were a quota's, any state, any time, any cost.
+    #[test]
+    fn nothing_panics(
+        first in quotas(), then in quotas(), inherit in inherits(), changed: u64,
+        word: u64, now: u64, n: u64, given: u64, wait: u64,
+    ) {
+        let params = PacedParams::new(&first, false).expect("in range");
+        let changed = Tick::from_nanos(changed);
+        let params = params.change(&then, inherit, changed).unwrap_or(params);
+        let (now, wait) = (Tick::from_nanos(now), Duration::from_nanos(wait));
+        for params in [params, params.overdrawn(), params.within(now, wait)] {
+            let seen = params.look(word, NoRing, now, n);
+            if let Step::Admit { next } = params.step(seen, now, n) {
+                prop_assert_eq!(TAT.of(next), next);
+                let receipt = Receipt { cells: n, at: now, next };
+                let given_back = params.give_back(next, &receipt, now, given);
+                prop_assert_eq!(TAT.of(given_back), given_back);
+                let _ = params.permit(seen, now, n);
+            }
+            let _ = (params.denied(seen, now, n), params.turn(word, now));
+            let _ = (params.standing(word, params.instant(now)), params.add(word, now, n));
+            let _ = params.no_place(word, now, Duration::from_millis(1));
+        }
+    }
+
+    /// A change at any instant of any clock, again and again.
+    #[test]
+    fn a_key_that_asks_all_the_time_is_granted_the_rate(rates in prop::collection::vec(1_u64..50, 1..6)) {
+        let first = Quota::per_second(rates[0]).burst(1);
+        let mut params = PacedParams::new(&first, false).expect("in range");
+        let mut word = params.fresh(Tick::ZERO);
+        let mut granted = 0;
+        for (second, rate) in rates.iter().enumerate() {
+            let begin = second as u64 * 1_000_000_000;
+            let quota = Quota::per_second(*rate).burst(1);
+            params = params.change(&quota, Inherit::AsIs, Tick::from_nanos(begin)).expect("in range");
+            for at in 0..1_000 {
+                let now = Tick::from_nanos(begin + at * 1_000_000);
+                if let Step::Admit { next } = params.step(params.look(word, NoRing, now, 1), now, 1) {
+                    (word, granted) = (next, granted + 1);
+                }
+            }
+        }
+        let due: u64 = rates.iter().sum();
+        prop_assert!(granted <= due + 1, "{granted} of {due}");
+        // Asked once a millisecond, a cell may come a millisecond late.
+        prop_assert!(granted + 1 >= due * 19 / 20, "{granted} of {due}");
+    }
+}
+
+#[test]
+fn a_clock_from_before_the_change_reads_as_the_change() {
+    let second = Tick::from_nanos(1_000_000_000);
+    let params = PacedParams::new(&Quota::per_second(10), false).expect("in range");
+    let changed = params.change(&Quota::per_second(20), Inherit::AsIs, second).expect("in range");
+    let word = params.fresh(Tick::ZERO);
+    let Step::Admit { next } = params.step(params.look(word, NoRing, second, 10), second, 10)
+    else {
+        panic!("a fresh bucket is full");
+    };
+    let behind = Tick::from_nanos(3);
+    let left = |now| changed.permit(changed.look(next, NoRing, now, 0), now, 0).remaining();
+    assert_eq!((left(behind), left(second)), (0, 0));
+    // Who became idle before is told so by the pace that holds now.
+    let idle = changed.standing(word, changed.instant(behind));
+    assert!(matches!(idle, Standing::Idle { .. } | Standing::Live { .. }));
+}
+
+#[test]
+fn what_was_charged_before_a_change_is_not_given_back() {
+    let params = PacedParams::new(&Quota::per_second(10), false).expect("in range");
+    let at = Tick::from_nanos(5);
+    let word = params.fresh(at);
+    let Step::Admit { next } = params.step(params.look(word, NoRing, at, 10), at, 10) else {
+        panic!("a fresh bucket is full");
+    };
+    let receipt = Receipt { cells: 10, at, next };
+    assert_ne!(params.give_back(next, &receipt, at, 10), next);
+    let later = Tick::from_nanos(6);
+    let changed = params.change(&Quota::per_second(20), Inherit::AsIs, later).expect("in range");
+    assert_eq!(changed.give_back(next, &receipt, later, 10), next);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason() {
+    use QuotaError as E;
+    let params = PacedParams::new(&Quota::per_second(100), false).expect("in range");
+    let change = |quota, inherit| params.change(&quota, inherit, Tick::ZERO).map(|_| ());
+    assert_eq!(change(Quota::per_second(3_200), Inherit::AsIs), Ok(()));
+    assert_eq!(change(Quota::per_second(1_000_000_000), Inherit::AsIs), Err(E::LiveTooFast));
+    assert_eq!(change(Quota::per_second(100).burst(1 << 39), Inherit::AsIs), Err(E::RefillTooLong));
+    let huge = Quota::per_second(100_000).burst(1 << 39);
+    assert_eq!(change(huge, Inherit::AsIs), Err(E::LiveBurstTooLarge));
+    assert_eq!(
+        change(Quota::per_second(100).burst(9_999), Inherit::Proportional),
+        Err(E::InheritTooFar)
+    );
+    assert_eq!(change(Quota::per_second(0), Inherit::Reset), Err(E::ZeroLimit));
+}
+
+#[test]
+fn the_rate_may_grow_thirtytwofold() {
+    for rate in [1, 30, 1_000, 31_250, 100_000, 1_000_000, 31_250_000] {
+        let params = PacedParams::new(&Quota::per_second(rate), false).expect("in range");
+        for inherit in [Inherit::AsIs, Inherit::Additive, Inherit::Reset] {
+            let faster = Quota::per_second(rate * 32).burst(rate);
+            assert!(params.change(&faster, inherit, Tick::ZERO).is_ok(), "{rate}");
+        }
+    }
+}

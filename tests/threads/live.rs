@@ -1,0 +1,112 @@
+//! Quotas that change while many threads are charging.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use tollgate::{Direct, Inherit, Limiter, Live, ManualClock, Quota, QuotaError, Tick};
+
+const THREADS: u64 = 4;
+
+/// Time stands still: every cell that is granted was inherited, or added by a change.
+#[test]
+fn what_grows_by_a_hundred_changes_is_granted_to_the_last_cell() {
+    let quota = |burst| Quota::per_hour(1).burst(burst);
+    let gate: Limiter<u64, Live, _> = Limiter::builder(quota(1_000))
+        .algorithm(Live::new())
+        .clock(ManualClock::new())
+        .build()
+        .expect("in range");
+    let granted = [0, 1].map(|_| AtomicU64::new(0));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    for (key, granted) in granted.iter().enumerate() {
+                        let admitted = gate.check(&(key as u64)).is_ok();
+                        granted.fetch_add(u64::from(admitted), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        for change in 1..=100 {
+            let grown = quota(1_000 + change * 50);
+            gate.set_quota(grown, Inherit::Additive).expect("in range");
+            thread::yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    for (key, granted) in granted.iter().enumerate() {
+        let left = gate.drain(&(key as u64), u64::MAX);
+        assert_eq!(granted.load(Ordering::Relaxed) + left, 6_000, "key {key}");
+    }
+}
+
+/// Of two quotas with the same rate of refill in total, a mixture would grant far more.
+#[test]
+fn no_decision_is_by_the_rate_of_one_quota_and_the_burst_of_the_other() {
+    // One cell of a large burst at a rate that is next to nothing; or one cell at a high rate.
+    let slow = Quota::per_day(1).burst(2);
+    let fast = Quota::per_second(30).burst(1);
+    let gate = Direct::builder(fast).algorithm(Live::new()).build().expect("in range");
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let limit = match gate.check() {
+                        Ok(permit) => (permit.limit(), permit.reset_after()),
+                        Err(denied) => (denied.limit(), denied.reset_after()),
+                    };
+                    let (burst, until_full) = limit;
+                    // What is owed, at most three cells, is paid at the rate that goes with the burst.
+                    let second = std::time::Duration::from_secs(1);
+                    match burst {
+                        1 => assert!(until_full <= second, "{until_full:?}"),
+                        2 => {
+                            assert!(until_full == std::time::Duration::ZERO || until_full > second)
+                        }
+                        other => panic!("a burst of {other}"),
+                    }
+                }
+            });
+        }
+        for change in 0..2_000 {
+            let quota = if change % 2 == 0 { slow } else { fast };
+            gate.set_quota(quota, Inherit::Additive).expect("in range");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn who_changes_at_the_same_time_is_told_so_or_heard() {
+    let gate = Direct::builder(Quota::per_second(10)).algorithm(Live::new()).build();
+    let gate = gate.expect("in range");
+    let heard = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (gate, heard) = (&gate, &heard);
+            scope.spawn(move || {
+                for change in 0..500 {
+                    let quota = Quota::per_second(10 + thread * 500 + change);
+                    match gate.set_quota_at(quota, Inherit::AsIs, Tick::ZERO) {
+                        Ok(()) => heard.fetch_add(1, Ordering::Relaxed),
+                        Err(error) => {
+                            assert!(
+                                matches!(
+                                    error,
+                                    QuotaError::ChangeUnderWay | QuotaError::LiveTooFast
+                                ),
+                                "{error}"
+                            );
+                            0
+                        }
+                    };
+                }
+            });
+        }
+    });
+    assert!(heard.into_inner() > 0);
+    assert!(gate.quota().limit() >= 10);
+}
