@@ -47,6 +47,8 @@ mod lane;
 mod limiter;
 #[cfg(feature = "std")]
 mod live;
+#[cfg(feature = "std")]
+mod plan;
 mod quota;
 #[cfg(feature = "std")]
 mod reserve;
@@ -85,6 +87,7 @@ pub use {
     lane::Lane,
     limiter::Limiter,
     live::{Live, LiveParams},
+    plan::Plan,
     reserve::Reservation,
     slots::Slots,
     source::{BucketSource, KeySource, Source},

@@ -210,8 +210,21 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// The straight line.
     #[inline(always)]
     pub(crate) fn decide(&self, probe: Probe, lookup: Lookup<'_>, n: u64, now: Tick) -> Decision {
+        self.decide_by(&self.params, probe, lookup, n, now)
+    }
+
+    /// The straight line by an algorithm that goes on as the limiter's own does.
+    #[inline(always)]
+    pub(crate) fn decide_by(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        lookup: Lookup<'_>,
+        n: u64,
+        now: Tick,
+    ) -> Decision {
         let evict = matches!(self.when_full, WhenFull::Evict);
-        self.params.meet(Ask { limiter: self, probe, lookup, now, n, evict })
+        algo.meet(Ask { limiter: self, probe, lookup, now, n, evict })
     }
 
     /// The straight line to yes or no.
@@ -263,8 +276,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn peek_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        let seen = self.table.peek(self.probe(key), &self.params, now, n);
-        self.params.answer(seen.unwrap_or_else(|| self.unseen(n, now)), now, n)
+        self.peek_by(&self.params, key, n, now)
+    }
+
+    /// The same by an algorithm that goes on as the limiter's own does.
+    pub(crate) fn peek_by(&self, algo: &A::Params, key: &K, n: u64, now: Tick) -> Decision {
+        let seen = self.table.peek(self.probe(key), algo, now, n);
+        algo.answer(seen.unwrap_or_else(|| unseen(algo, n, now)), now, n)
     }
 
     /// Forgets what was charged to `key`: it is as if the key had never been seen.
@@ -415,18 +433,18 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         })
     }
 
-    /// What `n` cells of a key that was never seen are judged by.
-    fn unseen(&self, n: u64, now: Tick) -> <A::Params as Machine>::Seen {
-        self.params.look(self.params.fresh(now), NoRing, now, n)
-    }
-
     /// As if the key were fresh: what it could spend is what it is told.
     fn admit_untracked(&self, n: u64, now: Tick) -> Decision {
-        match self.params.answer(self.unseen(n, now), now, n) {
+        match self.params.answer(unseen(&self.params, n, now), now, n) {
             Err(denied) if !denied.is_final() => Ok(Permit::despite(denied)),
             decision => decision,
         }
     }
+}
+
+/// What `n` cells of a key that was never seen are judged by.
+fn unseen<M: Machine>(algo: &M, n: u64, now: Tick) -> M::Seen {
+    algo.look(algo.fresh(now), NoRing, now, n)
 }
 
 /// A request for cells, to be decided by an algorithm.

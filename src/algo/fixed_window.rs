@@ -37,8 +37,8 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Window;
 use super::{
-    Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, Receipt, Ring, Standing, Step,
-    sealed::Sealed,
+    Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, PerKey, Receipt, Ring, Standing,
+    Step, sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
@@ -313,6 +313,25 @@ impl GiveBack for FixedWindowParams {
         let view = self.view(word, now);
         let ahead = if view.counted > self.limit { view.ahead } else { 0 };
         self.grid.scale(view.now, view.floor).span(ahead)
+    }
+}
+
+impl PerKey for FixedWindowParams {
+    /// Windows may be as long as there are whole units; aligned ones are as long as they are.
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        quota.validate()?;
+        if quota.limit() >= self.count.max() {
+            return Err(QuotaError::PlanTooFast);
+        }
+        let (units, nanos) = self.grid.ratio();
+        let shares = u128::from(quota.period_nanos()) * u128::from(units);
+        let length = u64::try_from(shares / u128::from(nanos)).unwrap_or(u64::MAX);
+        let is_whole = shares.is_multiple_of(u128::from(nanos)) && length > 0;
+        let is_aligned = self.length == 1;
+        match is_whole && length <= self.grid.reach() && (!is_aligned || length == 1) {
+            true => Ok(Self { limit: quota.limit(), length, ..*self }),
+            false => Err(QuotaError::PlanTooLong),
+        }
     }
 }
 

@@ -39,8 +39,8 @@ use super::grid::{self, Grid};
 #[cfg(feature = "std")]
 use super::oracle::Level;
 use super::{
-    Ahead, Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, Receipt, Ring, Standing, Step,
-    sealed::Sealed,
+    Ahead, Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, PerKey, Receipt, Ring,
+    Standing, Step, sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
@@ -65,6 +65,10 @@ const COMPACT_UNIT_NANOS: u64 = 250_000;
 const COMPACT_UNIT_NANOS_MIN: u64 = 640;
 /// The largest burst in units of a compact state: a sixty-fourth of the ring.
 const COMPACT_BURST_UNITS_MAX: u64 = 1 << (COMPACT_BITS - 6);
+/// The rate of another quota on the same grid is right to one part in so many.
+const PLAN_PRECISION: u128 = 1_000;
+/// Units in a cell where plans are to be told.
+const PLANS_UNITS_IN_CELL: u64 = 1_000;
 /// A debt may be so many bursts, if that is no larger than the largest burst; on an endless grid it
 /// may be more.
 const DEBT_BURSTS: u64 = 16;
@@ -96,6 +100,7 @@ const DEBT_BURSTS: u64 = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gcra {
     start_empty: bool,
+    for_plans: bool,
     lane_cells: u64,
 }
 
@@ -110,7 +115,7 @@ impl Gcra {
     /// ```
     #[must_use]
     pub const fn new() -> Self {
-        Self { start_empty: false, lane_cells: 0 }
+        Self { start_empty: false, for_plans: false, lane_cells: 0 }
     }
 
     /// A bucket that is empty when a key is first seen (or seen again after it lost its place),
@@ -125,7 +130,7 @@ impl Gcra {
     /// ```
     #[must_use]
     pub const fn start_empty() -> Self {
-        Self { start_empty: true, lane_cells: 0 }
+        Self { start_empty: true, for_plans: false, lane_cells: 0 }
     }
 
     /// Lets lanes take so many cells at a time: see [`Lane`](crate::Lane). All requests, with a lane
@@ -146,6 +151,29 @@ impl Gcra {
     pub const fn lanes(self, cells: u64) -> Self {
         Self { lane_cells: cells, ..self }
     }
+
+    /// Keeps states in which the quotas of all [plans](crate::Plan) can be told that are slower than the
+    /// limiter's own: in units of a thousandth of its emission interval at most (a nanosecond at
+    /// least), with room for long debts, in [wide slots](crate::Slots).
+    ///
+    /// The price, above 400 cells a second: a state is told from one that is older than some years only
+    /// (90 days at a million cells a second and above), instead of for ever.
+    ///
+    /// ```
+    /// # use tollgate::{Gcra, Limiter, Quota};
+    /// let quota = Quota::per_second(50_000);
+    /// let gate: Limiter<str> =
+    ///     Limiter::builder(quota).algorithm(Gcra::new().for_plans()).build()?;
+    /// assert!(gate.plan(Quota::per_second(49_999)).is_ok());
+    ///
+    /// let coarse: Limiter<str> = Limiter::builder(quota).build()?;
+    /// assert!(coarse.plan(Quota::per_second(49_999)).is_err());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub const fn for_plans(self) -> Self {
+        Self { for_plans: true, ..self }
+    }
 }
 
 impl Sealed for Gcra {}
@@ -155,13 +183,14 @@ impl Algorithm for Gcra {
 
     fn params(&self, quota: &Quota, _unix_origin_nanos: u64) -> Result<GcraParams, QuotaError> {
         quota.validate()?;
-        self.with_cell(quota, units_in_cell(quota), TAT, BURST_UNITS_MAX)
+        let least = if self.for_plans { PLANS_UNITS_IN_CELL } else { 1 };
+        self.with_cell(quota, units_in_cell(quota, least), TAT, BURST_UNITS_MAX)
     }
 
     fn compact_params(&self, quota: &Quota, _: u64) -> Result<Option<GcraParams>, QuotaError> {
         quota.validate()?;
-        if self.lane_cells > 0 {
-            // What a lane gives back names a generation, which compact slots have not.
+        // What a lane gives back names a generation, which compact slots have not.
+        if self.lane_cells > 0 || self.for_plans {
             return Ok(None);
         }
         let cell = compact_units_in_cell(quota);
@@ -180,7 +209,7 @@ impl Gcra {
         field: Field,
         units_max: u64,
     ) -> Result<GcraParams, QuotaError> {
-        let Self { start_empty, lane_cells } = self;
+        let Self { start_empty, lane_cells, .. } = self;
         if lane_cells > quota.burst_cells() / 2 {
             return Err(QuotaError::LaneCellsTooMany);
         }
@@ -188,7 +217,7 @@ impl Gcra {
         let burst = NonZeroU64::new(burst).ok_or(QuotaError::ZeroBurst)?;
         let capacity = burst.get() * cell.get();
         let units = quota.limit() * cell.get();
-        let debt = debt_units(capacity, units_max);
+        let debt = if self.for_plans { units_max } else { debt_units(capacity, units_max) };
         let grid = Grid::with_debt(units, quota.period_nanos(), field.max(), capacity, debt);
         Ok(GcraParams { grid, cell, capacity, burst, start_empty, lane_cells })
     }
@@ -199,12 +228,14 @@ pub(super) fn debt_units(capacity: u64, units_max: u64) -> u64 {
     capacity.saturating_mul(DEBT_BURSTS).min(units_max)
 }
 
-/// Units in one cell, chosen as the module says. The quota is valid.
-pub(super) fn units_in_cell(quota: &Quota) -> NonZeroU64 {
+/// Units in one cell, chosen as the module says, but so many at least where a nanosecond leaves them.
+/// The quota is valid.
+pub(super) fn units_in_cell(quota: &Quota, least: u64) -> NonZeroU64 {
     let burst = quota.burst_cells();
     let interval_nanos = quota.period_nanos() / quota.limit();
     let units = (interval_nanos / ENDLESS_UNIT_NANOS)
         .max(UNITS_IN_BURST_MIN.div_ceil(burst))
+        .max(least)
         .min(interval_nanos)
         .min(BURST_UNITS_MAX / burst);
     NonZeroU64::new(units).expect("at most 10^9 cells a second, at most 2^40 at once")
@@ -375,6 +406,33 @@ impl GiveBack for GcraParams {
         let floor = self.grid.floor(now);
         let ahead = self.debt(word, floor).saturating_sub(self.capacity);
         self.grid.scale(now, floor).span(ahead)
+    }
+}
+
+impl PerKey for GcraParams {
+    /// The cost of a cell is rounded up to a whole number of units.
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        quota.validate()?;
+        let (units, nanos) = self.grid.ratio();
+        let exact = u128::from(quota.period_nanos()) * u128::from(units);
+        let shares = u128::from(quota.limit()) * u128::from(nanos);
+        let cell = exact.div_ceil(shares);
+        if (cell * shares - exact) * PLAN_PRECISION > exact {
+            return Err(QuotaError::PlanTooFast);
+        }
+        let lanes = self.lane_cells;
+        if lanes > quota.burst_cells() / 2 {
+            return Err(QuotaError::LaneCellsTooMany);
+        }
+        let burst = NonZeroU64::new(quota.burst_cells() - lanes).ok_or(QuotaError::ZeroBurst)?;
+        let capacity = cell.checked_mul(u128::from(burst.get()));
+        let capacity = capacity.and_then(|capacity| u64::try_from(capacity).ok());
+        let capacity = capacity.filter(|&capacity| capacity <= self.grid.reach());
+        let cell = u64::try_from(cell).ok().and_then(NonZeroU64::new);
+        match (cell, capacity) {
+            (Some(cell), Some(capacity)) => Ok(Self { cell, capacity, burst, ..*self }),
+            _ => Err(QuotaError::PlanTooLong),
+        }
     }
 }
 
@@ -627,7 +685,7 @@ mod tests {
             let period = (u64::MAX >> (64 - period_bits)) - (less >> (66 - period_bits));
             let burst = (1 << burst_bits) + (less & ((1 << burst_bits) - 1));
             let quota = Quota::new(limit, Duration::from_nanos(period)).burst(burst);
-            let algorithm = Gcra { start_empty, lane_cells: 0 };
+            let algorithm = Gcra { start_empty, ..Gcra::new() };
             let params = algorithm.compact_params(&quota, 0);
             prop_assume!(matches!(params, Ok(Some(_))));
             let Ok(Some(params)) = params else { unreachable!() };

@@ -128,6 +128,12 @@ impl Grid {
         Self { units, nanos, fraction, mask, ahead_max, tolerance, reach }
     }
 
+    /// Whether instants of the two grids mean the same.
+    #[inline]
+    pub(crate) fn counts_as(&self, other: &Self) -> bool {
+        (self.units, self.nanos, self.mask) == (other.units, other.nanos, other.mask)
+    }
+
     /// The most units ahead of a clock that may be written.
     pub(crate) fn reach(&self) -> u64 {
         self.reach

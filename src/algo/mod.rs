@@ -363,6 +363,26 @@ pub trait Ahead: GiveBack {
     fn within(&self, now: Tick, wait: Duration) -> Self;
 }
 
+/// A machine whose states serve other quotas as well.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, Machine, PerKey};
+/// use tollgate::{Gcra, Quota, Tick};
+///
+/// let params = Gcra::new().params(&Quota::per_second(100), 0)?;
+/// let slow = params.with_quota(&Quota::per_minute(6))?;
+/// assert!(slow.answer(params.fresh(Tick::ZERO), Tick::ZERO, 7).is_err());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+pub trait PerKey: Machine {
+    /// The same algorithm on the same states, by another quota.
+    ///
+    /// # Errors
+    ///
+    /// The quota is out of range, or cannot be told by these states, with advice.
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError>;
+}
+
 /// What is remembered of a charge, to take it back by.
 ///
 /// ```

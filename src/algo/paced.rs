@@ -127,7 +127,7 @@ impl PacedParams {
     pub fn new(quota: &Quota, start_empty: bool) -> Result<Self, QuotaError> {
         quota.validate()?;
         let interval_nanos = quota.period_nanos() / quota.limit();
-        let cell = gcra::units_in_cell(quota)
+        let cell = gcra::units_in_cell(quota, 1)
             .get()
             .max(UNITS_IN_CELL.min(interval_nanos / HEADROOM))
             .min(BURST_UNITS_MAX / quota.burst_cells());

@@ -55,6 +55,11 @@ pub enum QuotaError {
     WarmUpTooLong,
     /// Lanes hold more than half of the burst.
     LaneCellsTooMany,
+    /// The quota of a plan is too fast for the states of its limiter.
+    PlanTooFast,
+    /// The quota of a plan takes too long for the states of its limiter, or has windows of another
+    /// length.
+    PlanTooLong,
     /// A live quota has become faster than its states can tell.
     LiveTooFast,
     /// The burst of a live quota has become larger than its states can hold.
@@ -139,6 +144,14 @@ impl fmt::Display for QuotaError {
             Self::LaneCellsTooMany => {
                 "a lane takes at most half of the burst at a time: raise the burst, or let lanes \
                  take fewer cells"
+            }
+            Self::PlanTooFast => {
+                "the limiter's states cannot tell so fast a quota: build the limiter with the fastest \
+                 quota of all, and with Gcra::for_plans"
+            }
+            Self::PlanTooLong => {
+                "the limiter's states cannot hold so long a debt, or windows of that length: build the \
+                 limiter with Gcra::for_plans, or fixed windows of the same period"
             }
             Self::LiveTooFast => {
                 "the rate is so much above the one that the limiter was built with that its states \

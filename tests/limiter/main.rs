@@ -11,5 +11,6 @@ mod lanes;
 mod lives;
 mod model;
 mod places;
+mod plans;
 mod slots;
 mod tiers;

@@ -1,0 +1,167 @@
+//! Quotas that differ from key to key, in one table.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::algo::Machine;
+use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, QuotaError, Slots, Tick};
+
+/// A bucket in exact arithmetic: a cell is as many nanoseconds as the period has, of which `limit` are
+/// paid in a nanosecond.
+struct Exact {
+    debt: i128,
+    quota: Quota,
+}
+
+impl Exact {
+    fn pass(&mut self, nanos: u64) {
+        let paid = i128::from(nanos) * i128::from(self.quota.limit());
+        self.debt = (self.debt - paid).max(0);
+    }
+
+    fn cell(&self) -> i128 {
+        i128::try_from(self.quota.period().as_nanos()).expect("a period")
+    }
+
+    fn room(&self) -> i128 {
+        i128::from(self.quota.burst_cells()) * self.cell() - self.debt
+    }
+}
+
+fn quotas() -> impl Strategy<Value = Quota> {
+    let period = prop_oneof![Just(1), Just(10), Just(60)];
+    (1_u64..=600, period, 1_u64..50)
+        .prop_map(|(limit, secs, burst)| Quota::new(limit, Duration::from_secs(secs)).burst(burst))
+}
+
+fn gates() -> Vec<Limiter<u64, Gcra, ManualClock>> {
+    let begun = || Limiter::builder(Quota::per_second(600)).clock(ManualClock::new());
+    let wide = begun().algorithm(Gcra::new().for_plans()).capacity(100).build();
+    vec![wide.expect("in range"), begun().slots(Slots::Wide).build().expect("in range")]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Keys of three plans side by side: each is granted what its quota grants, to a time unit, and to
+    /// the thousandth that its rate is rounded by.
+    #[test]
+    fn each_key_is_granted_what_its_plan_grants(
+        plans in prop::collection::vec(quotas(), 3),
+        asked in prop::collection::vec((0_u64..2_000_000_000, 0_usize..3, 1_u64..30), 1..80),
+    ) {
+        for gate in gates() {
+            let Ok(made) = plans.iter().map(|quota| gate.plan(*quota)).collect::<Result<Vec<_>, _>>()
+            else { continue };
+            let mut exact: Vec<Exact> =
+                plans.iter().map(|quota| Exact { debt: 0, quota: *quota }).collect();
+            let (units, nanos) = gate.params().grid().ratio();
+            let mut now = 0;
+            for &(pause, key, n) in &asked {
+                now += pause;
+                exact.iter_mut().for_each(|exact| exact.pass(pause));
+                let exact = &mut exact[key];
+                let unit = i128::from((nanos / units + 1) * exact.quota.limit());
+                let rounding = i128::from(exact.quota.burst_cells()) * exact.cell() / 1_000;
+                let wanted = i128::from(n) * exact.cell();
+                match gate.check_with_at(&(key as u64), &made[key], n, Tick::from_nanos(now)) {
+                    Ok(permit) => {
+                        prop_assert!(wanted <= exact.room() + unit);
+                        prop_assert_eq!(permit.limit(), exact.quota.burst_cells());
+                        exact.debt += wanted;
+                    }
+                    Err(_) => prop_assert!(wanted > exact.room() - unit - rounding),
+                }
+            }
+        }
+    }
+
+    /// Whatever plans a key goes through, its debt takes the same time to be paid.
+    #[test]
+    fn a_debt_outlasts_a_change_of_plan(
+        plans in prop::collection::vec(quotas(), 2..5),
+        asked in prop::collection::vec((0_u64..200_000_000, 0_usize..5, 0_u64..20), 1..60),
+    ) {
+        let gate = &gates()[0];
+        let Ok(made) = plans.iter().map(|quota| gate.plan(*quota)).collect::<Result<Vec<_>, _>>()
+        else { return Ok(()) };
+        let until_paid = |plan, now| {
+            gate.peek_with_at(&7, plan, 0, now).expect("nothing is asked for").reset_after()
+        };
+        let mut now = 0;
+        for (pause, plan, n) in asked {
+            now += pause;
+            let now = Tick::from_nanos(now);
+            let plan = &made[plan % made.len()];
+            let before = until_paid(plan, now);
+            prop_assert!(made.iter().all(|other| until_paid(other, now) == before));
+            match gate.check_with_at(&7, plan, n, now) {
+                Ok(permit) => prop_assert!(permit.reset_after() >= before),
+                Err(_) => prop_assert_eq!(until_paid(plan, now), before),
+            }
+        }
+    }
+
+    #[test]
+    fn fixed_windows_of_one_length_count_to_the_plans_limit(
+        limits in prop::collection::vec(1_u64..100, 2),
+        asked in prop::collection::vec((0_u64..30_000_000_000, 0_usize..2, 1_u64..40), 1..60),
+        is_aligned: bool,
+    ) {
+        let windows = if is_aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
+        let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_minute(100))
+            .algorithm(windows)
+            .clock(ManualClock::new())
+            .build()
+            .expect("in range");
+        let plans: Vec<_> =
+            limits.iter().map(|limit| gate.plan(Quota::per_minute(*limit)).expect("fits")).collect();
+        let alone: Vec<_> = limits
+            .iter()
+            .map(|limit| {
+                let builder = Direct::builder(Quota::per_minute(*limit)).algorithm(windows);
+                builder.clock(ManualClock::new()).build().expect("in range")
+            })
+            .collect();
+        let mut now = 0;
+        for (pause, key, n) in asked {
+            now += pause;
+            let now = Tick::from_nanos(now);
+            let (with_plan, without) =
+                (gate.check_with_at(&key, &plans[key], n, now), alone[key].check_at(n, now));
+            prop_assert_eq!(with_plan.is_ok(), without.is_ok());
+            let left = |decision: tollgate::Decision| {
+                decision.map_or_else(|denied| denied.remaining(), |permit| permit.remaining())
+            };
+            prop_assert_eq!(left(with_plan), left(without));
+        }
+    }
+}
+
+#[test]
+fn what_the_states_cannot_tell_is_refused_with_a_reason() {
+    let gate: Limiter<u64> = Limiter::builder(Quota::per_second(100)).build().expect("in range");
+    let plan = |quota| gate.plan(quota).map(|_| ()).unwrap_err();
+    assert_eq!(plan(Quota::per_second(0)), QuotaError::ZeroLimit);
+    assert_eq!(plan(Quota::per_second(3_000_000)), QuotaError::PlanTooFast);
+    let windows: Limiter<u64, _> = Limiter::builder(Quota::per_minute(100))
+        .algorithm(FixedWindow::aligned())
+        .build()
+        .expect("in range");
+    let plan = |quota| windows.plan(quota).map(|_| ()).unwrap_err();
+    assert_eq!(plan(Quota::per_hour(100)), QuotaError::PlanTooLong);
+    assert_eq!(plan(Quota::per_minute(100_000)), QuotaError::PlanTooFast);
+    let compact: Limiter<u64> =
+        Limiter::builder(Quota::per_second(100)).slots(Slots::Compact).build().expect("in range");
+    // The largest debt of a compact state is 16 bursts.
+    assert_eq!(compact.plan(Quota::per_day(100)).unwrap_err(), QuotaError::PlanTooLong);
+}
+
+#[test]
+#[should_panic(expected = "a plan is for the limiter that made it")]
+fn a_plan_of_another_limiter_is_found_out() {
+    let gate = |quota| Limiter::<u64>::builder(quota).build().expect("in range");
+    let (one, other) = (gate(Quota::per_second(3)), gate(Quota::per_second(7)));
+    let plan = one.plan(Quota::per_second(1)).expect("fits");
+    let _ = other.check_with(&7, &plan);
+}
