@@ -36,6 +36,12 @@ fi
 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 RUSTFLAGS='--cfg tollgate_loom' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
     cargo clippy -p tollgate -p loom-tests --all-targets --locked -- -D warnings
-# Without the standard library.
+# Without the standard library; and where there is none, nor an allocator, nor atomics of 64 bits.
 cargo clippy -p tollgate --lib --no-default-features --locked -- -D warnings
+bare=thumbv7em-none-eabi
+if rustup target add "$bare" >/dev/null 2>&1; then
+    cargo clippy -p tollgate --lib --no-default-features --locked --target "$bare" -- -D warnings
+else
+    echo "lint: SKIPPED: $bare, which rustup cannot add here"
+fi
 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet

@@ -20,10 +20,30 @@
 //! # Features
 //!
 //! `std` (default): the clocks, [`Direct`] and [`Limiter`]. Without it the values and the
-//! algorithms remain, which need neither the standard library nor an allocator.
+//! algorithms remain, which need neither the standard library nor an allocator, and no atomics.
+//!
+//! # What a minor version may add
+//!
+//! | | what | why |
+//! |---|---|---|
+//! | sealed | [`Algorithm`](algo::Algorithm), [`Machine`](algo::Machine), [`GiveBack`](algo::GiveBack), [`Oracle`](algo::oracle::Oracle), [`Source`] | a method may be added; a state's word is known to the table |
+//! | open | [`Clock`], [`Visit`](algo::Visit), [`Ring`](algo::Ring) | others write them; what is added has a default |
+//! | `#[non_exhaustive]` | all errors, choices and figures: [`BuildError`], [`QuotaError`], [`UnknownAlgorithm`], [`OnFull`], [`Slots`], [`AnyAlgorithm`] and what belongs to it, [`Stats`], [`Occupancy`], [`TopKey`] | there will be more of them |
+//! | complete | [`Step`](algo::Step), [`Standing`](algo::Standing), [`Receipt`](algo::Receipt), [`Verdict`](algo::oracle::Verdict), [`NoRing`](algo::NoRing) | who drives a machine by hand makes them, or must handle each |
+//!
+//! All other types have private fields. All types are `Send` and `Sync` if what they are made of
+//! (clock, kept key) is; a [`Limiter`]'s key need not be.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// What is exhaustive is so on purpose, and says why.
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+#[cfg(all(feature = "std", not(target_has_atomic = "64")))]
+compile_error!(
+    "the limiters need atomics of 64 bits, which this target lacks: use default-features = false \
+     for the values and the algorithms alone"
+);
 
 pub mod algo;
 #[cfg(feature = "std")]
@@ -64,6 +84,8 @@ mod sync;
 #[cfg(feature = "std")]
 mod table;
 mod time;
+#[cfg(feature = "std")]
+mod top;
 mod word;
 
 pub use algo::any::{AnyAlgorithm, UnknownAlgorithm};
@@ -77,7 +99,9 @@ pub use algo::sub_windows::SubWindows;
 pub use algo::warm_up::WarmUp;
 pub use decision::{Decision, Denied, Permit};
 pub use quota::{Quota, QuotaError};
-pub use time::{Clock, ManualClock, Tick};
+#[cfg(target_has_atomic = "64")]
+pub use time::ManualClock;
+pub use time::{Clock, Tick};
 
 #[cfg(feature = "std")]
 pub use {
@@ -91,7 +115,8 @@ pub use {
     reserve::Reservation,
     slots::Slots,
     source::{BucketSource, KeySource, Source},
-    stats::Stats,
+    stats::{DecisionCount, Occupancy, Stats},
+    top::{TopKey, TopKeys},
 };
 
 #[cfg(tollgate_loom)]

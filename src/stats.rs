@@ -1,4 +1,13 @@
-//! What a limiter counts.
+//! What a limiter counts, and how full it is.
+
+use core::fmt;
+use core::hash::Hash;
+
+use crate::algo::Algorithm;
+use crate::decision::Decision;
+use crate::limiter::Limiter;
+use crate::table::{LOAD_PERCENT, Tally};
+use crate::time::{Clock, Tick};
 
 /// Counts since the limiter was built, read without stopping anybody.
 ///
@@ -39,4 +48,180 @@ pub struct Stats {
     /// Times that a thread took cells of a hot key ahead
     /// ([`share_hot_keys`](crate::Builder::share_hot_keys)).
     pub shared: u64,
+}
+
+/// How full a limiter is.
+///
+/// ```
+/// use tollgate::{Limiter, Quota};
+///
+/// let gate: Limiter<u32> = Limiter::builder(Quota::per_hour(5)).capacity(100).build()?;
+/// (0..50).for_each(|key| assert!(gate.check(&key).is_ok()));
+/// let occupancy = gate.occupancy();
+/// assert_eq!((occupancy.live, occupancy.capacity, occupancy.slots), (50, 101, 184));
+/// assert_eq!(occupancy.load(), 50.0 / 184.0);
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Occupancy {
+    /// About how many keys are live: see [`Limiter::len`].
+    pub live: usize,
+    /// Live keys that there is room for: the capacity asked for, rounded up to what fills whole
+    /// buckets to 55 %. More find a place, too, until all 16 slots of a key are taken.
+    pub capacity: usize,
+    /// Slots in all, of which each holds a key.
+    pub slots: usize,
+}
+
+impl Occupancy {
+    /// The share of the slots that hold live keys, 0 to 1. Above 0.55 there are more of them than
+    /// the capacity; from 0.7 on more than one new key in a hundred finds no place.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<u32> = Limiter::builder(Quota::per_hour(5)).build()?;
+    /// assert_eq!(gate.occupancy().load(), 0.0);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn load(&self) -> f64 {
+        self.live as f64 / self.slots.max(1) as f64
+    }
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
+    /// How full the limiter is at the clock's present. It looks at up to 4,096 buckets, so it is
+    /// for a page of figures or a timer.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).capacity(1_000).build()?;
+    /// assert!(gate.check("a").is_ok());
+    /// assert_eq!(gate.occupancy().live, 1);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn occupancy(&self) -> Occupancy {
+        self.occupancy_at(self.clock().now())
+    }
+
+    /// As [`occupancy`](Self::occupancy), at the instant `now`.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(1)).build()?;
+    /// assert!(gate.check_at("a", 1, Tick::ZERO).is_ok());
+    /// assert_eq!(gate.occupancy_at(Tick::from_nanos(2_000_000_000)).live, 0);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn occupancy_at(&self, now: Tick) -> Occupancy {
+        let slots = self.table.slot_count();
+        let capacity = slots as u128 * u128::from(LOAD_PERCENT) / 100;
+        let capacity = usize::try_from(capacity).expect("fewer than the slots");
+        Occupancy { live: self.len_at(now), capacity, slots }
+    }
+}
+
+/// Counts decisions that pass through it: of a [`Direct`](crate::Direct), a
+/// [`Lane`](crate::Lane), or one of several uses of a limiter.
+///
+/// A [`Limiter`] can [count its own](crate::Builder::count_decisions). A `Direct` cannot, so that
+/// nobody who does not count pays for the question.
+///
+/// Each of up to 64 threads at a time counts on cache lines of its own, without a locked
+/// instruction; more threads share a line. It takes 8 KB.
+///
+/// **Not guaranteed.** Whoever reads while others count may see counts of slightly different
+/// moments.
+///
+/// ```
+/// use tollgate::{DecisionCount, Direct, Quota};
+///
+/// let (gate, count) = (Direct::new(Quota::per_hour(2))?, DecisionCount::new());
+/// for _ in 0..5 {
+///     let decision = count.watch(gate.check());
+///     println!("{}", if decision.is_ok() { "200" } else { "429" });
+/// }
+/// assert_eq!((count.admitted(), count.refused()), (2, 3));
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+pub struct DecisionCount(Tally);
+
+impl DecisionCount {
+    /// Counts of zero.
+    ///
+    /// ```
+    /// assert_eq!(tollgate::DecisionCount::new().admitted(), 0);
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Tally::new())
+    }
+
+    /// Counts a decision, and returns it.
+    ///
+    /// ```
+    /// # use tollgate::{DecisionCount, Direct, Quota};
+    /// let (gate, count) = (Direct::new(Quota::per_hour(1))?, DecisionCount::new());
+    /// assert!(count.watch(gate.check()).is_ok() && count.watch(gate.check()).is_err());
+    /// assert_eq!(count.refused(), 1);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[inline(always)]
+    pub fn watch(&self, decision: Decision) -> Decision {
+        self.count(decision.is_ok());
+        decision
+    }
+
+    /// Counts yes or no, for `allow`.
+    ///
+    /// ```
+    /// # use tollgate::{DecisionCount, Direct, Quota};
+    /// let (gate, count) = (Direct::new(Quota::per_hour(1))?, DecisionCount::new());
+    /// let allowed = gate.allow();
+    /// count.count(allowed);
+    /// assert_eq!(count.admitted(), 1);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[inline]
+    pub fn count(&self, admitted: bool) {
+        self.0.count(admitted);
+    }
+
+    /// Decisions counted that admitted.
+    ///
+    /// ```
+    /// let count = tollgate::DecisionCount::new();
+    /// count.count(true);
+    /// assert_eq!(count.admitted(), 1);
+    /// ```
+    pub fn admitted(&self) -> u64 {
+        self.0.total(true)
+    }
+
+    /// Decisions counted that refused.
+    ///
+    /// ```
+    /// let count = tollgate::DecisionCount::new();
+    /// count.count(true);
+    /// assert_eq!(count.refused(), 0);
+    /// ```
+    pub fn refused(&self) -> u64 {
+        self.0.total(false)
+    }
+}
+
+impl Default for DecisionCount {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for DecisionCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DecisionCount")
+            .field("admitted", &self.admitted())
+            .field("refused", &self.refused())
+            .finish()
+    }
 }

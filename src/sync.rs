@@ -8,6 +8,7 @@
 mod imp {
     #[cfg(feature = "std")]
     pub(crate) use core::sync::atomic::fence;
+    #[cfg(target_has_atomic = "64")]
     pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 }
 
@@ -83,15 +84,18 @@ mod imp {
 
 #[cfg(feature = "std")]
 pub(crate) use imp::fence;
+#[cfg(target_has_atomic = "64")]
 pub(crate) use imp::{AtomicU64, Ordering};
 
 /// A time in nanoseconds that several threads read and its owner moves.
 ///
 /// Relaxed throughout: a reader that sees an older time is a reader with a stale clock, which
 /// every algorithm here accepts without granting more.
+#[cfg(target_has_atomic = "64")]
 #[derive(Default)]
 pub(crate) struct SharedNanos(AtomicU64);
 
+#[cfg(target_has_atomic = "64")]
 impl SharedNanos {
     #[inline]
     pub(crate) fn read(&self) -> u64 {
@@ -110,6 +114,7 @@ impl SharedNanos {
     }
 }
 
+#[cfg(target_has_atomic = "64")]
 impl core::fmt::Debug for SharedNanos {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         self.read().fmt(f)
@@ -256,6 +261,7 @@ pub(crate) use number::{thread_number, thread_number_so_far};
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+#[allow(clippy::exhaustive_enums, reason = "for the models only")]
 pub enum Fault {
     /// A claim is committed without a survey of the other candidates.
     SurveySkipped,
@@ -299,6 +305,7 @@ pub(crate) const fn planted(_: Fault) -> bool {
 /// What the loads of a model may return.
 #[cfg(tollgate_loom)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "for the models only")]
 pub enum Loads {
     /// Any value that the memory model allows, stale ones too.
     Any,

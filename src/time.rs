@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+#[cfg(target_has_atomic = "64")]
 use crate::sync::SharedNanos;
 
 /// An instant: whole nanoseconds since the origin of the clock that produced it.
@@ -199,7 +200,8 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
 
 /// A clock that stands still until it is told to move: for tests, replay and simulation.
 ///
-/// It is shared by reference (or in an `Arc`), and may be set back as well as forward.
+/// It is shared by reference (or in an `Arc`), and may be set back as well as forward. Targets
+/// without atomics of 64 bits have none.
 ///
 /// ```
 /// use std::time::Duration;
@@ -211,12 +213,14 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
 /// clock.set(Tick::ZERO);
 /// assert_eq!(clock.now(), Tick::ZERO);
 /// ```
+#[cfg(target_has_atomic = "64")]
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now: SharedNanos,
     unix_origin_nanos: u64,
 }
 
+#[cfg(target_has_atomic = "64")]
 impl ManualClock {
     /// A clock at [`Tick::ZERO`], which it takes for the Unix epoch.
     ///
@@ -267,6 +271,7 @@ impl ManualClock {
     }
 }
 
+#[cfg(target_has_atomic = "64")]
 impl Clock for ManualClock {
     #[inline]
     fn now(&self) -> Tick {

@@ -110,6 +110,7 @@ impl AnyAlgorithm {
 /// assert!(error.to_string().starts_with("no algorithm has this name: use one of gcra, "));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnknownAlgorithm;
 
 impl core::fmt::Display for UnknownAlgorithm {
@@ -216,6 +217,7 @@ pub enum AnyParams {
 
 /// What a decision is judged by.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum AnySeen {
     /// The word.
     Word(u64),

@@ -112,6 +112,9 @@ pub trait Algorithm: sealed::Sealed {
 ///
 /// A word that the key's earlier life left behind reads as 0, which means: nothing here.
 ///
+/// It is open: whoever drives a [`Machine`] by hand may keep its words anywhere. Methods that are
+/// added have a default.
+///
 /// ```
 /// use tollgate::algo::{NoRing, Ring};
 ///
@@ -135,6 +138,7 @@ pub trait Ring: Copy {
 /// assert_eq!(NoRing.cell(3), 0);
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "it is a value to be named")]
 pub struct NoRing;
 
 impl Ring for NoRing {
@@ -402,7 +406,7 @@ pub struct Receipt {
     pub next: u64,
 }
 
-/// What [`Machine::meet`] does by an algorithm, whichever it is.
+/// What [`Machine::meet`] does by an algorithm, whichever it is. It is open: callers write their own.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, Machine, Visit};
@@ -440,6 +444,7 @@ pub trait Visit {
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "whoever drives a machine must know all of them")]
 pub enum Standing {
     /// The same as no state: another key may have its place.
     Idle {
@@ -464,6 +469,7 @@ pub enum Standing {
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "whoever drives a machine must know all of them")]
 pub enum Step {
     /// Go ahead, and let `next` be the state.
     Admit {

@@ -19,6 +19,7 @@ pub use {any::AnyOracle, sliding_log::EventLog, sub_windows::SubWindowCounts};
 
 use core::time::Duration;
 
+use super::sealed::Sealed;
 use crate::decision::Decision;
 use crate::time::Tick;
 
@@ -38,6 +39,7 @@ use crate::time::Tick;
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "whoever compares with an oracle makes them")]
 pub struct Verdict {
     /// Whether the request may go ahead.
     pub admitted: bool,
@@ -72,11 +74,31 @@ impl From<&Decision> for Verdict {
     }
 }
 
-/// A model of one key.
-pub trait Oracle: Clone {
+/// A model of one key. Sealed: each is the model of an algorithm of this crate.
+///
+/// ```
+/// use tollgate::algo::Machine;
+/// use tollgate::algo::oracle::Oracle;
+/// use tollgate::{Direct, Quota, Tick};
+///
+/// let gate = Direct::new(Quota::per_second(1))?;
+/// let mut oracle = gate.params().oracle();
+/// assert!(oracle.decide(Tick::ZERO, 1).admitted);
+/// assert!(!oracle.decide(Tick::ZERO, 1).admitted);
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+pub trait Oracle: Clone + Sealed {
     /// Decides about `n` cells, and charges them if it admits.
     fn decide(&mut self, now: Tick, n: u64) -> Verdict;
 }
+
+impl Sealed for AnyOracle {}
+impl Sealed for EventLog {}
+impl Sealed for Level {}
+impl Sealed for Queue {}
+impl Sealed for Ramp {}
+impl Sealed for SubWindowCounts {}
+impl Sealed for Window {}
 
 /// Units of time by plain division: `units` of them in `nanos` nanoseconds.
 #[derive(Clone, Copy, Debug)]

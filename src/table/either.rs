@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::compact::{self, Compact};
+use super::layout::BUCKET;
 use super::{Counters, HugePages, OutOfMemory, Probe, RingLayout, Seat, Wide};
 use crate::algo::{GiveBack, Machine};
 use crate::cell::Paid;
@@ -81,6 +82,10 @@ impl Table {
     /// number.
     pub(crate) fn buckets_for(capacity: u64) -> Option<u32> {
         Wide::buckets_for(capacity)
+    }
+
+    pub(crate) fn slot_count(&self) -> usize {
+        self.buckets as usize * BUCKET
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {

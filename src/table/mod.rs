@@ -99,7 +99,7 @@ use layout::{BUCKET, Slot};
 use memory::{RingWords, Slots};
 
 /// Live keys that fit in a table, as a share of its slots: 55 %.
-const LOAD_PERCENT: u64 = 55;
+pub(crate) const LOAD_PERCENT: u64 = 55;
 
 /// A key has two buckets. A model makes do with one.
 const BUCKETS_MIN: u128 = if cfg!(tollgate_loom) { 1 } else { 2 };

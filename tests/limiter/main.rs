@@ -10,6 +10,7 @@ mod bodies;
 mod lanes;
 mod lives;
 mod model;
+mod occupancy;
 mod places;
 mod plans;
 mod slots;

@@ -9,6 +9,7 @@ mod live;
 mod rings;
 mod share;
 mod shared;
+mod top;
 
 use std::sync::Barrier;
 use std::thread;

@@ -1,7 +1,9 @@
-//! What a user can turn: batches, huge pages, hashers, counting, clocks of two tiers, lanes.
+//! What a user can turn: batches, huge pages, hashers, counting, clocks of two tiers, lanes, and
+//! names of who is refused.
 
 mod keyed;
 mod lanes;
+mod noted;
 
 use std::hint::black_box;
 
@@ -24,6 +26,8 @@ fn main() {
     keyed::run(&options, full);
     heading("levers: lanes, one hot key, two threads, admitted");
     lanes::run(&options);
+    heading("levers: TopKeys, all refused");
+    noted::run(&options);
     heading("levers: hashers");
     hashers(&options);
 }

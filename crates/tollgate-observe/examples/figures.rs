@@ -1,0 +1,49 @@
+//! A limiter's figures, as a scrape would find them.
+//!
+//! `metrics-util`'s recorder for debugging stands where a program would have an exporter.
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use tollgate::{Limiter, Quota, TopKeys};
+use tollgate_observe::TopFigures;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let recorder = DebuggingRecorder::new();
+    let scrape = recorder.snapshotter();
+    recorder.install()?;
+    tollgate_observe::describe();
+
+    let gate: Limiter<str> =
+        Limiter::builder(Quota::per_minute(5)).capacity(1_000).count_decisions().build()?;
+    let top: TopKeys<String> = TopKeys::new(100);
+    for request in 0..200 {
+        // The lower the number, the more often it asks.
+        let client = format!("192.0.2.{}", request % 16 * (request % 5));
+        let _ = top.watch(client.as_str(), gate.check(&client));
+    }
+
+    // With each scrape:
+    tollgate_observe::record(&gate, "api");
+    TopFigures::new("api", 3).record(&top);
+
+    let figures = scrape.snapshot().into_vec();
+    let mut lines: Vec<String> = figures.into_iter().map(line).collect();
+    lines.sort();
+    lines.iter().for_each(|line| println!("{line}"));
+    Ok(())
+}
+
+/// `name{label="value"} figure`.
+fn line(figure: Figure) -> String {
+    let (key, _, _, value) = figure;
+    let labels: Vec<String> =
+        key.key().labels().map(|label| format!("{}={:?}", label.key(), label.value())).collect();
+    let value = match value {
+        DebugValue::Counter(count) => count.to_string(),
+        DebugValue::Gauge(level) => level.to_string(),
+        DebugValue::Histogram(values) => format!("{values:?}"),
+    };
+    format!("{}{{{}}} {value}", key.key().name(), labels.join(","))
+}
+
+type Figure =
+    (metrics_util::CompositeKey, Option<metrics::Unit>, Option<metrics::SharedString>, DebugValue);

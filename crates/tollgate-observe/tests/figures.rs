@@ -1,0 +1,140 @@
+//! What a recorder is told.
+
+use std::collections::BTreeMap;
+
+use metrics::with_local_recorder;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use tollgate::{DecisionCount, Direct, Limiter, ManualClock, OnFull, Quota, TopKeys};
+use tollgate_observe::{TopFigures, describe, record, record_count};
+
+/// `name outcome-or-key` of each figure of the limiter `api`, and its value.
+fn told(body: impl FnOnce()) -> BTreeMap<String, f64> {
+    let recorder = DebuggingRecorder::new();
+    with_local_recorder(&recorder, body);
+    let mut told = BTreeMap::new();
+    for (key, _, _, value) in recorder.snapshotter().snapshot().into_vec() {
+        let (name, labels) = key.key().clone().into_parts();
+        let mut name = name.as_str().to_owned();
+        for label in labels {
+            match label.key() {
+                "limiter" => assert_eq!(label.value(), "api"),
+                _ => name = format!("{name} {}", label.value()),
+            }
+        }
+        let value = match value {
+            DebugValue::Counter(count) => count as f64,
+            DebugValue::Gauge(level) => level.into_inner(),
+            DebugValue::Histogram(_) => panic!("{name} is no histogram"),
+        };
+        assert!(told.insert(name, value).is_none());
+    }
+    told
+}
+
+fn gate(on_full: OnFull) -> Limiter<u64, tollgate::Gcra, ManualClock> {
+    Limiter::builder(Quota::per_hour(2))
+        .clock(ManualClock::new())
+        .capacity(1)
+        .on_full(on_full)
+        .count_decisions()
+        .build()
+        .expect("in range")
+}
+
+#[test]
+fn a_limiter_tells_all_its_counts() {
+    // 16 slots, and 20 keys that ask three times each.
+    let gate = gate(OnFull::Refuse);
+    for key in (0..20).cycle().take(60) {
+        let _ = gate.check(&key);
+    }
+    let told = told(|| record(&gate, "api"));
+    let expected = [
+        ("tollgate_capacity_keys", 8.0),
+        ("tollgate_claims_total", 16.0),
+        ("tollgate_decisions_total admitted", 32.0),
+        ("tollgate_decisions_total refused", 28.0),
+        ("tollgate_evictions_total", 0.0),
+        ("tollgate_live_keys", 16.0),
+        ("tollgate_load_ratio", 1.0),
+        ("tollgate_memory_bytes", 256.0),
+        ("tollgate_no_place_total admitted", 0.0),
+        ("tollgate_no_place_total refused", 12.0),
+        ("tollgate_no_place_total shared", 0.0),
+        ("tollgate_shares_total", 0.0),
+    ];
+    assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value)).into());
+}
+
+#[test]
+fn what_is_not_counted_is_not_told() {
+    let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(2)).build().expect("in range");
+    let told = told(|| record(&gate, "api"));
+    assert!(!told.keys().any(|name| name.starts_with("tollgate_decisions_total")));
+}
+
+#[test]
+fn recording_again_counts_nothing_twice() {
+    let (gate, count) = (Direct::new(Quota::per_hour(2)).expect("in range"), DecisionCount::new());
+    let told = told(|| {
+        for _ in 0..3 {
+            let _ = count.watch(gate.check());
+            record_count(&count, "api");
+            record_count(&count, "api");
+        }
+    });
+    assert_eq!(told["tollgate_decisions_total admitted"], 2.0);
+    assert_eq!(told["tollgate_decisions_total refused"], 1.0);
+}
+
+#[test]
+fn every_figure_is_described() {
+    let gate = gate(OnFull::EvictNearestIdle);
+    let recorder = DebuggingRecorder::new();
+    let top = TopKeys::new(1);
+    with_local_recorder(&recorder, || {
+        describe();
+        record(&gate, "api");
+        TopFigures::new("api", 1).record::<u64>(&top);
+    });
+    for (key, unit, text, _) in recorder.snapshotter().snapshot().into_vec() {
+        assert!(unit.is_some() && text.is_some(), "{key:?}");
+    }
+}
+
+#[test]
+fn names_are_bounded_however_many_keys_are_refused() {
+    let top: TopKeys<u64> = TopKeys::new(50);
+    let mut figures = TopFigures::new("api", 3).names(5);
+    let told = told(|| {
+        for round in 0..20_u64 {
+            top.reset();
+            for rank in 0..10_u64 {
+                (rank..10).for_each(|_| top.note(&(round * 2 + rank)));
+            }
+            figures.record(&top);
+        }
+    });
+    // The pages were 0 1 2, 2 3 4, 4 5 6, 6 7 8, ...: five names, and then none.
+    let expected = [
+        ("tollgate_top_dropped", 0.0),
+        ("tollgate_top_refused (others)", 27.0),
+        ("tollgate_top_refused 0", 0.0),
+        ("tollgate_top_refused 1", 0.0),
+        ("tollgate_top_refused 2", 0.0),
+        ("tollgate_top_refused 3", 0.0),
+        ("tollgate_top_refused 4", 0.0),
+    ];
+    assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value)).into());
+}
+
+#[test]
+fn a_page_has_its_keys_by_name() {
+    let top: TopKeys<String> = TopKeys::new(50);
+    ["a", "b", "b", "c", "c", "c"].iter().for_each(|key| top.note(*key));
+    let told = told(|| TopFigures::new("api", 2).record(&top));
+    assert_eq!(told["tollgate_top_refused c"], 3.0);
+    assert_eq!(told["tollgate_top_refused b"], 2.0);
+    assert_eq!(told["tollgate_top_refused (others)"], 0.0);
+    assert!(!told.contains_key("tollgate_top_refused a"));
+}

@@ -1,0 +1,159 @@
+//! What a subscriber is told.
+
+#![allow(clippy::disallowed_types, reason = "a test's subscriber may wait")]
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use tollgate::{Limiter, Quota, TopKeys};
+use tollgate_observe::{RefusalLog, log_top};
+use tracing::field::{Field, Visit};
+use tracing::subscriber::with_default;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// The fields of an event.
+#[derive(Clone, Debug, Default)]
+struct Told(BTreeMap<String, String>);
+
+impl Visit for Told {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}
+
+/// Keeps all events down to a level.
+#[derive(Clone)]
+struct Keep(Arc<Mutex<Vec<Told>>>, Level);
+
+impl Keep {
+    fn down_to(level: Level) -> Self {
+        Self(Arc::default(), level)
+    }
+
+    fn events(&self) -> Vec<Told> {
+        self.0.lock().expect("no panic").clone()
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Keep {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        *metadata.level() <= self.1
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        assert_eq!(event.metadata().target(), "tollgate");
+        let mut told = Told::default();
+        event.record(&mut told);
+        self.0.lock().expect("no panic").push(told);
+    }
+}
+
+fn empty_gate() -> Limiter<str> {
+    let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).build().expect("in range");
+    assert!(gate.check("192.0.2.7").is_ok());
+    gate
+}
+
+#[test]
+fn a_flood_of_refusals_is_a_few_events() {
+    let (gate, keep) = (empty_gate(), Keep::down_to(Level::WARN));
+    let log = RefusalLog::new("api", Quota::per_day(3)).expect("in range");
+    with_default(tracing_subscriber::registry().with(keep.clone()), || {
+        assert!(log.watch("another", gate.check("another")).is_ok());
+        for _ in 0..1_000 {
+            assert!(log.watch("192.0.2.7", gate.check("192.0.2.7")).is_err());
+        }
+    });
+    let events = keep.events();
+    assert_eq!((events.len(), log.suppressed()), (3, 997));
+    let first = &events[0].0;
+    assert_eq!(first["limiter"], "\"api\"");
+    assert_eq!(first["key"], "192.0.2.7");
+    assert_eq!(first["suppressed"], "0");
+    let wait: u64 = first["retry_after_ms"].parse().expect("a number");
+    assert!((80_000_000..=86_400_000).contains(&wait), "{wait}");
+}
+
+#[test]
+fn each_suppressed_refusal_is_told_once() {
+    const EACH: u64 = 100_000;
+    let (gate, keep) = (empty_gate(), Keep::down_to(Level::WARN));
+    let log = RefusalLog::new("api", Quota::per_second(500).burst(5)).expect("in range");
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                with_default(tracing_subscriber::registry().with(keep.clone()), || {
+                    for _ in 0..EACH {
+                        let _ = log.watch("192.0.2.7", gate.check("192.0.2.7"));
+                    }
+                });
+            });
+        }
+    });
+    thread::sleep(std::time::Duration::from_millis(20));
+    let last = Keep::down_to(Level::WARN);
+    with_default(tracing_subscriber::registry().with(last.clone()), || {
+        let _ = log.watch("192.0.2.7", gate.check("192.0.2.7"));
+    });
+    let events = [keep.events(), last.events()].concat();
+    let suppressed: u64 =
+        events.iter().map(|told| told.0["suppressed"].parse::<u64>().expect("a number")).sum();
+    assert_eq!(suppressed, log.suppressed());
+    assert_eq!(suppressed + events.len() as u64, 3 * EACH + 1);
+}
+
+#[test]
+fn nobody_listens_and_nothing_is_spent() {
+    let (gate, keep) = (empty_gate(), Keep::down_to(Level::ERROR));
+    let log = RefusalLog::new("api", Quota::per_day(3)).expect("in range");
+    with_default(tracing_subscriber::registry().with(keep.clone()), || {
+        for _ in 0..10 {
+            let _ = log.watch("192.0.2.7", gate.check("192.0.2.7"));
+        }
+    });
+    assert_eq!((keep.events().len(), log.suppressed()), (0, 0));
+}
+
+#[test]
+fn a_cost_that_is_never_admitted_has_no_wait() {
+    let (gate, keep) = (empty_gate(), Keep::down_to(Level::WARN));
+    let log = RefusalLog::new("api", Quota::per_day(3)).expect("in range");
+    with_default(tracing_subscriber::registry().with(keep.clone()), || {
+        assert!(log.watch("a", gate.check_n("a", 2)).is_err());
+    });
+    assert!(!keep.events()[0].0.contains_key("retry_after_ms"));
+}
+
+#[test]
+fn no_key_begins_a_line_of_its_own() {
+    let keep = Keep::down_to(Level::INFO);
+    let forged = "a\n WARN tollgate: refused\x1b[31m";
+    let (gate, top) = (empty_gate(), TopKeys::<String>::new(1));
+    let log = RefusalLog::new("api", Quota::per_day(3)).expect("in range");
+    with_default(tracing_subscriber::registry().with(keep.clone()), || {
+        let _ = top.watch(forged, log.watch(forged, gate.check_n(forged, 2)));
+        log_top(&top, "api", 1);
+    });
+    let events = keep.events();
+    assert_eq!(events.len(), 2);
+    for told in &events {
+        assert_eq!(told.0["key"], r"a\n WARN tollgate: refused\u{1b}[31m");
+    }
+}
+
+#[test]
+fn the_top_is_told_in_order() {
+    let keep = Keep::down_to(Level::INFO);
+    let top: TopKeys<String> = TopKeys::new(10);
+    ["a", "b", "b", "c", "c", "c"].iter().for_each(|key| top.note(*key));
+    with_default(tracing_subscriber::registry().with(keep.clone()), || log_top(&top, "api", 2));
+    let told: Vec<_> = keep
+        .events()
+        .iter()
+        .map(|told| ["rank", "key", "refused", "error"].map(|field| told.0[field].clone()))
+        .collect();
+    assert_eq!(told, [["1", "c", "3", "0"], ["2", "b", "2", "0"]]);
+}

@@ -1,0 +1,98 @@
+//! Every public type can be sent and shared between threads, as far as what it is made of can.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::{fs, io};
+
+use tollgate::algo::any::{AnyParams, AnySeen};
+use tollgate::algo::fixed_window::FixedWindowParams;
+use tollgate::algo::gcra::GcraParams;
+use tollgate::algo::leaky_queue::LeakyQueueParams;
+use tollgate::algo::oracle::{
+    AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window,
+};
+use tollgate::algo::paced::PacedParams;
+use tollgate::algo::sliding_log::{SlidingLogParams, SlidingLogSeen};
+use tollgate::algo::sub_windows::{SubWindowParams, SubWindowSeen};
+use tollgate::algo::warm_up::WarmUpParams;
+use tollgate::algo::{Grid, NoRing, Receipt, Standing, Step};
+use tollgate::{
+    AnyAlgorithm, BucketSource, BuildError, Builder, CoarseClock, DecisionCount, Denied, Direct,
+    DirectBuilder, FixedWindow, Gcra, Inherit, KeySource, Lane, LeakyQueue, Limiter, Live,
+    LiveParams, ManualClock, Occupancy, OnFull, Permit, Plan, QuantaClock, Quota, QuotaError,
+    Reservation, SlidingCounter, SlidingLog, Slots, Stats, SubWindows, Tick, TieredClock, TopKey,
+    TopKeys, UnknownAlgorithm, WarmUp,
+};
+
+const fn shared<T: Send + Sync + Unpin + ?Sized>() {}
+
+/// A lane has one owner at a time, who may be another thread.
+const _: () = {
+    shared::<Direct>();
+    shared::<Direct<SlidingLog, ManualClock>>();
+    shared::<DirectBuilder>();
+    shared::<Limiter<str>>();
+    shared::<Limiter<[u8], AnyAlgorithm, TieredClock>>();
+    // A key is asked for by reference and never kept, so it need not be shared itself.
+    shared::<Limiter<Rc<str>>>();
+    shared::<Builder<Rc<str>>>();
+    shared::<Lane<KeySource<&Limiter<Rc<str>>>>>();
+    shared::<Lane<BucketSource<&Direct>>>();
+    shared::<Reservation<KeySource<&Limiter<Rc<str>>>>>();
+    shared::<(Plan<Gcra>, Inherit)>();
+
+    // Where keys are kept, they are shared.
+    shared::<(TopKeys<String>, TopKey<String>)>();
+    shared::<(Stats, Occupancy, DecisionCount)>();
+
+    shared::<(Permit, Denied, Quota, Tick, OnFull, Slots)>();
+    shared::<(BuildError, QuotaError, UnknownAlgorithm)>();
+    shared::<(QuantaClock, CoarseClock, TieredClock, ManualClock)>();
+
+    shared::<(AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, WarmUp)>();
+    shared::<(SlidingCounter, SlidingLog, SubWindows, Live)>();
+    shared::<(AnyParams, FixedWindowParams, GcraParams, LeakyQueueParams, WarmUpParams)>();
+    shared::<(SlidingLogParams, SubWindowParams, PacedParams, LiveParams)>();
+    shared::<(AnySeen, SlidingLogSeen, SubWindowSeen)>();
+    shared::<(Grid, NoRing, Receipt, Standing, Step)>();
+    shared::<(AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window)>();
+};
+
+/// What the source calls public, and nobody outside can name.
+const NOT_EXPORTED: [&str; 6] = ["Busy", "Fault", "Loads", "Numbers", "Paid", "Shelf"];
+
+/// A new public type has to be asserted above.
+#[test]
+fn no_public_type_is_left_out() {
+    let mut files = Vec::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files).expect("readable");
+    let listed = include_str!("auto_traits.rs");
+    let is_listed =
+        |name: &str| listed.split(|sign: char| !sign.is_alphanumeric()).any(|word| word == name);
+    let (mut found, mut missing) = (0, Vec::new());
+    for text in &files {
+        for line in text.lines() {
+            let rest = line.strip_prefix("pub struct ").or(line.strip_prefix("pub enum "));
+            let Some(rest) = rest else { continue };
+            let name = rest.split(|sign: char| !sign.is_alphanumeric()).next().expect("a name");
+            found += 1;
+            if !is_listed(name) && !NOT_EXPORTED.contains(&name) {
+                missing.push(name);
+            }
+        }
+    }
+    assert!(found >= 50, "the source was read: {found} types");
+    assert!(missing.is_empty(), "assert that these are Send and Sync: {missing:?}");
+}
+
+fn collect(folder: &Path, files: &mut Vec<String>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(fs::read_to_string(&path)?);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! How full a limiter says it is.
+
+use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Slots, Tick};
+
+fn gate(capacity: u64, slots: Slots) -> Limiter<u64, Gcra, ManualClock> {
+    Limiter::builder(Quota::per_hour(10))
+        .clock(ManualClock::new())
+        .capacity(capacity)
+        .slots(slots)
+        .on_full(OnFull::Refuse)
+        .build()
+        .expect("in range")
+}
+
+#[test]
+fn capacity_is_what_was_asked_for_in_whole_buckets() {
+    for (slots, slot_bytes) in [(Slots::Wide, 16), (Slots::Compact, 8)] {
+        for capacity in [1_u64, 7, 8, 9, 10, 100, 101, 999, 12_345, 100_000, 1_000_000] {
+            let occupancy = gate(capacity, slots).occupancy();
+            let asked = usize::try_from(capacity).expect("64 bits");
+            assert!((asked..=(asked + 5).max(8)).contains(&occupancy.capacity), "{occupancy:?}");
+            assert_eq!(occupancy.slots * slot_bytes, gate(capacity, slots).memory_bytes());
+            assert!(occupancy.live == 0 && occupancy.load() == 0.0);
+        }
+    }
+}
+
+#[test]
+fn live_keys_are_those_that_time_has_not_restored() {
+    let gate = gate(1_000, Slots::Wide);
+    let at = |minutes: u64| Tick::from_nanos(minutes * 60_000_000_000);
+    for key in 0..500 {
+        // A tenth of an hour for each cell: the first half of them is idle before the other.
+        assert!(gate.check_at(&key, 1 + key / 250, at(0)).is_ok());
+    }
+    let live = [0, 5, 7, 11, 13].map(|minutes| gate.occupancy_at(at(minutes)).live);
+    assert_eq!(live, [500, 500, 250, 250, 0]);
+}
+
+#[test]
+fn a_table_can_be_filled_beyond_its_capacity() {
+    let gate = gate(1, Slots::Compact);
+    let admitted = (0..100).filter(|key| gate.check(key).is_ok()).count();
+    let occupancy = gate.occupancy();
+    assert_eq!((admitted, occupancy.live, occupancy.slots), (16, 16, 16));
+    assert_eq!((occupancy.capacity, occupancy.load()), (8, 1.0));
+    assert_eq!(gate.stats().refused_full, 84);
+}
+
+#[test]
+fn rings_are_no_slots() {
+    let windows = Limiter::<u64>::builder(Quota::per_hour(10))
+        .algorithm(FixedWindow::anchored())
+        .capacity(100)
+        .build()
+        .expect("in range");
+    let rings = Limiter::<u64>::builder(Quota::per_hour(10))
+        .algorithm(tollgate::SubWindows::new())
+        .capacity(100)
+        .build()
+        .expect("in range");
+    assert_eq!(rings.occupancy().slots, windows.occupancy().slots);
+}
