@@ -4,14 +4,13 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::time::Duration;
 
-use ahash::RandomState;
-
 use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
 use crate::clock::QuantaClock;
 use crate::direct::Direct;
 use crate::limiter::{Limiter, WhenFull};
 use crate::quota::{Quota, QuotaError};
+use crate::seeds::Seeds;
 use crate::share;
 use crate::slots::Slots;
 use crate::table::{HugePages, RingLayout, Table, Tally};
@@ -175,7 +174,7 @@ pub struct Builder<K: ?Sized, A = Gcra, C = QuantaClock> {
     on_full: OnFull,
     skew: Duration,
     slots: Slots,
-    hasher: Option<RandomState>,
+    pub(crate) seeds: Option<Seeds>,
     huge_pages: HugePages,
     count_decisions: bool,
     share_hot_keys: bool,
@@ -192,7 +191,7 @@ impl<K: ?Sized> Builder<K> {
             on_full: OnFull::default(),
             skew: SKEW_DEFAULT,
             slots: Slots::default(),
-            hasher: None,
+            seeds: None,
             huge_pages: HugePages::default(),
             count_decisions: false,
             share_hot_keys: false,
@@ -219,7 +218,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
             on_full: self.on_full,
             skew: self.skew,
             slots: self.slots,
-            hasher: self.hasher,
+            seeds: self.seeds,
             huge_pages: self.huge_pages,
             count_decisions: self.count_decisions,
             share_hot_keys: self.share_hot_keys,
@@ -245,7 +244,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
             on_full: self.on_full,
             skew: self.skew,
             slots: self.slots,
-            hasher: self.hasher,
+            seeds: self.seeds,
             huge_pages: self.huge_pages,
             count_decisions: self.count_decisions,
             share_hot_keys: self.share_hot_keys,
@@ -396,7 +395,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 
     /// Fixes the seed of the hash, so that runs can be repeated exactly.
     ///
-    /// For tests and simulations only: who knows the seed can choose keys that collide.
+    /// For tests and simulations only: who knows the seed can choose keys that collide. A
+    /// [restored](Self::restore) limiter has the snapshot's seeds instead.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -404,7 +404,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn hash_seed(self, seed: u64) -> Self {
-        Self { hasher: Some(RandomState::with_seeds(seed, !seed, 1, 2)), ..self }
+        Self { seeds: Some(Seeds::of(seed)), ..self }
     }
 }
 
@@ -444,10 +444,10 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
             false => Table::wide(buckets, RingLayout::of(&params), self.skew, self.huge_pages),
         };
         let table = table.map_err(|_| BuildError::OutOfMemory)?;
-        let hasher = self.hasher.unwrap_or_default();
+        let seeds = self.seeds.unwrap_or_else(Seeds::random);
         let tally = self.count_decisions.then(Tally::new);
         let shares = self.share_hot_keys.then(|| share::shares_for(&params)).transpose()?;
-        Ok(Limiter::from_parts(table, params, hasher, clock, when_full, tally, shares))
+        Ok(Limiter::from_parts(table, params, seeds, clock, when_full, tally, shares))
     }
 }
 

@@ -38,15 +38,19 @@ impl QuantaClock {
     /// assert!(QuantaClock::new().now().as_nanos() < 1_000_000_000);
     /// ```
     #[must_use]
-    #[allow(clippy::disallowed_types, reason = "the wall clock is read once, here")]
     pub fn new() -> Self {
         let clock = quanta::Clock::new();
-        let since_epoch = std::time::SystemTime::now().duration_since(UNIX_EPOCH);
+        let unix_origin_nanos = system_unix_nanos();
         let origin_raw = clock.raw();
-        // A system whose clock says it is before 1970 has its aligned windows counted from there.
-        let unix_origin_nanos = since_epoch.map_or(0, saturating_nanos);
         Self { clock, origin_raw, unix_origin_nanos }
     }
+}
+
+/// The system's wall clock. One that says it is before 1970 has its aligned windows counted from
+/// there.
+#[allow(clippy::disallowed_types, reason = "the wall clock is read here only")]
+fn system_unix_nanos() -> u64 {
+    std::time::SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, saturating_nanos)
 }
 
 impl Default for QuantaClock {
@@ -63,6 +67,10 @@ impl Clock for QuantaClock {
 
     fn unix_origin_nanos(&self) -> u64 {
         self.unix_origin_nanos
+    }
+
+    fn unix_now_nanos(&self) -> u64 {
+        system_unix_nanos()
     }
 }
 
@@ -184,6 +192,12 @@ impl Clock for CoarseClock {
     fn unix_origin_nanos(&self) -> u64 {
         self.shared.precise.unix_origin_nanos()
     }
+
+    fn unix_now_nanos(&self) -> u64 {
+        let precise = &self.shared.precise;
+        let behind = saturating_nanos(precise.now().since(self.now()));
+        precise.unix_now_nanos().saturating_sub(behind)
+    }
 }
 
 /// Two clocks in one: a [`CoarseClock`] to admit by, and the precise one it is refreshed from, which
@@ -248,6 +262,10 @@ impl Clock for TieredClock {
 
     fn unix_origin_nanos(&self) -> u64 {
         self.coarse.unix_origin_nanos()
+    }
+
+    fn unix_now_nanos(&self) -> u64 {
+        self.coarse.shared.precise.unix_now_nanos()
     }
 }
 

@@ -73,9 +73,13 @@ mod quota;
 #[cfg(feature = "std")]
 mod reserve;
 #[cfg(feature = "std")]
+mod seeds;
+#[cfg(feature = "std")]
 mod share;
 #[cfg(feature = "std")]
 mod slots;
+#[cfg(feature = "std")]
+mod snapshot;
 #[cfg(feature = "std")]
 mod source;
 #[cfg(feature = "std")]
@@ -114,6 +118,7 @@ pub use {
     plan::Plan,
     reserve::Reservation,
     slots::Slots,
+    snapshot::RestoreError,
     source::{BucketSource, KeySource, Source},
     stats::{DecisionCount, Occupancy, Stats},
     top::{TopKey, TopKeys},

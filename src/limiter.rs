@@ -12,6 +12,7 @@ use crate::cell::DirectCell;
 use crate::clock::QuantaClock;
 use crate::decision::{Apart, Decision, Permit};
 use crate::quota::Quota;
+use crate::seeds::Seeds;
 use crate::stats::Stats;
 use crate::table::{Counters, Event, Lookup, Probe, Shares, Table, Tally};
 use crate::time::{Clock, Tick};
@@ -60,10 +61,11 @@ pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     pub(crate) table: Table,
     pub(crate) params: A::Params,
     hasher: RandomState,
-    clock: C,
+    pub(crate) clock: C,
     pub(crate) when_full: WhenFull<A::Params>,
     tally: Option<Tally>,
     pub(crate) shares: Option<Shares>,
+    pub(crate) seeds: Seeds,
     key: PhantomData<fn(&K)>,
 }
 
@@ -516,13 +518,14 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
     pub(crate) fn from_parts(
         table: Table,
         params: A::Params,
-        hasher: RandomState,
+        seeds: Seeds,
         clock: C,
         when_full: WhenFull<A::Params>,
         tally: Option<Tally>,
         shares: Option<Shares>,
     ) -> Self {
-        Self { table, params, hasher, clock, when_full, tally, shares, key: PhantomData }
+        let hasher = seeds.hasher();
+        Self { table, params, hasher, clock, when_full, tally, shares, seeds, key: PhantomData }
     }
 }
 

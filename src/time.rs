@@ -159,9 +159,19 @@ pub trait Clock {
 
     /// Nanoseconds from the Unix epoch to this clock's [`Tick::ZERO`]; 0 unless overridden.
     ///
-    /// Only windows aligned to the wall clock read it, once, when the limiter is built.
+    /// Only windows aligned to the wall clock read it, once, when the limiter is built, and
+    /// snapshots of a limiter.
     fn unix_origin_nanos(&self) -> u64 {
         0
+    }
+
+    /// The Unix time in nanoseconds at [`now`](Self::now), which tells how long a process was
+    /// away. As counted from the origin, unless overridden by a look at the system's clock, which
+    /// a long-lived counter may have drifted from.
+    ///
+    /// Only snapshots of a limiter read it.
+    fn unix_now_nanos(&self) -> u64 {
+        self.unix_origin_nanos().saturating_add(self.now().as_nanos())
     }
 }
 
@@ -179,6 +189,10 @@ impl<C: Clock + ?Sized> Clock for &C {
     fn unix_origin_nanos(&self) -> u64 {
         (**self).unix_origin_nanos()
     }
+
+    fn unix_now_nanos(&self) -> u64 {
+        (**self).unix_now_nanos()
+    }
 }
 
 #[cfg(feature = "std")]
@@ -195,6 +209,10 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
 
     fn unix_origin_nanos(&self) -> u64 {
         (**self).unix_origin_nanos()
+    }
+
+    fn unix_now_nanos(&self) -> u64 {
+        (**self).unix_now_nanos()
     }
 }
 

@@ -15,13 +15,13 @@ use tollgate::algo::paced::PacedParams;
 use tollgate::algo::sliding_log::{SlidingLogParams, SlidingLogSeen};
 use tollgate::algo::sub_windows::{SubWindowParams, SubWindowSeen};
 use tollgate::algo::warm_up::WarmUpParams;
-use tollgate::algo::{Grid, NoRing, Receipt, Standing, Step};
+use tollgate::algo::{Grid, Moment, NoRing, Passage, Receipt, Restart, Standing, Step};
 use tollgate::{
     AnyAlgorithm, BucketSource, BuildError, Builder, CoarseClock, DecisionCount, Denied, Direct,
     DirectBuilder, FixedWindow, Gcra, Inherit, KeySource, Lane, LeakyQueue, Limiter, Live,
     LiveParams, ManualClock, Occupancy, OnFull, Permit, Plan, QuantaClock, Quota, QuotaError,
-    Reservation, SlidingCounter, SlidingLog, Slots, Stats, SubWindows, Tick, TieredClock, TopKey,
-    TopKeys, UnknownAlgorithm, WarmUp,
+    Reservation, RestoreError, SlidingCounter, SlidingLog, Slots, Stats, SubWindows, Tick,
+    TieredClock, TopKey, TopKeys, UnknownAlgorithm, WarmUp,
 };
 
 const fn shared<T: Send + Sync + Unpin + ?Sized>() {}
@@ -46,7 +46,7 @@ const _: () = {
     shared::<(Stats, Occupancy, DecisionCount)>();
 
     shared::<(Permit, Denied, Quota, Tick, OnFull, Slots)>();
-    shared::<(BuildError, QuotaError, UnknownAlgorithm)>();
+    shared::<(BuildError, QuotaError, RestoreError, UnknownAlgorithm)>();
     shared::<(QuantaClock, CoarseClock, TieredClock, ManualClock)>();
 
     shared::<(AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, WarmUp)>();
@@ -55,6 +55,7 @@ const _: () = {
     shared::<(SlidingLogParams, SubWindowParams, PacedParams, LiveParams)>();
     shared::<(AnySeen, SlidingLogSeen, SubWindowSeen)>();
     shared::<(Grid, NoRing, Receipt, Standing, Step)>();
+    shared::<(Moment, Passage, Restart)>();
     shared::<(AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window)>();
 };
 

@@ -63,6 +63,15 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(config(8_000))]
+
+    #[test]
+    fn snapshots_changed_by_random_bytes(data in prop::collection::vec(any::<u8>(), 0..40)) {
+        bodies::snapshot::snapshot(&data);
+    }
+}
+
 /// Replays what is kept, and says how many files that was.
 fn replay(target: &str, body: fn(&[u8])) -> usize {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);

@@ -37,8 +37,8 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Window;
 use super::{
-    Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, PerKey, Receipt, Ring, Standing,
-    Step, sealed::Sealed,
+    Algorithm, COMPACT_BITS, Carry, FIGURES, GiveBack, Machine, PAYLOAD_BITS, Passage, PerKey,
+    Receipt, Restart, Ring, Standing, Step, sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
@@ -257,6 +257,11 @@ struct View {
 }
 
 impl FixedWindowParams {
+    /// Whether windows are those of the wall clock.
+    fn is_aligned(&self) -> bool {
+        self.length == 1
+    }
+
     #[inline(always)]
     fn aligned(&self, now: Tick) -> Tick {
         Tick::from_nanos(now.as_nanos().saturating_add(self.ahead_nanos))
@@ -327,7 +332,7 @@ impl PerKey for FixedWindowParams {
         let shares = u128::from(quota.period_nanos()) * u128::from(units);
         let length = u64::try_from(shares / u128::from(nanos)).unwrap_or(u64::MAX);
         let is_whole = shares.is_multiple_of(u128::from(nanos)) && length > 0;
-        let is_aligned = self.length == 1;
+        let is_aligned = self.is_aligned();
         match is_whole && length <= self.grid.reach() && (!is_aligned || length == 1) {
             true => Ok(Self { limit: quota.limit(), length, ..*self }),
             false => Err(QuotaError::PlanTooLong),
@@ -341,6 +346,51 @@ impl FixedWindowParams {
         let known = counted > 0 && counted < self.count.max();
         let left = if known { counted.saturating_sub(n) } else { self.count.of(word) };
         self.end.set(left, self.end.of(word))
+    }
+}
+
+impl Carry for FixedWindowParams {
+    const ALGORITHM: u64 = 3;
+
+    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
+        let (units, nanos) = self.grid.ratio();
+        // When a window of the wall clock began, whatever the clock.
+        let phase = match self.is_aligned() {
+            true => i128::from(unix_origin_nanos) - i128::from(self.ahead_nanos),
+            false => 0,
+        };
+        let phase = u64::try_from(phase.rem_euclid(i128::from(nanos))).unwrap_or(0);
+        [units, nanos, self.limit, self.length, phase, 0, 0, 0]
+    }
+
+    /// Windows of the wall clock are the same windows by any clock.
+    fn passage(&self, restart: &Restart) -> Passage {
+        if !self.is_aligned() {
+            return Passage::on(&self.grid, restart);
+        }
+        let Restart { then, now, .. } = restart;
+        let period = i128::from(self.grid.ratio().1);
+        let apart = i128::from(then.unix_origin_nanos) - i128::from(now.unix_origin_nanos);
+        let ahead_now = i128::from(self.ahead_nanos);
+        let ahead_then = (ahead_now + apart).rem_euclid(period);
+        // What is between the two clocks' first windows is whole ones.
+        let windows = (apart + ahead_now - ahead_then) / period;
+        let ahead = Duration::from_nanos(u64::try_from(ahead_then).unwrap_or(0));
+        let then = self.grid.floor(then.tick.saturating_add(ahead));
+        let now = self.instant(now.tick);
+        let passed = i128::from(now) - i128::from(then) - windows;
+        // If the wall clock was set back, the window that was open is taken for the one that is.
+        Passage::of_units(then, now, u64::try_from(passed).unwrap_or(0))
+    }
+
+    fn carry(&self, word: u64, passage: &Passage) -> Option<u64> {
+        match (passage.left(&self.grid, self.end.of(word)), self.count.of(word)) {
+            ((0, _), _) | (_, 0) => None,
+            ((left, _), count) => {
+                let end = self.grid.later(passage.now(), left);
+                Some(self.end.set(self.count.set(0, count), end))
+            }
+        }
     }
 }
 

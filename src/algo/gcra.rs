@@ -35,12 +35,14 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::grid::{self, Grid};
+#[cfg(feature = "std")]
+use super::grid;
+use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Level;
 use super::{
-    Ahead, Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, PerKey, Receipt, Ring,
-    Standing, Step, sealed::Sealed,
+    Ahead, Algorithm, COMPACT_BITS, Carry, FIGURES, GiveBack, Machine, PAYLOAD_BITS, Passage,
+    PerKey, Receipt, Ring, Standing, Step, sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
@@ -277,6 +279,7 @@ pub struct GcraParams {
 }
 
 /// [`GcraParams`] in words.
+#[cfg(feature = "std")]
 pub(super) const WORDS: usize = grid::WORDS + 3;
 
 impl GcraParams {
@@ -297,6 +300,7 @@ impl GcraParams {
     }
 
     /// What [`from_words`](Self::from_words) reads, of a bucket without lanes.
+    #[cfg(feature = "std")]
     pub(super) fn to_words(self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         words[..grid::WORDS].copy_from_slice(&self.grid.to_words());
@@ -305,6 +309,7 @@ impl GcraParams {
         words
     }
 
+    #[cfg(feature = "std")]
     #[inline]
     pub(super) fn from_words(words: &[u64; WORDS]) -> Self {
         let grid = Grid::from_words(words.first_chunk().expect("it comes first"));
@@ -443,6 +448,23 @@ impl Ahead for GcraParams {
         let last = self.grid.floor(now.saturating_add(wait));
         let capacity = self.capacity.saturating_add(last - floor);
         self.with_capacity(capacity.min(self.grid.reach()))
+    }
+}
+
+impl Carry for GcraParams {
+    const ALGORITHM: u64 = 1;
+
+    fn figures(&self, _: u64) -> [u64; FIGURES] {
+        let (units, nanos) = self.grid.ratio();
+        let (cell, burst) = (self.cell.get(), self.burst.get());
+        [units, nanos, cell, burst, self.start_empty.into(), self.lane_cells, 0, 0]
+    }
+
+    fn carry(&self, word: u64, passage: &Passage) -> Option<u64> {
+        match passage.left(&self.grid, TAT.of(word)) {
+            (0, _) => None,
+            (debt, _) => Some(TAT.of(self.grid.later(passage.now(), debt))),
+        }
     }
 }
 

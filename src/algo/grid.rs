@@ -36,6 +36,7 @@ use crate::decision::Scale;
 use crate::time::Tick;
 
 /// A grid in words.
+#[cfg(feature = "std")]
 pub(crate) const WORDS: usize = 8;
 
 const HOUR_NANOS: u128 = 3_600 * 1_000_000_000;
@@ -113,6 +114,7 @@ impl Grid {
     }
 
     /// What [`from_words`](Self::from_words) reads.
+    #[cfg(feature = "std")]
     #[expect(clippy::cast_possible_truncation, reason = "halves of a u128")]
     pub(crate) fn to_words(self) -> [u64; WORDS] {
         let Self { units, nanos, fraction, mask, ahead_max, tolerance, reach } = self;
@@ -120,6 +122,7 @@ impl Grid {
         [units.get(), nanos, high, low, mask, ahead_max, tolerance, reach]
     }
 
+    #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn from_words(words: &[u64; WORDS]) -> Self {
         let [units, nanos, high, low, mask, ahead_max, tolerance, reach] = *words;
@@ -129,6 +132,7 @@ impl Grid {
     }
 
     /// Whether instants of the two grids mean the same.
+    #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn counts_as(&self, other: &Self) -> bool {
         (self.units, self.nanos, self.mask) == (other.units, other.nanos, other.mask)
@@ -175,6 +179,11 @@ impl Grid {
     pub fn ahead(&self, instant: u64, now: u64) -> u64 {
         let distance = instant.wrapping_sub(now) & self.mask;
         if distance <= self.ahead_max { distance } else { 0 }
+    }
+
+    /// So many units, but no more than are told from what is behind.
+    pub(super) fn ahead_at_most(&self, units: u64) -> u64 {
+        units.min(self.ahead_max)
     }
 
     /// How many units `instant`, which is not ahead, lies behind `now`.

@@ -26,7 +26,7 @@ use super::gcra::{Gcra, GcraParams};
 use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Queue;
-use super::{Algorithm, Machine, Ring, Standing, Step, sealed::Sealed};
+use super::{Algorithm, Carry, FIGURES, Machine, Passage, Ring, Standing, Step, sealed::Sealed};
 use crate::decision::{Denied, Permit};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -172,6 +172,20 @@ impl LeakyQueueParams {
             // Saturation is of what passes at once, and no debt is that large.
             n => debt.saturating_sub(self.bucket.cost(self.immediate.saturating_sub(n))),
         }
+    }
+}
+
+impl Carry for LeakyQueueParams {
+    const ALGORITHM: u64 = 2;
+
+    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
+        let mut figures = self.bucket.figures(unix_origin_nanos);
+        figures[FIGURES - 1] = self.immediate;
+        figures
+    }
+
+    fn carry(&self, word: u64, passage: &Passage) -> Option<u64> {
+        self.bucket.carry(word, passage)
     }
 }
 

@@ -29,6 +29,7 @@
 //! it says for itself that it is over, and means the same as no state at all.
 
 pub mod any;
+mod carry;
 pub mod fixed_window;
 pub mod gcra;
 pub mod grid;
@@ -41,6 +42,7 @@ pub mod sliding_log;
 pub mod sub_windows;
 pub mod warm_up;
 
+pub use carry::{Carry, FIGURES, Moment, Passage, Restart};
 pub use grid::Grid;
 
 use core::time::Duration;

@@ -6,7 +6,7 @@
 //! bits 52..0  theoretical arrival time (TAT), in fractions of a cell
 //! ```
 //!
-//! It is [`gcra`](super::gcra) by a clock of its own, which does not count time but the cells that
+//! It is [`gcra`] by a clock of its own, which does not count time but the cells that
 //! flow in, in fractions: at `limit` cells a period it moves on by `limit` cells' worth of units in
 //! every period. A debt is then a number of cells, and not a time; and when the quota changes, only
 //! the clock changes its pace: no word is touched, whatever their number, and no charge is lost.
@@ -110,6 +110,7 @@ pub struct PacedParams {
 }
 
 /// [`PacedParams`] as words that can be stored one by one.
+#[cfg(feature = "std")]
 pub(crate) const PACED_WORDS: usize = gcra::WORDS + 2;
 
 impl PacedParams {
@@ -171,6 +172,7 @@ impl PacedParams {
     }
 
     /// What [`from_words`](Self::from_words) reads.
+    #[cfg(feature = "std")]
     pub(crate) fn to_words(self) -> [u64; PACED_WORDS] {
         let mut words = [0; PACED_WORDS];
         words[..gcra::WORDS].copy_from_slice(&self.gcra.to_words());
@@ -178,6 +180,7 @@ impl PacedParams {
         words
     }
 
+    #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn from_words(words: &[u64; PACED_WORDS]) -> Self {
         let gcra = words.first_chunk().expect("they come first");
@@ -189,6 +192,7 @@ impl PacedParams {
     }
 
     /// Cells that the bucket holds.
+    #[cfg(feature = "std")]
     pub(crate) fn burst(&self) -> u64 {
         self.gcra.burst()
     }

@@ -45,7 +45,9 @@ use core::time::Duration;
 use super::grid::{Grid, YEAR_NANOS, gcd};
 #[cfg(feature = "std")]
 use super::oracle::Ramp;
-use super::{Algorithm, Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
+use super::{
+    Algorithm, Carry, FIGURES, Machine, PAYLOAD_BITS, Passage, Ring, Standing, Step, sealed::Sealed,
+};
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Tick, saturating_nanos};
@@ -324,6 +326,29 @@ impl WarmUpParams {
             until_idle: view.until_cold(),
             scale: self.grid.scale(now, floor),
         }
+    }
+}
+
+impl Carry for WarmUpParams {
+    const ALGORITHM: u64 = 4;
+
+    fn figures(&self, _: u64) -> [u64; FIGURES] {
+        let (units, nanos) = self.grid.ratio();
+        let Self { burst, cell, refill, cold_factor, period, max_wait, .. } = *self;
+        [units, nanos, burst, cell, refill, cold_factor, period, max_wait]
+    }
+
+    /// The time to go is rounded up, and when it is cold again, down: neither a turn nor what is
+    /// warm comes early.
+    fn carry(&self, word: u64, passage: &Passage) -> Option<u64> {
+        let warmth = self.warmth.of(word).min(self.period);
+        let (more, less) = passage.left(&self.grid, self.cold_at.of(word));
+        let (until_cold, warmth) = match warmth {
+            0 => (more, 0),
+            _ => (less, warmth - (more - less)),
+        };
+        let cold_at = self.grid.later(passage.now(), until_cold);
+        (until_cold > 0).then(|| self.cold_at.set(warmth, cold_at))
     }
 }
 

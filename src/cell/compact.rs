@@ -48,6 +48,21 @@ impl Word {
         Self(PROVISIONAL.set(Self::committed(fingerprint, nonce).0, 1))
     }
 
+    /// A committed word as it is kept; `None` where those bits are none.
+    pub(crate) const fn from_bits(bits: u64) -> Option<Self> {
+        let word = Self(bits);
+        let is_committed = FINGERPRINT.of(bits) != 0 && !word.is_provisional();
+        if is_committed { Some(word) } else { None }
+    }
+
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn fingerprint(self) -> Fingerprint {
+        Fingerprint(self.0 & !CONTENT.max())
+    }
+
     pub(crate) const fn is_vacant(self) -> bool {
         self.0 == 0
     }

@@ -148,6 +148,19 @@ impl DirectCell {
         algo.answer(seen.unwrap_or_else(unused), now, n)
     }
 
+    /// The state, if there is one, of a bucket without a ring.
+    pub(crate) fn state(&self) -> Option<u64> {
+        let head = self.head.load();
+        (!head.is_provisional()).then(|| head.payload())
+    }
+
+    /// Puts a state into a bucket that was not used yet.
+    pub(crate) fn put_back(&self, state: u64) {
+        let unused = self.head.load();
+        let put = self.head.swap(unused, Head::committed(unused.generation(), state));
+        debug_assert!(unused.is_provisional() && put.is_ok(), "nobody else is here");
+    }
+
     pub(crate) fn reset(&self) {
         let mut seen = self.head.load();
         while let Err(actual) = self.head.swap(seen, Head::provisional(seen.next_generation(), 0)) {

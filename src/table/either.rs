@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::compact::{self, Compact};
 use super::layout::BUCKET;
-use super::{Counters, HugePages, OutOfMemory, Probe, RingLayout, Seat, Wide};
+use super::{Counters, HugePages, Misplaced, OutOfMemory, Probe, RingLayout, Row, Seat, Wide};
 use crate::algo::{GiveBack, Machine};
 use crate::cell::Paid;
 use crate::decision::{Decision, Denied, Permit};
@@ -214,6 +214,51 @@ impl Table {
         match &self.kind {
             Kind::Wide(table) => table.forget(probe),
             Kind::Compact(table) => table.forget(probe),
+        }
+    }
+
+    pub(crate) fn bucket_count(&self) -> u32 {
+        self.buckets
+    }
+
+    /// Words that a [`Row`] has for each slot.
+    pub(crate) fn words_in_slot(&self) -> usize {
+        match &self.kind {
+            Kind::Wide(_) => 2,
+            Kind::Compact(_) => 1,
+        }
+    }
+
+    /// The live slots, bucket by bucket.
+    pub(crate) fn rows<A: Machine>(&self, algo: &A, instant: u64) -> impl Iterator<Item = Row> {
+        (0..self.buckets).map(move |bucket| match &self.kind {
+            Kind::Wide(table) => table.row(bucket, algo, instant),
+            Kind::Compact(table) => table.row(bucket, algo, instant),
+        })
+    }
+
+    /// Puts a key back into a slot of a table nobody shares yet, with the state that `carry` makes
+    /// of its own: bucket after bucket, in ascending order, and each slot once.
+    pub(crate) fn put_back<A: Machine>(
+        &self,
+        bucket: u32,
+        place: usize,
+        words: &[u64],
+        algo: &A,
+        instant: u64,
+        carry: impl Fn(u64) -> Option<u64>,
+    ) -> Result<(), Misplaced> {
+        if bucket >= self.buckets || place >= BUCKET {
+            return Err(Misplaced);
+        }
+        match (&self.kind, words) {
+            (Kind::Wide(table), [fingerprint, state]) => {
+                table.put_back(bucket, place, [*fingerprint, *state], algo, instant, carry)
+            }
+            (Kind::Compact(table), [word]) => {
+                table.put_back(bucket, place, *word, algo, instant, carry)
+            }
+            _ => Err(Misplaced),
         }
     }
 

@@ -55,6 +55,11 @@ impl Owner {
         GENERATION.of(self.0)
     }
 
+    /// The bits of the key's hash.
+    pub(crate) const fn fingerprint(self) -> u64 {
+        FINGERPRINT.of(self.0)
+    }
+
     /// Whether the slot was ever somebody's.
     pub(crate) const fn belongs(self) -> bool {
         FINGERPRINT.of(self.0) != 0

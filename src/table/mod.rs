@@ -80,6 +80,7 @@ mod memory;
 mod memory;
 mod probe;
 mod shares;
+mod snapshot;
 
 use core::time::Duration;
 
@@ -90,6 +91,7 @@ pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::Probe;
 use probe::Seat;
 pub(crate) use shares::{Place, Shares};
+pub(crate) use snapshot::{Misplaced, Row};
 
 use crate::algo::{GiveBack, Machine, Standing};
 use crate::cell::{Cells, Charge, Head, Paid};

@@ -34,7 +34,7 @@ impl Seat<'_> {
 const LINE: usize = BUCKET / 2;
 
 /// Spreads the bits that chose the first bucket over those that choose the second.
-const SECOND_BUCKET_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const SECOND_BUCKET_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Probe {
     #[inline(always)]

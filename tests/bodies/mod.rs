@@ -9,6 +9,7 @@ pub(crate) mod choice;
 mod cursor;
 pub(crate) mod grid;
 pub(crate) mod keyed;
+pub(crate) mod snapshot;
 pub(crate) mod total;
 
 use choice::{Choice, Cost, ORIGIN_2025, with_algorithm};

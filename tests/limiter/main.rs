@@ -14,4 +14,5 @@ mod occupancy;
 mod places;
 mod plans;
 mod slots;
+mod snapshot;
 mod tiers;

@@ -61,6 +61,7 @@
 //! claim with the same number be of the same key and in the same slot.
 
 mod claim;
+mod snapshot;
 
 use core::time::Duration;
 

@@ -1,0 +1,172 @@
+//! States that outlive their clock: what a word means is said again by another clock.
+//!
+//! Instants in a word count from the origin of the limiter's clock, which is gone after a restart.
+//! So a [`Restart`] says how the two clocks lie to each other, and a state of the old one becomes
+//! the state of the new one that holds the same against its key.
+//!
+//! # Rounding
+//!
+//! The two origins need not differ by a whole number of units. Say they differ by `s`, in units.
+//! `floor(t + s) <= floor(t) + ceil(s)`, so an instant that is moved by `ceil(s)` units is never
+//! less far ahead, at any time, than it would have been by the old clock, and by no more than one
+//! unit farther. Where `s` is a whole number, nothing is rounded, and every later decision is the
+//! one that would have been made.
+
+use core::time::Duration;
+
+use super::Machine;
+use super::grid::Grid;
+use crate::time::Tick;
+
+/// How many figures tell one machine from another.
+pub const FIGURES: usize = 8;
+
+/// An instant by a clock, and what is known of that clock.
+///
+/// ```
+/// use tollgate::Tick;
+/// use tollgate::algo::Moment;
+///
+/// let moment = Moment { tick: Tick::ZERO, unix_origin_nanos: 0 };
+/// assert_eq!(moment.tick.as_nanos(), 0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "whoever tests an algorithm makes them")]
+pub struct Moment {
+    /// The instant.
+    pub tick: Tick,
+    /// The Unix time of the clock's [`Tick::ZERO`], in nanoseconds.
+    pub unix_origin_nanos: u64,
+}
+
+/// From one clock to another: `now` is `elapsed` after `then`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::Tick;
+/// use tollgate::algo::{Moment, Restart};
+///
+/// let then = Moment { tick: Tick::from_nanos(7_000), unix_origin_nanos: 0 };
+/// let now = Moment { tick: Tick::ZERO, unix_origin_nanos: 9_000 };
+/// let restart = Restart { then, elapsed: Duration::from_nanos(2_000), now };
+/// assert_eq!(restart.elapsed.as_nanos(), 2_000);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "whoever tests an algorithm makes them")]
+pub struct Restart {
+    /// When the state was saved, by the clock that it was written by.
+    pub then: Moment,
+    /// Time that has passed since.
+    pub elapsed: Duration,
+    /// The present, by the clock that it is to be read by.
+    pub now: Moment,
+}
+
+/// A [`Restart`] on the time grid of a machine.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::algo::{Algorithm, Carry, Moment, Restart};
+/// use tollgate::{Gcra, Quota, Tick};
+///
+/// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
+/// let moment = Moment { tick: Tick::ZERO, unix_origin_nanos: 0 };
+/// let passage = params.passage(&Restart { then: moment, elapsed: Duration::ZERO, now: moment });
+/// assert_eq!(params.carry(params.fresh(Tick::ZERO), &passage), None);
+/// # use tollgate::algo::Machine;
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The units that have begun, by the one clock and by the other.
+    then: u64,
+    now: u64,
+    /// Units that come to what is left of a span; below 0, since time has passed. Rounded up.
+    gain: i128,
+    /// Whether that was rounded.
+    rounded: bool,
+}
+
+/// A machine whose states can be carried from one clock to another, as
+/// [`Limiter::snapshot`](crate::Limiter::snapshot) asks for.
+///
+/// [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue), [`FixedWindow`](crate::FixedWindow)
+/// and [`WarmUp`](crate::WarmUp) have one. Those with a ring have not, nor has
+/// [`AnyAlgorithm`](crate::AnyAlgorithm): what stands in a ring cannot be told from what earlier
+/// keys have left there, once its clock is gone.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::algo::{Algorithm, Carry, Machine, Moment, NoRing, Restart, Step};
+/// use tollgate::{Gcra, Quota, Tick};
+///
+/// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
+/// let then = Moment { tick: Tick::from_nanos(77_000_000_000), unix_origin_nanos: 0 };
+/// let now = Moment { tick: Tick::ZERO, unix_origin_nanos: 78_000_000_000 };
+/// let Step::Admit { next } = params.step(params.fresh(then.tick), then.tick, 10) else { panic!() };
+/// // Half a second later, by a new clock: half of the ten cells have come back.
+/// let passage = params.passage(&Restart { then, elapsed: Duration::from_millis(500), now });
+/// let word = params.carry(next, &passage).unwrap();
+/// let seen = params.look(word, NoRing, now.tick, 0);
+/// assert_eq!(params.answer(seen, now.tick, 0).unwrap().remaining(), 5);
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+pub trait Carry: Machine {
+    /// Which algorithm it is: a number that means the same in every version of this crate.
+    const ALGORITHM: u64;
+
+    /// What decides how a state is read; the same in two machines that read it alike.
+    /// `unix_origin_nanos` is that of the clock that the machine was made for.
+    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES];
+
+    /// Works out what [`carry`](Self::carry) needs, once for all words. The machine must have been
+    /// made for the clock of [`Restart::now`].
+    fn passage(&self, restart: &Restart) -> Passage {
+        Passage::on(self.grid(), restart)
+    }
+
+    /// The state that holds against its key by the new clock what `word` held by the old one, less
+    /// what time has forgiven; `None` if that is nothing. It never holds less, and at most one unit
+    /// of the grid more. Any word gives an answer.
+    fn carry(&self, word: u64, passage: &Passage) -> Option<u64>;
+}
+
+impl Passage {
+    /// By real time, on a grid that counts from the clock's origin.
+    pub(super) fn on(grid: &Grid, restart: &Restart) -> Self {
+        let Restart { then, elapsed, now } = restart;
+        // The present by the old clock. Beyond the end of time a state is not so old as it is.
+        let here = then.tick.saturating_add(*elapsed);
+        let (units, nanos) = grid.ratio();
+        // Below 2^64 nanoseconds, and less than 2^63 units in one of them.
+        let apart = i128::from(now.tick.as_nanos()) - i128::from(here.as_nanos());
+        let scaled = apart * i128::from(units);
+        let rounded = scaled.rem_euclid(i128::from(nanos)) != 0;
+        let shift = scaled.div_euclid(i128::from(nanos)) + i128::from(rounded);
+        let (then, now) = (grid.floor(then.tick), grid.floor(now.tick));
+        Self { then, now, gain: i128::from(then) + shift - i128::from(now), rounded }
+    }
+
+    /// By whole units: `then` and `now` have begun, `passed` of them apart.
+    pub(super) fn of_units(then: u64, now: u64, passed: u64) -> Self {
+        Self { then, now, gain: -i128::from(passed), rounded: false }
+    }
+
+    /// The unit that has begun by the new clock.
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// How many units of `instant` are left by the new clock, rounded up, and how many rounded
+    /// down; 0 where none are.
+    pub(super) fn left(&self, grid: &Grid, instant: u64) -> (u64, u64) {
+        let ahead = grid.ahead(instant, self.then);
+        if ahead == 0 {
+            return (0, 0);
+        }
+        let left = u64::try_from(i128::from(ahead) + self.gain).unwrap_or(0);
+        // As much as is still told from what is past.
+        let left = grid.ahead_at_most(left);
+        (left, left.saturating_sub(self.rounded.into()))
+    }
+}

@@ -1,0 +1,194 @@
+//! The bytes of a snapshot. All integers are little-endian.
+//!
+//! | offset | bytes | |
+//! |---|---|---|
+//! | 0 | 8 | `tollgate` |
+//! | 8 | 4 | version, 1 |
+//! | 12 | 4 | bytes of this header |
+//! | 16 | 8 | bytes of all |
+//! | 24 | 8 | keys |
+//! | 32 | 8, 8, 8 | Unix time, tick, and Unix time of the clock's origin, in nanoseconds |
+//! | 56 | 4 x 8 | seeds of the hash |
+//! | 88 | 3 x 8 | hashes of fixed values |
+//! | 112 | 20 x 8 | what the limiter was built from: see [`Shape`] |
+//! | 272 | 8, 8 | whether the shared overflow has a state, and that |
+//! | 288 | | rows |
+//! | -8 | 8 | [CRC-64](super::checksum) of all before |
+//!
+//! A row is a bucket that has live slots, and buckets ascend: its number (4 bytes), a bit for each
+//! slot that is live (1 byte), and the words of those slots (8 bytes each): fingerprint and state
+//! of a wide slot, the one word of a compact one.
+
+use super::RestoreError;
+use super::checksum::checksum;
+use super::shape::Shape;
+use crate::seeds::{Proof, Seeds};
+use crate::table::Row;
+
+const MAGIC: [u8; 8] = *b"tollgate";
+pub(super) const VERSION: u32 = 1;
+const PROOF_WORDS: usize = 3;
+/// Words of the header after magic, version and length.
+const WORDS: usize = 1 + 1 + 3 + Seeds::COUNT + PROOF_WORDS + Shape::WORDS + 2;
+/// As it stands in the header.
+const HEADER_LENGTH: u32 = 288;
+const HEADER_BYTES: usize = HEADER_LENGTH as usize;
+const _: () = assert!(HEADER_BYTES == 16 + 8 * WORDS);
+const CHECKSUM_BYTES: usize = 8;
+const TOTAL_AT: usize = 16;
+
+/// All but what was built from choices and what is in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) keys: u64,
+    pub(super) unix_nanos: u64,
+    pub(super) tick: u64,
+    pub(super) unix_origin_nanos: u64,
+    pub(super) seeds: Seeds,
+    pub(super) proof: Proof,
+    pub(super) shape: Shape,
+    /// The state of the shared overflow.
+    pub(super) overflow: Option<u64>,
+}
+
+impl Header {
+    fn words(&self, total_bytes: u64) -> [u64; WORDS] {
+        let overflow = [self.overflow.is_some().into(), self.overflow.unwrap_or(0)];
+        let mut words =
+            [total_bytes, self.keys, self.unix_nanos, self.tick, self.unix_origin_nanos]
+                .into_iter()
+                .chain(self.seeds.words())
+                .chain(self.proof)
+                .chain(self.shape.words())
+                .chain(overflow);
+        core::array::from_fn(|_| words.next().expect("as many as are counted"))
+    }
+
+    /// `None` where the last words contradict each other.
+    fn from_words(words: [u64; WORDS]) -> Option<Self> {
+        let mut words = words.into_iter();
+        let mut next = || words.next().expect("as many as are counted");
+        let _total_bytes = next();
+        let [keys, unix_nanos, tick, unix_origin_nanos] = core::array::from_fn(|_| next());
+        let seeds = Seeds::from_words(core::array::from_fn(|_| next()));
+        let proof = core::array::from_fn(|_| next());
+        let shape = Shape::from_words(core::array::from_fn(|_| next()));
+        let overflow = match (next(), next()) {
+            (0, 0) => None,
+            (1, state) => Some(state),
+            _ => return None,
+        };
+        Some(Self { keys, unix_nanos, tick, unix_origin_nanos, seeds, proof, shape, overflow })
+    }
+}
+
+/// Writes a snapshot; the number of keys in the header is found out.
+pub(super) fn write(mut header: Header, rows: impl Iterator<Item = Row>) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    header.keys = 0;
+    for row in rows.filter(|row| row.places != 0) {
+        header.keys += u64::from(row.places.count_ones());
+        bytes.extend_from_slice(&row.bucket.to_le_bytes());
+        bytes.push(row.places);
+        row.words().iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+    }
+    let total_bytes = (bytes.len() + CHECKSUM_BYTES) as u64;
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..16].copy_from_slice(&HEADER_LENGTH.to_le_bytes());
+    let words = header.words(total_bytes);
+    for (place, word) in bytes[16..HEADER_BYTES].chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    let checksum = checksum(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// Reads the header of a snapshot that is whole, and returns its rows unread.
+pub(super) fn open(bytes: &[u8]) -> Result<(Header, Rows<'_>), RestoreError> {
+    let has_begun = bytes.len().min(MAGIC.len());
+    if bytes[..has_begun] != MAGIC[..has_begun] {
+        return Err(RestoreError::NotASnapshot);
+    }
+    let mut rest = &bytes[has_begun..];
+    let version = take_u32(&mut rest).ok_or(RestoreError::TooShort)?;
+    if version != VERSION {
+        return Err(RestoreError::Version(version));
+    }
+    let header_bytes = take_u32(&mut rest).ok_or(RestoreError::TooShort)?;
+    if bytes.len() < HEADER_BYTES + CHECKSUM_BYTES {
+        return Err(RestoreError::TooShort);
+    }
+    let total_bytes = word_at(bytes, TOTAL_AT);
+    match (bytes.len() as u64).cmp(&total_bytes) {
+        core::cmp::Ordering::Less => return Err(RestoreError::TooShort),
+        core::cmp::Ordering::Greater => return Err(damaged("there are bytes after its end")),
+        core::cmp::Ordering::Equal => {}
+    }
+    let (content, sum) = bytes.split_at(bytes.len() - CHECKSUM_BYTES);
+    if checksum(content) != word_at(sum, 0) {
+        return Err(damaged("its checksum is wrong"));
+    }
+    if header_bytes != HEADER_LENGTH {
+        return Err(damaged("its header is not as long as that of its version"));
+    }
+    let words = core::array::from_fn(|index| word_at(content, TOTAL_AT + 8 * index));
+    let header = Header::from_words(words).ok_or(damaged("its overflow state is none"))?;
+    Ok((header, Rows { rest: &content[HEADER_BYTES..], after: 0 }))
+}
+
+/// The error for what is whole and still cannot be so.
+pub(super) fn damaged(what: &'static str) -> RestoreError {
+    RestoreError::Damaged { what }
+}
+
+/// The eight bytes from `offset` on, which are there.
+fn word_at(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(bytes[offset..][..8].try_into().expect("eight bytes"))
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, others) = rest.split_first_chunk()?;
+    *rest = others;
+    Some(*first)
+}
+
+fn take_u32(rest: &mut &[u8]) -> Option<u32> {
+    take(rest).map(u32::from_le_bytes)
+}
+
+/// The rows of a snapshot, from the first.
+pub(super) struct Rows<'a> {
+    rest: &'a [u8],
+    /// The next row is of this bucket, or one after it.
+    after: u64,
+}
+
+impl Rows<'_> {
+    /// The next row, for slots of so many words.
+    pub(super) fn next(&mut self, words_in_slot: usize) -> Result<Option<Row>, RestoreError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let cut_off = damaged("a row is cut off");
+        let bucket = take_u32(&mut self.rest).ok_or(cut_off)?;
+        let [places] = take(&mut self.rest).ok_or(cut_off)?;
+        if u64::from(bucket) < self.after {
+            return Err(damaged("its buckets are out of order"));
+        }
+        self.after = u64::from(bucket) + 1;
+        if places == 0 {
+            return Err(damaged("a row is empty"));
+        }
+        let mut row = Row::of(bucket);
+        for place in (0..u8::BITS as usize).filter(|place| places >> place & 1 == 1) {
+            let mut word = || take(&mut self.rest).map(u64::from_le_bytes).ok_or(cut_off);
+            match words_in_slot {
+                1 => row.add(place, [word()?]),
+                _ => row.add(place, [word()?, word()?]),
+            }
+        }
+        Ok(Some(row))
+    }
+}

@@ -1,0 +1,74 @@
+//! What must be the same in two limiters for the states of one to be those of the other.
+
+use crate::algo::{Algorithm, Carry, FIGURES};
+use crate::limiter::{Limiter, WhenFull};
+use crate::time::Clock;
+
+/// What a limiter was built from, as far as it decides what its slots mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// 1: compact, 2: wide.
+    words_in_slot: u64,
+    buckets: u64,
+    algorithm: u64,
+    /// Quota, time grid and options, as the algorithm tells them.
+    figures: [u64; FIGURES],
+    /// 1 where keys without a place share a bucket.
+    has_overflow: u64,
+    /// The same of that bucket.
+    overflow_figures: [u64; FIGURES],
+}
+
+impl Shape {
+    pub(super) const WORDS: usize = 4 + 2 * FIGURES;
+
+    pub(super) fn of<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
+        gate: &Limiter<K, A, C>,
+    ) -> Self {
+        let origin = gate.clock.unix_origin_nanos();
+        let shared = match &gate.when_full {
+            WhenFull::Share(shared) => Some(&shared.0),
+            WhenFull::Evict | WhenFull::Refuse | WhenFull::Admit => None,
+        };
+        Self {
+            words_in_slot: gate.table.words_in_slot() as u64,
+            buckets: gate.table.bucket_count().into(),
+            algorithm: <A::Params as Carry>::ALGORITHM,
+            figures: gate.params.figures(origin),
+            has_overflow: shared.is_some().into(),
+            overflow_figures: shared.map_or([0; FIGURES], |params| params.figures(origin)),
+        }
+    }
+
+    pub(super) fn words(&self) -> [u64; Self::WORDS] {
+        let mut words = [self.words_in_slot, self.buckets, self.algorithm]
+            .into_iter()
+            .chain(self.figures)
+            .chain([self.has_overflow])
+            .chain(self.overflow_figures);
+        core::array::from_fn(|_| words.next().expect("as many as are counted"))
+    }
+
+    pub(super) fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let mut words = words.into_iter();
+        let mut next = || words.next().expect("as many as are counted");
+        let [words_in_slot, buckets, algorithm] = core::array::from_fn(|_| next());
+        let figures = core::array::from_fn(|_| next());
+        let has_overflow = next();
+        let overflow_figures = core::array::from_fn(|_| next());
+        Self { words_in_slot, buckets, algorithm, figures, has_overflow, overflow_figures }
+    }
+
+    /// What is not the same in `other`, if anything; the first thing that explains the rest.
+    pub(super) fn difference(&self, other: &Self) -> Option<&'static str> {
+        let is_same = [
+            (self.algorithm == other.algorithm, "the algorithm"),
+            (self.words_in_slot == other.words_in_slot, "the kind of slots (Builder::slots)"),
+            (self.figures == other.figures, "the quota, or an option of the algorithm"),
+            (self.buckets == other.buckets, "the capacity"),
+            (self.has_overflow == other.has_overflow, "whether keys share an overflow (on_full)"),
+            (self.overflow_figures == other.overflow_figures, "the quota of the shared overflow"),
+        ];
+        is_same.into_iter().find(|(same, _)| !same).map(|(_, what)| what)
+    }
+}

@@ -1,0 +1,183 @@
+//! A table's live slots, read while others decide, and put back into a table nobody shares yet.
+//!
+//! A slot's two words are one moment's: the owner is read first, and a head that was committed in
+//! its generation is its own. The slots are not of one moment: a key that moves while it is
+//! written may be met twice, or not at all.
+
+use super::layout::{BUCKET, Owner, Slot};
+use super::probe::{Probe, SECOND_BUCKET_FACTOR};
+use super::{Wide, given_up};
+use crate::algo::{Machine, PAYLOAD_BITS, Standing};
+use crate::cell::{GENERATION_BITS, Head};
+
+/// The live slots of a bucket.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) bucket: u32,
+    /// A bit for each slot that is live.
+    pub(crate) places: u8,
+    /// The words of those slots, one slot's after the other's.
+    words: [u64; 2 * BUCKET],
+    count: usize,
+}
+
+impl Row {
+    pub(crate) fn of(bucket: u32) -> Self {
+        Self { bucket, ..Self::default() }
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words[..self.count]
+    }
+
+    pub(crate) fn add<const N: usize>(&mut self, place: usize, words: [u64; N]) {
+        self.places |= 1 << place;
+        self.words[self.count..][..N].copy_from_slice(&words);
+        self.count += N;
+    }
+}
+
+/// A key stands where its fingerprint cannot be, or its words are none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Misplaced;
+
+/// The generation of all slots that are put back.
+const GENERATION: u64 = 1;
+
+impl Wide {
+    /// The live slots of a bucket.
+    pub(super) fn row<A: Machine>(&self, bucket: u32, algo: &A, instant: u64) -> Row {
+        let mut row = Row::of(bucket);
+        for (place, slot) in self.slots.bucket(bucket).iter().enumerate() {
+            let owner = slot.owner();
+            let head = slot.head.load();
+            let taken = owner.belongs() && head.is_committed_in(owner.generation());
+            if taken && debt_of(head.payload(), algo, instant) > 0 {
+                row.add(place, [owner.fingerprint(), head.payload()]);
+            }
+        }
+        row
+    }
+
+    /// Puts a key back into a slot that nobody has used, with the state that `carry` makes of its
+    /// own, if there is one: bucket after bucket, in ascending order. Of a key that has another
+    /// slot already, the state with more debt is kept.
+    pub(super) fn put_back<A: Machine>(
+        &self,
+        bucket: u32,
+        place: usize,
+        [fingerprint, state]: [u64; 2],
+        algo: &A,
+        instant: u64,
+        carry: impl Fn(u64) -> Option<u64>,
+    ) -> Result<(), Misplaced> {
+        let owner = Owner::of(fingerprint).in_generation(GENERATION);
+        if fingerprint != owner.fingerprint() || state >> PAYLOAD_BITS != 0 {
+            return Err(Misplaced);
+        }
+        let buckets = self.slots.bucket_count();
+        let mut hashes = hashes_in(fingerprint, bucket, buckets).peekable();
+        hashes.peek().ok_or(Misplaced)?;
+        let Some(state) = carry(state) else { return Ok(()) };
+        let debt = debt_of(state, algo, instant);
+        // Buckets after this one are empty yet.
+        let others = hashes.flat_map(|hash| Probe::new(hash, buckets).buckets());
+        for other in others.filter(|other| *other <= bucket) {
+            for slot in self.slots.bucket(other).iter().filter(|slot| slot.owner() == owner) {
+                let head = slot.head.load();
+                if !head.is_committed_in(GENERATION) {
+                    continue;
+                }
+                if debt_of(head.payload(), algo, instant) >= debt {
+                    return Ok(());
+                }
+                // Nobody else is here: no swap fails.
+                let _ = slot.head.swap(head, given_up(head));
+            }
+        }
+        let slot: &Slot = &self.slots.bucket(bucket)[place];
+        let taken = slot.head.swap(Head::committed(0, 0), Head::committed(GENERATION, state));
+        let handed_over = slot.hand_over(Owner::NOBODY, owner);
+        debug_assert!(taken.is_ok() && handed_over, "put back twice");
+        Ok(())
+    }
+}
+
+/// What would be forgotten with a state; 0 where it is idle.
+pub(super) fn debt_of<A: Machine>(state: u64, algo: &A, instant: u64) -> u64 {
+    match algo.standing(state, instant) {
+        Standing::Idle { .. } => 0,
+        Standing::Live { debt } => debt,
+    }
+}
+
+/// Bits of a hash that stand in the fingerprint: all but the topmost, which choose the bucket.
+const KNOWN_BITS: u32 = u64::BITS - GENERATION_BITS;
+const KNOWN: u64 = u64::MAX >> GENERATION_BITS;
+
+/// The hashes with this fingerprint whose key may be in the bucket, some more than once.
+///
+/// The topmost ten bits are to be found: for its first bucket they are those of the hash, for the
+/// second those of the product that chooses it, in which they are multiplied by an odd number.
+fn hashes_in(fingerprint: u64, bucket: u32, buckets: u32) -> impl Iterator<Item = u64> {
+    let product = fingerprint.wrapping_mul(SECOND_BUCKET_FACTOR);
+    let (base, low) = (product >> KNOWN_BITS, product & KNOWN);
+    let first = tops(fingerprint & KNOWN, bucket, buckets);
+    // The second is the one after the first where both would be the same.
+    let before = bucket.checked_sub(1).unwrap_or(buckets - 1);
+    let second = tops(low, bucket, buckets).chain(tops(low, before, buckets));
+    let second = second.map(move |top| top.wrapping_sub(base).wrapping_mul(FACTOR_INVERSE));
+    let hash = move |top: u64| top << KNOWN_BITS | fingerprint & KNOWN;
+    first.chain(second).map(hash).filter(move |hash| {
+        let mut chosen = Probe::new(*hash, buckets).buckets();
+        chosen.any(|chosen| chosen == bucket)
+    })
+}
+
+/// The numbers with these bits below the topmost ten that are scaled down to `bucket`: their
+/// topmost ten.
+#[expect(clippy::cast_possible_truncation, reason = "at most 2^10")]
+fn tops(low: u64, bucket: u32, buckets: u32) -> core::ops::Range<u64> {
+    let top = |bucket: u64| {
+        let begin = u128::from((bucket << 32).div_ceil(u64::from(buckets))) << 32;
+        (begin.saturating_sub(low.into()) + u128::from(KNOWN)) >> KNOWN_BITS
+    };
+    top(u64::from(bucket)) as u64..top(u64::from(bucket) + 1) as u64
+}
+
+/// What undoes a multiplication by the factor, of the lowest bits. Each step doubles how many are
+/// right, from three on.
+const FACTOR_INVERSE: u64 = {
+    let (mut inverse, mut step) = (SECOND_BUCKET_FACTOR, 0);
+    while step < 5 {
+        let error = 2_u64.wrapping_sub(SECOND_BUCKET_FACTOR.wrapping_mul(inverse));
+        inverse = inverse.wrapping_mul(error);
+        step += 1;
+    }
+    inverse
+};
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_hidden_bits_are_found(
+            hash: u64, few in 2_u32..3_000, many in 2_u32..=u32::MAX, is_few: bool, another: u32,
+        ) {
+            let buckets = if is_few { few } else { many };
+            let fingerprint = Owner::of(hash).fingerprint();
+            let chosen: Vec<u32> = Probe::new(hash, buckets).buckets().collect();
+            for bucket in chosen.into_iter().chain([another % buckets, 0, buckets - 1]) {
+                let mut found: Vec<u64> = hashes_in(fingerprint, bucket, buckets).collect();
+                found.sort_unstable();
+                found.dedup();
+                let all = (0..1_u64 << GENERATION_BITS).map(|top| top << KNOWN_BITS | fingerprint);
+                let may = |hash: &u64| Probe::new(*hash, buckets).buckets().any(|b| b == bucket);
+                prop_assert_eq!(found, all.filter(may).collect::<Vec<_>>());
+            }
+        }
+    }
+}

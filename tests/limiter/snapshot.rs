@@ -1,0 +1,455 @@
+//! Saved and restored: who comes back is decided about as if the limiter had gone on.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::algo::oracle::Verdict;
+use tollgate::algo::{Algorithm, Carry, Machine, Moment, PAYLOAD_BITS, Restart, Standing};
+use tollgate::{
+    Builder, Clock, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
+    RestoreError, Slots, Tick, WarmUp,
+};
+
+use super::bodies::choice::ORIGIN_2025;
+use super::bodies::snapshot::{fix_up, is_refused};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A limiter that goes on, and the one that its snapshot is restored to.
+struct Pair<A: Algorithm> {
+    first: Limiter<u16, A, ManualClock>,
+    second: Limiter<u16, A, ManualClock>,
+    /// By the first one's clock.
+    saved: u64,
+    /// The second one's clock is behind the first one's by so many nanoseconds.
+    behind: i128,
+}
+
+#[derive(Clone, Debug)]
+struct Plan {
+    slots: Slots,
+    /// Key, cells, and nanoseconds before.
+    history: Vec<(u16, u64, u64)>,
+    /// Nanoseconds between saving and restoring.
+    away: u64,
+    /// Nanoseconds between the clocks' origins, to be made whole units of the grid or not.
+    apart: i64,
+    whole: bool,
+    /// Key, cells, and nanoseconds before, after the restart.
+    after: Vec<(u16, u64, u64)>,
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let slots = prop_oneof![Just(Slots::Wide), Just(Slots::Compact)];
+    let span = prop_oneof![0..SECOND / 50, 0..2 * SECOND, 0..90 * SECOND];
+    let request = (0_u16..12, 0_u64..8, span.clone());
+    let requests = |most| prop::collection::vec(request.clone(), 1..most);
+    let apart = prop_oneof![-1_000_000_000_i64..10_000_000_000, -1_i64 << 58..1 << 50];
+    (slots, requests(60), span.clone(), apart, any::<bool>(), requests(60)).prop_map(
+        |(slots, history, away, apart, whole, after)| Plan {
+            slots,
+            history,
+            away,
+            apart,
+            whole,
+            after,
+        },
+    )
+}
+
+fn begin<A: Algorithm>(
+    algorithm: A,
+    quota: Quota,
+    slots: Slots,
+    unix_nanos: u64,
+) -> Builder<u16, A, ManualClock> {
+    Limiter::builder(quota)
+        .algorithm(algorithm)
+        .clock(ManualClock::starting_at_unix_nanos(unix_nanos))
+        .capacity(40)
+        .slots(slots)
+}
+
+impl<A: Algorithm<Params: Carry> + Copy> Pair<A> {
+    /// The first limiter decides about the plan's history, is saved, and restored.
+    fn of(algorithm: A, quota: Quota, plan: &Plan) -> Self {
+        let builder = |unix_nanos| begin(algorithm, quota, plan.slots, unix_nanos);
+        let first = builder(ORIGIN_2025).build().expect("in range");
+        for (key, n, before) in &plan.history {
+            first.clock().advance(Duration::from_nanos(*before));
+            let _ = first.check_n(key, *n);
+        }
+        let bytes = first.snapshot();
+        let saved = first.clock().now().as_nanos();
+        let here = i64::try_from(saved + plan.away).expect("not for long");
+        // The second clock has begun by then.
+        let apart = plan.apart.min(here);
+        let (_, nanos) = first.params().grid().ratio();
+        let nanos = i64::try_from(nanos).expect("less than a year");
+        let apart = if plan.whole { apart.div_euclid(nanos) * nanos } else { apart };
+        let clock = ManualClock::starting_at_unix_nanos(ORIGIN_2025.saturating_add_signed(apart));
+        clock.set(Tick::from_nanos(u64::try_from(here - apart).expect("begun")));
+        let second = begin(algorithm, quota, plan.slots, 0).clock(clock).restore(&bytes);
+        Self { first, second: second.expect("unharmed"), saved, behind: apart.into() }
+    }
+
+    /// The second one's time, where the first one's is so many nanoseconds after saving.
+    fn times(&self, since: u64) -> (Tick, Tick) {
+        let first = self.saved + since;
+        let second = u64::try_from(i128::from(first) - self.behind).expect("after its origin");
+        (Tick::from_nanos(first), Tick::from_nanos(second))
+    }
+
+    fn go_on_alike(&self, plan: &Plan) {
+        let mut since = plan.away;
+        for (key, n, before) in &plan.after {
+            since += before;
+            let (by_first, by_second) = self.times(since);
+            let expected = Verdict::from(&self.first.check_at(key, *n, by_first));
+            let told = Verdict::from(&self.second.check_at(key, *n, by_second));
+            assert_eq!(told, expected, "{n} of {key}, {since} ns after saving");
+        }
+    }
+
+    /// Held to as much, and to no more than a unit beyond it. What has warmed up may be a unit
+    /// colder.
+    fn is_held_to_as_much(&self, plan: &Plan, colder: bool) {
+        let (units, nanos) = self.first.params().grid().ratio();
+        let unit = Duration::from_nanos(nanos.div_ceil(units) + 1);
+        let mut since = plan.away;
+        for (_, n, before) in &plan.after {
+            since += before;
+            let (by_first, by_second) = self.times(since);
+            for key in 0..12 {
+                let peek = |n, by| Verdict::from(&self.first.peek_at(&key, n, by));
+                let (expected, earlier) =
+                    (peek(*n, by_first), peek(*n, by_first.saturating_sub(unit)));
+                let told = Verdict::from(&self.second.peek_at(&key, *n, by_second));
+                assert!(told.remaining <= expected.remaining, "{told:?} for {expected:?}");
+                // (After a charge, what is colder by a unit may have to wait too long.)
+                assert!(colder || told.remaining >= earlier.remaining, "{told:?} for {earlier:?}");
+                assert!(expected.admitted || !told.admitted);
+                assert!(told.admitted || !earlier.admitted);
+                if told.admitted {
+                    assert!(told.delay >= expected.delay, "{told:?} for {expected:?}");
+                    assert!(told.delay <= expected.delay + unit);
+                }
+                // With nothing charged: a charge counts from the beginning of its unit.
+                let expected = peek(0, by_first).reset_after;
+                let told = Verdict::from(&self.second.peek_at(&key, 0, by_second)).reset_after;
+                let (least, most) = match colder {
+                    false => (expected, expected + unit),
+                    // Who need not wait is no warmer.
+                    true if peek(1, by_first).delay.is_zero() => {
+                        (expected.saturating_sub(unit), expected)
+                    }
+                    true => (expected.saturating_sub(unit), expected + unit),
+                };
+                assert!(told >= least && told <= most, "{told:?} for {expected:?}");
+            }
+        }
+    }
+}
+
+fn as_if_it_had_gone_on<A: Algorithm<Params: Carry> + Copy>(
+    algorithm: A,
+    quota: Quota,
+    plan: &Plan,
+    colder: bool,
+) {
+    let compact = algorithm.compact_params(&quota, 0).expect("in range").is_some();
+    let slots = if compact { plan.slots } else { Slots::Wide };
+    let plan = Plan { slots, ..plan.clone() };
+    let pair = Pair::of(algorithm, quota, &plan);
+    pair.is_held_to_as_much(&plan, colder);
+    if plan.whole {
+        pair.go_on_alike(&plan);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn buckets(plan in plan(), quota in 0_usize..4) {
+        let quotas = ["5/s burst 3", "1/s burst 7", "7/m burst 4", "600000000/s burst 10"];
+        let quota: Quota = quotas[quota].parse().expect("a quota");
+        as_if_it_had_gone_on(Gcra::new(), quota, &plan, false);
+        as_if_it_had_gone_on(LeakyQueue::new(), quota, &plan, false);
+    }
+
+    #[test]
+    fn anchored_windows(plan in plan(), limit in 1_u64..9, secs in 1_u64..100) {
+        let quota = Quota::new(limit, Duration::from_millis(secs * 777));
+        as_if_it_had_gone_on(FixedWindow::anchored(), quota, &plan, false);
+    }
+
+    /// The windows of the wall clock are the same, however far apart the clocks' origins are.
+    #[test]
+    fn aligned_windows(plan in plan(), limit in 1_u64..9, secs in 1_u64..100) {
+        let quota = Quota::new(limit, Duration::from_millis(secs * 777));
+        let pair = Pair::of(FixedWindow::aligned(), quota, &Plan { whole: false, ..plan.clone() });
+        pair.go_on_alike(&plan);
+    }
+
+    #[test]
+    fn warm_up(plan in plan(), quota in 0_usize..3) {
+        let quota: Quota = ["5/s burst 8", "1/s burst 8", "30/m burst 8"][quota].parse().expect("a quota");
+        let warm_up = WarmUp::new(Duration::from_secs(20)).max_wait(Duration::from_secs(4));
+        as_if_it_had_gone_on(warm_up, quota, &plan, true);
+    }
+}
+
+/// Any word, by any clocks: a state of as many bits, that weighs no more than it did, but a unit.
+fn carry_is_total<P: Carry>(params: &P, word: u64, restart: &Restart) {
+    let Some(carried) = params.carry(word, &params.passage(restart)) else { return };
+    assert_eq!(carried >> PAYLOAD_BITS, 0);
+    let weight = |word, tick| match params.standing(word, params.instant(tick)) {
+        Standing::Idle { .. } => 0,
+        Standing::Live { debt } => debt,
+    };
+    let (was, is) = (weight(word, restart.then.tick), weight(carried, restart.now.tick));
+    assert!(is <= was.saturating_add(1), "{was} became {is}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_word_is_carried(
+        word: u64, bits in 0_u32..64, then: u64, now: u64, near: bool, origins: (u64, u64),
+        elapsed: u64, quota in 0_usize..5,
+    ) {
+        let now = if near { then.wrapping_add(now >> 40) } else { now };
+        let then = Moment { tick: Tick::from_nanos(then), unix_origin_nanos: origins.0 };
+        let now = Moment { tick: Tick::from_nanos(now), unix_origin_nanos: origins.1 };
+        let restart = Restart { then, elapsed: Duration::from_nanos(elapsed >> bits), now };
+        let quotas = ["1/s burst 20", "1000000000/s", "3/y", "1000000/s burst 7", "50/100ms"];
+        let quota: Quota = quotas[quota].parse().expect("a quota");
+        let windows = [FixedWindow::anchored(), FixedWindow::aligned()];
+        for window in windows {
+            if let Ok(params) = window.params(&quota, now.unix_origin_nanos) {
+                carry_is_total(&params, word, &restart);
+            }
+        }
+        let wide = Gcra::new().params(&quota, 0).ok();
+        let compact = Gcra::new().compact_params(&quota, 0).ok().flatten();
+        for params in wide.into_iter().chain(compact) {
+            let word = params.fresh(then.tick).wrapping_add(word >> bits) & ((1 << 53) - 1);
+            carry_is_total(&params, word, &restart);
+        }
+        if let Ok(params) = WarmUp::new(Duration::from_secs(9)).params(&quota, 0) {
+            carry_is_total(&params, word, &restart);
+        }
+    }
+}
+
+/// A limiter with one key in debt and its snapshot.
+fn saved(slots: Slots) -> (Builder<u16, Gcra, ManualClock>, Vec<u8>) {
+    let builder = || begin(Gcra::new(), Quota::per_minute(60).burst(10), slots, ORIGIN_2025);
+    let gate = builder().hash_seed(3).build().expect("in range");
+    for key in 0..4 {
+        assert!(gate.check_n(&key, 7 + u64::from(key % 3)).is_ok());
+    }
+    (builder(), gate.snapshot())
+}
+
+#[test]
+fn every_flipped_byte_and_every_cut_is_refused_with_a_reason() {
+    for slots in [Slots::Wide, Slots::Compact] {
+        let (builder, bytes) = saved(slots);
+        assert_eq!(builder.restore(&bytes).expect("unharmed").len(), 4);
+        for length in 0..bytes.len() {
+            let error = is_refused(saved(slots).0, &bytes[..length]);
+            assert_eq!(error, RestoreError::TooShort, "cut to {length}");
+        }
+        for place in 0..bytes.len() {
+            for mask in [1, 0x80, 0xff] {
+                let mut flipped = bytes.clone();
+                flipped[place] ^= mask;
+                let error = is_refused(saved(slots).0, &flipped);
+                match place {
+                    0..8 => assert_eq!(error, RestoreError::NotASnapshot),
+                    8..12 => assert!(matches!(error, RestoreError::Version(_))),
+                    16..24 => {}
+                    _ => assert!(matches!(error, RestoreError::Damaged { .. }), "{place}: {error}"),
+                }
+            }
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(matches!(is_refused(saved(slots).0, &longer), RestoreError::Damaged { .. }));
+    }
+}
+
+#[test]
+fn a_limiter_built_otherwise_is_told_what_differs() {
+    let bytes = saved(Slots::Wide).1;
+    let same = |quota: &str| begin(Gcra::new(), quota.parse().expect("a quota"), Slots::Wide, 0);
+    let what = |error| match error {
+        RestoreError::Different { what } => what,
+        other => panic!("{other}"),
+    };
+    let quota = "60/m burst 10";
+    assert!(same(quota).restore(&bytes).is_ok(), "neither the clock nor the seed need be the same");
+    assert!(what(is_refused(same("60/m burst 11"), &bytes)).contains("quota"));
+    assert!(what(is_refused(same("61/m burst 10"), &bytes)).contains("quota"));
+    assert!(what(is_refused(same(quota).capacity(400), &bytes)).contains("capacity"));
+    assert!(what(is_refused(same(quota).slots(Slots::Compact), &bytes)).contains("slots"));
+    assert!(
+        what(is_refused(same(quota).algorithm(Gcra::start_empty()), &bytes)).contains("option")
+    );
+    assert!(
+        what(is_refused(same(quota).algorithm(LeakyQueue::new()), &bytes)).contains("algorithm")
+    );
+    let overflow = |quota| OnFull::SharedOverflow(Quota::per_second(quota));
+    assert!(what(is_refused(same(quota).on_full(overflow(1)), &bytes)).contains("overflow"));
+    let none = begin(Gcra::new(), Quota::per_minute(0), Slots::Wide, 0);
+    let build = is_refused(none, &bytes);
+    assert!(matches!(build, RestoreError::Build(_)));
+
+    let shared = same(quota).on_full(overflow(1)).build().expect("in range").snapshot();
+    assert!(what(is_refused(same(quota).on_full(overflow(2)), &shared)).contains("shared"));
+    let queue = |cells| same(quota).algorithm(LeakyQueue::new().immediate(cells));
+    let queued = queue(2).build().expect("in range").snapshot();
+    assert!(what(is_refused(queue(3), &queued)).contains("option"));
+    let aligned = |secs| same(quota).algorithm(FixedWindow::aligned().utc_offset_secs(secs));
+    let windows = aligned(0).build().expect("in range").snapshot();
+    assert!(aligned(60).restore(&windows).is_ok(), "the same minutes");
+    assert!(what(is_refused(aligned(61), &windows)).contains("option"));
+}
+
+#[test]
+fn a_foreign_hash_is_refused() {
+    let (builder, mut bytes) = saved(Slots::Wide);
+    bytes[88] ^= 1;
+    fix_up(&mut bytes);
+    assert_eq!(is_refused(builder, &bytes), RestoreError::OtherHash);
+}
+
+#[test]
+fn where_the_wall_clock_was_set_back_no_time_has_passed() {
+    let quota = Quota::per_second(1).burst(10);
+    for algorithm in [FixedWindow::anchored(), FixedWindow::aligned()] {
+        let gate = begin(algorithm, quota, Slots::Wide, 500 * SECOND).build().expect("in range");
+        gate.clock().advance(Duration::from_secs(5));
+        assert!(gate.check_n(&1, 1).is_ok());
+        let clock = ManualClock::starting_at_unix_nanos(300 * SECOND);
+        let restored = begin(algorithm, quota, Slots::Wide, 0).clock(&clock);
+        let restored = restored.restore(&gate.snapshot()).expect("unharmed");
+        assert!(restored.check(&1).is_err(), "the window is open");
+        clock.advance(Duration::from_secs(1));
+        assert!(restored.check(&1).is_ok(), "and no longer than a window");
+    }
+    let gate = begin(Gcra::new(), quota, Slots::Wide, 500 * SECOND).build().expect("in range");
+    assert!(gate.check_n(&1, 10).is_ok());
+    let restored = begin(Gcra::new(), quota, Slots::Wide, 0).restore(&gate.snapshot());
+    assert_eq!(restored.expect("unharmed").peek_at(&1, 0, Tick::ZERO).unwrap().remaining(), 0);
+}
+
+#[test]
+fn the_shared_overflow_comes_back() {
+    let build = || {
+        begin(Gcra::new(), Quota::per_day(1), Slots::Wide, ORIGIN_2025)
+            .capacity(1)
+            .on_full(OnFull::SharedOverflow(Quota::per_day(100)))
+    };
+    let gate = build().build().expect("in range");
+    for key in 0..56 {
+        assert!(gate.check(&key).is_ok());
+    }
+    assert_eq!(gate.stats().overflowed, 40);
+    let gate = build().restore(&gate.snapshot()).expect("unharmed");
+    assert_eq!(gate.len(), 16);
+    let granted = (56..200).filter(|key| gate.check(key).is_ok()).count();
+    assert_eq!(granted, 60);
+}
+
+/// Two buckets of eight: after the header, a row of one key.
+const ROW: usize = 288;
+const FINGERPRINT: std::ops::Range<usize> = ROW + 5..ROW + 13;
+const STATE: std::ops::Range<usize> = ROW + 13..ROW + 21;
+
+#[test]
+fn a_key_that_is_there_twice_keeps_the_greater_debt() {
+    let build = || begin(Gcra::new(), Quota::per_day(10), Slots::Wide, ORIGIN_2025).capacity(1);
+    let gate = build().hash_seed(1).build().expect("in range");
+    assert!(gate.check_n(&7, 4).is_ok());
+    let bytes = gate.snapshot();
+    assert!(gate.check_n(&7, 3).is_ok());
+    let more = gate.snapshot();
+    let (row, state) = (&bytes[ROW..STATE.end], |bytes: &[u8]| bytes[STATE].to_vec());
+    // One in each of the two buckets, and two in one, in either order.
+    for (first, second) in [(&bytes, &more), (&more, &bytes)] {
+        let apart = |bucket: u32, state: Vec<u8>| {
+            [&bucket.to_le_bytes()[..], &[1], &row[5..13], &state].concat()
+        };
+        let in_two = [apart(0, state(first)), apart(1, state(second))].concat();
+        let fingerprint = &bytes[FINGERPRINT];
+        let in_one =
+            [&row[..4], &[0b1010], fingerprint, &state(first), fingerprint, &state(second)]
+                .concat();
+        for rows in [in_two, in_one] {
+            let mut twice = [&bytes[..ROW], &rows, &[0; 8]].concat();
+            twice[24] = 2;
+            fix_up(&mut twice);
+            let restored = build().restore(&twice).expect("no harm");
+            assert_eq!(restored.len(), 1);
+            assert_eq!(restored.check_n(&7, 0).unwrap().remaining(), 3);
+            restored.reset(&7);
+            assert!(restored.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_key_where_it_cannot_be_is_refused() {
+    let build = || begin(Gcra::new(), Quota::per_day(10), Slots::Wide, 0).capacity(1_000_000);
+    let gate = build().hash_seed(1).build().expect("in range");
+    assert!(gate.check_n(&7, 4).is_ok());
+    let bytes = gate.snapshot();
+    let bucket = u32::from_le_bytes(bytes[ROW..ROW + 4].try_into().unwrap());
+    let moved = |bucket: u32| {
+        let mut moved = bytes.clone();
+        moved[ROW..ROW + 4].copy_from_slice(&bucket.to_le_bytes());
+        fix_up(&mut moved);
+        moved
+    };
+    assert!(build().restore(&moved(bucket)).is_ok());
+    for other in [bucket + 1, bucket - 1, 0, u32::MAX] {
+        let error = is_refused(build(), &moved(other));
+        assert!(matches!(error, RestoreError::Damaged { .. }), "{error}");
+    }
+}
+
+/// Ten keys are charged more and more while others are added: each snapshot has all ten, with no
+/// less debt than the one before.
+#[test]
+fn a_snapshot_beside_decisions_has_every_key_that_stays() {
+    for slots in [Slots::Wide, Slots::Compact] {
+        let build =
+            || Limiter::<u64>::builder(Quota::per_day(1_000_000)).capacity(60_000).slots(slots);
+        let gate = build().build().expect("in range");
+        (0..10).for_each(|key| assert!(gate.check_n(&key, 10).is_ok()));
+        let mut left = [1_000_000; 10];
+        std::thread::scope(|scope| {
+            let charging = scope.spawn(|| {
+                (0..60_000_u64).for_each(|turn| {
+                    let _ = (gate.check(&(turn % 10)), gate.check(&(100 + turn / 3)));
+                });
+            });
+            while !charging.is_finished() {
+                let restored = build().restore(&gate.snapshot()).expect("unharmed");
+                for (key, left) in (0..).zip(&mut left) {
+                    let now = restored.clock().now();
+                    let remaining = restored.peek_at(&key, 0, now).unwrap().remaining();
+                    // The day goes on meanwhile: 12 cells a second.
+                    assert!(remaining <= *left + 100 && remaining <= 999_990 + 100);
+                    *left = remaining;
+                }
+            }
+        });
+        let restored = build().restore(&gate.snapshot()).expect("unharmed");
+        let now = restored.clock().now();
+        assert!((0..10).all(|key| restored.peek_at(&key, 0, now).unwrap().remaining() < 995_000));
+    }
+}
