@@ -1,0 +1,139 @@
+//! The future of a response: refused, waiting for its turn, or being served.
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use crate::body::Body;
+use crate::gate::Charge;
+use crate::headers::Fields;
+use crate::judge::{Sleeping, Wait};
+use crate::stats::Place;
+
+pin_project! {
+    /// The future of a [`RateLimit`](crate::RateLimit)'s response.
+    ///
+    /// Dropped before there is one, what was charged stays charged.
+    ///
+    /// ```
+    /// use tollgate_http::ResponseFuture;
+    /// fn is_future<S: tower::Service<http::Request<()>, Response = http::Response<()>>>(
+    ///     future: ResponseFuture<S, ()>,
+    /// ) -> impl Future {
+    ///     future
+    /// }
+    /// ```
+    pub struct ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        state: State<S, B>,
+        charge: Option<Box<dyn Charge>>,
+        fields: Fields,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        Refused { response: Option<Box<Response<Bytes>>> },
+        Waiting { waiting: Box<Waiting<S, B>> },
+        Serving { #[pin] response: S::Future },
+    }
+}
+
+/// Apart, as the refusal is: most futures are being served, and are moved about.
+struct Waiting<S, B> {
+    sleeping: Sleeping,
+    /// Held as long as it waits.
+    _place: Place,
+    service: S,
+    request: Option<Request<B>>,
+}
+
+impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
+    fn new(state: State<S, B>, charge: Option<Box<dyn Charge>>, fields: Fields) -> Self {
+        Self { state, charge, fields }
+    }
+
+    pub(crate) fn refused(response: Response<Bytes>) -> Self {
+        let response = Some(Box::new(response));
+        Self::new(State::Refused { response }, None, Fields::default())
+    }
+
+    pub(crate) fn skipping(response: S::Future) -> Self {
+        Self::serving(response, None, Fields::default())
+    }
+
+    pub(crate) fn serving(
+        response: S::Future,
+        charge: Option<Box<dyn Charge>>,
+        fields: Fields,
+    ) -> Self {
+        Self::new(State::Serving { response }, charge, fields)
+    }
+
+    /// `service` has said that it is ready.
+    pub(crate) fn waiting(
+        Wait { sleeping, place }: Wait,
+        service: S,
+        request: Request<B>,
+        charge: Option<Box<dyn Charge>>,
+        fields: Fields,
+    ) -> Self {
+        let waiting = Waiting { sleeping, _place: place, service, request: Some(request) };
+        Self::new(State::Waiting { waiting: Box::new(waiting) }, charge, fields)
+    }
+}
+
+impl<S, B, R> Future for ResponseFuture<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    type Output = Result<Response<Body<R>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProj::Refused { response } => {
+                    let response = response.take().expect("polled once after it was ready");
+                    return Poll::Ready(Ok((*response).map(Body::refused)));
+                }
+                StateProj::Waiting { waiting } => {
+                    ready!(waiting.sleeping.as_mut().poll(context));
+                    let request = waiting.request.take().expect("taken once");
+                    State::Serving { response: waiting.service.call(request) }
+                }
+                StateProj::Serving { response } => {
+                    let (mut head, body) = ready!(response.poll(context))?.into_parts();
+                    let charge = this.charge.take().and_then(|charge| charge.answered(&head));
+                    core::mem::take(this.fields).add_to(&mut head.headers);
+                    let body = Body::served(body, charge);
+                    return Poll::Ready(Ok(Response::from_parts(head, body)));
+                }
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+impl<S: Service<Request<B>>, B> fmt::Debug for ResponseFuture<S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::Refused { .. } => "Refused",
+            State::Waiting { .. } => "Waiting",
+            State::Serving { .. } => "Serving",
+        };
+        f.debug_tuple("ResponseFuture").field(&state).finish()
+    }
+}

@@ -1,0 +1,291 @@
+//! What the layer asks: a [`Gate`], which answers with a [`Verdict`] and fills in a [`Report`].
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+use http::{request, response};
+
+use crate::key::KeyError;
+use crate::policy::Policy;
+
+/// Decides whether a request may go ahead.
+///
+/// A [`Limit`](crate::Limit) is one, [`Several`](crate::Several) limits together are one, and so
+/// can be whatever looks at a request: rules, or a composite of limiters.
+///
+/// ```
+/// use tollgate_http::{Admission, Gate, Report, Verdict};
+///
+/// /// Refuses all but `GET`.
+/// struct ReadOnly;
+/// impl Gate for ReadOnly {
+///     fn decide(&self, request: &http::request::Parts, _: &mut Report) -> Verdict {
+///         match request.method {
+///             http::Method::GET => Verdict::Admit(Admission::default()),
+///             _ => Verdict::Refuse,
+///         }
+///     }
+/// }
+/// let (get, ()) = http::Request::new(()).into_parts();
+/// assert!(matches!(ReadOnly.decide(&get, &mut Report::default()), Verdict::Admit(_)));
+/// ```
+pub trait Gate: Send + Sync {
+    /// Decides, and notes in `report` what each limit said.
+    fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict;
+}
+
+impl<G: Gate + ?Sized> Gate for Arc<G> {
+    fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
+        (**self).decide(request, report)
+    }
+}
+
+impl<G: Gate + ?Sized> Gate for Box<G> {
+    fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
+        (**self).decide(request, report)
+    }
+}
+
+/// What a [`Gate`] answers.
+///
+/// ```
+/// # use tollgate_http::{Admission, Verdict};
+/// let verdict = Verdict::Admit(Admission::default());
+/// assert!(!matches!(verdict, Verdict::Refuse));
+/// ```
+#[derive(Debug)]
+#[must_use = "a verdict says whether the request may go ahead"]
+pub enum Verdict {
+    /// The request may go ahead.
+    Admit(Admission),
+    /// The request is over a limit: the report says which.
+    Refuse,
+    /// The request has no key, and the limit admits none such.
+    WithoutKey(KeyError),
+}
+
+/// A request that may go ahead: when, and what was charged for it.
+///
+/// ```
+/// # use tollgate_http::Admission;
+/// assert!(Admission::default().delay.is_zero());
+/// ```
+#[derive(Debug, Default)]
+pub struct Admission {
+    /// How long it is to wait first.
+    pub delay: Duration,
+    /// What was charged, where that is settled by the response or can be given back.
+    pub charge: Option<Box<dyn Charge>>,
+}
+
+/// What was charged for a request, until its cost is known.
+///
+/// Dropped, it stays charged: a client that leaves early has no request for free.
+///
+/// ```
+/// use tollgate_http::Charge;
+/// use http::response;
+///
+/// /// Prints what came of it.
+/// #[derive(Debug)]
+/// struct Told;
+/// impl Charge for Told {
+///     fn cancel(self: Box<Self>) {
+///         println!("not served");
+///     }
+///     fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
+///         println!("{}", response.status);
+///         None // the body's length does not matter
+///     }
+///     fn sent(self: Box<Self>, _body_bytes: u64) {}
+/// }
+/// Box::new(Told).cancel();
+/// ```
+pub trait Charge: fmt::Debug + Send {
+    /// The request is not served: gives back what was charged.
+    fn cancel(self: Box<Self>);
+
+    /// The head of the response is there. Returns what is to be settled when the body was sent.
+    fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>>;
+
+    /// The body has been sent, or will not be sent further: `body_bytes` of it were.
+    fn sent(self: Box<Self>, body_bytes: u64);
+}
+
+/// What one limit said of a request.
+///
+/// ```
+/// # use {tollgate::Quota, tollgate_http::{Policy, Reading}};
+/// let policy = Policy::new("burst", &Quota::per_second(5))?;
+/// let reading = Reading::new(policy, 5, 4);
+/// assert!(!reading.refused);
+/// # Ok::<(), tollgate_http::PolicyError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reading {
+    /// Which limit.
+    pub policy: Policy,
+    /// The most cells at once.
+    pub limit: u64,
+    /// Cells left.
+    pub remaining: u64,
+    /// How long until all cells are back.
+    pub reset_after: Duration,
+    /// Whether it refused.
+    pub refused: bool,
+    /// If it refused: how long until it would admit the request; `None` where that is never.
+    pub retry_after: Option<Duration>,
+    /// If it admitted: how long the request is to wait.
+    pub delay: Duration,
+}
+
+impl Reading {
+    /// An admission with nothing to wait for.
+    ///
+    /// ```
+    /// # use {tollgate::Quota, tollgate_http::{Policy, Reading}};
+    /// let mut reading = Reading::new(Policy::new("a", &Quota::per_second(5))?, 5, 0);
+    /// reading.refused = true;
+    /// reading.retry_after = Some(std::time::Duration::from_millis(200));
+    /// # Ok::<(), tollgate_http::PolicyError>(())
+    /// ```
+    #[must_use]
+    pub fn new(policy: Policy, limit: u64, remaining: u64) -> Self {
+        let none = Duration::ZERO;
+        let (reset_after, delay) = (none, none);
+        Self { policy, limit, remaining, reset_after, refused: false, retry_after: None, delay }
+    }
+}
+
+/// What all limits said of a request, in the order in which they were asked.
+///
+/// ```
+/// # use {tollgate::Quota, tollgate_http::{Policy, Reading, Report}};
+/// let mut report = Report::default();
+/// report.note(Reading::new(Policy::new("burst", &Quota::per_second(5))?, 5, 4));
+/// assert_eq!(report.readings().count(), 1);
+/// # Ok::<(), tollgate_http::PolicyError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// One limit needs no allocation.
+    first: Option<Reading>,
+    others: Vec<Reading>,
+    shadow_refusals: Vec<Reading>,
+    key_errors: Vec<KeyError>,
+}
+
+impl Report {
+    /// Adds what a limit said.
+    ///
+    /// ```
+    /// # use {tollgate::Quota, tollgate_http::{Policy, Reading, Report}};
+    /// let mut report = Report::default();
+    /// report.note(Reading::new(Policy::new("a", &Quota::per_second(5))?, 5, 4));
+    /// report.note(Reading::new(Policy::new("b", &Quota::per_hour(9))?, 9, 8));
+    /// let names: Vec<_> = report.readings().map(|reading| reading.policy.name()).collect();
+    /// assert_eq!(names, ["a", "b"]);
+    /// # Ok::<(), tollgate_http::PolicyError>(())
+    /// ```
+    pub fn note(&mut self, reading: Reading) {
+        match self.first {
+            None => self.first = Some(reading),
+            Some(_) => self.others.push(reading),
+        }
+    }
+
+    /// Adds what a limit would have refused, were it not on trial.
+    ///
+    /// ```
+    /// # use {tollgate::Quota, tollgate_http::{Policy, Reading, Report}};
+    /// let mut report = Report::default();
+    /// report.note_shadow(Reading::new(Policy::new("a", &Quota::per_second(5))?, 5, 0));
+    /// assert_eq!(report.readings().count(), 0); // clients are not told
+    /// # Ok::<(), tollgate_http::PolicyError>(())
+    /// ```
+    pub fn note_shadow(&mut self, reading: Reading) {
+        self.shadow_refusals.push(reading);
+    }
+
+    /// Adds that a limit found no key.
+    ///
+    /// ```
+    /// # use tollgate_http::{KeyError, Report};
+    /// let mut report = Report::default();
+    /// report.note_without_key(KeyError::Missing);
+    /// assert_eq!(report.without_key().count(), 1);
+    /// ```
+    pub fn note_without_key(&mut self, error: KeyError) {
+        self.key_errors.push(error);
+    }
+
+    /// What the limits said that are in force.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_http::Report::default().readings().count(), 0);
+    /// ```
+    pub fn readings(&self) -> impl Iterator<Item = &Reading> {
+        self.first.iter().chain(&self.others)
+    }
+
+    /// What limits on trial would have refused.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_http::Report::default().shadow_refusals().count(), 0);
+    /// ```
+    pub fn shadow_refusals(&self) -> impl Iterator<Item = &Reading> {
+        self.shadow_refusals.iter()
+    }
+
+    /// Why limits found no key.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_http::Report::default().without_key().count(), 0);
+    /// ```
+    pub fn without_key(&self) -> impl Iterator<Item = KeyError> {
+        self.key_errors.iter().copied()
+    }
+
+    /// The longest time after which a limit that refused would admit; `None` where one never would,
+    /// or none refused.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_http::Report::default().retry_after(), None);
+    /// ```
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let mut longest = None;
+        for reading in self.readings().filter(|reading| reading.refused) {
+            longest = longest.max(Some(reading.retry_after?));
+        }
+        longest
+    }
+
+    /// Leaves only the readings of limits that refused: what the others charged was given back.
+    pub(crate) fn keep_refusals(&mut self) {
+        self.others.retain(|reading| reading.refused);
+        if self.first.as_ref().is_some_and(|reading| !reading.refused) {
+            self.first = (!self.others.is_empty()).then(|| self.others.remove(0));
+        }
+    }
+
+    /// Turns delays into refusals, where nobody can wait.
+    pub(crate) fn refuse_delayed(&mut self) {
+        for reading in self.first.iter_mut().chain(&mut self.others) {
+            if !reading.delay.is_zero() {
+                reading.refused = true;
+                reading.retry_after = Some(reading.delay);
+            }
+        }
+    }
+
+    /// Takes what another report says of trials and keys, and what its limits refused as trials.
+    pub(crate) fn take_as_shadow(&mut self, trial: Self) {
+        let refusals = trial.first.into_iter().chain(trial.others).filter(|r| r.refused);
+        self.shadow_refusals.extend(refusals);
+        self.shadow_refusals.extend(trial.shadow_refusals);
+        self.key_errors.extend(trial.key_errors);
+    }
+}

@@ -1,0 +1,265 @@
+//! The client's address behind proxies.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use http::header::{FORWARDED, HeaderName, HeaderValue};
+use http::request::Parts;
+use ipnet::IpNet;
+
+use super::node::{Node, forwarded_node, node, split_last};
+use super::peer::peer;
+use super::{Extractor, IpPrefix, KeyError};
+
+/// Bytes of a header that are read at most, from its end.
+const BYTES_MAX: usize = 4_096;
+/// Entries of a header that are read at most, from its end.
+const ENTRIES_MAX: usize = 64;
+
+/// Which proxies are believed.
+///
+/// ```
+/// use tollgate_http::key::Trust;
+/// let trust = Trust::networks(["10.0.0.0/8", "192.0.2.1", "2001:db8::/32"])?;
+/// # Ok::<(), tollgate_http::key::ParseNetworkError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust(Trusted);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Trusted {
+    Hops(usize),
+    Networks(Box<[IpNet]>),
+}
+
+impl Trust {
+    /// The last `count` hops are proxies of ours, the peer being the first of them. The client is
+    /// who spoke to the outermost: the entry at that place from the right. A request that came
+    /// through fewer counts as from the furthest that is known; with a `count` of 0 headers do not
+    /// count.
+    ///
+    /// **Not guaranteed.** Whoever can reach the server past the proxies can name any address.
+    /// Where that is possible, take [`networks`](Self::networks).
+    ///
+    /// ```
+    /// let behind_one_proxy = tollgate_http::key::Trust::hops(1);
+    /// ```
+    #[must_use]
+    pub fn hops(count: usize) -> Self {
+        Self(Trusted::Hops(count.min(ENTRIES_MAX)))
+    }
+
+    /// Proxies are who has an address in one of `networks`, each an address or a prefix
+    /// (`10.0.0.0/8`). The client is the first from the right that has not, beginning with the
+    /// peer; where all have, the furthest.
+    ///
+    /// # Errors
+    ///
+    /// The text that is neither an address nor a prefix.
+    ///
+    /// ```
+    /// # use tollgate_http::key::Trust;
+    /// assert_eq!(Trust::networks(["10.0.0.0/33"]).unwrap_err().to_string(),
+    ///     "`10.0.0.0/33` is neither an address nor a prefix such as `10.0.0.0/8`");
+    /// ```
+    pub fn networks<I>(networks: I) -> Result<Self, ParseNetworkError>
+    where
+        I: IntoIterator<Item: AsRef<str>>,
+    {
+        let networks: Result<_, _> =
+            networks.into_iter().map(|text| parse_network(text.as_ref())).collect();
+        Ok(Self(Trusted::Networks(networks?)))
+    }
+
+    /// Whether who is `hop` hops from here is a proxy.
+    fn covers(&self, who: Result<IpAddr, KeyError>, hop: usize) -> bool {
+        match &self.0 {
+            Trusted::Hops(count) => hop < *count,
+            Trusted::Networks(networks) => {
+                who.is_ok_and(|address| networks.iter().any(|net| net.contains(&address)))
+            }
+        }
+    }
+}
+
+/// IPv4 written as IPv6 is IPv4, as it is in addresses.
+fn parse_network(text: &str) -> Result<IpNet, ParseNetworkError> {
+    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    let network: Option<IpNet> = text.parse().ok().or_else(address);
+    let network = network.ok_or_else(|| ParseNetworkError(text.into()))?;
+    let mapped = match (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) {
+        (v4 @ IpAddr::V4(_), Some(bits)) => IpNet::new(v4, bits).ok(),
+        _ => None,
+    };
+    Ok(mapped.unwrap_or(network))
+}
+
+/// A text that is no network.
+///
+/// ```
+/// use tollgate_http::key::{ParseNetworkError, Trust};
+/// let error: ParseNetworkError = Trust::networks(["proxy.example"]).unwrap_err();
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseNetworkError(Box<str>);
+
+impl fmt::Display for ParseNetworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is neither an address nor a prefix such as `10.0.0.0/8`", self.0)
+    }
+}
+
+impl core::error::Error for ParseNetworkError {}
+
+/// The client's address, as trusted proxies tell it.
+///
+/// **Guarantee.** One header is read, from its right end, and only as far as each hop so far is
+/// trusted. What is to the left of that, other headers, and what an untrusted peer sends do not
+/// matter, whatever they hold. At most 4,096 bytes and 64 entries are read.
+///
+/// A trusted proxy that hides the client (`unknown`, `_name`) makes the key
+/// [missing](KeyError::Missing) (one of ours that hides another, where hops are counted, does not
+/// matter); an entry that is no address, or more than is read, makes it
+/// [malformed](KeyError::Malformed).
+///
+/// **Not guaranteed.** That the proxies write the header. One that passes it on as it came lets
+/// clients choose their key: name the header that yours does write.
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use tollgate_http::key::{ClientIp, Extractor, Trust};
+///
+/// let key = ClientIp::x_forwarded_for(Trust::networks(["10.0.0.0/8"])?);
+/// let mut request = http::Request::builder()
+///     .header("x-forwarded-for", "6.6.6.6, 192.0.2.7, 10.0.0.9") // the first is forged
+///     .body(())?;
+/// request.extensions_mut().insert("10.0.0.1:80".parse::<SocketAddr>()?);
+/// let (request, ()) = request.into_parts();
+/// assert_eq!(key.extract(&request)?.to_string(), "192.0.2.7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClientIp {
+    header: HeaderName,
+    syntax: Syntax,
+    trust: Trust,
+    prefix: IpPrefix,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Syntax {
+    /// `for=192.0.2.7;proto=https, for="[2001:db8::1]"`
+    Forwarded,
+    /// `192.0.2.7, 2001:db8::1`
+    Addresses,
+}
+
+impl ClientIp {
+    /// By the `Forwarded` header (RFC 7239).
+    ///
+    /// ```
+    /// use tollgate_http::key::{ClientIp, Trust};
+    /// let key = ClientIp::forwarded(Trust::hops(1));
+    /// ```
+    #[must_use]
+    pub fn forwarded(trust: Trust) -> Self {
+        Self { header: FORWARDED, syntax: Syntax::Forwarded, trust, prefix: IpPrefix::default() }
+    }
+
+    /// By the `X-Forwarded-For` header.
+    ///
+    /// ```
+    /// use tollgate_http::key::{ClientIp, Trust};
+    /// let key = ClientIp::x_forwarded_for(Trust::hops(2));
+    /// ```
+    #[must_use]
+    pub fn x_forwarded_for(trust: Trust) -> Self {
+        Self::addresses(HeaderName::from_static("x-forwarded-for"), trust)
+    }
+
+    /// By a header of one or more addresses, such as `X-Real-IP` or `CF-Connecting-IP`, of which
+    /// the last is the nearest.
+    ///
+    /// ```
+    /// use http::HeaderName;
+    /// use tollgate_http::key::{ClientIp, Trust};
+    /// let key = ClientIp::addresses(HeaderName::from_static("x-real-ip"), Trust::hops(1));
+    /// ```
+    #[must_use]
+    pub fn addresses(header: HeaderName, trust: Trust) -> Self {
+        Self { header, syntax: Syntax::Addresses, trust, prefix: IpPrefix::default() }
+    }
+
+    /// How much of the address counts.
+    ///
+    /// ```
+    /// use tollgate_http::key::{ClientIp, IpPrefix, Trust};
+    /// let key = ClientIp::forwarded(Trust::hops(1)).prefix(IpPrefix::new(32, 56));
+    /// ```
+    #[must_use]
+    pub fn prefix(self, prefix: IpPrefix) -> Self {
+        Self { prefix, ..self }
+    }
+
+    fn client(&self, request: &Parts) -> Result<IpAddr, KeyError> {
+        let mut who = Ok(peer(request).ok_or(KeyError::Unavailable)?);
+        let mut entries = Entries::new(request.headers.get_all(&self.header), self.syntax);
+        for hop in 0..=ENTRIES_MAX {
+            if !self.trust.covers(who, hop) {
+                return who;
+            }
+            who = match entries.next() {
+                None => return who,
+                Some(Node::Address(address)) => Ok(address),
+                Some(Node::Hidden) => Err(KeyError::Missing),
+                Some(Node::Malformed) => return Err(KeyError::Malformed),
+            };
+        }
+        Err(KeyError::Malformed)
+    }
+}
+
+impl Extractor for ClientIp {
+    type Key = IpAddr;
+
+    fn extract(&self, request: &Parts) -> Result<IpAddr, KeyError> {
+        self.client(request).map(|address| self.prefix.of(address))
+    }
+}
+
+/// The entries of a header's lines, from the right.
+struct Entries<'a, I> {
+    lines: I,
+    /// What is left of the present line.
+    rest: Option<&'a [u8]>,
+    syntax: Syntax,
+    bytes_left: usize,
+}
+
+impl<'a, I: DoubleEndedIterator<Item = &'a HeaderValue>> Entries<'a, I> {
+    fn new(lines: impl IntoIterator<IntoIter = I>, syntax: Syntax) -> Self {
+        Self { lines: lines.into_iter(), rest: None, syntax, bytes_left: BYTES_MAX }
+    }
+
+    fn next(&mut self) -> Option<Node> {
+        let line = match self.rest.take() {
+            Some(rest) => rest,
+            None => self.lines.next_back()?.as_bytes(),
+        };
+        let cut = line.len().saturating_sub(self.bytes_left);
+        let seen = &line[cut..];
+        let Some((left, entry)) = split_last(seen, self.syntax == Syntax::Forwarded) else {
+            return Some(Node::Malformed);
+        };
+        if left.is_none() && cut > 0 {
+            return Some(Node::Malformed); // the entry begins where nothing is read
+        }
+        let left_bytes = left.map_or(0, <[u8]>::len);
+        self.bytes_left -= seen.len() - left_bytes;
+        self.rest = left.map(|_| &line[..cut + left_bytes]);
+        Some(match self.syntax {
+            Syntax::Forwarded => forwarded_node(entry),
+            Syntax::Addresses => node(entry),
+        })
+    }
+}

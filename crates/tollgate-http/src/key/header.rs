@@ -1,0 +1,94 @@
+//! A header as a key.
+
+use core::str;
+
+use http::HeaderName;
+use http::request::Parts;
+
+use super::{Extractor, KeyError};
+
+/// The longest text that is a key, in bytes.
+const BYTES_MAX: usize = 1_024;
+
+/// A header's text, such as an API key.
+///
+/// A header that is given twice, longer than 1,024 bytes, or not UTF-8 is
+/// [malformed](KeyError::Malformed); an empty one is [missing](KeyError::Missing).
+///
+/// **Not guaranteed.** That the text is genuine: a client that may invent a new one for each
+/// request is not limited by it. Put the layer behind what verifies it, or combine it with an
+/// address.
+///
+/// ```
+/// use tollgate_http::key::{Extractor, Header};
+///
+/// let (request, ()) = http::Request::builder().header("X-Api-Key", "k1").body(())?.into_parts();
+/// assert_eq!(Header::new("x-api-key")?.extract(&request)?, "k1");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Header(HeaderName);
+
+impl Header {
+    /// The header of that name, in any case of letters.
+    ///
+    /// # Errors
+    ///
+    /// No header can have that name.
+    ///
+    /// ```
+    /// use tollgate_http::key::Header;
+    /// assert!(Header::new("X-Api-Key").is_ok());
+    /// assert!(Header::new("two words").is_err());
+    /// ```
+    pub fn new(name: &str) -> Result<Self, http::Error> {
+        Ok(Self(HeaderName::try_from(name)?))
+    }
+}
+
+impl From<HeaderName> for Header {
+    fn from(name: HeaderName) -> Self {
+        Self(name)
+    }
+}
+
+impl Extractor for Header {
+    type Key = String;
+
+    fn extract(&self, request: &Parts) -> Result<String, KeyError> {
+        let mut values = request.headers.get_all(&self.0).iter();
+        let value = values.next().ok_or(KeyError::Missing)?.as_bytes();
+        if values.next().is_some() || value.len() > BYTES_MAX {
+            return Err(KeyError::Malformed);
+        }
+        let text = str::from_utf8(value).map_err(|_| KeyError::Malformed)?.trim();
+        if text.is_empty() { Err(KeyError::Missing) } else { Ok(text.to_owned()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn extract(values: &[&[u8]]) -> Result<String, KeyError> {
+        let (mut request, ()) = http::Request::new(()).into_parts();
+        for value in values {
+            request.headers.append("x-key", HeaderValue::from_bytes(value).expect("a value"));
+        }
+        Header::new("X-Key").expect("a name").extract(&request)
+    }
+
+    #[test]
+    fn what_is_no_key_is_told_apart() {
+        assert_eq!(extract(&[b" a b "]).as_deref(), Ok("a b"));
+        assert_eq!(extract(&["ä".as_bytes()]).as_deref(), Ok("ä"));
+        assert_eq!(extract(&[]), Err(KeyError::Missing));
+        assert_eq!(extract(&[b"  "]), Err(KeyError::Missing));
+        assert_eq!(extract(&[b"a", b"b"]), Err(KeyError::Malformed));
+        assert_eq!(extract(&[b"\xff"]), Err(KeyError::Malformed));
+        assert!(extract(&[&[b'a'; BYTES_MAX]]).is_ok());
+        assert_eq!(extract(&[&[b'a'; BYTES_MAX + 1]]), Err(KeyError::Malformed));
+    }
+}

@@ -1,0 +1,226 @@
+//! What a request is counted under.
+//!
+//! | key | of | type |
+//! |---|---|---|
+//! | [`PeerIp`] | the address at the other end of the connection | `IpAddr` |
+//! | [`ClientIp`] | the client's address behind trusted proxies | `IpAddr` |
+//! | [`Header`] | a header's text | `String`, for a `Limiter<str>` |
+//! | [`Method`] | the method | `http::Method` |
+//! | [`Templates`], `Matched` | the template that the path matches | `Arc<str>`, for a `Limiter<str>` |
+//! | [`from_fn`] | whatever a closure finds | its own |
+//! | `(a, b)`, `(a, b, c)` | all of them together | a tuple |
+//! | [`or`](Extractor::or) | the first that is there | that of both |
+
+mod forwarded;
+mod header;
+mod node;
+mod peer;
+mod route;
+
+use core::fmt;
+use core::hash::Hash;
+
+use http::request::Parts;
+
+pub use forwarded::{ClientIp, ParseNetworkError, Trust};
+pub use header::Header;
+pub use peer::{IpPrefix, PeerIp};
+#[cfg(feature = "axum")]
+pub use route::Matched;
+pub use route::{Method, TemplateError, Templates};
+
+/// Finds the key that a request is counted under.
+///
+/// ```
+/// use http::request::Parts;
+/// use tollgate_http::{KeyError, key::Extractor};
+///
+/// /// The host that is asked for.
+/// struct Host;
+/// impl Extractor for Host {
+///     type Key = String;
+///     fn extract(&self, request: &Parts) -> Result<String, KeyError> {
+///         request.uri.host().map(str::to_ascii_lowercase).ok_or(KeyError::Missing)
+///     }
+/// }
+/// let (request, ()) = http::Request::get("http://Example.com/").body(())?.into_parts();
+/// assert_eq!(Host.extract(&request).as_deref(), Ok("example.com"));
+/// # Ok::<(), http::Error>(())
+/// ```
+pub trait Extractor: Send + Sync {
+    /// What requests are told apart by.
+    type Key: Hash;
+
+    /// Finds the key.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    fn extract(&self, request: &Parts) -> Result<Self::Key, KeyError>;
+
+    /// This key, or where it is [missing](KeyError::Missing) the other. Where it is malformed,
+    /// there is none.
+    ///
+    /// ```
+    /// use tollgate_http::key::{Extractor, Header, from_fn};
+    ///
+    /// let key = Header::new("x-api-key")?.or(from_fn(|_| Some("anonymous".to_owned())));
+    /// let (request, ()) = http::Request::new(()).into_parts();
+    /// assert_eq!(key.extract(&request).as_deref(), Ok("anonymous"));
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    fn or<E: Extractor<Key = Self::Key>>(self, other: E) -> Or<Self, E>
+    where
+        Self: Sized,
+    {
+        Or(self, other)
+    }
+}
+
+/// Why a request has no key.
+///
+/// ```
+/// use tollgate_http::KeyError;
+/// assert_eq!(KeyError::Missing.to_string(), "the request carries no key");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The request does not carry it, or a trusted proxy hides it.
+    Missing,
+    /// The request carries something else in its place, or too much of it.
+    Malformed,
+    /// The server does not provide what the key is made of, such as the peer's address.
+    Unavailable,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "the request carries no key",
+            Self::Malformed => "the request's key is malformed",
+            Self::Unavailable => "the server does not provide what the key is made of",
+        })
+    }
+}
+
+impl core::error::Error for KeyError {}
+
+/// The first key that is there: see [`Extractor::or`].
+///
+/// ```
+/// use tollgate_http::key::{Header, Or};
+/// let key: Or<Header, Header>;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Or<A, B>(A, B);
+
+impl<A: Extractor, B: Extractor<Key = A::Key>> Extractor for Or<A, B> {
+    type Key = A::Key;
+
+    fn extract(&self, request: &Parts) -> Result<A::Key, KeyError> {
+        match self.0.extract(request) {
+            Err(KeyError::Missing) => self.1.extract(request),
+            found => found,
+        }
+    }
+}
+
+impl<A: Extractor, B: Extractor> Extractor for (A, B) {
+    type Key = (A::Key, B::Key);
+
+    fn extract(&self, request: &Parts) -> Result<Self::Key, KeyError> {
+        Ok((self.0.extract(request)?, self.1.extract(request)?))
+    }
+}
+
+impl<A: Extractor, B: Extractor, C: Extractor> Extractor for (A, B, C) {
+    type Key = (A::Key, B::Key, C::Key);
+
+    fn extract(&self, request: &Parts) -> Result<Self::Key, KeyError> {
+        Ok((self.0.extract(request)?, self.1.extract(request)?, self.2.extract(request)?))
+    }
+}
+
+/// A key found by a closure; `None` where it is missing.
+///
+/// ```
+/// use tollgate_http::key::{Extractor, from_fn};
+///
+/// let first_letter = from_fn(|request| request.uri.path().chars().nth(1));
+/// let (request, ()) = http::Request::get("/alpha").body(())?.into_parts();
+/// assert_eq!(first_letter.extract(&request), Ok('a'));
+/// # Ok::<(), http::Error>(())
+/// ```
+pub fn from_fn<F, K>(find: F) -> FromFn<F>
+where
+    F: Fn(&Parts) -> Option<K> + Send + Sync,
+    K: Hash,
+{
+    FromFn(find)
+}
+
+/// Made by [`from_fn`].
+///
+/// ```
+/// use tollgate_http::key::{FromFn, from_fn};
+/// let one_for_all: FromFn<fn(&http::request::Parts) -> Option<()>> = from_fn(|_| Some(()));
+/// ```
+#[derive(Clone, Copy)]
+pub struct FromFn<F>(F);
+
+impl<F> fmt::Debug for FromFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FromFn")
+    }
+}
+
+impl<F, K> Extractor for FromFn<F>
+where
+    F: Fn(&Parts) -> Option<K> + Send + Sync,
+    K: Hash,
+{
+    type Key = K;
+
+    fn extract(&self, request: &Parts) -> Result<K, KeyError> {
+        (self.0)(request).ok_or(KeyError::Missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn always(found: Result<u8, KeyError>) -> impl Extractor<Key = u8> {
+        struct Always(Result<u8, KeyError>);
+        impl Extractor for Always {
+            type Key = u8;
+            fn extract(&self, _: &Parts) -> Result<u8, KeyError> {
+                self.0
+            }
+        }
+        Always(found)
+    }
+
+    #[test]
+    fn only_what_is_missing_is_replaced() {
+        let (request, ()) = http::Request::new(()).into_parts();
+        for (first, expected) in [
+            (Ok(1), Ok(1)),
+            (Err(KeyError::Missing), Ok(2)),
+            (Err(KeyError::Malformed), Err(KeyError::Malformed)),
+            (Err(KeyError::Unavailable), Err(KeyError::Unavailable)),
+        ] {
+            assert_eq!(always(first).or(always(Ok(2))).extract(&request), expected);
+        }
+    }
+
+    #[test]
+    fn all_together_are_there_or_none() {
+        let (request, ()) = http::Request::new(()).into_parts();
+        assert_eq!((always(Ok(1)), always(Ok(2)), always(Ok(3))).extract(&request), Ok((1, 2, 3)));
+        let missing = || always(Err(KeyError::Missing));
+        assert_eq!((always(Ok(1)), missing()).extract(&request), Err(KeyError::Missing));
+        assert_eq!((missing(), always(Ok(1))).extract(&request), Err(KeyError::Missing));
+    }
+}

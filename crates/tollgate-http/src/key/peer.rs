@@ -1,0 +1,131 @@
+//! Addresses, and the one at the other end of the connection.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use http::request::Parts;
+
+use super::{Extractor, KeyError};
+
+/// How much of an address counts.
+///
+/// IPv4 addresses written as IPv6 (`::ffff:192.0.2.7`) are the IPv4 addresses they stand for.
+/// Unless said otherwise an IPv4 address counts as a whole, and of an IPv6 address the first 64
+/// bits: a customer has at least that many to choose from.
+///
+/// ```
+/// use tollgate_http::key::IpPrefix;
+///
+/// let prefix = IpPrefix::default();
+/// assert_eq!(prefix.of("2001:db8::1".parse()?), "2001:db8::".parse::<std::net::IpAddr>()?);
+/// assert_eq!(prefix.of("::ffff:192.0.2.7".parse()?), "192.0.2.7".parse::<std::net::IpAddr>()?);
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpPrefix {
+    v4_mask: u32,
+    v6_mask: u128,
+}
+
+impl Default for IpPrefix {
+    fn default() -> Self {
+        Self::new(32, 64)
+    }
+}
+
+impl IpPrefix {
+    /// The first `v4_bits` of an IPv4 address, and `v6_bits` of an IPv6 address. More than 32 and
+    /// 128 mean all of it.
+    ///
+    /// ```
+    /// # use tollgate_http::key::IpPrefix;
+    /// let prefix = IpPrefix::new(24, 56);
+    /// assert_eq!(prefix.of("192.0.2.7".parse()?).to_string(), "192.0.2.0");
+    /// assert_eq!(prefix.of("2001:db8:0:1ff::1".parse()?).to_string(), "2001:db8:0:100::");
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    #[must_use]
+    pub fn new(v4_bits: u8, v6_bits: u8) -> Self {
+        let v4_rest = 32_u32.saturating_sub(v4_bits.into());
+        let v6_rest = 128_u32.saturating_sub(v6_bits.into());
+        Self {
+            v4_mask: u32::MAX.checked_shl(v4_rest).unwrap_or(0),
+            v6_mask: u128::MAX.checked_shl(v6_rest).unwrap_or(0),
+        }
+    }
+
+    /// What counts of `address`, with the rest of its bits zero.
+    ///
+    /// ```
+    /// # use tollgate_http::key::IpPrefix;
+    /// assert_eq!(IpPrefix::new(0, 0).of("192.0.2.7".parse()?).to_string(), "0.0.0.0");
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    #[must_use]
+    pub fn of(&self, address: IpAddr) -> IpAddr {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & self.v4_mask).into(),
+            IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & self.v6_mask).into(),
+        }
+    }
+}
+
+/// The address at the other end of the connection.
+///
+/// It is taken from the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum`),
+/// or else a plain [`SocketAddr`] that the server puts there. Headers are not looked at: behind
+/// a proxy take [`ClientIp`](super::ClientIp).
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use tollgate_http::key::{Extractor, PeerIp};
+///
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert("[2001:db8::1]:4711".parse::<SocketAddr>()?);
+/// let (request, ()) = request.into_parts();
+/// assert_eq!(PeerIp::new().extract(&request)?.to_string(), "2001:db8::");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PeerIp {
+    prefix: IpPrefix,
+}
+
+impl PeerIp {
+    /// IPv4 addresses, and IPv6 networks of 64 bits.
+    ///
+    /// ```
+    /// let key = tollgate_http::key::PeerIp::new();
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How much of the address counts.
+    ///
+    /// ```
+    /// use tollgate_http::key::{IpPrefix, PeerIp};
+    /// let key = PeerIp::new().prefix(IpPrefix::new(32, 48));
+    /// ```
+    #[must_use]
+    pub fn prefix(self, prefix: IpPrefix) -> Self {
+        Self { prefix }
+    }
+}
+
+impl Extractor for PeerIp {
+    type Key = IpAddr;
+
+    fn extract(&self, request: &Parts) -> Result<IpAddr, KeyError> {
+        peer(request).map(|address| self.prefix.of(address)).ok_or(KeyError::Unavailable)
+    }
+}
+
+/// The peer's address, IPv4 where it is IPv4 written as IPv6.
+pub(super) fn peer(request: &Parts) -> Option<IpAddr> {
+    #[cfg(feature = "axum")]
+    if let Some(info) = request.extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
+        return Some(info.0.ip().to_canonical());
+    }
+    request.extensions.get::<SocketAddr>().map(|address| address.ip().to_canonical())
+}

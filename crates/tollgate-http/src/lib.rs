@@ -1,0 +1,65 @@
+//! A tower [`Layer`](tower_layer::Layer) that limits the rate of HTTP requests with [`tollgate`].
+//!
+//! | part | what |
+//! |---|---|
+//! | [`RateLimitLayer`] | the layer, for axum, hyper, tonic and whatever else speaks tower and `http` |
+//! | [`Limit`] | a limiter, a [key] for each request, and what a request costs |
+//! | [`Several`] | several limits, all of which must admit |
+//! | [`Shadow`] | a limit on trial |
+//! | [`Gate`] | what all of these are, and what you can write yourself |
+//! | [`refusal`] | the answers to requests that may not go ahead |
+//!
+//! ```
+//! use tollgate::Quota;
+//! use tollgate_http::{Limit, RateLimitLayer, key::PeerIp};
+//!
+//! let limit = Limit::gcra("per-client", Quota::per_second(10).burst(20), PeerIp::new())?;
+//! let layer = RateLimitLayer::new(limit);
+//! let app: axum::Router = axum::Router::new()
+//!     .route("/", axum::routing::get(|| async { "hello" }))
+//!     .layer(layer.clone());
+//! println!("{:?}", layer.stats());
+//! # Ok::<(), tollgate_http::LimitError>(())
+//! ```
+//!
+//! # Features
+//!
+//! `axum`: the peer's address from axum's `ConnectInfo`, and `key::Matched`, the template of the
+//! route that axum has chosen. Without it, put the peer's `SocketAddr` into the request's
+//! extensions.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+mod body;
+mod future;
+mod gate;
+mod headers;
+mod judge;
+pub mod key;
+mod layer;
+mod limit;
+mod policy;
+pub mod refusal;
+mod service;
+mod settle;
+mod several;
+mod shadow;
+mod stats;
+
+pub use body::Body;
+pub use future::ResponseFuture;
+pub use gate::{Admission, Charge, Gate, Reading, Report, Verdict};
+pub use key::KeyError;
+pub use layer::{LayerBuilder, RateLimitLayer};
+pub use limit::{Limit, LimitError, WithoutKey};
+pub use policy::{Policy, PolicyError};
+pub use refusal::{Reason, Refusal};
+pub use service::RateLimit;
+pub use several::Several;
+pub use shadow::Shadow;
+pub use stats::Stats;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

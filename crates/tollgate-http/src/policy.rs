@@ -1,0 +1,149 @@
+//! What a limit is called, and what it promises: an item of the `RateLimit-Policy` field.
+
+use core::fmt::{self, Write};
+use std::sync::Arc;
+
+use http::HeaderValue;
+use tollgate::Quota;
+
+/// The longest name of a policy, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// A limit's name and quota, as clients are told: an item of the `RateLimit-Policy` field.
+///
+/// `q` is the quota's [limit](Quota::limit), `w` its period in seconds. A period that is no whole
+/// number of seconds is left out, as the field cannot express it. Clones share their text.
+///
+/// **Not guaranteed.** The field has no word for a burst. Where that is larger than the limit, the
+/// `r` of the `RateLimit` field may be larger than `q`.
+///
+/// ```
+/// use tollgate::Quota;
+/// use tollgate_http::Policy;
+///
+/// let policy = Policy::new("burst", &Quota::per_minute(100))?;
+/// assert_eq!(policy.to_string(), r#""burst";q=100;w=60"#);
+/// assert_eq!(Policy::new("", &Quota::per_minute(100)).unwrap_err().to_string(),
+///     "a policy's name has 1 to 64 printable ASCII characters");
+/// # Ok::<(), tollgate_http::PolicyError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy(Arc<Texts>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Texts {
+    name: Box<str>,
+    /// The name as a structured-field string, which JSON reads alike.
+    quoted: Box<str>,
+    item: HeaderValue,
+}
+
+impl Policy {
+    /// A policy that counts requests.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty, longer than 64 bytes, or has other than printable ASCII characters.
+    ///
+    /// ```
+    /// # use {tollgate::Quota, tollgate_http::Policy};
+    /// assert!(Policy::new("per client", &Quota::per_second(5)).is_ok());
+    /// assert!(Policy::new("naïve", &Quota::per_second(5)).is_err());
+    /// ```
+    pub fn new(name: &str, quota: &Quota) -> Result<Self, PolicyError> {
+        Self::with_unit(name, quota, None)
+    }
+
+    /// A policy that counts bytes of content (`qu="content-bytes"`).
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    ///
+    /// ```
+    /// # use {tollgate::Quota, tollgate_http::Policy};
+    /// let policy = Policy::of_bytes("volume", &Quota::per_hour(1_000_000))?;
+    /// assert_eq!(policy.to_string(), r#""volume";q=1000000;qu="content-bytes";w=3600"#);
+    /// # Ok::<(), tollgate_http::PolicyError>(())
+    /// ```
+    pub fn of_bytes(name: &str, quota: &Quota) -> Result<Self, PolicyError> {
+        Self::with_unit(name, quota, Some("content-bytes"))
+    }
+
+    fn with_unit(name: &str, quota: &Quota, unit: Option<&str>) -> Result<Self, PolicyError> {
+        let printable = name.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !printable {
+            return Err(PolicyError);
+        }
+        let quoted = format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""));
+        let mut item = format!("{quoted};q={}", quota.limit());
+        if let Some(unit) = unit {
+            let _ = write!(item, ";qu=\"{unit}\"");
+        }
+        if quota.period().subsec_nanos() == 0 {
+            let _ = write!(item, ";w={}", quota.period().as_secs());
+        }
+        let item = HeaderValue::try_from(item).expect("printable ASCII");
+        Ok(Self(Arc::new(Texts { name: name.into(), quoted: quoted.into(), item })))
+    }
+
+    /// The name, as given.
+    ///
+    /// ```
+    /// # use {tollgate::Quota, tollgate_http::Policy};
+    /// assert_eq!(Policy::new("burst", &Quota::per_second(5))?.name(), "burst");
+    /// # Ok::<(), tollgate_http::PolicyError>(())
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The name in quotes, as structured fields and JSON have it.
+    pub(crate) fn quoted(&self) -> &str {
+        &self.0.quoted
+    }
+
+    /// The whole item.
+    pub(crate) fn item(&self) -> &HeaderValue {
+        &self.0.item
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.item().to_str().unwrap_or_default())
+    }
+}
+
+/// A name that the `RateLimit` fields cannot carry.
+///
+/// ```
+/// # use {tollgate::Quota, tollgate_http::{Policy, PolicyError}};
+/// assert_eq!(Policy::new("line\nbreak", &Quota::per_second(5)), Err(PolicyError));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicyError;
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a policy's name has 1 to {NAME_BYTES_MAX} printable ASCII characters")
+    }
+}
+
+impl core::error::Error for PolicyError {}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_escaped_and_an_odd_period_left_out() {
+        let policy = Policy::new(r#"a "b" \c"#, &Quota::new(3, Duration::from_millis(1_500)));
+        let policy = policy.expect("printable");
+        assert_eq!(policy.to_string(), r#""a \"b\" \\c";q=3"#);
+        assert_eq!(policy.name(), r#"a "b" \c"#);
+    }
+}

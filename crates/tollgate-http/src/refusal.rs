@@ -1,0 +1,229 @@
+//! What a request is answered that may not go ahead.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode, request};
+
+use crate::gate::Report;
+use crate::headers::whole_secs_from_1;
+use crate::key::KeyError;
+
+/// A request that may not go ahead.
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::{Response, StatusCode};
+/// use tollgate_http::Refusal;
+///
+/// fn teapot(refusal: &Refusal<'_>) -> Response<Bytes> {
+///     let text = format!("{} is too much", refusal.request.uri.path());
+///     let mut response = Response::new(Bytes::from(text));
+///     *response.status_mut() = StatusCode::IM_A_TEAPOT;
+///     response
+/// }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Refusal<'a> {
+    /// The request, without its body.
+    pub request: &'a request::Parts,
+    /// What the limits said.
+    pub report: &'a Report,
+    /// Why it may not go ahead.
+    pub reason: Reason,
+}
+
+/// Why a request may not go ahead.
+///
+/// ```
+/// use tollgate_http::Reason;
+/// assert_eq!(Reason::OverLimit.status(), http::StatusCode::TOO_MANY_REQUESTS);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A limit refused.
+    OverLimit,
+    /// It would have to wait, and too many wait already.
+    QueueFull,
+    /// A limit found no key.
+    WithoutKey(KeyError),
+}
+
+impl Reason {
+    /// The status it is answered with by [`problem`]: 429 over the limit, 503 where too many
+    /// wait, 400 without a key, and 500 where that is the server's fault.
+    ///
+    /// ```
+    /// # use tollgate_http::{KeyError, Reason};
+    /// let reason = Reason::WithoutKey(KeyError::Unavailable);
+    /// assert_eq!(reason.status(), http::StatusCode::INTERNAL_SERVER_ERROR);
+    /// ```
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::OverLimit => StatusCode::TOO_MANY_REQUESTS,
+            Self::QueueFull => StatusCode::SERVICE_UNAVAILABLE,
+            Self::WithoutKey(KeyError::Unavailable) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::WithoutKey(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl Refusal<'_> {
+    /// Whole seconds until the same request would be admitted, rounded up, at least 1; `None` where
+    /// waiting does not help. The layer adds it as `Retry-After`.
+    ///
+    /// ```
+    /// # use tollgate_http::Refusal;
+    /// fn text(refusal: &Refusal<'_>) -> String {
+    ///     match refusal.retry_after_secs() {
+    ///         Some(secs) => format!("come back in {secs} s"),
+    ///         None => "too large ever to fit".to_owned(),
+    ///     }
+    /// }
+    /// ```
+    #[must_use]
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        match self.reason {
+            Reason::OverLimit | Reason::QueueFull => {
+                self.report.retry_after().map(whole_secs_from_1)
+            }
+            Reason::WithoutKey(_) => None,
+        }
+    }
+
+    /// The response, with `Retry-After` unless it has that.
+    pub(crate) fn respond(&self, write: impl Fn(&Self) -> Response<Bytes>) -> Response<Bytes> {
+        let mut response = write(self);
+        if let Some(secs) = self.retry_after_secs() {
+            response.headers_mut().entry(RETRY_AFTER).or_insert(HeaderValue::from(secs));
+        }
+        response
+    }
+}
+
+/// The answer unless another is chosen: `application/problem+json` (RFC 9457), over a limit of the
+/// type `quota-exceeded`, which names the policies that refused.
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::Response;
+/// use tollgate_http::{Refusal, refusal};
+///
+/// /// With a link to the price list.
+/// fn upgrade(refusal: &Refusal<'_>) -> Response<Bytes> {
+///     let mut response = refusal::problem(refusal);
+///     let link = http::HeaderValue::from_static("</plans>; rel=\"help\"");
+///     response.headers_mut().insert("link", link);
+///     response
+/// }
+/// ```
+#[must_use]
+pub fn problem(refusal: &Refusal<'_>) -> Response<Bytes> {
+    let status = refusal.reason.status();
+    let mut members = match refusal.reason {
+        Reason::OverLimit => kind(
+            "quota-exceeded",
+            "Request cannot be satisfied as assigned quota has been exceeded",
+        ),
+        Reason::QueueFull => kind(
+            "temporary-reduced-capacity",
+            "Request cannot be satisfied due to temporary server capacity constraints",
+        ),
+        Reason::WithoutKey(error) => format!("\"type\":\"about:blank\",\"title\":\"{error}\""),
+    };
+    members += &format!(",\"status\":{}", status.as_u16());
+    if refusal.reason == Reason::OverLimit {
+        let refused = refusal.report.readings().filter(|reading| reading.refused);
+        let names: Vec<_> = refused.map(|reading| reading.policy.quoted()).collect();
+        members += &format!(",\"violated-policies\":[{}]", names.join(","));
+    }
+    let mut response = Response::new(Bytes::from(format!("{{{members}}}")));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/problem+json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+fn kind(name: &str, title: &str) -> String {
+    let registry = "https://iana.org/assignments/http-problem-types";
+    format!("\"type\":\"{registry}#{name}\",\"title\":\"{title}\"")
+}
+
+/// An answer for gRPC: status 200 and, as headers, `grpc-status` with `grpc-message`. Over a limit
+/// the code is `RESOURCE_EXHAUSTED`.
+///
+/// ```
+/// use tollgate::Quota;
+/// use tollgate_http::{Limit, RateLimitLayer, key::PeerIp, refusal};
+///
+/// let limit = Limit::gcra("calls", Quota::per_second(100), PeerIp::new())?;
+/// let layer = RateLimitLayer::builder(limit).refuse_with(refusal::grpc).build();
+/// # Ok::<(), tollgate_http::LimitError>(())
+/// ```
+#[must_use]
+pub fn grpc(refusal: &Refusal<'_>) -> Response<Bytes> {
+    let (code, message) = match refusal.reason {
+        Reason::OverLimit => ("8", "rate limit exceeded"),
+        Reason::QueueFull => ("14", "too many calls are waiting"),
+        Reason::WithoutKey(KeyError::Unavailable) => ("13", "the caller cannot be told"),
+        Reason::WithoutKey(_) => ("3", "the call lacks what it is counted under"),
+    };
+    let mut response = Response::new(Bytes::new());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", HeaderValue::from_static(code));
+    headers.insert("grpc-message", HeaderValue::from_static(message));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use tollgate::Quota;
+
+    use super::*;
+    use crate::gate::Reading;
+    use crate::policy::Policy;
+
+    fn answer(reason: Reason, retry_after: Option<Duration>) -> Response<Bytes> {
+        let (request, ()) = http::Request::new(()).into_parts();
+        let policy = Policy::new("a \"b\"", &Quota::per_second(1)).expect("a name");
+        let mut report = Report::default();
+        report.note(Reading { refused: true, retry_after, ..Reading::new(policy, 1, 0) });
+        Refusal { request: &request, report: &report, reason }.respond(problem)
+    }
+
+    #[test]
+    fn a_problem_names_the_policies_and_retry_after_is_at_least_1() {
+        let response = answer(Reason::OverLimit, Some(Duration::from_nanos(1)));
+        assert_eq!(response.status(), 429);
+        assert_eq!(response.headers()["retry-after"], "1");
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+        let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
+        assert_eq!(body["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
+        assert_eq!(body["status"], 429);
+        assert_eq!(body["violated-policies"], serde_json::json!(["a \"b\""]));
+    }
+
+    #[test]
+    fn each_reason_has_its_answer() {
+        assert!(!answer(Reason::OverLimit, None).headers().contains_key("retry-after"));
+        let full = answer(Reason::QueueFull, Some(Duration::from_millis(1_001)));
+        assert_eq!(
+            (full.status().as_u16(), &full.headers()["retry-after"]),
+            (503, &"2".parse().unwrap())
+        );
+        for (error, status) in
+            [(KeyError::Missing, 400), (KeyError::Malformed, 400), (KeyError::Unavailable, 500)]
+        {
+            let response = answer(Reason::WithoutKey(error), Some(Duration::ZERO));
+            assert_eq!(response.status(), status);
+            assert!(!response.headers().contains_key("retry-after"));
+            let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
+            assert_eq!(body["title"], error.to_string());
+        }
+    }
+}

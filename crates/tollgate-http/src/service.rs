@@ -1,0 +1,94 @@
+//! The service that asks before it passes a request on.
+
+use core::fmt;
+use core::mem;
+use core::task::{Context, Poll};
+use std::sync::Arc;
+
+use http::{Request, Response};
+use tower_service::Service;
+
+use crate::body::Body;
+use crate::future::ResponseFuture;
+use crate::gate::Gate;
+use crate::judge::{Fate, Judge};
+
+/// A service with its requests limited: made by a [`RateLimitLayer`](crate::RateLimitLayer).
+///
+/// ```
+/// use http_body_util::Full;
+/// use tollgate::Quota;
+/// use tollgate_http::{Limit, RateLimitLayer, key};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let echo = service_fn(async |_: http::Request<()>| {
+///     Ok::<_, std::convert::Infallible>(http::Response::new(Full::<bytes::Bytes>::from("hello")))
+/// });
+/// let one_for_all = key::from_fn(|_| Some(()));
+/// let layer = RateLimitLayer::new(Limit::gcra("all", Quota::per_hour(1), one_for_all)?);
+/// let service = layer.layer(echo);
+/// assert_eq!(service.clone().oneshot(http::Request::new(())).await?.status(), 200);
+/// assert_eq!(service.clone().oneshot(http::Request::new(())).await?.status(), 429);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RateLimit<S, G> {
+    inner: S,
+    judge: Arc<Judge<G>>,
+}
+
+impl<S, G> RateLimit<S, G> {
+    pub(crate) fn new(inner: S, judge: Arc<Judge<G>>) -> Self {
+        Self { inner, judge }
+    }
+}
+
+impl<S, G, B, R> Service<Request<B>> for RateLimit<S, G>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    G: Gate,
+{
+    type Response = Response<Body<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+        let (parts, body) = request.into_parts();
+        match self.judge.judge(&parts) {
+            Fate::Skip => {
+                let response = self.inner.call(Request::from_parts(parts, body));
+                ResponseFuture::skipping(response)
+            }
+            Fate::Go { wait: None, charge, fields } => {
+                let response = self.inner.call(Request::from_parts(parts, body));
+                ResponseFuture::serving(response, charge, fields)
+            }
+            Fate::Go { wait: Some(wait), charge, fields } => {
+                // It is this one that is ready, and its clone that must become so.
+                let clone = self.inner.clone();
+                let ready = mem::replace(&mut self.inner, clone);
+                let request = Request::from_parts(parts, body);
+                ResponseFuture::waiting(wait, ready, request, charge, fields)
+            }
+            Fate::Stop { response } => ResponseFuture::refused(response),
+        }
+    }
+}
+
+impl<S: Clone, G> Clone for RateLimit<S, G> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), judge: Arc::clone(&self.judge) }
+    }
+}
+
+impl<S: fmt::Debug, G: fmt::Debug> fmt::Debug for RateLimit<S, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit").field("inner", &self.inner).field("judge", &self.judge).finish()
+    }
+}

@@ -1,0 +1,119 @@
+//! Cells charged by an estimate, and settled by the response.
+
+use core::fmt;
+use core::hash::Hash;
+use std::sync::Arc;
+
+use http::response;
+use tollgate::algo::{Algorithm, GiveBack};
+use tollgate::{Clock, Denied, KeySource, Limiter, Reservation};
+
+use crate::gate::Charge;
+use crate::limit::Taken;
+
+type OfHead = dyn Fn(&response::Parts) -> u64 + Send + Sync;
+type OfBytes = dyn Fn(u64) -> u64 + Send + Sync;
+
+/// What the cost is known by.
+#[derive(Clone)]
+pub(crate) enum Settle {
+    /// The request alone.
+    Never,
+    Head(Arc<OfHead>),
+    Bytes(Arc<OfBytes>),
+}
+
+impl fmt::Debug for Settle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Never => "Never",
+            Self::Head(_) => "Head",
+            Self::Bytes(_) => "Bytes",
+        })
+    }
+}
+
+type Held<Q, A, C> = Reservation<KeySource<Arc<Limiter<Q, A, C>>>>;
+
+/// A reservation that stays charged when it is dropped.
+struct Kept<Q: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> {
+    held: Option<Held<Q, A, C>>,
+    settle: Settle,
+}
+
+/// Takes cells that can be given back, and settled.
+pub(crate) fn reserve<Q, A, C>(
+    limiter: &Arc<Limiter<Q, A, C>>,
+    key: &Q,
+    cells: u64,
+    settle: &Settle,
+) -> Result<Taken, Denied>
+where
+    Q: Hash + ?Sized + 'static,
+    A: Algorithm<Params: GiveBack> + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    let held = Reservation::of_key(Arc::clone(limiter), key, cells)?;
+    let charge: Box<dyn Charge> = Box::new(Kept { held: Some(held), settle: settle.clone() });
+    // A reservation does not say what is left.
+    let (limit, remaining, reset_after) = match limiter.peek_at(key, 0, limiter.clock().now()) {
+        Ok(permit) => (permit.limit(), permit.remaining(), permit.reset_after()),
+        Err(denied) => (denied.limit(), denied.remaining(), denied.reset_after()),
+    };
+    let delay = core::time::Duration::ZERO;
+    Ok(Taken { limit, remaining, reset_after, delay, charge: Some(charge) })
+}
+
+impl<Q: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Kept<Q, A, C> {
+    fn settle(&mut self, actual: u64) {
+        if let Some(held) = self.held.take() {
+            held.settle(actual);
+        }
+    }
+}
+
+impl<Q, A, C> Charge for Kept<Q, A, C>
+where
+    Q: Hash + ?Sized + 'static,
+    A: Algorithm<Params: GiveBack> + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    fn cancel(mut self: Box<Self>) {
+        self.settle(0);
+    }
+
+    fn answered(mut self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
+        match &self.settle {
+            Settle::Never => None,
+            Settle::Head(actual) => {
+                let actual = actual(response);
+                self.settle(actual);
+                None
+            }
+            Settle::Bytes(_) => Some(self),
+        }
+    }
+
+    fn sent(mut self: Box<Self>, body_bytes: u64) {
+        if let Settle::Bytes(actual) = &self.settle {
+            let actual = actual(body_bytes);
+            self.settle(actual);
+        }
+    }
+}
+
+impl<Q: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Drop for Kept<Q, A, C> {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            let cells = held.cells();
+            held.settle(cells);
+        }
+    }
+}
+
+impl<Q: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> fmt::Debug for Kept<Q, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cells = self.held.as_ref().map(Reservation::cells);
+        f.debug_struct("Kept").field("cells", &cells).field("settle", &self.settle).finish()
+    }
+}

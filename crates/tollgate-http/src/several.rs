@@ -1,0 +1,103 @@
+//! Several limits for one request.
+
+use core::fmt;
+
+use http::{request, response};
+
+use crate::gate::{Admission, Charge, Gate, Report, Verdict};
+
+/// Several limits, all of which must admit a request. They are asked in order, and the first that
+/// refuses decides.
+///
+/// **Guarantee.** A request that is admitted was charged in each. No limit ever grants more than
+/// its quota.
+///
+/// **Not guaranteed.** What earlier limits charged is given back when a later one refuses only
+/// where they are [`returnable`](crate::Limit::returnable) or settled; in between, another request
+/// may be refused that would have fitted. So put limits that cannot give back last.
+///
+/// ```
+/// use tollgate::Quota;
+/// use tollgate_http::{Limit, Several, key::PeerIp};
+///
+/// let gate = Several::new()
+///     .and(Limit::gcra("second", Quota::per_second(5), PeerIp::new())?.returnable())
+///     .and(Limit::gcra("hour", Quota::per_hour(1_000), PeerIp::new())?);
+/// # Ok::<(), tollgate_http::LimitError>(())
+/// ```
+#[derive(Default)]
+pub struct Several(Vec<Box<dyn Gate>>);
+
+impl Several {
+    /// None yet: admits all.
+    ///
+    /// ```
+    /// let gate = tollgate_http::Several::new();
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// And this one, to be asked last.
+    ///
+    /// ```
+    /// # use {tollgate::Quota, tollgate_http::{Limit, Several, key::PeerIp}};
+    /// let gate = Several::new().and(Limit::gcra("a", Quota::per_second(5), PeerIp::new())?);
+    /// # Ok::<(), tollgate_http::LimitError>(())
+    /// ```
+    #[must_use]
+    pub fn and(mut self, gate: impl Gate + 'static) -> Self {
+        self.0.push(Box::new(gate));
+        self
+    }
+}
+
+impl Gate for Several {
+    fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
+        let mut all = Admission::default();
+        let mut charges = Charges(Vec::new());
+        for gate in &self.0 {
+            match gate.decide(request, report) {
+                Verdict::Admit(Admission { delay, charge }) => {
+                    all.delay = all.delay.max(delay);
+                    charges.0.extend(charge);
+                }
+                refusal => {
+                    Box::new(charges).cancel();
+                    report.keep_refusals();
+                    return refusal;
+                }
+            }
+        }
+        if !charges.0.is_empty() {
+            all.charge = Some(Box::new(charges));
+        }
+        Verdict::Admit(all)
+    }
+}
+
+impl fmt::Debug for Several {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Several").field("gates", &self.0.len()).finish()
+    }
+}
+
+#[derive(Debug)]
+struct Charges(Vec<Box<dyn Charge>>);
+
+impl Charge for Charges {
+    fn cancel(self: Box<Self>) {
+        self.0.into_iter().for_each(Charge::cancel);
+    }
+
+    fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
+        let left: Vec<_> =
+            self.0.into_iter().filter_map(|charge| charge.answered(response)).collect();
+        if left.is_empty() { None } else { Some(Box::new(Self(left))) }
+    }
+
+    fn sent(self: Box<Self>, body_bytes: u64) {
+        self.0.into_iter().for_each(|charge| charge.sent(body_bytes));
+    }
+}

@@ -1,0 +1,57 @@
+//! Limits on trial.
+
+use core::time::Duration;
+
+use http::request;
+
+use crate::gate::{Admission, Gate, Report, Verdict};
+
+/// A gate on trial: it counts and charges, and refuses nobody.
+///
+/// What it would have refused is counted in
+/// [`Stats::shadow_refused`](crate::Stats::shadow_refused) and told to
+/// [`inspect`](crate::LayerBuilder::inspect). Clients are told nothing of it, and nobody waits
+/// for it.
+///
+/// ```
+/// use tollgate::Quota;
+/// use tollgate_http::{Gate, Limit, Report, Shadow, Verdict, key};
+///
+/// let trial = Shadow::new(Limit::gcra("a", Quota::per_hour(1), key::from_fn(|_| Some(0)))?);
+/// let (request, ()) = http::Request::new(()).into_parts();
+/// let mut report = Report::default();
+/// for _ in 0..2 {
+///     assert!(matches!(trial.decide(&request, &mut report), Verdict::Admit(_)));
+/// }
+/// assert_eq!(report.shadow_refusals().count(), 1);
+/// # Ok::<(), tollgate_http::LimitError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Shadow<G>(G);
+
+impl<G: Gate> Shadow<G> {
+    /// Puts `gate` on trial.
+    ///
+    /// ```
+    /// # use {tollgate::Quota, tollgate_http::{Limit, Shadow, key::PeerIp}};
+    /// let trial = Shadow::new(Limit::gcra("a", Quota::per_hour(1), PeerIp::new())?);
+    /// # Ok::<(), tollgate_http::LimitError>(())
+    /// ```
+    pub fn new(gate: G) -> Self {
+        Self(gate)
+    }
+}
+
+impl<G: Gate> Gate for Shadow<G> {
+    fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
+        let mut trial = Report::default();
+        let verdict = self.0.decide(request, &mut trial);
+        report.take_as_shadow(trial);
+        match verdict {
+            Verdict::Admit(admission) => {
+                Verdict::Admit(Admission { delay: Duration::ZERO, ..admission })
+            }
+            Verdict::Refuse | Verdict::WithoutKey(_) => Verdict::Admit(Admission::default()),
+        }
+    }
+}

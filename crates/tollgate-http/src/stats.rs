@@ -1,0 +1,163 @@
+//! What the layer counts: the only file with atomics.
+//!
+//! Relaxed everywhere: each is a count of its own, from which nothing else is concluded. They are
+//! striped over threads, since a line that all threads write costs more than a decision.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+
+use crate::key::KeyError;
+
+/// Counts since the layer was built, over all its clones. They are read without stopping anybody,
+/// and may be of slightly different moments.
+///
+/// ```
+/// use tollgate::Quota;
+/// use tollgate_http::{Limit, RateLimitLayer, key::PeerIp};
+///
+/// let layer = RateLimitLayer::new(Limit::gcra("a", Quota::per_second(5), PeerIp::new())?);
+/// assert_eq!(layer.stats().refused, 0);
+/// # Ok::<(), tollgate_http::LimitError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Requests that went ahead, those that waited included.
+    pub admitted: u64,
+    /// Requests over a limit.
+    pub refused: u64,
+    /// Requests that had to wait for their turn, whether or not they had the patience.
+    pub waited: u64,
+    /// Requests refused because too many were waiting.
+    pub queue_full: u64,
+    /// Refusals by limits on trial: what they would have refused.
+    pub shadow_refused: u64,
+    /// Requests that no limit was asked about, such as CORS preflights.
+    pub skipped: u64,
+    /// Requests refused for want of a key.
+    pub refused_without_key: u64,
+    /// Times that a limit found no key, because it was missing.
+    pub key_missing: u64,
+    /// Times that a limit found no key, because it was malformed.
+    pub key_malformed: u64,
+    /// Times that a limit found no key, because the server provides none.
+    pub key_unavailable: u64,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Admitted,
+    Refused,
+    Waited,
+    QueueFull,
+    ShadowRefused,
+    Skipped,
+    RefusedWithoutKey,
+    KeyMissing,
+    KeyMalformed,
+    KeyUnavailable,
+}
+
+const EVENTS: usize = 10;
+const STRIPES: usize = 16;
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe([AtomicU64; EVENTS]);
+
+/// One count per event and stripe.
+#[derive(Debug, Default)]
+pub(crate) struct Counters([Stripe; STRIPES]);
+
+impl Counters {
+    pub(crate) fn count(&self, event: Event) {
+        self.0[stripe()].0[event as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn count_without_key(&self, error: KeyError) {
+        self.count(match error {
+            KeyError::Missing => Event::KeyMissing,
+            KeyError::Malformed => Event::KeyMalformed,
+            KeyError::Unavailable => Event::KeyUnavailable,
+        });
+    }
+
+    pub(crate) fn read(&self) -> Stats {
+        let total = |event: Event| -> u64 {
+            self.0.iter().map(|stripe| stripe.0[event as usize].load(Relaxed)).sum()
+        };
+        Stats {
+            admitted: total(Event::Admitted),
+            refused: total(Event::Refused),
+            waited: total(Event::Waited),
+            queue_full: total(Event::QueueFull),
+            shadow_refused: total(Event::ShadowRefused),
+            skipped: total(Event::Skipped),
+            refused_without_key: total(Event::RefusedWithoutKey),
+            key_missing: total(Event::KeyMissing),
+            key_malformed: total(Event::KeyMalformed),
+            key_unavailable: total(Event::KeyUnavailable),
+        }
+    }
+}
+
+/// The stripe of this thread.
+fn stripe() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static OWN: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    OWN.with(|own| {
+        own.get().unwrap_or_else(|| {
+            let stripe = NEXT.fetch_add(1, Relaxed) % STRIPES;
+            own.set(Some(stripe));
+            stripe
+        })
+    })
+}
+
+/// How many requests may wait at a time, and how many do.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    waiting: Arc<AtomicUsize>,
+    most: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { waiting: Arc::default(), most }
+    }
+
+    /// A place, unless all are taken.
+    pub(crate) fn enter(&self) -> Option<Place> {
+        let next = |waiting| (waiting < self.most).then_some(waiting + 1);
+        self.waiting.fetch_update(Relaxed, Relaxed, next).ok()?;
+        Some(Place(Arc::clone(&self.waiting)))
+    }
+}
+
+/// A place in the queue, left when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_as_many_as_said_and_come_back() {
+        let queue = Queue::new(2);
+        let places = (queue.enter().expect("first"), queue.enter().expect("second"));
+        assert!(queue.enter().is_none());
+        drop(places.0);
+        assert!(queue.enter().is_some());
+    }
+}
