@@ -1,14 +1,17 @@
 //! Charges beside the straight line: those that may be taken back, those ahead of their time, and
 //! those of what has been spent already.
 
+use core::cell::Cell;
 use core::hash::Hash;
 use core::time::Duration;
 
-use crate::algo::{Ahead, Algorithm, GiveBack, Machine};
+use crate::algo::gcra::{Gcra, GcraParams};
+use crate::algo::{Ahead, Algorithm, GiveBack, Machine, Receipt};
 use crate::cell::Paid;
 use crate::decision::{Decision, Denied};
 use crate::direct::Direct;
-use crate::limiter::{Limiter, WhenFull};
+use crate::limiter::{Limiter, WhenFull, unseen};
+use crate::sync::{Fault, planted};
 use crate::table::{Event, Probe};
 use crate::time::{Clock, Tick};
 
@@ -55,13 +58,10 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
     /// All candidates hold live keys of others, and none may be evicted.
     #[cold]
     fn charge_full(&self, nearest: u64, n: u64, now: Tick) -> Result<Paid, Denied> {
-        match &self.when_full {
-            WhenFull::Share(shared) => {
-                self.table.counters().count(Event::Overflowed);
-                let paid = shared.1.charge(&shared.0, now, n)?;
-                Ok(Paid { place: SHARED, ..paid })
-            }
-            _ => self.decide_unseated(nearest, n, now).map(|_| Paid::NOTHING),
+        match self.charge_shared(n, now, A::Params::clone) {
+            Ok(paid) => Ok(paid),
+            Err(Some(denied)) => Err(denied),
+            Err(None) => self.decide_unseated(nearest, n, now).map(|_| Paid::NOTHING),
         }
     }
 
@@ -69,11 +69,38 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
     /// was charged.
     pub(crate) fn charge_anyway(&self, probe: Probe, n: u64, now: Tick) -> Paid {
         let overdrawn = self.params.overdrawn();
-        anyway(n, |n| self.charge_by(&overdrawn, probe, n, now).map_err(|refused| refused.ok()))
+        anyway(n, |n| match self.charge_by(&overdrawn, probe, n, now) {
+            Ok(paid) => Ok(paid),
+            Err(Ok(denied)) => Err(Some(denied)),
+            Err(Err(_)) => self.charge_shared(n, now, A::Params::overdrawn),
+        })
     }
 
-    /// Gives back `n` cells of a charge, as far as time has not restored them.
-    pub(crate) fn give_back(&self, probe: Probe, paid: &Paid, n: u64, now: Tick) {
+    /// Charges `n` cells to what keys without a place share; `Err(None)`: nothing.
+    #[cold]
+    fn charge_shared(
+        &self,
+        n: u64,
+        now: Tick,
+        by: impl Fn(&A::Params) -> A::Params,
+    ) -> Result<Paid, Option<Denied>> {
+        let WhenFull::Share(shared) = &self.when_full else { return Err(None) };
+        self.table.counters().count(Event::Overflowed);
+        let paid = shared.1.charge(&by(&shared.0), now, n)?;
+        Ok(Paid { place: SHARED, ..paid })
+    }
+
+    /// How long until a charge could have been made in the usual way.
+    fn turn_of(&self, paid: &Paid, now: Tick) -> Duration {
+        match (&self.when_full, paid.place) {
+            (WhenFull::Share(shared), SHARED) => turn_of(&shared.0, paid, now),
+            _ => turn_of(&self.params, paid, now),
+        }
+    }
+
+    /// Gives back `n` cells of a charge, as far as time has not restored them. The clock is read after
+    /// the state that is replaced: see [`revoke`](crate::revoke).
+    pub(crate) fn give_back(&self, probe: Probe, paid: &Paid, n: u64, now: impl Fn() -> Tick) {
         match (&self.when_full, paid.place) {
             (WhenFull::Share(shared), SHARED) => shared.1.give_back(&shared.0, paid, now, n),
             _ if paid.cells() == 0 => {}
@@ -96,25 +123,119 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
         match self.charge_by(&ahead, probe, n, now) {
             Ok(paid) => Ok((paid, self.params.turn(paid.receipt.next, now))),
             Err(Err(_)) => Err(None),
-            Err(Ok(denied)) => {
+            // The refusal tells of the limit as it is, and not of the one that was waited for.
+            Err(Ok(_)) => {
                 let seen = self.table.peek(probe, &self.params, now, n);
-                Err(Some(seen.map_or(denied, |seen| self.params.denied(seen, now, n))))
+                let seen = seen.unwrap_or_else(|| unseen(&self.params, n, now));
+                Err(Some(self.params.denied(seen, now, n)))
             }
         }
     }
 }
 
-/// Charges all of `n` cells, or as many as there is room for.
+impl<K: Hash + ?Sized, C: Clock> Limiter<K, Gcra, C> {
+    /// Takes back a charge whole, if nobody has charged since but those `behind` it, who then are
+    /// told what they have charged: true. Else gives back what time has not restored: false.
+    pub(crate) fn take_back(
+        &self,
+        probe: Probe,
+        paid: &Paid,
+        behind: &mut [Paid],
+        now: Tick,
+    ) -> bool {
+        take_back(&self.params, paid, behind, now, |next| {
+            self.table.revise_charged(probe, paid, next);
+        })
+    }
+
+    /// Moves a charge to `now`, as far as it was made for an earlier time.
+    pub(crate) fn defer(&self, probe: Probe, paid: &mut Paid, now: Tick) {
+        let charged = *paid;
+        defer(&self.params, paid, now, |next| self.table.revise_charged(probe, &charged, next));
+    }
+
+    /// How long until `cells` more will have had their turn.
+    pub(crate) fn turn_behind(&self, probe: Probe, cells: u64, now: Tick) -> Duration {
+        let seen = self.table.peek(probe, &self.params, now, 0);
+        self.params.turn_behind(seen.unwrap_or_else(|| self.params.fresh(now)), now, cells)
+    }
+}
+
+impl<C> Direct<Gcra, C> {
+    /// Takes back a charge whole: as for a limiter with keys.
+    pub(crate) fn take_back(&self, paid: &Paid, behind: &mut [Paid], now: Tick) -> bool {
+        take_back(&self.params, paid, behind, now, |next| self.cell.revise_charged(paid, next))
+    }
+
+    /// Moves a charge to `now`, as far as it was made for an earlier time.
+    pub(crate) fn defer(&self, paid: &mut Paid, now: Tick) {
+        let charged = *paid;
+        defer(&self.params, paid, now, |next| self.cell.revise_charged(&charged, next));
+    }
+
+    /// How long until `cells` more will have had their turn.
+    pub(crate) fn turn_behind(&self, cells: u64, now: Tick) -> Duration {
+        self.params.turn_behind(self.cell.look(&self.params, now, 0), now, cells)
+    }
+}
+
+/// Charges later what has been charged already.
+fn defer(algo: &GcraParams, paid: &mut Paid, now: Tick, revise: impl FnOnce(&dyn Fn(u64) -> u64)) {
+    let deferred = Cell::new(None);
+    let receipt = paid.receipt;
+    revise(&|word| {
+        let next = algo.deferred(word, receipt.cells, now);
+        // Else others were charged behind it.
+        let is_known = GcraParams::is_same(word, receipt.next) || algo.is_idle(word, now);
+        deferred.set(is_known.then_some(Receipt { at: now, next, ..receipt }));
+        next
+    });
+    paid.receipt = deferred.get().unwrap_or(receipt);
+}
+
+/// Takes back a charge by replacing the state that was charged.
+fn take_back(
+    algo: &GcraParams,
+    paid: &Paid,
+    behind: &mut [Paid],
+    now: Tick,
+    revise: impl FnOnce(&dyn Fn(u64) -> u64),
+) -> bool {
+    let mut receipts: Vec<Receipt> = behind.iter().map(|paid| paid.receipt).collect();
+    let one_life = behind.iter().all(|later| later.generation == paid.generation);
+    let without = if one_life { algo.without(&paid.receipt, &mut receipts) } else { None };
+    let whole = Cell::new(false);
+    revise(&|word| match without {
+        Some((last, anew))
+            if GcraParams::is_same(word, last) || planted(Fault::TakenBackUnchecked) =>
+        {
+            whole.set(true);
+            algo.eased(word, anew, now)
+        }
+        _ => {
+            whole.set(false);
+            algo.give_back(word, &paid.receipt, now, paid.cells())
+        }
+    });
+    if whole.get() {
+        behind.iter_mut().zip(receipts).for_each(|(paid, receipt)| paid.receipt = receipt);
+    }
+    whole.get()
+}
+
+/// Charges all of `n` cells, or as many as there is room for: at last none, which says what state
+/// that is.
 fn anyway(mut n: u64, charge: impl Fn(u64) -> Result<Paid, Option<Denied>>) -> Paid {
-    while n > 0 {
+    if n == 0 {
+        return Paid::NOTHING;
+    }
+    loop {
         match charge(n) {
             Ok(paid) => return paid,
-            // Lost: others have charged since. There is always less to be asked for.
-            Err(Some(denied)) => n = denied.remaining().min(n - 1),
-            Err(None) => break,
+            Err(Some(denied)) if n > 0 => n = denied.remaining().min(n - 1),
+            Err(_) => return Paid::NOTHING,
         }
     }
-    Paid::NOTHING
 }
 
 impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C> {
@@ -134,15 +255,20 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
 
     /// Charges `n` cells of `key` at the instant `now` that have been spent already, whatever the
     /// limit: for a cost that is known only afterwards. Later requests wait until the debt is paid.
-    /// Returns how long it takes until `n` cells could have been charged by
-    /// [`check_at`](Self::check_at); zero if they could have been now.
+    /// Returns how long that takes: until no more is owed than the burst (or the window ends). That
+    /// is zero if the cells were there, or `n` is 0.
     ///
-    /// A debt is bounded by what a state can hold. With [`Gcra`](crate::Gcra) that is 16 bursts (or
-    /// the largest burst there may be, if that is less; for ordinary quotas in
-    /// [wide slots](crate::Slots) it is a century). With a fixed window, what is charged beyond the
-    /// limit ends with the window. What is beyond the bound is forgiven.
+    /// A debt is bounded by what a state can hold. With [`Gcra`](crate::Gcra) that is at least 16
+    /// bursts, the burst itself included (for ordinary quotas in [wide slots](crate::Slots) it is a
+    /// century); only where a burst is larger than 2^46 units of its time
+    /// [`Grid`](crate::algo::Grid) (2^27 in compact slots with a unit below a microsecond) it is
+    /// less, down to the burst itself. With a fixed window, what is charged beyond the limit ends
+    /// with the window, and the most that is counted is the next power of two above the limit and
+    /// one, less one. What is beyond the bound is forgiven; the time that is returned is then that of
+    /// the largest debt.
     ///
-    /// **Not guaranteed.** A key that [finds no place](crate::OnFull) is not charged.
+    /// **Not guaranteed.** A key that [finds no place](crate::OnFull) is not charged. (With
+    /// [`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow) what such keys share is.)
     ///
     /// ```
     /// # use std::time::Duration;
@@ -155,7 +281,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
     /// ```
     pub fn charge_at(&self, key: &K, n: u64, now: Tick) -> Duration {
         let paid = self.charge_anyway(self.probe(key), n, now);
-        turn_of(&self.params, &paid, now)
+        self.turn_of(&paid, now)
     }
 
     /// Takes all the cells that `key` has left, now, but at most `most`, and returns how many.
@@ -204,6 +330,15 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
     /// beyond what the quota grants. What was [charged](Self::charge_at) beyond the burst is paid
     /// first. A key that has no state has all its cells already.
     ///
+    /// **Not guaranteed.**
+    ///
+    /// - A key that [starts empty](crate::Gcra::start_empty) and was never asked about has no state
+    ///   to add to, nor has one that finds no place: what they are given is lost.
+    /// - Where a fixed window counts as much as it can, it is not known how much was forgiven:
+    ///   nothing can be added until it ends.
+    /// - What was reserved before, and is given back after, counts as if it had still been owed:
+    ///   both together may come to as much as the two gifts, though never beyond the burst.
+    ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Tick};
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
@@ -219,7 +354,8 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
 
 /// How long until a charge could have been made in the usual way.
 fn turn_of(algo: &impl GiveBack, paid: &Paid, now: Tick) -> Duration {
-    if paid.cells() == 0 { Duration::ZERO } else { algo.turn(paid.receipt.next, now) }
+    let nowhere = paid.generation == Paid::NO_LIFE;
+    if nowhere { Duration::ZERO } else { algo.turn(paid.receipt.next, now) }
 }
 
 /// Takes what is left, at most `most`.
@@ -251,7 +387,7 @@ impl<A: Algorithm<Params: GiveBack>, C> Direct<A, C> {
     }
 
     /// Gives back `n` cells of a charge, as far as time has not restored them.
-    pub(crate) fn give_back(&self, paid: &Paid, n: u64, now: Tick) {
+    pub(crate) fn give_back(&self, paid: &Paid, n: u64, now: impl Fn() -> Tick) {
         if paid.cells() > 0 {
             self.cell.give_back(&self.params, paid, now, n);
         }

@@ -182,7 +182,8 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     /// ```
     #[inline]
     pub fn check(&mut self) -> Result<(), Denied> {
-        self.check_at(1, self.source.now())
+        let now = self.source.now();
+        if self.spend(1, now) { Ok(()) } else { self.take_more(1, now, None) }
     }
 
     /// Asks for `n` cells at once, all of them or none, at the instant `now`, which the caller
@@ -203,11 +204,17 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     /// ```
     #[inline]
     pub fn check_at(&mut self, n: u64, now: Tick) -> Result<(), Denied> {
-        if n <= self.cells && (now < self.expires || planted(Fault::LaneNeverExpires)) {
+        if self.spend(n, now) { Ok(()) } else { self.take_more(n, now, Some(now)) }
+    }
+
+    /// Whether there were as many in hand.
+    #[inline(always)]
+    fn spend(&mut self, n: u64, now: Tick) -> bool {
+        let held = n <= self.cells && (now < self.expires || planted(Fault::LaneNeverExpires));
+        if held {
             self.cells -= n;
-            return Ok(());
         }
-        self.take_more(n, now)
+        held
     }
 
     /// Cells taken and not spent. They may be too old to be spent.
@@ -237,19 +244,24 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn give_back_at(&mut self, now: Tick) {
+        self.give_back(Some(now));
+    }
+
+    /// By the clock, if no time is given: see [`revoke`](crate::revoke).
+    fn give_back(&mut self, at: Option<Tick>) {
         let cells = core::mem::take(&mut self.cells);
         if let Some(paid) = self.paid.take()
             && cells > 0
         {
-            self.source.give_back(&paid, cells, now);
+            self.source.give_back(&paid, cells, at);
         }
     }
 
     /// The cells in hand are too few, or too old.
     #[cold]
     #[inline(never)]
-    fn take_more(&mut self, n: u64, now: Tick) -> Result<(), Denied> {
-        self.give_back_at(now);
+    fn take_more(&mut self, n: u64, now: Tick, at: Option<Tick>) -> Result<(), Denied> {
+        self.give_back(at);
         let mut take = if n == 0 { 0 } else { self.take };
         // As many as a lane takes, or else all that are left; with fewer than asked for there is
         // nothing to hold.
@@ -277,8 +289,6 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
 
 impl<S: Source<Params = GcraParams>> Drop for Lane<S> {
     fn drop(&mut self) {
-        if self.cells > 0 {
-            self.give_back_at(self.source.now());
-        }
+        self.give_back(None);
     }
 }

@@ -58,6 +58,8 @@ mod cell;
 mod charge;
 #[cfg(feature = "std")]
 mod clock;
+#[cfg(feature = "std")]
+mod composite;
 mod decision;
 #[cfg(feature = "std")]
 mod direct;
@@ -68,12 +70,18 @@ mod limiter;
 #[cfg(feature = "std")]
 mod live;
 #[cfg(feature = "std")]
+mod penalty;
+#[cfg(feature = "std")]
 mod plan;
 mod quota;
 #[cfg(feature = "std")]
 mod reserve;
 #[cfg(feature = "std")]
+mod revoke;
+#[cfg(feature = "std")]
 mod seeds;
+#[cfg(feature = "std")]
+mod shadow;
 #[cfg(feature = "std")]
 mod share;
 #[cfg(feature = "std")]
@@ -90,6 +98,8 @@ mod table;
 mod time;
 #[cfg(feature = "std")]
 mod top;
+#[cfg(feature = "std")]
+mod wait;
 mod word;
 
 pub use algo::any::{AnyAlgorithm, UnknownAlgorithm};
@@ -111,17 +121,21 @@ pub use time::{Clock, Tick};
 pub use {
     builder::{BuildError, Builder, DirectBuilder, OnFull},
     clock::{CoarseClock, QuantaClock, TieredClock},
+    composite::{Composite, CompositeBuilder, CompositeError, Granted, Refused, Trial},
     direct::Direct,
     lane::Lane,
     limiter::Limiter,
     live::{Live, LiveParams},
+    penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyStats, Rejected},
     plan::Plan,
     reserve::Reservation,
+    shadow::{Shadow, ShadowCounts},
     slots::Slots,
     snapshot::RestoreError,
     source::{BucketSource, KeySource, Source},
     stats::{DecisionCount, Occupancy, Stats},
     top::{TopKey, TopKeys},
+    wait::{Bookable, Line, Sleep, Timer, Wait, WaitError, Waited},
 };
 
 #[cfg(tollgate_loom)]

@@ -445,7 +445,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 }
 
 /// What `n` cells of a key that was never seen are judged by.
-fn unseen<M: Machine>(algo: &M, n: u64, now: Tick) -> M::Seen {
+pub(crate) fn unseen<M: Machine>(algo: &M, n: u64, now: Tick) -> M::Seen {
     algo.look(algo.fresh(now), NoRing, now, n)
 }
 

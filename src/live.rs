@@ -8,7 +8,7 @@ use crate::algo::oracle::Level;
 use crate::algo::paced::{Inherit, PACED_WORDS, PacedParams};
 use crate::algo::sealed::Sealed;
 use crate::algo::{
-    Ahead, Algorithm, GiveBack, Grid, Machine, Receipt, Ring, Standing, Step, Visit,
+    Ahead, Algorithm, GiveBack, Grid, Machine, Receipt, Ring, Standing, Step, Visit, VisitRevocable,
 };
 use crate::cell::Shelf;
 use crate::decision::{Decision, Denied, Permit};
@@ -296,6 +296,11 @@ impl Machine for LiveParams {
     #[inline(always)]
     fn meet<V: Visit>(&self, visit: V) -> V::Out {
         visit.by(&self.now())
+    }
+
+    #[inline(always)]
+    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
+        Some(visit.by(&self.now()))
     }
 
     fn fresh(&self, now: Tick) -> u64 {

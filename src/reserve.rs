@@ -16,27 +16,38 @@ use crate::time::{Clock, Tick};
 /// Made by [`Limiter::reserve`] and [`Direct::reserve`]. [`settle`](Self::settle) charges what it
 /// cost beyond the estimate, or gives back what it did not cost; dropped, it gives back all.
 ///
-/// **Guarantee.** What is given back is exactly what time has not restored already. With
-/// [`Gcra`](crate::Gcra): of `k` cells charged, time restores one after the other from then on, at
-/// the rate; a reservation given back when that has come to `k` gives nothing, and in between what
-/// is left. The bucket is then never better than if those cells had not been charged at all,
-/// whatever was charged or given back in the meantime. With a [`FixedWindow`](crate::FixedWindow)
-/// all is given back while the window is open that they were charged in, and nothing afterwards. A
-/// key that was reset, or has lost its place, is given nothing, even if it is back.
+/// **Guarantee.** With [`Gcra`](crate::Gcra): of `k` cells charged, time restores one after the
+/// other from then on, at the rate, whatever else the key owes; what is given back is exactly what
+/// is left of them, or all that is not spent, if that is less. The bucket then never is better than
+/// if the cells that are given back had not been charged at all, whatever was charged or given back
+/// in the meantime. With a [`FixedWindow`](crate::FixedWindow) all that is not spent is given back
+/// while the window is open that it was charged in, and nothing afterwards. A key that was reset, or
+/// has lost its place, is given nothing, even if it is back.
 ///
 /// **Not guaranteed.**
 ///
+/// - A key that was in debt already when the cells were charged pays that first, but the time counts
+///   for both: up to as much less is given back as it owed then. So where a key is never out of debt,
+///   a reservation held for longer than `estimate / rate` gives nothing back; a
+///   [`FixedWindow`](crate::FixedWindow) gives it back while the window is open. (The state does not
+///   tell what others were given back since.)
+/// - An anchored window stays where a reservation has opened it, though all be given back, as long
+///   as anything else is counted in it. One that counts as much as it can, by charges beyond the
+///   limit, is given nothing back: see [`charge_at`](Limiter::charge_at).
+/// - What is [added](Limiter::add_at), or [forgiven](Limiter::charge_at) of too large a debt, while
+///   cells are reserved does not lessen what is given back.
 /// - Other algorithms have no reservations: their states tell not enough of the past (the places of
 ///   a queue, and of a log, have been told to others).
 /// - In [compact slots](crate::Slots) one life of a key is not told from the next: if the key was
 ///   [reset](Limiter::reset), or forgotten to make room for another and is back, it is given what
 ///   its earlier life was charged. [`Slots::Wide`](crate::Slots::Wide) has it exact.
-/// - If the clocks of two threads differ by `s`, a reservation that moves from one to the other may
-///   give back `rate * s` cells too many.
+/// - Whoever settles by a time that is behind that of others by `s` (by the clock of another thread,
+///   or read before a pause) may give back `rate * s` cells too many, but no more than were charged.
 /// - Cells beyond the estimate are charged whatever the limit: see
 ///   [`charge_at`](Limiter::charge_at) for how far a debt goes.
-/// - A key that [finds no place](crate::OnFull) is treated by the limiter's policy; if that admits
-///   it, nothing is charged, and nothing given back.
+/// - A key that [finds no place](crate::OnFull) is treated by the limiter's policy. If that admits
+///   all, nothing is charged, and nothing given back; if such keys share a limiter, that is charged,
+///   and given back to.
 ///
 /// ```
 /// use tollgate::{Limiter, Quota};
@@ -230,9 +241,8 @@ impl<S: Source> Reservation<S> {
     /// assert_eq!(gate.drain(10), 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn settle(self, actual: u64) {
-        let now = self.source.now();
-        self.settle_at(actual, now);
+    pub fn settle(mut self, actual: u64) {
+        self.settle_by(actual, None);
     }
 
     /// As [`settle`](Self::settle), at the instant `now`.
@@ -247,7 +257,7 @@ impl<S: Source> Reservation<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn settle_at(mut self, actual: u64, now: Tick) {
-        self.settle_by(actual, now);
+        self.settle_by(actual, Some(now));
     }
 
     /// Gives all back, as far as time has not restored it by `now`. Dropping does so too, by the
@@ -261,24 +271,23 @@ impl<S: Source> Reservation<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel_at(mut self, now: Tick) {
-        self.settle_by(0, now);
+        self.settle_by(0, Some(now));
     }
 
-    fn settle_by(&mut self, actual: u64, now: Tick) {
+    /// By the clock, if no time is given.
+    fn settle_by(&mut self, actual: u64, at: Option<Tick>) {
         let Some(paid) = self.paid.take() else { return };
         if actual > self.cells {
+            let now = at.unwrap_or_else(|| self.source.now());
             self.source.charge_anyway(actual - self.cells, now);
         } else {
-            self.source.give_back(&paid, self.cells - actual, now);
+            self.source.give_back(&paid, self.cells - actual, at);
         }
     }
 }
 
 impl<S: Source> Drop for Reservation<S> {
     fn drop(&mut self) {
-        if self.paid.is_some() {
-            let now = self.source.now();
-            self.settle_by(0, now);
-        }
+        self.settle_by(0, None);
     }
 }

@@ -33,8 +33,9 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 ///   quotas, it may be behind by any span.
 /// - A key that comes back after longer than [`horizon`](crate::algo::Machine::horizon) (about a
 ///   year where the burst takes 0.2 s or longer, a day at the least), to a place that nobody has
-///   taken meanwhile, may be refused once more for what it did then: for no longer than its burst
-///   takes to come back and that tolerance together.
+///   taken meanwhile, may be refused once more for what it did then: for no longer than sixteen
+///   times what its burst takes to come back (the largest debt that a state can hold) and that
+///   tolerance together.
 ///
 /// [`Gcra`](crate::Gcra) and [`LeakyQueue`](crate::LeakyQueue) can have compact slots, unless the
 /// rate is above 1.5 million cells a second, the whole burst comes back in less than 0.64 ms, or

@@ -42,7 +42,8 @@ pub(crate) mod sealed {
         /// The same; without a place, by the limiter's policy.
         fn charge_or_full(&self, n: u64, now: Tick) -> Result<Paid, Denied>;
         fn charge_anyway(&self, n: u64, now: Tick);
-        fn give_back(&self, paid: &Paid, n: u64, now: Tick);
+        /// By the clock, if no time is given: then it is read after the state that is replaced.
+        fn give_back(&self, paid: &Paid, n: u64, at: Option<Tick>);
     }
 }
 
@@ -136,8 +137,8 @@ where
         self.gate.charge_anyway(self.probe, n, now);
     }
 
-    fn give_back(&self, paid: &Paid, n: u64, now: Tick) {
-        self.gate.give_back(self.probe, paid, n, now);
+    fn give_back(&self, paid: &Paid, n: u64, at: Option<Tick>) {
+        self.gate.give_back(self.probe, paid, n, || at.unwrap_or_else(|| self.now()));
     }
 }
 
@@ -182,7 +183,7 @@ where
         self.gate.charge_anyway(n, now);
     }
 
-    fn give_back(&self, paid: &Paid, n: u64, now: Tick) {
-        self.gate.give_back(paid, n, now);
+    fn give_back(&self, paid: &Paid, n: u64, at: Option<Tick>) {
+        self.gate.give_back(paid, n, || at.unwrap_or_else(|| self.now()));
     }
 }

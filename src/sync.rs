@@ -82,6 +82,17 @@ mod imp {
     }
 }
 
+/// For what no decision touches: lines of those who wait.
+#[cfg(all(feature = "std", not(tollgate_loom)))]
+#[allow(clippy::disallowed_types, reason = "no decision takes it")]
+pub(crate) type Mutex<T> = std::sync::Mutex<T>;
+#[cfg(all(feature = "std", not(tollgate_loom)))]
+pub(crate) use std::sync::MutexGuard;
+#[cfg(all(feature = "std", tollgate_loom))]
+pub(crate) type Mutex<T> = loom::sync::Mutex<T>;
+#[cfg(all(feature = "std", tollgate_loom))]
+pub(crate) use loom::sync::MutexGuard;
+
 #[cfg(feature = "std")]
 pub(crate) use imp::fence;
 #[cfg(target_has_atomic = "64")]
@@ -281,6 +292,10 @@ pub enum Fault {
     RecheckSkipped,
     /// Cells are given back to whoever has the slot by then.
     LifeUnchecked,
+    /// What a lost race was to write is written over what has won it.
+    RevisionStale,
+    /// A charge is taken back whole although others were charged behind it.
+    TakenBackUnchecked,
     /// A lane spends its cells for ever.
     LaneNeverExpires,
     /// A thread's share of a key is spent however old it is.
@@ -293,6 +308,12 @@ pub enum Fault {
     TornQuota,
     /// A number is taken without seeing what its last owner wrote.
     NumbersUnordered,
+    /// A composite that refuses keeps what it has charged.
+    GiveBackLeftOut,
+    /// A composite that refuses gives back twice what it has charged.
+    GivenBackTwice,
+    /// Cells are given back by the time that they were charged by.
+    GivenBackByOldTime,
 }
 
 /// Whether a model has planted this fault.

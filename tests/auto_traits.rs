@@ -17,11 +17,13 @@ use tollgate::algo::sub_windows::{SubWindowParams, SubWindowSeen};
 use tollgate::algo::warm_up::WarmUpParams;
 use tollgate::algo::{Grid, Moment, NoRing, Passage, Receipt, Restart, Standing, Step};
 use tollgate::{
-    AnyAlgorithm, BucketSource, BuildError, Builder, CoarseClock, DecisionCount, Denied, Direct,
-    DirectBuilder, FixedWindow, Gcra, Inherit, KeySource, Lane, LeakyQueue, Limiter, Live,
-    LiveParams, ManualClock, Occupancy, OnFull, Permit, Plan, QuantaClock, Quota, QuotaError,
-    Reservation, RestoreError, SlidingCounter, SlidingLog, Slots, Stats, SubWindows, Tick,
-    TieredClock, TopKey, TopKeys, UnknownAlgorithm, WarmUp,
+    AnyAlgorithm, Ban, BucketSource, BuildError, Builder, CoarseClock, Composite, CompositeBuilder,
+    CompositeError, DecisionCount, Denied, Direct, DirectBuilder, FixedWindow, Gcra, Granted,
+    Inherit, KeySource, Lane, LeakyQueue, Limiter, Line, Live, LiveParams, ManualClock, Occupancy,
+    OnFull, Penalties, PenaltiesBuilder, PenaltyStats, Permit, Plan, QuantaClock, Quota,
+    QuotaError, Refused, Rejected, Reservation, RestoreError, Shadow, ShadowCounts, Sleep,
+    SlidingCounter, SlidingLog, Slots, Stats, SubWindows, Tick, TieredClock, Timer, TopKey,
+    TopKeys, Trial, UnknownAlgorithm, Wait, WaitError, Waited, WarmUp,
 };
 
 const fn shared<T: Send + Sync + Unpin + ?Sized>() {}
@@ -41,6 +43,12 @@ const _: () = {
     shared::<Reservation<KeySource<&Limiter<Rc<str>>>>>();
     shared::<(Plan<Gcra>, Inherit)>();
 
+    shared::<(Composite<'static, str>, CompositeBuilder<'static, str>, CompositeError)>();
+    shared::<(Granted, Refused, Trial)>();
+    shared::<(Penalties<Rc<str>>, PenaltiesBuilder<Rc<str>>, Rejected, Ban, PenaltyStats)>();
+    shared::<(Shadow<Rc<str>>, ShadowCounts)>();
+    shared::<(Line<Limiter<Rc<str>>>, Line<Direct>, Waited, WaitError, Timer, Sleep)>();
+
     // Where keys are kept, they are shared.
     shared::<(TopKeys<String>, TopKey<String>)>();
     shared::<(Stats, Occupancy, DecisionCount)>();
@@ -59,8 +67,14 @@ const _: () = {
     shared::<(AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window)>();
 };
 
+/// A future is polled by one owner at a time.
+const _: () = {
+    const fn sent<T: Send>() {}
+    sent::<Wait<'static, Direct, fn(core::time::Duration) -> Sleep, Sleep>>();
+};
+
 /// What the source calls public, and nobody outside can name.
-const NOT_EXPORTED: [&str; 6] = ["Busy", "Fault", "Loads", "Numbers", "Paid", "Shelf"];
+const NOT_EXPORTED: [&str; 7] = ["Busy", "Fault", "Loads", "Numbers", "Paid", "Place", "Shelf"];
 
 /// A new public type has to be asserted above.
 #[test]

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tollgate::algo::Algorithm;
 use tollgate::{
-    Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog,
-    Slots, SubWindows, Tick,
+    Composite, Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Penalties, Quota, Shadow,
+    SlidingCounter, SlidingLog, Slots, SubWindows, Tick,
 };
 
 /// The system's allocator, which counts what it is asked for.
@@ -165,6 +165,49 @@ fn a_check_allocates_nothing_after_the_build() {
             let _ = std::hint::black_box(direct.check_n(3));
         }
         direct.reset();
+    });
+    assert_eq!(counted, 0);
+}
+
+#[test]
+fn limiters_made_of_several_allocate_nothing_either() {
+    let limiter = |limit, on_full| {
+        let built = Limiter::<u64>::builder(Quota::per_second(limit)).clock(ManualClock::new());
+        built.capacity(1).on_full(on_full).build().expect("in range")
+    };
+    let overflow = OnFull::SharedOverflow(Quota::per_second(3));
+    let composite = Composite::<u64>::builder()
+        .keyed("first", limiter(9, OnFull::EvictNearestIdle), |key| key)
+        .keyed_by("second", limiter(7, overflow), |key| key / 2)
+        .shared("third", Direct::new(Quota::per_second(50)).expect("in range"))
+        .keyed("trial", limiter(5, OnFull::Refuse), |key| key)
+        .shadow()
+        .build()
+        .expect("token buckets");
+    let shadow = Shadow::new(limiter(9, OnFull::Admit), limiter(7, OnFull::Refuse));
+    let penalties = |prolonged| {
+        let gate = limiter(5, OnFull::EvictNearestIdle);
+        let gate = Penalties::builder(gate, Quota::per_second(3), Duration::from_secs(2));
+        let gate = if prolonged { gate.prolonged() } else { gate };
+        gate.capacity(1).build().expect("in range")
+    };
+    let (banning, prolonging) = (penalties(false), penalties(true));
+    let counted = allocations(|| {
+        for turn in 0..20_000_u64 {
+            let (key, n, now) = (turn % 29, turn % 4, Tick::from_nanos(turn * 1_000_000));
+            let told = match composite.check_at(&key, n, now) {
+                Ok(granted) => (granted.remaining(), granted.delay()),
+                Err(refused) => (refused.remaining(), refused.retry_after().unwrap_or_default()),
+            };
+            std::hint::black_box(told);
+            std::hint::black_box((shadow.check_at(&key, n, now).is_ok(), shadow.counts()));
+            std::hint::black_box(banning.check_at(&key, n, now).is_ok());
+            std::hint::black_box(prolonging.check_at(&key, n, now).is_ok());
+            if turn % 100 == 0 {
+                banning.pardon(&key);
+                std::hint::black_box((banning.stats_at(now), composite.trials().count()));
+            }
+        }
     });
     assert_eq!(counted, 0);
 }

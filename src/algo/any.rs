@@ -16,7 +16,7 @@ use super::sliding_counter::SlidingCounter;
 use super::sliding_log::{SlidingLog, SlidingLogParams, SlidingLogSeen};
 use super::sub_windows::{SubWindowParams, SubWindowSeen, SubWindows};
 use super::warm_up::{WarmUp, WarmUpParams};
-use super::{Algorithm, Machine, Ring, Standing, Step, Visit, sealed::Sealed};
+use super::{Algorithm, Machine, Ring, Standing, Step, Visit, VisitRevocable, sealed::Sealed};
 use crate::decision::{Denied, Permit};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -242,6 +242,11 @@ impl Machine for AnyParams {
 
     fn as_gcra(&self) -> Option<&GcraParams> {
         whichever!(self, Self, each => each.as_gcra())
+    }
+
+    #[inline(always)]
+    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
+        whichever!(self, Self, each => each.meet_revocable(visit))
     }
 
     fn ring_cells(&self) -> usize {

@@ -13,7 +13,8 @@
 //! reset.
 //!
 //! The largest count stands for itself and all beyond it. It is always above the limit, and can be
-//! charged only as what has been spent already. Nothing is given back from it.
+//! charged only as what has been spent already. Nothing is given back from it, since it is not known
+//! how much was forgiven.
 //!
 //! # Step
 //!
@@ -38,7 +39,7 @@ use super::grid::Grid;
 use super::oracle::Window;
 use super::{
     Algorithm, COMPACT_BITS, Carry, FIGURES, GiveBack, Machine, PAYLOAD_BITS, Passage, PerKey,
-    Receipt, Restart, Ring, Standing, Step, sealed::Sealed,
+    Receipt, Restart, Ring, Standing, Step, VisitRevocable, sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
@@ -401,6 +402,11 @@ impl Machine for FixedWindowParams {
     type Oracle = Window;
     type Seen = u64;
     const MAY_BE_COMPACT: bool = true;
+
+    #[inline(always)]
+    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
+        Some(visit.by(self))
+    }
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {

@@ -29,6 +29,13 @@
 //! cells a second, bursts that come back in less than 0.64 ms, and those of more than 2^31 cells.
 //! As the TAT never leaves its ring, the step is the same for both.
 //!
+//! # Debt
+//!
+//! What has been spent already is charged beyond the bucket, up to 16 bursts in all: on an endless
+//! grid as far as the field goes beyond the last tick, on others as far as a quarter of a compact
+//! ring (1/64 where the unit is below a microsecond, so that a day is left), or 1/8 of another. All
+//! of that is ahead of a clock, and so much shorter is the grid's horizon.
+//!
 //! Source: ITU-T I.371 and ATM Forum TM 4.0, virtual scheduling form; n cells at once after
 //! Brandur Leach's redis-cell.
 
@@ -42,7 +49,7 @@ use super::grid::Grid;
 use super::oracle::Level;
 use super::{
     Ahead, Algorithm, COMPACT_BITS, Carry, FIGURES, GiveBack, Machine, PAYLOAD_BITS, Passage,
-    PerKey, Receipt, Ring, Standing, Step, sealed::Sealed,
+    PerKey, Receipt, Ring, Standing, Step, VisitRevocable, sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
@@ -71,8 +78,12 @@ const COMPACT_BURST_UNITS_MAX: u64 = 1 << (COMPACT_BITS - 6);
 const PLAN_PRECISION: u128 = 1_000;
 /// Units in a cell where plans are to be told.
 const PLANS_UNITS_IN_CELL: u64 = 1_000;
-/// A debt may be so many bursts, if that is no larger than the largest burst; on an endless grid it
-/// may be more.
+/// From this unit on, three quarters of the ring are longer than a day.
+const COMPACT_LONG_UNIT_NANOS: u64 = 1_000;
+/// The largest debt in units of a compact state, where the ring is long enough: a quarter of it.
+const COMPACT_DEBT_UNITS_MAX: u64 = COMPACT_TAT.max() / 4;
+/// A debt may be so many bursts, as far as the ring has room for it; on an endless grid it may be
+/// more.
 const DEBT_BURSTS: u64 = 16;
 
 /// Token bucket, or leaky bucket as a meter: cells come back one by one at an even rate, and up
@@ -195,21 +206,23 @@ impl Algorithm for Gcra {
         if self.lane_cells > 0 || self.for_plans {
             return Ok(None);
         }
-        let cell = compact_units_in_cell(quota);
-        let params = |cell| self.with_cell(quota, cell, COMPACT_TAT, COMPACT_BURST_UNITS_MAX);
-        cell.map(params).transpose()
+        let Some(cell) = compact_units_in_cell(quota) else { return Ok(None) };
+        let unit_nanos = quota.period_nanos() / quota.limit() / cell;
+        let long = unit_nanos >= COMPACT_LONG_UNIT_NANOS;
+        let debt_max = if long { COMPACT_DEBT_UNITS_MAX } else { COMPACT_BURST_UNITS_MAX };
+        self.with_cell(quota, cell, COMPACT_TAT, debt_max).map(Some)
     }
 }
 
 impl Gcra {
-    /// The quota, which is valid, with `cell` units to a cell and the TAT in `field`, where a burst
-    /// may have so many units.
+    /// The quota, which is valid, with `cell` units to a cell and the TAT in `field`, where a debt
+    /// beyond the burst may have so many units.
     fn with_cell(
         self,
         quota: &Quota,
         cell: NonZeroU64,
         field: Field,
-        units_max: u64,
+        debt_max: u64,
     ) -> Result<GcraParams, QuotaError> {
         let Self { start_empty, lane_cells, .. } = self;
         if lane_cells > quota.burst_cells() / 2 {
@@ -219,9 +232,10 @@ impl Gcra {
         let burst = NonZeroU64::new(burst).ok_or(QuotaError::ZeroBurst)?;
         let capacity = burst.get() * cell.get();
         let units = quota.limit() * cell.get();
-        let debt = if self.for_plans { units_max } else { debt_units(capacity, units_max) };
+        let debt = if self.for_plans { debt_max } else { debt_units(capacity, debt_max) };
         let grid = Grid::with_debt(units, quota.period_nanos(), field.max(), capacity, debt);
-        Ok(GcraParams { grid, cell, capacity, burst, start_empty, lane_cells })
+        let first_debt = if start_empty { capacity } else { 0 };
+        Ok(GcraParams { grid, cell, capacity, burst, first_debt, lane_cells })
     }
 }
 
@@ -274,7 +288,8 @@ pub struct GcraParams {
     /// Units that the bucket holds.
     capacity: u64,
     burst: NonZeroU64,
-    start_empty: bool,
+    /// Units that a fresh key owes: the capacity where it starts empty, whatever is charged by then.
+    first_debt: u64,
     lane_cells: u64,
 }
 
@@ -286,7 +301,8 @@ impl GcraParams {
     /// The bucket of `burst` cells of `cell` units each on a grid that may reach as far.
     pub(super) fn on(grid: Grid, cell: NonZeroU64, burst: NonZeroU64, start_empty: bool) -> Self {
         let capacity = burst.get() * cell.get();
-        Self { grid, cell, capacity, burst, start_empty, lane_cells: 0 }
+        let first_debt = if start_empty { capacity } else { 0 };
+        Self { grid, cell, capacity, burst, first_debt, lane_cells: 0 }
     }
 
     /// Units that one cell costs.
@@ -295,7 +311,7 @@ impl GcraParams {
     }
 
     /// Cells that the bucket holds.
-    pub(super) fn burst(&self) -> u64 {
+    pub(crate) fn burst(&self) -> u64 {
         self.burst.get()
     }
 
@@ -304,7 +320,7 @@ impl GcraParams {
     pub(super) fn to_words(self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         words[..grid::WORDS].copy_from_slice(&self.grid.to_words());
-        let rest = [self.cell.get(), self.burst.get(), u64::from(self.start_empty)];
+        let rest = [self.cell.get(), self.burst.get(), u64::from(self.first_debt > 0)];
         words[grid::WORDS..].copy_from_slice(&rest);
         words
     }
@@ -364,6 +380,62 @@ impl GcraParams {
         let floor = self.grid.floor(now);
         let debt = self.debt(word, floor).saturating_sub(self.cost(left));
         Permit::new(self.reading(now, floor, debt))
+    }
+
+    /// How long from `now` until so many more cells, one request after the other, will have had
+    /// their turn: [`turn`](GiveBack::turn) if they were charged.
+    pub(crate) fn turn_behind(&self, word: u64, now: Tick, cells: u64) -> Duration {
+        let floor = self.grid.floor(now);
+        let debt = self.debt(word, floor).saturating_add(self.cost(cells));
+        self.grid.scale(now, floor).span(debt.saturating_sub(self.capacity))
+    }
+
+    /// The state that the last of some charges left, and what it would be without the first of them:
+    /// each is charged by its time as before, and is told what it leaves now. `None` unless they were
+    /// charged one right behind the other.
+    pub(crate) fn without(&self, first: &Receipt, behind: &mut [Receipt]) -> Option<(u64, u64)> {
+        let owed = self.grid.ahead(TAT.of(first.next), self.grid.floor(first.at));
+        let mut last = TAT.of(first.next);
+        let mut anew = match owed.checked_sub(self.cost(first.cells)) {
+            Some(debt) => self.grid.later(self.grid.floor(first.at), debt),
+            None => return None,
+        };
+        for receipt in behind {
+            let floor = self.grid.floor(receipt.at);
+            let cost = self.cost(receipt.cells);
+            last = self.grid.later(floor, self.grid.ahead(last, floor) + cost);
+            if last != TAT.of(receipt.next) {
+                return None;
+            }
+            anew = self.grid.later(floor, self.grid.ahead(anew, floor) + cost);
+            receipt.next = anew;
+        }
+        Some((last, anew))
+    }
+
+    /// Whether two states are the same.
+    pub(crate) fn is_same(word: u64, other: u64) -> bool {
+        TAT.of(word) == TAT.of(other)
+    }
+
+    /// Whether the state is as if nothing had ever been charged.
+    pub(crate) fn is_idle(&self, word: u64, now: Tick) -> bool {
+        self.debt(word, self.grid.floor(now)) == 0
+    }
+
+    /// The state `anew`, which is better than `word`, as it is at `now`: no older than that.
+    pub(crate) fn eased(&self, word: u64, anew: u64, now: Tick) -> u64 {
+        let floor = self.grid.floor(now);
+        match self.debt(word, floor) {
+            0 => TAT.of(word),
+            _ => self.grid.later(floor, self.debt(anew, floor)),
+        }
+    }
+
+    /// The state if cells that were charged before had been charged at `now`, last of all.
+    pub(crate) fn deferred(&self, word: u64, cells: u64, now: Tick) -> u64 {
+        let floor = self.grid.floor(now);
+        self.grid.later(floor, self.debt(word, floor).max(self.cost(cells)))
     }
 
     /// How long time takes to restore so many cells, rounded down to a nanosecond.
@@ -435,7 +507,10 @@ impl PerKey for GcraParams {
         let capacity = capacity.filter(|&capacity| capacity <= self.grid.reach());
         let cell = u64::try_from(cell).ok().and_then(NonZeroU64::new);
         match (cell, capacity) {
-            (Some(cell), Some(capacity)) => Ok(Self { cell, capacity, burst, ..*self }),
+            (Some(cell), Some(capacity)) => {
+                let first_debt = if self.first_debt > 0 { capacity } else { 0 };
+                Ok(Self { cell, capacity, burst, first_debt, ..*self })
+            }
             _ => Err(QuotaError::PlanTooLong),
         }
     }
@@ -457,7 +532,7 @@ impl Carry for GcraParams {
     fn figures(&self, _: u64) -> [u64; FIGURES] {
         let (units, nanos) = self.grid.ratio();
         let (cell, burst) = (self.cell.get(), self.burst.get());
-        [units, nanos, cell, burst, self.start_empty.into(), self.lane_cells, 0, 0]
+        [units, nanos, cell, burst, self.first_debt, self.lane_cells, 0, 0]
     }
 
     fn carry(&self, word: u64, passage: &Passage) -> Option<u64> {
@@ -481,14 +556,18 @@ impl Machine for GcraParams {
         Some(self)
     }
 
+    #[inline(always)]
+    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
+        Some(visit.by(self))
+    }
+
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {
-        let debt = if self.start_empty { self.capacity } else { 0 };
-        TAT.of(self.grid.later(self.grid.floor(now), debt))
+        TAT.of(self.grid.later(self.grid.floor(now), self.first_debt))
     }
 
     fn starts_in_debt(&self) -> bool {
-        self.start_empty
+        self.first_debt > 0
     }
 
     #[inline(always)]
@@ -560,7 +639,7 @@ impl Machine for GcraParams {
 
     #[cfg(feature = "std")]
     fn oracle(&self) -> Level {
-        Level::new(self.grid.ratio(), self.cell.get(), self.burst.get(), self.start_empty)
+        Level::new(self.grid.ratio(), self.cell.get(), self.burst.get(), self.first_debt > 0)
     }
 }
 
@@ -716,6 +795,9 @@ mod tests {
             let exact = u128::from(limit) * cell * u128::from(nanos);
             prop_assert_eq!(u128::from(units) * u128::from(period), exact);
             prop_assert!(params.capacity >= 1_000);
+            let long = u128::from(nanos) >= 1_000 * u128::from(units);
+            let debt_max = if long { (1 << 35) - 1 } else { 1 << 31 };
+            prop_assert!(params.grid.reach() >= (16 * params.capacity).min(debt_max));
             let least = |span: Option<Duration>| span.map_or(u64::MAX, |span| span.as_secs());
             prop_assert!(least(params.grid.skew_tolerance()) >= 10);
             prop_assert!(least(params.grid.horizon()) >= 86_400);

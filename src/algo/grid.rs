@@ -96,14 +96,11 @@ impl Grid {
     }
 
     /// As [`new`](Self::new), for an algorithm that writes up to `reach` units ahead, and seldom up to
-    /// `debt`: the ring may be endless by the former.
+    /// `debt`. Where the ring is endless with the latter, it is written ahead as far as it goes.
     pub(crate) fn with_debt(units: u64, nanos: u64, field_max: u64, reach: u64, debt: u64) -> Self {
         let grid = Self::new(units, nanos, field_max, reach);
-        if grid.ring().is_none() {
-            grid
-        } else {
-            Self::new(units, nanos, field_max, debt.max(reach))
-        }
+        let enough = grid.ring().is_none() && grid.reach >= debt;
+        if enough { grid } else { Self::new(units, nanos, field_max, debt.max(reach)) }
     }
 
     /// As [`new`](Self::new), on a ring that is all of the field and no more: for instants that do
@@ -376,6 +373,19 @@ mod tests {
         assert_eq!(grid.ahead(5_000, 4_000 - 127), 1_127, "a stale clock within the tolerance");
         assert_eq!(grid.ahead(5_000, 4_000 - 128), 0);
         assert_eq!(grid.ahead(3, (1 << 20) - 4), 7, "across the wrap");
+    }
+
+    #[test]
+    fn a_ring_is_endless_only_if_it_has_room_for_a_debt() {
+        let last_unit = u64::MAX / 2_048;
+        let grid = |debt| Grid::with_debt(1, 2_048, last_unit + 1_000, 500, debt);
+        assert_eq!((grid(1_000).ring(), grid(1_000).reach()), (None, 1_000));
+        assert_eq!((grid(1_001).ring(), grid(1_001).reach()), (Some(last_unit + 1_001), 1_001));
+        // What is written ahead is told from what is behind, by a clock that is behind, too.
+        let short = Grid::with_debt(1, 1, (1 << 20) - 1, 1_000, 16_000);
+        assert_eq!((short.reach(), short.ahead(20_000, 4_000 - 127)), (16_000, 16_127));
+        assert_eq!(short.ahead(20_000, 4_000 - 128), 0);
+        assert_eq!(short.horizon(), Some(Duration::from_nanos((1 << 20) - 16_127 - 2)));
     }
 
     #[test]

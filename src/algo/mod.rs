@@ -220,6 +220,13 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
         None
     }
 
+    /// Does something by the algorithm that this is, if its charges can be taken back; else `None`.
+    #[inline(always)]
+    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
+        let _ = visit;
+        None
+    }
+
     /// The state of a key that was never seen, stamped with the time.
     fn fresh(&self, now: Tick) -> u64;
 
@@ -297,7 +304,8 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
 
     /// For how long after it was written a state is told from a later one; `None` where there is
     /// no bound. A key that comes back later than that, in the place it had, may be refused for
-    /// what it did then, for no longer than it would have been at that time.
+    /// what it did then, for no longer than the largest debt and the skew tolerance together: for a
+    /// token bucket on such a grid that is up to sixteen times what its burst takes to come back.
     fn horizon(&self) -> Option<Duration> {
         self.grid().horizon()
     }
@@ -326,11 +334,13 @@ pub trait GiveBack: Machine {
     /// The state after `n` of the cells of a charge are given back, as far as time has not restored
     /// them by `now`: of `cells` charged, time restores one after the other from then on.
     ///
-    /// The state must be of the same life as the one that was charged. It never is better than if
-    /// those `n` had not been charged, whatever was charged or given back in between.
+    /// The state must be of the same life as the one that was charged. A bucket, or a window of the
+    /// wall clock, never is better than if those `n` had not been charged, whatever was charged or
+    /// given back in between; an anchored window stays where it was opened. (What was
+    /// [added](Self::add), or forgiven at the largest debt, in between is not looked at.)
     fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64;
 
-    /// The state after `n` cells are given that nobody has paid for: no better than a fresh one.
+    /// The state after `n` cells are given that nobody has paid for: no better than one that is idle.
     fn add(&self, word: u64, now: Tick, n: u64) -> u64;
 
     /// The same algorithm on the same states, that admits as long as a state can hold what is
@@ -344,7 +354,7 @@ pub trait GiveBack: Machine {
         None
     }
 
-    /// How long from `now` until what left this state would be admitted; zero if that time has come.
+    /// How long from `now` until no more is charged than may be at a time; zero if that time has come.
     fn turn(&self, word: u64, now: Tick) -> Duration;
 }
 
@@ -431,6 +441,31 @@ pub trait Visit {
 
     /// Does it.
     fn by<M: Machine>(self, algo: &M) -> Self::Out;
+}
+
+/// What [`Machine::meet_revocable`] does by an algorithm whose charges can be taken back.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, GiveBack, Machine, VisitRevocable};
+/// use tollgate::{AnyAlgorithm, Quota};
+///
+/// struct IsRevocable;
+/// impl VisitRevocable for IsRevocable {
+///     type Out = ();
+///     fn by<M: GiveBack>(self, _algo: &M) {}
+/// }
+/// for (name, is_revocable) in [("gcra", true), ("sliding-log", false)] {
+///     let params = name.parse::<AnyAlgorithm>()?.params(&Quota::per_minute(10), 0)?;
+///     assert_eq!(params.meet_revocable(IsRevocable).is_some(), is_revocable);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait VisitRevocable {
+    /// What it returns.
+    type Out;
+
+    /// Does it.
+    fn by<M: GiveBack>(self, algo: &M) -> Self::Out;
 }
 
 /// What a state means at an instant.

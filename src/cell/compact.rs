@@ -3,7 +3,7 @@
 use super::word::{Charge, Pauses, Ruling};
 use crate::algo::{COMPACT_BITS, Machine, NoRing, Step};
 use crate::decision::{Apart, Decision, Permit};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::time::Tick;
 use crate::word::Field;
 
@@ -247,8 +247,9 @@ impl WordCell {
     /// word is the key's.
     pub(crate) fn revise(&self, first: Word, next: impl Fn(u64) -> u64) {
         let mut word = first;
-        while word.is_later_of(first) {
-            let next = next(word.state());
+        while word.is_later_of(first) || planted(Fault::LifeUnchecked) {
+            let from = if planted(Fault::RevisionStale) { first } else { word };
+            let next = next(from.state());
             if next == word.state() {
                 return;
             }

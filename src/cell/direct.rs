@@ -84,8 +84,18 @@ impl DirectCell {
     }
 
     /// Gives back `n` cells of a charge.
-    pub(crate) fn give_back<A: GiveBack>(&self, algo: &A, paid: &Paid, now: Tick, n: u64) {
-        let next = |word| algo.give_back(word, &paid.receipt, now, n);
+    pub(crate) fn give_back<A: GiveBack>(
+        &self,
+        algo: &A,
+        paid: &Paid,
+        now: impl Fn() -> Tick,
+        n: u64,
+    ) {
+        self.revise_charged(paid, |word| algo.give_back(word, &paid.receipt, now(), n));
+    }
+
+    /// Replaces the state that was charged, if the bucket was not reset, by what `next` makes of it.
+    pub(crate) fn revise_charged(&self, paid: &Paid, next: impl Fn(u64) -> u64) {
         self.head.revise(paid.generation, next);
     }
 
@@ -142,10 +152,14 @@ impl DirectCell {
     }
 
     pub(crate) fn peek<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Decision {
+        algo.answer(self.look(algo, now, n), now, n)
+    }
+
+    /// What a decision about `n` cells would be judged by.
+    pub(crate) fn look<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> A::Seen {
         let head = self.head.load();
         let seen = self.head.peek(head, self.cells::<A>(), algo, now, n);
-        let unused = || algo.look(algo.fresh(now), NoRing, now, n);
-        algo.answer(seen.unwrap_or_else(unused), now, n)
+        seen.unwrap_or_else(|| algo.look(algo.fresh(now), NoRing, now, n))
     }
 
     /// The state, if there is one, of a bucket without a ring.

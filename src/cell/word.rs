@@ -350,8 +350,10 @@ impl HeadCell {
         let mut head = self.load();
         let is_same_life =
             |head: Head| head.generation() == generation || planted(Fault::LifeUnchecked);
+        let first = head;
         while is_same_life(head) && !head.is_provisional() {
-            let next = next(head.payload());
+            let from = if planted(Fault::RevisionStale) { first } else { head };
+            let next = next(from.payload());
             if next == head.payload() {
                 return;
             }

@@ -159,14 +159,17 @@ impl Table {
         probe: Probe,
         algo: &A,
         paid: &Paid,
-        now: Tick,
+        now: impl Fn() -> Tick,
         n: u64,
     ) {
+        self.revise_charged(probe, paid, |state| algo.give_back(state, &paid.receipt, now(), n));
+    }
+
+    /// Replaces the state that was charged by what `next` makes of it, under the same conditions.
+    pub(crate) fn revise_charged(&self, probe: Probe, paid: &Paid, next: impl Fn(u64) -> u64) {
         match &self.kind {
-            Kind::Wide(table) => table.give_back(algo, paid, now, n),
-            Kind::Compact(table) => {
-                table.revise(probe, |state| algo.give_back(state, &paid.receipt, now, n));
-            }
+            Kind::Wide(table) => table.revise_charged(paid, next),
+            Kind::Compact(table) => table.revise(probe, next),
         }
     }
 

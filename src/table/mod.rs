@@ -274,11 +274,11 @@ impl Wide {
         Ok(ruling.receipt(algo, now, n, generation, place))
     }
 
-    /// Gives back `n` cells of a charge, if the key still lives in the slot that was charged.
+    /// Replaces the state that was charged, if the key still lives in that slot, by what `next`
+    /// makes of it.
     #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
-    pub(crate) fn give_back<A: GiveBack>(&self, algo: &A, paid: &Paid, now: Tick, n: u64) {
+    pub(crate) fn revise_charged(&self, paid: &Paid, next: impl Fn(u64) -> u64) {
         let bucket = self.slots.bucket((paid.place / BUCKET) as u32);
-        let next = |word| algo.give_back(word, &paid.receipt, now, n);
         bucket[paid.place % BUCKET].head.revise(paid.generation, next);
     }
 

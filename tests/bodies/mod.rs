@@ -5,6 +5,7 @@
 
 #![allow(dead_code, reason = "each of the tests and fuzz targets uses a part")]
 
+pub(crate) mod back;
 pub(crate) mod choice;
 mod cursor;
 pub(crate) mod grid;
@@ -12,11 +13,12 @@ pub(crate) mod keyed;
 pub(crate) mod snapshot;
 pub(crate) mod total;
 
+use back::{gives_back_totally, goes_ahead_totally};
 use choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
 use cursor::Cursor;
 use keyed::{Keyed, Operation, Setup};
-use tollgate::algo::{Algorithm, Machine};
-use tollgate::{OnFull, Quota};
+use tollgate::algo::{Algorithm, Machine, Receipt};
+use tollgate::{OnFull, Quota, Tick};
 use total::{Cells, steps_are_total};
 
 #[allow(unused_imports, reason = "one test chooses among them")]
@@ -47,6 +49,46 @@ pub(crate) fn words(data: &[u8]) {
         let latest = grid::waits_end(&params, choice, &quota, now.as_nanos());
         steps_are_total(&params, (word, ring), at, latest, &asked);
     });
+    gives_back(choice, &quota, (near, word, now), data, &asked);
+}
+
+/// The same words, given back to. What else is drawn is read from behind: old seeds stay what they
+/// are.
+fn gives_back(
+    choice: Choice,
+    quota: &Quota,
+    (near, word, now): (u8, u64, Tick),
+    data: &[u8],
+    asked: &[Cost],
+) {
+    let reversed: Vec<u8> = data.iter().rev().copied().collect();
+    let mut cursor = Cursor::new(&reversed);
+    let (fits, kind) = (choice.fits(quota), cursor.byte() % 3);
+    let (cells, at, wait) = (cursor.cost().cells(fits, 1), cursor.tick(), cursor.long() >> 1);
+    let next = cursor.long();
+    for n in asked.iter().map(|cost| cost.cells(fits, 1)) {
+        match choice {
+            Choice::Bucket(bucket) => {
+                let Ok(params) = bucket.params(quota, ORIGIN_2025) else { return };
+                let word = near_or_any(near, word, params.fresh(now));
+                let receipt =
+                    Receipt { cells, at, next: near_or_any(kind, next, params.fresh(at)) };
+                let latest = grid::waits_end(&params, choice, quota, now.as_nanos());
+                gives_back_totally(&params, word, &receipt, (now, fits, latest), n);
+                goes_ahead_totally(&params, word, (now, fits), n, wait >> (kind * 20));
+            }
+            Choice::Window(window) => {
+                let Ok(params) = window.params(quota, ORIGIN_2025) else { return };
+                let word = near_or_any(near, word, params.fresh(now));
+                // A receipt of the window itself, or of any.
+                let next = if kind == 0 { word } else { near_or_any(kind, next, word) };
+                let receipt = Receipt { cells, at, next };
+                let latest = grid::waits_end(&params, choice, quota, now.as_nanos());
+                gives_back_totally(&params, word, &receipt, (now, fits, latest), n);
+            }
+            _ => return,
+        }
+    }
 }
 
 fn near_or_any(near: u8, word: u64, fresh: u64) -> u64 {

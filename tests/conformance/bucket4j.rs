@@ -7,7 +7,9 @@ use tollgate::algo::oracle::Verdict;
 use tollgate::{FixedWindow, Gcra, Quota, Tick};
 
 use crate::Replay;
-use crate::gate::{Gate, gates, number, number_if_said, retry_nanos, steps, take_up_to};
+use crate::gate::{
+    Account, Gate, accounts, gates, number, number_if_said, retry_nanos, steps, take_up_to,
+};
 
 pub(crate) const VECTORS: &[(&str, Replay)] = &[
     ("try_consume_and_return_remaining_1", greedy),
@@ -23,6 +25,18 @@ pub(crate) const VECTORS: &[(&str, Replay)] = &[
     ("refill_simple_7", greedy),
     ("aligned_boundary_kept_after_idle", aligned),
     ("overflow_12h_idle (bucket4j#51)", three_limits),
+    ("consume_ignoring_limits_2", afterwards),
+    ("consume_ignoring_limits_4", afterwards),
+    ("consume_ignoring_limits_6", afterwards),
+    ("consume_ignoring_limits_8", afterwards),
+    ("add_tokens_1", afterwards),
+    ("add_tokens_3", afterwards),
+    ("add_tokens_5", afterwards),
+    ("force_add_tokens_2", afterwards),
+    ("force_add_tokens_4", afterwards),
+    ("force_added_surplus_kept", surplus),
+    ("rounding_rest_cleared_when_full", afterwards),
+    ("aligned_adaptive_initial", entered_midway),
 ];
 
 /// `greedy 100/1000ns` is 100 cells in 1,000 ns; the capacity is the burst.
@@ -99,6 +113,75 @@ fn set_back(vector: &Value) {
         let before = created.saturating_sub(Duration::from_nanos(1));
         assert_eq!(Verdict::from(&gate.peek_at(0, before)).remaining, 54);
         assert_eq!(Verdict::from(&gate.peek_at(0, created)).remaining, 55);
+    }
+}
+
+/// Charges of what is not there, and gifts. Two answers differ on purpose. What is left never is
+/// below zero here: how much is owed is told by how long it takes, which is the same. And a bucket
+/// never holds more than its burst, whoever adds to it by force: the bound on every span rests on
+/// that.
+fn afterwards(vector: &Value) {
+    let quota = quota(&vector["params"], "greedy");
+    for gate in accounts(quota, Gcra::new()) {
+        start_with_initial(&*gate, &vector["params"], Tick::ZERO);
+        for step in steps(vector) {
+            account_step(&*gate, step, quota.burst_cells());
+        }
+    }
+}
+
+fn account_step(gate: &dyn Account, step: &Value, burst: u64) {
+    let now = Tick::from_nanos(number(&step["t_ns"]));
+    let n = number_if_said(&step["n"]).unwrap_or(0);
+    match step["op"].as_str().expect("an operation") {
+        "force_take" => {
+            let wait = gate.charge_at(n, now);
+            let owed = number_if_said(&step["debt_wait_ns"]);
+            assert!(owed.is_none_or(|owed| wait == Duration::from_nanos(owed)), "{step}: {wait:?}");
+        }
+        "add" | "force_add" => gate.add_at(n, now),
+        _ => return replay_step(gate, step, now),
+    }
+    if let Some(remaining) = step["remaining"].as_i64() {
+        let remaining = u64::try_from(remaining).unwrap_or(0).min(burst);
+        assert_eq!(Verdict::from(&gate.peek_at(0, now)).remaining, remaining, "{step}");
+    }
+}
+
+/// There a bucket filled beyond its capacity by force keeps the surplus, and is not refilled until
+/// that is spent: 110, then 108 and 105. Here the surplus never is there, so it is full, and time
+/// has restored what was taken by the time of the last step.
+fn surplus(vector: &Value) {
+    let [add, take, check] = steps(vector) else { panic!("three steps") };
+    let said = [add, take, check].map(|step| number(&step["remaining"]));
+    assert_eq!(said, [110, 108, 105]);
+    for gate in accounts(quota(&vector["params"], "greedy"), Gcra::new()) {
+        let left = |now| Verdict::from(&gate.peek_at(0, now)).remaining;
+        let [first, second, third] = [0, 10, 20].map(Tick::from_nanos);
+        gate.add_at(number(&add["n"]), first);
+        assert_eq!(left(first), 100);
+        assert_eq!(gate.charge_at(number(&take["n"]), second), Duration::ZERO);
+        assert_eq!(left(second), 98);
+        assert!(gate.check_at(number(&check["n"]), third).is_ok());
+        assert_eq!(left(third), 97);
+    }
+}
+
+/// There a bucket that is born midway through a window begins with a share of it. Here a key is not
+/// born: one never seen, and one not seen since the last window, are the same, so each window
+/// grants the whole limit, whenever it is entered. (A capacity beyond what comes back at once there
+/// is none: those rows are a limit of as much as comes back.)
+fn entered_midway(vector: &Value) {
+    let period = Duration::from_millis(number(&vector["params"]["period_ms"]));
+    let rows = vector["rows"].as_array().expect("rows");
+    assert!(rows.iter().any(|row| row["initial_tokens"] != row["capacity"]), "shares");
+    for row in rows {
+        let limit = number(&row["refill_tokens"]);
+        let now = Tick::from_nanos(number(&row["now_ms"]) * 1_000_000);
+        for gate in gates(Quota::new(limit, period), FixedWindow::aligned()) {
+            assert_eq!(take_up_to(&*gate, u64::MAX, now), limit, "{row}");
+            assert!(gate.check_at(1, now).is_err());
+        }
     }
 }
 

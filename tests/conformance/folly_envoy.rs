@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::Replay;
-use crate::gate::{Gate, gates, number, number_if_said, steps, take_up_to};
+use crate::gate::{Gate, accounts, gates, number, number_if_said, steps, take_up_to};
 
 pub(crate) const VECTORS: &[(&str, Replay)] = &[
     ("folly_drain_on_fail", folly_drain_on_fail),
     ("folly_sanity", folly_sanity),
+    ("folly_consume_or_borrow", folly_borrow),
     ("envoy_consume", envoy),
     ("envoy_partial", envoy),
     ("envoy_multi_thread_conservation", envoy_conservation),
@@ -46,6 +47,23 @@ fn folly_drain_on_fail(vector: &Value) {
     let quota = Quota::per_second(number(&params["rate_per_s"])).burst(number(&params["burst"]));
     for gate in gates(quota, Gcra::new()) {
         steps(vector).iter().for_each(|step| replay_step(&*gate, step));
+    }
+}
+
+/// What is borrowed has to be waited for, and is charged at once.
+fn folly_borrow(vector: &Value) {
+    let params = &vector["params"];
+    let quota = Quota::per_second(number(&params["rate_per_s"])).burst(number(&params["burst"]));
+    for gate in accounts(quota, Gcra::new()) {
+        for step in steps(vector) {
+            if step["op"] == "reserve" {
+                let now = Tick::from_nanos(number(&step["t_ns"]));
+                let wait = gate.charge_at(number(&step["n"]), now);
+                assert_eq!(wait, Duration::from_nanos(number(&step["wait_ns"])), "{step}");
+            } else {
+                replay_step(&*gate, step);
+            }
+        }
     }
 }
 

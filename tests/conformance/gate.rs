@@ -1,14 +1,43 @@
 //! A bucket without a key and one of a keyed limiter, asked alike.
 
+use std::time::Duration;
+
 use serde_json::Value;
-use tollgate::algo::Algorithm;
 use tollgate::algo::oracle::Verdict;
+use tollgate::algo::{Algorithm, GiveBack};
 use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, Slots, Tick};
 
 /// What a vector asks of.
 pub(crate) trait Gate: Sync {
     fn check_at(&self, n: u64, now: Tick) -> Decision;
     fn peek_at(&self, n: u64, now: Tick) -> Decision;
+}
+
+/// One that also charges what is not there, and adds.
+pub(crate) trait Account: Gate {
+    fn charge_at(&self, n: u64, now: Tick) -> Duration;
+    fn add_at(&self, n: u64, now: Tick);
+}
+
+impl<A: Algorithm<Params: GiveBack> + Sync> Account for Direct<A, ManualClock> {
+    fn charge_at(&self, n: u64, now: Tick) -> Duration {
+        Direct::charge_at(self, n, now)
+    }
+
+    fn add_at(&self, n: u64, now: Tick) {
+        Direct::add_at(self, n, now);
+    }
+}
+
+impl<A: Algorithm<Params: GiveBack> + Sync> Account for Limiter<str, A, ManualClock> {
+    fn charge_at(&self, n: u64, now: Tick) -> Duration {
+        Limiter::charge_at(self, "neighbour", n, now);
+        Limiter::charge_at(self, KEY, n, now)
+    }
+
+    fn add_at(&self, n: u64, now: Tick) {
+        Limiter::add_at(self, KEY, n, now);
+    }
 }
 
 impl<A: Algorithm + Sync> Gate for Direct<A, ManualClock> {
@@ -40,22 +69,40 @@ pub(crate) fn gates<A>(quota: Quota, algorithm: A) -> [Box<dyn Gate>; 3]
 where
     A: Algorithm + Copy + Sync + 'static,
 {
+    let (direct, wide, auto) = built(quota, algorithm);
+    [Box::new(direct), Box::new(wide), Box::new(auto)]
+}
+
+/// The same, for vectors that charge what is not there, or add.
+pub(crate) fn accounts<A>(quota: Quota, algorithm: A) -> [Box<dyn Account>; 3]
+where
+    A: Algorithm<Params: GiveBack> + Copy + Sync + 'static,
+{
+    let (direct, wide, auto) = built(quota, algorithm);
+    [Box::new(direct), Box::new(wide), Box::new(auto)]
+}
+
+type Keyed<A> = Limiter<str, A, ManualClock>;
+
+fn built<A: Algorithm + Copy>(
+    quota: Quota,
+    algorithm: A,
+) -> (Direct<A, ManualClock>, Keyed<A>, Keyed<A>) {
     let direct = Direct::builder(quota)
         .algorithm(algorithm)
         .clock(ManualClock::new())
         .build()
         .expect("a vector's quota is in range");
-    let keyed = |slots, capacity| -> Box<dyn Gate> {
-        let gate: Limiter<str, A, ManualClock> = Limiter::builder(quota)
+    let keyed = |slots, capacity| {
+        Limiter::builder(quota)
             .algorithm(algorithm)
             .clock(ManualClock::new())
             .capacity(capacity)
             .slots(slots)
             .build()
-            .expect("a vector's quota is in range");
-        Box::new(gate)
+            .expect("a vector's quota is in range")
     };
-    [Box::new(direct), keyed(Slots::Wide, 10), keyed(Slots::Auto, 30_000)]
+    (direct, keyed(Slots::Wide, 10), keyed(Slots::Auto, 30_000))
 }
 
 /// Takes as many as there are, up to `n`.

@@ -7,12 +7,18 @@
 mod batch;
 #[path = "../bodies/mod.rs"]
 mod bodies;
+mod composite;
 mod lanes;
+mod ledger;
+mod lines;
 mod lives;
 mod model;
 mod occupancy;
+mod penalty;
 mod places;
 mod plans;
+mod settle;
+mod shadow;
 mod slots;
 mod snapshot;
 mod tiers;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, COMPACT_BITS, Machine, PAYLOAD_BITS, Step};
+use tollgate::algo::{Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, Receipt, Step};
 use tollgate::{Direct, FixedWindow, Quota, SlidingLog, Tick};
 
+use crate::bodies::back::{gives_back_totally, goes_ahead_totally};
 use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
 use crate::bodies::grid::waits_end;
 use crate::bodies::total::{Cells, steps_are_total};
@@ -73,6 +74,39 @@ fn one_is_total(
     });
 }
 
+/// By a receipt of the word itself, and of any other, in wide slots and compact ones.
+fn gives_back<A: Algorithm<Params: GiveBack>>(
+    algorithm: A,
+    (choice, quota): (Choice, &Quota),
+    (word, other): (Word, Word),
+    (now, at): (u64, u64),
+    asked: &[(Cost, Cost)],
+    also: impl Fn(&A::Params, u64, u64),
+) {
+    let (now, fits) = (Tick::from_nanos(now), choice.fits(quota));
+    let wide = algorithm.params(quota, ORIGIN_2025).expect("accepted");
+    let compact = algorithm.compact_params(quota, ORIGIN_2025).expect("accepted");
+    let narrow = u64::MAX >> (u64::BITS - COMPACT_BITS);
+    for (params, mask) in
+        [Some((wide, u64::MAX)), compact.map(|params| (params, narrow))].into_iter().flatten()
+    {
+        let word = word.bits(&params, now) & mask;
+        let latest = waits_end(&params, choice, quota, now.as_nanos());
+        for next in [word, other.bits(&params, now) & mask] {
+            for (cost, paid) in asked {
+                let (n, cells) = (cost.cells(fits, 1), paid.cells(fits, 1));
+                for at in [now, Tick::from_nanos(at)] {
+                    let receipt = Receipt { cells, at, next };
+                    gives_back_totally(&params, word, &receipt, (now, fits, latest), n);
+                    assert!(params.give_back(word, &receipt, now, n) <= mask);
+                    assert!(params.add(word, now, n) <= mask);
+                }
+                also(&params, word, n);
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(cases(40_000))]
 
@@ -134,6 +168,32 @@ proptest! {
         asked in prop::collection::vec(costs(), 1..12),
     ) {
         one_is_total(chosen, (word, &cells), now, &asked);
+    }
+
+    #[test]
+    fn a_bucket_gives_back_to_any_word(
+        (choice, quota) in quotas(buckets()),
+        words in (any_word(), any_word()),
+        (now, at) in (starts(), starts()),
+        asked in prop::collection::vec((costs(), costs()), 1..6),
+        wait in scales(63),
+    ) {
+        let Choice::Bucket(algorithm) = choice else { unreachable!() };
+        gives_back(algorithm, (choice, &quota), words, (now, at), &asked, |params, word, n| {
+            let at = (Tick::from_nanos(now), choice.fits(&quota));
+            goes_ahead_totally(params, word, at, n, wait);
+        });
+    }
+
+    #[test]
+    fn a_window_gives_back_to_any_word(
+        (choice, quota) in quotas(windows()),
+        words in (any_word(), any_word()),
+        (now, at) in (starts(), starts()),
+        asked in prop::collection::vec((costs(), costs()), 1..6),
+    ) {
+        let Choice::Window(algorithm) = choice else { unreachable!() };
+        gives_back(algorithm, (choice, &quota), words, (now, at), &asked, |_, _, _| {});
     }
 
     /// A state that a clock ahead of ours has only stamped opens with our first event, and ends no

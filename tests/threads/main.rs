@@ -3,9 +3,12 @@
 //! Each test starts its threads at a barrier and compares totals after they are joined, so that
 //! nothing depends on how fast they were.
 
+mod composite;
 mod direct;
 mod keyed;
 mod live;
+mod penalty;
+mod reserve;
 mod rings;
 mod share;
 mod shared;

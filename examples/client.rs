@@ -1,0 +1,74 @@
+//! A client of a service that limits its callers: it waits for its turn, so that it is never refused.
+//!
+//! ```text
+//! cargo run --release --example client
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tollgate::{Direct, Line, Quota, Timer, WaitError};
+
+/// What the provider allows.
+const PER_SECOND: u64 = 100;
+const BURST: u64 = 20;
+/// Cells of the burst that are left alone. Requests reach the provider some time after their turn, and
+/// not all as late: ten cells are worth a tenth of a second of difference.
+const SPARE: u64 = 10;
+
+/// Stands for the provider: counts the requests that it would have answered with 429.
+struct Provider {
+    gate: Direct,
+    served: AtomicU64,
+    violations: AtomicU64,
+}
+
+impl Provider {
+    fn call(&self) {
+        let count = if self.gate.check().is_ok() { &self.served } else { &self.violations };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let provider = Provider {
+        gate: Direct::new(Quota::per_second(PER_SECOND).burst(BURST))?,
+        served: AtomicU64::new(0),
+        violations: AtomicU64::new(0),
+    };
+    let line = Line::new(Direct::new(Quota::per_second(PER_SECOND).burst(BURST - SPARE))?);
+    let patience = Duration::from_secs(5);
+
+    // Threads, each of which sends its requests as fast as it may.
+    thread::scope(|scope| {
+        let send = || -> Result<(), WaitError> {
+            for _request in 0..30 {
+                line.wait(&(), 1, patience)?;
+                provider.call();
+            }
+            Ok(())
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(send)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    })?;
+
+    // A task; with tokio the last argument is `tokio::time::sleep`.
+    let timer = Timer::start()?;
+    async_io::block_on(async {
+        for _request in 0..30 {
+            line.wait_async(&(), 1, patience, |span| timer.sleep(span)).await?;
+            provider.call();
+        }
+        Ok::<(), WaitError>(())
+    })?;
+
+    // Whoever cannot be served in time is told so at once.
+    let error = line.wait(&(), BURST - SPARE, Duration::from_millis(1)).unwrap_err();
+    println!("refused at once: {error}");
+
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    println!("{} requests served", count(&provider.served));
+    println!("{} violations", count(&provider.violations));
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! Several limits in one call, a quota on trial, and bans: `cargo run --example composite`.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::{Composite, Direct, Limiter, ManualClock, Penalties, Quota, Rejected, Shadow};
+
+struct Request {
+    ip: &'static str,
+    tenant: u32,
+}
+
+/// Per address, per tenant and for all; and a tighter limit that is only counted.
+fn composite(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
+    let per_ip = Limiter::<str>::builder(Quota::per_second(3)).clock(Arc::clone(clock)).build()?;
+    let per_tenant =
+        Limiter::<u32>::builder(Quota::per_minute(5)).clock(Arc::clone(clock)).build()?;
+    let tighter = Limiter::<str>::builder(Quota::per_second(2)).clock(Arc::clone(clock)).build()?;
+    let upstream = Direct::builder(Quota::per_second(500)).clock(Arc::clone(clock)).build()?;
+    let gate = Composite::<Request>::builder()
+        .keyed("per address", per_ip, |request| request.ip)
+        .keyed("per tenant", per_tenant, |request| &request.tenant)
+        .shared("upstream", upstream)
+        .keyed("tighter", tighter, |request| request.ip)
+        .shadow()
+        .build()?;
+
+    for ip in ["192.0.2.7", "192.0.2.7", "192.0.2.7", "192.0.2.7", "::1", "::1", "::1"] {
+        match gate.check(&Request { ip, tenant: 3 }) {
+            Ok(granted) => {
+                print!("{ip}: granted, {} left {}", granted.remaining(), granted.tightest());
+                println!(", would be refused by {:?}", granted.would_refuse());
+            }
+            Err(refused) => println!("{ip}: {refused}"),
+        }
+    }
+    for trial in gate.trials() {
+        println!("{trial:?}");
+    }
+    Ok(())
+}
+
+/// What would 60 a minute change, where 100 are enforced?
+fn shadow(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
+    let limiter = |quota| Limiter::<u32>::builder(quota).clock(Arc::clone(clock)).build();
+    let gate = Shadow::new(limiter(Quota::per_minute(100))?, limiter(Quota::per_minute(60))?);
+    for request in 0..300 {
+        let _ = gate.check(&(request % 4));
+    }
+    let counts = gate.counts();
+    println!("{counts:?}, so they differ about {} of {}", counts.differ(), counts.total());
+    Ok(())
+}
+
+/// Three refusals within a minute are a ban for ten.
+fn penalties(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
+    let gate = Limiter::<str>::builder(Quota::per_second(2)).clock(Arc::clone(clock)).build()?;
+    let gate = Penalties::builder(gate, Quota::per_minute(3), Duration::from_secs(600)).build()?;
+    for _ in 0..6 {
+        match gate.check("192.0.2.7") {
+            Ok(permit) => println!("go ahead, {} left", permit.remaining()),
+            Err(Rejected::Limited(denied)) => println!("429: {denied}"),
+            Err(rejected @ Rejected::Banned(_)) => println!("403: {rejected}"),
+        }
+    }
+    println!("{:?}", gate.stats());
+    clock.advance(Duration::from_secs(600));
+    println!("ten minutes later: {:?}", gate.check("192.0.2.7").is_ok());
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let clock = Arc::new(ManualClock::new());
+    composite(&clock)?;
+    shadow(&clock)?;
+    penalties(&clock)
+}

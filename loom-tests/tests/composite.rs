@@ -1,0 +1,193 @@
+//! Composites: charged in order, given back when a later limit refuses.
+
+#![cfg(tollgate_loom)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use loom::thread;
+use loom_tests::{
+    Bucket, Gate, ONE_BUCKET, ask, at, bucket, burst, compact, explore_latest, explore_three,
+    explore_two, gate, left,
+};
+use tollgate::algo::Algorithm;
+use tollgate::{Clock, Composite, Direct, Fault, FixedWindow, Gcra, OnFull, Quota, Tick, plant};
+
+/// Cells that the bucket could grant now.
+fn left_in<A: Algorithm, C: Clock>(bucket: &Direct<A, C>, now: Tick) -> u64 {
+    match bucket.peek_at(0, now) {
+        Ok(permit) => permit.remaining(),
+        Err(denied) => denied.remaining(),
+    }
+}
+
+type Both<A> = (Arc<Composite<'static, ()>>, Arc<Bucket<A>>, Arc<Bucket<Gcra>>);
+
+/// Two buckets in one composite.
+fn two<A: Algorithm + 'static>(algorithm: A, first: Quota, second: u64) -> Both<A> {
+    let (first, second) = (bucket(algorithm, first), bucket(Gcra::new(), burst(second)));
+    let both = Composite::builder()
+        .shared("first", Arc::clone(&first))
+        .shared("second", Arc::clone(&second))
+        .build()
+        .expect("a token bucket can give back");
+    (Arc::new(both), first, second)
+}
+
+fn ask_all(all: &Composite<'_, ()>) -> u64 {
+    u64::from(all.check_at(&(), 1, at(1)).is_ok())
+}
+
+/// The second limit has one cell, so one thread is refused by it and gives back to the first.
+fn one_is_refused<A: Algorithm + 'static>(algorithm: A) {
+    let (both, first, second) = two(algorithm, Quota::per_second(2), 1);
+    let other = Arc::clone(&both);
+    let thread = thread::spawn(move || ask_all(&other));
+    let granted = ask_all(&both) + thread.join().unwrap();
+    assert_eq!(granted, 1, "granted in all");
+    assert_eq!(left_in(&*second, at(1)), 0, "left in the second");
+    assert_eq!(left_in(&*first, at(1)), 1, "left in the first");
+}
+
+#[test]
+fn of_two_threads_one_is_refused() {
+    explore_two("composite: 2 threads, one refused", || one_is_refused(Gcra::new()));
+}
+
+#[test]
+fn of_two_threads_one_is_refused_with_windows() {
+    explore_two("composite: windows, 2 threads, one refused", || {
+        one_is_refused(FixedWindow::anchored());
+    });
+}
+
+/// The mistake avoided: a refusal keeps what it has charged.
+#[test]
+#[should_panic(expected = "left in the first")]
+fn without_the_give_back_a_refusal_is_charged() {
+    plant(Fault::GiveBackLeftOut);
+    explore_two("composite: not given back", || one_is_refused(Gcra::new()));
+}
+
+/// A third request comes between, by the first limit alone.
+fn one_is_refused_and_a_third_comes() {
+    let (both, first, second) = two(Gcra::new(), burst(2), 1);
+    assert!(second.check_at(1, at(1)).is_ok());
+    let other = Arc::clone(&first);
+    let thread =
+        thread::spawn(move || (0..3).filter(|_| other.check_at(1, at(1)).is_ok()).count() as u64);
+    assert_eq!(ask_all(&both), 0);
+    let granted = thread.join().unwrap();
+    assert_eq!(granted + left_in(&*first, at(1)), 2, "granted and left in the first");
+}
+
+#[test]
+fn against_charges_of_one_limit_alone() {
+    explore_two("composite: refused, and 3 charges of one limit", one_is_refused_and_a_third_comes);
+}
+
+/// The mistake avoided: what one thread gives back twice is another's.
+#[test]
+#[should_panic(expected = "granted and left in the first")]
+fn given_back_twice_it_is_granted_twice() {
+    plant(Fault::GivenBackTwice);
+    explore_two("composite: given back twice", one_is_refused_and_a_third_comes);
+}
+
+#[test]
+fn of_three_threads_one_is_refused() {
+    explore_three("composite: 3 threads, one refused", || {
+        let (both, first, second) = two(Gcra::new(), burst(3), 2);
+        let threads = [(); 2].map(|()| {
+            let both = Arc::clone(&both);
+            thread::spawn(move || ask_all(&both))
+        });
+        let mine = ask_all(&both);
+        let theirs: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert_eq!(mine + theirs, 2, "granted in all");
+        assert_eq!(left_in(&*second, at(1)), 0);
+        assert_eq!(left_in(&*first, at(1)), 1);
+    });
+}
+
+const SPENT: u64 = 1;
+const FRESH: u64 = 3;
+const SAME: u64 = 7;
+
+/// Two requests have the first key in common. The one's second key has nothing left; so the other
+/// may be refused by what is held for it, but not for good.
+fn keys_differ(first: Arc<Gate>) {
+    let second = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+    assert_eq!(ask(&second, SPENT, at(1)), 1);
+    let built = Composite::<(u64, u64)>::builder()
+        .keyed("first", Arc::clone(&first), |request: &(u64, u64)| &request.0)
+        .keyed("second", Arc::clone(&second), |request: &(u64, u64)| &request.1)
+        .build();
+    let both = Arc::new(built.expect("token buckets can give back"));
+    let other = Arc::clone(&both);
+    let thread = thread::spawn(move || other.check_at(&(SAME, SPENT), 1, at(1)).is_ok());
+    let granted = u64::from(both.check_at(&(SAME, FRESH), 1, at(1)).is_ok());
+    assert!(!thread.join().unwrap(), "nothing is left for that one");
+    assert_eq!(granted + left(&first, SAME, at(1)), 1, "granted and left in the first");
+    assert_eq!(granted + left(&second, FRESH, at(1)), 1, "granted and left in the second");
+}
+
+#[test]
+fn of_two_keys_one_is_refused() {
+    explore_latest("composite: keys, one refused", 3, || {
+        keys_differ(gate(burst(1), ONE_BUCKET, OnFull::Refuse));
+    });
+}
+
+#[test]
+fn of_two_keys_one_is_refused_in_compact_slots() {
+    explore_latest("composite: keys in compact slots, one refused", 3, || {
+        keys_differ(compact(burst(1), ONE_BUCKET, OnFull::Refuse));
+    });
+}
+
+/// A clock that one of the threads moves. What loom interleaves is the loads and swaps of the word
+/// between which it is read and moved.
+#[derive(Debug)]
+struct Seconds(AtomicU64);
+
+impl Clock for Seconds {
+    fn now(&self) -> Tick {
+        at(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// While a refused request holds the only cell, time restores it, and it is granted to another.
+fn time_passes() {
+    let clock = Arc::new(Seconds(AtomicU64::new(1)));
+    let limit = |quota| Direct::builder(quota).clock(Arc::clone(&clock)).build().expect("in range");
+    let first = Arc::new(limit(burst(1)));
+    let second = Arc::new(limit(Quota::per_day(1)));
+    assert!(second.check().is_ok());
+    let built = Composite::<()>::builder()
+        .shared("first", Arc::clone(&first))
+        .shared("second", Arc::clone(&second))
+        .build();
+    let both = Arc::new(built.expect("token buckets can give back"));
+    let (other, time) = (Arc::clone(&first), Arc::clone(&clock));
+    let thread = thread::spawn(move || {
+        time.0.store(3, Ordering::Relaxed);
+        (0..2).filter(|_| other.check().is_ok()).count() as u64
+    });
+    assert!(both.check(&()).is_err());
+    let granted = thread.join().unwrap();
+    assert_eq!(granted + left_in(&*first, at(3)), 1, "granted and left");
+}
+
+#[test]
+fn time_passes_before_it_is_given_back() {
+    explore_two("composite: time passes before the give-back", time_passes);
+}
+
+/// The mistake avoided: what time has restored, and another was granted, is given back too.
+#[test]
+#[should_panic(expected = "granted and left")]
+fn given_back_by_an_old_time_it_is_granted_twice() {
+    plant(Fault::GivenBackByOldTime);
+    explore_two("composite: given back by an old time", time_passes);
+}

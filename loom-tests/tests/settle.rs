@@ -1,0 +1,180 @@
+//! Reservations: settled for less and for more, while others charge, begin anew, or take the slot.
+
+#![cfg(tollgate_loom)]
+
+use std::sync::Arc;
+
+use loom::thread;
+use loom_tests::{
+    Gate, ONE_BUCKET, ask, at, burst, compact, explore_three, explore_two, gate, left,
+};
+use tollgate::{Fault, OnFull, Quota, plant};
+
+const KEY: u64 = 7;
+const OTHER: u64 = 1;
+const THIRD: u64 = 3;
+
+const BURST: u64 = 4;
+
+/// A limiter with wide slots or compact ones.
+type Build = fn(Quota, u64, OnFull) -> Arc<Gate>;
+
+/// Reserves so many cells and settles for others; returns what was spent.
+fn settle(gate: &Gate, estimate: u64, actual: u64) -> u64 {
+    match gate.reserve_at(&KEY, estimate, at(1)) {
+        Ok(reserved) => {
+            reserved.settle_at(actual, at(1));
+            actual
+        }
+        Err(_) => 0,
+    }
+}
+
+/// One is settled for less, another for more, and a cell is asked for twice.
+fn less_and_more(build: Build) {
+    let gate = build(burst(BURST), ONE_BUCKET, OnFull::Refuse);
+    assert_eq!(ask(&gate, KEY, at(1)), 1);
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || settle(&other, 1, 2) + ask(&other, KEY, at(1)));
+    let spent = 1 + settle(&gate, 2, 1) + thread.join().unwrap();
+    assert_eq!(spent + left(&gate, KEY, at(1)), BURST.max(spent), "spent and left");
+    // Whatever was spent beyond the burst is a debt.
+    let cleared = gate.charge_at(&KEY, 1, at(1)).as_secs();
+    assert_eq!(cleared, (spent + 1).saturating_sub(BURST), "owed");
+}
+
+#[test]
+fn less_and_more_in_wide_slots() {
+    explore_two("settle: less and more, wide", || less_and_more(gate));
+}
+
+#[test]
+fn less_and_more_in_compact_slots() {
+    explore_two("settle: less and more, compact", || less_and_more(compact));
+}
+
+fn three_threads(build: Build) {
+    let gate = build(burst(BURST), ONE_BUCKET, OnFull::Refuse);
+    assert_eq!(ask(&gate, KEY, at(1)), 1);
+    let begin = |body: fn(&Gate) -> u64| {
+        let gate = Arc::clone(&gate);
+        thread::spawn(move || body(&gate))
+    };
+    let threads = [begin(|gate| settle(gate, 2, 1)), begin(|gate| gate.drain_at(&KEY, 2, at(1)))];
+    let mine = ask(&gate, KEY, at(1));
+    let theirs: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    assert_eq!(1 + mine + theirs + left(&gate, KEY, at(1)), BURST, "spent and left");
+}
+
+#[test]
+fn three_threads_in_wide_slots() {
+    explore_three("settle: less, a drain and a charge, 3 threads, wide", || three_threads(gate));
+}
+
+#[test]
+fn three_threads_in_compact_slots() {
+    explore_three("settle: less, a drain and a charge, 3 threads, compact", || {
+        three_threads(compact);
+    });
+}
+
+/// The mistake avoided: what was worked out before another's charge is written over it.
+#[test]
+#[should_panic(expected = "spent and left")]
+fn with_a_stale_revision_a_charge_is_lost_in_wide_slots() {
+    plant(Fault::RevisionStale);
+    explore_two("settle: stale revision, wide", || less_and_more(gate));
+}
+
+#[test]
+#[should_panic(expected = "spent and left")]
+fn with_a_stale_revision_a_charge_is_lost_in_compact_slots() {
+    plant(Fault::RevisionStale);
+    explore_two("settle: stale revision, compact", || less_and_more(compact));
+}
+
+/// Another key takes the slot that was charged, while it is given back to.
+fn given_back_during_a_take_over(build: Build) {
+    let gate = build(burst(BURST), ONE_BUCKET, OnFull::EvictNearestIdle);
+    // The third key owes more, so the first is the one to be forgotten.
+    assert!(gate.check_at(&THIRD, BURST, at(1)).is_ok());
+    let reserved = gate.reserve_at(&KEY, 2, at(1)).unwrap();
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || {
+        let all = u64::from(other.check_at(&OTHER, BURST, at(1)).is_ok());
+        BURST * all + ask(&other, OTHER, at(1))
+    });
+    reserved.settle_at(1, at(1));
+    assert_eq!(thread.join().unwrap(), BURST, "granted to the new key");
+    assert_eq!(left(&gate, OTHER, at(1)), 0, "nothing was given back to it");
+}
+
+#[test]
+fn against_a_take_over_in_wide_slots() {
+    explore_two("settle: less during a take-over, wide", || given_back_during_a_take_over(gate));
+}
+
+#[test]
+fn against_a_take_over_in_compact_slots() {
+    explore_two("settle: less during a take-over, compact", || {
+        given_back_during_a_take_over(compact);
+    });
+}
+
+/// The mistake avoided: cells are given back to whoever has the slot by then.
+#[test]
+#[should_panic(expected = "given back to it")]
+fn without_the_generation_the_new_key_is_given_cells() {
+    plant(Fault::LifeUnchecked);
+    explore_two("settle: life unchecked, wide", || given_back_during_a_take_over(gate));
+}
+
+/// The same where the word itself names the key.
+#[test]
+#[should_panic(expected = "given back to it")]
+fn without_the_fingerprint_the_new_key_is_given_cells() {
+    plant(Fault::LifeUnchecked);
+    explore_two("settle: life unchecked, compact", || given_back_during_a_take_over(compact));
+}
+
+/// The key is reset, and charged anew, while an earlier charge is given back.
+fn given_back_during_a_reset(build: Build, exact: bool) {
+    let gate = build(burst(BURST), ONE_BUCKET, OnFull::Refuse);
+    let reserved = gate.reserve_at(&KEY, 2, at(1)).unwrap();
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || {
+        other.reset(&KEY);
+        other.charge_at(&KEY, BURST, at(1));
+    });
+    reserved.settle_at(1, at(1));
+    thread.join().unwrap();
+    let left = left(&gate, KEY, at(1));
+    assert!(left <= u64::from(!exact), "nothing was given back to its next life");
+}
+
+#[test]
+fn against_a_reset_in_wide_slots() {
+    explore_two("settle: less during a reset, wide", || given_back_during_a_reset(gate, true));
+}
+
+/// Compact slots do not tell lives apart: no more than what was given back.
+#[test]
+fn against_a_reset_in_compact_slots() {
+    explore_two("settle: less during a reset, compact", || {
+        given_back_during_a_reset(compact, false);
+    });
+}
+
+/// That they do not is what the documentation says, and this is the interleaving.
+#[test]
+#[should_panic(expected = "its next life")]
+fn compact_slots_do_not_tell_lives_apart() {
+    explore_two("settle: lives told apart, compact", || given_back_during_a_reset(compact, true));
+}
+
+#[test]
+#[should_panic(expected = "its next life")]
+fn without_the_generation_the_next_life_is_given_cells() {
+    plant(Fault::LifeUnchecked);
+    explore_two("settle: life unchecked, reset", || given_back_during_a_reset(gate, true));
+}

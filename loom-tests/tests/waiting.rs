@@ -1,0 +1,115 @@
+//! Waiting: cells booked ahead of their time, and taken back, while others ask.
+
+#![cfg(tollgate_loom)]
+
+use std::future::{Future, Pending, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use loom::thread;
+use loom_tests::{at, burst, explore_two};
+use tollgate::{Clock, Direct, Fault, Gcra, Line, Tick, Wait, plant};
+
+const BURST: u64 = 2;
+
+/// Seconds, set by the one thread that waits. Others say by which time they ask.
+#[derive(Clone, Debug, Default)]
+struct Seconds(Arc<AtomicU64>);
+
+impl Clock for Seconds {
+    fn now(&self) -> Tick {
+        at(self.0.load(Ordering::Relaxed))
+    }
+}
+
+type Gate = Arc<Direct<Gcra, Seconds>>;
+type Waiter<'a> = Wait<'a, Gate, fn(Duration) -> Pending<()>, Pending<()>>;
+
+/// A bucket that is empty at the start, a line before it, and its clock.
+fn empty() -> (Gate, Line<Gate>, Seconds) {
+    let clock = Seconds::default();
+    let gate = Direct::builder(burst(BURST)).clock(clock.clone()).build().expect("in range");
+    assert!(gate.check_at(BURST, at(0)).is_ok());
+    let gate = Arc::new(gate);
+    (Arc::clone(&gate), Line::new(gate), clock)
+}
+
+fn wait(line: &Line<Gate>) -> Waiter<'_> {
+    line.wait_async(&(), 1, Duration::MAX, |_| pending())
+}
+
+/// Whether its turn has come.
+fn look(waiter: &mut Waiter<'_>) -> bool {
+    match Pin::new(waiter).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(told) => told.is_ok(),
+        Poll::Pending => false,
+    }
+}
+
+fn left(gate: &Gate, now: Tick) -> u64 {
+    gate.peek_at(0, now).expect("nothing is asked for").remaining()
+}
+
+#[test]
+fn a_booking_is_taken_back_while_others_ask() {
+    explore_two("waiting: a booking taken back", || {
+        let (gate, line, _) = empty();
+        let other = Arc::clone(&gate);
+        let ask = move || (0..2).filter(|_| other.check_at(1, at(1)).is_ok()).count() as u64;
+        let thread = thread::spawn(ask);
+        let mut waiter = wait(&line);
+        // At 0 it is refused what comes at 1, unless that is spent by then.
+        assert!(!look(&mut waiter));
+        drop(waiter);
+        assert_eq!(thread.join().unwrap() + left(&gate, at(1)), 1, "granted and left");
+    });
+}
+
+/// Its turn came at 1, and it leaves at 3 without having heard of it.
+fn left_late() {
+    let (gate, line, clock) = empty();
+    let mut waiter = wait(&line);
+    assert!(!look(&mut waiter));
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || u64::from(other.check_at(BURST, at(3)).is_ok()));
+    clock.0.store(3, Ordering::Relaxed);
+    drop(waiter);
+    let granted = BURST * thread.join().unwrap();
+    assert_eq!(granted + left(&gate, at(3)), BURST, "granted and left");
+}
+
+#[test]
+fn a_booking_is_taken_back_after_its_turn() {
+    explore_two("waiting: a booking taken back after its turn", left_late);
+}
+
+/// The mistake avoided: what was charged behind a booking is taken back with it.
+#[test]
+#[should_panic(expected = "granted and left")]
+fn without_the_comparison_what_others_were_granted_is_taken_back() {
+    plant(Fault::TakenBackUnchecked);
+    explore_two("waiting: taken back unchecked", left_late);
+}
+
+#[test]
+fn the_second_moves_up_when_the_first_leaves() {
+    explore_two("waiting: two in line, one leaves", || {
+        let (gate, line, clock) = empty();
+        let line = Arc::new(line);
+        let other = Arc::clone(&line);
+        let thread = thread::spawn(move || {
+            let mut waiter = wait(&other);
+            assert!(!look(&mut waiter));
+        });
+        let mut waiter = wait(&line);
+        assert!(!look(&mut waiter));
+        thread.join().unwrap();
+        clock.0.store(1, Ordering::Relaxed);
+        assert!(look(&mut waiter), "nobody is before it");
+        assert_eq!(left(&gate, at(1)), 0, "what it was granted is spent");
+        assert_eq!(left(&gate, at(2)), 1, "and no more than that");
+    });
+}

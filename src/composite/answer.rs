@@ -1,0 +1,235 @@
+//! What a composite answers.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::decision::{Denied, Permit};
+
+/// All enforced limits of a [`Composite`](super::Composite) have admitted the request, and were
+/// charged.
+///
+/// ```
+/// use tollgate::{Composite, Direct, Quota, Tick};
+///
+/// let both = Composite::<()>::builder()
+///     .shared("per second", Direct::new(Quota::per_second(5))?)
+///     .shared("per hour", Direct::new(Quota::per_hour(9))?)
+///     .build()?;
+/// let granted = both.check_at(&(), 3, Tick::ZERO)?;
+/// assert_eq!(granted.tightest(), "per second");
+/// assert_eq!(granted.remaining(), 2);
+/// assert_eq!(granted.permit().limit(), 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it says that the cells were charged"]
+pub struct Granted {
+    pub(super) tightest: &'static str,
+    pub(super) permit: Permit,
+    pub(super) delay: Duration,
+    pub(super) would_refuse: Option<&'static str>,
+}
+
+impl Granted {
+    /// The name of the enforced limit with the fewest cells left; of several, the first.
+    ///
+    /// ```
+    /// # use tollgate::{Composite, Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(9))?;
+    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
+    /// assert_eq!(one.check(&())?.tightest(), "all");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn tightest(&self) -> &'static str {
+        self.tightest
+    }
+
+    /// What the [tightest](Self::tightest) limit answered.
+    ///
+    /// ```
+    /// # use tollgate::{Composite, Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(9))?;
+    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
+    /// assert_eq!(one.check(&())?.permit().limit(), 9);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn permit(&self) -> &Permit {
+        &self.permit
+    }
+
+    /// The whole cells that could be spent right after this decision: the fewest of any enforced
+    /// limit.
+    ///
+    /// ```
+    /// # use tollgate::{Composite, Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(9))?;
+    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
+    /// assert_eq!(one.check(&())?.remaining(), 8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.permit.remaining()
+    }
+
+    /// How long to wait before going ahead: zero, except where the last enforced limit
+    /// [sets a pace](Permit::delay).
+    ///
+    /// ```
+    /// # use tollgate::{Composite, Direct, LeakyQueue, Quota, Tick};
+    /// let queue = Direct::builder(Quota::per_second(5)).algorithm(LeakyQueue::new()).build()?;
+    /// let paced = Composite::<()>::builder().shared("pace", queue).build()?;
+    /// assert!(paced.check_at(&(), 1, Tick::ZERO)?.delay().is_zero());
+    /// assert_eq!(paced.check_at(&(), 1, Tick::ZERO)?.delay().as_millis(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// The name of the first shadow limit that would have refused.
+    ///
+    /// ```
+    /// # use tollgate::{Composite, Direct, Quota};
+    /// let gate = Composite::<()>::builder()
+    ///     .shared("all", Direct::new(Quota::per_hour(9))?)
+    ///     .shared("trial", Direct::new(Quota::per_hour(1))?)
+    ///     .shadow()
+    ///     .build()?;
+    /// assert_eq!(gate.check(&())?.would_refuse(), None);
+    /// assert_eq!(gate.check(&())?.would_refuse(), Some("trial"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn would_refuse(&self) -> Option<&'static str> {
+        self.would_refuse
+    }
+}
+
+/// An enforced limit of a [`Composite`](super::Composite) has refused the request, and nothing
+/// stays charged.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Composite, Direct, Quota, Tick};
+///
+/// let both = Composite::<()>::builder()
+///     .shared("per second", Direct::new(Quota::per_second(5))?)
+///     .shared("per minute", Direct::new(Quota::per_minute(6))?)
+///     .build()?;
+/// assert!(both.check_at(&(), 5, Tick::ZERO).is_ok());
+/// let refused = both.check_at(&(), 3, Tick::ZERO).unwrap_err();
+/// assert_eq!(refused.limit_name(), "per second"); // which asks to wait for 600 ms only
+/// assert_eq!(refused.retry_after(), Some(Duration::from_secs(20)));
+/// assert_eq!(refused.remaining(), 0);
+/// assert_eq!(refused.to_string(), "refused by the limit \"per second\", retry after 20s");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a refusal says when to come back"]
+pub struct Refused {
+    pub(super) limit_name: &'static str,
+    pub(super) denied: Denied,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) remaining: u64,
+}
+
+impl Refused {
+    /// The name of the limit that refused; of several, the first.
+    ///
+    /// ```
+    /// # use tollgate::{Composite, Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(9))?;
+    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
+    /// assert_eq!(one.check_n(&(), 10).unwrap_err().limit_name(), "all");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn limit_name(&self) -> &'static str {
+        self.limit_name
+    }
+
+    /// What the [limit that refused](Self::limit_name) answered.
+    ///
+    /// ```
+    /// # use tollgate::{Composite, Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(9))?;
+    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
+    /// assert_eq!(one.check_n(&(), 10).unwrap_err().denied().remaining(), 9);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn denied(&self) -> &Denied {
+        &self.denied
+    }
+
+    /// The least time after which all enforced limits would admit the same request if nothing else
+    /// happened to its keys, rounded up to a nanosecond; `None` where it asks for more cells than
+    /// fit one of them.
+    ///
+    /// ```
+    /// # use tollgate::{Composite, Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(9))?;
+    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
+    /// assert_eq!(one.check_n(&(), 10).unwrap_err().retry_after(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The whole cells that could be spent now: the fewest of any enforced limit.
+    ///
+    /// ```
+    /// # use tollgate::{Composite, Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(9))?;
+    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
+    /// assert_eq!(one.check_n(&(), 10).unwrap_err().remaining(), 9);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "refused by the limit {:?}, ", self.limit_name)?;
+        match self.retry_after {
+            Some(wait) => write!(f, "retry after {wait:?}"),
+            None => f.write_str("asked for more cells than can ever fit"),
+        }
+    }
+}
+
+impl core::error::Error for Refused {}
+
+/// How a shadow limit of a [`Composite`](super::Composite) would have decided: see
+/// [`trials`](super::Composite::trials).
+///
+/// ```
+/// use tollgate::{Composite, Direct, Quota};
+///
+/// let gate = Composite::<()>::builder()
+///     .shared("all", Direct::new(Quota::per_hour(9))?)
+///     .shared("trial", Direct::new(Quota::per_hour(2))?)
+///     .shadow()
+///     .build()?;
+/// while gate.check(&()).is_ok() {}
+/// let trial = gate.trials().next().expect("one");
+/// assert_eq!((trial.name, trial.admitted, trial.would_refuse), ("trial", 2, 7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Trial {
+    /// Its name.
+    pub name: &'static str,
+    /// Requests that it admitted, and that were charged to it.
+    pub admitted: u64,
+    /// Requests that it would have refused.
+    pub would_refuse: u64,
+}

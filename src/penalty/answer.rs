@@ -1,0 +1,137 @@
+//! What a limiter with penalties answers.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::decision::Denied;
+
+/// A refusal by [`Penalties`](super::Penalties).
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Limiter, Penalties, Quota, Rejected};
+///
+/// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+/// let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
+/// assert!(matches!(gate.check_n(&7, 10), Err(Rejected::Limited(_))));
+/// assert!(matches!(gate.check_n(&7, 10), Err(Rejected::Banned(_))));
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "there is nothing else to refuse by")]
+#[must_use = "a refusal says when to come back"]
+pub enum Rejected {
+    /// By the limiter.
+    Limited(Denied),
+    /// The key is banned.
+    Banned(Ban),
+}
+
+impl Rejected {
+    /// The least time after which the same request would be admitted if nothing else happened to the
+    /// key, as far as the limiter, or the ban, alone tells; `None` where it asks the limiter for more
+    /// cells than fit.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// let gate: Limiter<u64> = Limiter::builder(Quota::per_second(1)).build()?;
+    /// let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
+    /// assert!(gate.check_at(&7, 1, Tick::ZERO).is_ok());
+    /// let waits = [(); 2].map(|()| gate.check_at(&7, 1, Tick::ZERO).unwrap_err().retry_after());
+    /// assert_eq!(waits, [Some(Duration::from_secs(1)), Some(Duration::from_secs(60))]);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Limited(denied) => denied.retry_after(),
+            Self::Banned(ban) => Some(ban.ends_in()),
+        }
+    }
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limited(denied) => denied.fmt(f),
+            Self::Banned(ban) if ban.begins => write!(f, "banned for {:?}", ban.ends_in()),
+            Self::Banned(ban) => write!(f, "banned for another {:?}", ban.ends_in()),
+        }
+    }
+}
+
+impl core::error::Error for Rejected {}
+
+/// The ban of a key: see [`Rejected`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Limiter, Penalties, Quota, Rejected, Tick};
+///
+/// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+/// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+/// let later = Tick::from_duration(Duration::from_secs(50));
+/// for (now, begins, ends_in) in [(Tick::ZERO, true, 60), (later, false, 10)] {
+///     let Err(Rejected::Banned(ban)) = gate.check_at(&7, 10, now) else { panic!() };
+///     assert_eq!((ban.begins(), ban.ends_in().as_secs()), (begins, ends_in));
+/// }
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ban {
+    pub(super) ends_in: Duration,
+    pub(super) begins: bool,
+}
+
+impl Ban {
+    /// How long until the ban ends, rounded up to a nanosecond.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota, Rejected, Tick};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// let Err(Rejected::Banned(ban)) = gate.check_at(&7, 10, Tick::ZERO) else { panic!() };
+    /// assert_eq!(ban.ends_in(), Duration::from_secs(60));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn ends_in(&self) -> Duration {
+        self.ends_in
+    }
+
+    /// Whether the request that was refused is the one that the key was banned for.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota, Rejected};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// let Err(Rejected::Banned(ban)) = gate.check_n(&7, 10) else { panic!() };
+    /// assert!(ban.begins());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn begins(&self) -> bool {
+        self.begins
+    }
+}
+
+/// What [`Penalties`](super::Penalties) have counted.
+///
+/// ```
+/// assert_eq!(tollgate::PenaltyStats::default().bans, 0);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PenaltyStats {
+    /// Bans that began.
+    pub bans: u64,
+    /// Requests refused because their key was banned already.
+    pub refused_banned: u64,
+    /// Keys that are banned.
+    pub banned_now: usize,
+    /// Bans that were forgotten to make room for others.
+    pub forgotten: u64,
+}

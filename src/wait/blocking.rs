@@ -1,0 +1,73 @@
+//! Threads that wait.
+
+use core::time::Duration;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+
+use super::Line;
+use super::error::{WaitError, Waited};
+use super::source::Bookable;
+use super::ticket::{Entry, Look};
+use crate::time::Tick;
+
+impl<S: Bookable> Line<S> {
+    /// Waits until `n` cells of `key` have been charged, at most for `max_wait`. The thread sleeps in
+    /// between.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is charged: its turn would come too late, too many are waiting, or so many cells never
+    /// come together.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Direct, Line, Quota};
+    ///
+    /// let line = Line::new(Direct::new(Quota::per_second(10).burst(1))?);
+    /// let waited = |max_wait| line.wait(&(), 1, max_wait).map(|waited| waited.waited());
+    /// assert_eq!(waited(Duration::ZERO)?, Duration::ZERO);
+    /// assert!(waited(Duration::from_millis(1)).is_err()); // at once
+    /// assert!(waited(Duration::from_secs(1))? > Duration::from_millis(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(&self, key: &S::Key, n: u64, max_wait: Duration) -> Result<Waited, WaitError> {
+        self.wait_until(key, n, self.now().saturating_add(max_wait))
+    }
+
+    /// As [`wait`](Self::wait), until a `deadline` by the limiter's clock.
+    ///
+    /// # Errors
+    ///
+    /// As for `wait`.
+    ///
+    /// ```
+    /// use tollgate::{Direct, Line, Quota, Tick};
+    /// let line = Line::new(Direct::new(Quota::per_minute(1))?);
+    /// line.wait_until(&(), 1, Tick::ZERO)?; // does not have to wait
+    /// assert!(line.wait_until(&(), 1, Tick::ZERO).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_until(&self, key: &S::Key, n: u64, deadline: Tick) -> Result<Waited, WaitError> {
+        let mut ticket = match self.enter(self.request(key, n, deadline))? {
+            Entry::Admitted(waited) => return Ok(waited),
+            Entry::MustWait(ticket) => ticket,
+        };
+        let waker = Waker::from(Arc::new(Parked(thread::current())));
+        loop {
+            match ticket.look(&waker) {
+                Look::Ended(result) => return result,
+                Look::Asleep(_, span) => thread::park_timeout(span),
+            }
+        }
+    }
+}
+
+/// A thread that waits.
+struct Parked(Thread);
+
+impl Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}

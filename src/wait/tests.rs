@@ -1,0 +1,296 @@
+//! Lines by a clock that stands still until it is told to move.
+
+use core::future::{Future, Pending, pending};
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{Line, Wait, WaitError, Waited};
+use crate::{Direct, Gcra, Limiter, ManualClock, Quota, Slots, Tick};
+
+const SECOND: u64 = 1_000_000_000;
+const RATE: u64 = 10;
+const CELL: u64 = SECOND / RATE;
+
+type Gate<'a> = Direct<Gcra, &'a ManualClock>;
+type Asleep = Pending<()>;
+type Waiter<'a, 'b> = Wait<'a, Gate<'b>, fn(Duration) -> Asleep, Asleep>;
+
+fn gate(clock: &ManualClock, burst: u64) -> Gate<'_> {
+    let quota = Quota::per_second(RATE).burst(burst);
+    Direct::builder(quota).clock(clock).build().expect("in range")
+}
+
+fn wait<'a, 'b>(line: &'a Line<Gate<'b>>, n: u64, max_nanos: u64) -> Waiter<'a, 'b> {
+    line.wait_async(&(), n, Duration::from_nanos(max_nanos), |_| pending())
+}
+
+/// Looks, as if it had been woken.
+fn look(waiter: &mut Waiter<'_, '_>) -> Poll<Result<Waited, WaitError>> {
+    Pin::new(waiter).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn at(nanos: u64) -> Tick {
+    Tick::from_nanos(nanos)
+}
+
+/// What is left, and until when it is not as if never used.
+fn state(gate: &Gate<'_>, now: u64) -> (u64, Duration) {
+    let permit = gate.peek_at(0, at(now)).expect("nothing is asked for");
+    (permit.remaining(), permit.reset_after())
+}
+
+#[test]
+fn the_second_is_booked_when_the_first_goes_ahead() {
+    let clock = ManualClock::new();
+    let line = Line::new(gate(&clock, 1));
+    assert!(line.limiter().check().is_ok());
+    let [mut first, mut second] = [(); 2].map(|()| wait(&line, 1, 10 * SECOND));
+    assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
+    assert_eq!(state(line.limiter(), 0).1, Duration::from_nanos(2 * CELL), "only one is booked");
+    clock.set(at(CELL - 1));
+    assert!(look(&mut second).is_pending() && look(&mut first).is_pending());
+    clock.set(at(CELL));
+    let waited = Waited { waited: Duration::from_nanos(CELL) };
+    assert_eq!(look(&mut first), Poll::Ready(Ok(waited)));
+    assert!(line.limiter().check().is_err(), "the second is booked");
+    clock.set(at(2 * CELL));
+    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
+    assert_eq!(line.waiting(), 0);
+}
+
+#[test]
+fn one_that_nobody_looks_at_does_not_hold_up_the_line() {
+    let clock = ManualClock::new();
+    let line = Line::new(gate(&clock, 1));
+    assert!(line.limiter().check().is_ok());
+    let [mut first, mut second] = [(); 2].map(|()| wait(&line, 1, 10 * SECOND));
+    assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
+    clock.set(at(CELL));
+    assert!(look(&mut second).is_pending(), "this books it");
+    clock.set(at(2 * CELL));
+    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
+    assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn who_is_granted_late_is_charged_late() {
+    let clock = ManualClock::new();
+    let line = Line::new(gate(&clock, 1));
+    assert!(line.limiter().check().is_ok());
+    let mut first = wait(&line, 1, 10 * SECOND);
+    assert!(look(&mut first).is_pending());
+    clock.set(at(3 * CELL));
+    assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
+    clock.set(at(4 * CELL - 1));
+    assert!(line.limiter().check().is_err());
+    clock.set(at(4 * CELL));
+    assert!(line.limiter().check().is_ok());
+}
+
+#[test]
+fn those_behind_one_who_leaves_late_move_up() {
+    let clock = ManualClock::new();
+    let line = Line::new(gate(&clock, 2));
+    assert!(line.limiter().check_n(2).is_ok());
+    let [mut first, mut second, mut third] = [1, 2, 1].map(|n| wait(&line, n, 10 * SECOND));
+    for waiter in [&mut first, &mut second, &mut third] {
+        assert!(look(waiter).is_pending());
+    }
+    // The first is granted, and the second booked for two cells later.
+    clock.set(at(CELL));
+    assert!(look(&mut third).is_pending());
+    drop(first);
+    clock.set(at(2 * CELL - 1));
+    assert!(look(&mut second).is_pending());
+    clock.set(at(2 * CELL));
+    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
+    clock.set(at(3 * CELL));
+    assert!(matches!(look(&mut third), Poll::Ready(Ok(_))));
+    assert_eq!(state(line.limiter(), 3 * CELL), (0, Duration::from_nanos(2 * CELL)));
+}
+
+#[test]
+fn who_comes_too_late_is_told_the_wait_at_once() {
+    let clock = ManualClock::new();
+    let line = Line::new(gate(&clock, 2)).max_waiters(2);
+    assert!(line.limiter().check_n(2).is_ok());
+    let mut first = wait(&line, 2, 10 * SECOND);
+    assert!(look(&mut first).is_pending());
+    let late = |wait| Poll::Ready(Err(WaitError::TooLate { wait: Duration::from_nanos(wait) }));
+    assert_eq!(look(&mut wait(&line, 1, 3 * CELL - 1)), late(3 * CELL));
+    let mut second = wait(&line, 1, 3 * CELL);
+    assert!(look(&mut second).is_pending());
+    assert_eq!(look(&mut wait(&line, 2, CELL)), late(5 * CELL));
+    let crowded = look(&mut wait(&line, 2, SECOND));
+    assert_eq!(crowded, Poll::Ready(Err(WaitError::Crowded { waiters: 2 })));
+    let never = look(&mut wait(&line, 3, SECOND));
+    assert_eq!(never, Poll::Ready(Err(WaitError::NeverFits { burst: 2 })));
+    assert!(matches!(look(&mut wait(&line, 0, 0)), Poll::Ready(Ok(_))), "nothing to wait for");
+}
+
+#[test]
+fn who_was_overtaken_by_requests_outside_the_line_is_told_so() {
+    let clock = ManualClock::new();
+    let line = Line::new(gate(&clock, 1));
+    assert!(line.limiter().check().is_ok());
+    let mut first = wait(&line, 1, CELL);
+    let mut second = wait(&line, 1, 2 * CELL);
+    assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
+    // Nobody looks when the first has its turn, nor when the second should have had it.
+    clock.set(at(5 * CELL / 2));
+    assert!(line.limiter().check().is_ok());
+    assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
+    let overtaken = WaitError::Overtaken { wait: Duration::from_nanos(CELL) };
+    assert_eq!(look(&mut second), Poll::Ready(Err(overtaken)));
+}
+
+#[test]
+fn each_key_has_a_line_of_its_own() {
+    for slots in [Slots::Wide, Slots::Compact] {
+        let clock = ManualClock::new();
+        let quota = Quota::per_second(RATE).burst(1);
+        let gate: Limiter<str, Gcra, _> =
+            Limiter::builder(quota).clock(&clock).slots(slots).build().expect("in range");
+        let line = Line::new(gate);
+        let nap = Duration::from_secs(1);
+        let wait = |key| line.wait_async(key, 1, nap, |_| pending::<()>());
+        let mut context = Context::from_waker(Waker::noop());
+        for key in ["a", "b"] {
+            assert!(Pin::new(&mut wait(key)).poll(&mut context).is_ready());
+        }
+        let [mut a, mut b] = ["a", "b"].map(wait);
+        assert!(Pin::new(&mut a).poll(&mut context).is_pending());
+        assert!(Pin::new(&mut b).poll(&mut context).is_pending());
+        drop(a);
+        clock.set(at(CELL));
+        assert!(line.limiter().check("a").is_ok(), "its booking was taken back: {slots:?}");
+        assert!(line.limiter().check("b").is_err(), "booked: {slots:?}");
+        assert!(Pin::new(&mut b).poll(&mut context).is_ready());
+        assert_eq!(line.waiting(), 0);
+    }
+}
+
+#[test]
+fn jitter_makes_it_later_but_not_past_the_deadline() {
+    let clock = ManualClock::new();
+    let line = Line::new(gate(&clock, 1)).jitter_percent(50);
+    let spans: Vec<u64> = (0..100)
+        .map(|number| {
+            let nap = line.nap(number, at(1_000), at(0), at(1_400));
+            nap.end.as_nanos()
+        })
+        .collect();
+    assert!(spans.iter().all(|span| (1_000..=1_400).contains(span)));
+    assert!(spans.contains(&1_400) && spans.iter().any(|&span| span < 1_200));
+}
+
+/// When one more that asks for so many cells has its turn, by a queue of all that were granted.
+struct Naive {
+    burst: u64,
+    /// When all that was granted will have drained.
+    empty: u64,
+}
+
+impl Naive {
+    fn turn(&self, now: u64, n: u64) -> u64 {
+        let empty = self.empty.max(now) + n * CELL;
+        empty.saturating_sub(self.burst * CELL).max(now)
+    }
+
+    fn grant(&mut self, now: u64, n: u64) {
+        self.empty = self.empty.max(now) + n * CELL;
+    }
+}
+
+/// Gaps in tenths of a cell, so that turns and deadlines coincide now and then.
+fn gap() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => Just(0), 3 => 1_u64..15, 1 => 0_u64..100].prop_map(|tenths| tenths * CELL / 10)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_line_is_served_as_a_queue_is(
+        burst in 1_u64..5,
+        joins in prop::collection::vec((gap(), 1_u64..5, 0_u64..40), 1..30),
+    ) {
+        let clock = ManualClock::new();
+        let line = Line::new(gate(&clock, burst));
+        let mut naive = Naive { burst, empty: 0 };
+        let mut waiters: Vec<(u64, Waiter<'_, '_>)> = Vec::new();
+        let mut now = 0;
+        // The last who joins moves time past everybody's turn.
+        for (gap, n, patience) in joins.into_iter().chain([(1_000 * SECOND, 1, 0)]) {
+            let (next, n) = (now + gap, n.min(burst));
+            while waiters.first().is_some_and(|(turn, _)| *turn <= next) {
+                let turn = waiters[0].0;
+                clock.set(at(turn - 1));
+                prop_assert!(waiters.iter_mut().all(|(_, waiter)| look(waiter).is_pending()));
+                clock.set(at(turn));
+                let (_, mut first) = waiters.remove(0);
+                prop_assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
+            }
+            now = next;
+            clock.set(at(now));
+            let turn = naive.turn(now, n);
+            let mut waiter = wait(&line, n, patience * CELL / 4);
+            let told = look(&mut waiter);
+            if turn > now + patience * CELL / 4 {
+                let wait = Duration::from_nanos(turn - now);
+                prop_assert_eq!(told, Poll::Ready(Err(WaitError::TooLate { wait })));
+                continue;
+            }
+            naive.grant(now, n);
+            prop_assert_eq!(told.is_ready(), turn == now);
+            if told.is_pending() {
+                waiters.push((turn, waiter));
+            }
+        }
+        prop_assert_eq!(line.waiting(), waiters.len());
+    }
+
+    /// Those who join also move the line on, so that some who leave had their turn.
+    #[test]
+    fn who_leaves_without_having_been_told_leaves_nothing_behind(
+        burst in 1_u64..5,
+        spent in 1_u64..5,
+        acts in prop::collection::vec((gap(), prop::option::of(1_u64..5), any::<prop::sample::Index>()), 1..30),
+    ) {
+        let clock = ManualClock::new();
+        let (line, twin) = (Line::new(gate(&clock, burst)), gate(&clock, burst));
+        let mut waiters = Vec::new();
+        let mut now = 0;
+        for cells in [spent.min(burst), 1] {
+            prop_assert_eq!(line.limiter().check_n(cells).is_ok(), twin.check_n(cells).is_ok());
+        }
+        for (gap, join, leave) in acts {
+            now += gap;
+            clock.set(at(now));
+            match join {
+                Some(n) => {
+                    let mut waiter = wait(&line, n.min(burst), 1_000 * SECOND);
+                    match look(&mut waiter).is_ready() {
+                        false => waiters.push(waiter),
+                        true if waiters.is_empty() => {
+                            prop_assert!(twin.check_n(n.min(burst)).is_ok());
+                        }
+                        // Who went ahead keeps what was charged before it from being taken back.
+                        true => return Ok(()),
+                    }
+                }
+                None if !waiters.is_empty() => drop(waiters.remove(leave.index(waiters.len()))),
+                None => {}
+            }
+            if waiters.is_empty() {
+                prop_assert_eq!(state(line.limiter(), now), state(&twin, now));
+            }
+        }
+        drop(waiters);
+        prop_assert_eq!(state(line.limiter(), now), state(&twin, now));
+        prop_assert_eq!(line.waiting(), 0);
+    }
+}

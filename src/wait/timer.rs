@@ -1,0 +1,188 @@
+//! A timer for executors that have none.
+
+#![allow(clippy::disallowed_types, reason = "no decision takes the lock")]
+
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Builder, JoinHandle};
+
+use crate::clock::QuantaClock;
+use crate::time::{Clock, Tick};
+
+/// A thread that wakes tasks on time, for executors that have no timer of their own. It ends when the
+/// timer's last clone, and the last sleep by it, is dropped.
+///
+/// Clones share the thread. It sleeps until the next task is to be woken; memory is bounded by the
+/// tasks that sleep.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, Line, Quota, Timer};
+///
+/// let line = Line::new(Direct::new(Quota::per_second(100).burst(1))?);
+/// let timer = Timer::start()?;
+/// async_io::block_on(async {
+///     for _request in 0..3 {
+///         line.wait_async(&(), 1, Duration::from_secs(1), |span| timer.sleep(span)).await?;
+///     }
+///     Ok::<(), tollgate::WaitError>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Timer {
+    owner: Arc<Owner>,
+}
+
+impl Timer {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// The system could not start it.
+    ///
+    /// ```
+    /// let timer = tollgate::Timer::start()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn start() -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            sleepers: Mutex::default(),
+            changed: Condvar::new(),
+            clock: QuantaClock::new(),
+        });
+        let served = Arc::clone(&shared);
+        let thread = Builder::new().name("tollgate-timer".into()).spawn(move || served.serve())?;
+        Ok(Self { owner: Arc::new(Owner { shared, thread: Some(thread) }) })
+    }
+
+    /// A future that is ready after `span` from now.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let timer = tollgate::Timer::start()?;
+    /// async_io::block_on(timer.sleep(Duration::from_millis(1)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn sleep(&self, span: Duration) -> Sleep {
+        let end = self.owner.shared.clock.now().saturating_add(span);
+        Sleep { owner: Arc::clone(&self.owner), end, number: None }
+    }
+}
+
+/// A future that is ready after a time: see [`Timer::sleep`].
+///
+/// ```
+/// # use std::time::Duration;
+/// let sleep: tollgate::Sleep = tollgate::Timer::start()?.sleep(Duration::ZERO);
+/// async_io::block_on(sleep);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use = "a future does nothing unless it is polled"]
+#[derive(Debug)]
+pub struct Sleep {
+    owner: Arc<Owner>,
+    end: Tick,
+    /// Among those who sleep, once polled.
+    number: Option<u64>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let shared = &self.owner.shared;
+        if shared.clock.now() >= self.end {
+            return Poll::Ready(());
+        }
+        let waker = context.waker().clone();
+        let mut sleepers = shared.lock();
+        let number = self.number.unwrap_or(sleepers.next_number);
+        sleepers.next_number = sleepers.next_number.max(number + 1);
+        let replaced = sleepers.wakers.insert((self.end, number), waker);
+        let is_first = sleepers.wakers.keys().next() == Some(&(self.end, number));
+        drop(sleepers);
+        if is_first {
+            shared.changed.notify_one();
+        }
+        // Not while the lock is held: dropping a waker may drop a task, and that another sleep.
+        drop(replaced);
+        self.number = Some(number);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let waker = self.owner.shared.lock().wakers.remove(&(self.end, number));
+            drop(waker);
+        }
+    }
+}
+
+/// Stops the thread when dropped.
+#[derive(Debug)]
+struct Owner {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.lock().stopped = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take()
+            // A task that it woke may hold the last sleep.
+            && thread.thread().id() != thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    sleepers: Mutex<Sleepers>,
+    changed: Condvar,
+    clock: QuantaClock,
+}
+
+#[derive(Debug, Default)]
+struct Sleepers {
+    wakers: BTreeMap<(Tick, u64), Waker>,
+    next_number: u64,
+    stopped: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Sleepers> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes all whose time has come, until it is stopped.
+    fn serve(&self) {
+        let mut sleepers = self.lock();
+        while !sleepers.stopped {
+            let now = self.clock.now();
+            let next = sleepers.wakers.first_key_value().map(|(&(end, _), _)| end.since(now));
+            sleepers = match next {
+                None => self.changed.wait(sleepers).unwrap_or_else(PoisonError::into_inner),
+                Some(span) if span.is_zero() => {
+                    let due = sleepers.wakers.pop_first();
+                    drop(sleepers);
+                    due.into_iter().for_each(|(_, waker)| waker.wake());
+                    self.lock()
+                }
+                Some(span) => {
+                    let waited = self.changed.wait_timeout(sleepers, span);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Giving back, giving, charging what is not there: total, and never on the caller's side.
+
+use std::time::Duration;
+
+use tollgate::Tick;
+use tollgate::algo::{Ahead, GiveBack, NoRing, PAYLOAD_BITS, Receipt, Standing, Step};
+
+use super::grid::nanos;
+
+const YEAR_NANOS: u64 = 365 * 24 * 3_600 * 1_000_000_000;
+
+fn debt<P: GiveBack>(params: &P, word: u64, now: Tick) -> u64 {
+    match params.standing(word, params.instant(now)) {
+        Standing::Idle { .. } => 0,
+        Standing::Live { debt } => debt,
+    }
+}
+
+fn left<P: GiveBack>(params: &P, word: u64, now: Tick) -> u64 {
+    let seen = params.look(word, NoRing, now, 0);
+    params.answer(seen, now, 0).expect("nothing is asked for").remaining()
+}
+
+fn stepped<P: GiveBack>(params: &P, word: u64, now: Tick, n: u64) -> Option<u64> {
+    match params.step(params.look(word, NoRing, now, n), now, n) {
+        Step::Admit { next } => Some(next),
+        Step::Refuse | Step::RefuseCounted { .. } => None,
+    }
+}
+
+/// Any word, any receipt, any cost, at any instant. Turns are tried out only up to `latest`.
+pub(crate) fn gives_back_totally<P: GiveBack>(
+    params: &P,
+    word: u64,
+    receipt: &Receipt,
+    (now, fits, latest): (Tick, u64, u64),
+    n: u64,
+) {
+    let (before, room) = (debt(params, word, now), left(params, word, now));
+
+    let given = params.give_back(word, receipt, now, n);
+    assert_eq!(given >> PAYLOAD_BITS, 0, "no bit above the payload");
+    let cells = left(params, given, now) - room;
+    assert!(debt(params, given, now) <= before, "what is given back is no charge");
+    assert!(cells <= n.min(receipt.cells), "{cells} of {n} that were charged");
+    if now < receipt.at || receipt.cells == 0 || n == 0 {
+        assert!(n.min(receipt.cells) > 0 || debt(params, given, now) == before);
+    }
+
+    let added = params.add(word, now, n);
+    assert_eq!(added >> PAYLOAD_BITS, 0, "no bit above the payload");
+    assert!(debt(params, added, now) <= before, "a gift is no charge");
+    let all = fits.min(room.saturating_add(n));
+    assert!(left(params, added, now) <= all, "a gift beyond the burst, or what was given");
+    if room > 0 {
+        assert_eq!(left(params, added, now), all, "all of the gift");
+    }
+
+    is_overdrawn(params, word, (now, latest), n);
+    turn_is_right(params, word, (now, latest));
+}
+
+/// What is admitted is admitted overdrawn, to the same state; what is not, as far as there is room.
+fn is_overdrawn<P: GiveBack>(params: &P, word: u64, (now, latest): (Tick, u64), n: u64) {
+    let overdrawn = params.overdrawn();
+    assert_eq!(overdrawn.fresh(now), params.fresh(now), "a life begins the same");
+    let charged = stepped(&overdrawn, word, now, n);
+    if let Some(next) = stepped(params, word, now, n) {
+        assert_eq!(charged, Some(next));
+    }
+    let (charged, n) = charged.map_or_else(
+        || {
+            let room = left(&overdrawn, word, now);
+            assert!(room < n, "what there is room for was refused");
+            (stepped(&overdrawn, word, now, room).expect("there is room"), room)
+        },
+        |charged| (charged, n),
+    );
+    assert_eq!(charged >> PAYLOAD_BITS, 0, "no bit above the payload");
+    let (was, is) = (debt(params, word, now), debt(params, charged, now));
+    assert!(if n > 0 { is > was } else { is == was }, "moved back: {was} to {is} by {n}");
+    turn_is_right(params, charged, (now, latest));
+}
+
+/// A turn is the least span after which nothing more is owed than a burst.
+fn turn_is_right<P: GiveBack>(params: &P, word: u64, (now, latest): (Tick, u64)) {
+    let turn = params.turn(word, now);
+    let Some(then) = now.as_nanos().checked_add(nanos(turn)) else { return };
+    if turn.is_zero() || then >= latest {
+        return;
+    }
+    assert_eq!(left(params, word, now), 0, "who has cells left has had his turn");
+    assert_eq!(params.turn(word, Tick::from_nanos(then)), Duration::ZERO, "{turn:?} too early");
+    assert!(!params.turn(word, Tick::from_nanos(then - 1)).is_zero(), "{turn:?} is too much");
+}
+
+/// What is charged ahead is what would be admitted within the wait, and its turn is no later.
+pub(crate) fn goes_ahead_totally<P: Ahead>(
+    params: &P,
+    word: u64,
+    (now, fits): (Tick, u64),
+    n: u64,
+    wait_nanos: u64,
+) {
+    let wait = Duration::from_nanos(wait_nanos);
+    let within = params.within(now, wait);
+    assert_eq!(within.fresh(now), params.fresh(now), "a life begins the same");
+    let charged = stepped(&within, word, now, n);
+    if let Some(next) = charged {
+        assert_eq!(next >> PAYLOAD_BITS, 0, "no bit above the payload");
+        assert!(n == 0 || params.turn(next, now) <= wait, "a turn after {wait:?}");
+    }
+    let Some(then) = now.as_nanos().checked_add(wait_nanos) else { return };
+    if params.grid().ring().is_none() && wait_nanos <= YEAR_NANOS && n <= fits {
+        let admitted = stepped(params, word, Tick::from_nanos(then), n).is_some();
+        assert_eq!(charged.is_some(), admitted, "{n} within {wait:?}");
+    }
+}

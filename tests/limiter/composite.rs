@@ -1,0 +1,354 @@
+//! Composites: all limits or none, and what is told of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::algo::Machine;
+use tollgate::algo::oracle::{AnyOracle, Oracle, Verdict};
+use tollgate::{
+    AnyAlgorithm, Clock, Composite, CompositeError, Direct, FixedWindow, Gcra, LeakyQueue, Limiter,
+    ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, Slots, SubWindows, Tick, WarmUp,
+};
+
+const SECOND: u64 = 1_000_000_000;
+const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+const KEYS: u8 = 3;
+
+/// A request has one key for each limit.
+type Request = [u8; NAMES.len()];
+type Clocked = Limiter<u8, AnyAlgorithm, Arc<ManualClock>>;
+
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    algorithm: AnyAlgorithm,
+    quota: Quota,
+    slots: Slots,
+    is_shadow: bool,
+}
+
+/// After so long, so many cells with these keys; by the limits' clocks, or at an instant.
+type Act = (u64, u64, Request, bool);
+
+/// Without buckets that start empty: what of a refusal they remember is tested elsewhere.
+fn revocable() -> impl Strategy<Value = AnyAlgorithm> {
+    prop_oneof![
+        2 => Just(Gcra::new().into()),
+        1 => Just(FixedWindow::anchored().into()),
+        1 => Just(FixedWindow::aligned().into()),
+    ]
+}
+
+fn any_algorithm() -> impl Strategy<Value = AnyAlgorithm> {
+    prop_oneof![
+        3 => revocable(),
+        1 => Just(LeakyQueue::new().immediate(2).into()),
+        1 => Just(WarmUp::new(Duration::from_secs(2)).max_wait(Duration::from_secs(1)).into()),
+        1 => Just(SubWindows::new().into()),
+        1 => Just(SlidingCounter::new().into()),
+        1 => Just(SlidingLog::new().into()),
+        1 => Just(SlidingLog::new().count_refusals().into()),
+    ]
+}
+
+fn quotas() -> impl Strategy<Value = Quota> {
+    prop_oneof![
+        (1_u64..12).prop_map(Quota::per_second),
+        (1_u64..30, 1_u64..9).prop_map(|(limit, burst)| Quota::per_minute(limit).burst(burst)),
+        Just(Quota::new(7, Duration::from_nanos(3_333_333_333))),
+    ]
+}
+
+fn limits() -> impl Strategy<Value = Vec<Limit>> {
+    let all_slots = prop::sample::select(vec![Slots::Wide, Slots::Auto]);
+    let limit = |algorithm, is_shadow| {
+        (algorithm, quotas(), all_slots.clone(), is_shadow).prop_map(
+            |(algorithm, quota, slots, is_shadow)| Limit { algorithm, quota, slots, is_shadow },
+        )
+    };
+    let shadows = prop::collection::vec(limit(any_algorithm().boxed(), Just(true)), 0..3);
+    let first = prop::collection::vec(limit(revocable().boxed(), Just(false)), 0..4);
+    let last = limit(any_algorithm().boxed(), Just(false));
+    (first, last, shadows, any::<prop::sample::Index>()).prop_map(|(first, last, shadows, at)| {
+        let mut limits: Vec<_> = first.into_iter().chain([last]).collect();
+        // The shadows stand together, somewhere.
+        let at = at.index(limits.len() + 1);
+        limits.splice(at..at, shadows);
+        limits
+    })
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let gaps = prop_oneof![4 => Just(0), 3 => 0..SECOND / 3, 1 => 0..70 * SECOND];
+    let keys = prop::array::uniform8(0..KEYS);
+    let cells = prop_oneof![6 => Just(1_u64), 3 => 0_u64..5, 1 => Just(40)];
+    prop::collection::vec((gaps, cells, keys, any::<bool>()), 1..80)
+}
+
+/// One limit as its oracles see it, one for each key.
+#[derive(Clone)]
+struct Model {
+    name: &'static str,
+    is_shadow: bool,
+    keys: [AnyOracle; KEYS as usize],
+    counted: (u64, u64),
+}
+
+impl Model {
+    fn key(&mut self, request: &Request) -> &mut AnyOracle {
+        let place = NAMES.iter().position(|name| *name == self.name).expect("one of them");
+        &mut self.keys[usize::from(request[place])]
+    }
+
+    /// What it would say, with nothing charged.
+    fn would_say(&self, request: &Request, now: Tick, n: u64) -> Verdict {
+        self.clone().key(request).decide(now, n)
+    }
+}
+
+/// What a composite has told.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Granted {
+        tightest: &'static str,
+        remaining: u64,
+        delay: Duration,
+        shadow: Option<&'static str>,
+    },
+    Refused {
+        name: &'static str,
+        remaining: u64,
+        retry_after: Option<Duration>,
+    },
+}
+
+/// What all the models together say to a request.
+fn expected(models: &mut [Model], request: &Request, now: Tick, n: u64) -> Told {
+    let verdicts: Vec<_> = models.iter().map(|model| model.would_say(request, now, n)).collect();
+    let enforced = || (0..models.len()).filter(|&index| !models[index].is_shadow);
+    if let Some(refuser) = enforced().find(|&index| !verdicts[index].admitted) {
+        let waits = enforced().map(|index| verdicts[index].retry_after);
+        let retry_after = waits.reduce(|a, b| Some(a?.max(b?))).expect("one at least");
+        let left = |index: usize| match index == refuser {
+            true => verdicts[index].remaining,
+            false => models[index].would_say(request, now, 0).remaining,
+        };
+        let remaining = enforced().map(left).min().expect("one at least");
+        // Some count, or remember, even what they refuse.
+        models[refuser].key(request).decide(now, n);
+        return Told::Refused { name: models[refuser].name, remaining, retry_after };
+    }
+    let tightest = enforced().min_by_key(|&index| verdicts[index].remaining).expect("one");
+    let delay = verdicts[enforced().next_back().expect("one")].delay;
+    let (tightest, remaining) = (models[tightest].name, verdicts[tightest].remaining);
+    let mut shadow = None;
+    for (model, verdict) in models.iter_mut().zip(verdicts) {
+        model.key(request).decide(now, n);
+        if verdict.admitted {
+            model.counted.0 += 1;
+        } else {
+            model.counted.1 += 1;
+            shadow = shadow.or(Some(model.name));
+        }
+    }
+    Told::Granted { tightest, remaining, delay, shadow }
+}
+
+fn told(all: &Composite<'_, Request>, request: &Request, n: u64, now: Option<Tick>) -> Told {
+    let decided = match now {
+        Some(now) => all.check_at(request, n, now),
+        None => all.check_n(request, n),
+    };
+    match decided {
+        Ok(granted) => Told::Granted {
+            tightest: granted.tightest(),
+            remaining: granted.remaining(),
+            delay: granted.delay(),
+            shadow: granted.would_refuse(),
+        },
+        Err(refused) => Told::Refused {
+            name: refused.limit_name(),
+            remaining: refused.remaining(),
+            retry_after: refused.retry_after(),
+        },
+    }
+}
+
+fn says_what_the_oracles_say(limits: &[Limit], acts: &[Act]) {
+    let clock = Arc::new(ManualClock::new());
+    let gates: Vec<Clocked> = limits.iter().map(|limit| gate(limit, &clock)).collect();
+    let mut builder = Composite::<Request>::builder();
+    for (index, (limit, gate)) in limits.iter().zip(&gates).enumerate() {
+        builder = builder.keyed(NAMES[index], gate, move |request: &Request| &request[index]);
+        if limit.is_shadow {
+            builder = builder.shadow();
+        }
+    }
+    let all = builder.build().expect("only the last cannot give back");
+    let model = |(index, gate): (usize, &Clocked)| Model {
+        name: NAMES[index],
+        is_shadow: limits[index].is_shadow,
+        keys: [(); KEYS as usize].map(|()| gate.params().oracle()),
+        counted: (0, 0),
+    };
+    let mut models: Vec<_> = gates.iter().enumerate().map(model).collect();
+    let mut now = SECOND;
+    for (gap, n, request, by_clock) in acts {
+        now += gap;
+        let tick = Tick::from_nanos(now);
+        clock.set(tick);
+        let told = told(&all, request, *n, (!by_clock).then_some(tick));
+        assert_eq!(told, expected(&mut models, request, tick, *n), "{n} for {request:?} at {now}");
+    }
+    let shadows = models.iter().filter(|model| model.is_shadow);
+    let trials = all.trials().map(|trial| (trial.name, (trial.admitted, trial.would_refuse)));
+    assert!(trials.eq(shadows.map(|model| (model.name, model.counted))));
+    for (model, gate) in models.iter().zip(&gates).filter(|(model, _)| !model.is_shadow) {
+        assert_eq!(gate.stats().admitted, Some(model.counted.0), "counted by {}", model.name);
+    }
+}
+
+fn gate(limit: &Limit, clock: &Arc<ManualClock>) -> Clocked {
+    Limiter::builder(limit.quota)
+        .algorithm(limit.algorithm)
+        .clock(Arc::clone(clock))
+        .slots(limit.slots)
+        .capacity(30_000) // for which compact slots are chosen where they fit
+        .hash_seed(1)
+        .count_decisions()
+        .build()
+        .expect("in range")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn all_limits_or_none_and_the_oracles_say_which(limits in limits(), acts in acts()) {
+        says_what_the_oracles_say(&limits, &acts);
+    }
+}
+
+/// Each limit has a clock of its own, made later than the one before.
+#[test]
+fn limits_of_different_ages_are_asked_by_their_own_clocks() {
+    let clocks: Vec<_> = (0..3).map(|_| Arc::new(ManualClock::new())).collect();
+    let mut builder = Composite::<()>::builder();
+    for (name, clock) in NAMES.into_iter().zip(&clocks) {
+        let limit = Direct::builder(Quota::per_second(1)).clock(Arc::clone(clock)).build();
+        builder = builder.shared(name, limit.expect("in range"));
+    }
+    let all = builder.build().expect("token buckets");
+    // The first has been running for an hour when the last was made.
+    for (clock, seconds) in clocks.iter().zip([3_600, 60, 0]) {
+        clock.set(Tick::from_nanos(seconds * SECOND));
+    }
+    for _ in 0..5 {
+        assert!(all.check(&()).is_ok());
+        let refused = all.check(&()).expect_err("a second has to pass");
+        assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)));
+        clocks.iter().for_each(|clock| clock.advance(Duration::from_secs(1)));
+    }
+}
+
+/// With the default clocks, whose origins differ by as long as the limits' building takes.
+#[test]
+fn default_clocks_do_not_lend_each_other_their_origin() {
+    let early: Limiter<u8> = Limiter::builder(Quota::per_hour(1)).build().expect("in range");
+    std::thread::sleep(Duration::from_millis(5));
+    let late: Limiter<u8> = Limiter::builder(Quota::per_hour(1)).build().expect("in range");
+    assert!(late.check(&7).is_ok(), "by its own clock");
+    let all =
+        Composite::<u8>::builder()
+            .keyed("early", &early, |key| key)
+            .keyed("late", &late, |key| key);
+    let refused = all.build().expect("token buckets").check(&7).expect_err("late has none left");
+    assert_eq!(refused.limit_name(), "late");
+    // By the early one's clock, 5 ms ahead, it would be 5 ms less than what its own clock says.
+    let own = late.check(&7).expect_err("none left").retry_after().expect("an hour");
+    assert!(refused.retry_after().expect("an hour") >= own);
+    assert!(early.peek_at(&7, 1, early.clock().now()).is_ok(), "given back");
+}
+
+const ONE: Tick = Tick::from_nanos(SECOND);
+
+/// A table of 16 slots with all of them taken.
+fn full(on_full: OnFull) -> Limiter<u32, Gcra, ManualClock> {
+    let built = Limiter::builder(Quota::per_hour(3))
+        .clock(ManualClock::new())
+        .capacity(1)
+        .on_full(on_full)
+        .slots(Slots::Wide)
+        .build();
+    let gate: Limiter<u32, Gcra, ManualClock> = built.expect("in range");
+    for key in 0..16 {
+        assert!(gate.check_at(&key, 1, ONE).is_ok());
+    }
+    gate
+}
+
+fn after_a_refusal(gate: &Limiter<u32, Gcra, ManualClock>) -> Vec<u64> {
+    let open = Direct::new(Quota::per_hour(100)).expect("in range");
+    let closed = Direct::new(Quota::per_hour(1)).expect("in range");
+    assert!(closed.check_at(1, ONE).is_ok());
+    let both = |second| {
+        let all = Composite::<u32>::builder().keyed("full", gate, |key| key);
+        all.shared("second", second).build().expect("token buckets")
+    };
+    let refused = both(&closed).check_at(&99, 2, ONE).expect_err("the second has none left");
+    let mut said = vec![u64::from(refused.limit_name() == "full")];
+    let admitted =
+        |_| both(&open).check_at(&99, 2, ONE).map_or(0, |granted| 1 + granted.remaining());
+    said.extend((0..3).map(admitted));
+    said
+}
+
+#[test]
+fn a_key_without_a_place_is_treated_as_its_limit_treats_it() {
+    let gate = full(OnFull::Refuse);
+    assert_eq!(after_a_refusal(&gate), [1, 0, 0, 0]);
+    assert_eq!(gate.stats().refused_full, 4);
+    let gate = full(OnFull::Admit);
+    assert_eq!(after_a_refusal(&gate), [0, 2, 2, 2]);
+    assert_eq!(gate.stats().admitted_full, 4);
+    // What the refused request took of the shared bucket is given back to it.
+    let gate = full(OnFull::SharedOverflow(Quota::per_hour(4)));
+    assert_eq!(after_a_refusal(&gate), [0, 3, 1, 0]);
+    assert_eq!(gate.stats().overflowed, 4);
+    let gate = full(OnFull::EvictNearestIdle);
+    assert_eq!(after_a_refusal(&gate), [0, 2, 0, 0]);
+    assert_eq!(gate.stats().evicted, 1);
+}
+
+#[test]
+fn what_cannot_be_built_says_why() {
+    let bucket = || Direct::new(Quota::per_second(1)).expect("in range");
+    let queue = || {
+        let queue = Direct::builder(Quota::per_second(1)).algorithm(LeakyQueue::new());
+        queue.build().expect("in range")
+    };
+    let nine = NAMES.into_iter().chain(["i"]);
+    let nine = nine.fold(Composite::<()>::builder(), |all, name| all.shared(name, bucket()));
+    assert_eq!(nine.build().unwrap_err(), CompositeError::TooMany { most: 8 });
+    let eight = NAMES.into_iter();
+    let eight = eight.fold(Composite::<()>::builder(), |all, name| all.shared(name, bucket()));
+    assert_eq!(
+        eight.build().expect("as many as fit").check(&()).expect("admitted").tightest(),
+        "a"
+    );
+
+    let shadow_first = Composite::<()>::builder().shadow().shared("a", bucket());
+    assert_eq!(shadow_first.build().unwrap_err(), CompositeError::ShadowOfNothing);
+    let only_shadow = Composite::<()>::builder().shared("a", bucket()).shadow();
+    assert_eq!(only_shadow.build().unwrap_err(), CompositeError::NothingEnforced);
+    let queue_first = Composite::<()>::builder().shared("q", queue()).shared("a", bucket());
+    let error = queue_first.build().unwrap_err();
+    assert_eq!(error, CompositeError::NotLast { name: "q" });
+    assert!(error.to_string().contains("\"q\""), "{error}");
+    // A queue before a shadow, and a queue that is one, are fine.
+    let queue_last = Composite::<()>::builder().shared("q", queue()).shared("s", bucket()).shadow();
+    assert!(queue_last.build().is_ok());
+    let queue_shadow =
+        Composite::<()>::builder().shared("q", queue()).shadow().shared("a", bucket());
+    assert!(queue_shadow.build().is_ok());
+}

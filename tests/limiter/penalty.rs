@@ -1,0 +1,130 @@
+//! Penalties against what they are said to be, for one key after the other.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::{Limiter, ManualClock, OnFull, Penalties, Quota, Rejected, Tick};
+
+const SECOND: u64 = 1_000_000_000;
+const STRIKES: u64 = 3;
+const PERIOD: u64 = 10 * SECOND;
+const BAN: u64 = 25 * SECOND;
+
+type Gate = Penalties<u8, tollgate::Gcra, ManualClock>;
+
+fn gate(prolonged: bool) -> Gate {
+    let limiter = Limiter::builder(Quota::per_second(1).burst(2)).clock(ManualClock::new());
+    let strikes = Quota::new(STRIKES, Duration::from_nanos(PERIOD));
+    let limiter = limiter.build().expect("in range");
+    let builder = Penalties::builder(limiter, strikes, Duration::from_nanos(BAN)).capacity(100);
+    let builder = if prolonged { builder.prolonged() } else { builder };
+    builder.build().expect("in range")
+}
+
+/// What is remembered of a key: the end of its period and the strikes in it, and its ban's end.
+#[derive(Default)]
+struct Record {
+    period_ends: u64,
+    strikes: u64,
+    ban_ends: u64,
+}
+
+/// A key asks, or is pardoned, after so many halves of a second. All times fall together with units
+/// of the time that strikes and bans are kept in.
+type Act = (u64, u8, bool);
+
+fn says_what_it_is_said_to(prolonged: bool, acts: &[Act]) {
+    let gate = gate(prolonged);
+    // The limiter by itself, to tell what it says.
+    let alone = Limiter::builder(Quota::per_second(1).burst(2)).clock(ManualClock::new());
+    let alone: Limiter<u8, _, _> = alone.build().expect("in range");
+    let mut records: HashMap<u8, Record> = HashMap::new();
+    let (mut now, mut bans, mut refused_banned) = (SECOND, 0, 0);
+    for &(halves, key, pardon) in acts {
+        now += halves * SECOND / 2;
+        let tick = Tick::from_nanos(now);
+        let record = records.entry(key).or_default();
+        if pardon {
+            gate.pardon(&key);
+            *record = Record::default();
+            continue;
+        }
+        let answer = gate.check_at(&key, 1, tick);
+        if now < record.ban_ends {
+            refused_banned += 1;
+            if prolonged {
+                record.ban_ends = now + BAN;
+            }
+            let Err(Rejected::Banned(ban)) = answer else { panic!("{answer:?}, but is banned") };
+            assert!(!ban.begins());
+            assert_eq!(ban.ends_in(), Duration::from_nanos(record.ban_ends - now));
+            assert_eq!(gate.banned_at(&key, tick), Some(ban.ends_in()));
+            continue;
+        }
+        match alone.check_at(&key, 1, tick) {
+            Ok(permit) => assert_eq!(answer, Ok(permit)),
+            Err(denied) => {
+                if now >= record.period_ends {
+                    (record.period_ends, record.strikes) = (now + PERIOD, 0);
+                }
+                record.strikes += 1;
+                if record.strikes < STRIKES {
+                    assert_eq!(answer, Err(Rejected::Limited(denied)));
+                    assert_eq!(gate.banned_at(&key, tick), None);
+                    continue;
+                }
+                bans += 1;
+                *record = Record { ban_ends: now + BAN, ..Record::default() };
+                let Err(Rejected::Banned(ban)) = answer else { panic!("{answer:?}, not banned") };
+                assert!(ban.begins());
+                assert_eq!(ban.ends_in(), Duration::from_nanos(BAN));
+            }
+        }
+    }
+    let stats = gate.stats_at(Tick::from_nanos(now));
+    assert_eq!((stats.bans, stats.refused_banned), (bans, refused_banned));
+    assert_eq!(stats.banned_now, records.values().filter(|key| now < key.ban_ends).count());
+    assert_eq!(stats.forgotten, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn strikes_bans_and_pardons_are_as_they_are_said_to_be(
+        prolonged in any::<bool>(),
+        acts in prop::collection::vec(
+            (
+                prop_oneof![6 => Just(0_u64), 3 => 0_u64..6, 1 => 0_u64..80],
+                0_u8..3,
+                prop::bool::weighted(0.02),
+            ),
+            1..200,
+        ),
+    ) {
+        says_what_it_is_said_to(prolonged, &acts);
+    }
+}
+
+/// There are 16 places for bans. Those that end first make room.
+#[test]
+fn when_there_is_no_room_the_ban_is_forgotten_that_ends_first() {
+    let limiter: Limiter<u32, _, _> = Limiter::builder(Quota::per_hour(1))
+        .clock(ManualClock::new())
+        .on_full(OnFull::EvictNearestIdle)
+        .build()
+        .expect("in range");
+    let strikes = Quota::per_hour(1);
+    let gate = Penalties::builder(limiter, strikes, Duration::from_secs(3_600));
+    let gate = gate.capacity(1).build().expect("in range");
+    let at = |key: u32| Tick::from_duration(Duration::from_secs(key.into()));
+    for key in 0..20 {
+        assert!(gate.check_at(&key, 2, at(key)).is_err(), "more than fit");
+    }
+    let stats = gate.stats_at(at(20));
+    assert_eq!((stats.bans, stats.banned_now, stats.forgotten), (20, 16, 4));
+    for key in 0..20 {
+        assert_eq!(gate.banned_at(&key, at(20)).is_some(), key >= 4, "{key}");
+    }
+}

@@ -1,0 +1,536 @@
+//! Reservations, charges of what has been spent, and gifts: against a naive exact model, and against
+//! the same limiter charged only with what was spent.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::algo::{Algorithm, GiveBack, Machine};
+use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Slots, Tick};
+
+use crate::bodies::grid::{nanos, units_in_cell, units_in_window};
+use crate::ledger::{Held, Ledger, Level, Units, Window};
+
+const KEY: &str = "key";
+
+/// Ends a reservation: by settling it, or by dropping it.
+type End<'a> = Box<dyn FnOnce(Option<u64>, Tick) + 'a>;
+
+/// A limiter with a key, or without.
+trait Gate {
+    fn clock(&self) -> &ManualClock;
+    fn tolerance(&self) -> Option<Duration>;
+    fn check(&self, n: u64, now: Tick) -> bool;
+    fn left(&self, now: Tick) -> (u64, Duration);
+    fn reserve(&self, n: u64, now: Tick) -> Option<End<'_>>;
+    fn charge(&self, n: u64, now: Tick) -> Duration;
+    fn drain(&self, most: u64, now: Tick) -> u64;
+    fn add(&self, n: u64, now: Tick);
+}
+
+macro_rules! gate {
+    ($gate:ty, $($key:expr)?) => {
+        impl<A: Algorithm<Params: GiveBack>> Gate for $gate {
+            fn clock(&self) -> &ManualClock {
+                self.clock()
+            }
+            fn tolerance(&self) -> Option<Duration> {
+                self.params().skew_tolerance()
+            }
+            fn check(&self, n: u64, now: Tick) -> bool {
+                self.check_at($($key,)? n, now).is_ok()
+            }
+            fn left(&self, now: Tick) -> (u64, Duration) {
+                let permit = self.peek_at($($key,)? 0, now).expect("nothing is asked for");
+                (permit.remaining(), permit.reset_after())
+            }
+            fn reserve(&self, n: u64, now: Tick) -> Option<End<'_>> {
+                let held = self.reserve_at($($key,)? n, now).ok()?;
+                assert_eq!(held.cells(), n);
+                Some(Box::new(move |actual, now| match actual {
+                    Some(actual) => held.settle_at(actual, now),
+                    None => drop(held),
+                }))
+            }
+            fn charge(&self, n: u64, now: Tick) -> Duration {
+                self.charge_at($($key,)? n, now)
+            }
+            fn drain(&self, most: u64, now: Tick) -> u64 {
+                self.drain_at($($key,)? most, now)
+            }
+            fn add(&self, n: u64, now: Tick) {
+                self.add_at($($key,)? n, now);
+            }
+        }
+    };
+}
+gate!(Direct<A, ManualClock>,);
+gate!(Limiter<str, A, ManualClock>, KEY);
+
+fn direct<A: Algorithm>(algorithm: A, quota: Quota) -> Direct<A, ManualClock> {
+    let clock = ManualClock::new();
+    Direct::builder(quota).algorithm(algorithm).clock(clock).build().expect("in range")
+}
+
+fn keyed<A: Algorithm>(algorithm: A, quota: Quota, slots: Slots) -> Limiter<str, A, ManualClock> {
+    let begun = Limiter::builder(quota).algorithm(algorithm).clock(ManualClock::new());
+    begun.slots(slots).build().expect("in range")
+}
+
+/// Cells, seen from the burst.
+#[derive(Clone, Copy, Debug)]
+enum Cells {
+    Few(u64),
+    /// In eighths of the burst.
+    Share(u64),
+    Huge,
+}
+
+impl Cells {
+    fn of(self, burst: u64) -> u64 {
+        match self {
+            Self::Few(n) => n,
+            Self::Share(eighths) => burst * eighths / 8,
+            Self::Huge => u64::MAX,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Check(Cells),
+    /// What will be spent of it is known beforehand, to the counterfactual run.
+    Reserve(Cells, Cells),
+    Settle(usize),
+    Drop(usize),
+    Charge(Cells),
+    Drain(Cells),
+    Add(Cells),
+}
+
+/// Time that passes before, in 24ths of what a cell or a whole burst takes; and how far the clock
+/// of whoever acts is behind, in 24ths of a cell.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    cells: u64,
+    bursts: u64,
+    behind: u64,
+    act: Act,
+}
+
+fn cells() -> impl Strategy<Value = Cells> {
+    prop_oneof![
+        6 => (0_u64..6).prop_map(Cells::Few),
+        6 => (0_u64..12).prop_map(Cells::Share),
+        1 => (0_u64..200).prop_map(Cells::Share),
+        1 => Just(Cells::Huge),
+    ]
+}
+
+fn acts(gifts: u32) -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => cells().prop_map(Act::Check),
+        6 => (cells(), cells()).prop_map(|(n, actual)| Act::Reserve(n, actual)),
+        4 => (0_usize..8).prop_map(Act::Settle),
+        3 => (0_usize..8).prop_map(Act::Drop),
+        2 => cells().prop_map(Act::Charge),
+        1 => cells().prop_map(Act::Drain),
+        gifts => cells().prop_map(Act::Add),
+    ]
+}
+
+/// At most one and a half bursts between two events, so that a short ring is never left.
+fn events(gifts: u32, behind: u64) -> impl Strategy<Value = Vec<Event>> {
+    let behind = prop_oneof![3 => Just(0), 1 => 0..=behind];
+    let event =
+        (prop_oneof![3 => Just(0), 3 => 0_u64..60], prop_oneof![6 => Just(0), 1 => 0_u64..36]);
+    let event = (event, behind, acts(gifts)).prop_map(|((cells, bursts), behind, act)| Event {
+        cells,
+        bursts,
+        behind,
+        act,
+    });
+    prop::collection::vec(event, 1..30)
+}
+
+/// Where an event sequence has come to.
+struct Time {
+    nanos: u64,
+    interval: u64,
+    burst: u64,
+    /// How far a clock may be behind.
+    tolerance: u64,
+}
+
+impl Time {
+    fn new(gate: &impl Gate, start: u64, quota: &Quota) -> Self {
+        let period = u64::try_from(quota.period().as_nanos()).expect("in range");
+        let whole =
+            u128::from(period) * u128::from(quota.burst_cells()) / u128::from(quota.limit());
+        let burst = u64::try_from(whole).expect("a burst in range");
+        let tolerance = gate.tolerance().map_or(u64::MAX, nanos);
+        Self { nanos: start, interval: period / quota.limit(), burst, tolerance }
+    }
+
+    /// The instant by the clock of whoever acts.
+    fn pass(&mut self, event: &Event) -> Tick {
+        let share = |span: u64, parts: u64| {
+            u64::try_from(u128::from(span) * u128::from(parts) / 24).expect("a share of a span")
+        };
+        let gap = share(self.interval, event.cells) + share(self.burst, event.bursts);
+        self.nanos = self.nanos.saturating_add(gap);
+        let behind = share(self.interval, event.behind).min(self.tolerance);
+        Tick::from_nanos(self.nanos.saturating_sub(behind))
+    }
+}
+
+/// Every operation says and leaves what the model's does.
+fn follows(
+    gate: &impl Gate,
+    ledger: &mut impl Ledger,
+    quota: &Quota,
+    start: u64,
+    events: &[Event],
+) {
+    let burst = quota.burst_cells();
+    let mut time = Time::new(gate, start, quota);
+    let first = Tick::from_nanos(start);
+    if gate.left(first).0 == 0 {
+        // The model does not say which requests begin the life of a key that starts empty.
+        assert!(!gate.check(1, first) && ledger.charge(first, 1).is_none());
+    }
+    let mut held: Vec<(u64, u64, Held, End<'_>)> = Vec::new();
+    for event in events {
+        let now = time.pass(event);
+        gate.clock().set(now);
+        match event.act {
+            Act::Check(n) => {
+                let n = n.of(burst);
+                assert_eq!(gate.check(n, now), ledger.charge(now, n).is_some(), "{event:?}");
+            }
+            Act::Reserve(n, actual) => {
+                let n = n.of(burst);
+                let (end, charge) = (gate.reserve(n, now), ledger.charge(now, n));
+                assert_eq!(end.is_some(), charge.is_some(), "{event:?}");
+                held.extend(end.zip(charge).map(|(end, held)| (n, actual.of(burst), held, end)));
+            }
+            Act::Settle(index) if index < held.len() => {
+                let (n, actual, charge, end) = held.swap_remove(index);
+                end(Some(actual), now);
+                if actual > n {
+                    ledger.charge_anyway(now, actual - n);
+                } else {
+                    ledger.give_back(now, charge, n - actual);
+                }
+            }
+            Act::Drop(index) if index < held.len() => {
+                let (n, _, charge, end) = held.swap_remove(index);
+                end(None, now);
+                ledger.give_back(now, charge, n);
+            }
+            Act::Settle(_) | Act::Drop(_) => {}
+            Act::Charge(n) => {
+                let n = n.of(burst);
+                assert_eq!(gate.charge(n, now), ledger.charge_anyway(now, n), "{event:?}");
+            }
+            Act::Drain(most) => {
+                let most = most.of(burst);
+                let left = ledger.left(now).0.min(most);
+                assert_eq!(gate.drain(most, now), left, "{event:?}");
+                // Nothing is asked where nothing is left.
+                let drained = left == 0 || ledger.charge(now, left).is_some();
+                assert!(drained, "what is left can be charged");
+            }
+            Act::Add(n) => {
+                gate.add(n.of(burst), now);
+                ledger.add(now, n.of(burst));
+            }
+        }
+        assert_eq!(gate.left(now), ledger.left(now), "after {event:?} at {now:?}");
+    }
+}
+
+fn level<P: Machine>(params: &P, quota: &Quota, (lanes, start_empty): (u64, bool)) -> Level {
+    let units = Units::of(params);
+    let cell = u128::from(units_in_cell(params, quota));
+    let capacity = u128::from(quota.burst_cells() - lanes) * cell;
+    let bound = match params.grid().ring() {
+        // Up to the last value that the field has, seen from the last instant of a tick.
+        None => (1 << 53) - 1 - units.begun(Tick::MAX),
+        Some(ring) => (capacity * 16).min(u128::from(ring) / 8),
+    };
+    Level { units, cell, capacity, bound, start_empty, level: None }
+}
+
+/// The quarter of a compact ring less one unit is what sixteen of the largest bursts need.
+fn compact_level<P: Machine>(params: &P, quota: &Quota, start_empty: bool) -> Level {
+    let level = level(params, quota, (0, start_empty));
+    Level { bound: (level.capacity * 16).min((1 << 35) - 1), ..level }
+}
+
+fn window<P: Machine>(params: &P, quota: &Quota, aligned: bool) -> Window {
+    let length = if aligned { 1 } else { u128::from(units_in_window(params, quota)) };
+    let bound = u128::from(u64::MAX >> (quota.limit() + 1).leading_zeros());
+    let (units, limit) = (Units::of(params), quota.limit().into());
+    Window { units, length, limit, bound, end: 0, counted: 0 }
+}
+
+/// Quotas with long rings and short ones, bursts of one cell and of a month.
+const WIDE: [&str; 6] =
+    ["10/s", "7/s burst 3", "1000/min burst 50", "1/s burst 1", "1000000000/s burst 100", "40/30d"];
+const COMPACT: [&str; 6] =
+    ["10/s", "7/s burst 3", "100/s burst 20", "1/s burst 1", "1000/d", "40/30d"];
+const WINDOWS: [&str; 6] = ["10/s", "7/min", "1000/h", "1/s", "1023/d", "6/s"];
+
+fn quota(text: &str) -> Quota {
+    text.parse().expect("a quota")
+}
+
+/// The origin, some day, and so near to the end of time that it is reached.
+fn starts() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1 => Just(0),
+        4 => 0..1_u64 << 60,
+        1 => (0_u64..10_000_000_000).prop_map(|before| u64::MAX - before),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_500))]
+
+    #[test]
+    fn a_bucket_follows_the_level(
+        text in prop::sample::select(&WIDE), start in starts(), start_empty: bool, events in events(2, 48),
+    ) {
+        let quota = quota(text);
+        let algorithm = if start_empty { Gcra::start_empty() } else { Gcra::new() };
+        let gate = direct(algorithm, quota);
+        let ledger = level(gate.params(), &quota, (0, start_empty));
+        follows(&gate, &mut ledger.clone(), &quota, start, &events);
+        let gate = keyed(algorithm, quota, Slots::Wide);
+        follows(&gate, &mut ledger.clone(), &quota, start, &events);
+    }
+
+    /// The lowered burst is the bucket.
+    #[test]
+    fn a_bucket_with_lanes_follows_the_level(
+        lanes in 1_u64..=5, start in starts(), events in events(2, 48),
+    ) {
+        let quota = Quota::per_second(10);
+        let gate = keyed(Gcra::new().lanes(lanes), quota, Slots::Wide);
+        let mut ledger = level(gate.params(), &quota, (lanes, false));
+        follows(&gate, &mut ledger, &quota, start, &events);
+    }
+
+    #[test]
+    fn a_bucket_in_compact_slots_follows_the_level(
+        text in prop::sample::select(&COMPACT), start in starts(), start_empty: bool,
+        events in events(2, 48),
+    ) {
+        let quota = quota(text);
+        let algorithm = if start_empty { Gcra::start_empty() } else { Gcra::new() };
+        let gate = keyed(algorithm, quota, Slots::Compact);
+        let mut ledger = compact_level(gate.params(), &quota, start_empty);
+        follows(&gate, &mut ledger, &quota, start, &events);
+    }
+
+    #[test]
+    fn a_window_follows_the_count(
+        text in prop::sample::select(&WINDOWS), start in starts(), aligned: bool,
+        events in events(2, 48),
+    ) {
+        let quota = quota(text);
+        let algorithm = if aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
+        let gate = direct(algorithm, quota);
+        let ledger = window(gate.params(), &quota, aligned);
+        follows(&gate, &mut ledger.clone(), &quota, start, &events);
+        let gate = keyed(algorithm, quota, Slots::Wide);
+        follows(&gate, &mut ledger.clone(), &quota, start, &events);
+    }
+
+    #[test]
+    fn a_window_in_compact_slots_follows_the_count(
+        text in prop::sample::select(&["20/min", "1000/h", "6/d", "7/h"]), start in starts(),
+        aligned: bool, events in events(2, 48),
+    ) {
+        let quota = quota(text);
+        let algorithm = if aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
+        let gate = keyed(algorithm, quota, Slots::Compact);
+        let mut ledger = window(gate.params(), &quota, aligned);
+        follows(&gate, &mut ledger, &quota, start, &events);
+    }
+}
+
+/// What is left while reservations are settled is never more than if what is given back had never
+/// been charged.
+fn never_better(
+    gate: &impl Gate,
+    without: &impl Gate,
+    quota: &Quota,
+    start: u64,
+    events: &[Event],
+) {
+    let burst = quota.burst_cells();
+    // A debt at its bound forgives, so it is never reached here.
+    let bounded = |cells: Cells| cells.of(burst).min(burst / 4 + 1);
+    let mut time = Time::new(gate, start, quota);
+    let mut held: Vec<(u64, u64, End<'_>)> = Vec::new();
+    let both_have = |now| (gate.left(now), without.left(now));
+    for event in events {
+        let now = time.pass(event);
+        gate.clock().set(now);
+        match event.act {
+            Act::Check(n) if gate.check(n.of(burst), now) => {
+                assert!(without.check(n.of(burst), now), "refused with less charged: {event:?}");
+            }
+            Act::Reserve(n, actual) => {
+                let (n, actual) = (n.of(burst), bounded(actual));
+                if let Some(end) = gate.reserve(n, now) {
+                    without.charge(n.min(actual), now);
+                    held.push((n, actual, end));
+                }
+            }
+            Act::Settle(index) | Act::Drop(index) if index < held.len() => {
+                let (n, actual, end) = held.swap_remove(index);
+                end(Some(actual), now);
+                without.charge(actual.saturating_sub(n), now);
+            }
+            Act::Charge(n) => {
+                gate.charge(bounded(n), now);
+                without.charge(bounded(n), now);
+            }
+            Act::Drain(most) => {
+                without.charge(gate.drain(most.of(burst), now), now);
+            }
+            _ => {}
+        }
+        let ((left, reset), (left_without, reset_without)) = both_have(now);
+        assert!(left <= left_without && reset >= reset_without, "better after {event:?}");
+    }
+    let now = Tick::from_nanos(time.nanos);
+    for (n, actual, end) in held.drain(..) {
+        end(Some(actual), now);
+        without.charge(actual.saturating_sub(n), now);
+        let ((left, reset), (left_without, reset_without)) = both_have(now);
+        assert!(left <= left_without && reset >= reset_without, "better at the end");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_bucket_is_never_better_than_without_the_charges(
+        text in prop::sample::select(&["10/s", "7/s burst 3", "100/s burst 20", "1000/d"]),
+        start in 0..1_u64 << 60, events in events(0, 0), compact: bool,
+    ) {
+        let quota = quota(text);
+        let slots = if compact { Slots::Compact } else { Slots::Wide };
+        let gates = [(); 2].map(|()| keyed(Gcra::new(), quota, slots));
+        never_better(&gates[0], &gates[1], &quota, start, &events);
+    }
+
+    /// Windows of the wall clock; an anchored one stays where a charge has opened it.
+    #[test]
+    fn a_window_of_the_wall_clock_is_never_better_than_without_the_charges(
+        text in prop::sample::select(&["20/min", "1000/h", "6/d"]),
+        start in 0..1_u64 << 60, events in events(0, 0), compact: bool,
+    ) {
+        let quota = quota(text);
+        let slots = if compact { Slots::Compact } else { Slots::Wide };
+        let gates = [(); 2].map(|()| keyed(FixedWindow::aligned(), quota, slots));
+        never_better(&gates[0], &gates[1], &quota, start, &events);
+    }
+
+    /// While no time passes nothing is lost and nothing is made: spent, held, and left are the
+    /// burst and what was given on top of it.
+    #[test]
+    fn at_one_instant_all_cells_are_accounted_for(
+        start in starts(), events in events(0, 0), gift in 0_u64..30,
+    ) {
+        let quota = Quota::per_hour(1_000);
+        let now = Tick::from_nanos(start);
+        for slots in [Slots::Wide, Slots::Compact] {
+            accounts_for_all(&keyed(Gcra::new(), quota, slots), now, gift, &events);
+        }
+    }
+}
+
+/// Of a thousand cells, of which a hundred are spent and some of those given again.
+fn accounts_for_all(gate: &impl Gate, now: Tick, gift: u64, events: &[Event]) {
+    gate.clock().set(now);
+    assert!(gate.check(100, now));
+    gate.add(gift, now);
+    let mut spent = 100 - i128::from(gift);
+    let mut held: Vec<(u64, u64, End<'_>)> = Vec::new();
+    for event in events {
+        match event.act {
+            Act::Check(n) if gate.check(n.of(100), now) => spent += i128::from(n.of(100)),
+            Act::Reserve(n, actual) => {
+                let (n, actual) = (n.of(100), actual.of(100).min(300));
+                held.extend(gate.reserve(n, now).map(|end| (n, actual, end)));
+            }
+            Act::Settle(index) if index < held.len() => {
+                let (_, actual, end) = held.swap_remove(index);
+                end(Some(actual), now);
+                spent += i128::from(actual);
+            }
+            Act::Drop(index) if index < held.len() => held.swap_remove(index).2(None, now),
+            Act::Drain(n) => spent += i128::from(gate.drain(n.of(100).min(50), now)),
+            _ => {}
+        }
+        let out = spent + held.iter().map(|held| i128::from(held.0)).sum::<i128>();
+        assert_eq!(i128::from(gate.left(now).0), (1_000 - out).max(0), "after {event:?}");
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A key that starts empty owes its burst, and not the largest debt that there may be.
+#[test]
+fn a_key_that_starts_empty_may_be_charged_what_is_not_there() {
+    fn is_charged(gate: &impl Gate) {
+        assert_eq!(gate.charge(5, Tick::ZERO), Duration::from_millis(500));
+        assert_eq!(gate.left(Tick::from_nanos(SECOND)).0, 5);
+    }
+    is_charged(&keyed(Gcra::start_empty(), Quota::per_second(10), Slots::Wide));
+    is_charged(&keyed(Gcra::start_empty(), Quota::per_second(10), Slots::Compact));
+    is_charged(&direct(Gcra::start_empty(), Quota::per_second(10)));
+}
+
+/// Who charges what is forgiven is told of the debt all the same.
+#[test]
+fn at_its_bound_a_debt_tells_how_long_it_lasts() {
+    let gate = keyed(Gcra::new(), Quota::per_second(10), Slots::Compact);
+    let charge = |n| gate.charge_at(KEY, n, Tick::ZERO);
+    assert_eq!(charge(u64::MAX), Duration::from_secs(15), "sixteen bursts");
+    assert_eq!(charge(1), Duration::from_secs(15));
+    assert_eq!(charge(0), Duration::ZERO, "nothing is owed for nothing");
+    let gate = direct(FixedWindow::anchored(), Quota::per_second(6));
+    assert_eq!(gate.charge_at(9, Tick::ZERO), Duration::from_secs(1));
+    assert_eq!(gate.charge_at(1, Tick::from_nanos(SECOND / 2)), Duration::from_millis(500));
+}
+
+/// The debt of a quota whose burst takes a month to come back is not cut off at the burst.
+#[test]
+fn long_bursts_may_be_overdrawn_in_compact_slots() {
+    let gate = keyed(Gcra::new(), quota("1000/30d"), Slots::Compact);
+    let days = gate.charge_at(KEY, 3_000, Tick::ZERO).as_secs() / 86_400;
+    assert!((59..=60).contains(&days), "two bursts beyond the first: {days} days");
+}
+
+/// Keys that find no place share a limiter, which is charged for them, and given back to.
+#[test]
+fn what_keys_without_a_place_have_spent_is_charged_to_what_they_share() {
+    let quota = Quota::per_hour(20);
+    let gate: Limiter<u64, Gcra, _> = Limiter::builder(quota)
+        .clock(ManualClock::new())
+        .capacity(1)
+        .on_full(tollgate::OnFull::SharedOverflow(Quota::per_hour(10)))
+        .build()
+        .expect("in range");
+    for other in 0..64 {
+        let _ = gate.check_at(&other, 12, Tick::ZERO);
+    }
+    assert_eq!(gate.charge_at(&1_000, 100, Tick::ZERO), Duration::from_secs(9 * 3_600));
+    assert!(gate.reserve_at(&1_000, 1, Tick::from_nanos(SECOND)).is_err(), "they share a debt");
+}

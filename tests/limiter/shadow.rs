@@ -1,0 +1,65 @@
+//! A candidate beside the enforced limiter, against an oracle of each.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::algo::oracle::Oracle;
+use tollgate::algo::{Algorithm, Machine};
+use tollgate::{
+    FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, Quota, Shadow, SlidingLog, Tick,
+};
+
+const SECOND: u64 = 1_000_000_000;
+const KEYS: usize = 3;
+
+/// After so many nanoseconds a key asks for so many cells.
+type Act = (u64, usize, u64);
+
+fn counts_what_the_oracles_say<A: Algorithm, B: Algorithm>(
+    (enforced, candidate): (A, B),
+    (first, second): (Quota, Quota),
+    acts: &[Act],
+) {
+    let enforced = Limiter::builder(first).algorithm(enforced).clock(ManualClock::new());
+    let candidate = Limiter::builder(second).algorithm(candidate).clock(ManualClock::new());
+    let gate: Shadow<usize, A, B, ManualClock, ManualClock> =
+        Shadow::new(enforced.build().expect("in range"), candidate.build().expect("in range"));
+    let mut ours = [(); KEYS].map(|()| gate.enforced().params().oracle());
+    let mut theirs = [(); KEYS].map(|()| gate.candidate().params().oracle());
+    let mut counted = [[0; 2]; 2];
+    let mut nanos = SECOND;
+    for &(gap, key, n) in acts {
+        nanos += gap;
+        let now = Tick::from_nanos(nanos);
+        let (our, their) = (ours[key].decide(now, n), theirs[key].decide(now, n));
+        let decision = gate.check_at(&key, n, now);
+        assert_eq!(tollgate::algo::oracle::Verdict::from(&decision), our, "{n} for {key}");
+        counted[usize::from(our.admitted)][usize::from(their.admitted)] += 1;
+    }
+    let counts = gate.counts();
+    let told = [
+        [counts.both_refuse, counts.only_enforced_refuses],
+        [counts.only_candidate_refuses, counts.both_admit],
+    ];
+    assert_eq!(told, counted);
+    assert_eq!(counts.differ(), counted[0][1] + counted[1][0]);
+    assert_eq!(usize::try_from(counts.total()).expect("few"), acts.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn the_enforced_decides_and_both_are_counted(
+        limits in (1_u64..9, 1_u64..9),
+        acts in prop::collection::vec(
+            (prop_oneof![2 => Just(0), 1 => 0..SECOND], 0..KEYS, 0_u64..4),
+            1..150,
+        ),
+    ) {
+        let quotas = (Quota::per_second(limits.0), Quota::new(limits.1, Duration::from_secs(2)));
+        counts_what_the_oracles_say((Gcra::new(), Gcra::new()), quotas, &acts);
+        counts_what_the_oracles_say((Gcra::new(), SlidingLog::new()), quotas, &acts);
+        counts_what_the_oracles_say((FixedWindow::anchored(), LeakyQueue::new()), quotas, &acts);
+    }
+}

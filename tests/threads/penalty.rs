@@ -1,0 +1,71 @@
+//! Strikes and bans from many threads.
+
+use std::time::Duration;
+
+use tollgate::{Limiter, ManualClock, Penalties, Quota, Rejected, Shadow, Tick};
+
+use crate::{Random, together};
+
+const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
+const KEYS: u64 = 50;
+const BURST: u64 = 20;
+const STRIKES: u64 = 30;
+
+/// Each key is granted its burst, refused until its last strike, and banned from then on.
+#[test]
+fn no_key_is_banned_before_its_last_strike_and_each_is_then() {
+    for prolonged in [false, true] {
+        let limiter = Limiter::builder(Quota::per_day(1).burst(BURST)).clock(ManualClock::new());
+        let limiter: Limiter<u64, _, _> = limiter.build().expect("in range");
+        let strikes = Quota::per_day(STRIKES);
+        let gate = Penalties::builder(limiter, strikes, Duration::from_secs(600)).capacity(5_000);
+        let gate = if prolonged { gate.prolonged() } else { gate };
+        let gate = gate.build().expect("in range");
+        let counted = together(4, |index| {
+            let mut random = Random::new(index);
+            let mut counted = vec![[0_u64; 4]; 50];
+            for _ in 0..20_000 {
+                let key = random.below(KEYS);
+                let which = match gate.check_at(&key, 1, NOW) {
+                    Ok(_) => 0,
+                    Err(Rejected::Limited(_)) => 1,
+                    Err(Rejected::Banned(ban)) if ban.begins() => 2,
+                    Err(Rejected::Banned(_)) => 3,
+                };
+                counted[usize::try_from(key).expect("few")][which] += 1;
+            }
+            counted
+        });
+        let mut banned = 0;
+        for key in 0..50 {
+            let [admitted, limited, began, refused] =
+                [0, 1, 2, 3].map(|which| counted.iter().map(|keys| keys[key][which]).sum::<u64>());
+            assert_eq!(admitted, BURST, "{key}");
+            assert_eq!(limited, STRIKES - 1, "{key}: each but the last is told the limit");
+            assert_eq!(began, 1, "{key}: one ban");
+            banned += refused;
+        }
+        let stats = gate.stats_at(NOW);
+        assert_eq!((stats.bans, stats.banned_now, stats.refused_banned), (50, 50, banned));
+    }
+}
+
+/// Both limiters are exact for themselves, and every request is counted.
+#[test]
+fn a_candidate_is_charged_what_it_admits() {
+    let limiter = |burst| {
+        let built = Limiter::builder(Quota::per_day(1).burst(burst)).clock(ManualClock::new());
+        built.build().expect("in range")
+    };
+    let gate: Shadow<u64, _, _, _, _> = Shadow::new(limiter(40), limiter(25));
+    together(4, |index| {
+        let mut random = Random::new(index);
+        for _ in 0..20_000 {
+            let _ = gate.check_at(&random.below(KEYS), 1, NOW);
+        }
+    });
+    let counts = gate.counts();
+    assert_eq!(counts.both_admit + counts.only_candidate_refuses, 40 * KEYS, "enforced");
+    assert_eq!(counts.both_admit + counts.only_enforced_refuses, 25 * KEYS, "candidate");
+    assert_eq!(counts.total(), 80_000);
+}
