@@ -1,17 +1,14 @@
 //! Charges beside the straight line: those that may be taken back, those ahead of their time, and
 //! those of what has been spent already.
 
-use core::cell::Cell;
 use core::hash::Hash;
 use core::time::Duration;
 
-use crate::algo::gcra::{Gcra, GcraParams};
-use crate::algo::{Ahead, Algorithm, GiveBack, Machine, Receipt};
+use crate::algo::{Ahead, Algorithm, GiveBack, Machine};
 use crate::cell::Paid;
 use crate::decision::{Decision, Denied};
 use crate::direct::Direct;
 use crate::limiter::{Limiter, WhenFull, unseen};
-use crate::sync::{Fault, planted};
 use crate::table::{Event, Probe};
 use crate::time::{Clock, Tick};
 
@@ -111,7 +108,8 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
 
 impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
     /// Charges `n` cells if they would be admitted within `wait`, in such a way that they may be
-    /// given back until then, and tells how long that is. `Err(None)`: the key finds no place.
+    /// given back (until their turn, whole), and tells how long that is. `Err(None)`: the key finds no
+    /// place.
     pub(crate) fn charge_within(
         &self,
         probe: Probe,
@@ -121,7 +119,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
     ) -> Result<(Paid, Duration), Option<Denied>> {
         let ahead = self.params.within(now, wait);
         match self.charge_by(&ahead, probe, n, now) {
-            Ok(paid) => Ok((paid, self.params.turn(paid.receipt.next, now))),
+            Ok(paid) => Ok(with_turn(&self.params, paid, now)),
             Err(Err(_)) => Err(None),
             // The refusal tells of the limit as it is, and not of the one that was waited for.
             Err(Ok(_)) => {
@@ -133,94 +131,11 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
     }
 }
 
-impl<K: Hash + ?Sized, C: Clock> Limiter<K, Gcra, C> {
-    /// Takes back a charge whole, if nobody has charged since but those `behind` it, who then are
-    /// told what they have charged: true. Else gives back what time has not restored: false.
-    pub(crate) fn take_back(
-        &self,
-        probe: Probe,
-        paid: &Paid,
-        behind: &mut [Paid],
-        now: Tick,
-    ) -> bool {
-        take_back(&self.params, paid, behind, now, |next| {
-            self.table.revise_charged(probe, paid, next);
-        })
-    }
-
-    /// Moves a charge to `now`, as far as it was made for an earlier time.
-    pub(crate) fn defer(&self, probe: Probe, paid: &mut Paid, now: Tick) {
-        let charged = *paid;
-        defer(&self.params, paid, now, |next| self.table.revise_charged(probe, &charged, next));
-    }
-
-    /// How long until `cells` more will have had their turn.
-    pub(crate) fn turn_behind(&self, probe: Probe, cells: u64, now: Tick) -> Duration {
-        let seen = self.table.peek(probe, &self.params, now, 0);
-        self.params.turn_behind(seen.unwrap_or_else(|| self.params.fresh(now)), now, cells)
-    }
-}
-
-impl<C> Direct<Gcra, C> {
-    /// Takes back a charge whole: as for a limiter with keys.
-    pub(crate) fn take_back(&self, paid: &Paid, behind: &mut [Paid], now: Tick) -> bool {
-        take_back(&self.params, paid, behind, now, |next| self.cell.revise_charged(paid, next))
-    }
-
-    /// Moves a charge to `now`, as far as it was made for an earlier time.
-    pub(crate) fn defer(&self, paid: &mut Paid, now: Tick) {
-        let charged = *paid;
-        defer(&self.params, paid, now, |next| self.cell.revise_charged(&charged, next));
-    }
-
-    /// How long until `cells` more will have had their turn.
-    pub(crate) fn turn_behind(&self, cells: u64, now: Tick) -> Duration {
-        self.params.turn_behind(self.cell.look(&self.params, now, 0), now, cells)
-    }
-}
-
-/// Charges later what has been charged already.
-fn defer(algo: &GcraParams, paid: &mut Paid, now: Tick, revise: impl FnOnce(&dyn Fn(u64) -> u64)) {
-    let deferred = Cell::new(None);
-    let receipt = paid.receipt;
-    revise(&|word| {
-        let next = algo.deferred(word, receipt.cells, now);
-        // Else others were charged behind it.
-        let is_known = GcraParams::is_same(word, receipt.next) || algo.is_idle(word, now);
-        deferred.set(is_known.then_some(Receipt { at: now, next, ..receipt }));
-        next
-    });
-    paid.receipt = deferred.get().unwrap_or(receipt);
-}
-
-/// Takes back a charge by replacing the state that was charged.
-fn take_back(
-    algo: &GcraParams,
-    paid: &Paid,
-    behind: &mut [Paid],
-    now: Tick,
-    revise: impl FnOnce(&dyn Fn(u64) -> u64),
-) -> bool {
-    let mut receipts: Vec<Receipt> = behind.iter().map(|paid| paid.receipt).collect();
-    let one_life = behind.iter().all(|later| later.generation == paid.generation);
-    let without = if one_life { algo.without(&paid.receipt, &mut receipts) } else { None };
-    let whole = Cell::new(false);
-    revise(&|word| match without {
-        Some((last, anew))
-            if GcraParams::is_same(word, last) || planted(Fault::TakenBackUnchecked) =>
-        {
-            whole.set(true);
-            algo.eased(word, anew, now)
-        }
-        _ => {
-            whole.set(false);
-            algo.give_back(word, &paid.receipt, now, paid.cells())
-        }
-    });
-    if whole.get() {
-        behind.iter_mut().zip(receipts).for_each(|(paid, receipt)| paid.receipt = receipt);
-    }
-    whole.get()
+/// A charge that counts as made when its turn comes, and how long that is.
+fn with_turn(algo: &impl GiveBack, mut paid: Paid, now: Tick) -> (Paid, Duration) {
+    let wait = algo.turn(paid.receipt.next, now);
+    paid.receipt.at = now.saturating_add(wait);
+    (paid, wait)
 }
 
 /// Charges all of `n` cells, or as many as there is room for: at last none, which says what state
@@ -405,7 +320,7 @@ impl<A: Algorithm<Params: Ahead>, C> Direct<A, C> {
     ) -> Result<(Paid, Duration), Denied> {
         let algo = &self.params;
         match self.cell.charge(&algo.within(now, wait), now, n) {
-            Ok(paid) => Ok((paid, algo.turn(paid.receipt.next, now))),
+            Ok(paid) => Ok(with_turn(algo, paid, now)),
             Err(denied) => Err(self.cell.peek(algo, now, n).err().unwrap_or(denied)),
         }
     }

@@ -294,8 +294,6 @@ pub enum Fault {
     LifeUnchecked,
     /// What a lost race was to write is written over what has won it.
     RevisionStale,
-    /// A charge is taken back whole although others were charged behind it.
-    TakenBackUnchecked,
     /// A lane spends its cells for ever.
     LaneNeverExpires,
     /// A thread's share of a key is spent however old it is.

@@ -86,12 +86,12 @@ fn a_booking_is_taken_back_after_its_turn() {
     explore_two("waiting: a booking taken back after its turn", left_late);
 }
 
-/// The mistake avoided: what was charged behind a booking is taken back with it.
+/// The mistake avoided: what time has restored since its turn is given back once more.
 #[test]
 #[should_panic(expected = "granted and left")]
-fn without_the_comparison_what_others_were_granted_is_taken_back() {
-    plant(Fault::TakenBackUnchecked);
-    explore_two("waiting: taken back unchecked", left_late);
+fn by_the_time_of_its_turn_what_others_were_granted_is_taken_back() {
+    plant(Fault::GivenBackByOldTime);
+    explore_two("waiting: taken back by an old time", left_late);
 }
 
 #[test]

@@ -390,52 +390,27 @@ impl GcraParams {
         self.grid.scale(now, floor).span(debt.saturating_sub(self.capacity))
     }
 
-    /// The state that the last of some charges left, and what it would be without the first of them:
-    /// each is charged by its time as before, and is told what it leaves now. `None` unless they were
-    /// charged one right behind the other.
-    pub(crate) fn without(&self, first: &Receipt, behind: &mut [Receipt]) -> Option<(u64, u64)> {
-        let owed = self.grid.ahead(TAT.of(first.next), self.grid.floor(first.at));
-        let mut last = TAT.of(first.next);
-        let mut anew = match owed.checked_sub(self.cost(first.cells)) {
-            Some(debt) => self.grid.later(self.grid.floor(first.at), debt),
-            None => return None,
-        };
-        for receipt in behind {
-            let floor = self.grid.floor(receipt.at);
-            let cost = self.cost(receipt.cells);
-            last = self.grid.later(floor, self.grid.ahead(last, floor) + cost);
-            if last != TAT.of(receipt.next) {
-                return None;
+    /// The turn of what was charged last: no later than that, if it has passed.
+    pub(crate) fn turn_of_last(&self, word: u64, now: Tick) -> Tick {
+        let floor = self.grid.floor(now);
+        let debt = self.debt(word, floor);
+        match debt.checked_sub(self.capacity) {
+            Some(ahead) => now.saturating_add(self.grid.scale(now, floor).span(ahead)),
+            // A unit more, since `now` is somewhere in its own.
+            None => {
+                let passed = self.grid.span(self.capacity - debt + 2);
+                now.saturating_sub(passed)
             }
-            anew = self.grid.later(floor, self.grid.ahead(anew, floor) + cost);
-            receipt.next = anew;
-        }
-        Some((last, anew))
-    }
-
-    /// Whether two states are the same.
-    pub(crate) fn is_same(word: u64, other: u64) -> bool {
-        TAT.of(word) == TAT.of(other)
-    }
-
-    /// Whether the state is as if nothing had ever been charged.
-    pub(crate) fn is_idle(&self, word: u64, now: Tick) -> bool {
-        self.debt(word, self.grid.floor(now)) == 0
-    }
-
-    /// The state `anew`, which is better than `word`, as it is at `now`: no older than that.
-    pub(crate) fn eased(&self, word: u64, anew: u64, now: Tick) -> u64 {
-        let floor = self.grid.floor(now);
-        match self.debt(word, floor) {
-            0 => TAT.of(word),
-            _ => self.grid.later(floor, self.debt(anew, floor)),
         }
     }
 
-    /// The state if cells that were charged before had been charged at `now`, last of all.
-    pub(crate) fn deferred(&self, word: u64, cells: u64, now: Tick) -> u64 {
+    /// The state if so many cells, charged before, had been charged at `now`, last of all; and the time
+    /// by which it is worse for that.
+    pub(crate) fn deferred(&self, word: u64, cells: u64, now: Tick) -> (u64, Duration) {
         let floor = self.grid.floor(now);
-        self.grid.later(floor, self.debt(word, floor).max(self.cost(cells)))
+        let (debt, cost) = (self.debt(word, floor), self.cost(cells));
+        let next = self.grid.later(floor, debt.max(cost));
+        (next, self.grid.span(cost.saturating_sub(debt)))
     }
 
     /// How long time takes to restore so many cells, rounded down to a nanosecond.
@@ -457,6 +432,10 @@ impl GiveBack for GcraParams {
     /// `W`. From then on every `r` that is not 0 yet shrinks as fast as time passes, so that the sum
     /// shrinks at least as fast as `t` grows towards `A`. So what is left after all is given back is
     /// never better than `W`.
+    ///
+    /// A charge ahead of its turn counts as made when its turn comes. Until then the key owes more than
+    /// the burst, so that nobody charges behind it; and that is not after what it owed before,
+    /// which is no later than `W`: so until then nothing of it need be taken for restored.
     fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         let floor = self.grid.floor(now);
         let passed = floor.saturating_sub(self.grid.floor(receipt.at));

@@ -36,7 +36,7 @@ pub struct Shelf<const N: usize> {
 /// Another thread is writing.
 #[derive(Debug)]
 #[allow(unreachable_pub, reason = "models see it")]
-pub struct Busy;
+pub struct Busy(());
 
 #[allow(unreachable_pub, reason = "models see it")]
 impl<const N: usize> Shelf<N> {
@@ -73,7 +73,7 @@ impl<const N: usize> Shelf<N> {
         // Acquire: what the last writer wrote is there to be read.
         self.turn
             .compare_exchange(turn, turn + 1, Ordering::Acquire, Ordering::Relaxed)
-            .map_err(|_| Busy)?;
+            .map_err(|_| Busy(()))?;
         let current = &self.copies[copy_of(turn)];
         let words = core::array::from_fn(|index| current[index].load(Ordering::Relaxed));
         let replaced = next(&words).map(|words| self.write(turn + 2, &words));

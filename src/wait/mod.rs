@@ -61,11 +61,9 @@ const WAITERS_MAX: usize = 1_024;
 /// - The system wakes nobody on time. A turn is a time from which on it may go ahead. As the next one
 ///   is booked only when somebody in line looks, a line gets less than its rate if it is looked at
 ///   more rarely than the time in which its burst comes back.
-/// - A future that is dropped after its turn came, without having been polled since, leaves the key as
-///   if it had never come if nobody has been charged behind it but those who still wait. Else it gives
-///   back what time has not restored since it was booked, never more: see
-///   [`Reservation`](crate::Reservation). It cannot tell others who, in between, were charged exactly
-///   what [lanes](crate::Lane) or reservations gave back; it then gives back what they were granted.
+/// - A future that is dropped after its turn came, without having been polled since, gives back what
+///   time has not restored since its turn, never more: see [`Reservation`](crate::Reservation). Whoever
+///   was granted in the meantime keeps what it was granted.
 /// - Keys that [find no place](crate::OnFull) do not wait: they are admitted or refused by the
 ///   limiter's policy.
 /// - With [`CoarseClock`](crate::CoarseClock) a turn comes when the clock says so.

@@ -79,13 +79,6 @@ impl Stage {
             Self::Waiting | Self::Refused(_) => None,
         }
     }
-
-    fn paid_mut(&mut self) -> Option<&mut Paid> {
-        match self {
-            Self::Booked { paid, .. } | Self::Granted { paid } => Some(paid),
-            Self::Waiting | Self::Refused(_) => None,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -250,25 +243,16 @@ impl Queue {
         self.move_on(gate, now, wakers);
     }
 
-    /// What was booked is not used: those who were charged behind it move up.
+    /// What was booked is not used: whoever is booked behind it moves up.
     fn take_back(&mut self, gate: &impl Gate, leaver: &Waiter, now: Tick, wakers: &mut Wakers) {
         let Some(paid) = leaver.stage.paid() else { return };
-        // In order of arrival, which is that of their bookings.
-        let waiters = || self.settled.iter().chain(self.waiting.front());
-        let is_behind = |waiter: &&Waiter| waiter.ticket > leaver.ticket;
-        let mut behind: Vec<Paid> =
-            waiters().filter(is_behind).filter_map(|waiter| waiter.stage.paid()).collect();
-        if !gate.take_back(leaver.request.place, &paid, &mut behind, now) || behind.is_empty() {
-            return;
-        }
-        let waiters = self.settled.iter_mut().chain(self.waiting.front_mut());
-        let behind_in_place = waiters.filter(|waiter| waiter.ticket > leaver.ticket);
-        let paid_in_place = behind_in_place.filter_map(|waiter| waiter.stage.paid_mut());
-        paid_in_place.zip(behind).for_each(|(old, new)| *old = new);
+        gate.take_back(leaver.request.place, &paid, now);
         if let Some(first) = self.waiting.front_mut()
             && let Stage::Booked { paid, turn } = &mut first.stage
         {
-            *turn = now.saturating_add(gate.turn(paid, now));
+            // Nobody is charged behind it.
+            *turn = gate.turn_of_last(first.request.place, now).min(*turn);
+            paid.receipt.at = *turn;
             let turn = *turn;
             first.rouse(turn, wakers);
         }

@@ -1,15 +1,17 @@
 //! What a line stands before: a limiter, held by value, by reference or in an [`Arc`].
 
+use core::cell::Cell;
 use core::hash::Hash;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::algo::GiveBack;
-use crate::algo::gcra::Gcra;
+use crate::algo::Machine;
+use crate::algo::gcra::{Gcra, GcraParams};
 use crate::cell::Paid;
 use crate::decision::{Decision, Denied};
 use crate::direct::Direct;
 use crate::limiter::Limiter;
+use crate::sync::{Fault, planted};
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
@@ -70,14 +72,15 @@ pub(crate) mod sealed {
             now: Tick,
             wait: Duration,
         ) -> Result<(Paid, Duration), Option<Denied>>;
-        /// Takes back what was booked, and moves up what was booked behind it: true if so.
-        fn take_back(&self, place: Place, paid: &Paid, behind: &mut [Paid], now: Tick) -> bool;
-        /// Moves what was booked to `now`, if its turn was earlier.
+        /// Gives back what was booked, as far as time has not restored it since its turn.
+        fn take_back(&self, place: Place, paid: &Paid, now: Tick);
+        /// Has what was booked count as charged at `now`, which is after its turn, as far as that makes
+        /// the state worse.
         fn defer(&self, place: Place, paid: &mut Paid, now: Tick);
-        /// How long until what was booked has its turn.
-        fn turn(&self, paid: &Paid, now: Tick) -> Duration;
         /// How long until so many more cells will have had their turn.
         fn turn_behind(&self, place: Place, cells: u64, now: Tick) -> Duration;
+        /// The turn of what was charged last: no later than that, if it has passed.
+        fn turn_of_last(&self, place: Place, now: Tick) -> Tick;
         /// Asks without waiting.
         fn ask(&self, place: Place, n: u64, now: Tick) -> Decision;
     }
@@ -108,20 +111,23 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Gate for Limiter<K, Gcra, C> {
         self.charge_within(place.0, n, now, wait)
     }
 
-    fn take_back(&self, place: Place, paid: &Paid, behind: &mut [Paid], now: Tick) -> bool {
-        self.take_back(place.0, paid, behind, now)
+    fn take_back(&self, place: Place, paid: &Paid, now: Tick) {
+        self.give_back(place.0, paid, paid.cells(), || not_before(paid, now));
     }
 
     fn defer(&self, place: Place, paid: &mut Paid, now: Tick) {
-        self.defer(place.0, paid, now);
-    }
-
-    fn turn(&self, paid: &Paid, now: Tick) -> Duration {
-        self.params.turn(paid.receipt.next, now)
+        let charged = *paid;
+        defer(&self.params, paid, now, |next| self.table.revise_charged(place.0, &charged, next));
     }
 
     fn turn_behind(&self, place: Place, cells: u64, now: Tick) -> Duration {
-        self.turn_behind(place.0, cells, now)
+        let seen = self.table.peek(place.0, &self.params, now, 0);
+        self.params.turn_behind(seen.unwrap_or_else(|| self.params.fresh(now)), now, cells)
+    }
+
+    fn turn_of_last(&self, place: Place, now: Tick) -> Tick {
+        let seen = self.table.peek(place.0, &self.params, now, 0);
+        self.params.turn_of_last(seen.unwrap_or_else(|| self.params.fresh(now)), now)
     }
 
     fn ask(&self, place: Place, n: u64, now: Tick) -> Decision {
@@ -154,25 +160,45 @@ impl<C: Clock> sealed::Gate for Direct<Gcra, C> {
         self.charge_within(n, now, wait).map_err(Some)
     }
 
-    fn take_back(&self, _: Place, paid: &Paid, behind: &mut [Paid], now: Tick) -> bool {
-        self.take_back(paid, behind, now)
+    fn take_back(&self, _: Place, paid: &Paid, now: Tick) {
+        self.give_back(paid, paid.cells(), || not_before(paid, now));
     }
 
     fn defer(&self, _: Place, paid: &mut Paid, now: Tick) {
-        self.defer(paid, now);
-    }
-
-    fn turn(&self, paid: &Paid, now: Tick) -> Duration {
-        self.params.turn(paid.receipt.next, now)
+        let charged = *paid;
+        defer(&self.params, paid, now, |next| self.cell.revise_charged(&charged, next));
     }
 
     fn turn_behind(&self, _: Place, cells: u64, now: Tick) -> Duration {
-        self.turn_behind(cells, now)
+        self.params.turn_behind(self.cell.look(&self.params, now, 0), now, cells)
+    }
+
+    fn turn_of_last(&self, _: Place, now: Tick) -> Tick {
+        self.params.turn_of_last(self.cell.look(&self.params, now, 0), now)
     }
 
     fn ask(&self, _: Place, n: u64, now: Tick) -> Decision {
         self.check_at(n, now)
     }
+}
+
+/// Charges later what has been charged already.
+///
+/// What is given back of it counts from its turn on, or from later by as much as this makes the state
+/// worse: see `give_back` of the token bucket.
+fn defer(algo: &GcraParams, paid: &mut Paid, now: Tick, revise: impl FnOnce(&dyn Fn(u64) -> u64)) {
+    let (cells, worse) = (paid.cells(), Cell::new(Duration::ZERO));
+    revise(&|word| {
+        let (next, by) = algo.deferred(word, cells, now);
+        worse.set(by);
+        next
+    });
+    paid.receipt.at = paid.receipt.at.saturating_add(worse.get()).min(now);
+}
+
+/// The time to give back by.
+fn not_before(paid: &Paid, now: Tick) -> Tick {
+    if planted(Fault::GivenBackByOldTime) { paid.receipt.at } else { now }
 }
 
 impl<K: Hash + ?Sized, C: Clock> sealed::Held for Limiter<K, Gcra, C> {

@@ -112,6 +112,23 @@ fn those_behind_one_who_leaves_late_move_up() {
     assert_eq!(state(line.limiter(), 3 * CELL), (0, Duration::from_nanos(2 * CELL)));
 }
 
+/// Before its turn nothing is restored of what is booked; after it, as much as time has passed.
+#[test]
+fn who_leaves_gives_back_what_time_has_not_restored_since_its_turn() {
+    for (left_at, lost) in [(0, 0), (1, 0), (2, 0), (3, 1), (4, 2), (5, 2)] {
+        let clock = ManualClock::new();
+        let (line, twin) = (Line::new(gate(&clock, 9)), gate(&clock, 9));
+        assert!(line.limiter().check_n(9).is_ok() && twin.check_n(9).is_ok());
+        let mut waiter = wait(&line, 2, 10 * SECOND);
+        assert!(look(&mut waiter).is_pending());
+        let now = left_at * CELL;
+        clock.set(at(now));
+        drop(waiter);
+        let (left, whole) = (state(line.limiter(), now).0, state(&twin, now).0);
+        assert_eq!(left, whole - lost, "left at {left_at}");
+    }
+}
+
 #[test]
 fn who_comes_too_late_is_told_the_wait_at_once() {
     let clock = ManualClock::new();
@@ -205,6 +222,11 @@ impl Naive {
     }
 }
 
+/// Whether no more is left than otherwise, for no shorter a time.
+fn is_no_better(left: (u64, Duration), otherwise: (u64, Duration)) -> bool {
+    left.0 <= otherwise.0 && left.1 >= otherwise.1
+}
+
 /// Gaps in tenths of a cell, so that turns and deadlines coincide now and then.
 fn gap() -> impl Strategy<Value = u64> {
     prop_oneof![3 => Just(0), 3 => 1_u64..15, 1 => 0_u64..100].prop_map(|tenths| tenths * CELL / 10)
@@ -259,6 +281,7 @@ proptest! {
         burst in 1_u64..5,
         spent in 1_u64..5,
         acts in prop::collection::vec((gap(), prop::option::of(1_u64..5), any::<prop::sample::Index>()), 1..30),
+        passes in 0_u64..2,
     ) {
         let clock = ManualClock::new();
         let (line, twin) = (Line::new(gate(&clock, burst)), gate(&clock, burst));
@@ -268,7 +291,7 @@ proptest! {
             prop_assert_eq!(line.limiter().check_n(cells).is_ok(), twin.check_n(cells).is_ok());
         }
         for (gap, join, leave) in acts {
-            now += gap;
+            now += gap * passes;
             clock.set(at(now));
             match join {
                 Some(n) => {
@@ -286,11 +309,15 @@ proptest! {
                 None => {}
             }
             if waiters.is_empty() {
-                prop_assert_eq!(state(line.limiter(), now), state(&twin, now));
+                prop_assert!(is_no_better(state(line.limiter(), now), state(&twin, now)));
             }
         }
         drop(waiters);
-        prop_assert_eq!(state(line.limiter(), now), state(&twin, now));
+        let (left, without) = (state(line.limiter(), now), state(&twin, now));
+        prop_assert!(is_no_better(left, without));
+        if now == 0 {
+            prop_assert_eq!(left, without, "nobody left late");
+        }
         prop_assert_eq!(line.waiting(), 0);
     }
 }
