@@ -3,6 +3,7 @@
 mod algorithm;
 mod args;
 mod charge;
+mod check;
 mod format;
 mod judge;
 mod logtime;
@@ -21,8 +22,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Error, Result};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
-use crate::args::{Cli, Command, ReplayArgs};
+use crate::args::{CheckArgs, Cli, Command, ReplayArgs};
 
+/// The exit code of `check` that found a mistake.
+const WRONG: u8 = 1;
 /// The exit code of `--verify` that found a difference.
 const DIFFERENT: u8 = 1;
 /// The exit code of a wrong option or an unreadable input.
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match (cli.command, matches.subcommand()) {
         (Command::Replay(args), Some((_, matches))) => replay(*args, matches),
+        (Command::Check(args), _) => check(&args),
         (Command::Replay(_), None) => unreachable!("a parsed command has its matches"),
     };
     outcome.unwrap_or_else(|error| {
@@ -62,6 +66,19 @@ fn replay(args: ReplayArgs, matches: &ArgMatches) -> Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+fn check(args: &CheckArgs) -> Result<ExitCode> {
+    match check::explained(&args.file)? {
+        Ok(report) => {
+            print(&report)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(mistakes) => {
+            eprint!("{mistakes}");
+            Ok(ExitCode::from(WRONG))
+        }
+    }
 }
 
 /// Prints it all; a reader who has seen enough (`| head`) is not an error.

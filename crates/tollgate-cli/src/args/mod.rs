@@ -24,6 +24,27 @@ pub(crate) enum Command {
     /// Replays access logs through candidate rules, and tells who would have been refused
     #[command(after_long_help = REPLAY_HELP)]
     Replay(Box<ReplayArgs>),
+
+    /// Reads a rules file, and explains every rule or tells everything that is wrong
+    #[command(after_long_help = CHECK_HELP)]
+    Check(CheckArgs),
+}
+
+const CHECK_HELP: &str = "\
+Exit code:
+  0  the file is right
+  1  something in it is wrong: all of it is told, with its lines
+  2  the file cannot be read
+
+Example:
+  tollgate check rules/example.toml";
+
+/// `tollgate check`.
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    /// The rules
+    #[arg(value_name = "FILE")]
+    pub(crate) file: String,
 }
 
 const REPLAY_HELP: &str = "\

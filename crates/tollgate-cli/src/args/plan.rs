@@ -167,7 +167,9 @@ mod tests {
     fn plan(words: &[&str]) -> Result<Plan, String> {
         let words = ["tollgate", "replay"].iter().chain(words);
         let matches = Cli::command().try_get_matches_from(words).map_err(|e| e.to_string())?;
-        let Command::Replay(args) = Cli::from_arg_matches(&matches).unwrap().command;
+        let Command::Replay(args) = Cli::from_arg_matches(&matches).unwrap().command else {
+            panic!("replay was asked for");
+        };
         args.plan(matches.subcommand().unwrap().1)
     }
 

@@ -1,0 +1,164 @@
+//! A limit at work: the only file that knows which limiter of the core counts it.
+
+use std::sync::Arc;
+
+use tollgate::{
+    AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Inherit, Limiter, Live, OnFull,
+    Quota, Tick,
+};
+
+use crate::rule::{Limit, Penalty};
+
+/// The buckets of one limit.
+///
+/// The two algorithms that can give cells back have limiters of their own type. The token bucket is
+/// the one whose quota can be replaced: that costs a decision some nanoseconds, and keeps what keys
+/// have used when the file is edited.
+#[derive(Debug)]
+pub(crate) enum Bucket<C: Clock> {
+    Gcra(Limiter<[u8], Live, Arc<C>>),
+    Window(Limiter<[u8], FixedWindow, Arc<C>>),
+    Other(Limiter<[u8], AnyAlgorithm, Arc<C>>),
+}
+
+/// Calls the same of whichever limiter it is.
+macro_rules! whichever {
+    ($bucket:expr, $each:ident => $call:expr) => {
+        match $bucket {
+            Bucket::Gcra($each) => $call,
+            Bucket::Window($each) => $call,
+            Bucket::Other($each) => $call,
+        }
+    };
+}
+
+impl<C: Clock> Bucket<C> {
+    pub(crate) fn build(
+        limit: &Limit,
+        capacity: u64,
+        on_full: OnFull,
+        clock: &Arc<C>,
+    ) -> Result<Self, BuildError> {
+        let builder = Limiter::<[u8]>::builder(limit.quota)
+            .clock(Arc::clone(clock))
+            .capacity(capacity)
+            .on_full(on_full);
+        Ok(match limit.algorithm {
+            AnyAlgorithm::Gcra(_) => Self::Gcra(builder.algorithm(Live::new()).build()?),
+            AnyAlgorithm::FixedWindow(window) => Self::Window(builder.algorithm(window).build()?),
+            other => Self::Other(builder.algorithm(other).build()?),
+        })
+    }
+
+    /// Charges `n` cells, or none.
+    pub(crate) fn check(&self, key: &[u8], n: u64, now: Tick) -> Decision {
+        whichever!(self, gate => gate.check_at(key, n, now))
+    }
+
+    /// What [`check`](Self::check) would answer.
+    pub(crate) fn peek(&self, key: &[u8], n: u64, now: Tick) -> Decision {
+        whichever!(self, gate => gate.peek_at(key, n, now))
+    }
+
+    /// Whether the quota can be replaced, where that is not too far from the first.
+    pub(crate) fn may_change(&self) -> bool {
+        matches!(self, Self::Gcra(_))
+    }
+
+    /// Replaces the quota, and says whether it could. Keys keep what they have used: of a larger
+    /// burst they have the difference more, of a smaller one no more than it is.
+    pub(crate) fn change(&self, quota: Quota) -> bool {
+        match self {
+            Self::Gcra(gate) => gate.set_quota(quota, Inherit::Additive).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// Whether a charge can be taken back.
+    pub(crate) fn gives_back(&self) -> bool {
+        !matches!(self, Self::Other(_))
+    }
+
+    /// Charges `n` cells and does the rest; if that fails, gives back what time has not restored,
+    /// where the algorithm can.
+    pub(crate) fn charge_then<E: From<Denied>>(
+        &self,
+        key: &[u8],
+        n: u64,
+        now: Tick,
+        rest: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        // A reservation that is dropped gives back by the limiter's clock, read at that moment.
+        match self {
+            Self::Gcra(gate) => {
+                let held = gate.reserve_at(key, n, now)?;
+                rest()?;
+                held.settle_at(n, now);
+            }
+            Self::Window(gate) => {
+                let held = gate.reserve_at(key, n, now)?;
+                rest()?;
+                held.settle_at(n, now);
+            }
+            Self::Other(gate) => {
+                let _ = gate.check_at(key, n, now)?;
+                rest()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        whichever!(self, gate => gate.memory_bytes())
+    }
+}
+
+/// Who is banned: a window of one cell that opens with the ban, and before it one that counts
+/// refusals.
+#[derive(Debug)]
+pub(crate) struct Ban<C: Clock> {
+    banned: Limiter<[u8], FixedWindow, Arc<C>>,
+    /// `None`: the first refusal is enough.
+    refused: Option<Limiter<[u8], FixedWindow, Arc<C>>>,
+}
+
+impl<C: Clock> Ban<C> {
+    pub(crate) fn build(
+        penalty: Penalty,
+        capacity: u64,
+        clock: &Arc<C>,
+    ) -> Result<Self, BuildError> {
+        let window = |cells, period| {
+            Limiter::<[u8]>::builder(Quota::new(cells, period))
+                .algorithm(FixedWindow::anchored())
+                .clock(Arc::clone(clock))
+                .capacity(capacity)
+                .on_full(OnFull::EvictNearestIdle)
+                .build()
+        };
+        let before = penalty.after - 1;
+        Ok(Self {
+            banned: window(1, penalty.ban)?,
+            refused: (before > 0).then(|| window(before, penalty.within)).transpose()?,
+        })
+    }
+
+    /// Whether the key is banned, and until when.
+    pub(crate) fn of(&self, key: &[u8], now: Tick) -> Option<Denied> {
+        self.banned.peek_at(key, 1, now).err()
+    }
+
+    /// Counts a refusal.
+    pub(crate) fn note(&self, key: &[u8], now: Tick) {
+        let is_enough =
+            self.refused.as_ref().is_none_or(|refused| refused.check_at(key, 1, now).is_err());
+        if is_enough {
+            // Where it fails, another thread has begun the ban.
+            let _ = self.banned.check_at(key, 1, now);
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.banned.memory_bytes() + self.refused.as_ref().map_or(0, Limiter::memory_bytes)
+    }
+}

@@ -1,0 +1,200 @@
+//! Rules in plain words.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use tollgate::{OnFull, Quota};
+
+use crate::key::OnNoKey;
+use crate::rule::{Limit, Rule};
+
+impl Rule {
+    /// The rule in plain words, a line for each thing there is to say.
+    ///
+    /// ```
+    /// use tollgate_rules::Rules;
+    ///
+    /// let rules = Rules::parse("rules.toml", r#"
+    ///     rule = [{ name = "api", match = { path = "/api/**" }, limits = "100/s burst 20" }]
+    /// "#)?;
+    /// assert_eq!(rules.rules()[0].explain(), "\
+    /// matches  path /api/**
+    /// key      ip (IPv6 by /64); requests without it share one bucket
+    /// limit    100/s burst 20 (gcra): at most 20 at once and 100 a second; in any second at most 120
+    /// keys     100000 at one time; when full, the key with the least debt is forgotten
+    /// ");
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let mut lines = vec![("matches", self.matcher.to_string())];
+        lines.push(("key", self.explain_key()));
+        for limit in &self.limits {
+            lines.push(("limit", limit.explain()));
+        }
+        if let Some(penalty) = self.penalty {
+            let often = match penalty.after {
+                1 => "a refusal".to_owned(),
+                after => format!("{after} refusals within {}", span(penalty.within)),
+            };
+            lines.push(("penalty", format!("after {often}, refused for {}", span(penalty.ban))));
+        }
+        lines.push(("keys", self.explain_room()));
+        if self.is_shadow {
+            lines.push(("shadow", "refuses nothing, and tells what it would have refused".into()));
+        }
+        let mut text = String::new();
+        for (about, said) in lines {
+            writeln!(text, "{about:<7}  {said}").expect("a string takes everything");
+        }
+        text
+    }
+
+    fn explain_key(&self) -> String {
+        let key = &self.key;
+        let without = match self.on_no_key {
+            _ if key.parts.is_empty() => return key.to_string(),
+            OnNoKey::Shared => "requests without it share one bucket",
+            OnNoKey::Skip => "the rule does not apply to requests without it",
+            OnNoKey::Block => "requests without it are refused",
+        };
+        format!("{key}; {without}")
+    }
+
+    fn explain_room(&self) -> String {
+        let when_full = match self.on_full {
+            OnFull::EvictNearestIdle => "the key with the least debt is forgotten".to_owned(),
+            OnFull::Refuse => "new keys are refused".to_owned(),
+            OnFull::Admit => "new keys are admitted and not remembered".to_owned(),
+            OnFull::SharedOverflow(quota) => format!("new keys share {quota}"),
+            _ => "new keys are treated as the library says".to_owned(),
+        };
+        format!("{} at one time; when full, {when_full}", self.capacity)
+    }
+}
+
+impl Limit {
+    /// The limit in plain words: what it admits at most.
+    ///
+    /// ```
+    /// use tollgate_rules::Rules;
+    ///
+    /// let rules = Rules::parse("rules.toml", r#"
+    ///     rule = [{ name = "rewards", algorithm = "sliding-log", limits = "5 per week" }]
+    /// "#)?;
+    /// let limit = &rules.rules()[0].limits()[0];
+    /// assert_eq!(limit.explain(), "5/7d (sliding-log): at most 5 in any 7 days");
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let (quota, by) = (self.quota, self.algorithm_name);
+        let named = if self.name == quota.to_string() {
+            self.name.clone()
+        } else {
+            format!("{} = {quota}", self.name)
+        };
+        format!("{named} ({by}): {}", bound(quota, by))
+    }
+}
+
+/// What an algorithm admits to a key at most.
+fn bound(quota: Quota, algorithm: &str) -> String {
+    let (limit, burst, period) = (quota.limit(), quota.burst_cells(), span(quota.period()));
+    let rate = match period.strip_prefix("1 ") {
+        Some("hour") => format!("{limit} an hour"),
+        Some(unit) => format!("{limit} a {unit}"),
+        None => format!("{limit} every {period}"),
+    };
+    let any = period.strip_prefix("1 ").unwrap_or(&period);
+    let both = burst.saturating_add(limit);
+    let twice = limit.saturating_mul(2);
+    match algorithm {
+        "gcra" => format!("at most {burst} at once and {rate}; in any {any} at most {both}"),
+        "fixed-window" => format!(
+            "at most {limit} in the {any} that begins with a key's first request; across the edge \
+             of two, {twice}"
+        ),
+        "fixed-window-aligned" => format!(
+            "at most {limit} in each {any} of the wall clock (UTC); across the edge of two, {twice}"
+        ),
+        "leaky-queue" => format!(
+            "evenly {rate}; up to {burst} wait for their turn, the last of them {}",
+            span(quota.period().mul_f64((burst - 1) as f64 / limit as f64))
+        ),
+        "sliding-log" => format!("at most {limit} in any {any}"),
+        "sub-windows" => format!(
+            "at most {limit} in the latest sub-windows of the {any}; in any {any} at most {twice}"
+        ),
+        _ => format!("about {limit} in any {any}, by an estimate; at most {twice}"),
+    }
+}
+
+/// `1 second`, `15 minutes`, `1.5 seconds`.
+fn span(span: Duration) -> String {
+    const UNITS: [(u128, &str); 7] = [
+        (86_400_000_000_000, "day"),
+        (3_600_000_000_000, "hour"),
+        (60_000_000_000, "minute"),
+        (1_000_000_000, "second"),
+        (1_000_000, "millisecond"),
+        (1_000, "microsecond"),
+        (1, "nanosecond"),
+    ];
+    let nanos = span.as_nanos();
+    let whole = UNITS.iter().find(|(unit, _)| nanos >= *unit && nanos.is_multiple_of(*unit));
+    match whole {
+        Some((unit, name)) if nanos / unit == 1 => format!("1 {name}"),
+        Some((unit, name)) if nanos / unit < 10_000 => format!("{} {name}s", nanos / unit),
+        _ => format!("{span:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_well() {
+        for (nanos, text) in [
+            (1_000_000_000, "1 second"),
+            (900_000_000_000, "15 minutes"),
+            (604_800_000_000_000, "7 days"),
+            (1_500_000_000, "1500 milliseconds"),
+            (1_234_567_891, "1.234567891s"),
+            (0, "0ns"),
+        ] {
+            assert_eq!(span(Duration::from_nanos(nanos)), text);
+        }
+    }
+
+    #[test]
+    fn every_algorithm_has_its_bound() {
+        let quota: Quota = "10 per hour burst 3".parse().unwrap();
+        for (algorithm, said) in [
+            ("gcra", "at most 3 at once and 10 an hour; in any hour at most 13"),
+            (
+                "fixed-window",
+                "at most 10 in the hour that begins with a key's first request; across the edge of \
+                 two, 20",
+            ),
+            (
+                "fixed-window-aligned",
+                "at most 10 in each hour of the wall clock (UTC); across the edge of two, 20",
+            ),
+            (
+                "leaky-queue",
+                "evenly 10 an hour; up to 3 wait for their turn, the last of them 12 minutes",
+            ),
+            (
+                "sub-windows",
+                "at most 10 in the latest sub-windows of the hour; in any hour at most 20",
+            ),
+            ("sliding-counter", "about 10 in any hour, by an estimate; at most 20"),
+            ("sliding-log", "at most 10 in any hour"),
+        ] {
+            assert_eq!(bound(quota, algorithm), said);
+        }
+        assert_eq!(tollgate::AnyAlgorithm::NAMES.len(), 7);
+    }
+}

@@ -1,0 +1,384 @@
+//! Rules at work: match, key, limits, verdict.
+
+use std::sync::Arc;
+
+use tollgate::{Clock, Denied, QuantaClock, Tick};
+
+use crate::bucket::{Ban, Bucket};
+use crate::error::BuildFailed;
+use crate::facts::Facts;
+use crate::inherit;
+use crate::inline::Inline;
+use crate::key::{Key, KeyBytes, OnNoKey};
+use crate::matching::{Asks, Seen};
+use crate::path::Segments;
+use crate::rule::{Apply, Rule, Rules};
+use crate::verdict::{Outcome, Refused, Standing, Verdict, Why};
+
+/// Rules at work: every limit has its limiter.
+///
+/// It shares by reference, or in an `Arc`. [`LiveRules`](crate::LiveRules) has one that can be
+/// exchanged while requests are decided.
+///
+/// **Guarantee.** A request is charged to every limit of every rule that applies to it, or to none
+/// of them. Each limit keeps what its [`Limiter`](tollgate::Limiter) guarantees, over all threads.
+/// A decision takes no lock, and allocates nothing unless a path has more than 16 segments, the
+/// keys more than 256 bytes, more than 8 rules or limits apply, or a rule in shadow would refuse.
+///
+/// **Cost.** Rules are looked through one after the other, in the order of the file; a rule that
+/// does not match costs some nanoseconds, a limit that is asked some tens (see the README).
+///
+/// **Not guaranteed.**
+///
+/// - Where several limits apply, all are looked at before the first is charged. If another thread
+///   takes the last cell of one in between, what the request was charged by the others is given
+///   back; meanwhile they may refuse a request too many, and those of an algorithm other than
+///   `gcra`, `fixed-window` and `fixed-window-aligned` cannot give back (they are charged last).
+///   Never is more admitted.
+/// - So that a refusal can name the limit that refuses for longest, limits are looked at, not
+///   charged, first: a key that finds no place in a full table is seen only when it is charged.
+///
+/// ```
+/// use tollgate_rules::{Gate, Request, Rules};
+///
+/// let text = r#"rule = [{ name = "a", key = "none", limits = "1/min" }]"#;
+/// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+/// assert!(gate.decide(&Request::default()).is_admitted());
+/// assert!(!gate.decide(&Request::default()).is_admitted());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Gate<C: Clock = QuantaClock> {
+    pub(crate) apply: Apply,
+    asks: Asks,
+    pub(crate) active: Vec<Active<C>>,
+    pub(crate) clock: Arc<C>,
+}
+
+/// A rule and what counts for it.
+#[derive(Debug)]
+pub(crate) struct Active<C: Clock> {
+    pub(crate) rule: Rule,
+    /// One for each limit.
+    pub(crate) buckets: Vec<Arc<Bucket<C>>>,
+    pub(crate) ban: Option<Arc<Ban<C>>>,
+}
+
+/// A rule that applies, and where its key stands among the keys.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hit {
+    rule: usize,
+    key: (usize, usize),
+}
+
+/// A limit of a rule that applies: which hit, which limit.
+type Item = (usize, usize);
+
+/// A request as it is decided.
+#[derive(Clone, Copy, Debug)]
+struct Ask<'k> {
+    keys: &'k [u8],
+    cells: u64,
+    now: Tick,
+}
+
+impl Ask<'_> {
+    fn key(&self, hit: Hit) -> &[u8] {
+        &self.keys[hit.key.0..hit.key.1]
+    }
+}
+
+impl Gate {
+    /// Builds a limiter for every limit.
+    ///
+    /// # Errors
+    ///
+    /// The system has no memory for one of them.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Rules};
+    /// let text = r#"rule = [{ name = "a", capacity = 1000, limits = "1/min" }]"#;
+    /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.memory_bytes() < 32_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(rules: Rules) -> Result<Self, BuildFailed> {
+        Self::with_clock(rules, Arc::new(QuantaClock::new()))
+    }
+}
+
+impl<C: Clock> Gate<C> {
+    /// As [`new`](Gate::new), with a clock of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// The system has no memory for one of the limiters.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tollgate::ManualClock;
+    /// use tollgate_rules::{Gate, Request, Rules};
+    ///
+    /// let clock = Arc::new(ManualClock::new());
+    /// let text = r#"rule = [{ name = "a", key = "none", limits = "1/min" }]"#;
+    /// let gate = Gate::with_clock(Rules::parse("rules.toml", text)?, Arc::clone(&clock))?;
+    /// assert!(gate.decide(&Request::default()).is_admitted());
+    /// clock.advance(Duration::from_secs(60));
+    /// assert!(gate.decide(&Request::default()).is_admitted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_clock(rules: Rules, clock: Arc<C>) -> Result<Self, BuildFailed> {
+        let build = |rule| inherit::activate(rule, None, &clock).map(|taken| taken.active);
+        let active = rules.rules.into_iter().map(build).collect::<Result<_, _>>()?;
+        Ok(Self::from_parts(rules.apply, active, clock))
+    }
+
+    pub(crate) fn from_parts(apply: Apply, active: Vec<Active<C>>, clock: Arc<C>) -> Self {
+        let asks = active.iter().fold(Asks::default(), |asks, its| asks.and(&its.rule.matcher));
+        Self { apply, asks, active, clock }
+    }
+
+    /// The rules, in the order of the file.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Rules};
+    /// let text = r#"rule = [{ name = "a", limits = "1/min" }]"#;
+    /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.rules().map(|rule| rule.name()).eq(["a"]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.active.iter().map(|active| &active.rule)
+    }
+
+    /// The memory of all tables in bytes: reserved, and made resident as keys arrive.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Rules};
+    /// let text = r#"rule = [{ name = "a", key = "none", limits = "1/min" }]"#;
+    /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.memory_bytes() <= 512); // one bucket for all
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn memory_bytes(&self) -> usize {
+        self.active.iter().map(Active::memory_bytes).sum()
+    }
+
+    /// The same for each rule, in the order of the file.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Rules};
+    /// let text = r#"rule = [{ name = "a", limits = "1/min" }]"#;
+    /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.memory_by_rule().eq([gate.memory_bytes()]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn memory_by_rule(&self) -> impl Iterator<Item = usize> {
+        self.active.iter().map(Active::memory_bytes)
+    }
+
+    /// Decides a request that costs one cell.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Request, Rules};
+    /// let text = r#"rule = [{ name = "a", key = "none", limits = "1/min" }]"#;
+    /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.decide(&Request::default()).is_admitted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decide(&self, facts: &impl Facts) -> Verdict<'_> {
+        self.decide_n(facts, 1)
+    }
+
+    /// Decides a request that costs `cells` of every limit.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Request, Rules};
+    /// let text = r#"rule = [{ name = "a", key = "none", limits = "10/min" }]"#;
+    /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.decide_n(&Request::default(), 7).is_admitted());
+    /// let verdict = gate.decide_n(&Request::default(), 7);
+    /// assert_eq!(verdict.refused().expect("7 of 3").remaining(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decide_n(&self, facts: &impl Facts, cells: u64) -> Verdict<'_> {
+        let mut keys = KeyBytes::new(0);
+        let mut enforced = Inline::<Hit, 8>::new(Hit::default());
+        let mut shadow = Inline::<Hit, 8>::new(Hit::default());
+        let mut shadowed = Vec::new();
+        let (mut path, mut host) = (Segments::new(""), Segments::new(""));
+        let seen = Seen::new(facts, self.asks, &mut path, &mut host);
+        for (index, Active { rule, .. }) in self.active.iter().enumerate() {
+            if !rule.matcher.fits(&seen) {
+                continue;
+            }
+            let begin = keys.as_slice().len();
+            if !rule.key.write(facts, &mut keys) {
+                let refused = Refused { rule, why: Why::NoKey };
+                match (rule.on_no_key, rule.is_shadow) {
+                    (OnNoKey::Shared, _) => Key::write_shared(&mut keys),
+                    (OnNoKey::Skip, _) => continue,
+                    (OnNoKey::Block, false) => {
+                        return Verdict {
+                            outcome: Outcome::Refused(refused),
+                            shadowed: Vec::new(),
+                        };
+                    }
+                    (OnNoKey::Block, true) => {
+                        shadowed.push(refused);
+                        continue;
+                    }
+                }
+            }
+            let hit = Hit { rule: index, key: (begin, keys.as_slice().len()) };
+            if rule.is_shadow {
+                shadow.push(hit);
+            } else {
+                enforced.push(hit);
+                if self.apply == Apply::First {
+                    break;
+                }
+            }
+        }
+        if enforced.as_slice().is_empty() && shadow.as_slice().is_empty() {
+            return Verdict { outcome: Outcome::NoRule, shadowed };
+        }
+        let ask = Ask { keys: keys.as_slice(), cells, now: self.clock.now() };
+        let outcome = match self.ask(enforced.as_slice(), ask) {
+            Ok(None) => Outcome::NoRule,
+            Ok(Some(standing)) => Outcome::Admitted(standing),
+            // Had the rules in shadow been in force, they would not have been charged either.
+            Err(refused) => {
+                return Verdict { outcome: Outcome::Refused(refused), shadowed: Vec::new() };
+            }
+        };
+        for hit in shadow.as_slice() {
+            shadowed.extend(self.ask(&[*hit], ask).err());
+        }
+        Verdict { outcome, shadowed }
+    }
+
+    /// Asks all limits of these rules: all are charged, or none.
+    fn ask(&self, hits: &[Hit], ask: Ask<'_>) -> Result<Option<Standing<'_>>, Refused<'_>> {
+        self.find_ban(hits, ask)?;
+        if let [hit] = *hits
+            && let [bucket] = &*self.active[hit.rule].buckets
+        {
+            let Active { rule, ban, .. } = &self.active[hit.rule];
+            let limit = &rule.limits[0];
+            let key = ask.key(hit);
+            return match bucket.check(key, ask.cells, ask.now) {
+                Ok(permit) => Ok(Some(Standing { rule, limit, permit, delay: permit.delay() })),
+                Err(denied) => {
+                    if let Some(ban) = ban {
+                        ban.note(key, ask.now);
+                    }
+                    Err(Refused { rule, why: Why::Limit(limit, denied) })
+                }
+            };
+        }
+        let tightest = self.look(hits, ask)?;
+        let items = self.items(hits);
+        self.charge(hits, items.as_slice(), ask).map_err(|Late(refused)| refused)?;
+        Ok(tightest)
+    }
+
+    /// The longest ban of a key, if any is banned.
+    fn find_ban(&self, hits: &[Hit], ask: Ask<'_>) -> Result<(), Refused<'_>> {
+        let mut longest: Option<Refused<'_>> = None;
+        for hit in hits {
+            let Active { rule, ban: Some(ban), .. } = &self.active[hit.rule] else { continue };
+            if let Some(denied) = ban.of(ask.key(*hit), ask.now) {
+                let refused = Refused { rule, why: Why::Banned(denied) };
+                longest = Some(longest.map_or(refused, |longest| longest.longer(refused)));
+            }
+        }
+        longest.map_or(Ok(()), Err)
+    }
+
+    /// What all limits would answer; refusals are noted for bans.
+    fn look(&self, hits: &[Hit], ask: Ask<'_>) -> Result<Option<Standing<'_>>, Refused<'_>> {
+        let mut tightest: Option<Standing<'_>> = None;
+        let mut longest: Option<Refused<'_>> = None;
+        for hit in hits {
+            let Active { rule, buckets, ban } = &self.active[hit.rule];
+            let key = ask.key(*hit);
+            let mut is_refused = false;
+            for (limit, bucket) in rule.limits.iter().zip(buckets) {
+                match bucket.peek(key, ask.cells, ask.now) {
+                    Ok(permit) => {
+                        let standing = Standing { rule, limit, permit, delay: permit.delay() };
+                        tightest = Some(tightest.map_or(standing, |other| other.tighter(standing)));
+                    }
+                    Err(denied) => {
+                        let refused = Refused { rule, why: Why::Limit(limit, denied) };
+                        longest = Some(longest.map_or(refused, |other| other.longer(refused)));
+                        is_refused = true;
+                    }
+                }
+            }
+            if let (true, Some(ban)) = (is_refused, ban) {
+                ban.note(key, ask.now);
+            }
+        }
+        longest.map_or(Ok(tightest), Err)
+    }
+
+    /// The limits in the order in which they are charged: those that cannot give back, last.
+    fn items(&self, hits: &[Hit]) -> Inline<Item, 8> {
+        let mut items = Inline::new((0, 0));
+        for gives_back in [true, false] {
+            for (index, hit) in hits.iter().enumerate() {
+                for (limit, bucket) in self.active[hit.rule].buckets.iter().enumerate() {
+                    if bucket.gives_back() == gives_back {
+                        items.push((index, limit));
+                    }
+                }
+            }
+        }
+        items
+    }
+
+    /// Charges the limits one after the other. Where one refuses after all, those before it give
+    /// back as this returns.
+    fn charge(&self, hits: &[Hit], items: &[Item], ask: Ask<'_>) -> Result<(), Late<'_>> {
+        let Some((&(index, limit), rest)) = items.split_first() else { return Ok(()) };
+        let Active { rule, buckets, ban } = &self.active[hits[index].rule];
+        let key = ask.key(hits[index]);
+        let charged = buckets[limit].charge_then(key, ask.cells, ask.now, || {
+            self.charge(hits, rest, ask).map_err(Failed::Later)
+        });
+        charged.map_err(|failed| match failed {
+            Failed::Later(late) => late,
+            Failed::Here(denied) => {
+                if let Some(ban) = ban {
+                    ban.note(key, ask.now);
+                }
+                Late(Refused { rule, why: Why::Limit(&rule.limits[limit], denied) })
+            }
+        })
+    }
+}
+
+/// A limit that had room when it was looked at, and refused when it was charged.
+struct Late<'g>(Refused<'g>);
+
+/// Where a charge failed.
+enum Failed<'g> {
+    Here(Denied),
+    Later(Late<'g>),
+}
+
+impl From<Denied> for Failed<'_> {
+    fn from(denied: Denied) -> Self {
+        Self::Here(denied)
+    }
+}
+
+impl<C: Clock> Active<C> {
+    fn memory_bytes(&self) -> usize {
+        let buckets: usize = self.buckets.iter().map(|bucket| bucket.memory_bytes()).sum();
+        buckets + self.ban.as_ref().map_or(0, |ban| ban.memory_bytes())
+    }
+}

@@ -1,0 +1,212 @@
+//! Values of the expected type, and errors where they are not.
+
+use std::ops::Range;
+
+use tollgate::{Quota, QuotaError};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::spot::{spot, word_at};
+use crate::error::RuleError;
+
+pub(crate) type Value<'s> = Spanned<DeValue<'s>>;
+
+/// The text, and what was found wrong in it so far. Whatever returns `None` has said why.
+#[derive(Debug)]
+pub(crate) struct Reader<'s> {
+    pub(crate) text: &'s str,
+    pub(crate) errors: Vec<RuleError>,
+}
+
+impl<'s> Reader<'s> {
+    pub(crate) fn new(text: &'s str) -> Self {
+        Self { text, errors: Vec::new() }
+    }
+
+    pub(crate) fn error(&mut self, span: Range<usize>, message: String) {
+        self.errors.push(RuleError::at(self.text, span, message));
+    }
+
+    /// An error about all of a string's content.
+    pub(crate) fn error_in(&mut self, value: &Value<'s>, message: String) {
+        self.error_within(value, 0..usize::MAX, message);
+    }
+
+    /// An error about some bytes of a string's content.
+    pub(crate) fn error_within(
+        &mut self,
+        value: &Value<'s>,
+        within: Range<usize>,
+        message: String,
+    ) {
+        self.error(spot(self.text, value, within), message);
+    }
+
+    pub(crate) fn wrong_type(&mut self, value: &Value<'s>, needed: &str) {
+        let found = match value.get_ref() {
+            DeValue::String(_) => "a string",
+            DeValue::Integer(_) => "a whole number",
+            DeValue::Float(_) => "a fraction",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a time",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        self.error(value.span(), format!("{found}, where {needed}"));
+    }
+
+    pub(crate) fn string<'v>(&mut self, value: &'v Value<'s>, what: &str) -> Option<&'v str> {
+        let string = value.get_ref().as_str();
+        if string.is_none() {
+            self.wrong_type(value, &format!("{what} is needed"));
+        }
+        string
+    }
+
+    pub(crate) fn boolean(&mut self, value: &Value<'s>) -> Option<bool> {
+        let boolean = value.get_ref().as_bool();
+        if boolean.is_none() {
+            self.wrong_type(value, "true or false is needed");
+        }
+        boolean
+    }
+
+    /// A whole number from `least` to `most`.
+    pub(crate) fn number(&mut self, value: &Value<'s>, least: u64, most: u64) -> Option<u64> {
+        let DeValue::Integer(integer) = value.get_ref() else {
+            self.wrong_type(value, &format!("a whole number from {least} to {most} is needed"));
+            return None;
+        };
+        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
+        let number = number.filter(|number| (least..=most).contains(number));
+        if number.is_none() {
+            self.error(
+                value.span(),
+                format!("out of range: write a number from {least} to {most}"),
+            );
+        }
+        number
+    }
+
+    /// One of some words, each for its meaning.
+    pub(crate) fn one_of<T: Copy>(&mut self, value: &Value<'s>, words: &[(&str, T)]) -> Option<T> {
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let needed = quoted_list(&names);
+        let found = self.string(value, &needed)?;
+        let meant = words.iter().find(|(word, _)| *word == found).map(|(_, meaning)| *meaning);
+        if meant.is_none() {
+            self.error_in(value, format!("unknown value \"{found}\": write {needed}"));
+        }
+        meant
+    }
+
+    /// One string, or a list of at least one; each with its place.
+    pub(crate) fn strings<'v>(
+        &mut self,
+        value: &'v Value<'s>,
+        what: &str,
+    ) -> Option<Vec<(&'v Value<'s>, &'v str)>> {
+        let DeValue::Array(items) = value.get_ref() else {
+            let needed = format!("{what}, or a list of them,");
+            return self.string(value, &needed).map(|string| vec![(value, string)]);
+        };
+        if items.is_empty() {
+            self.error(value.span(), format!("an empty list: write {what}, or leave the line out"));
+            return None;
+        }
+        let strings: Vec<_> =
+            items.iter().map(|item| Some((item, self.string(item, what)?))).collect();
+        strings.into_iter().collect()
+    }
+
+    pub(crate) fn quota(&mut self, value: &Value<'s>) -> Option<Quota> {
+        let text = self.string(value, "a quota such as \"100/s burst 20\"")?;
+        match text.parse() {
+            Ok(quota) => Some(quota),
+            Err(QuotaError::Syntax { column, expected }) => {
+                let message = format!("expected {expected}");
+                self.error_within(value, word_at(text, column), message);
+                None
+            }
+            Err(error) => {
+                self.error_in(value, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Complains of every key that is not one of `known`.
+    pub(crate) fn only_keys(
+        &mut self,
+        table: &DeTable<'s>,
+        known: &[&str],
+        aliases: &[(&str, &str)],
+    ) {
+        for key in table.keys() {
+            let name: &str = key.get_ref();
+            if known.contains(&name) {
+                continue;
+            }
+            let advice = match aliases.iter().find(|(alias, _)| *alias == name) {
+                Some((_, advice)) => (*advice).to_owned(),
+                None => match nearest(name, known) {
+                    Some(meant) => format!("write \"{meant}\""),
+                    None => format!("the keys here are {}", known.join(", ")),
+                },
+            };
+            self.error(key.span(), format!("unknown key \"{name}\": {advice}"));
+        }
+    }
+}
+
+/// `"a", "b" or "c"`.
+pub(crate) fn quoted_list(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    match quoted.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// The word that was probably meant: at most two letters away, and nearer than its length.
+fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let distances = known.iter().map(|word| (distance(name, word), *word));
+    let (least, word) = distances.min_by_key(|(distance, _)| *distance)?;
+    (least <= 2 && least < word.len().min(name.len())).then_some(word)
+}
+
+/// How many letters must be put in, taken out or changed.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().take(64).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_probably_meant() {
+        let known = ["name", "match", "limits", "key"];
+        for (name, meant) in [
+            ("limit", Some("limits")),
+            ("matches", Some("match")),
+            ("nmae", Some("name")),
+            ("kez", Some("key")),
+            ("ab", None),
+            ("burst", None),
+        ] {
+            assert_eq!(nearest(name, &known), meant, "{name}");
+        }
+    }
+}

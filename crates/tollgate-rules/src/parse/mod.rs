@@ -1,0 +1,78 @@
+//! From text to rules: parsed, not validated, and everything that is wrong told at once.
+
+mod fields;
+mod key;
+mod limits;
+mod matcher;
+mod rule;
+mod spot;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::error::RulesError;
+use crate::rule::{Apply, Rule, Rules};
+use fields::{Reader, Value};
+
+/// More would be looked through for every request.
+const RULES_MAX: usize = 256;
+
+const KEYS: &[&str] = &["apply", "rule"];
+const ALIASES: &[(&str, &str)] = &[
+    ("rules", "write each rule under a heading [[rule]]"),
+    ("name", "begin each rule with a line [[rule]]"),
+    ("limits", "begin each rule with a line [[rule]]"),
+    ("match", "begin each rule with a line [[rule]]"),
+    ("mode", "write \"apply\""),
+];
+
+pub(crate) fn rules(file: &str, text: &str) -> Result<Rules, RulesError> {
+    let mut reader = Reader::new(text);
+    let (root, wrong) = DeTable::parse_recoverable(text);
+    if !wrong.is_empty() {
+        // What was recovered may be half of what was meant: nothing is said about it.
+        for error in wrong {
+            let span = error.span().unwrap_or(0..0);
+            reader.error(span, format!("not TOML: {}", error.message()));
+        }
+        return Err(RulesError::new(file, text, reader.errors));
+    }
+    match read(&mut reader, &root) {
+        Some(rules) if reader.errors.is_empty() => Ok(rules),
+        _ => Err(RulesError::new(file, text, reader.errors)),
+    }
+}
+
+fn read<'s>(reader: &mut Reader<'s>, root: &Spanned<DeTable<'s>>) -> Option<Rules> {
+    let table = root.get_ref();
+    reader.only_keys(table, KEYS, ALIASES);
+    let apply = match table.get("apply") {
+        Some(value) => reader.one_of(value, &[("all", Apply::All), ("first", Apply::First)]),
+        None => Some(Apply::default()),
+    };
+    let Some(value) = table.get("rule") else {
+        let none = "the file has no rules: begin each with a line [[rule]]";
+        reader.error(0..0, none.to_owned());
+        return None;
+    };
+    let rules = all_rules(reader, value);
+    Some(Rules { apply: apply?, rules: rules? })
+}
+
+fn all_rules<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Vec<Rule>> {
+    let DeValue::Array(items) = value.get_ref() else {
+        reader.wrong_type(value, "a list of rules is needed: begin each with a line [[rule]]");
+        return None;
+    };
+    if items.is_empty() || items.len() > RULES_MAX {
+        let message = format!("a file has 1 to {RULES_MAX} rules; this one has {}", items.len());
+        reader.error(value.span(), message);
+    }
+    let mut names: Vec<(String, usize)> = Vec::new();
+    let mut rules = Vec::new();
+    for item in items.iter().take(RULES_MAX) {
+        let rule = rule::read(reader, item, &mut names);
+        rules.push(rule);
+    }
+    rules.into_iter().collect()
+}

@@ -1,0 +1,160 @@
+//! One `[[rule]]`.
+
+use tollgate::{AnyAlgorithm, Gcra, OnFull};
+use toml::de::{DeTable, DeValue};
+
+use super::fields::{Reader, Value};
+use super::{key, limits, matcher};
+use crate::key::{Key, OnNoKey, Part};
+use crate::matching::Matcher;
+use crate::rule::{Limit, Rule};
+
+const CAPACITY_DEFAULT: u64 = 100_000;
+const CAPACITY_MAX: u64 = 1_000_000_000;
+const IPV6_PREFIX_DEFAULT: u8 = 64;
+
+const KEYS: &[&str] = &[
+    "name",
+    "match",
+    "key",
+    "ipv6_prefix",
+    "on_no_key",
+    "algorithm",
+    "limits",
+    "capacity",
+    "on_full",
+    "shadow",
+    "penalty",
+];
+const ALIASES: &[(&str, &str)] = &[
+    ("path", "write match = { path = … }"),
+    ("method", "write match = { method = … }"),
+    ("host", "write match = { host = … }"),
+    ("header", "write match = { header = … }"),
+    ("quota", "write \"limits\""),
+    ("rate", "write \"limits\""),
+    ("burst", "write it behind the limit, as in limits = \"100/s burst 20\""),
+    ("audit", "write \"shadow\""),
+    ("ban", "write \"penalty\""),
+];
+
+/// Reads a rule; `names` are those of the rules before it, and where they stand.
+pub(crate) fn read<'s>(
+    reader: &mut Reader<'s>,
+    value: &Value<'s>,
+    names: &mut Vec<(String, usize)>,
+) -> Option<Rule> {
+    let DeValue::Table(table) = value.get_ref() else {
+        reader.wrong_type(value, "a rule is needed: begin each with a line [[rule]]");
+        return None;
+    };
+    reader.only_keys(table, KEYS, ALIASES);
+    let name = name(reader, value, table, names);
+    let matcher = match table.get("match") {
+        Some(value) => matcher::read(reader, value),
+        None => Some(Matcher::default()),
+    };
+    let key = read_key(reader, table);
+    let words = [("shared", OnNoKey::Shared), ("skip", OnNoKey::Skip), ("block", OnNoKey::Block)];
+    let on_no_key = match table.get("on_no_key") {
+        Some(value) => reader.one_of(value, &words),
+        None => Some(OnNoKey::default()),
+    };
+    let on_full = match table.get("on_full") {
+        Some(value) => limits::on_full(reader, value),
+        None => Some(OnFull::default()),
+    };
+    let limits = read_limits(reader, value, table, on_full);
+    let capacity = match table.get("capacity") {
+        Some(value) => reader.number(value, 1, CAPACITY_MAX).map(Some),
+        None => Some(None),
+    };
+    let is_shadow = match table.get("shadow") {
+        Some(value) => reader.boolean(value),
+        None => Some(false),
+    };
+    let penalty = match table.get("penalty") {
+        Some(value) => limits::penalty(reader, value).map(Some),
+        None => Some(None),
+    };
+    let key = key?;
+    // One bucket for all needs room for one.
+    let usual = if key.parts.is_empty() { 1 } else { CAPACITY_DEFAULT };
+    Some(Rule {
+        name: name?,
+        matcher: matcher?,
+        key,
+        on_no_key: on_no_key?,
+        limits: limits?,
+        capacity: capacity?.unwrap_or(usual),
+        on_full: on_full?,
+        is_shadow: is_shadow?,
+        penalty: penalty?,
+    })
+}
+
+fn name<'s>(
+    reader: &mut Reader<'s>,
+    rule: &Value<'s>,
+    table: &DeTable<'s>,
+    names: &mut Vec<(String, usize)>,
+) -> Option<String> {
+    let Some(value) = table.get("name") else {
+        let message = "the rule has no name: write, for example, name = \"logins\"".to_owned();
+        reader.error(rule.span(), message);
+        return None;
+    };
+    let name = limits::name_of(reader, value, "rule")?;
+    let line = reader.text[..value.span().start].matches('\n').count() + 1;
+    if let Some((_, first)) = names.iter().find(|(other, _)| *other == name) {
+        let message = format!("the rule on line {first} has this name: give each its own");
+        reader.error_in(value, message);
+        return None;
+    }
+    names.push((name.clone(), line));
+    Some(name)
+}
+
+fn read_key<'s>(reader: &mut Reader<'s>, table: &DeTable<'s>) -> Option<Key> {
+    let prefix = match table.get("ipv6_prefix") {
+        Some(value) => reader.number(value, 1, 128).and_then(|bits| u8::try_from(bits).ok()),
+        None => Some(IPV6_PREFIX_DEFAULT),
+    };
+    let usual = prefix.unwrap_or(IPV6_PREFIX_DEFAULT);
+    let key = match table.get("key") {
+        Some(value) => key::read(reader, value, usual),
+        None => Some(Key { parts: vec![Part::Ip { ipv6_prefix: usual }] }),
+    };
+    if let (Some(value), Some(key)) = (table.get("ipv6_prefix"), &key)
+        && !key.parts.iter().any(|part| matches!(part, Part::Ip { .. }))
+    {
+        let message = "the key has no address: add \"ip\" to it, or leave this out".to_owned();
+        reader.error(value.span(), message);
+    }
+    prefix.and(key)
+}
+
+fn read_limits<'s>(
+    reader: &mut Reader<'s>,
+    rule: &Value<'s>,
+    table: &DeTable<'s>,
+    on_full: Option<OnFull>,
+) -> Option<Vec<Limit>> {
+    let usual = match table.get("algorithm") {
+        Some(value) => limits::algorithm(reader, value),
+        None => Some((AnyAlgorithm::Gcra(Gcra::new()), "gcra")),
+    };
+    let Some(value) = table.get("limits") else {
+        let message = "the rule has no limits: write, for example, limits = \"100/s\"".to_owned();
+        reader.error(rule.span(), message);
+        return None;
+    };
+    // Where the algorithm is unknown, the quotas are read all the same.
+    let by = usual.unwrap_or((AnyAlgorithm::Gcra(Gcra::new()), "gcra"));
+    let when_full = on_full.unwrap_or_default();
+    let limits = limits::limits(reader, value, by, when_full)?;
+    if let (Some(value), OnFull::SharedOverflow(_)) = (table.get("on_full"), when_full) {
+        limits::check_overflow(reader, value, &limits, when_full);
+    }
+    usual.and(Some(limits))
+}

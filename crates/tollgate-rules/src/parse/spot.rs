@@ -1,0 +1,31 @@
+//! Places within a string of the file.
+
+use std::ops::Range;
+
+use toml::de::DeValue;
+
+use super::fields::Value;
+
+/// The bytes of the file that bytes `within` a string's content stand at; the whole string where
+/// escapes make them hard to tell.
+pub(crate) fn spot(text: &str, value: &Value<'_>, within: Range<usize>) -> Range<usize> {
+    let span = value.span();
+    let DeValue::String(content) = value.get_ref() else { return span };
+    let Some(raw) = text.get(span.clone()) else { return span };
+    let quote = ["\"\"\"", "'''", "\"", "'"].into_iter().find(|quote| {
+        raw.len() >= 2 * quote.len() && raw.starts_with(quote) && raw.ends_with(quote)
+    });
+    let Some(quote) = quote else { return span };
+    if raw[quote.len()..raw.len() - quote.len()] != **content {
+        return span;
+    }
+    let begin = span.start + quote.len();
+    begin + within.start.min(content.len())..begin + within.end.min(content.len())
+}
+
+/// From the character of that column, counted from 1, to the end of its word.
+pub(crate) fn word_at(content: &str, column: usize) -> Range<usize> {
+    let start = content.char_indices().nth(column - 1).map_or(content.len(), |(at, _)| at);
+    let rest = &content[start..];
+    start..start + rest.find(char::is_whitespace).unwrap_or(rest.len())
+}

@@ -1,0 +1,237 @@
+//! Patterns of segments: `*` for one, `**` for any number.
+
+use std::fmt;
+
+use crate::path;
+
+/// A pattern that is compared segment by segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    pieces: Vec<Piece>,
+    text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Literal(Box<[u8]>),
+    One,
+    Any,
+}
+
+/// What is wrong in a pattern: a byte offset into it, and what to write.
+pub(crate) type Wrong = (usize, String);
+
+impl Pattern {
+    /// `/posts/*/comments/**`.
+    pub(crate) fn of_path(text: &str) -> Result<Self, Wrong> {
+        if !text.starts_with('/') {
+            return Err((0, "a path pattern begins with \"/\", as in \"/posts/**\"".into()));
+        }
+        if let Some(at) = text.find(['?', '#']) {
+            let advice = "a path has no query: leave out what begins with \"?\" or \"#\"";
+            return Err((at, advice.into()));
+        }
+        Self::parse(text, '/', |segment| match segment {
+            "" => Ok(None),
+            "." | ".." => Err("write the path without \".\" and \"..\"".to_owned()),
+            _ => Ok(Some(path::decoded(segment).collect())),
+        })
+    }
+
+    /// `*.example.com`.
+    pub(crate) fn of_host(text: &str) -> Result<Self, Wrong> {
+        const A_HOST: &str = "a host is a name such as \"api.example.com\" or \"*.example.com\", \
+                              without a scheme, a port or a path";
+        if let Some(at) = text.find(['/', ':', ' ']).filter(|_| !text.starts_with('[')) {
+            return Err((at, A_HOST.into()));
+        }
+        Self::parse(text, '.', |label| match label {
+            "" => Err(A_HOST.to_owned()),
+            _ => Ok(Some(label.to_ascii_lowercase().into_bytes())),
+        })
+    }
+
+    fn parse(
+        text: &str,
+        between: char,
+        literal: impl Fn(&str) -> Result<Option<Vec<u8>>, String>,
+    ) -> Result<Self, Wrong> {
+        let mut pieces = Vec::new();
+        let mut at = 0;
+        for segment in text.split(between) {
+            match segment {
+                "*" => pieces.push(Piece::One),
+                "**" => pieces.push(Piece::Any),
+                _ => {
+                    if let Some(star) = segment.find('*') {
+                        let advice = format!(
+                            "\"*\" stands for a whole part between \"{between}\" and \"**\" for \
+                             any number of them: write it by itself"
+                        );
+                        return Err((at + star, advice));
+                    }
+                    let bytes = literal(segment).map_err(|advice| (at, advice))?;
+                    pieces.extend(bytes.map(|bytes| Piece::Literal(bytes.into())));
+                }
+            }
+            at += segment.len() + between.len_utf8();
+        }
+        Ok(Self { pieces, text: text.to_owned() })
+    }
+
+    /// Whether the segments of a path fit it: at most `segments * pieces` comparisons. Without
+    /// `is_encoded`, no segment has a `%`.
+    pub(crate) fn fits_path(&self, segments: &[&str], is_encoded: bool) -> bool {
+        self.fits(segments, |segment, literal| {
+            if is_encoded {
+                path::decoded(segment).eq(literal.iter().copied())
+            } else {
+                segment.as_bytes() == literal
+            }
+        })
+    }
+
+    /// Whether the labels of a host fit it.
+    pub(crate) fn fits_host(&self, labels: &[&str]) -> bool {
+        self.fits(labels, |label, literal| label.as_bytes().eq_ignore_ascii_case(literal))
+    }
+
+    /// The usual walk: on a mismatch only the latest `**` takes one segment more, since whatever an
+    /// earlier one took in its place, the latest could take too.
+    fn fits(&self, segments: &[&str], same: impl Fn(&str, &[u8]) -> bool) -> bool {
+        let (mut piece, mut segment) = (0, 0);
+        let mut retry = None;
+        while segment < segments.len() {
+            match self.pieces.get(piece) {
+                Some(Piece::Any) => {
+                    retry = Some((piece + 1, segment));
+                    piece += 1;
+                    continue;
+                }
+                Some(Piece::One) => {
+                    (piece, segment) = (piece + 1, segment + 1);
+                    continue;
+                }
+                Some(Piece::Literal(literal)) if same(segments[segment], literal) => {
+                    (piece, segment) = (piece + 1, segment + 1);
+                    continue;
+                }
+                _ => {}
+            }
+            let Some((after, taken)) = retry else { return false };
+            retry = Some((after, taken + 1));
+            (piece, segment) = (after, taken + 1);
+        }
+        self.pieces[piece..].iter().all(|piece| *piece == Piece::Any)
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn paths_that_fit() {
+        for (pattern, path, fits) in [
+            ("/", "/", true),
+            ("/", "/a", false),
+            ("/**", "/", true),
+            ("/**", "/a/b", true),
+            ("/posts", "/posts", true),
+            ("/posts", "/posts/", true),
+            ("/posts/", "/posts", true),
+            ("/posts", "//posts", true),
+            ("/posts", "/%70osts", true),
+            ("/posts", "/x/../posts", true),
+            ("/posts", "/posts?x=1", true),
+            ("/posts", "/Posts", false),
+            ("/posts", "/posts/1", false),
+            ("/posts/*", "/posts/1", true),
+            ("/posts/*", "/posts", false),
+            ("/posts/*", "/posts/1/2", false),
+            ("/posts/**", "/posts", true),
+            ("/posts/**", "/posts/1/2", true),
+            ("/posts/**", "/postscript", false),
+            ("/*/edit", "/a/edit", true),
+            ("/*/edit", "/a/b/edit", false),
+            ("/**/edit", "/edit", true),
+            ("/**/edit", "/a/b/edit", true),
+            ("/**/edit", "/edit/a/edit", true),
+            ("/**/edit", "/edit/a", false),
+            ("/a/**/b/*/**/c", "/a/b/b/x/c", true),
+            ("/a/**/b/*/**/c", "/a/b/c", false),
+            ("/a b", "/a%20b", true),
+            ("/a%20b", "/a%20b", true),
+            ("/a/b", "/a%2fb", false),
+        ] {
+            let pattern = Pattern::of_path(pattern).expect("a good pattern");
+            let segments = path::segments(path);
+            assert_eq!(
+                pattern.fits_path(segments.as_slice(), path.contains('%')),
+                fits,
+                "{pattern} {path}"
+            );
+        }
+    }
+
+    #[test]
+    fn hosts_that_fit() {
+        for (pattern, host, fits) in [
+            ("example.com", "example.com", true),
+            ("example.com", "EXAMPLE.com:8080", true),
+            ("Example.com", "example.com.", true),
+            ("example.com", "www.example.com", false),
+            ("*.example.com", "www.example.com", true),
+            ("*.example.com", "example.com", false),
+            ("*.example.com", "a.b.example.com", false),
+            ("**.example.com", "example.com", true),
+            ("**.example.com", "a.b.example.com", true),
+            ("**.example.com", "example.com.evil.net", false),
+            ("**.example.com", "notexample.com", false),
+            ("[2001:db8::1]", "[2001:DB8::1]:443", true),
+            ("192.0.2.*", "192.0.2.7:80", true),
+        ] {
+            let pattern = Pattern::of_host(pattern).expect("a good pattern");
+            let mut labels = path::Segments::new("");
+            path::split_host(host, &mut labels);
+            assert_eq!(pattern.fits_host(labels.as_slice()), fits, "{pattern} {host}");
+        }
+    }
+
+    /// The definition itself, by trying everything.
+    fn naive(pieces: &[Piece], segments: &[&str]) -> bool {
+        match (pieces.split_first(), segments.split_first()) {
+            (None, None) => true,
+            (Some((Piece::Any, rest)), _) => {
+                (0..=segments.len()).any(|taken| naive(rest, &segments[taken..]))
+            }
+            (Some((Piece::One, rest)), Some((_, others))) => naive(rest, others),
+            (Some((Piece::Literal(literal), rest)), Some((first, others))) => {
+                first.as_bytes() == &**literal && naive(rest, others)
+            }
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_walk_is_the_definition(
+            pattern in "(/(\\*|\\*\\*|a|b)){0,7}",
+            path in "(/(a|b)){0,8}",
+        ) {
+            let pattern = Pattern::of_path(&format!("/{pattern}")).unwrap();
+            let segments = path::segments(&path);
+            prop_assert_eq!(
+                pattern.fits_path(segments.as_slice(), false),
+                naive(&pattern.pieces, segments.as_slice())
+            );
+        }
+    }
+}

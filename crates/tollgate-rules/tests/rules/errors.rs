@@ -1,0 +1,133 @@
+//! Every error: where it is, and what it says.
+
+use tollgate_rules::Rules;
+
+/// A rule that is right, but for `line`, which is the fourth line of the file.
+fn with(line: &str) -> String {
+    let mut text = "[[rule]]\nname = \"a\"\n\n".to_owned();
+    text += line;
+    if !line.contains("limits") {
+        text += "\nlimits = \"5/s\"";
+    }
+    text
+}
+
+fn said(text: &str) -> String {
+    Rules::parse("r.toml", text).expect_err(text).to_string()
+}
+
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    assert_eq!(said(text), expected, "{text}");
+}
+
+#[test]
+fn errors_of_one_line() {
+    let cases: Vec<(&str, &str)> = include_str!("errors.txt")
+        .split("\n\n")
+        .map(|case| case.trim())
+        .map(|case| case.split_at(case.find("\nr.toml:").expect("what is said of it")))
+        .collect();
+    assert!(cases.len() > 50);
+    for (line, expected) in cases {
+        check(&with(line), expected.trim());
+    }
+}
+
+#[test]
+fn errors_of_whole_files() {
+    for (text, expected) in [
+        ("", "r.toml:1:1: the file has no rules: begin each with a line [[rule]]"),
+        ("rule = []", "r.toml:1:8: a file has 1 to 256 rules; this one has 0"),
+        (
+            "[rule]\nname = \"a\"",
+            "r.toml:1:1: a table, where a list of rules is needed: begin each with a line [[rule]]",
+        ),
+        (
+            "rule = [7]",
+            "r.toml:1:9: a whole number, where a rule is needed: begin each with a line [[rule]]",
+        ),
+        (
+            "\n[[rule]]",
+            "r.toml:2:1: the rule has no name: write, for example, name = \"logins\"\n\
+             r.toml:2:1: the rule has no limits: write, for example, limits = \"100/s\"",
+        ),
+        (
+            "apply = \"any\"\n[[rules]]\nname = \"a\"\nlimits = \"5/s\"",
+            "r.toml:1:1: the file has no rules: begin each with a line [[rule]]\n\
+             r.toml:1:10: unknown value \"any\": write \"all\" or \"first\"\n\
+             r.toml:2:3: unknown key \"rules\": write each rule under a heading [[rule]]",
+        ),
+        (
+            "[[rule]]\nname = \"a\"\nlimits = \"5/s\"\n[[rule]]\nname = \"a\"\nlimits = \"5/s\"",
+            "r.toml:5:9: the rule on line 2 has this name: give each its own",
+        ),
+        // Columns count characters, not bytes, and lines end with either line end.
+        (
+            "rule = [{ name = \"ü\", limits = \"5/s\", \"käy\" = 1 }]",
+            "r.toml:1:39: unknown key \"käy\": write \"key\"",
+        ),
+        (
+            "[[rule]]\r\nname = \"a\"\r\nlimits = \"5/s\"\r\nkey = \"x\"",
+            "r.toml:4:8: unknown key \"x\": write \"ip\", \"header:NAME\", \"cookie:NAME\", \"path\", \
+             \"method\", \"host\" or \"none\", or a list of them",
+        ),
+    ] {
+        check(text, expected);
+    }
+}
+
+#[test]
+fn text_that_is_not_toml_is_told_with_its_place() {
+    let text = "[[rule]]\nname = a\nlimits = \"5/s\nkey = 'ip'";
+    let error = Rules::parse("r.toml", text).unwrap_err();
+    let places: Vec<_> = error.errors().iter().map(|its| (its.line(), its.column())).collect();
+    assert_eq!(places, [(2, 8), (3, 14)], "{error}");
+    assert!(error.errors().iter().all(|its| its.message().starts_with("not TOML: ")), "{error}");
+}
+
+#[test]
+fn every_rule_and_every_line_is_told_at_once() {
+    let text = "\
+[[rule]]
+name = \"posts\"
+match = { path = \"posts\", method = \"post\" }
+limits = [\"2/sec\", \"10 per fortnight\"]
+
+[[rule]]
+name = \"posts\"
+key = \"user\"
+limits = \"1/s burst 0\"
+";
+    let error = Rules::parse("rules.toml", text).unwrap_err();
+    let places: Vec<_> = error.errors().iter().map(|its| (its.line(), its.column())).collect();
+    assert_eq!(places, [(3, 19), (3, 37), (4, 28), (7, 9), (8, 8), (9, 11)]);
+    let shown = error.with_source();
+    let third = "
+error: expected a unit of time (ns, us, ms, s, min, h, d, w, y), as in \"10 per minute\"
+ --> rules.toml:4:28
+  |
+4 | limits = [\"2/sec\", \"10 per fortnight\"]
+  |                            ^^^^^^^^^
+";
+    assert!(shown.contains(third), "{shown}");
+    assert_eq!(shown.matches("error: ").count(), 6);
+}
+
+#[test]
+fn carets_stand_under_what_is_meant() {
+    let text = "rule = [{ name = \"日本\u{1b}\", limits = \"5/s\" }]\n";
+    let shown = Rules::parse("r.toml", text).unwrap_err().with_source();
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    check(
+        "apply = \"\\u001b[2J\\n\"\n[[rule]]\nname = \"a\"\nlimits = \"5/s\"",
+        "r.toml:1:9: unknown value \"\\u{1b}[2J\\n\": write \"all\" or \"first\"",
+    );
+    let text = "rule = [{ name = \"日本\",\tlimits = \"5/s\", shadow = 1 }]\n";
+    let shown = Rules::parse("r.toml", text).unwrap_err().with_source();
+    let expected = "
+1 | rule = [{ name = \"日本\", limits = \"5/s\", shadow = 1 }]
+  |                                                 ^
+";
+    assert!(shown.contains(expected), "{shown}");
+}

@@ -1,0 +1,7 @@
+//! Rules from text to verdicts.
+
+mod body;
+mod deciding;
+mod errors;
+mod reload;
+mod robust;

@@ -1,0 +1,179 @@
+//! Changes of the file: what is kept, what is not, and what a wrong file does.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::ManualClock;
+use tollgate_rules::{LiveRules, ReloadError, Request, RulesFile};
+
+struct Try {
+    file: RulesFile<ManualClock>,
+    live: Arc<LiveRules<ManualClock>>,
+    clock: Arc<ManualClock>,
+    path: PathBuf,
+}
+
+impl Try {
+    fn new(name: &str, text: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, text).expect("a place for scratch files");
+        let clock = Arc::new(ManualClock::new());
+        let file = RulesFile::open_with_clock(&path, Arc::clone(&clock)).expect("a good file");
+        Self { live: file.live(), file, clock, path }
+    }
+
+    /// Writes the file, and tells what became of the limits: kept, inherited, new, dropped.
+    fn change(&mut self, text: &str) -> [usize; 4] {
+        std::fs::write(&self.path, text).expect("the file is ours");
+        let carried = self.file.poll().expect("a good file").expect("it has changed");
+        [carried.kept, carried.inherited, carried.new, carried.dropped]
+    }
+
+    /// How many of so many requests are admitted.
+    fn admitted(&self, requests: usize) -> usize {
+        let ask = |_: &usize| self.live.load().decide(&Request::default()).is_admitted();
+        (0..requests).filter(ask).count()
+    }
+}
+
+const FIVE: &str = "rule = [{ name = \"a\", key = \"none\", limits = \"5 per week\" }]";
+
+#[test]
+fn an_unrelated_edit_keeps_what_was_used() {
+    let mut rules = Try::new("unrelated.toml", FIVE);
+    assert_eq!(rules.admitted(3), 3);
+    assert_eq!(rules.change(&format!("# a comment\n{FIVE}")), [1, 0, 0, 0]);
+    assert_eq!(
+        rules.change(
+            "rule = [
+                { name = \"b\", match = { path = \"/b\" }, limits = \"1/s\" },
+                { name = \"a\", key = \"none\", limits = [\"100/s\", \"5 per 7 days\"], shadow = false },
+            ]"
+        ),
+        [1, 0, 2, 0]
+    );
+    assert_eq!(rules.admitted(9), 2);
+    assert_eq!(rules.change(FIVE), [1, 0, 0, 2]);
+    assert_eq!(rules.admitted(9), 0);
+    rules.clock.advance(Duration::from_secs(7 * 24 * 3_600));
+    assert_eq!(rules.admitted(9), 5);
+    assert_eq!((rules.live.reloads(), rules.live.failures()), (3, 0));
+}
+
+#[test]
+fn what_counts_otherwise_starts_afresh() {
+    for (other, became) in [
+        ("rule = [{ name = \"b\", key = \"none\", limits = \"5 per week\" }]", [0, 0, 1, 1]),
+        ("rule = [{ name = \"a\", key = \"ip\", limits = \"5 per week\" }]", [0, 0, 1, 1]),
+        (
+            "rule = [{ name = \"a\", key = \"none\", capacity = 9, limits = \"5 per week\" }]",
+            [0, 0, 1, 1],
+        ),
+        (
+            "rule = [{ name = \"a\", key = \"none\", algorithm = \"sliding-log\", limits = \"5 per week\" }]",
+            [0, 0, 1, 1],
+        ),
+    ] {
+        let mut rules = Try::new("otherwise.toml", FIVE);
+        assert_eq!(rules.admitted(9), 5);
+        assert_eq!(rules.change(other), became, "{other}");
+        assert!(rules.admitted(9) >= 5, "{other}");
+    }
+}
+
+#[test]
+fn a_new_quota_inherits_what_was_used() {
+    for (limits, left) in [
+        ("\"6 per week\"", 3),
+        ("\"9 per week\"", 6),
+        ("\"5 per day\"", 2),
+        ("\"2 per week\"", 2),
+        ("{ name = \"weekly\", quota = \"100 per week\" }", 97),
+    ] {
+        let mut rules = Try::new("inherits.toml", FIVE);
+        assert_eq!(rules.admitted(3), 3);
+        let text = format!("rule = [{{ name = \"a\", key = \"none\", limits = {limits} }}]");
+        assert_eq!(rules.change(&text), [0, 1, 0, 0], "{limits}");
+        assert_eq!(rules.admitted(200), left, "{limits}");
+    }
+    // Too far to be kept in the same state: it starts afresh.
+    let mut rules = Try::new("inherits.toml", FIVE);
+    assert_eq!(rules.admitted(3), 3);
+    let text = "rule = [{ name = \"a\", key = \"none\", limits = \"1000000000/s burst 1\" }]";
+    assert_eq!(rules.change(text), [0, 0, 1, 1]);
+    assert_eq!(rules.admitted(9), 1);
+}
+
+#[test]
+fn limits_that_change_places_keep_their_own_state() {
+    let mut rules = Try::new(
+        "places.toml",
+        "rule = [{ name = \"a\", key = \"none\", limits = [\"5/week\", \"9/day\"] }]",
+    );
+    assert_eq!(rules.admitted(9), 5);
+    let swapped = "rule = [{ name = \"a\", key = \"none\", limits = [\"9/day\", \"5/week\"] }]";
+    assert_eq!(rules.change(swapped), [2, 0, 0, 0]);
+    assert_eq!(rules.admitted(9), 0);
+    let one_changed = "rule = [{ name = \"a\", key = \"none\", limits = [\"8/day\", \"5/week\"] }]";
+    assert_eq!(rules.change(one_changed), [1, 1, 0, 0]);
+    assert_eq!(rules.admitted(9), 0);
+}
+
+#[test]
+fn bans_outlive_a_reload() {
+    let text = "rule = [{ name = \"a\", key = \"none\", limits = \"1/s\", penalty = \"1 h\" }]";
+    let mut rules = Try::new("bans.toml", text);
+    assert_eq!(rules.admitted(2), 1);
+    rules.change(&format!("\n{text}"));
+    rules.clock.advance(Duration::from_secs(60));
+    assert_eq!(rules.admitted(2), 0);
+    rules.change(&text.replace("1 h", "2 h"));
+    assert_eq!(rules.admitted(2), 1);
+}
+
+#[test]
+fn a_wrong_file_leaves_the_rules_in_force() {
+    let mut rules = Try::new("wrong.toml", FIVE);
+    assert_eq!(rules.admitted(3), 3);
+    for (number, wrong) in ["", "rule = 7", "[[rule", "\u{feff}x"].into_iter().enumerate() {
+        std::fs::write(&rules.path, wrong).unwrap();
+        assert!(matches!(rules.file.poll(), Err(ReloadError::Rules(_))), "{wrong}");
+        assert!(matches!(rules.file.poll(), Ok(None)), "it is told once");
+        assert_eq!(rules.live.failures(), number as u64 + 1);
+    }
+    std::fs::write(&rules.path, b"\xff\xfe").unwrap();
+    assert!(matches!(rules.file.poll(), Err(ReloadError::Unreadable { .. })));
+    std::fs::remove_file(&rules.path).unwrap();
+    assert!(matches!(rules.file.reload(), Err(ReloadError::Unreadable { .. })));
+    assert_eq!(rules.live.failures(), 6);
+    std::fs::write(&rules.path, " ".repeat((1 << 20) + 1)).unwrap();
+    assert!(rules.file.reload().unwrap_err().to_string().contains("longer than a mebibyte"));
+
+    assert_eq!(rules.admitted(1), 1);
+    std::fs::write(&rules.path, FIVE).unwrap();
+    assert_eq!(rules.file.poll().unwrap().expect("it is right again").kept, 1);
+    assert_eq!(rules.admitted(9), 1);
+    assert_eq!(rules.live.reloads(), 1);
+}
+
+#[test]
+fn requests_are_decided_while_rules_change() {
+    let mut rules = Try::new("meanwhile.toml", FIVE);
+    let live = rules.file.live();
+    let admitted = std::thread::scope(|scope| {
+        let deciders: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let ask = |_: &usize| live.load().decide(&Request::default()).is_admitted();
+                    (0..50_000).filter(ask).count()
+                })
+            })
+            .collect();
+        for number in 0..50 {
+            rules.change(&format!("# {number}\n{FIVE}"));
+        }
+        deciders.into_iter().map(|thread| thread.join().expect("no panic")).sum::<usize>()
+    });
+    assert_eq!(admitted, 5);
+}

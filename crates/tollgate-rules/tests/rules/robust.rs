@@ -1,0 +1,74 @@
+//! Any text is rules or errors with a place in it; any request is decided.
+
+use std::sync::{Arc, LazyLock};
+
+use proptest::prelude::*;
+use tollgate::ManualClock;
+use tollgate_rules::{Gate, Request, Rules};
+
+use crate::body::hold;
+
+const EXAMPLE: &str = include_str!("../../../../rules/example.toml");
+
+static GATE: LazyLock<Gate<ManualClock>> = LazyLock::new(|| {
+    let rules = Rules::parse("rules/example.toml", EXAMPLE).expect("it is right");
+    Gate::with_clock(rules, Arc::new(ManualClock::new())).expect("there is memory")
+});
+
+#[test]
+fn the_example_is_right() {
+    let rules =
+        Rules::parse("rules/example.toml", EXAMPLE).unwrap_or_else(|error| panic!("{error}"));
+    let names: Vec<_> = rules.rules().iter().map(|rule| rule.name()).collect();
+    assert_eq!(names, ["posts", "accounts", "rewards", "logins", "search", "everything"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn any_text(text in "\\PC{0,80}|([\\[\\]{}=\",.#a-z0-9 \\n\\\\]){0,120}") {
+        hold(&text);
+    }
+
+    #[test]
+    fn a_rule_with_any_value(
+        key in "name|match|key|ipv6_prefix|on_no_key|algorithm|limits|capacity|on_full|shadow|penalty|[a-z_]{1,8}",
+        value in "\"\\PC{0,12}\"|'[a-z0-9/*: ]{0,12}'|-?[0-9]{1,5}|true|\\[\"ip\", *\"(path|host)\"\\]|\\{ (quota|shared|ban|path|method|host|header) = \"[a-zA-Z0-9/*. ]{0,12}\" \\}",
+    ) {
+        let mut text = String::from("[[rule]]\n");
+        for (usual, its) in [("name", "\"a\""), ("limits", "\"5/s\"")] {
+            if key != usual {
+                text += &format!("{usual} = {its}\n");
+            }
+        }
+        hold(&format!("{text}{key} = {value}\n"));
+    }
+
+    #[test]
+    fn a_good_file_with_a_few_changes(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_usize, "\\PC|[\\n\"=\\[\\]{}*/0-9]"), 1..4),
+    ) {
+        let mut text: Vec<char> = EXAMPLE.chars().collect();
+        for (at, kind, with) in changes {
+            let at = at.index(text.len());
+            match kind {
+                0 => { text.remove(at); }
+                1 => text.insert(at, with.chars().next().unwrap_or('x')),
+                2 => text[at] = with.chars().next().unwrap_or('x'),
+                _ => { let end = (at + 9).min(text.len()); text.drain(at..end); }
+            }
+        }
+        hold(&text.into_iter().collect::<String>());
+    }
+
+    #[test]
+    fn any_request(
+        method in "\\PC{0,8}", path in "[/.%2eEa-z?é]{0,60}", host in "\\PC{0,20}",
+        name in "x-user|x-device|cookie|\\PC{0,6}", value in "\\PC{0,300}",
+    ) {
+        let headers = [(name.as_str(), value.as_str())];
+        let request = Request { method: &method, path: &path, host: Some(&host), headers: &headers, peer: None };
+        let _ = GATE.decide(&request);
+    }
+}

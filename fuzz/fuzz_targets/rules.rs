@@ -1,0 +1,8 @@
+//! Any text as a rules file.
+
+#![no_main]
+
+#[path = "../../crates/tollgate-rules/tests/rules/body.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|text: &str| body::hold(text));
