@@ -188,6 +188,7 @@ fn of_one_key_that_is_seated_meanwhile() {
 
 /// The mistake avoided: a claim is committed that this thread knew nothing of before its fence.
 #[test]
+#[ignore = "takes minutes; compact slots show the same mistake in seconds"]
 #[should_panic(expected = "2 granted")]
 fn without_a_second_survey_a_key_has_two_slots() {
     plant(Fault::ClaimJustSeen);
