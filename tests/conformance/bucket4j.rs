@@ -37,6 +37,7 @@ pub(crate) const VECTORS: &[(&str, Replay)] = &[
     ("force_added_surplus_kept", surplus),
     ("rounding_rest_cleared_when_full", afterwards),
     ("aligned_adaptive_initial", entered_midway),
+    ("interval_two_bandwidths", by_steps),
 ];
 
 /// `greedy 100/1000ns` is 100 cells in 1,000 ns; the capacity is the burst.
@@ -181,6 +182,39 @@ fn entered_midway(vector: &Value) {
         for gate in gates(Quota::new(limit, period), FixedWindow::aligned()) {
             assert_eq!(take_up_to(&*gate, u64::MAX, now), limit, "{row}");
             assert!(gate.check_at(1, now).is_err());
+        }
+    }
+}
+
+/// There, cells come by steps, at the end of an interval, into a capacity of more than a step. Here they
+/// come one by one: as many by the end of each interval, and some of them before. (What comes at once
+/// is a fixed window, and that keeps nothing of the last.) The fewest of two limits is what there is.
+fn by_steps(vector: &Value) {
+    let limits = vector["params"]["limits"].as_array().expect("limits");
+    let empty = |limit: &Value| {
+        let quota = quota(limit, "intervally");
+        assert_eq!(number(&limit["initial"]), 0);
+        (quota, gates(quota, Gcra::start_empty()))
+    };
+    let all: Vec<_> = limits.iter().map(empty).collect();
+    for which in 0..3 {
+        for step in steps(vector) {
+            let at = number(&step["t_ns"]);
+            let remaining = |(quota, gates): &(Quota, [Box<dyn Gate>; 3])| {
+                let now = Tick::from_nanos(at);
+                if at == 0 {
+                    // The first refusal is when it begins.
+                    assert!(gates[which].check_at(1, now).is_err());
+                }
+                let left = Verdict::from(&gates[which].peek_at(0, now)).remaining;
+                let nanos = u64::try_from(quota.period().as_nanos()).expect("a short period");
+                assert_eq!(left, (at * quota.limit() / nanos).min(quota.burst_cells()), "{step}");
+                left
+            };
+            let fewest = all.iter().map(remaining).min().expect("two limits");
+            let theirs = number(&step["remaining"]);
+            assert!(fewest >= theirs, "{step}: {fewest}");
+            assert!(fewest < theirs + 5, "{step}: less than a step more, {fewest}");
         }
     }
 }

@@ -34,11 +34,7 @@ const REPLAYED: [(&str, &[(&str, Replay)]); 8] = [
 ];
 
 /// What is left to do: file, vector (`*` for all of a file), and what it waits for.
-const NOT_YET: [(&str, &str, &str); 1] = [(
-    "04_bucket4j",
-    "interval_two_bandwidths",
-    "refills by steps into a capacity that is larger than a step: needs several limits in one",
-)];
+const NOT_YET: [(&str, &str, &str); 0] = [];
 
 fn folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/conformance")
