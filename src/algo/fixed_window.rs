@@ -31,6 +31,8 @@
 //! possible (from above, in steps of 1, 2, 5) to what makes the ring outlast every [`Tick`], but
 //! at least 10,000 of them (1,000 above 10^6 cells a second) where that leaves a nanosecond each.
 
+mod credit;
+
 use core::num::NonZeroU64;
 use core::time::Duration;
 
@@ -38,8 +40,8 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Window;
 use super::{
-    Algorithm, COMPACT_BITS, Carry, FIGURES, GiveBack, Machine, PAYLOAD_BITS, Passage, PerKey,
-    Receipt, Restart, Ring, Standing, Step, VisitRevocable, sealed::Sealed,
+    Algorithm, COMPACT_BITS, Machine, PAYLOAD_BITS, Ring, Standing, Step, VisitRevocable,
+    sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
@@ -292,105 +294,6 @@ impl FixedWindowParams {
             cell: NonZeroU64::MIN,
             until_idle: if counted == 0 { 0 } else { ahead },
             scale: self.grid.scale(view.now, view.floor),
-        }
-    }
-}
-
-impl GiveBack for FixedWindowParams {
-    /// Time restores all at once, at the window's end: so what was charged in the window that is
-    /// still open can be given back to it, and nothing else.
-    fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
-        let View { floor, counted, .. } = self.view(word, now);
-        let passed = floor.saturating_sub(self.grid.floor(self.aligned(receipt.at)));
-        let same_window = self.end.of(word) == self.end.of(receipt.next) && passed <= self.length;
-        let given = if same_window { n.min(receipt.cells) } else { 0 };
-        self.less(word, counted, given)
-    }
-
-    fn add(&self, word: u64, now: Tick, n: u64) -> u64 {
-        self.less(word, self.view(word, now).counted, n)
-    }
-
-    fn overdrawn(&self) -> Self {
-        Self { limit: self.count.max(), ..*self }
-    }
-
-    fn turn(&self, word: u64, now: Tick) -> Duration {
-        let view = self.view(word, now);
-        let ahead = if view.counted > self.limit { view.ahead } else { 0 };
-        self.grid.scale(view.now, view.floor).span(ahead)
-    }
-}
-
-impl PerKey for FixedWindowParams {
-    /// Windows may be as long as there are whole units; aligned ones are as long as they are.
-    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        quota.validate()?;
-        if quota.limit() >= self.count.max() {
-            return Err(QuotaError::PlanTooFast);
-        }
-        let (units, nanos) = self.grid.ratio();
-        let shares = u128::from(quota.period_nanos()) * u128::from(units);
-        let length = u64::try_from(shares / u128::from(nanos)).unwrap_or(u64::MAX);
-        let is_whole = shares.is_multiple_of(u128::from(nanos)) && length > 0;
-        let is_aligned = self.is_aligned();
-        match is_whole && length <= self.grid.reach() && (!is_aligned || length == 1) {
-            true => Ok(Self { limit: quota.limit(), length, ..*self }),
-            false => Err(QuotaError::PlanTooLong),
-        }
-    }
-}
-
-impl FixedWindowParams {
-    /// The word with fewer cells counted than these, if it is known how many they are.
-    fn less(&self, word: u64, counted: u64, n: u64) -> u64 {
-        let known = counted > 0 && counted < self.count.max();
-        let left = if known { counted.saturating_sub(n) } else { self.count.of(word) };
-        self.end.set(left, self.end.of(word))
-    }
-}
-
-impl Carry for FixedWindowParams {
-    const ALGORITHM: u64 = 3;
-
-    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
-        let (units, nanos) = self.grid.ratio();
-        // When a window of the wall clock began, whatever the clock.
-        let phase = match self.is_aligned() {
-            true => i128::from(unix_origin_nanos) - i128::from(self.ahead_nanos),
-            false => 0,
-        };
-        let phase = u64::try_from(phase.rem_euclid(i128::from(nanos))).unwrap_or(0);
-        [units, nanos, self.limit, self.length, phase, 0, 0, 0]
-    }
-
-    /// Windows of the wall clock are the same windows by any clock.
-    fn passage(&self, restart: &Restart) -> Passage {
-        if !self.is_aligned() {
-            return Passage::on(&self.grid, restart);
-        }
-        let Restart { then, now, .. } = restart;
-        let period = i128::from(self.grid.ratio().1);
-        let apart = i128::from(then.unix_origin_nanos) - i128::from(now.unix_origin_nanos);
-        let ahead_now = i128::from(self.ahead_nanos);
-        let ahead_then = (ahead_now + apart).rem_euclid(period);
-        // What is between the two clocks' first windows is whole ones.
-        let windows = (apart + ahead_now - ahead_then) / period;
-        let ahead = Duration::from_nanos(u64::try_from(ahead_then).unwrap_or(0));
-        let then = self.grid.floor(then.tick.saturating_add(ahead));
-        let now = self.instant(now.tick);
-        let passed = i128::from(now) - i128::from(then) - windows;
-        // If the wall clock was set back, the window that was open is taken for the one that is.
-        Passage::of_units(then, now, u64::try_from(passed).unwrap_or(0))
-    }
-
-    fn carry(&self, word: u64, passage: &Passage) -> Option<u64> {
-        match (passage.left(&self.grid, self.end.of(word)), self.count.of(word)) {
-            ((0, _), _) | (_, 0) => None,
-            ((left, _), count) => {
-                let end = self.grid.later(passage.now(), left);
-                Some(self.end.set(self.count.set(0, count), end))
-            }
         }
     }
 }

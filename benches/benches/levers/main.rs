@@ -1,6 +1,7 @@
 //! What a user can turn: batches, huge pages, hashers, counting, clocks of two tiers, lanes, and
 //! names of who is refused.
 
+mod companions;
 mod keyed;
 mod lanes;
 mod noted;
@@ -28,6 +29,8 @@ fn main() {
     lanes::run(&options);
     heading("levers: TopKeys, all refused");
     noted::run(&options);
+    heading("levers: what goes with a limiter, admitted");
+    companions::run(&options);
     heading("levers: hashers");
     hashers(&options);
 }

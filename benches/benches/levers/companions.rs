@@ -1,0 +1,93 @@
+//! What the companions of a limiter cost: quotas that change, quotas per key, reservations, several
+//! limits at once, bans.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use tollgate::{Composite, Direct, Gcra, Limiter, Live, Penalties, Plan, Quota, Shadow, Slots};
+use tollgate_benches::keys::{self, Draw};
+use tollgate_benches::options::Options;
+use tollgate_benches::report::{compared, note, table};
+use tollgate_benches::rounds::{Row, compare};
+
+use crate::roomy;
+
+const KEYS: usize = 1_000;
+const DECISIONS: usize = 20_000;
+
+pub(crate) fn run(options: &Options) {
+    for threads in [1, 2] {
+        at(options, threads);
+    }
+    note(
+        "Own clock, all admitted; the composite and the three asked one by one are two limiters and \
+         one bucket without keys, which two threads contend for.",
+    );
+    println!();
+}
+
+fn limiter() -> Limiter<u64> {
+    let builder = Limiter::builder(roomy()).capacity(KEYS as u64).slots(Slots::Wide);
+    builder.build().expect("in range")
+}
+
+/// As large as a live quota's states hold.
+fn lively() -> Limiter<u64, Live> {
+    let quota = black_box(Quota::per_second(10_000).burst(400_000_000));
+    Limiter::builder(quota).algorithm(Live::new()).capacity(KEYS as u64).build().expect("in range")
+}
+
+fn planned() -> (Limiter<u64>, Plan<Gcra>) {
+    let builder = Limiter::builder(roomy()).algorithm(Gcra::new().for_plans());
+    let gate = builder.capacity(KEYS as u64).build().expect("in range");
+    let plan = gate.plan(Quota::per_second(5_000).burst(1_000_000_000)).expect("slower");
+    (gate, plan)
+}
+
+fn at(options: &Options, threads: usize) {
+    let sequence: Vec<u64> = keys::ranks(Draw::Uniform, KEYS).into_iter().map(keys::key).collect();
+    let (gate, live, (many, plan)) = (limiter(), lively(), planned());
+    let (first, second) = (limiter(), limiter());
+    let shared = Direct::new(roomy()).expect("in range");
+    let all = Composite::<u64>::builder()
+        .keyed("first", &first, |key: &u64| key)
+        .keyed("second", &second, |key: &u64| key)
+        .shared("shared", &shared)
+        .build()
+        .expect("three limits");
+    let both = Shadow::new(limiter(), limiter());
+    let banning = Penalties::builder(limiter(), Quota::per_minute(5), Duration::from_secs(60))
+        .capacity(KEYS as u64)
+        .build()
+        .expect("in range");
+    let rows = [
+        row("Gcra", threads, &sequence, |key| gate.check(key).is_ok()),
+        row("Live", threads, &sequence, |key| live.check(key).is_ok()),
+        row("check_with a plan", threads, &sequence, |key| many.check_with(key, &plan).is_ok()),
+        row("reserve and settle for half", threads, &sequence, |key| {
+            gate.reserve(key, 2).map(|reserved| reserved.settle(1)).is_ok()
+        }),
+        row("three one by one", threads, &sequence, |key| {
+            first.check(key).is_ok() && second.check(key).is_ok() && shared.check().is_ok()
+        }),
+        row("Composite of three", threads, &sequence, |key| all.check(key).is_ok()),
+        row("Shadow", threads, &sequence, |key| both.check(key).is_ok()),
+        row("Penalties, nobody banned", threads, &sequence, |key| banning.check(key).is_ok()),
+    ];
+    let figures = compare(options, DECISIONS, &rows);
+    let title = format!("{KEYS} keys, uniform, {threads} threads");
+    table(&title, &figures);
+    compared(&title, &figures, ["three one by one", "Composite of three"]);
+}
+
+fn row<'a>(
+    name: &str,
+    threads: usize,
+    sequence: &'a [u64],
+    check: impl Fn(&u64) -> bool + Sync + 'a,
+) -> Row<'a> {
+    Row::new(name, threads, move |turn| {
+        let (first, second) = turn.part(sequence, threads);
+        first.iter().chain(second).map(|key| usize::from(black_box(check(key)))).sum()
+    })
+}

@@ -1,0 +1,168 @@
+//! What a bucket is asked beside a check: to take back, to charge ahead or beyond the burst, to go by
+//! another quota, to go on by another clock.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use super::{GcraParams, PLAN_PRECISION, TAT};
+use crate::algo::{Ahead, Carry, FIGURES, GiveBack, Passage, PerKey, Receipt};
+#[cfg(feature = "std")]
+use crate::decision::Permit;
+use crate::quota::{Quota, QuotaError};
+use crate::time::Tick;
+
+#[cfg(feature = "std")]
+impl GcraParams {
+    /// Cells that a lane takes at a time; 0 where there are no lanes.
+    pub(crate) fn lane_cells(&self) -> u64 {
+        self.lane_cells
+    }
+
+    /// The permit of a request that was given cells charged ahead, of which `left` are left, by the
+    /// state which that charge left: as if nobody else had charged since.
+    #[inline(always)]
+    pub(crate) fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
+        let floor = self.grid.floor(now);
+        let debt = self.debt(word, floor).saturating_sub(self.cost(left));
+        Permit::new(self.reading(now, floor, debt))
+    }
+
+    /// How long from `now` until so many more cells, one request after the other, will have had
+    /// their turn: [`turn`](GiveBack::turn) if they were charged.
+    pub(crate) fn turn_behind(&self, word: u64, now: Tick, cells: u64) -> Duration {
+        let floor = self.grid.floor(now);
+        let debt = self.debt(word, floor).saturating_add(self.cost(cells));
+        self.grid.scale(now, floor).span(debt.saturating_sub(self.capacity))
+    }
+
+    /// The turn of what was charged last: no later than that, if it has passed.
+    pub(crate) fn turn_of_last(&self, word: u64, now: Tick) -> Tick {
+        let floor = self.grid.floor(now);
+        let debt = self.debt(word, floor);
+        match debt.checked_sub(self.capacity) {
+            Some(ahead) => now.saturating_add(self.grid.scale(now, floor).span(ahead)),
+            // A unit more, since `now` is somewhere in its own.
+            None => {
+                let passed = self.grid.span(self.capacity - debt + 2);
+                now.saturating_sub(passed)
+            }
+        }
+    }
+
+    /// The state if so many cells, charged before, had been charged at `now`, last of all; and the time
+    /// by which it is worse for that.
+    pub(crate) fn deferred(&self, word: u64, cells: u64, now: Tick) -> (u64, Duration) {
+        let floor = self.grid.floor(now);
+        let (debt, cost) = (self.debt(word, floor), self.cost(cells));
+        let next = self.grid.later(floor, debt.max(cost));
+        (next, self.grid.span(cost.saturating_sub(debt)))
+    }
+
+    /// How long time takes to restore so many cells, rounded down to a nanosecond.
+    pub(crate) fn restored_after(&self, cells: u64) -> Duration {
+        self.grid.span(self.cost(cells))
+    }
+}
+
+impl GiveBack for GcraParams {
+    /// # Why it never gives too much
+    ///
+    /// Call `A` the TAT, and `W` what it would be if no cell were charged that is given back, now or
+    /// later. For every charge of `k` cells at `a`, of which `u` are not spent, let
+    /// `r(t) = min(u, k - (t - a))` in units, not below 0: what may be given back at `t`. Then
+    /// `max(A, t) >= max(W, t) + sum of r(t)`, always. It holds after a charge, which moves `A` by
+    /// `k`, `W` by `k - u`, and adds `u` to the sum. It holds after `r(t)` is given back, which
+    /// leaves the sum. As time passes, `A`, `W` and the sum stand still while `t` is before `W`, and
+    /// that lasts at least until the spent part of each charge, `a + k - u`, which is no later than
+    /// `W`. From then on every `r` that is not 0 yet shrinks as fast as time passes, so that the sum
+    /// shrinks at least as fast as `t` grows towards `A`. So what is left after all is given back is
+    /// never better than `W`.
+    ///
+    /// A charge ahead of its turn counts as made when its turn comes. Until then the key owes more than
+    /// the burst, so that nobody charges behind it; and that is not after what it owed before,
+    /// which is no later than `W`: so until then nothing of it need be taken for restored.
+    fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
+        let floor = self.grid.floor(now);
+        let passed = floor.saturating_sub(self.grid.floor(receipt.at));
+        let owed = self.cost(receipt.cells).saturating_sub(passed);
+        match self.debt(word, floor) {
+            0 => TAT.of(word),
+            debt => self.grid.later(floor, debt - debt.min(self.cost(n)).min(owed)),
+        }
+    }
+
+    fn add(&self, word: u64, now: Tick, n: u64) -> u64 {
+        let floor = self.grid.floor(now);
+        match self.debt(word, floor) {
+            0 => TAT.of(word),
+            debt => self.grid.later(floor, debt.saturating_sub(self.cost(n))),
+        }
+    }
+
+    fn overdrawn(&self) -> Self {
+        self.with_capacity(self.grid.reach())
+    }
+
+    fn turn(&self, word: u64, now: Tick) -> Duration {
+        let floor = self.grid.floor(now);
+        let ahead = self.debt(word, floor).saturating_sub(self.capacity);
+        self.grid.scale(now, floor).span(ahead)
+    }
+}
+
+impl PerKey for GcraParams {
+    /// The cost of a cell is rounded up to a whole number of units.
+    fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
+        quota.validate()?;
+        let (units, nanos) = self.grid.ratio();
+        let exact = u128::from(quota.period_nanos()) * u128::from(units);
+        let shares = u128::from(quota.limit()) * u128::from(nanos);
+        let cell = exact.div_ceil(shares);
+        if (cell * shares - exact) * PLAN_PRECISION > exact {
+            return Err(QuotaError::PlanTooFast);
+        }
+        let lanes = self.lane_cells;
+        if lanes > quota.burst_cells() / 2 {
+            return Err(QuotaError::LaneCellsTooMany);
+        }
+        let burst = NonZeroU64::new(quota.burst_cells() - lanes).ok_or(QuotaError::ZeroBurst)?;
+        let capacity = cell.checked_mul(u128::from(burst.get()));
+        let capacity = capacity.and_then(|capacity| u64::try_from(capacity).ok());
+        let capacity = capacity.filter(|&capacity| capacity <= self.grid.reach());
+        let cell = u64::try_from(cell).ok().and_then(NonZeroU64::new);
+        match (cell, capacity) {
+            (Some(cell), Some(capacity)) => {
+                let first_debt = if self.first_debt > 0 { capacity } else { 0 };
+                Ok(Self { cell, capacity, burst, first_debt, ..*self })
+            }
+            _ => Err(QuotaError::PlanTooLong),
+        }
+    }
+}
+
+impl Ahead for GcraParams {
+    fn within(&self, now: Tick, wait: Duration) -> Self {
+        let floor = self.grid.floor(now);
+        // A turn is at the beginning of a unit, and no later than this one.
+        let last = self.grid.floor(now.saturating_add(wait));
+        let capacity = self.capacity.saturating_add(last - floor);
+        self.with_capacity(capacity.min(self.grid.reach()))
+    }
+}
+
+impl Carry for GcraParams {
+    const ALGORITHM: u64 = 1;
+
+    fn figures(&self, _: u64) -> [u64; FIGURES] {
+        let (units, nanos) = self.grid.ratio();
+        let (cell, burst) = (self.cell.get(), self.burst.get());
+        [units, nanos, cell, burst, self.first_debt, self.lane_cells, 0, 0]
+    }
+
+    fn carry(&self, word: u64, passage: &Passage) -> Option<u64> {
+        match passage.left(&self.grid, TAT.of(word)) {
+            (0, _) => None,
+            (debt, _) => Some(TAT.of(self.grid.later(passage.now(), debt))),
+        }
+    }
+}
