@@ -8,6 +8,7 @@ mod format;
 mod judge;
 mod logtime;
 mod progress;
+mod proxy;
 mod record;
 mod replay;
 mod report;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     let outcome = match (cli.command, matches.subcommand()) {
         (Command::Replay(args), Some((_, matches))) => replay(*args, matches),
         (Command::Check(args), _) => check(&args),
+        (Command::Proxy(args), _) => proxy::run(*args),
         (Command::Replay(_), None) => unreachable!("a parsed command has its matches"),
     };
     outcome.unwrap_or_else(|error| {

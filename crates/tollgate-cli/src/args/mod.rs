@@ -1,6 +1,7 @@
 //! The command line.
 
 mod plan;
+mod proxy;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, value_parser};
 use tollgate::Quota;
@@ -9,6 +10,7 @@ use crate::algorithm::{self, Algorithm};
 use crate::charge::{Cost, Key};
 use crate::format::{self, Format};
 pub(crate) use plan::Plan;
+pub(crate) use proxy::ProxyArgs;
 
 /// Rate limits, tried on real traffic before real users.
 #[derive(Debug, Parser)]
@@ -28,6 +30,10 @@ pub(crate) enum Command {
     /// Reads a rules file, and explains every rule or tells everything that is wrong
     #[command(after_long_help = CHECK_HELP)]
     Check(CheckArgs),
+
+    /// Stands before an HTTP server, and enforces a rules file; by itself, a demonstration
+    #[command(after_long_help = proxy::HELP)]
+    Proxy(Box<ProxyArgs>),
 }
 
 const CHECK_HELP: &str = "\

@@ -1,0 +1,132 @@
+//! What the proxy keeps of each rule: the names that clients are told, and counts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_http::Policy;
+use tollgate_rules::{Gate, Limit, Rule};
+
+/// Of the rules in force, by name. Another one takes its place when they change.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    pages: HashMap<String, Page>,
+}
+
+#[derive(Debug)]
+struct Page {
+    /// In the order of the rule's limits.
+    policies: Vec<Policy>,
+    counts: Arc<Counts>,
+}
+
+/// How often a rule refused. It outlives a change of the rule.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) refused: AtomicU64,
+    pub(super) shadow_refused: AtomicU64,
+}
+
+impl Book {
+    /// Of these rules; those that were there before count on.
+    pub(super) fn new(gate: &Gate, before: &Self) -> Self {
+        let page = |(index, rule): (usize, &Rule)| {
+            let counts = before.pages.get(rule.name()).map(|page| Arc::clone(&page.counts));
+            let limits = rule.limits().iter();
+            let policies = limits.map(|limit| policy(rule, limit, Some(index))).collect();
+            (rule.name().to_owned(), Page { policies, counts: counts.unwrap_or_default() })
+        };
+        Self { pages: gate.rules().enumerate().map(page).collect() }
+    }
+
+    /// What clients are told of a limit of a rule.
+    pub(super) fn policy(&self, rule: &Rule, limit: &Limit) -> Policy {
+        let position = rule.limits().iter().position(|its| std::ptr::eq(its, limit));
+        let known = self.pages.get(rule.name()).zip(position);
+        let known = known.and_then(|(page, position)| page.policies.get(position));
+        match known {
+            Some(policy) => policy.clone(),
+            // The rules have just changed, and the book is about to.
+            None => policy(rule, limit, None),
+        }
+    }
+
+    /// Counts a refusal; a rule that has just left the file is not counted any more.
+    pub(super) fn count(&self, rule: &Rule, of: impl Fn(&Counts) -> &AtomicU64) {
+        if let Some(page) = self.pages.get(rule.name()) {
+            of(&page.counts).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Every rule's name and counts, by name.
+    pub(super) fn counts(&self) -> Vec<(&str, &Counts)> {
+        let pages = self.pages.iter();
+        let mut counts: Vec<_> = pages.map(|(name, page)| (name.as_str(), &*page.counts)).collect();
+        counts.sort_unstable_by_key(|(name, _)| *name);
+        counts
+    }
+}
+
+/// Named by the rule; where that has several limits, by the limit too. A name that the header
+/// cannot carry is replaced by the rule's place in the file.
+fn policy(rule: &Rule, limit: &Limit, index: Option<usize>) -> Policy {
+    let full = match rule.limits() {
+        [_] => rule.name().to_owned(),
+        _ => format!("{}/{}", rule.name(), limit.name()),
+    };
+    let place = index.map_or("rule".to_owned(), |index| format!("rule-{}", index + 1));
+    let quota = limit.quota();
+    let policy = Policy::new(&full, &quota).or_else(|_| Policy::new(&place, &quota));
+    policy.expect("the place is printable")
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_rules::Rules;
+
+    use super::*;
+
+    fn gate(text: &str) -> Gate {
+        Gate::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory")
+    }
+
+    #[test]
+    fn policies_are_named_after_rules() {
+        let gate = gate(
+            r#"rule = [
+                { name = "one", limits = "1/s" },
+                { name = "two", limits = ["2/s", { name = "day", quota = "9/d" }] },
+                { name = "drei Straßen", limits = "3/s" },
+            ]"#,
+        );
+        let book = Book::new(&gate, &Book::default());
+        let policies = gate.rules().flat_map(|rule| rule.limits().iter().map(move |l| (rule, l)));
+        let policies: Vec<_> =
+            policies.map(|(rule, limit)| book.policy(rule, limit).to_string()).collect();
+        let expected = [
+            r#""one";q=1;w=1"#,
+            r#""two/2/s";q=2;w=1"#,
+            r#""two/day";q=9;w=86400"#,
+            r#""rule-3";q=3;w=1"#,
+        ];
+        assert_eq!(policies, expected);
+    }
+
+    #[test]
+    fn counts_outlive_a_change() {
+        let before =
+            gate(r#"rule = [{ name = "a", limits = "1/s" }, { name = "b", limits = "1/s" }]"#);
+        let book = Book::new(&before, &Book::default());
+        before.rules().for_each(|rule| book.count(rule, |counts| &counts.refused));
+        let after =
+            gate(r#"rule = [{ name = "c", limits = "1/s" }, { name = "a", limits = "9/s" }]"#);
+        let book = Book::new(&after, &book);
+        after.rules().for_each(|rule| book.count(rule, |counts| &counts.refused));
+        before.rules().for_each(|rule| book.count(rule, |counts| &counts.shadow_refused));
+        let counts = book.counts().into_iter().map(|(name, counts)| {
+            let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            (name, read(&counts.refused), read(&counts.shadow_refused))
+        });
+        assert_eq!(counts.collect::<Vec<_>>(), [("a", 2, 1), ("c", 1, 0)]);
+    }
+}

@@ -1,0 +1,115 @@
+//! The front door: every request is marked with its client, decided, passed on, and counted until
+//! the last byte of its response.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+use tollgate_http::RateLimit;
+use tower_service::Service as _;
+
+use super::answer::Content;
+use super::client::Finder;
+use super::forward::Forward;
+use super::metrics::Metrics;
+use super::rules::RulesGate;
+
+/// What all connections share.
+#[derive(Clone, Debug)]
+pub(super) struct Front {
+    pub(super) service: RateLimit<Forward, Arc<RulesGate>>,
+    pub(super) finder: Arc<Finder>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// The front door as one connection sees it.
+#[derive(Debug)]
+pub(super) struct Door {
+    pub(super) front: Front,
+    pub(super) peer: SocketAddr,
+    /// Whether a request has come in.
+    pub(super) is_used: Arc<AtomicBool>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Door {
+    type Response = Response<Tracked<tollgate_http::Body<Content>>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.is_used.store(true, Ordering::Relaxed);
+        let Front { mut service, finder, metrics } = self.front.clone();
+        let mut underway = Underway::begin(Arc::clone(&metrics));
+        let (mut head, body) = request.into_parts();
+        if finder.mark(&mut head, self.peer).address.is_none() {
+            metrics.count_client_unknown();
+        }
+        let response = service.call(Request::from_parts(head, body));
+        Box::pin(async move {
+            let response = response.await?;
+            underway.is_answered = true;
+            metrics.request_answered(response.status(), underway.began.elapsed());
+            Ok(response.map(|body| Tracked { body, _underway: underway }))
+        })
+    }
+}
+
+/// A request that is under way, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Underway {
+    metrics: Arc<Metrics>,
+    began: Instant,
+    is_answered: bool,
+}
+
+impl Underway {
+    fn begin(metrics: Arc<Metrics>) -> Self {
+        metrics.request_began();
+        Self { metrics, began: Instant::now(), is_answered: false }
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.metrics.request_ended(self.is_answered);
+    }
+}
+
+pin_project! {
+    /// The body of a response that is under way.
+    #[derive(Debug)]
+    pub(super) struct Tracked<B> {
+        #[pin]
+        body: B,
+        _underway: Underway,
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for Tracked<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        self.project().body.poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,248 @@
+//! What is counted, in Prometheus's text format.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::StatusCode;
+use tollgate_http::Stats;
+
+use super::answer::Failure;
+use super::page::Page;
+use super::rules::RulesGate;
+
+/// The upper bounds of the histogram's buckets, as they are written, and in microseconds.
+const BOUNDS: [(&str, u64); 12] = [
+    ("0.0005", 500),
+    ("0.001", 1_000),
+    ("0.0025", 2_500),
+    ("0.005", 5_000),
+    ("0.01", 10_000),
+    ("0.025", 25_000),
+    ("0.05", 50_000),
+    ("0.1", 100_000),
+    ("0.25", 250_000),
+    ("1", 1_000_000),
+    ("5", 5_000_000),
+    ("30", 30_000_000),
+];
+/// Statuses are 100 to 999.
+const STATUS_MIN: usize = 100;
+
+/// What the rules say of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Decision {
+    NoRule,
+    Admitted,
+    Refused,
+}
+
+/// Everything that is counted but what is counted for each rule.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    connections: AtomicU64,
+    connections_open: AtomicI64,
+    accept_errors: AtomicU64,
+    header_timeouts: AtomicU64,
+    in_flight: AtomicI64,
+    abandoned: AtomicU64,
+    responses: [AtomicU64; 1_000 - STATUS_MIN],
+    /// Not cumulative; the last is for what exceeds all bounds.
+    durations: [AtomicU64; BOUNDS.len() + 1],
+    duration_micros: AtomicU64,
+    client_unknown: AtomicU64,
+    decisions: [AtomicU64; 3],
+    failures: [AtomicU64; Failure::ALL.len()],
+    last_reload_failed: AtomicBool,
+}
+
+impl Metrics {
+    pub(super) fn new() -> Self {
+        Self {
+            connections: AtomicU64::new(0),
+            connections_open: AtomicI64::new(0),
+            accept_errors: AtomicU64::new(0),
+            header_timeouts: AtomicU64::new(0),
+            in_flight: AtomicI64::new(0),
+            abandoned: AtomicU64::new(0),
+            responses: zeros(),
+            durations: zeros(),
+            duration_micros: AtomicU64::new(0),
+            client_unknown: AtomicU64::new(0),
+            decisions: zeros(),
+            failures: zeros(),
+            last_reload_failed: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn connection_opened(&self) {
+        add(&self.connections);
+        self.connections_open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn connection_closed(&self) {
+        self.connections_open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_accept_error(&self) {
+        add(&self.accept_errors);
+    }
+
+    pub(super) fn count_header_timeout(&self) {
+        add(&self.header_timeouts);
+    }
+
+    pub(super) fn count_client_unknown(&self) {
+        add(&self.client_unknown);
+    }
+
+    pub(super) fn request_began(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The head of the response is there.
+    pub(super) fn request_answered(&self, status: StatusCode, took: Duration) {
+        if let Some(count) = self.responses.get(usize::from(status.as_u16()) - STATUS_MIN) {
+            add(count);
+        }
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS.iter().position(|(_, bound)| micros <= *bound);
+        add(&self.durations[bucket.unwrap_or(BOUNDS.len())]);
+        self.duration_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// The whole response is gone, or nobody is there any more who wants it.
+    pub(super) fn request_ended(&self, is_answered: bool) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if !is_answered {
+            add(&self.abandoned);
+        }
+    }
+
+    /// Requests that are under way.
+    pub(super) fn in_flight(&self) -> i64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_decision(&self, decision: Decision) {
+        add(&self.decisions[decision as usize]);
+    }
+
+    pub(super) fn count_failure(&self, failure: Failure) {
+        add(&self.failures[failure as usize]);
+    }
+
+    pub(super) fn rules_were_read(&self, is_taken_over: bool) {
+        self.last_reload_failed.store(!is_taken_over, Ordering::Relaxed);
+    }
+
+    /// All of it.
+    pub(super) fn page(&self, gate: &RulesGate, layer: Stats) -> String {
+        let mut page = Page::default();
+        self.write_connections(&mut page);
+        self.write_requests(&mut page);
+        page.family("tollgate_decisions_total", "counter", "Requests by what the rules say.");
+        for (decision, word) in [
+            (Decision::NoRule, "no_rule"),
+            (Decision::Admitted, "admitted"),
+            (Decision::Refused, "refused"),
+        ] {
+            page.labelled("decision", word, read(&self.decisions[decision as usize]));
+        }
+        let name = "tollgate_client_unknown_total";
+        let help = "Requests whose forwarding header, of a trusted proxy, names no address.";
+        page.single(name, "counter", help, read(&self.client_unknown));
+        let help = "Requests that had to wait for their turn.";
+        page.single("tollgate_queued_total", "counter", help, layer.waited);
+        let help = "Requests that would have had to wait while too many did.";
+        page.single("tollgate_queue_full_total", "counter", help, layer.queue_full);
+        self.write_rules(&mut page, gate);
+        page.into_text()
+    }
+
+    fn write_connections(&self, page: &mut Page) {
+        let version = env!("CARGO_PKG_VERSION");
+        page.family("tollgate_build_info", "gauge", "The version that runs; always 1.");
+        page.labelled("version", version, 1);
+        let name = "tollgate_connections_total";
+        page.single(name, "counter", "Connections of clients.", read(&self.connections));
+        let open = self.connections_open.load(Ordering::Relaxed);
+        page.single("tollgate_connections_open", "gauge", "Those open now.", open);
+        let name = "tollgate_connection_header_timeouts_total";
+        let help = "Connections that were closed before a first request was complete.";
+        page.single(name, "counter", help, read(&self.header_timeouts));
+        let name = "tollgate_accept_errors_total";
+        let help = "Connections that could not be accepted.";
+        page.single(name, "counter", help, read(&self.accept_errors));
+    }
+
+    fn write_requests(&self, page: &mut Page) {
+        let name = "tollgate_http_requests_total";
+        page.family(name, "counter", "Requests by the status of their response.");
+        for (index, count) in self.responses.iter().enumerate() {
+            match read(count) {
+                0 => {}
+                count => page.labelled("code", index + STATUS_MIN, count),
+            }
+        }
+        let name = "tollgate_http_requests_in_flight";
+        page.single(name, "gauge", "Requests whose response is not yet sent.", self.in_flight());
+        let name = "tollgate_http_requests_abandoned_total";
+        let help = "Requests whose client was gone before there was a response.";
+        page.single(name, "counter", help, read(&self.abandoned));
+
+        let name = "tollgate_http_request_duration_seconds";
+        page.family(name, "histogram", "From a request's head to its response's head.");
+        let mut total = 0;
+        let labels = BOUNDS.iter().map(|(text, _)| *text).chain(["+Inf"]);
+        for (text, count) in labels.zip(&self.durations) {
+            total += read(count);
+            page.bucket(text, total);
+        }
+        let seconds = read(&self.duration_micros) as f64 / 1e6;
+        page.sum_and_count(seconds, total);
+
+        let name = "tollgate_forward_failures_total";
+        page.family(name, "counter", "Requests without an answer from the upstream, by why.");
+        for failure in Failure::ALL {
+            page.labelled("reason", failure.word(), read(&self.failures[failure as usize]));
+        }
+    }
+
+    fn write_rules(&self, page: &mut Page, gate: &RulesGate) {
+        let book = gate.book();
+        let counts = book.counts();
+        let name = "tollgate_rule_refusals_total";
+        page.family(name, "counter", "Refusals by the rule that refuses for longest.");
+        for (rule, counts) in &counts {
+            page.labelled("rule", rule, read(&counts.refused));
+        }
+        let name = "tollgate_rule_shadow_refusals_total";
+        page.family(name, "counter", "What rules in shadow would have refused.");
+        for (rule, counts) in &counts {
+            page.labelled("rule", rule, read(&counts.shadow_refused));
+        }
+        page.single("tollgate_rules", "gauge", "Rules in force.", counts.len());
+        let bytes = gate.read(|gate| gate.memory_bytes());
+        page.single("tollgate_rules_memory_bytes", "gauge", "Reserved for their tables.", bytes);
+        let (reloads, failures) = gate.reloads();
+        let name = "tollgate_rules_reloads_total";
+        page.single(name, "counter", "How often the file was taken over again.", reloads);
+        let name = "tollgate_rules_reload_failures_total";
+        page.single(name, "counter", "How often it was wrong, or not there.", failures);
+        let is_right = !self.last_reload_failed.load(Ordering::Relaxed);
+        let name = "tollgate_rules_last_reload_successful";
+        page.single(name, "gauge", "1, or 0 if the file is wrong.", u8::from(is_right));
+    }
+}
+
+fn zeros<const N: usize>() -> [AtomicU64; N] {
+    std::array::from_fn(|_| AtomicU64::new(0))
+}
+
+fn add(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+fn read(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}

@@ -1,0 +1,135 @@
+//! `tollgate proxy`: stands before an HTTP server, and enforces rules.
+//!
+//! ```text
+//! serve    connections          -> front    the client, counts
+//!                               -> rules    decided, through the layer of tollgate-http
+//!                               -> forward  to the upstream and back, bodies as they come
+//! admin    /metrics, /healthz      follow   the rules file, on changes and SIGHUP
+//! ```
+
+mod admin;
+mod answer;
+mod banner;
+mod book;
+mod client;
+mod demo;
+mod facts;
+mod forward;
+mod front;
+mod headers;
+mod metrics;
+mod page;
+mod rules;
+mod serve;
+mod stop;
+mod upload;
+mod upstream;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+use tollgate_http::RateLimitLayer;
+use tollgate_http::key::Trust;
+use tower_layer::Layer;
+
+pub(crate) use self::upstream::Upstream;
+
+use self::admin::Admin;
+use self::banner::Banner;
+use self::client::Finder;
+use self::forward::Forward;
+use self::front::Front;
+use self::metrics::Metrics;
+use self::rules::RulesGate;
+use self::serve::Server;
+use self::stop::{Hangups, Stops};
+use crate::args::ProxyArgs;
+
+/// The exit code of a proxy that had to cut requests off.
+const CUT_OFF: u8 = 1;
+
+/// Serves until it is told to stop.
+pub(crate) fn run(args: ProxyArgs) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let code = runtime.block_on(serve(args));
+    // A file that is being read must not keep the process.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    code
+}
+
+async fn serve(args: ProxyArgs) -> Result<ExitCode> {
+    let mut stops = Stops::listen().context("cannot listen to signals")?;
+    let hangups = Hangups::listen().context("cannot listen to signals")?;
+    let metrics = Arc::new(Metrics::new());
+    let (gate, file) = RulesGate::open(args.rules.as_deref(), Arc::clone(&metrics))?;
+    let gate = Arc::new(gate);
+    let listener = bind(args.listen).await?;
+    let admin_listener = bind(args.admin).await?;
+    let upstream = match &args.upstream {
+        Some(upstream) => upstream.clone(),
+        None => {
+            let address = demo::serve_upstream().await;
+            Upstream::at(address.context("cannot start the built-in upstream")?)
+        }
+    };
+    let banner = Banner {
+        args: &args,
+        listen: listener.local_addr()?,
+        admin: admin_listener.local_addr()?,
+        upstream: &upstream,
+        gate: &gate,
+    };
+    crate::print(&banner.to_string())?;
+
+    let layer = RateLimitLayer::builder(Arc::clone(&gate))
+        // Whatever a client sends is counted; the rules say what is not.
+        .count_preflights()
+        .wait(tokio::time::sleep)
+        .max_waiting(args.max_waiting)
+        .build();
+    let service = layer.layer(Forward::new(upstream, &args, Arc::clone(&metrics)));
+    let is_stopping = Arc::new(AtomicBool::new(false));
+    let admin = Admin {
+        gate: Arc::clone(&gate),
+        layer,
+        metrics: Arc::clone(&metrics),
+        is_stopping: Arc::clone(&is_stopping),
+    };
+    tokio::spawn(admin.serve(admin_listener));
+    if let Some(file) = file {
+        tokio::spawn(rules::follow(file, gate, hangups));
+    }
+    let finder = Arc::new(Finder::new(trust(&args)));
+    let server = Server {
+        front: Front { service, finder, metrics: Arc::clone(&metrics) },
+        header_timeout: args.header_timeout,
+        drain_timeout: args.drain_timeout,
+        max_connections: args.max_connections,
+    };
+    let is_whole = server.run(listener, &mut stops, || {
+        is_stopping.store(true, Ordering::Relaxed);
+        eprintln!("tollgate: stopping; requests under way: {}", metrics.in_flight());
+    });
+    if is_whole.await {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("tollgate: requests cut off: {}", metrics.in_flight());
+    Ok(ExitCode::from(CUT_OFF))
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+fn trust(args: &ProxyArgs) -> Option<Trust> {
+    let hops = args.trusted_hops.map(|count| Trust::hops(count.into()));
+    args.trusted_proxies.clone().or(hops)
+}

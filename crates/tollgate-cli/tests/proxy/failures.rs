@@ -1,0 +1,135 @@
+//! Upstreams that fail, and clients that misbehave: always a clear answer, and a count.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc;
+
+use crate::support::{
+    Answer, Proxy, answer, ask, connect, eventually, get, read_head, send, upstream,
+};
+
+fn assert_problem(answer: &Answer, status: u16) {
+    assert_eq!(answer.status, status, "{answer:?}");
+    assert_eq!(answer.header("content-type"), "application/problem+json");
+    let problem: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
+    assert_eq!(problem["status"], status);
+}
+
+fn failures(proxy: &Proxy, reason: &str) -> u64 {
+    let name = format!("tollgate_forward_failures_total{{reason=\"{reason}\"}}");
+    proxy.metric(&name).to_string().parse().expect("whole")
+}
+
+#[test]
+fn an_upstream_that_is_down_is_a_502() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    drop(listener);
+    let proxy = Proxy::before("down", address, &[]);
+    assert_problem(&get(proxy.listen, "/", ""), 502);
+    assert_eq!(failures(&proxy, "connect"), 1);
+}
+
+#[test]
+fn an_upstream_that_is_slow_is_a_504() {
+    let slow = upstream(|mut stream| {
+        read_head(&mut stream);
+        read_head(&mut stream);
+    });
+    let proxy = Proxy::before("slow", slow, &["--response-timeout", "0.2"]);
+    assert_problem(&get(proxy.listen, "/", ""), 504);
+    assert_eq!(failures(&proxy, "response_timeout"), 1);
+}
+
+#[test]
+fn what_is_no_answer_in_http_is_a_502() {
+    let answers = [
+        "220 mail.example ESMTP\r\n",
+        "",
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
+    ];
+    for (number, answer) in answers.into_iter().enumerate() {
+        let garbage = upstream(move |mut stream| {
+            read_head(&mut stream);
+            stream.write_all(answer.as_bytes()).expect("written");
+        });
+        let proxy = Proxy::before(&format!("garbage-{number}"), garbage, &[]);
+        assert_problem(&get(proxy.listen, "/", ""), 502);
+        assert_eq!(failures(&proxy, "protocol"), 1);
+    }
+}
+
+#[test]
+fn targets_that_are_not_passed_on_are_a_501() {
+    let proxy = Proxy::start("targets", &[]);
+    assert_problem(&ask(proxy.listen, "OPTIONS", "*", ""), 501);
+    assert_problem(&ask(proxy.listen, "CONNECT", "other.example:443", ""), 501);
+    assert_eq!(failures(&proxy, "not_passed_on"), 2);
+}
+
+#[test]
+fn a_body_that_stops_is_a_408_and_one_that_is_malformed_a_400() {
+    let proxy = Proxy::start("bodies", &["--response-timeout", "0.2"]);
+    let post = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n";
+    let stops = format!("{post}content-length: 10\r\n\r\nhalf");
+    // The built-in upstream answers without reading the body, so this needs one that reads it.
+    let reader = upstream(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let proxy_of_reader = Proxy::before("reader", reader, &["--response-timeout", "0.2"]);
+    assert_problem(&send(proxy_of_reader.listen, &stops), 408);
+    let malformed = format!("{post}transfer-encoding: chunked\r\n\r\n5\r\nhello\r\nnonsense\r\n");
+    assert_problem(&send(proxy_of_reader.listen, &malformed), 400);
+    assert_eq!(failures(&proxy_of_reader, "client_timeout"), 1);
+    assert_eq!(failures(&proxy_of_reader, "client_body"), 1);
+    assert_eq!(get(proxy.listen, "/", "").status, 200);
+}
+
+#[test]
+fn a_client_that_vanishes_takes_its_request_with_it() {
+    let (told, ended) = mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let slow = upstream(move |mut stream| {
+        read_head(&mut stream);
+        // The proxy hangs up, so this ends.
+        let is_end = matches!(stream.read(&mut [0]), Ok(0) | Err(_));
+        told.lock().expect("no panic").send(is_end).expect("it is heard");
+    });
+    let proxy = Proxy::before("vanish", slow, &[]);
+    let mut client = connect(proxy.listen);
+    client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
+    eventually("it is under way", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
+    drop(client);
+    assert!(ended.recv_timeout(crate::support::PATIENCE / 2).expect("before its timeout"));
+    eventually("it is counted", || proxy.metric("tollgate_http_requests_abandoned_total") == 1.0);
+    assert_eq!(proxy.metric("tollgate_http_requests_in_flight").to_bits(), 0_f64.to_bits());
+}
+
+#[test]
+fn connections_that_send_no_request_are_closed() {
+    let proxy = Proxy::start("mute", &["--header-timeout", "0.3"]);
+    for start in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HT", "GET / HTTP/1.1\r\nhost: a\r\n"] {
+        let mut client = connect(proxy.listen);
+        client.write_all(start.as_bytes()).expect("written");
+        let mut rest = Vec::new();
+        // Closed, or reset: not left open.
+        let read = client.read_to_end(&mut rest);
+        let waits = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        assert!(!read.as_ref().is_err_and(waits), "{start}");
+    }
+    eventually("none is open", || proxy.metric("tollgate_connections_open") == 0.0);
+}
+
+#[test]
+fn heads_beyond_measure_are_refused() {
+    let proxy = Proxy::start("heads", &[]);
+    let many: String = (0..200).map(|n| format!("x-{n}: 1\r\n")).collect();
+    assert_eq!(get(proxy.listen, "/", &many).status, 431);
+    for request in
+        ["GET / HTTP/1.1\r\nhost a\r\n\r\n", "nonsense\r\n\r\n", "GET /\0 HTTP/1.1\r\n\r\n"]
+    {
+        assert_eq!(send(proxy.listen, request).status, 400, "{request}");
+    }
+    let mut client = connect(proxy.listen);
+    client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").expect("written");
+    assert_eq!(answer(client).body.matches("hello from").count(), 2);
+}

@@ -1,0 +1,121 @@
+//! What is admitted, and what the others are told.
+
+use std::time::Instant;
+
+use crate::support::{Proxy, ask, get};
+
+#[test]
+fn a_burst_over_many_connections_admits_what_the_quota_says() {
+    let proxy = Proxy::with_rules("burst", r#"rule = [{ name = "a", limits = "20/day" }]"#);
+    let listen = proxy.listen;
+    let clients = (0..8).map(|_| {
+        std::thread::spawn(move || {
+            let statuses = (0..25).map(|_| get(listen, "/", "").status);
+            statuses
+                .filter(|status| {
+                    *status == 200 || {
+                        assert_eq!(*status, 429);
+                        false
+                    }
+                })
+                .count()
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    let admitted: usize = clients.into_iter().map(|client| client.join().expect("no panic")).sum();
+    assert_eq!(admitted, 20);
+    for (name, expected) in [
+        ("tollgate_http_requests_total{code=\"200\"}", 20.0),
+        ("tollgate_http_requests_total{code=\"429\"}", 180.0),
+        ("tollgate_decisions_total{decision=\"admitted\"}", 20.0),
+        ("tollgate_rule_refusals_total{rule=\"a\"}", 180.0),
+        ("tollgate_connections_total", 200.0),
+        ("tollgate_http_request_duration_seconds_count", 200.0),
+    ] {
+        assert_eq!(proxy.metric(name).to_bits(), f64::to_bits(expected), "{name}");
+    }
+}
+
+#[test]
+fn a_refusal_says_why_and_when_to_come_back() {
+    let rules = r#"rule = [{ name = "min", limits = "1/min" }, { name = "b", limits = "9/s" }]"#;
+    let proxy = Proxy::with_rules("refusal", rules);
+    let admitted = get(proxy.listen, "/", "");
+    assert_eq!((admitted.status, admitted.header("ratelimit")), (200, "\"min\";r=0;t=60"));
+    assert_eq!(admitted.header("ratelimit-policy"), "\"min\";q=1;w=60");
+    let refused = get(proxy.listen, "/", "");
+    assert_eq!((refused.status, refused.header("retry-after")), (429, "60"));
+    assert_eq!(refused.header("ratelimit-policy"), "\"min\";q=1;w=60");
+    assert_eq!(refused.header("ratelimit"), "\"min\";r=0;t=60");
+    assert_eq!(refused.header("content-type"), "application/problem+json");
+    let problem: serde_json::Value = serde_json::from_str(&refused.body).expect("JSON");
+    assert_eq!(problem["violated-policies"], serde_json::json!(["min"]));
+    assert!(problem["type"].as_str().expect("a type").ends_with("#quota-exceeded"));
+    // A preflight is a request like any other.
+    let preflight = "origin: https://a\r\naccess-control-request-method: PUT\r\n";
+    assert_eq!(ask(proxy.listen, "OPTIONS", "/", preflight).status, 429);
+}
+
+#[test]
+fn the_example_s_rules_are_enforced() {
+    let proxy = Proxy::start("example", &["--rules", "rules/example.toml"]);
+    let post = |path: &str, headers: &str| {
+        let headers = format!("content-length: 0\r\n{headers}");
+        ask(proxy.listen, "POST", path, &headers).status
+    };
+    let posts = |user: &str| [1, 2, 3].map(|_| post("/api/posts", &format!("x-user: {user}\r\n")));
+    assert_eq!(posts("ada"), [200, 200, 429]);
+    assert_eq!(posts("bob"), [200, 200, 429]);
+    // However it is written.
+    assert_eq!(post("//api/./%70osts?x", "x-user: ada\r\n"), 429);
+    let rewards = |device| post("/api/rewards/7/claim", device);
+    assert_eq!(
+        [1, 2, 3, 4, 5, 6].map(|_| rewards("x-device: d\r\n")),
+        [200, 200, 200, 200, 200, 429]
+    );
+    assert_eq!(rewards(""), 400);
+    let accounts = (0..11).filter(|_| post("/api/accounts", "") == 200).count();
+    assert!(accounts <= 10, "{accounts}");
+}
+
+#[test]
+fn a_rule_in_shadow_refuses_nothing_and_is_counted() {
+    let rules = r#"rule = [{ name = "try", limits = "1/day", shadow = true }]"#;
+    let proxy = Proxy::with_rules("shadow", rules);
+    assert_eq!([1, 2, 3].map(|_| get(proxy.listen, "/", "").status), [200; 3]);
+    let count = proxy.metric("tollgate_rule_shadow_refusals_total{rule=\"try\"}");
+    assert_eq!(count.to_bits(), 2_f64.to_bits());
+}
+
+#[test]
+fn a_queue_makes_requests_wait() {
+    let rules = r#"rule = [{ name = "q", algorithm = "leaky-queue", limits = "5/s burst 3" }]"#;
+    let proxy = Proxy::with_rules("queue", rules);
+    let (listen, began) = (proxy.listen, Instant::now());
+    let clients = [1, 2, 3].map(|_| std::thread::spawn(move || get(listen, "/", "").status));
+    let statuses = clients.map(|client| client.join().expect("no panic"));
+    assert_eq!(statuses, [200; 3]);
+    assert!(began.elapsed().as_millis() >= 400, "{:?}", began.elapsed());
+}
+
+#[test]
+fn only_a_trusted_proxy_says_who_the_client_is() {
+    let rules = r#"rule = [{ name = "a", limits = "1/day" }]"#;
+    let forged = |n: u8| format!("x-forwarded-for: 192.0.2.{n}\r\n");
+    let proxy = Proxy::with_rules("forged", rules);
+    assert_eq!([1, 2].map(|n| get(proxy.listen, "/", &forged(n)).status), [200, 429]);
+    for (name, words) in
+        [("hops", ["--trusted-hops", "1"]), ("networks", ["--trusted-proxies", "127.0.0.0/8,::1"])]
+    {
+        let file = crate::support::scratch(&format!("{name}.toml"), rules);
+        let given = ["--rules", file.to_str().expect("UTF-8")];
+        let proxy = Proxy::start(name, &[given, words].concat());
+        let client =
+            |text: &str| get(proxy.listen, "/", &format!("x-forwarded-for: {text}\r\n")).status;
+        assert_eq!(["192.0.2.1", "192.0.2.2", "192.0.2.1"].map(client), [200, 200, 429], "{name}");
+        assert_eq!(client("192.0.2.9, 192.0.2.1"), 429, "{name}");
+        // What is no address: all of those share one bucket.
+        assert_eq!(["what", "192.0.2.9, ever"].map(client), [200, 429], "{name}");
+        assert_eq!(proxy.metric("tollgate_client_unknown_total").to_bits(), 2_f64.to_bits());
+    }
+}

@@ -1,0 +1,56 @@
+//! Rules that change while requests are decided.
+
+use crate::support::{Proxy, eventually, get, scratch};
+
+const FAILURES: &str = "tollgate_rules_reload_failures_total";
+const SUCCESSFUL: &str = "tollgate_rules_last_reload_successful";
+
+#[test]
+fn a_change_is_taken_over_and_other_rules_keep_their_state() {
+    let rules = |quota: &str| {
+        format!(
+            "[[rule]]\nname = \"kept\"\nmatch = {{ path = \"/kept\" }}\nlimits = \"2/day\"\n\
+             [[rule]]\nname = \"changed\"\nmatch = {{ path = \"/changed\" }}\nlimits = \"{quota}\"\n"
+        )
+    };
+    let proxy = Proxy::with_rules("reload", &rules("1/day"));
+    let status = |path| get(proxy.listen, path, "").status;
+    assert_eq!(["/kept", "/changed", "/changed"].map(status), [200, 200, 429]);
+
+    // By itself, within a second or so. Of 3 a day one is used.
+    scratch("reload.toml", &rules("3/day"));
+    eventually("it is polled", || proxy.stderr().contains("rules reloaded: 1 limits kept, 1 with"));
+    assert_eq!(["/changed"; 3].map(status), [200, 200, 429]);
+    assert_eq!(["/kept"; 2].map(status), [200, 429]);
+
+    // A wrong file changes nothing, and is told.
+    scratch("reload.toml", &rules("3/fortnight"));
+    eventually("it fails", || proxy.metric(SUCCESSFUL) == 0.0);
+    assert_eq!(proxy.metric(FAILURES).to_bits(), 1_f64.to_bits());
+    let stderr = proxy.stderr();
+    assert!(stderr.contains("the rules in force stay as they are"), "{stderr}");
+    assert!(stderr.contains("reload.toml:8:13"), "{stderr}");
+    assert_eq!(["/kept", "/changed"].map(status), [429, 429]);
+    assert_eq!(
+        proxy.metric("tollgate_rule_refusals_total{rule=\"kept\"}").to_bits(),
+        2_f64.to_bits()
+    );
+
+    // On SIGHUP at once; a rule with a new name is a new rule.
+    scratch("reload.toml", &rules("3/day").replace("\"kept\"", "\"new\""));
+    proxy.signal("HUP");
+    eventually("it is right again", || proxy.metric(SUCCESSFUL) == 1.0);
+    assert_eq!(["/kept", "/changed"].map(status), [200, 429]);
+    assert!(proxy.metric("tollgate_rules_reloads_total") >= 2.0);
+    assert_eq!(
+        proxy.metric("tollgate_rule_refusals_total{rule=\"new\"}").to_bits(),
+        0_f64.to_bits()
+    );
+}
+
+#[test]
+fn hangups_do_not_end_a_proxy_that_has_no_file() {
+    let proxy = Proxy::start("hangup", &[]);
+    proxy.signal("HUP");
+    assert_eq!(get(proxy.listen, "/", "").status, 200);
+}

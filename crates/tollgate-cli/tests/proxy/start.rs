@@ -1,0 +1,81 @@
+//! What is told when it does not start, and what it shows by itself.
+
+use std::process::Command;
+
+use crate::support::{Proxy, get, scratch};
+
+/// Exit code and standard error.
+fn fails(words: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+        .args(words)
+        .output()
+        .expect("the binary runs");
+    let text = String::from_utf8(output.stderr).expect("UTF-8");
+    (output.status.code().expect("no signal"), text)
+}
+
+#[test]
+fn mistakes_are_told() {
+    let file = scratch("wrong.toml", "[[rule]]\nname = \"a\"\nlimits = \"5/fortnight\"\n");
+    let file = file.to_str().expect("UTF-8");
+    for (words, said) in [
+        (["--upstream", "https://example.org"], "the proxy speaks no TLS"),
+        (["--upstream", "example.org"], "write it like http://127.0.0.1:3000"),
+        (["--rules", file], "proxy-wrong.toml:3:13"),
+        (["--rules", "no/such/file.toml"], "no/such/file.toml cannot be read"),
+        (["--trusted-proxies", "10.0.0.0/33"], "`10.0.0.0/33` is neither an address nor"),
+        (["--response-timeout", "0"], "write seconds above 0"),
+    ] {
+        let (code, stderr) = fails(&words);
+        assert_eq!(code, 2, "{stderr}");
+        assert!(stderr.contains(said), "{said}: {stderr}");
+    }
+}
+
+#[test]
+fn an_address_in_use_is_told() {
+    let proxy = Proxy::start("in-use", &[]);
+    let listen = proxy.listen.to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["proxy", "--listen", &listen])
+        .output()
+        .expect("the binary runs");
+    let text = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text.starts_with(&format!("tollgate: cannot listen on {listen}")), "{text}");
+}
+
+#[test]
+fn by_itself_it_shows_the_whole_thing() {
+    let proxy = Proxy::start("alone", &[]);
+    let answer = get(proxy.listen, "/path?query", "");
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.starts_with("hello from the built-in upstream\n\nGET /path?query\n"));
+    assert_eq!(get(proxy.admin, "/healthz", "").body, "ok\n");
+    assert_eq!(get(proxy.admin, "/", "").status, 404);
+    let page = get(proxy.admin, "/metrics", "");
+    assert_eq!(page.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    assert_figures(&page.body);
+}
+
+/// Every sample belongs to a family that is declared once, before it; no sample is there twice.
+fn assert_figures(page: &str) {
+    let mut families = std::collections::HashSet::new();
+    let mut samples = std::collections::HashSet::new();
+    let mut family = "";
+    assert!(page.ends_with('\n'));
+    for line in page.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("name and type");
+            assert!(families.insert(name) && name.starts_with("tollgate_"), "{line}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+            family = name;
+        } else if !line.starts_with("# HELP ") {
+            let (sample, figure) = line.rsplit_once(' ').expect("name and value");
+            assert!(sample.starts_with(family) && samples.insert(sample), "{line}");
+            assert!(figure.parse::<f64>().is_ok_and(|figure| figure >= 0.0), "{line}");
+        }
+    }
+    assert!(families.len() > 15, "{page}");
+}

@@ -1,0 +1,204 @@
+//! Proxies, upstreams and clients.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Nothing here takes so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A proxy that runs; it is killed when it is dropped.
+pub(crate) struct Proxy {
+    child: Child,
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    stderr: PathBuf,
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Proxy {
+    /// One on ports of its own, with these words besides.
+    pub(crate) fn start(name: &str, words: &[&str]) -> Self {
+        let stderr = scratch(&format!("{name}.stderr"), "");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .args(words)
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&stderr).expect("a place for scratch files"))
+            .spawn()
+            .expect("the binary starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut address = |after: &str| loop {
+            let mut line = String::new();
+            if stdout.read_line(&mut line).expect("readable") == 0 {
+                panic!("it ended: {}", std::fs::read_to_string(&stderr).expect("readable"));
+            }
+            if let Some(rest) = line.trim().strip_prefix(after) {
+                let address = rest.trim_start().trim_start_matches("http://");
+                let end = address.find(['/', ' ']).unwrap_or(address.len());
+                return address[..end].parse().expect("an address");
+            }
+        };
+        let (listen, admin) = (address("listen"), address("metrics"));
+        Self { child, listen, admin, stderr, _stdout: stdout }
+    }
+
+    /// One with these rules, before the built-in upstream.
+    pub(crate) fn with_rules(name: &str, rules: &str) -> Self {
+        let file = scratch(&format!("{name}.toml"), rules);
+        Self::start(name, &["--rules", file.to_str().expect("UTF-8")])
+    }
+
+    /// One without rules, before this upstream.
+    pub(crate) fn before(name: &str, upstream: SocketAddr, words: &[&str]) -> Self {
+        let file = scratch(&format!("{name}.toml"), UNLIMITED);
+        let url = format!("http://{upstream}");
+        let given = ["--upstream", &url, "--rules", file.to_str().expect("UTF-8")];
+        Self::start(name, &[&given, words].concat())
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(status.expect("there is kill").success());
+    }
+
+    /// Its exit code, when it has ended.
+    pub(crate) fn wait(&mut self) -> i32 {
+        let mut code = None;
+        eventually("it ends", || {
+            code = self.child.try_wait().expect("it is a child");
+            code.is_some()
+        });
+        code.and_then(|status| status.code()).expect("no signal ended it")
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        std::fs::read_to_string(&self.stderr).expect("readable")
+    }
+
+    /// The figure of this name, with its labels.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let page = get(self.admin, "/metrics", "").body;
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in\n{page}")).parse().expect("a number")
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if !std::thread::panicking() {
+            assert!(!self.stderr().contains("panicked"), "{}", self.stderr());
+        }
+    }
+}
+
+/// A rule that no test reaches the limit of.
+pub(crate) const UNLIMITED: &str = r#"rule = [{ name = "all", limits = "1000000/s" }]"#;
+
+/// A server that treats every connection so, in a thread of its own.
+pub(crate) fn upstream(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let serve = std::sync::Arc::new(serve);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, serve) = (stream.expect("accepted"), std::sync::Arc::clone(&serve));
+            stream.set_read_timeout(Some(PATIENCE)).expect("set");
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+/// A connection to it, which does not wait for ever.
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("listening");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.set_write_timeout(Some(PATIENCE)).expect("set");
+    stream
+}
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// The value of a header; empty if there is none.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        value(&self.head, name)
+    }
+}
+
+/// The value of a header, whose name is in lower case, in a head.
+pub(crate) fn value<'a>(head: &'a str, name: &str) -> &'a str {
+    let lines = head.lines().filter_map(|line| line.split_once(": "));
+    let mut values = lines.filter(|(its, _)| its.eq_ignore_ascii_case(name));
+    values.next().map_or("", |(_, value)| value)
+}
+
+/// Sends this as it is, and reads until the connection ends.
+pub(crate) fn send(address: SocketAddr, request: &str) -> Answer {
+    let mut stream = connect(address);
+    stream.write_all(request.as_bytes()).expect("written");
+    answer(stream)
+}
+
+/// What comes until the connection ends.
+pub(crate) fn answer(mut stream: TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("read");
+    let text = String::from_utf8(bytes).expect("UTF-8");
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text:?}"));
+    let status = head[9..12].parse().expect("a status");
+    Answer { status, head: head.to_owned(), body: body.to_owned() }
+}
+
+/// A request without a body; `headers` end in CRLF.
+pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: test.example\r\nconnection: close\r\n");
+    send(address, &format!("{head}{headers}\r\n"))
+}
+
+pub(crate) fn get(address: SocketAddr, path: &str, headers: &str) -> Answer {
+    ask(address, "GET", path, headers)
+}
+
+/// Reads until the end of a head, and returns it.
+pub(crate) fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if stream.read(&mut byte).expect("read") == 0 {
+            break;
+        }
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).expect("UTF-8")
+}
+
+/// Waits until it is so.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A file of that name and content in a place that is thrown away with the build.
+pub(crate) fn scratch(name: &str, content: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("proxy-{name}"));
+    std::fs::write(&path, content).expect("a place for scratch files");
+    path
+}

@@ -1,0 +1,165 @@
+//! What goes over the wire on both sides.
+
+use std::io::Write;
+use std::sync::mpsc;
+
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+
+use crate::support::{Proxy, answer, connect, get, read_head, send, upstream, value};
+
+/// An upstream that tells the heads it is sent, and answers this.
+fn recorder(response: &'static str) -> (std::net::SocketAddr, mpsc::Receiver<String>) {
+    let (told, heads) = mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let address = upstream(move |mut stream| {
+        loop {
+            let head = read_head(&mut stream);
+            if head.is_empty() {
+                return;
+            }
+            if !head.contains(" HTTP/1.1\r\n") {
+                continue; // the end of a body in chunks
+            }
+            told.lock().expect("no panic").send(head.to_ascii_lowercase()).expect("it is heard");
+            stream.write_all(response.as_bytes()).expect("written");
+        }
+    });
+    (address, heads)
+}
+
+#[test]
+fn what_belongs_to_a_connection_stays_there() {
+    let (up, heads) = recorder(
+        "HTTP/1.1 200 OK\r\nconnection: x-up\r\nx-up: 1\r\nkeep-alive: timeout=5\r\n\
+         proxy-authenticate: Basic\r\nx-kept: 1\r\nx-kept: 2\r\nvia: 1.1 other\r\n\
+         content-length: 2\r\n\r\nok",
+    );
+    let proxy = Proxy::before("hops", up, &[]);
+    let answer = get(
+        proxy.listen,
+        "/a%20b/../c?d=%2F",
+        "connection: x-down, x-forwarded-for\r\nx-down: 1\r\nkeep-alive: 1\r\nte: trailers\r\n\
+         upgrade: websocket\r\nproxy-authorization: Basic eA==\r\nproxy-connection: close\r\n\
+         x-forwarded-for: 192.0.2.1\r\nx-forwarded-host: forged\r\nx-forwarded-proto: forged\r\n\
+         x-kept: 1\r\nexpect: 100-continue\r\n",
+    );
+    assert_eq!((answer.status, answer.body.as_str()), (200, "ok"));
+    for gone in ["x-up", "keep-alive", "proxy-authenticate"] {
+        assert_eq!(answer.header(gone), "", "{}", answer.head);
+    }
+    assert_eq!(answer.head.matches("x-kept: ").count(), 2);
+    assert!(answer.head.contains("via: 1.1 other\r\nvia: 1.1 tollgate"), "{}", answer.head);
+
+    let head = heads.recv().expect("it was sent");
+    assert!(head.starts_with("get /a%20b/../c?d=%2f http/1.1\r\n"), "{head}");
+    for gone in [
+        "x-down",
+        "keep-alive",
+        "te",
+        "upgrade",
+        "proxy-authorization",
+        "proxy-connection",
+        "connection",
+        "expect",
+    ] {
+        assert_eq!(value(&head, gone), "", "{gone}: {head}");
+    }
+    assert_eq!(value(&head, "host"), up.to_string());
+    assert_eq!(value(&head, "x-kept"), "1");
+    assert!(
+        head.contains("x-forwarded-for: 192.0.2.1\r\nx-forwarded-for: 127.0.0.1\r\n"),
+        "{head}"
+    );
+    assert_eq!(value(&head, "x-forwarded-host"), "test.example");
+    assert_eq!(value(&head, "x-forwarded-proto"), "http");
+    assert_eq!(value(&head, "via"), "1.1 tollgate");
+}
+
+#[test]
+fn base_host_and_length_are_kept() {
+    let (up, heads) = recorder("HTTP/1.1 204 No Content\r\n\r\n");
+    let url = format!("http://{up}/base/");
+    let proxy = Proxy::start("base", &["--upstream", &url, "--preserve-host"]);
+    assert_eq!(get(proxy.listen, "/x", "content-length: 0\r\n").status, 204);
+    let head = heads.recv().expect("it was sent");
+    assert!(head.starts_with("get /base/x http/1.1\r\n"), "{head}");
+    assert_eq!(value(&head, "host"), "test.example");
+    // Of a response to HEAD, the length is that of what GET would bring.
+    let (up, _heads) = recorder("HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n");
+    let proxy = Proxy::before("head", up, &[]);
+    let answer = crate::support::ask(proxy.listen, "HEAD", "/", "");
+    assert_eq!((answer.header("content-length"), answer.body.as_str()), ("12345", ""));
+}
+
+#[test]
+fn a_body_with_two_lengths_reaches_the_upstream_with_one_or_not_at_all() {
+    let (up, heads) = recorder("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    let proxy = Proxy::before("smuggle", up, &[]);
+    let post = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n";
+    for lengths in [
+        "content-length: 4\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: chunked\r\ncontent-length: 4\r\n",
+    ] {
+        let answer = send(proxy.listen, &format!("{post}{lengths}\r\n0\r\n\r\n"));
+        match heads.try_recv() {
+            Err(_) => assert_eq!(answer.status, 400, "{lengths}"),
+            Ok(head) => assert_eq!(value(&head, "content-length"), "", "{head}"),
+        }
+    }
+    for lengths in [
+        "content-length: 4\r\ncontent-length: 5\r\n",
+        "content-length: 4, 5\r\n",
+        "content-length: +4\r\n",
+        "transfer-encoding: chunked, identity\r\n",
+        "transfer-encoding: xchunked\r\n",
+    ] {
+        let answer = send(proxy.listen, &format!("{post}{lengths}\r\nabcd"));
+        assert_eq!(answer.status, 400, "{lengths}");
+        assert!(heads.try_recv().is_err(), "{lengths}");
+    }
+}
+
+#[test]
+fn connections_to_the_upstream_are_used_again() {
+    let (up, heads) = recorder("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let proxy = Proxy::before("again", up, &[]);
+    let mut client = connect(proxy.listen);
+    let pipelined = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2);
+    client.write_all(pipelined.as_bytes()).expect("written");
+    client.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("written");
+    assert_eq!(answer(client).body.matches("200 OK").count(), 2);
+    assert_eq!(heads.iter().take(3).count(), 3);
+}
+
+#[test]
+fn http2_clients_are_limited_and_passed_on_in_http1() {
+    let proxy = Proxy::with_rules("h2", r#"rule = [{ name = "a", limits = "5/day" }]"#);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let client: Client<_, Empty<bytes::Bytes>> =
+            Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        let url: http::Uri = format!("http://{}/x", proxy.listen).parse().expect("a URL");
+        let requests = (0..20).map(|_| tokio::spawn(client.get(url.clone())));
+        let (mut admitted, mut bodies) = (0, String::new());
+        for request in requests.collect::<Vec<_>>() {
+            let response = request.await.expect("no panic").expect("an answer");
+            assert_eq!(response.version(), http::Version::HTTP_2);
+            match response.status().as_u16() {
+                200 => {
+                    admitted += 1;
+                    let body = response.into_body().collect().await.expect("a body").to_bytes();
+                    bodies += &String::from_utf8_lossy(&body);
+                }
+                status => assert_eq!(status, 429),
+            }
+        }
+        assert_eq!(admitted, 5);
+        assert_eq!(bodies.matches("via: 2 tollgate\n").count(), 5);
+        let host = format!("x-forwarded-host: {}\n", proxy.listen);
+        assert_eq!(bodies.matches(&host).count(), 5, "{bodies}");
+    });
+    // While the first is made, the client may begin another.
+    assert!(proxy.metric("tollgate_connections_total") < 20.0);
+}
