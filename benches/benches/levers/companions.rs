@@ -8,9 +8,9 @@ use tollgate::{Composite, Direct, Gcra, Limiter, Live, Penalties, Plan, Quota, S
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, note, table};
-use tollgate_benches::rounds::{Row, compare};
+use tollgate_benches::rounds::compare;
 
-use crate::roomy;
+use crate::{roomy, row};
 
 const KEYS: usize = 1_000;
 const DECISIONS: usize = 20_000;
@@ -78,16 +78,4 @@ fn at(options: &Options, threads: usize) {
     let title = format!("{KEYS} keys, uniform, {threads} threads");
     table(&title, &figures);
     compared(&title, &figures, ["three one by one", "Composite of three"]);
-}
-
-fn row<'a>(
-    name: &str,
-    threads: usize,
-    sequence: &'a [u64],
-    check: impl Fn(&u64) -> bool + Sync + 'a,
-) -> Row<'a> {
-    Row::new(name, threads, move |turn| {
-        let (first, second) = turn.part(sequence, threads);
-        first.iter().chain(second).map(|key| usize::from(black_box(check(key)))).sum()
-    })
 }

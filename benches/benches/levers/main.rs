@@ -35,6 +35,19 @@ fn main() {
     hashers(&options);
 }
 
+/// Asks about the keys of a sequence, each thread about a part of it.
+fn row<'a>(
+    name: &str,
+    threads: usize,
+    sequence: &'a [u64],
+    check: impl Fn(&u64) -> bool + Sync + 'a,
+) -> Row<'a> {
+    Row::new(name, threads, move |turn| {
+        let (first, second) = turn.part(sequence, threads);
+        first.iter().chain(second).map(|key| usize::from(black_box(check(key)))).sum()
+    })
+}
+
 /// Always in debt, and never at its limit.
 fn roomy() -> Quota {
     black_box(Quota::per_second(10_000).burst(2_000_000_000))

@@ -6,7 +6,9 @@ use tollgate::{Limiter, Quota, TopKeys};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, table};
-use tollgate_benches::rounds::{Row, compare};
+use tollgate_benches::rounds::compare;
+
+use crate::row;
 
 const KEYS: usize = 100_000;
 const ENTRIES: usize = 128;
@@ -38,16 +40,4 @@ pub(crate) fn run(options: &Options) {
         }
     }
     println!();
-}
-
-fn row<'a>(
-    name: &str,
-    threads: usize,
-    sequence: &'a [u64],
-    check: impl Fn(&u64) -> bool + Sync + 'a,
-) -> Row<'a> {
-    Row::new(name, threads, move |turn| {
-        let (first, second) = turn.part(sequence, threads);
-        first.iter().chain(second).map(|key| usize::from(black_box(check(key)))).sum()
-    })
 }
