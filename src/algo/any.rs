@@ -16,7 +16,10 @@ use super::sliding_counter::SlidingCounter;
 use super::sliding_log::{SlidingLog, SlidingLogParams, SlidingLogSeen};
 use super::sub_windows::{SubWindowParams, SubWindowSeen, SubWindows};
 use super::warm_up::{WarmUp, WarmUpParams};
-use super::{Algorithm, Machine, Ring, Standing, Step, Visit, VisitRevocable, sealed::Sealed};
+use super::{
+    Algorithm, Carry, FIGURES, Machine, Passage, Restart, Ring, Standing, Step, Visit,
+    VisitRevocable, sealed::Sealed,
+};
 use crate::decision::{Denied, Permit};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -225,6 +228,25 @@ pub enum AnySeen {
     SubWindows(SubWindowSeen),
     /// The word, and what was in its ring.
     SlidingLog(SlidingLogSeen),
+}
+
+/// As the algorithm itself does: a snapshot of the one can be restored to the other.
+impl Carry for AnyParams {
+    fn algorithm(&self) -> u64 {
+        whichever!(self, Self, each => each.algorithm())
+    }
+
+    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
+        whichever!(self, Self, each => each.figures(unix_origin_nanos))
+    }
+
+    fn passage(&self, restart: &Restart) -> Passage {
+        whichever!(self, Self, each => each.passage(restart))
+    }
+
+    fn carry(&self, word: u64, ring: &mut [u64], passage: &Passage) -> Option<u64> {
+        whichever!(self, Self, each => each.carry(word, ring, passage))
+    }
 }
 
 impl Sealed for AnyParams {}

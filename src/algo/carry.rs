@@ -72,7 +72,7 @@ pub struct Restart {
 /// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
 /// let moment = Moment { tick: Tick::ZERO, unix_origin_nanos: 0 };
 /// let passage = params.passage(&Restart { then: moment, elapsed: Duration::ZERO, now: moment });
-/// assert_eq!(params.carry(params.fresh(Tick::ZERO), &passage), None);
+/// assert_eq!(params.carry(params.fresh(Tick::ZERO), &mut [], &passage), None);
 /// # use tollgate::algo::Machine;
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
@@ -90,10 +90,8 @@ pub struct Passage {
 /// A machine whose states can be carried from one clock to another, as
 /// [`Limiter::snapshot`](crate::Limiter::snapshot) asks for.
 ///
-/// [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue), [`FixedWindow`](crate::FixedWindow)
-/// and [`WarmUp`](crate::WarmUp) have one. Those with a ring have not, nor has
-/// [`AnyAlgorithm`](crate::AnyAlgorithm): what stands in a ring cannot be told from what earlier
-/// keys have left there, once its clock is gone.
+/// Every algorithm of this crate has one but [`Live`](crate::Live): its quota is no part of what it
+/// was built from, so nothing tells by which quota a state was saved.
 ///
 /// ```
 /// use std::time::Duration;
@@ -106,14 +104,19 @@ pub struct Passage {
 /// let Step::Admit { next } = params.step(params.fresh(then.tick), then.tick, 10) else { panic!() };
 /// // Half a second later, by a new clock: half of the ten cells have come back.
 /// let passage = params.passage(&Restart { then, elapsed: Duration::from_millis(500), now });
-/// let word = params.carry(next, &passage).unwrap();
+/// let word = params.carry(next, &mut [], &passage).unwrap();
 /// let seen = params.look(word, NoRing, now.tick, 0);
 /// assert_eq!(params.answer(seen, now.tick, 0).unwrap().remaining(), 5);
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub trait Carry: Machine {
     /// Which algorithm it is: a number that means the same in every version of this crate.
-    const ALGORITHM: u64;
+    fn algorithm(&self) -> u64;
+
+    /// Cells of a ring that are part of a state: all but the note, which is a guess.
+    fn kept_cells(&self) -> usize {
+        self.ring_cells() - usize::from(self.has_note())
+    }
 
     /// What decides how a state is read; the same in two machines that read it alike.
     /// `unix_origin_nanos` is that of the clock that the machine was made for.
@@ -128,7 +131,11 @@ pub trait Carry: Machine {
     /// The state that holds against its key by the new clock what `word` held by the old one, less
     /// what time has forgiven; `None` if that is nothing. It never holds less, and at most one unit
     /// of the grid more. Any word gives an answer.
-    fn carry(&self, word: u64, passage: &Passage) -> Option<u64>;
+    ///
+    /// `ring` is what stands in the [kept cells](Self::kept_cells), as many as they are, and becomes
+    /// what stands there with the new state: all instants are moved by the same number of units.
+    /// Any cells give an answer.
+    fn carry(&self, word: u64, ring: &mut [u64], passage: &Passage) -> Option<u64>;
 }
 
 impl Passage {
@@ -152,9 +159,58 @@ impl Passage {
         Self { then, now, gain: -i128::from(passed), rounded: false }
     }
 
+    /// On a grid that counts from the beginning of a period of the wall clock: its windows are the
+    /// same by any clock. By the new one the period began `ahead_nanos` before the origin, or whole
+    /// periods later than that.
+    pub(super) fn on_wall_clock(
+        grid: &Grid,
+        period_nanos: u64,
+        ahead_nanos: u64,
+        restart: &Restart,
+    ) -> Self {
+        let Restart { then, now, .. } = restart;
+        let period = i128::from(period_nanos);
+        let (begun, ahead_now) = (ahead_nanos / period_nanos * period_nanos, ahead_nanos);
+        let apart = i128::from(then.unix_origin_nanos) - i128::from(now.unix_origin_nanos);
+        let (begun, ahead_now) = (i128::from(begun), i128::from(ahead_now));
+        let ahead_then = (ahead_now + apart).rem_euclid(period) + begun;
+        // What is between the two clocks' first periods is whole ones.
+        let periods = (apart + ahead_now - ahead_then) / period;
+        let (units, nanos) = grid.ratio();
+        let units_in_period = period * i128::from(units) / i128::from(nanos);
+        let floor = |tick: Tick, ahead: i128| {
+            let ahead = Duration::from_nanos(u64::try_from(ahead).unwrap_or(0));
+            grid.floor(tick.saturating_add(ahead))
+        };
+        let (then, now) = (floor(then.tick, ahead_then), floor(now.tick, ahead_now));
+        let passed = i128::from(now) - i128::from(then) - periods * units_in_period;
+        // If the wall clock was set back, the window that was open is taken for the one that is.
+        Self::of_units(then, now, u64::try_from(passed).unwrap_or(0))
+    }
+
+    /// The same, where instants count from so many units before the origin, by either clock.
+    pub(super) fn counted_before(self, units: u64) -> Self {
+        let (then, now) = (self.then.wrapping_add(units), self.now.wrapping_add(units));
+        Self { then, now, ..self }
+    }
+
+    /// The unit that had begun by the old clock.
+    pub(super) fn then(&self) -> u64 {
+        self.then
+    }
+
     /// The unit that has begun by the new clock.
     pub(super) fn now(&self) -> u64 {
         self.now
+    }
+
+    /// How far an instant of the grid is ahead by the new clock (below 0: behind), rounded up.
+    pub(super) fn ahead(&self, grid: &Grid, instant: u64) -> i128 {
+        let ahead = match grid.ahead(instant, self.then) {
+            0 => -i128::from(grid.behind(instant, self.then)),
+            ahead => ahead.into(),
+        };
+        ahead + self.gain
     }
 
     /// How many units of `instant` are left by the new clock, rounded up, and how many rounded

@@ -176,7 +176,9 @@ impl LeakyQueueParams {
 }
 
 impl Carry for LeakyQueueParams {
-    const ALGORITHM: u64 = 2;
+    fn algorithm(&self) -> u64 {
+        2
+    }
 
     fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
         let mut figures = self.bucket.figures(unix_origin_nanos);
@@ -184,8 +186,8 @@ impl Carry for LeakyQueueParams {
         figures
     }
 
-    fn carry(&self, word: u64, passage: &Passage) -> Option<u64> {
-        self.bucket.carry(word, passage)
+    fn carry(&self, word: u64, ring: &mut [u64], passage: &Passage) -> Option<u64> {
+        self.bucket.carry(word, ring, passage)
     }
 }
 

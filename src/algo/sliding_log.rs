@@ -35,11 +35,14 @@
 //! the word's time to span a year, but at least 10,000 of them in the shortest window; and in
 //! every case so coarse that the word tells 1,024 of the longest windows apart. An event counts
 //! as the end of its unit, `now` as the beginning of its: so no event leaves early, and late by
-//! less than a unit. Times in cells have 52 bits, which outlast every tick at 5 microseconds.
+//! less than a unit. Times in cells have 52 bits, which outlast every tick at 5 microseconds. They
+//! count from one longest window before the clock's origin, so that what counts at the origin (of a
+//! log that was restored) has a time too.
 //!
 //! Source: the log of A. Xu, System Design Interview, ch. 4, and ClassDojo's rolling-rate-limiter
 //! (minimum gap, refusals counted), without their sorted sets.
 
+mod carry;
 mod events;
 mod rates;
 
@@ -52,7 +55,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::EventLog;
 use super::{Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
-use crate::decision::{Denied, NEVER, Permit, Reading};
+use crate::decision::{Denied, NEVER, Permit, Reading, Scale};
 use crate::time::Tick;
 use crate::word::Field;
 use events::{Entry, View};
@@ -121,6 +124,18 @@ impl SlidingLogParams {
         &self.rates[..self.rate_count]
     }
 
+    /// The unit that has begun at or before `now`.
+    #[inline(always)]
+    fn floor(&self, now: Tick) -> u64 {
+        self.grid.floor(now).wrapping_add(self.window_max)
+    }
+
+    /// How spans counted from `now`, whose [`floor`](Self::floor) is `floor`, become nanoseconds.
+    #[inline(always)]
+    fn scale(&self, now: Tick, floor: u64) -> Scale {
+        self.grid.scale(now, floor.wrapping_sub(self.window_max))
+    }
+
     /// The word after `n` more events (at most as many as there are places) at `time`.
     #[inline(always)]
     fn enter<R: Ring>(&self, view: &View<R>, n: u64, time: u64) -> u64 {
@@ -183,7 +198,7 @@ impl SlidingLogParams {
         }
         let wait = self.until_admitted(&view, n, None);
         // Time in a log never moves back, and an event counts as the end of its unit.
-        let begun = self.grid.scale(now, view.floor).phase == 0;
+        let begun = self.scale(now, view.floor).phase == 0;
         let ahead = view.ahead.max(u64::from(!begun));
         let time = view.floor.wrapping_add(ahead);
         // Where all places hold that time, one more would change nothing.
@@ -246,7 +261,7 @@ impl Machine for SlidingLogParams {
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {
-        self.time.set(0, self.grid.floor(now))
+        self.time.set(0, self.floor(now))
     }
 
     #[inline(always)]
@@ -308,7 +323,7 @@ impl Machine for SlidingLogParams {
 
     #[inline]
     fn instant(&self, now: Tick) -> u64 {
-        self.grid.floor(now)
+        self.floor(now)
     }
 
     #[inline]
@@ -323,11 +338,11 @@ impl Machine for SlidingLogParams {
     }
 
     fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        let floor = self.grid.floor(now);
+        let floor = self.floor(now);
         let (last, _) = self.last(word, floor);
         let window = self.counts_for(word);
         let wait = self.grid.until_behind_by(self.grid.later(last, window), floor, skew);
-        let scale = self.grid.scale(now, floor);
+        let scale = self.scale(now, floor);
         let limit = self.limit_min;
         let reading = Reading { limit, room: 0, cell: NonZeroU64::MIN, until_idle: wait, scale };
         Denied::new(reading, wait)
@@ -363,7 +378,7 @@ impl SlidingLogParams {
             room: seen.remaining,
             cell: NonZeroU64::MIN,
             until_idle: seen.until_idle,
-            scale: self.grid.scale(now, seen.floor),
+            scale: self.scale(now, seen.floor),
         }
     }
 }

@@ -37,6 +37,7 @@
 //! many gateways; the weighed form is Cloudflare's, after A. Xu, System Design Interview, ch. 4.
 
 mod build;
+mod carry;
 mod scan;
 
 pub use build::SubWindows;
@@ -74,7 +75,8 @@ pub struct SubWindowParams {
     older: u64,
     /// Whether the oldest weighs by its overlap.
     weighed: bool,
-    /// Added to every instant, so that sub-windows begin where the wall clock's do.
+    /// Added to every instant, so that sub-windows begin where the wall clock's do; and a period, so
+    /// that what counts at the clock's origin has an index too.
     ahead_nanos: u64,
     count: Field,
     index: Field,

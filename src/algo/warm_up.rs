@@ -330,7 +330,9 @@ impl WarmUpParams {
 }
 
 impl Carry for WarmUpParams {
-    const ALGORITHM: u64 = 4;
+    fn algorithm(&self) -> u64 {
+        4
+    }
 
     fn figures(&self, _: u64) -> [u64; FIGURES] {
         let (units, nanos) = self.grid.ratio();
@@ -340,7 +342,7 @@ impl Carry for WarmUpParams {
 
     /// The time to go is rounded up, and when it is cold again, down: neither a turn nor what is
     /// warm comes early.
-    fn carry(&self, word: u64, passage: &Passage) -> Option<u64> {
+    fn carry(&self, word: u64, _: &mut [u64], passage: &Passage) -> Option<u64> {
         let warmth = self.warmth.of(word).min(self.period);
         let (more, less) = passage.left(&self.grid, self.cold_at.of(word));
         let (until_cold, warmth) = match warmth {

@@ -162,15 +162,27 @@ impl DirectCell {
         seen.unwrap_or_else(|| algo.look(algo.fresh(now), NoRing, now, n))
     }
 
-    /// The state, if there is one, of a bucket without a ring.
-    pub(crate) fn state(&self) -> Option<u64> {
-        let head = self.head.load();
-        (!head.is_provisional()).then(|| head.payload())
+    /// The state, if there is one, and what stands in its ring; `None` also if it has changed at
+    /// every one of `tries`.
+    pub(crate) fn state<A: Machine>(&self, tries: usize) -> Option<(u64, Vec<u64>)> {
+        let mut ring = Vec::new();
+        for _ in 0..tries {
+            let head = self.head.load();
+            if head.is_provisional() {
+                return None;
+            }
+            if self.head.copy_ring(head, self.cells::<A>(), &mut ring) {
+                return Some((head.payload(), ring));
+            }
+            core::hint::spin_loop();
+        }
+        None
     }
 
     /// Puts a state into a bucket that was not used yet.
-    pub(crate) fn put_back(&self, state: u64) {
+    pub(crate) fn put_back<A: Machine>(&self, state: u64, ring: &[u64]) {
         let unused = self.head.load();
+        self.cells::<A>().fill(unused.generation(), ring);
         let put = self.head.swap(unused, Head::committed(unused.generation(), state));
         debug_assert!(unused.is_provisional() && put.is_ok(), "nobody else is here");
     }

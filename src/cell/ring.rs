@@ -60,6 +60,19 @@ impl<'a> Cells<'a> {
         self.cells.is_empty()
     }
 
+    /// All but the note.
+    fn kept(self) -> usize {
+        self.cells.len() - usize::from(self.has_note)
+    }
+
+    /// Writes what is to stand in the ring of a life, which nobody reads yet and nothing stands in.
+    pub(crate) fn fill(self, generation: u64, contents: &[u64]) {
+        for (cell, content) in self.cells.iter().zip(contents).filter(|(_, content)| **content > 0)
+        {
+            cell.store(GENERATION.set(CONTENT.of(*content), generation), Ordering::Relaxed);
+        }
+    }
+
     #[inline(always)]
     pub(super) fn of_generation(self, generation: u64) -> LiveCells<'a> {
         LiveCells { cells: self, generation }
@@ -130,7 +143,20 @@ impl HeadCell {
 
     /// The same for all cells but the note.
     pub(super) fn clear_all(&self, seen: Head, cells: Cells<'_>) -> bool {
-        self.clear(seen, cells, cells.cells.len() - usize::from(cells.has_note))
+        self.clear(seen, cells, cells.kept())
+    }
+
+    /// Appends what stands in the ring of the head `seen`, all but the note; false, and nothing
+    /// appended, if that head stands no longer.
+    pub(crate) fn copy_ring(&self, seen: Head, cells: Cells<'_>, to: &mut Vec<u64>) -> bool {
+        let begun = to.len();
+        let ring = cells.of_generation(seen.generation());
+        to.extend((0..cells.kept()).map(|place| ring.cell(place)));
+        let stands = cells.is_none() || self.load() == seen;
+        if !stands {
+            to.truncate(begun);
+        }
+        stands
     }
 }
 

@@ -10,14 +10,16 @@
 //! | 32 | 8, 8, 8 | Unix time, tick, and Unix time of the clock's origin, in nanoseconds |
 //! | 56 | 4 x 8 | seeds of the hash |
 //! | 88 | 3 x 8 | hashes of fixed values |
-//! | 112 | 20 x 8 | what the limiter was built from: see [`Shape`] |
-//! | 272 | 8, 8 | whether the shared overflow has a state, and that |
-//! | 288 | | rows |
+//! | 112 | 22 x 8 | what the limiter was built from: see [`Shape`] |
+//! | 288 | 8, 8 | whether the shared overflow has a state, and that |
+//! | 304 | | what stands in the shared overflow's ring, if it has a state: 8 bytes a cell |
+//! | | | rows |
 //! | -8 | 8 | [CRC-64](super::checksum) of all before |
 //!
 //! A row is a bucket that has live slots, and buckets ascend: its number (4 bytes), a bit for each
-//! slot that is live (1 byte), and the words of those slots (8 bytes each): fingerprint and state
-//! of a wide slot, the one word of a compact one.
+//! slot that is live (1 byte), the words of those slots (8 bytes each), which are fingerprint and
+//! state of a wide slot and the one word of a compact one, and what stands in the rings of those
+//! slots, one slot's after the other's (8 bytes a cell; how many a ring has, the header says).
 
 use super::RestoreError;
 use super::checksum::checksum;
@@ -31,14 +33,14 @@ const PROOF_WORDS: usize = 3;
 /// Words of the header after magic, version and length.
 const WORDS: usize = 1 + 1 + 3 + Seeds::COUNT + PROOF_WORDS + Shape::WORDS + 2;
 /// As it stands in the header.
-const HEADER_LENGTH: u32 = 288;
+const HEADER_LENGTH: u32 = 304;
 const HEADER_BYTES: usize = HEADER_LENGTH as usize;
 const _: () = assert!(HEADER_BYTES == 16 + 8 * WORDS);
 const CHECKSUM_BYTES: usize = 8;
 const TOTAL_AT: usize = 16;
 
 /// All but what was built from choices and what is in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) keys: u64,
     pub(super) unix_nanos: u64,
@@ -49,6 +51,8 @@ pub(super) struct Header {
     pub(super) shape: Shape,
     /// The state of the shared overflow.
     pub(super) overflow: Option<u64>,
+    /// What stands in its ring.
+    pub(super) overflow_ring: Vec<u64>,
 }
 
 impl Header {
@@ -78,19 +82,32 @@ impl Header {
             (1, state) => Some(state),
             _ => return None,
         };
-        Some(Self { keys, unix_nanos, tick, unix_origin_nanos, seeds, proof, shape, overflow })
+        let overflow_ring = Vec::new();
+        Some(Self {
+            keys,
+            unix_nanos,
+            tick,
+            unix_origin_nanos,
+            seeds,
+            proof,
+            shape,
+            overflow,
+            overflow_ring,
+        })
     }
 }
 
 /// Writes a snapshot; the number of keys in the header is found out.
 pub(super) fn write(mut header: Header, rows: impl Iterator<Item = Row>) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
+    put_words(&mut bytes, &header.overflow_ring);
     header.keys = 0;
     for row in rows.filter(|row| row.places != 0) {
         header.keys += u64::from(row.places.count_ones());
         bytes.extend_from_slice(&row.bucket.to_le_bytes());
         bytes.push(row.places);
-        row.words().iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        put_words(&mut bytes, row.words());
+        put_words(&mut bytes, &row.rings);
     }
     let total_bytes = (bytes.len() + CHECKSUM_BYTES) as u64;
     bytes[..8].copy_from_slice(&MAGIC);
@@ -103,6 +120,10 @@ pub(super) fn write(mut header: Header, rows: impl Iterator<Item = Row>) -> Vec<
     let checksum = checksum(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
+}
+
+fn put_words(bytes: &mut Vec<u8>, words: &[u64]) {
+    words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
 }
 
 /// Reads the header of a snapshot that is whole, and returns its rows unread.
@@ -134,8 +155,14 @@ pub(super) fn open(bytes: &[u8]) -> Result<(Header, Rows<'_>), RestoreError> {
         return Err(damaged("its header is not as long as that of its version"));
     }
     let words = core::array::from_fn(|index| word_at(content, TOTAL_AT + 8 * index));
-    let header = Header::from_words(words).ok_or(damaged("its overflow state is none"))?;
-    Ok((header, Rows { rest: &content[HEADER_BYTES..], after: 0 }))
+    let mut header = Header::from_words(words).ok_or(damaged("its overflow state is none"))?;
+    let mut rest = &content[HEADER_BYTES..];
+    if header.overflow.is_some() {
+        let cells = usize::try_from(header.shape.overflow_ring_cells).unwrap_or(usize::MAX);
+        let cut_off = damaged("the overflow's ring is cut off");
+        take_words(&mut rest, cells, &mut header.overflow_ring).ok_or(cut_off)?;
+    }
+    Ok((header, Rows { rest, after: 0 }))
 }
 
 /// The error for what is whole and still cannot be so.
@@ -158,6 +185,14 @@ fn take_u32(rest: &mut &[u8]) -> Option<u32> {
     take(rest).map(u32::from_le_bytes)
 }
 
+/// Appends as many words, if they are there.
+fn take_words(rest: &mut &[u8], count: usize, to: &mut Vec<u64>) -> Option<()> {
+    let (first, others) = rest.split_at_checked(count.checked_mul(8)?)?;
+    *rest = others;
+    to.extend(first.chunks_exact(8).map(|word| word_at(word, 0)));
+    Some(())
+}
+
 /// The rows of a snapshot, from the first.
 pub(super) struct Rows<'a> {
     rest: &'a [u8],
@@ -166,8 +201,12 @@ pub(super) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The next row, for slots of so many words.
-    pub(super) fn next(&mut self, words_in_slot: usize) -> Result<Option<Row>, RestoreError> {
+    /// The next row, for slots of so many words, and so many in the ring of each.
+    pub(super) fn next(
+        &mut self,
+        words_in_slot: usize,
+        ring_cells: usize,
+    ) -> Result<Option<Row>, RestoreError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -189,6 +228,8 @@ impl Rows<'_> {
                 _ => row.add(place, [word()?, word()?]),
             }
         }
+        let count = ring_cells.saturating_mul(places.count_ones() as usize);
+        take_words(&mut self.rest, count, &mut row.rings).ok_or(cut_off)?;
         Ok(Some(row))
     }
 }

@@ -9,6 +9,7 @@ pub use restore::RestoreError;
 
 use crate::algo::{Algorithm, Carry, Machine};
 use crate::limiter::{Limiter, WhenFull};
+use crate::table::TRIES;
 use crate::time::Clock;
 use format::Header;
 use shape::Shape;
@@ -18,13 +19,14 @@ impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Limiter<K, A, C> {
     /// process or another run.
     ///
     /// Takes 17 bytes for a key in wide slots and 9 in [compact](crate::Slots) ones (at the stated
-    /// capacity), and 296. Keys themselves are not in it, and idle ones are not either. A checksum
-    /// tells whether it was damaged. A million keys took 80 ms to save and 470 ms to restore in wide
-    /// slots, 40 and 60 ms in compact ones, on a busy machine (`benches/benches/snapshot.rs`).
+    /// capacity), 8 more for each word of a ring, and 312. Keys themselves are not in it, and idle
+    /// ones are not either. A checksum tells whether it was damaged. A million keys without a ring
+    /// took 80 ms to save and 470 ms to restore in wide slots, 40 and 60 ms in compact ones, on a busy
+    /// machine (`benches/benches/snapshot.rs`).
     ///
-    /// Available for [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue),
-    /// [`FixedWindow`](crate::FixedWindow) and [`WarmUp`](crate::WarmUp): for the others it does
-    /// not compile.
+    /// Available for all algorithms but [`Live`](crate::Live), for which it does not compile: its
+    /// quota may change at any moment, so a state would not say by which quota it was made. An
+    /// [`AnyAlgorithm`](crate::AnyAlgorithm) is saved as the algorithm that it is.
     ///
     /// Time is the [clock](Self::clock)'s: times that are passed to
     /// [`check_at`](Limiter::check_at) must count from its origin.
@@ -37,6 +39,10 @@ impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Limiter<K, A, C> {
     /// - It is not of one moment as a whole. What is charged during the call may be in it or not,
     ///   and a key that is given another slot meanwhile may be missing. For all that was charged,
     ///   stop the requests first.
+    /// - A key with a ring is read again if it was charged while its ring was read. One that is
+    ///   charged so often that this fails 256 times in a row is missing, and so is the
+    ///   [shared overflow](crate::OnFull::SharedOverflow): that takes a charge in every span of time
+    ///   in which its ring can be read.
     /// - Cells that [lanes](crate::Lane) or [shares](crate::Builder::share_hot_keys) hold are in it
     ///   as charged: they are gone after a restart.
     /// - A key that is idle is not in it. With [`Gcra::start_empty`](crate::Gcra::start_empty) it
@@ -65,9 +71,10 @@ impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Limiter<K, A, C> {
         let now = self.clock.now();
         let unix_nanos = self.clock.unix_now_nanos();
         let overflow = match &self.when_full {
-            WhenFull::Share(shared) => shared.1.state(),
+            WhenFull::Share(shared) => shared.1.state::<A::Params>(TRIES),
             WhenFull::Evict | WhenFull::Refuse | WhenFull::Admit => None,
         };
+        let (overflow, overflow_ring) = overflow.unzip();
         let header = Header {
             keys: 0,
             unix_nanos,
@@ -77,6 +84,7 @@ impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Limiter<K, A, C> {
             proof: self.seeds.proof(),
             shape: Shape::of(self),
             overflow,
+            overflow_ring: overflow_ring.unwrap_or_default(),
         };
         format::write(header, self.table.rows(&self.params, self.params.instant(now)))
     }

@@ -107,7 +107,8 @@ impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Builder<K, A, C> {
     /// **Guarantee.** A key that was live is granted no more than if the first limiter had gone on
     /// for the time between, and is held to no more than one unit of the
     /// [grid](crate::algo::Grid) beyond it; where the clocks' origins are apart by whole units,
-    /// every decision is the same. Windows aligned to the wall clock are the same windows.
+    /// every decision is the same. Windows and sub-windows aligned to the wall clock are the same
+    /// ones, wherever the clocks' origins are.
     ///
     /// **Not guaranteed.**
     ///
@@ -163,14 +164,18 @@ fn fill<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
     let (params, table) = (&gate.params, &gate.table);
     let passage = params.passage(&restart);
     let instant = params.instant(restart.now.tick);
-    let words_in_slot = table.words_in_slot();
+    let (words_in_slot, ring_cells) = (table.words_in_slot(), params.kept_cells());
     let mut keys = 0;
-    while let Some(row) = rows.next(words_in_slot)? {
+    while let Some(mut row) = rows.next(words_in_slot, ring_cells)? {
+        let mut rings = core::mem::take(&mut row.rings);
+        let mut rest = rings.as_mut_slice();
         let places = (0..u8::BITS as usize).filter(|place| row.places >> place & 1 == 1);
         for (place, words) in places.zip(row.words().chunks_exact(words_in_slot)) {
-            let carry = |word| params.carry(word, &passage);
+            let (ring, others) = rest.split_at_mut(ring_cells);
+            rest = others;
+            let carry = |word, ring: &mut [u64]| params.carry(word, ring, &passage);
             table
-                .put_back(row.bucket, place, words, params, instant, carry)
+                .put_back(row.bucket, place, (words, ring), params, instant, carry)
                 .map_err(|_| damaged("a key is where it cannot be"))?;
             keys += 1;
         }
@@ -184,8 +189,9 @@ fn fill<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
             if state >> PAYLOAD_BITS != 0 {
                 return Err(damaged("its overflow state is none"));
             }
-            if let Some(state) = params.carry(state, &params.passage(&restart)) {
-                cell.put_back(state);
+            let mut ring = header.overflow_ring.clone();
+            if let Some(state) = params.carry(state, &mut ring, &params.passage(&restart)) {
+                cell.put_back::<A::Params>(state, &ring);
             }
             Ok(())
         }

@@ -11,16 +11,19 @@ pub(super) struct Shape {
     words_in_slot: u64,
     buckets: u64,
     algorithm: u64,
+    /// Words of a slot's ring, in so far as they are saved.
+    pub(super) ring_cells: u64,
     /// Quota, time grid and options, as the algorithm tells them.
     figures: [u64; FIGURES],
     /// 1 where keys without a place share a bucket.
     has_overflow: u64,
     /// The same of that bucket.
+    pub(super) overflow_ring_cells: u64,
     overflow_figures: [u64; FIGURES],
 }
 
 impl Shape {
-    pub(super) const WORDS: usize = 4 + 2 * FIGURES;
+    pub(super) const WORDS: usize = 6 + 2 * FIGURES;
 
     pub(super) fn of<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
         gate: &Limiter<K, A, C>,
@@ -33,18 +36,20 @@ impl Shape {
         Self {
             words_in_slot: gate.table.words_in_slot() as u64,
             buckets: gate.table.bucket_count().into(),
-            algorithm: <A::Params as Carry>::ALGORITHM,
+            algorithm: gate.params.algorithm(),
+            ring_cells: gate.params.kept_cells() as u64,
             figures: gate.params.figures(origin),
             has_overflow: shared.is_some().into(),
+            overflow_ring_cells: shared.map_or(0, |params| params.kept_cells() as u64),
             overflow_figures: shared.map_or([0; FIGURES], |params| params.figures(origin)),
         }
     }
 
     pub(super) fn words(&self) -> [u64; Self::WORDS] {
-        let mut words = [self.words_in_slot, self.buckets, self.algorithm]
+        let mut words = [self.words_in_slot, self.buckets, self.algorithm, self.ring_cells]
             .into_iter()
             .chain(self.figures)
-            .chain([self.has_overflow])
+            .chain([self.has_overflow, self.overflow_ring_cells])
             .chain(self.overflow_figures);
         core::array::from_fn(|_| words.next().expect("as many as are counted"))
     }
@@ -52,11 +57,20 @@ impl Shape {
     pub(super) fn from_words(words: [u64; Self::WORDS]) -> Self {
         let mut words = words.into_iter();
         let mut next = || words.next().expect("as many as are counted");
-        let [words_in_slot, buckets, algorithm] = core::array::from_fn(|_| next());
+        let [words_in_slot, buckets, algorithm, ring_cells] = core::array::from_fn(|_| next());
         let figures = core::array::from_fn(|_| next());
-        let has_overflow = next();
+        let [has_overflow, overflow_ring_cells] = core::array::from_fn(|_| next());
         let overflow_figures = core::array::from_fn(|_| next());
-        Self { words_in_slot, buckets, algorithm, figures, has_overflow, overflow_figures }
+        Self {
+            words_in_slot,
+            buckets,
+            algorithm,
+            ring_cells,
+            figures,
+            has_overflow,
+            overflow_ring_cells,
+            overflow_figures,
+        }
     }
 
     /// What is not the same in `other`, if anything; the first thing that explains the rest.
@@ -65,9 +79,14 @@ impl Shape {
             (self.algorithm == other.algorithm, "the algorithm"),
             (self.words_in_slot == other.words_in_slot, "the kind of slots (Builder::slots)"),
             (self.figures == other.figures, "the quota, or an option of the algorithm"),
+            (self.ring_cells == other.ring_cells, "how long a key's ring is"),
             (self.buckets == other.buckets, "the capacity"),
             (self.has_overflow == other.has_overflow, "whether keys share an overflow (on_full)"),
             (self.overflow_figures == other.overflow_figures, "the quota of the shared overflow"),
+            (
+                self.overflow_ring_cells == other.overflow_ring_cells,
+                "how long the shared overflow's ring is",
+            ),
         ];
         is_same.into_iter().find(|(same, _)| !same).map(|(_, what)| what)
     }

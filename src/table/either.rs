@@ -241,22 +241,23 @@ impl Table {
     }
 
     /// Puts a key back into a slot of a table nobody shares yet, with the state that `carry` makes
-    /// of its own: bucket after bucket, in ascending order, and each slot once.
+    /// of its own and of what stands in its ring, which it replaces: bucket after bucket, in ascending
+    /// order, and each slot once.
     pub(crate) fn put_back<A: Machine>(
         &self,
         bucket: u32,
         place: usize,
-        words: &[u64],
+        (words, ring): (&[u64], &mut [u64]),
         algo: &A,
         instant: u64,
-        carry: impl Fn(u64) -> Option<u64>,
+        carry: impl Fn(u64, &mut [u64]) -> Option<u64>,
     ) -> Result<(), Misplaced> {
         if bucket >= self.buckets || place >= BUCKET {
             return Err(Misplaced);
         }
         match (&self.kind, words) {
             (Kind::Wide(table), [fingerprint, state]) => {
-                table.put_back(bucket, place, [*fingerprint, *state], algo, instant, carry)
+                table.put_back(bucket, place, ([*fingerprint, *state], ring), algo, instant, carry)
             }
             (Kind::Compact(table), [word]) => {
                 table.put_back(bucket, place, *word, algo, instant, carry)

@@ -91,7 +91,7 @@ pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::Probe;
 use probe::Seat;
 pub(crate) use shares::{Place, Shares};
-pub(crate) use snapshot::{Misplaced, Row};
+pub(crate) use snapshot::{Misplaced, Row, TRIES};
 
 use crate::algo::{GiveBack, Machine, Standing};
 use crate::cell::{Cells, Charge, Head, Paid};

@@ -1,8 +1,9 @@
 //! A table's live slots, read while others decide, and put back into a table nobody shares yet.
 //!
 //! A slot's two words are one moment's: the owner is read first, and a head that was committed in
-//! its generation is its own. The slots are not of one moment: a key that moves while it is
-//! written may be met twice, or not at all.
+//! its generation is its own. A ring belongs to the head that was read before it if that still
+//! stands afterwards, as for a refusal; else both are read again. The slots are not of one moment: a
+//! key that moves while it is written may be met twice, or not at all.
 
 use super::layout::{BUCKET, Owner, Slot};
 use super::probe::{Probe, SECOND_BUCKET_FACTOR};
@@ -11,7 +12,7 @@ use crate::algo::{Machine, PAYLOAD_BITS, Standing};
 use crate::cell::{GENERATION_BITS, Head};
 
 /// The live slots of a bucket.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) bucket: u32,
     /// A bit for each slot that is live.
@@ -19,6 +20,8 @@ pub(crate) struct Row {
     /// The words of those slots, one slot's after the other's.
     words: [u64; 2 * BUCKET],
     count: usize,
+    /// What stands in the rings of those slots, one after the other.
+    pub(crate) rings: Vec<u64>,
 }
 
 impl Row {
@@ -41,6 +44,9 @@ impl Row {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Misplaced;
 
+/// How often a state with a ring is read that changes meanwhile, before it is left out.
+pub(crate) const TRIES: usize = 256;
+
 /// The generation of all slots that are put back.
 const GENERATION: u64 = 1;
 
@@ -49,27 +55,35 @@ impl Wide {
     pub(super) fn row<A: Machine>(&self, bucket: u32, algo: &A, instant: u64) -> Row {
         let mut row = Row::of(bucket);
         for (place, slot) in self.slots.bucket(bucket).iter().enumerate() {
-            let owner = slot.owner();
-            let head = slot.head.load();
-            let taken = owner.belongs() && head.is_committed_in(owner.generation());
-            if taken && debt_of(head.payload(), algo, instant) > 0 {
-                row.add(place, [owner.fingerprint(), head.payload()]);
+            let cells = self.cells::<A>(slot);
+            for _ in 0..TRIES {
+                let owner = slot.owner();
+                let head = slot.head.load();
+                let taken = owner.belongs() && head.is_committed_in(owner.generation());
+                if !taken || debt_of(head.payload(), algo, instant) == 0 {
+                    break;
+                }
+                if slot.head.copy_ring(head, cells, &mut row.rings) {
+                    row.add(place, [owner.fingerprint(), head.payload()]);
+                    break;
+                }
+                core::hint::spin_loop();
             }
         }
         row
     }
 
     /// Puts a key back into a slot that nobody has used, with the state that `carry` makes of its
-    /// own, if there is one: bucket after bucket, in ascending order. Of a key that has another
-    /// slot already, the state with more debt is kept.
+    /// own and its ring's contents, if there is one: bucket after bucket, in ascending order. Of a
+    /// key that has another slot already, the state with more debt is kept.
     pub(super) fn put_back<A: Machine>(
         &self,
         bucket: u32,
         place: usize,
-        [fingerprint, state]: [u64; 2],
+        ([fingerprint, state], ring): ([u64; 2], &mut [u64]),
         algo: &A,
         instant: u64,
-        carry: impl Fn(u64) -> Option<u64>,
+        carry: impl Fn(u64, &mut [u64]) -> Option<u64>,
     ) -> Result<(), Misplaced> {
         let owner = Owner::of(fingerprint).in_generation(GENERATION);
         if fingerprint != owner.fingerprint() || state >> PAYLOAD_BITS != 0 {
@@ -78,7 +92,7 @@ impl Wide {
         let buckets = self.slots.bucket_count();
         let mut hashes = hashes_in(fingerprint, bucket, buckets).peekable();
         hashes.peek().ok_or(Misplaced)?;
-        let Some(state) = carry(state) else { return Ok(()) };
+        let Some(state) = carry(state, ring) else { return Ok(()) };
         let debt = debt_of(state, algo, instant);
         // Buckets after this one are empty yet.
         let others = hashes.flat_map(|hash| Probe::new(hash, buckets).buckets());
@@ -98,6 +112,7 @@ impl Wide {
         let slot: &Slot = &self.slots.bucket(bucket)[place];
         let taken = slot.head.swap(Head::committed(0, 0), Head::committed(GENERATION, state));
         let handed_over = slot.hand_over(Owner::NOBODY, owner);
+        self.cells::<A>(slot).fill(GENERATION, ring);
         debug_assert!(taken.is_ok() && handed_over, "put back twice");
         Ok(())
     }

@@ -99,12 +99,13 @@ pub(crate) fn ring_horizon<P: Machine>(
 }
 
 /// Until when waits from `now` can be tried: while the word is told apart, and the time of windows
-/// of the wall clock, which ends less than a period before ours, goes on. (A log's ring with
+/// of the wall clock, which ends less than a period before ours (of sub-windows: two), goes on. (A log's ring with
 /// nothing in it began at the origin, and an event half of its time later seems to be before it.)
 pub(crate) fn waits_end<P: Machine>(params: &P, choice: Choice, quota: &Quota, now: u64) -> u64 {
     let latest = match choice {
         Choice::Bucket(_) | Choice::Queue(_) | Choice::WarmUp(_) => u64::MAX,
         Choice::Log(_) => ring_horizon(params, choice, quota, 0),
+        Choice::SubWindows(_) | Choice::Counter(_) => u64::MAX - 2 * nanos(quota.period()),
         _ => u64::MAX - nanos(quota.period()),
     };
     latest.min(horizon(params, now).1)

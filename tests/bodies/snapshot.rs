@@ -2,8 +2,8 @@
 
 use tollgate::algo::{Algorithm, Carry};
 use tollgate::{
-    Builder, Clock, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
-    RestoreError, Slots, Tick,
+    AnyAlgorithm, Builder, Clock, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull,
+    Quota, RestoreError, SlidingCounter, SlidingLog, Slots, SubWindows, Tick,
 };
 
 use super::choice::ORIGIN_2025;
@@ -48,11 +48,15 @@ pub(crate) fn is_refused<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
 pub(crate) fn snapshot(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let quota = Quota::per_minute(60).burst(20);
-    match cursor.byte() % 4 {
+    match cursor.byte() % 8 {
         0 => changed(Gcra::new(), quota, &mut cursor),
         1 => changed(LeakyQueue::new(), quota, &mut cursor),
         2 => changed(FixedWindow::anchored(), quota, &mut cursor),
-        _ => changed(FixedWindow::aligned(), quota, &mut cursor),
+        3 => changed(FixedWindow::aligned(), quota, &mut cursor),
+        4 => changed(SubWindows::new(), quota, &mut cursor),
+        5 => changed(SlidingCounter::new(), quota, &mut cursor),
+        6 => changed(SlidingLog::new(), quota, &mut cursor),
+        _ => changed(AnyAlgorithm::from(SlidingLog::new().count_refusals()), quota, &mut cursor),
     }
 }
 
@@ -63,12 +67,14 @@ fn changed<A: Algorithm<Params: Carry> + Copy>(
 ) {
     let kind = cursor.byte();
     let start = cursor.tick();
+    let compact = algorithm.compact_params(&quota, 0).expect("in range").is_some();
     let build = |tick: Tick| {
         let clock = ManualClock::starting_at_unix_nanos(ORIGIN_2025);
         clock.set(tick);
         let builder = Limiter::<u16>::builder(quota).algorithm(algorithm).clock(clock);
         let builder = builder.capacity(u64::from(kind >> 2) + 1).hash_seed(5);
-        let builder = builder.slots(if kind & 1 == 0 { Slots::Wide } else { Slots::Compact });
+        let builder =
+            builder.slots(if compact && kind & 1 == 1 { Slots::Compact } else { Slots::Wide });
         match kind & 2 {
             0 => builder,
             _ => builder.on_full(OnFull::SharedOverflow(quota)),

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use tollgate::algo::oracle::Verdict;
 use tollgate::algo::{Algorithm, Carry, Machine, Moment, PAYLOAD_BITS, Restart, Standing};
 use tollgate::{
-    Builder, Clock, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
-    RestoreError, Slots, Tick, WarmUp,
+    AnyAlgorithm, Builder, Clock, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull,
+    Quota, RestoreError, SlidingCounter, SlidingLog, Slots, SubWindows, Tick, WarmUp,
 };
 
 use super::bodies::choice::ORIGIN_2025;
@@ -200,9 +200,176 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Sub-windows of the wall clock are the same, however far apart the clocks' origins are.
+    #[test]
+    fn sub_windows(
+        plan in plan(), limit in 1_u64..20, secs in 1_u64..200, count in 2_u32..12, more: bool,
+        offset in -50_000_i32..50_000,
+    ) {
+        let plan = Plan { slots: Slots::Wide, whole: false, ..plan };
+        // Where the limit takes its bits, the index comes round again.
+        let limit = if more { limit + (1 << 24) } else { limit };
+        let quota = Quota::new(limit, Duration::from_millis(secs * 777));
+        let windows = SubWindows::new().count(count).utc_offset_secs(offset);
+        let counter = SlidingCounter::new().older(count - 1).utc_offset_secs(offset);
+        prop_assume!(counter.params(&quota, 0).is_ok() && windows.params(&quota, 0).is_ok());
+        Pair::of(windows, quota, &plan).go_on_alike(&plan);
+        Pair::of(counter, quota, &plan).go_on_alike(&plan);
+        Pair::of(AnyAlgorithm::from(windows), quota, &plan).go_on_alike(&plan);
+    }
+
+    #[test]
+    fn logs(
+        plan in plan(), limit in 1_u64..20, secs in 1_u64..100, gap in 1_u64..30_000,
+        count_refusals: bool,
+    ) {
+        let quota = Quota::new(limit, Duration::from_millis(secs * 777));
+        let log = SlidingLog::new();
+        let log = if count_refusals { log.count_refusals() } else { log };
+        as_if_it_had_gone_on(log, quota, &plan, false);
+        let gapped = log.and(Quota::new(limit.div_ceil(2), Duration::from_millis(gap)));
+        if gapped.params(&quota, 0).is_ok() {
+            as_if_it_had_gone_on(gapped, quota, &plan, false);
+            as_if_it_had_gone_on(AnyAlgorithm::from(gapped), quota, &plan, false);
+        }
+    }
+
+    #[test]
+    fn any_algorithm(plan in plan(), name in 0..AnyAlgorithm::NAMES.len()) {
+        let algorithm: AnyAlgorithm = AnyAlgorithm::NAMES[name].parse().expect("a name");
+        let quota = "7/s burst 4".parse().expect("a quota");
+        let compact = algorithm.compact_params(&quota, 0).expect("in range").is_some();
+        let slots = if compact { plan.slots } else { Slots::Wide };
+        let plan = Plan { slots, whole: true, ..plan };
+        Pair::of(algorithm, quota, &plan).go_on_alike(&plan);
+    }
+}
+
+#[test]
+fn any_algorithm_is_saved_as_the_one_that_it_is() {
+    let quota = Quota::per_minute(5);
+    let gate = begin(SlidingLog::new(), quota, Slots::Wide, ORIGIN_2025).build().expect("in range");
+    assert!(gate.check_n(&1, 3).is_ok());
+    let any = |name: &str| {
+        let algorithm: AnyAlgorithm = name.parse().expect("a name");
+        begin(algorithm, quota, Slots::Wide, ORIGIN_2025)
+    };
+    let bytes = gate.snapshot();
+    let restored = any("sliding-log").restore(&bytes).expect("unharmed");
+    assert_eq!(restored.snapshot(), bytes);
+    assert_eq!(restored.check_n(&1, 1).unwrap().remaining(), 1);
+    for other in ["sub-windows", "sliding-counter", "gcra"] {
+        let RestoreError::Different { what } = is_refused(any(other), &bytes) else { panic!() };
+        assert!(what.contains("algorithm"));
+    }
+    let other = |log: SlidingLog| {
+        let error = is_refused(begin(log, quota, Slots::Wide, 0), &bytes);
+        assert!(matches!(error, RestoreError::Different { what } if what.contains("option")));
+    };
+    other(SlidingLog::new().count_refusals());
+    other(SlidingLog::new().and(Quota::per_second(2)));
+    let windows = |count, offset| {
+        let windows = SubWindows::new().count(count).utc_offset_secs(offset);
+        begin(windows, quota, Slots::Wide, ORIGIN_2025)
+    };
+    let bytes = windows(6, 0).build().expect("in range").snapshot();
+    assert!(windows(6, 60).restore(&bytes).is_ok(), "the same minutes");
+    for other in [windows(6, 10), windows(5, 0)] {
+        let error = is_refused(other, &bytes);
+        assert!(matches!(error, RestoreError::Different { what } if what.contains("option")));
+    }
+}
+
+#[test]
+fn a_shared_overflow_with_a_ring_comes_back() {
+    fn comes_back(algorithm: impl Algorithm<Params: Carry> + Copy) {
+        let build = || {
+            begin(algorithm, Quota::per_day(1), Slots::Wide, ORIGIN_2025)
+                .capacity(1)
+                .on_full(OnFull::SharedOverflow(Quota::per_day(100)))
+        };
+        let gate = build().build().expect("in range");
+        for key in 0..56 {
+            gate.clock().advance(Duration::from_secs(60));
+            assert!(gate.check(&key).is_ok());
+        }
+        assert_eq!(gate.stats().overflowed, 40);
+        let gate = build().restore(&gate.snapshot()).expect("unharmed");
+        assert_eq!(gate.len(), 16);
+        let granted = (56..200).filter(|key| gate.check(key).is_ok()).count();
+        assert_eq!(granted, 60);
+    }
+    comes_back(SlidingLog::new());
+    comes_back(SubWindows::new().count(24));
+    comes_back(SlidingCounter::new());
+}
+
+/// Any word and any ring, by any clocks: what comes of it is a state that is carried to itself, and
+/// that a decision can be made by.
+fn carry_of_a_ring_is_total<P: Carry>(params: &P, word: u64, ring: &[u64], restart: &Restart) {
+    let mut ring: Vec<u64> = ring.iter().copied().cycle().take(params.kept_cells()).collect();
+    let Some(carried) = params.carry(word, &mut ring, &params.passage(restart)) else { return };
+    assert_eq!(carried >> PAYLOAD_BITS, 0);
+    assert!(ring.iter().all(|content| content >> 54 == 0));
+    let Restart { now, .. } = *restart;
+    let still = Restart { then: now, elapsed: Duration::ZERO, now };
+    let mut again = ring.clone();
+    assert_eq!(params.carry(carried, &mut again, &params.passage(&still)), Some(carried));
+    assert_eq!(again, ring);
+    assert!(matches!(params.standing(carried, params.instant(now.tick)), Standing::Live { .. }));
+    for n in [0, 1, 5, u64::MAX] {
+        let _ = params.answer(params.look(carried, ring.as_slice(), now.tick, n), now.tick, n);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_ring_is_carried(
+        word: u64, ring in prop::collection::vec(any::<u64>(), 1..30), wild: bool, then: u64,
+        now: u64, near: bool, bits in 0_u32..64, origins: (u64, u64), elapsed: u64,
+        quota in 0_usize..5,
+    ) {
+        let now = if near { then.wrapping_add(now >> 40) } else { now };
+        let then = Moment { tick: Tick::from_nanos(then), unix_origin_nanos: origins.0 };
+        let now = Moment { tick: Tick::from_nanos(now), unix_origin_nanos: origins.1 };
+        let restart = Restart { then, elapsed: Duration::from_nanos(elapsed >> bits), now };
+        let quotas = ["7/s", "20/100ms", "3/y", "20000000/m", "15/10 us"];
+        let quota: Quota = quotas[quota].parse().expect("a quota");
+        let payload = (1_u64 << PAYLOAD_BITS) - 1;
+        // Near the present, or anything.
+        let near = |fresh: u64, word: u64, spread: u64| match wild {
+            true => word & payload,
+            false => fresh.wrapping_add(word % spread) & payload,
+        };
+        let windows = [
+            SubWindows::new().params(&quota, now.unix_origin_nanos),
+            SubWindows::new().count(7).params(&quota, now.unix_origin_nanos),
+            SlidingCounter::new().params(&quota, now.unix_origin_nanos),
+            SlidingCounter::new().older(9).params(&quota, now.unix_origin_nanos),
+        ];
+        for params in windows.into_iter().flatten() {
+            let fresh = params.fresh(then.tick);
+            let cells: Vec<u64> = ring.iter().map(|cell| near(fresh, *cell, 40)).collect();
+            carry_of_a_ring_is_total(&params, near(fresh, word, 100), &cells, &restart);
+        }
+        let logs = [SlidingLog::new(), SlidingLog::new().and(Quota::per_minute(40)).count_refusals()];
+        for params in logs.iter().filter_map(|log| log.params(&quota, 0).ok()) {
+            let fresh = params.fresh(then.tick);
+            let cell = |cell: &u64| if wild { *cell >> 10 } else { params.instant(then.tick).wrapping_sub(*cell % 100_000) & payload | (cell >> 60) << 52 & ((1 << 54) - 1) };
+            let cells: Vec<u64> = ring.iter().map(cell).collect();
+            carry_of_a_ring_is_total(&params, near(fresh, word, 1 << 30), &cells, &restart);
+        }
+    }
+}
+
 /// Any word, by any clocks: a state of as many bits, that weighs no more than it did, but a unit.
 fn carry_is_total<P: Carry>(params: &P, word: u64, restart: &Restart) {
-    let Some(carried) = params.carry(word, &params.passage(restart)) else { return };
+    let Some(carried) = params.carry(word, &mut [], &params.passage(restart)) else { return };
     assert_eq!(carried >> PAYLOAD_BITS, 0);
     let weight = |word, tick| match params.standing(word, params.instant(tick)) {
         Standing::Idle { .. } => 0,
@@ -279,6 +446,46 @@ fn every_flipped_byte_and_every_cut_is_refused_with_a_reason() {
         let longer = [&bytes[..], &[0]].concat();
         assert!(matches!(is_refused(saved(slots).0, &longer), RestoreError::Damaged { .. }));
     }
+}
+
+#[test]
+fn a_ring_is_part_of_what_is_checked() {
+    fn is_checked(algorithm: impl Algorithm<Params: Carry> + Copy) {
+        let overflow = OnFull::SharedOverflow(Quota::per_minute(5));
+        let builder = || {
+            let builder = begin(algorithm, Quota::per_minute(4), Slots::Wide, ORIGIN_2025);
+            builder.capacity(1).on_full(overflow)
+        };
+        let gate = builder().hash_seed(3).build().expect("in range");
+        for key in 0..40 {
+            gate.clock().advance(Duration::from_millis(500));
+            let _ = (gate.check(&(key % 20)), gate.check_n(&(key % 3), 2));
+        }
+        let bytes = gate.snapshot();
+        assert_eq!(builder().restore(&bytes).expect("unharmed").len(), gate.len());
+        for length in (0..bytes.len()).step_by(3) {
+            assert_eq!(is_refused(builder(), &bytes[..length]), RestoreError::TooShort);
+        }
+        for place in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[place] ^= 0x10;
+            is_refused(builder(), &flipped);
+        }
+        // A ring that is not as long as it says, and one that is as long as memory.
+        for (place, cells) in [(136, 1_u64), (136, u64::MAX), (216, 1), (216, u64::MAX / 8)] {
+            let mut changed = bytes.clone();
+            changed[place..place + 8].copy_from_slice(&cells.to_le_bytes());
+            fix_up(&mut changed);
+            is_refused(builder(), &changed);
+        }
+        let mut cut = bytes.clone();
+        cut.truncate(bytes.len() - 24);
+        fix_up(&mut cut);
+        assert!(matches!(is_refused(builder(), &cut), RestoreError::Damaged { .. }));
+    }
+    is_checked(SlidingLog::new());
+    is_checked(SubWindows::new());
+    is_checked(SlidingCounter::new());
 }
 
 #[test]
@@ -365,7 +572,7 @@ fn the_shared_overflow_comes_back() {
 }
 
 /// Two buckets of eight: after the header, a row of one key.
-const ROW: usize = 288;
+const ROW: usize = 304;
 const FINGERPRINT: std::ops::Range<usize> = ROW + 5..ROW + 13;
 const STATE: std::ops::Range<usize> = ROW + 13..ROW + 21;
 
@@ -452,4 +659,49 @@ fn a_snapshot_beside_decisions_has_every_key_that_stays() {
         let now = restored.clock().now();
         assert!((0..10).all(|key| restored.peek_at(&key, 0, now).unwrap().remaining() < 995_000));
     }
+}
+
+/// Keys are charged one cell each millisecond, so that each has a window's worth at any time, in
+/// every snapshot, whatever is charged while its ring is read.
+#[test]
+fn a_snapshot_beside_decisions_has_whole_rings() {
+    const KEYS: u64 = 12;
+    const WINDOW: u64 = 80;
+    fn build<A: Algorithm, C: Clock>(algorithm: A, clock: C) -> Builder<u64, A, C> {
+        let quota = Quota::new(2 * WINDOW, Duration::from_millis(WINDOW));
+        Limiter::builder(quota).algorithm(algorithm).capacity(60).clock(clock)
+    }
+    fn is_whole(algorithm: impl Algorithm<Params: Carry + Sync> + Copy + Sync, slack: u64) {
+        let clock = ManualClock::starting_at_unix_nanos(ORIGIN_2025);
+        let gate = build(algorithm, &clock).build().expect("in range");
+        let charge = || {
+            clock.advance(Duration::from_millis(1));
+            (0..KEYS).for_each(|key| assert!(gate.check(&key).is_ok()));
+        };
+        (0..3 * WINDOW).for_each(|_| charge());
+        let millis = || clock.now().as_nanos() / 1_000_000;
+        let mut snapshots = 0;
+        std::thread::scope(|scope| {
+            let charging = scope.spawn(|| (0..20_000).for_each(|_| charge()));
+            while !charging.is_finished() {
+                let begun = millis();
+                let bytes = gate.snapshot();
+                let here = ManualClock::starting_at_unix_nanos(ORIGIN_2025);
+                here.set(clock.now());
+                let restored = build(algorithm, here).restore(&bytes).expect("unharmed");
+                let now = restored.clock().now();
+                let passed = now.as_nanos() / 1_000_000 - begun;
+                for key in 0..KEYS {
+                    let used = 2 * WINDOW - restored.peek_at(&key, 0, now).unwrap().remaining();
+                    assert!(used <= WINDOW + slack, "{used} of {key}");
+                    assert!(used + passed + slack + 2 >= WINDOW, "{used} of {key} after {passed}");
+                }
+                snapshots += 1;
+            }
+        });
+        assert!(snapshots > 3);
+    }
+    is_whole(SlidingLog::new(), 1);
+    is_whole(SubWindows::new().count(20), 5);
+    is_whole(AnyAlgorithm::from(SubWindows::new().count(20)), 5);
 }

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use super::{FixedWindowParams, View};
-use crate::algo::{Carry, FIGURES, GiveBack, Machine, Passage, PerKey, Receipt, Restart};
+use crate::algo::{Carry, FIGURES, GiveBack, Passage, PerKey, Receipt, Restart};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
 
@@ -63,7 +63,9 @@ impl FixedWindowParams {
 }
 
 impl Carry for FixedWindowParams {
-    const ALGORITHM: u64 = 3;
+    fn algorithm(&self) -> u64 {
+        3
+    }
 
     fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
         let (units, nanos) = self.grid.ratio();
@@ -81,22 +83,10 @@ impl Carry for FixedWindowParams {
         if !self.is_aligned() {
             return Passage::on(&self.grid, restart);
         }
-        let Restart { then, now, .. } = restart;
-        let period = i128::from(self.grid.ratio().1);
-        let apart = i128::from(then.unix_origin_nanos) - i128::from(now.unix_origin_nanos);
-        let ahead_now = i128::from(self.ahead_nanos);
-        let ahead_then = (ahead_now + apart).rem_euclid(period);
-        // What is between the two clocks' first windows is whole ones.
-        let windows = (apart + ahead_now - ahead_then) / period;
-        let ahead = Duration::from_nanos(u64::try_from(ahead_then).unwrap_or(0));
-        let then = self.grid.floor(then.tick.saturating_add(ahead));
-        let now = self.instant(now.tick);
-        let passed = i128::from(now) - i128::from(then) - windows;
-        // If the wall clock was set back, the window that was open is taken for the one that is.
-        Passage::of_units(then, now, u64::try_from(passed).unwrap_or(0))
+        Passage::on_wall_clock(&self.grid, self.grid.ratio().1, self.ahead_nanos, restart)
     }
 
-    fn carry(&self, word: u64, passage: &Passage) -> Option<u64> {
+    fn carry(&self, word: u64, _: &mut [u64], passage: &Passage) -> Option<u64> {
         match (passage.left(&self.grid, self.end.of(word)), self.count.of(word)) {
             ((0, _), _) | (_, 0) => None,
             ((left, _), count) => {

@@ -151,7 +151,9 @@ impl Ahead for GcraParams {
 }
 
 impl Carry for GcraParams {
-    const ALGORITHM: u64 = 1;
+    fn algorithm(&self) -> u64 {
+        1
+    }
 
     fn figures(&self, _: u64) -> [u64; FIGURES] {
         let (units, nanos) = self.grid.ratio();
@@ -159,7 +161,7 @@ impl Carry for GcraParams {
         [units, nanos, cell, burst, self.first_debt, self.lane_cells, 0, 0]
     }
 
-    fn carry(&self, word: u64, passage: &Passage) -> Option<u64> {
+    fn carry(&self, word: u64, _: &mut [u64], passage: &Passage) -> Option<u64> {
         match passage.left(&self.grid, TAT.of(word)) {
             (0, _) => None,
             (debt, _) => Some(TAT.of(self.grid.later(passage.now(), debt))),

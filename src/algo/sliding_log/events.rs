@@ -31,7 +31,7 @@ pub(super) enum Entry {
 impl SlidingLogParams {
     #[inline(always)]
     pub(super) fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
-        let floor = self.grid.floor(now);
+        let floor = self.floor(now);
         let (last, ahead) = self.last(word, floor);
         // Any word makes sense, also one with a place that does not exist.
         let (lap, place) = (self.lap.of(word), self.place.of(word).min(self.places - 1));
@@ -53,11 +53,15 @@ impl SlidingLogParams {
         let behind = self.time.max() - distance + 1;
         // Nothing happened before the origin. (But what the grid does not see ahead would count for
         // nothing, however often it was charged.)
-        let origin_tells = || behind > floor && distance <= self.grid.tolerance_units();
+        // Units of a nanosecond come round to 0 at the end of time.
+        let come_round = || floor < self.window_max;
+        let origin_tells =
+            || behind > floor && !come_round() && distance <= self.grid.tolerance_units();
         if distance <= self.ahead_max || origin_tells() {
             (floor.wrapping_add(distance), distance)
         } else {
-            (floor.saturating_sub(behind), 0)
+            let round = || if come_round() { floor.wrapping_sub(behind) } else { 0 };
+            (floor.checked_sub(behind).unwrap_or_else(round), 0)
         }
     }
 

@@ -139,7 +139,8 @@ impl SubWindowParams {
         let grid = Grid::new(in_period, period, index.max(), older + 1);
         // Where the index wraps around, the places must do so with it.
         let cells = if grid.ring().is_some() { places.next_power_of_two() } else { places };
-        let ahead_nanos = into_window(period, origin, utc_offset_secs)?;
+        // No more than 200 years.
+        let ahead_nanos = into_window(period, origin, utc_offset_secs)? + period;
         let limit = quota.limit();
         Ok(Self {
             grid,

@@ -33,10 +33,10 @@ impl Compact {
         bits: u64,
         algo: &A,
         instant: u64,
-        carry: impl Fn(u64) -> Option<u64>,
+        carry: impl Fn(u64, &mut [u64]) -> Option<u64>,
     ) -> Result<(), Misplaced> {
         let word = Word::from_bits(bits).ok_or(Misplaced)?;
-        let Some(state) = carry(word.state()) else { return Ok(()) };
+        let Some(state) = carry(word.state(), &mut []) else { return Ok(()) };
         let word = Word::committed(word.fingerprint(), state);
         let bucket = self.lines.bucket(bucket);
         let debt = debt_of(state, algo, instant);

@@ -1,0 +1,68 @@
+//! A log from one clock to another.
+
+use super::events::{Entry, View};
+use super::{LAP, SlidingLogParams, TIME, cell_at};
+use crate::algo::{Carry, FIGURES, Passage, Restart};
+
+/// Places and laps stay; all times move by the same number of units. What has left every window is
+/// said to have done so just now.
+impl Carry for SlidingLogParams {
+    fn algorithm(&self) -> u64 {
+        7
+    }
+
+    fn figures(&self, _: u64) -> [u64; FIGURES] {
+        let (units, nanos) = self.grid.ratio();
+        // A limit is 1 to 2^16.
+        let limits = self.rates().iter().fold(0, |all, rate| all << 16 | (rate.limit - 1));
+        let form = (self.rate_count as u64) << 1 | u64::from(self.count_refusals);
+        let windows = self.rates.map(|rate| rate.window);
+        [units, nanos, limits, form, windows[0], windows[1], windows[2], windows[3]]
+    }
+
+    fn passage(&self, restart: &Restart) -> Passage {
+        Passage::on(&self.grid, restart).counted_before(self.window_max)
+    }
+
+    fn carry(&self, word: u64, ring: &mut [u64], passage: &Passage) -> Option<u64> {
+        let (lap, place) = (self.lap.of(word), self.place.of(word).min(self.places - 1));
+        let (last, word_ahead) = self.last(word, passage.then());
+        let longest = i128::from(self.window_max);
+        let last_ahead = passage.ahead(&self.grid, last).min(self.ahead_max.into());
+        if lap == 0 || last_ahead <= -longest {
+            return None;
+        }
+        let now = passage.now();
+        let at = |ahead: i128| {
+            let units = u64::try_from(ahead.unsigned_abs()).unwrap_or(0);
+            TIME.of(if ahead < 0 { now.wrapping_sub(units) } else { now.wrapping_add(units) })
+        };
+        let ahead_of =
+            |time: u64, least: i128| passage.ahead(&self.grid, time).min(last_ahead).max(least);
+        let birth_cell = cell_at(self.places);
+        let birth_ahead = match ring[birth_cell] {
+            0 => -longest,
+            birth => ahead_of(TIME.of(birth), -longest),
+        };
+        // Where the birth is not looked at, it says nothing of the events.
+        let least = if lap == 3 { -longest } else { birth_ahead };
+        let birth = self.birth(lap, &*ring);
+        let floor = passage.then();
+        for back in 0..self.places {
+            let view = View { ring: &*ring, lap, place, last, floor, ahead: word_ahead, birth };
+            if back >= self.known(&view) {
+                // Places that the first round has not come to.
+                ring[cell_at(self.places + place - back)] = 0;
+                continue;
+            }
+            let place = cell_at(self.position(&view, back).0);
+            ring[place] = match self.entry(&view, back) {
+                Entry::Latest => 0,
+                Entry::Older { time } => LAP.set(at(ahead_of(time, least)), LAP.of(ring[place])),
+            };
+        }
+        ring[birth_cell] = LAP.set(at(birth_ahead), 1);
+        let time = self.time.set(0, at(last_ahead));
+        Some(time | self.lap.set(0, lap) | self.place.set(0, place))
+    }
+}

@@ -1,0 +1,70 @@
+//! Sub-windows and their ring from one clock to another.
+
+use super::SubWindowParams;
+use super::scan::View;
+use crate::algo::{Carry, FIGURES, Machine, Passage, Restart};
+
+impl SubWindowParams {
+    fn period_nanos(&self) -> u64 {
+        let (units, nanos) = self.grid.ratio();
+        let in_period = self.older + u64::from(!self.weighed);
+        let period = u128::from(nanos) * u128::from(in_period) / u128::from(units);
+        u64::try_from(period).unwrap_or(u64::MAX)
+    }
+}
+
+/// The sub-windows of the wall clock are the same by any clock; only their numbers differ.
+impl Carry for SubWindowParams {
+    fn algorithm(&self) -> u64 {
+        if self.weighed { 6 } else { 5 }
+    }
+
+    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
+        let (units, nanos) = self.grid.ratio();
+        // When a period of the wall clock began, whatever the clock.
+        let phase = i128::from(unix_origin_nanos) - i128::from(self.ahead_nanos);
+        let phase = phase.rem_euclid(i128::from(self.period_nanos()));
+        let phase = u64::try_from(phase).unwrap_or(0);
+        [units, nanos, self.limit, self.older, phase, 0, 0, 0]
+    }
+
+    fn passage(&self, restart: &Restart) -> Passage {
+        Passage::on_wall_clock(&self.grid, self.period_nanos(), self.ahead_nanos, restart)
+    }
+
+    /// What no longer counts is left out of the ring, and of what is counted all in all.
+    #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
+    fn carry(&self, word: u64, ring: &mut [u64], passage: &Passage) -> Option<u64> {
+        let last = self.index.of(word);
+        let ahead = passage.ahead(&self.grid, last);
+        let oldest = u64::try_from(ahead + i128::from(self.older)).ok()?;
+        let now = passage.now();
+        // An index is no larger than its field, also where the grid does not wrap.
+        let moved = match u64::try_from(ahead) {
+            Ok(ahead) => self.grid.later(now, self.grid.ahead_at_most(ahead)).min(self.index.max()),
+            Err(_) => self.before(now, u64::try_from(-ahead).unwrap_or(0)),
+        };
+        let (place, total) = (self.place(last), self.count.of(word).min(self.total_max));
+        let mut gone: u64 = 0;
+        for back in 1..=self.older {
+            let view =
+                View { ring: &*ring, last, place, total, floor: 0, ahead: 0, passed: 0, phase: 0 };
+            let count = self.older_count(&view, back);
+            let counts = back <= oldest;
+            gone = gone.saturating_add(if counts { 0 } else { count });
+            let content = match count {
+                1.. if counts => self.index.set(self.count.set(0, count), self.before(moved, back)),
+                _ => 0,
+            };
+            ring[self.place(self.before(last, back))] = content;
+        }
+        // The latest has no cell yet, nor have those that are to come.
+        let cells = self.ring_cells();
+        (0..cells - self.older as usize).for_each(|later| ring[(place + later) % cells] = 0);
+        ring.rotate_right((self.place(moved) + cells - place) % cells);
+        match total.saturating_sub(gone) {
+            0 => None,
+            total => Some(self.index.set(self.count.set(0, total), moved)),
+        }
+    }
+}
