@@ -1,0 +1,49 @@
+//! Quotas that differ from key to key, and a quota that changes while it is in use.
+//!
+//! `cargo run --example quotas`
+
+use tollgate::{Gcra, Inherit, Limiter, Live, Quota, TopKeys};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    per_key()?;
+    live()
+}
+
+/// Three plans in one table; who is refused most is noted by name.
+fn per_key() -> Result<(), Box<dyn std::error::Error>> {
+    // Built with the fastest quota of all.
+    let gate: Limiter<str> = Limiter::builder(Quota::per_second(500))
+        .algorithm(Gcra::new().for_plans())
+        .capacity(100_000)
+        .build()?;
+    let free = gate.plan("10/min".parse()?)?;
+    let team = gate.plan("20/s burst 50".parse()?)?;
+    let firm = gate.plan("500/s".parse()?)?;
+    let top: TopKeys<String> = TopKeys::new(100);
+    for (tenant, plan) in [("ada", &free), ("the team", &team), ("the firm", &firm)] {
+        let granted =
+            (0..200).filter(|_| top.watch(tenant, gate.check_with(tenant, plan)).is_ok()).count();
+        println!("{tenant:8}  {:14}  {granted:3} of 200 at once", plan.quota().to_string());
+    }
+    for worst in top.top(2) {
+        println!("refused most: {}, {} times", worst.key, worst.refused);
+    }
+    Ok(())
+}
+
+/// What two keys have left, before and after the quota doubles.
+fn live() -> Result<(), Box<dyn std::error::Error>> {
+    for inherit in [Inherit::AsIs, Inherit::Additive, Inherit::Proportional, Inherit::Reset] {
+        let gate: Limiter<str, Live> =
+            Limiter::builder(Quota::per_hour(100)).algorithm(Live::new()).build()?;
+        assert!(gate.check_n("busy", 90)?.remaining() == 10 && gate.check_n("calm", 20).is_ok());
+        gate.set_quota(Quota::per_hour(200), inherit)?;
+        let left = |key| gate.check_n(key, 0).map(|permit| permit.remaining());
+        println!(
+            "10 and 80 of 100 left, then 200, {inherit:?}: {} and {}",
+            left("busy")?,
+            left("calm")?
+        );
+    }
+    Ok(())
+}
