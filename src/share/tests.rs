@@ -1,6 +1,11 @@
 //! Threads that take turns: each is told which one it is, and when it has lost a race.
 
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../tests/bodies/span.rs"]
+mod span;
+
 use proptest::prelude::*;
+use span::worst_excess_of_bucket;
 
 use super::*;
 use crate::sync::act_as_thread;
@@ -84,21 +89,6 @@ fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
     spent
 }
 
-/// The most by which the cells of any span exceed `burst + rate * (span + unit)`.
-#[allow(clippy::cast_precision_loss, reason = "seconds, and few cells")]
-fn worst_excess(spent: &[(u64, u64)], burst: u64) -> f64 {
-    let mut worst = f64::MIN;
-    for (first, &(begin, _)) in spent.iter().enumerate() {
-        let mut cells = 0;
-        for &(end, n) in &spent[first..] {
-            cells += n;
-            let span = (end - begin + 2_500) as f64 / SECOND as f64;
-            worst = worst.max(cells as f64 - (burst as f64 + LIMIT as f64 * span));
-        }
-    }
-    worst
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -106,7 +96,7 @@ proptest! {
     fn threads_with_shares_are_granted_the_quota_and_no_more(
         take in 1..=LIMIT / 2, acts in acts(),
     ) {
-        prop_assert!(worst_excess(&spent(take, &acts), LIMIT) <= 0.0);
+        prop_assert!(worst_excess_of_bucket(&spent(take, &acts), LIMIT, LIMIT) <= 0.0);
     }
 }
 
@@ -118,8 +108,11 @@ fn the_test_would_notice_shares_that_are_not_set_off_against_the_burst() {
         [(0, 0, 1, false), (0, 0, 1, true), (SECOND / 2 - 1, 1, 10, false), (0, 0, 1, false)];
     let spent = spent(10, &acts);
     assert_eq!(spent.len(), 4);
-    assert!(worst_excess(&spent, LIMIT) <= 0.0);
-    assert!(worst_excess(&spent, LIMIT - 10) > 0.0, "of the lowered burst it is too much");
+    assert!(worst_excess_of_bucket(&spent, LIMIT, LIMIT) <= 0.0);
+    assert!(
+        worst_excess_of_bucket(&spent, LIMIT, LIMIT - 10) > 0.0,
+        "of the lowered burst it is too much"
+    );
 }
 
 #[test]

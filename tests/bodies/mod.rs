@@ -11,6 +11,7 @@ mod cursor;
 pub(crate) mod grid;
 pub(crate) mod keyed;
 pub(crate) mod snapshot;
+pub(crate) mod span;
 pub(crate) mod total;
 
 use back::{gives_back_totally, goes_ahead_totally};

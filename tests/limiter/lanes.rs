@@ -4,6 +4,8 @@ use proptest::prelude::*;
 use tollgate::algo::{Algorithm, GiveBack, Machine, NoRing, Receipt, Step};
 use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, Slots, Tick};
 
+use crate::bodies::span::worst_excess_of_bucket;
+
 const SECOND: u64 = 1_000_000_000;
 const LIMIT: u64 = 20;
 const LANES: usize = 3;
@@ -48,27 +50,12 @@ fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
     spent
 }
 
-/// The most by which the cells of any span exceed `burst + rate * (span + unit)`.
-#[allow(clippy::cast_precision_loss, reason = "seconds, and few cells")]
-fn worst_excess(spent: &[(u64, u64)], burst: u64) -> f64 {
-    let mut worst = f64::MIN;
-    for (first, &(begin, _)) in spent.iter().enumerate() {
-        let mut cells = 0;
-        for &(end, n) in &spent[first..] {
-            cells += n;
-            let span = (end - begin + 2_500) as f64 / SECOND as f64;
-            worst = worst.max(cells as f64 - (burst as f64 + LIMIT as f64 * span));
-        }
-    }
-    worst
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
     fn any_number_of_lanes_is_granted_the_quota_and_no_more(take in 0..=LIMIT / 2, acts in acts()) {
-        prop_assert!(worst_excess(&spent(take, &acts), LIMIT) <= 0.0);
+        prop_assert!(worst_excess_of_bucket(&spent(take, &acts), LIMIT, LIMIT) <= 0.0);
     }
 }
 
@@ -80,8 +67,11 @@ fn the_test_would_notice_lanes_that_are_not_set_off_against_the_burst() {
     let acts = [(0, 0, 1), (SECOND / 2 - 1, LANES, 9), (0, 0, 7)];
     let spent = spent(10, &acts);
     assert_eq!(spent.len(), 3);
-    assert!(worst_excess(&spent, LIMIT) <= 0.0);
-    assert!(worst_excess(&spent, LIMIT - 10) > 0.0, "of the lowered burst it is too much");
+    assert!(worst_excess_of_bucket(&spent, LIMIT, LIMIT) <= 0.0);
+    assert!(
+        worst_excess_of_bucket(&spent, LIMIT, LIMIT - 10) > 0.0,
+        "of the lowered burst it is too much"
+    );
 }
 
 /// A charge of the key's, or the giving back of one: after so many nanoseconds, so many cells, and

@@ -8,6 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::{Bookable, Direct, Gcra, Line, ManualClock, Quota, Tick, Wait, WaitError, Waited};
 
+use crate::bodies::span::worst_excess_of_bucket;
+
 const SECOND: u64 = 1_000_000_000;
 const RATE: u64 = 10;
 
@@ -93,35 +95,20 @@ fn spent(burst: u64, acts: &[(u64, Act)]) -> Result<Vec<(u64, u64)>, TestCaseErr
     Ok(spent)
 }
 
-/// The most by which the cells of any span exceed `burst + rate * (span + unit)`.
-#[allow(clippy::cast_precision_loss, reason = "seconds, and few cells")]
-fn worst_excess(spent: &[(u64, u64)], burst: u64) -> f64 {
-    let mut worst = f64::MIN;
-    for (first, &(begin, _)) in spent.iter().enumerate() {
-        let mut cells = 0;
-        for &(end, n) in &spent[first..] {
-            cells += n;
-            let span = (end - begin + 2_500) as f64 / SECOND as f64;
-            worst = worst.max(cells as f64 - (burst as f64 + RATE as f64 * span));
-        }
-    }
-    worst
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
     fn a_line_is_granted_the_quota_and_no_more(burst in 1_u64..5, acts in acts()) {
         let spent = spent(burst, &acts)?;
-        prop_assert!(worst_excess(&spent, burst) <= 0.0, "{spent:?}");
+        prop_assert!(worst_excess_of_bucket(&spent, RATE, burst) <= 0.0, "{spent:?}");
     }
 }
 
 #[test]
 fn the_test_would_notice_cells_that_are_granted_early() {
-    assert!(worst_excess(&[(0, 1), (SECOND / 10 - 3_000, 1)], 1) > 0.0);
-    assert!(worst_excess(&[(0, 1), (SECOND / 10, 1)], 1) <= 0.0);
+    assert!(worst_excess_of_bucket(&[(0, 1), (SECOND / 10 - 3_000, 1)], RATE, 1) > 0.0);
+    assert!(worst_excess_of_bucket(&[(0, 1), (SECOND / 10, 1)], RATE, 1) <= 0.0);
 }
 
 /// Time does not move by itself, and each sleep moves it by what was asked for.

@@ -21,6 +21,8 @@ impl Clock for Tiers {
     }
 }
 
+use crate::bodies::span::worst_excess;
+
 const SECOND: u64 = 1_000_000_000;
 /// How far the coarse clock may be behind.
 const LAG: u64 = SECOND / 4;
@@ -56,20 +58,6 @@ fn granted<A: Algorithm + Clone>(algorithm: A, requests: &[Request]) -> Vec<(u64
         }
     }
     granted
-}
-
-/// The most cells granted within any span that begins and ends with a grant, less what is allowed
-/// in it: `allowed(span)` cells.
-fn worst_excess(granted: &[(u64, u64)], allowed: impl Fn(u64) -> f64) -> f64 {
-    let mut worst = f64::MIN;
-    for (first, &(begin, _)) in granted.iter().enumerate() {
-        let mut cells = 0;
-        for &(end, n) in &granted[first..] {
-            cells += n;
-            worst = worst.max(f64::from(u32::try_from(cells).expect("few")) - allowed(end - begin));
-        }
-    }
-    worst
 }
 
 #[allow(clippy::cast_precision_loss, reason = "seconds")]
