@@ -49,15 +49,13 @@ pub(super) struct Header {
     pub(super) seeds: Seeds,
     pub(super) proof: Proof,
     pub(super) shape: Shape,
-    /// The state of the shared overflow.
-    pub(super) overflow: Option<u64>,
-    /// What stands in its ring.
-    pub(super) overflow_ring: Vec<u64>,
+    /// The state of the shared overflow, and what stands in its ring.
+    pub(super) overflow: Option<(u64, Vec<u64>)>,
 }
 
 impl Header {
     fn words(&self, total_bytes: u64) -> [u64; WORDS] {
-        let overflow = [self.overflow.is_some().into(), self.overflow.unwrap_or(0)];
+        let overflow = self.overflow.as_ref().map_or([0, 0], |(state, _)| [1, *state]);
         let mut words =
             [total_bytes, self.keys, self.unix_nanos, self.tick, self.unix_origin_nanos]
                 .into_iter()
@@ -79,29 +77,19 @@ impl Header {
         let shape = Shape::from_words(core::array::from_fn(|_| next()));
         let overflow = match (next(), next()) {
             (0, 0) => None,
-            (1, state) => Some(state),
+            (1, state) => Some((state, Vec::new())),
             _ => return None,
         };
-        let overflow_ring = Vec::new();
-        Some(Self {
-            keys,
-            unix_nanos,
-            tick,
-            unix_origin_nanos,
-            seeds,
-            proof,
-            shape,
-            overflow,
-            overflow_ring,
-        })
+        Some(Self { keys, unix_nanos, tick, unix_origin_nanos, seeds, proof, shape, overflow })
     }
 }
 
 /// Writes a snapshot; the number of keys in the header is found out.
 pub(super) fn write(mut header: Header, rows: impl Iterator<Item = Row>) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
-    put_words(&mut bytes, &header.overflow_ring);
-    header.keys = 0;
+    if let Some((_, ring)) = &header.overflow {
+        put_words(&mut bytes, ring);
+    }
     for row in rows.filter(|row| row.places != 0) {
         header.keys += u64::from(row.places.count_ones());
         bytes.extend_from_slice(&row.bucket.to_le_bytes());
@@ -157,10 +145,10 @@ pub(super) fn open(bytes: &[u8]) -> Result<(Header, Rows<'_>), RestoreError> {
     let words = core::array::from_fn(|index| word_at(content, TOTAL_AT + 8 * index));
     let mut header = Header::from_words(words).ok_or(damaged("its overflow state is none"))?;
     let mut rest = &content[HEADER_BYTES..];
-    if header.overflow.is_some() {
+    if let Some((_, ring)) = &mut header.overflow {
         let cells = usize::try_from(header.shape.overflow_ring_cells).unwrap_or(usize::MAX);
         let cut_off = damaged("the overflow's ring is cut off");
-        take_words(&mut rest, cells, &mut header.overflow_ring).ok_or(cut_off)?;
+        take_words(&mut rest, cells, ring).ok_or(cut_off)?;
     }
     Ok((header, Rows { rest, after: 0 }))
 }
@@ -221,7 +209,7 @@ impl Rows<'_> {
             return Err(damaged("a row is empty"));
         }
         let mut row = Row::of(bucket);
-        for place in (0..u8::BITS as usize).filter(|place| places >> place & 1 == 1) {
+        for place in Row::places_in(places) {
             let mut word = || take(&mut self.rest).map(u64::from_le_bytes).ok_or(cut_off);
             match words_in_slot {
                 1 => row.add(place, [word()?]),

@@ -74,7 +74,6 @@ impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Limiter<K, A, C> {
             WhenFull::Share(shared) => shared.1.state::<A::Params>(TRIES),
             WhenFull::Evict | WhenFull::Refuse | WhenFull::Admit => None,
         };
-        let (overflow, overflow_ring) = overflow.unzip();
         let header = Header {
             keys: 0,
             unix_nanos,
@@ -84,7 +83,6 @@ impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Limiter<K, A, C> {
             proof: self.seeds.proof(),
             shape: Shape::of(self),
             overflow,
-            overflow_ring: overflow_ring.unwrap_or_default(),
         };
         format::write(header, self.table.rows(&self.params, self.params.instant(now)))
     }

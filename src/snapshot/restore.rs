@@ -8,6 +8,7 @@ use super::shape::Shape;
 use crate::algo::{Algorithm, Carry, Machine, Moment, PAYLOAD_BITS, Restart};
 use crate::builder::{BuildError, Builder};
 use crate::limiter::{Limiter, WhenFull};
+use crate::table::Row;
 use crate::time::{Clock, Tick};
 
 /// Why a snapshot is refused; its text says what to do. Nothing has been changed.
@@ -169,7 +170,7 @@ fn fill<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
     while let Some(mut row) = rows.next(words_in_slot, ring_cells)? {
         let mut rings = core::mem::take(&mut row.rings);
         let mut rest = rings.as_mut_slice();
-        let places = (0..u8::BITS as usize).filter(|place| row.places >> place & 1 == 1);
+        let places = Row::places_in(row.places);
         for (place, words) in places.zip(row.words().chunks_exact(words_in_slot)) {
             let (ring, others) = rest.split_at_mut(ring_cells);
             rest = others;
@@ -183,14 +184,14 @@ fn fill<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
     if keys != header.keys {
         return Err(damaged("its keys are not as many as it says"));
     }
-    match (&gate.when_full, header.overflow) {
-        (WhenFull::Share(shared), Some(state)) => {
+    match (&gate.when_full, &header.overflow) {
+        (WhenFull::Share(shared), Some((state, ring))) => {
             let (params, cell) = &**shared;
-            if state >> PAYLOAD_BITS != 0 {
+            if *state >> PAYLOAD_BITS != 0 {
                 return Err(damaged("its overflow state is none"));
             }
-            let mut ring = header.overflow_ring.clone();
-            if let Some(state) = params.carry(state, &mut ring, &params.passage(&restart)) {
+            let mut ring = ring.clone();
+            if let Some(state) = params.carry(*state, &mut ring, &params.passage(&restart)) {
                 cell.put_back::<A::Params>(state, &ring);
             }
             Ok(())

@@ -29,6 +29,11 @@ impl Row {
         Self { bucket, ..Self::default() }
     }
 
+    /// Those that have their bit in `places`.
+    pub(crate) fn places_in(places: u8) -> impl Iterator<Item = usize> {
+        (0..BUCKET).filter(move |place| places >> place & 1 == 1)
+    }
+
     pub(crate) fn words(&self) -> &[u64] {
         &self.words[..self.count]
     }
