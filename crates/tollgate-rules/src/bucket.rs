@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate::{
     AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Inherit, Limiter, Live, OnFull,
-    Quota, Tick,
+    Quota, Reservation, Source, Tick,
 };
 
 use crate::rule::{Limit, Penalty};
@@ -88,29 +88,32 @@ impl<C: Clock> Bucket<C> {
         now: Tick,
         rest: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
-        // A reservation that is dropped gives back by the limiter's clock, read at that moment.
         match self {
-            Self::Gcra(gate) => {
-                let held = gate.reserve_at(key, n, now)?;
-                rest()?;
-                held.settle_at(n, now);
-            }
-            Self::Window(gate) => {
-                let held = gate.reserve_at(key, n, now)?;
-                rest()?;
-                held.settle_at(n, now);
-            }
+            Self::Gcra(gate) => hold(gate.reserve_at(key, n, now)?, now, rest),
+            Self::Window(gate) => hold(gate.reserve_at(key, n, now)?, now, rest),
             Self::Other(gate) => {
                 let _ = gate.check_at(key, n, now)?;
-                rest()?;
+                rest()
             }
         }
-        Ok(())
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
         whichever!(self, gate => gate.memory_bytes())
     }
+}
+
+/// Keeps what is reserved if the rest succeeds. A reservation that is dropped gives back by the
+/// limiter's clock, read at that moment.
+fn hold<S: Source, E>(
+    held: Reservation<S>,
+    now: Tick,
+    rest: impl FnOnce() -> Result<(), E>,
+) -> Result<(), E> {
+    rest()?;
+    let cells = held.cells();
+    held.settle_at(cells, now);
+    Ok(())
 }
 
 /// Who is banned: a window of one cell that opens with the ban, and before it one that counts
