@@ -9,99 +9,58 @@ use crate::cell::Paid;
 use crate::decision::{Decision, Denied};
 use crate::direct::Direct;
 use crate::limiter::{Limiter, WhenFull, unseen};
+use crate::revoke::Taken;
 use crate::table::{Event, Probe};
 use crate::time::{Clock, Tick};
 
-/// The place of what was charged to the limiter that keys without a place share.
-const SHARED: usize = usize::MAX;
-
 impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C> {
-    /// Charges `n` cells in such a way that they may be given back. `Err(None)`: the key finds no
+    /// Charges `n` cells of a lane: by an algorithm that stays the same. `Err(None)`: the key finds no
     /// place.
     pub(crate) fn charge(&self, probe: Probe, n: u64, now: Tick) -> Result<Paid, Option<Denied>> {
-        self.charge_usually(probe, n, now).map_err(|refused| refused.ok())
+        self.charge_by(&self.params, probe, n, now)
     }
 
-    /// The same; a key that finds no place is treated as the limiter was built to treat it.
-    pub(crate) fn charge_or_full(&self, probe: Probe, n: u64, now: Tick) -> Result<Paid, Denied> {
-        match self.charge_usually(probe, n, now) {
-            Ok(paid) => Ok(paid),
-            Err(Ok(denied)) => Err(denied),
-            Err(Err(nearest)) => self.charge_full(nearest, n, now),
-        }
-    }
-
-    fn charge_usually(&self, probe: Probe, n: u64, now: Tick) -> Result<Paid, Result<Denied, u64>> {
-        let still = self.params.still();
-        self.charge_by(still.as_ref().unwrap_or(&self.params), probe, n, now)
-    }
-
-    /// Charges `n` cells by an algorithm that goes on as the limiter's does. `Err(Err)` holds the
-    /// state nearest to idle, if the key finds no place.
+    /// Charges `n` cells by an algorithm that goes on as the limiter's does. `Err(None)`: the key finds
+    /// no place.
     fn charge_by(
         &self,
         algo: &A::Params,
         probe: Probe,
         n: u64,
         now: Tick,
-    ) -> Result<Paid, Result<Denied, u64>> {
+    ) -> Result<Paid, Option<Denied>> {
         let evict = matches!(self.when_full, WhenFull::Evict);
         match self.table.charge(probe, algo, now, n, evict) {
-            Ok(paid) => paid.map_err(Ok),
-            Err(nearest) => Err(Err(nearest)),
-        }
-    }
-
-    /// All candidates hold live keys of others, and none may be evicted.
-    #[cold]
-    fn charge_full(&self, nearest: u64, n: u64, now: Tick) -> Result<Paid, Denied> {
-        match self.charge_shared(n, now, A::Params::clone) {
-            Ok(paid) => Ok(paid),
-            Err(Some(denied)) => Err(denied),
-            Err(None) => self.decide_unseated(nearest, n, now).map(|_| Paid::NOTHING),
+            Ok(paid) => paid.map_err(Some),
+            Err(_) => Err(None),
         }
     }
 
     /// Charges `n` cells that have been spent already, as far as a state can hold them. Returns what
     /// was charged.
-    pub(crate) fn charge_anyway(&self, probe: Probe, n: u64, now: Tick) -> Paid {
+    pub(crate) fn charge_anyway(&self, probe: Probe, n: u64, now: Tick) -> Taken {
         let overdrawn = self.params.overdrawn();
         anyway(n, |n| match self.charge_by(&overdrawn, probe, n, now) {
-            Ok(paid) => Ok(paid),
-            Err(Ok(denied)) => Err(Some(denied)),
-            Err(Err(_)) => self.charge_shared(n, now, A::Params::overdrawn),
+            Err(None) => self.charge_shared(n, now),
+            charged => charged.map(|paid| Taken::Slot(probe, paid)),
         })
     }
 
-    /// Charges `n` cells to what keys without a place share; `Err(None)`: nothing.
+    /// Charges `n` cells that have been spent already to what keys without a place share; `Err(None)`:
+    /// nothing.
     #[cold]
-    fn charge_shared(
-        &self,
-        n: u64,
-        now: Tick,
-        by: impl Fn(&A::Params) -> A::Params,
-    ) -> Result<Paid, Option<Denied>> {
+    fn charge_shared(&self, n: u64, now: Tick) -> Result<Taken, Option<Denied>> {
         let WhenFull::Share(shared) = &self.when_full else { return Err(None) };
         self.table.counters().count(Event::Overflowed);
-        let paid = shared.1.charge(&by(&shared.0), now, n)?;
-        Ok(Paid { place: SHARED, ..paid })
+        Ok(Taken::Bucket(shared.1.charge(&shared.0.overdrawn(), now, n)?))
     }
 
     /// How long until a charge could have been made in the usual way.
-    fn turn_of(&self, paid: &Paid, now: Tick) -> Duration {
-        match (&self.when_full, paid.place) {
-            (WhenFull::Share(shared), SHARED) => turn_of(&shared.0, paid, now),
-            _ => turn_of(&self.params, paid, now),
-        }
-    }
-
-    /// Gives back `n` cells of a charge, as far as time has not restored them. The clock is read after
-    /// the state that is replaced: see [`revoke`](crate::revoke).
-    pub(crate) fn give_back(&self, probe: Probe, paid: &Paid, n: u64, now: impl Fn() -> Tick) {
-        match (&self.when_full, paid.place) {
-            (WhenFull::Share(shared), SHARED) => shared.1.give_back(&shared.0, paid, now, n),
-            _ if paid.cells() == 0 => {}
-            _ => self.table.give_back(probe, &self.params, paid, now, n),
+    fn turn_of(&self, taken: &Taken, now: Tick) -> Duration {
+        match (taken, &self.when_full) {
+            (Taken::Slot(_, paid), _) => turn_of(&self.params, paid, now),
+            (Taken::Bucket(paid), WhenFull::Share(shared)) => turn_of(&shared.0, paid, now),
+            _ => Duration::ZERO,
         }
     }
 }
@@ -120,9 +79,9 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
         let ahead = self.params.within(now, wait);
         match self.charge_by(&ahead, probe, n, now) {
             Ok(paid) => Ok(with_turn(&self.params, paid, now)),
-            Err(Err(_)) => Err(None),
+            Err(None) => Err(None),
             // The refusal tells of the limit as it is, and not of the one that was waited for.
-            Err(Ok(_)) => {
+            Err(Some(_)) => {
                 let seen = self.table.peek(probe, &self.params, now, n);
                 let seen = seen.unwrap_or_else(|| unseen(&self.params, n, now));
                 Err(Some(self.params.denied(seen, now, n)))
@@ -140,15 +99,15 @@ fn with_turn(algo: &impl GiveBack, mut paid: Paid, now: Tick) -> (Paid, Duration
 
 /// Charges all of `n` cells, or as many as there is room for: at last none, which says what state
 /// that is.
-fn anyway(mut n: u64, charge: impl Fn(u64) -> Result<Paid, Option<Denied>>) -> Paid {
+fn anyway(mut n: u64, charge: impl Fn(u64) -> Result<Taken, Option<Denied>>) -> Taken {
     if n == 0 {
-        return Paid::NOTHING;
+        return Taken::Nothing;
     }
     loop {
         match charge(n) {
-            Ok(paid) => return paid,
+            Ok(taken) => return taken,
             Err(Some(denied)) if n > 0 => n = denied.remaining().min(n - 1),
-            Err(_) => return Paid::NOTHING,
+            Err(_) => return Taken::Nothing,
         }
     }
 }
@@ -195,8 +154,8 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn charge_at(&self, key: &K, n: u64, now: Tick) -> Duration {
-        let paid = self.charge_anyway(self.probe(key), n, now);
-        self.turn_of(&paid, now)
+        let taken = self.charge_anyway(self.probe(key), n, now);
+        self.turn_of(&taken, now)
     }
 
     /// Takes all the cells that `key` has left, now, but at most `most`, and returns how many.
@@ -288,24 +247,16 @@ fn drain(most: u64, peek: impl Fn(u64) -> Decision, check: impl Fn(u64) -> Decis
 }
 
 impl<A: Algorithm<Params: GiveBack>, C> Direct<A, C> {
-    /// Charges `n` cells in such a way that they may be given back.
+    /// Charges `n` cells of a lane: by an algorithm that stays the same.
     pub(crate) fn charge(&self, n: u64, now: Tick) -> Result<Paid, Denied> {
-        let still = self.params.still();
-        self.cell.charge(still.as_ref().unwrap_or(&self.params), now, n)
+        self.cell.charge(&self.params, now, n)
     }
 
     /// Charges `n` cells that have been spent already, as far as a state can hold them. Returns what
     /// was charged.
-    pub(crate) fn charge_anyway(&self, n: u64, now: Tick) -> Paid {
+    pub(crate) fn charge_anyway(&self, n: u64, now: Tick) -> Taken {
         let overdrawn = self.params.overdrawn();
-        anyway(n, |n| self.cell.charge(&overdrawn, now, n).map_err(Some))
-    }
-
-    /// Gives back `n` cells of a charge, as far as time has not restored them.
-    pub(crate) fn give_back(&self, paid: &Paid, n: u64, now: impl Fn() -> Tick) {
-        if paid.cells() > 0 {
-            self.cell.give_back(&self.params, paid, now, n);
-        }
+        anyway(n, |n| Ok(Taken::Bucket(self.cell.charge(&overdrawn, now, n)?)))
     }
 }
 
@@ -352,7 +303,10 @@ impl<A: Algorithm<Params: GiveBack>, C: Clock> Direct<A, C> {
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn charge_at(&self, n: u64, now: Tick) -> Duration {
-        turn_of(&self.params, &self.charge_anyway(n, now), now)
+        match self.charge_anyway(n, now) {
+            Taken::Bucket(paid) => turn_of(&self.params, &paid, now),
+            Taken::Slot(..) | Taken::Nothing => Duration::ZERO,
+        }
     }
 
     /// Takes all the cells that are left, now, but at most `most`, and returns how many.

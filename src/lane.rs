@@ -13,10 +13,10 @@ use core::ops::Deref;
 use core::time::Duration;
 
 use crate::algo::gcra::{Gcra, GcraParams};
-use crate::cell::Paid;
 use crate::decision::Denied;
 use crate::direct::Direct;
 use crate::limiter::Limiter;
+use crate::revoke::Taken;
 use crate::source::{BucketSource, KeySource, Source};
 use crate::sync::{Fault, planted};
 use crate::time::{Clock, Tick};
@@ -68,7 +68,7 @@ pub struct Lane<S: Source<Params = GcraParams>> {
     /// From here on they may not be spent.
     expires: Tick,
     /// The charge that took them.
-    paid: Option<Paid>,
+    taken: Option<Taken>,
     /// Cells to take at a time.
     take: u64,
     /// How long they may be spent.
@@ -163,7 +163,7 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     fn new(source: S) -> Self {
         let take = source.params().lane_cells();
         let life = source.params().restored_after(take);
-        Self { source, cells: 0, expires: Tick::ZERO, paid: None, take, life }
+        Self { source, cells: 0, expires: Tick::ZERO, taken: None, take, life }
     }
 
     /// Asks for one cell, now.
@@ -250,10 +250,8 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     /// By the clock, if no time is given: see [`revoke`](crate::revoke).
     fn give_back(&mut self, at: Option<Tick>) {
         let cells = core::mem::take(&mut self.cells);
-        if let Some(paid) = self.paid.take()
-            && cells > 0
-        {
-            self.source.give_back(&paid, cells, at);
+        if let Some(taken) = self.taken.take() {
+            self.source.give_back(&taken, cells, at);
         }
     }
 
@@ -267,8 +265,8 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
         // nothing to hold.
         while take > n {
             match self.source.charge(take, now) {
-                Ok(paid) => {
-                    self.hold(paid, take - n, now);
+                Ok(taken) => {
+                    self.hold(taken, take - n, now);
                     return Ok(());
                 }
                 Err(denied) => {
@@ -280,8 +278,8 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
         self.source.check(n, now).map(|_| ())
     }
 
-    fn hold(&mut self, paid: Paid, cells: u64, now: Tick) {
-        self.paid = Some(paid);
+    fn hold(&mut self, taken: Taken, cells: u64, now: Tick) {
+        self.taken = Some(taken);
         self.cells = cells;
         self.expires = now.saturating_add(self.life);
     }

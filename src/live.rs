@@ -8,7 +8,8 @@ use crate::algo::oracle::Level;
 use crate::algo::paced::{Inherit, PACED_WORDS, PacedParams};
 use crate::algo::sealed::Sealed;
 use crate::algo::{
-    Ahead, Algorithm, GiveBack, Grid, Machine, Receipt, Ring, Standing, Step, Visit, VisitRevocable,
+    Ahead, Algorithm, GiveBack, Grid, Machine, NoRing, Receipt, Ring, Standing, Step, Visit,
+    VisitRevocable,
 };
 use crate::cell::Shelf;
 use crate::decision::{Decision, Denied, Permit};
@@ -145,6 +146,12 @@ impl LiveParams {
             Kind::Live(shelf) => from_words(&shelf.read()),
             Kind::Still(params) => *params,
         }
+    }
+
+    /// The same, and how a state is seen by it.
+    fn seen(&self, word: u64, now: Tick, n: u64) -> (PacedParams, u64) {
+        let algo = self.now();
+        (algo, algo.look(word, NoRing, now, n))
     }
 
     fn still_of(&self, params: PacedParams) -> Self {
@@ -317,23 +324,23 @@ impl Machine for LiveParams {
     }
 
     fn step(&self, word: u64, now: Tick, n: u64) -> Step {
-        let algo = self.now();
-        algo.step(algo.look(word, crate::algo::NoRing, now, n), now, n)
+        let (algo, seen) = self.seen(word, now, n);
+        algo.step(seen, now, n)
     }
 
     fn permit(&self, word: u64, now: Tick, n: u64) -> Permit {
-        let algo = self.now();
-        algo.permit(algo.look(word, crate::algo::NoRing, now, n), now, n)
+        let (algo, seen) = self.seen(word, now, n);
+        algo.permit(seen, now, n)
     }
 
     fn denied(&self, word: u64, now: Tick, n: u64) -> Denied {
-        let algo = self.now();
-        algo.denied(algo.look(word, crate::algo::NoRing, now, n), now, n)
+        let (algo, seen) = self.seen(word, now, n);
+        algo.denied(seen, now, n)
     }
 
     fn answer(&self, word: u64, now: Tick, n: u64) -> Decision {
-        let algo = self.now();
-        algo.answer(algo.look(word, crate::algo::NoRing, now, n), now, n)
+        let (algo, seen) = self.seen(word, now, n);
+        algo.answer(seen, now, n)
     }
 
     fn instant(&self, now: Tick) -> u64 {
@@ -359,10 +366,6 @@ impl Machine for LiveParams {
 }
 
 impl GiveBack for LiveParams {
-    fn still(&self) -> Option<Self> {
-        Some(self.still_of(self.now()))
-    }
-
     fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         self.now().give_back(word, receipt, now, n)
     }

@@ -4,10 +4,10 @@ use core::hash::Hash;
 use core::ops::Deref;
 
 use crate::algo::{Algorithm, GiveBack};
-use crate::cell::Paid;
 use crate::decision::Denied;
 use crate::direct::Direct;
 use crate::limiter::Limiter;
+use crate::revoke::Taken;
 use crate::source::{BucketSource, KeySource, Source};
 use crate::time::{Clock, Tick};
 
@@ -65,7 +65,7 @@ use crate::time::{Clock, Tick};
 pub struct Reservation<S: Source> {
     source: S,
     /// `None`: settled.
-    paid: Option<Paid>,
+    taken: Option<Taken>,
     cells: u64,
 }
 
@@ -214,8 +214,8 @@ where
 
 impl<S: Source> Reservation<S> {
     fn new(source: S, cells: u64, now: Tick) -> Result<Self, Denied> {
-        let paid = source.charge_or_full(cells, now)?;
-        Ok(Self { source, paid: Some(paid), cells })
+        let taken = source.take(cells, now)?;
+        Ok(Self { source, taken: Some(taken), cells })
     }
 
     /// Cells that were asked for.
@@ -276,12 +276,12 @@ impl<S: Source> Reservation<S> {
 
     /// By the clock, if no time is given.
     fn settle_by(&mut self, actual: u64, at: Option<Tick>) {
-        let Some(paid) = self.paid.take() else { return };
+        let Some(taken) = self.taken.take() else { return };
         if actual > self.cells {
             let now = at.unwrap_or_else(|| self.source.now());
             self.source.charge_anyway(actual - self.cells, now);
         } else {
-            self.source.give_back(&paid, self.cells - actual, at);
+            self.source.give_back(&taken, self.cells - actual, at);
         }
     }
 }

@@ -21,13 +21,23 @@ use crate::time::{Clock, Tick};
 
 /// What was taken, and from where.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Taken {
+pub enum Taken {
     /// From the key's slot.
     Slot(Probe, Paid),
     /// From the only bucket, or the one that keys without a place share.
     Bucket(Paid),
     /// From nowhere: the key found no place, and was admitted all the same.
     Nothing,
+}
+
+impl Taken {
+    /// Cells that were charged.
+    pub(crate) fn cells(&self) -> u64 {
+        match self {
+            Self::Slot(_, paid) | Self::Bucket(paid) => paid.cells(),
+            Self::Nothing => 0,
+        }
+    }
 }
 
 type Take = Result<(Taken, Permit), Denied>;
@@ -45,21 +55,22 @@ const CHECKED: &str = "that charges can be taken back was checked when it was bu
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Charges `n` cells in such a way that they can be given back; a key that finds no place is
-    /// treated as ever. Only refusals are counted.
+    /// treated as ever. It is not counted.
     pub(crate) fn take(&self, probe: Probe, n: u64, now: Tick) -> Take {
         let take = TakeFromSlot { limiter: self, probe, n, now };
         self.params.meet_revocable(take).expect(CHECKED)
     }
 
-    /// Gives back all of a charge that time has not restored.
-    pub(crate) fn give_back_all(&self, taken: &Taken, now: impl Fn() -> Tick) {
+    /// Gives back `n` cells of a charge, as far as time has not restored them.
+    pub(crate) fn give_back(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
         match (taken, &self.when_full) {
+            _ if n == 0 => {}
             (Taken::Slot(probe, paid), _) => {
-                let give = GiveToSlot { limiter: self, probe: *probe, paid, now };
+                let give = GiveToSlot { limiter: self, probe: *probe, paid, n, now };
                 self.params.meet_revocable(give).expect(CHECKED);
             }
             (Taken::Bucket(paid), WhenFull::Share(shared)) => {
-                let give = GiveToBucket { cell: &shared.1, paid, now };
+                let give = GiveToBucket { cell: &shared.1, paid, n, now };
                 shared.0.meet_revocable(give).expect(CHECKED);
             }
             _ => {}
@@ -88,10 +99,10 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         self.params().meet_revocable(take).expect(CHECKED)
     }
 
-    /// Gives back all of a charge that time has not restored.
-    pub(crate) fn give_back_all(&self, taken: &Taken, now: impl Fn() -> Tick) {
-        if let Taken::Bucket(paid) = taken {
-            let give = GiveToBucket { cell: &self.cell, paid, now };
+    /// Gives back `n` cells of a charge, as far as time has not restored them.
+    pub(crate) fn give_back(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
+        if let (Taken::Bucket(paid), 1..) = (taken, n) {
+            let give = GiveToBucket { cell: &self.cell, paid, n, now };
             self.params().meet_revocable(give).expect(CHECKED);
         }
     }
@@ -116,15 +127,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> VisitRevocable for TakeFromSlot<'
     fn by<M: GiveBack>(self, algo: &M) -> Take {
         let Self { limiter, probe, n, now } = self;
         let evict = matches!(limiter.when_full, WhenFull::Evict);
-        let taken = match limiter.table.charge(probe, algo, now, n, evict) {
+        match limiter.table.charge(probe, algo, now, n, evict) {
             Ok(Ok(paid)) => Ok((Taken::Slot(probe, paid), permit_after(algo, &paid, now))),
             Ok(Err(denied)) => Err(denied),
             Err(nearest) => limiter.take_full(nearest, n, now),
-        };
-        if taken.is_err() {
-            limiter.count(false);
         }
-        taken
     }
 }
 
@@ -148,6 +155,7 @@ struct GiveToSlot<'a, K: ?Sized, A: Algorithm, C, N> {
     limiter: &'a Limiter<K, A, C>,
     probe: Probe,
     paid: &'a Paid,
+    n: u64,
     now: N,
 }
 
@@ -155,14 +163,15 @@ impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> VisitRevocable for GiveToSlot<
     type Out = ();
 
     fn by<M: GiveBack>(self, algo: &M) {
-        let Self { limiter, probe, paid, now } = self;
-        limiter.table.give_back(probe, algo, paid, clock_of(paid, now), paid.cells());
+        let Self { limiter, probe, paid, n, now } = self;
+        limiter.table.give_back(probe, algo, paid, clock_of(paid, now), n);
     }
 }
 
 struct GiveToBucket<'a, N> {
     cell: &'a DirectCell,
     paid: &'a Paid,
+    n: u64,
     now: N,
 }
 
@@ -170,8 +179,8 @@ impl<N: Fn() -> Tick> VisitRevocable for GiveToBucket<'_, N> {
     type Out = ();
 
     fn by<M: GiveBack>(self, algo: &M) {
-        let Self { cell, paid, now } = self;
-        cell.give_back(algo, paid, clock_of(paid, now), paid.cells());
+        let Self { cell, paid, n, now } = self;
+        cell.give_back(algo, paid, clock_of(paid, now), n);
     }
 }
 

@@ -4,10 +4,10 @@ use core::hash::Hash;
 use core::ops::Deref;
 
 use crate::algo::{Algorithm, GiveBack};
-use crate::cell::Paid;
 use crate::decision::{Decision, Denied};
 use crate::direct::Direct;
 use crate::limiter::Limiter;
+use crate::revoke::Taken;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
@@ -27,7 +27,7 @@ use crate::time::{Clock, Tick};
 pub trait Source: sealed::Source {}
 
 pub(crate) mod sealed {
-    use super::{Decision, Denied, GiveBack, Paid, Tick};
+    use super::{Decision, Denied, GiveBack, Taken, Tick};
 
     /// What a [`Lane`](crate::Lane) and a [`Reservation`](crate::Reservation) need.
     pub trait Source {
@@ -37,13 +37,13 @@ pub(crate) mod sealed {
         fn params(&self) -> Self::Params;
         fn now(&self) -> Tick;
         fn check(&self, n: u64, now: Tick) -> Decision;
-        /// `Err(None)`: the key finds no place.
-        fn charge(&self, n: u64, now: Tick) -> Result<Paid, Option<Denied>>;
-        /// The same; without a place, by the limiter's policy.
-        fn charge_or_full(&self, n: u64, now: Tick) -> Result<Paid, Denied>;
+        /// Of a lane. `Err(None)`: the key finds no place.
+        fn charge(&self, n: u64, now: Tick) -> Result<Taken, Option<Denied>>;
+        /// Of a reservation; without a place, by the limiter's policy.
+        fn take(&self, n: u64, now: Tick) -> Result<Taken, Denied>;
         fn charge_anyway(&self, n: u64, now: Tick);
         /// By the clock, if no time is given: then it is read after the state that is replaced.
-        fn give_back(&self, paid: &Paid, n: u64, at: Option<Tick>);
+        fn give_back(&self, taken: &Taken, n: u64, at: Option<Tick>);
     }
 }
 
@@ -125,20 +125,20 @@ where
         self.gate.decide_begun(self.probe, n, now)
     }
 
-    fn charge(&self, n: u64, now: Tick) -> Result<Paid, Option<Denied>> {
-        self.gate.charge(self.probe, n, now)
+    fn charge(&self, n: u64, now: Tick) -> Result<Taken, Option<Denied>> {
+        self.gate.charge(self.probe, n, now).map(|paid| Taken::Slot(self.probe, paid))
     }
 
-    fn charge_or_full(&self, n: u64, now: Tick) -> Result<Paid, Denied> {
-        self.gate.charge_or_full(self.probe, n, now)
+    fn take(&self, n: u64, now: Tick) -> Result<Taken, Denied> {
+        self.gate.take(self.probe, n, now).map(|(taken, _)| taken)
     }
 
     fn charge_anyway(&self, n: u64, now: Tick) {
         self.gate.charge_anyway(self.probe, n, now);
     }
 
-    fn give_back(&self, paid: &Paid, n: u64, at: Option<Tick>) {
-        self.gate.give_back(self.probe, paid, n, || at.unwrap_or_else(|| self.now()));
+    fn give_back(&self, taken: &Taken, n: u64, at: Option<Tick>) {
+        self.gate.give_back(taken, n, || at.unwrap_or_else(|| self.now()));
     }
 }
 
@@ -171,19 +171,19 @@ where
         self.gate.check_at(n, now)
     }
 
-    fn charge(&self, n: u64, now: Tick) -> Result<Paid, Option<Denied>> {
-        self.gate.charge(n, now).map_err(Some)
+    fn charge(&self, n: u64, now: Tick) -> Result<Taken, Option<Denied>> {
+        self.gate.charge(n, now).map(Taken::Bucket).map_err(Some)
     }
 
-    fn charge_or_full(&self, n: u64, now: Tick) -> Result<Paid, Denied> {
-        self.gate.charge(n, now)
+    fn take(&self, n: u64, now: Tick) -> Result<Taken, Denied> {
+        self.gate.take(n, now).map(|(taken, _)| taken)
     }
 
     fn charge_anyway(&self, n: u64, now: Tick) {
         self.gate.charge_anyway(n, now);
     }
 
-    fn give_back(&self, paid: &Paid, n: u64, at: Option<Tick>) {
-        self.gate.give_back(paid, n, || at.unwrap_or_else(|| self.now()));
+    fn give_back(&self, taken: &Taken, n: u64, at: Option<Tick>) {
+        self.gate.give_back(taken, n, || at.unwrap_or_else(|| self.now()));
     }
 }

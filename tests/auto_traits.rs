@@ -74,7 +74,8 @@ const _: () = {
 };
 
 /// What the source calls public, and nobody outside can name.
-const NOT_EXPORTED: [&str; 7] = ["Busy", "Fault", "Loads", "Numbers", "Paid", "Place", "Shelf"];
+const NOT_EXPORTED: [&str; 9] =
+    ["Busy", "Fault", "Loads", "Numbers", "Paid", "Place", "Probe", "Shelf", "Taken"];
 
 /// A new public type has to be asserted above.
 #[test]

@@ -348,12 +348,6 @@ pub trait GiveBack: Machine {
     #[must_use]
     fn overdrawn(&self) -> Self;
 
-    /// The same as it is at this moment, where it may change: several steps that belong together
-    /// are made by this.
-    fn still(&self) -> Option<Self> {
-        None
-    }
-
     /// How long from `now` until no more is charged than may be at a time; zero if that time has come.
     fn turn(&self, word: u64, now: Tick) -> Duration;
 }

@@ -60,6 +60,11 @@ impl<R: ?Sized, K, F: Fn(&R) -> K + Send + Sync> Find<R, K> for Made<F> {
     }
 }
 
+/// The instant that is given, or else the present.
+fn time(given: Option<Tick>, clock: &impl Clock) -> Tick {
+    given.unwrap_or_else(|| clock.now())
+}
+
 /// The key, the algorithm and the clock of a limiter.
 type Of<K, A, C> = PhantomData<fn(&K) -> (A, C)>;
 
@@ -101,13 +106,17 @@ where
         let limiter = self.limiter.borrow();
         self.key.with(request, |key| {
             let probe = limiter.begin(key);
-            limiter.take(probe, n, now.unwrap_or_else(|| limiter.clock().now()))
+            let taken = limiter.take(probe, n, time(now, limiter.clock()));
+            if taken.is_err() {
+                limiter.count(false);
+            }
+            taken
         })
     }
 
     fn give_back(&self, taken: &Taken, now: Option<Tick>) {
         let limiter = self.limiter.borrow();
-        limiter.give_back_all(taken, || now.unwrap_or_else(|| limiter.clock().now()));
+        limiter.give_back(taken, taken.cells(), || time(now, limiter.clock()));
     }
 
     fn count_admitted(&self) {
@@ -116,9 +125,7 @@ where
 
     fn peek(&self, request: &R, n: u64, now: Option<Tick>) -> Decision {
         let limiter = self.limiter.borrow();
-        self.key.with(request, |key| {
-            limiter.peek_at(key, n, now.unwrap_or_else(|| limiter.clock().now()))
-        })
+        self.key.with(request, |key| limiter.peek_at(key, n, time(now, limiter.clock())))
     }
 }
 
@@ -155,18 +162,18 @@ where
 
     fn take(&self, _: &R, n: u64, now: Option<Tick>) -> Result<(Taken, Permit), Denied> {
         let limiter = self.limiter.borrow();
-        limiter.take(n, now.unwrap_or_else(|| limiter.clock().now()))
+        limiter.take(n, time(now, limiter.clock()))
     }
 
     fn give_back(&self, taken: &Taken, now: Option<Tick>) {
         let limiter = self.limiter.borrow();
-        limiter.give_back_all(taken, || now.unwrap_or_else(|| limiter.clock().now()));
+        limiter.give_back(taken, taken.cells(), || time(now, limiter.clock()));
     }
 
     fn count_admitted(&self) {}
 
     fn peek(&self, _: &R, n: u64, now: Option<Tick>) -> Decision {
         let limiter = self.limiter.borrow();
-        limiter.peek_at(n, now.unwrap_or_else(|| limiter.clock().now()))
+        limiter.peek_at(n, time(now, limiter.clock()))
     }
 }

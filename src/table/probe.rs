@@ -11,7 +11,7 @@ use crate::cell::Head;
 /// The probing order is the same for every thread: the first bucket from the preferred slot on,
 /// staying in its cache line first, then the second bucket likewise.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Probe {
+pub struct Probe {
     hash: u64,
     buckets: u32,
 }

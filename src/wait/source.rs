@@ -11,7 +11,7 @@ use crate::cell::Paid;
 use crate::decision::{Decision, Denied};
 use crate::direct::Direct;
 use crate::limiter::Limiter;
-use crate::sync::{Fault, planted};
+use crate::revoke::Taken;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
@@ -45,7 +45,7 @@ impl Place {
 }
 
 pub(crate) mod sealed {
-    use super::{Decision, Denied, Duration, Paid, Place, Tick};
+    use super::{Cell, Decision, Denied, Duration, GcraParams, Paid, Place, Tick};
 
     /// Whoever has a [`Gate`].
     pub trait Held {
@@ -62,7 +62,9 @@ pub(crate) mod sealed {
 
         fn place(&self, key: &Self::Key) -> Place;
         fn now(&self) -> Tick;
-        fn burst(&self) -> u64;
+        fn algo(&self) -> &GcraParams;
+        /// The state; a fresh one if there is none.
+        fn state(&self, place: Place, now: Tick) -> u64;
         /// Charges cells whose turn comes within `wait`, and tells when. `Err(None)`: the key finds
         /// no place.
         fn book(
@@ -74,15 +76,39 @@ pub(crate) mod sealed {
         ) -> Result<(Paid, Duration), Option<Denied>>;
         /// Gives back what was booked, as far as time has not restored it since its turn.
         fn take_back(&self, place: Place, paid: &Paid, now: Tick);
-        /// Has what was booked count as charged at `now`, which is after its turn, as far as that makes
-        /// the state worse.
-        fn defer(&self, place: Place, paid: &mut Paid, now: Tick);
-        /// How long until so many more cells will have had their turn.
-        fn turn_behind(&self, place: Place, cells: u64, now: Tick) -> Duration;
-        /// The turn of what was charged last: no later than that, if it has passed.
-        fn turn_of_last(&self, place: Place, now: Tick) -> Tick;
+        /// Replaces the state that was charged, if it is of the same life.
+        fn revise(&self, place: Place, paid: &Paid, next: &dyn Fn(u64) -> u64);
         /// Asks without waiting.
         fn ask(&self, place: Place, n: u64, now: Tick) -> Decision;
+
+        fn burst(&self) -> u64 {
+            self.algo().burst()
+        }
+
+        /// How long until so many more cells will have had their turn.
+        fn turn_behind(&self, place: Place, cells: u64, now: Tick) -> Duration {
+            self.algo().turn_behind(self.state(place, now), now, cells)
+        }
+
+        /// The turn of what was charged last: no later than that, if it has passed.
+        fn turn_of_last(&self, place: Place, now: Tick) -> Tick {
+            self.algo().turn_of_last(self.state(place, now), now)
+        }
+
+        /// Has what was booked count as charged at `now`, which is after its turn, as far as that
+        /// makes the state worse.
+        ///
+        /// What is given back of it counts from its turn on, or from later by as much as this makes
+        /// the state worse: see `give_back` of the token bucket.
+        fn defer(&self, place: Place, paid: &mut Paid, now: Tick) {
+            let (algo, cells, worse) = (self.algo(), paid.cells(), Cell::new(Duration::ZERO));
+            self.revise(place, paid, &|word| {
+                let (next, by) = algo.deferred(word, cells, now);
+                worse.set(by);
+                next
+            });
+            paid.receipt.at = paid.receipt.at.saturating_add(worse.get()).min(now);
+        }
     }
 }
 
@@ -97,8 +123,13 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Gate for Limiter<K, Gcra, C> {
         self.clock().now()
     }
 
-    fn burst(&self) -> u64 {
-        self.params.burst()
+    fn algo(&self) -> &GcraParams {
+        &self.params
+    }
+
+    fn state(&self, place: Place, now: Tick) -> u64 {
+        let seen = self.table.peek(place.0, &self.params, now, 0);
+        seen.unwrap_or_else(|| self.params.fresh(now))
     }
 
     fn book(
@@ -112,22 +143,11 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Gate for Limiter<K, Gcra, C> {
     }
 
     fn take_back(&self, place: Place, paid: &Paid, now: Tick) {
-        self.give_back(place.0, paid, paid.cells(), || not_before(paid, now));
+        self.give_back(&Taken::Slot(place.0, *paid), paid.cells(), || now);
     }
 
-    fn defer(&self, place: Place, paid: &mut Paid, now: Tick) {
-        let charged = *paid;
-        defer(&self.params, paid, now, |next| self.table.revise_charged(place.0, &charged, next));
-    }
-
-    fn turn_behind(&self, place: Place, cells: u64, now: Tick) -> Duration {
-        let seen = self.table.peek(place.0, &self.params, now, 0);
-        self.params.turn_behind(seen.unwrap_or_else(|| self.params.fresh(now)), now, cells)
-    }
-
-    fn turn_of_last(&self, place: Place, now: Tick) -> Tick {
-        let seen = self.table.peek(place.0, &self.params, now, 0);
-        self.params.turn_of_last(seen.unwrap_or_else(|| self.params.fresh(now)), now)
+    fn revise(&self, place: Place, paid: &Paid, next: &dyn Fn(u64) -> u64) {
+        self.table.revise_charged(place.0, paid, next);
     }
 
     fn ask(&self, place: Place, n: u64, now: Tick) -> Decision {
@@ -146,8 +166,12 @@ impl<C: Clock> sealed::Gate for Direct<Gcra, C> {
         self.clock().now()
     }
 
-    fn burst(&self) -> u64 {
-        self.params.burst()
+    fn algo(&self) -> &GcraParams {
+        &self.params
+    }
+
+    fn state(&self, _: Place, now: Tick) -> u64 {
+        self.cell.look(&self.params, now, 0)
     }
 
     fn book(
@@ -161,44 +185,16 @@ impl<C: Clock> sealed::Gate for Direct<Gcra, C> {
     }
 
     fn take_back(&self, _: Place, paid: &Paid, now: Tick) {
-        self.give_back(paid, paid.cells(), || not_before(paid, now));
+        self.give_back(&Taken::Bucket(*paid), paid.cells(), || now);
     }
 
-    fn defer(&self, _: Place, paid: &mut Paid, now: Tick) {
-        let charged = *paid;
-        defer(&self.params, paid, now, |next| self.cell.revise_charged(&charged, next));
-    }
-
-    fn turn_behind(&self, _: Place, cells: u64, now: Tick) -> Duration {
-        self.params.turn_behind(self.cell.look(&self.params, now, 0), now, cells)
-    }
-
-    fn turn_of_last(&self, _: Place, now: Tick) -> Tick {
-        self.params.turn_of_last(self.cell.look(&self.params, now, 0), now)
+    fn revise(&self, _: Place, paid: &Paid, next: &dyn Fn(u64) -> u64) {
+        self.cell.revise_charged(paid, next);
     }
 
     fn ask(&self, _: Place, n: u64, now: Tick) -> Decision {
         self.check_at(n, now)
     }
-}
-
-/// Charges later what has been charged already.
-///
-/// What is given back of it counts from its turn on, or from later by as much as this makes the state
-/// worse: see `give_back` of the token bucket.
-fn defer(algo: &GcraParams, paid: &mut Paid, now: Tick, revise: impl FnOnce(&dyn Fn(u64) -> u64)) {
-    let (cells, worse) = (paid.cells(), Cell::new(Duration::ZERO));
-    revise(&|word| {
-        let (next, by) = algo.deferred(word, cells, now);
-        worse.set(by);
-        next
-    });
-    paid.receipt.at = paid.receipt.at.saturating_add(worse.get()).min(now);
-}
-
-/// The time to give back by.
-fn not_before(paid: &Paid, now: Tick) -> Tick {
-    if planted(Fault::GivenBackByOldTime) { paid.receipt.at } else { now }
 }
 
 impl<K: Hash + ?Sized, C: Clock> sealed::Held for Limiter<K, Gcra, C> {
