@@ -90,6 +90,7 @@ mod slots;
 mod snapshot;
 #[cfg(feature = "std")]
 mod source;
+mod stated;
 #[cfg(feature = "std")]
 mod stats;
 mod sync;
@@ -113,6 +114,7 @@ pub use algo::sub_windows::SubWindows;
 pub use algo::warm_up::WarmUp;
 pub use decision::{Decision, Denied, Permit};
 pub use quota::{Quota, QuotaError};
+pub use stated::Stated;
 #[cfg(target_has_atomic = "64")]
 pub use time::ManualClock;
 pub use time::{Clock, Tick};

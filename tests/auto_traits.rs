@@ -22,7 +22,7 @@ use tollgate::{
     Inherit, KeySource, Lane, LeakyQueue, Limiter, Line, Live, LiveParams, ManualClock, Occupancy,
     OnFull, Penalties, PenaltiesBuilder, PenaltyStats, Permit, Plan, QuantaClock, Quota,
     QuotaError, Refused, Rejected, Reservation, RestoreError, Shadow, ShadowCounts, Sleep,
-    SlidingCounter, SlidingLog, Slots, Stats, SubWindows, Tick, TieredClock, Timer, TopKey,
+    SlidingCounter, SlidingLog, Slots, Stated, Stats, SubWindows, Tick, TieredClock, Timer, TopKey,
     TopKeys, Trial, UnknownAlgorithm, Wait, WaitError, Waited, WarmUp,
 };
 
@@ -53,7 +53,7 @@ const _: () = {
     shared::<(TopKeys<String>, TopKey<String>)>();
     shared::<(Stats, Occupancy, DecisionCount)>();
 
-    shared::<(Permit, Denied, Quota, Tick, OnFull, Slots)>();
+    shared::<(Permit, Denied, Stated, Quota, Tick, OnFull, Slots)>();
     shared::<(BuildError, QuotaError, RestoreError, UnknownAlgorithm)>();
     shared::<(QuantaClock, CoarseClock, TieredClock, ManualClock)>();
 

@@ -1,0 +1,5 @@
+//! One rate limit over many processes, on a Redis or Valkey server.
+
+mod unavailable;
+
+pub use unavailable::Unavailable;

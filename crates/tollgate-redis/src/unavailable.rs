@@ -1,0 +1,36 @@
+//! Why the server gave no decision.
+
+use core::fmt;
+
+/// The server gave no decision: the caller, or a fallback, decides instead.
+///
+/// ```
+/// use tollgate_redis::Unavailable;
+///
+/// assert_eq!(Unavailable::TimedOut.to_string(), "the server did not answer in time");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// There was no answer by the deadline. Whether the server charged the cells is not known.
+    TimedOut,
+    /// There is no connection, or it broke. Whether the server charged the cells is not known.
+    Disconnected,
+    /// It was not asked: it failed too often just now.
+    CircuitOpen,
+    /// It answered with an error, say that it is out of memory.
+    Failed(String),
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut => f.write_str("the server did not answer in time"),
+            Self::Disconnected => f.write_str("the server cannot be reached"),
+            Self::CircuitOpen => f.write_str("the server failed just now and was not asked"),
+            Self::Failed(error) => write!(f, "the server failed: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for Unavailable {}

@@ -1,0 +1,113 @@
+//! A decision that was made elsewhere: what a limiter outside this crate knows of its key.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use crate::decision::{Denied, NEVER, Permit, Reading, Scale};
+use crate::quota::CELLS_MAX;
+
+/// What a limiter outside this crate knows of a key, to be answered as [`Permit`] or [`Denied`].
+///
+/// A limiter whose state is elsewhere, say on a server that several processes share, so answers
+/// as those of this crate do.
+///
+/// The limit and the remaining cells are kept up to 2^40, durations up to 2^64 - 2 nanoseconds
+/// (584 years); more counts as that.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Decision, Stated};
+///
+/// fn answer(used: u64, window_ends_in: Duration) -> Decision {
+///     let limit = 10;
+///     let remaining = limit - used.min(limit);
+///     let stated = Stated { limit, remaining, reset_after: window_ends_in };
+///     if remaining == 0 { Err(stated.denied(Some(window_ends_in))) } else { Ok(stated.permit()) }
+/// }
+/// let end = Duration::from_secs(3);
+/// assert_eq!(answer(4, end).unwrap().remaining(), 6);
+/// assert_eq!(answer(10, end).unwrap_err().retry_after(), Some(end));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "whoever decides elsewhere builds it")]
+pub struct Stated {
+    /// The cells that a fully restored key may spend at once.
+    pub limit: u64,
+    /// The whole cells that could be spent right after the decision.
+    pub remaining: u64,
+    /// How long until the key is as if it had never been used.
+    pub reset_after: Duration,
+}
+
+impl Stated {
+    /// The request may go ahead.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::Stated;
+    /// let stated = Stated { limit: 5, remaining: 4, reset_after: Duration::from_millis(200) };
+    /// assert_eq!(stated.permit().reset_after(), Duration::from_millis(200));
+    /// ```
+    pub fn permit(self) -> Permit {
+        Permit::new(self.reading())
+    }
+
+    /// The request is refused, and would be admitted after so long; `None` where no waiting helps.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::Stated;
+    /// let stated = Stated { limit: 5, remaining: 2, reset_after: Duration::from_millis(600) };
+    /// assert_eq!(stated.denied(None).retry_after(), None);
+    /// assert_eq!(stated.denied(None).remaining(), 2);
+    /// ```
+    pub fn denied(self, retry_after: Option<Duration>) -> Denied {
+        Denied::new(self.reading(), retry_after.map_or(NEVER, nanos))
+    }
+
+    fn reading(self) -> Reading {
+        Reading {
+            limit: self.limit.min(CELLS_MAX),
+            room: self.remaining.min(CELLS_MAX),
+            cell: NonZeroU64::MIN,
+            until_idle: nanos(self.reset_after),
+            scale: Scale::NANOS,
+        }
+    }
+}
+
+/// The nanoseconds of a span that is not [`NEVER`].
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).min(NEVER - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stated_is_answered() {
+        for (limit, remaining) in [(0, 0), (5, 5), (CELLS_MAX, 7), (3, CELLS_MAX)] {
+            for nanos in [0, 1, 999_999_999, u64::MAX - 1] {
+                let span = Duration::from_nanos(nanos);
+                let stated = Stated { limit, remaining, reset_after: span };
+                let (permit, denied) = (stated.permit(), stated.denied(Some(span)));
+                assert_eq!((permit.limit(), permit.remaining()), (limit, remaining));
+                assert_eq!((denied.limit(), denied.remaining()), (limit, remaining));
+                assert_eq!((permit.reset_after(), denied.reset_after()), (span, span));
+                assert_eq!(denied.retry_after(), Some(span));
+                assert_eq!(permit.delay(), Duration::ZERO);
+                assert_eq!(stated.denied(None).retry_after(), None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_counts_as_the_largest() {
+        let most = Stated { limit: u64::MAX, remaining: u64::MAX, reset_after: Duration::MAX };
+        assert_eq!((most.permit().limit(), most.permit().remaining()), (CELLS_MAX, CELLS_MAX));
+        let longest = Duration::from_nanos(u64::MAX - 1);
+        assert_eq!(most.permit().reset_after(), longest);
+        assert_eq!(most.denied(Some(Duration::MAX)).retry_after(), Some(longest));
+    }
+}
