@@ -1,18 +1,18 @@
-//! The future of a response: refused, waiting for its turn, or being served.
+//! The future of a response: refused, asking, waiting for its turn, or being served.
 
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, request};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::body::Body;
 use crate::gate::Charge;
 use crate::headers::Fields;
-use crate::judge::{Sleeping, Wait};
+use crate::judge::{Fate, Sleeping, Wait};
 use crate::stats::Place;
 
 pin_project! {
@@ -46,9 +46,18 @@ pin_project! {
         S: Service<Request<B>>,
     {
         Refused { response: Option<Box<Response<Bytes>>> },
+        Asking { asking: Box<Asking<S, B>> },
         Waiting { waiting: Box<Waiting<S, B>> },
         Serving { #[pin] response: S::Future },
     }
+}
+
+pub(crate) type Answer = Pin<Box<dyn Future<Output = (Fate, request::Parts)> + Send>>;
+
+struct Asking<S, B> {
+    answer: Answer,
+    /// The service, which is ready, and the request's body.
+    ready: Option<(S, B)>,
 }
 
 /// Apart, as the refusal is: most futures are being served, and are moved about.
@@ -66,8 +75,7 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
     }
 
     pub(crate) fn refused(response: Response<Bytes>) -> Self {
-        let response = Some(Box::new(response));
-        Self::new(State::Refused { response }, None, Fields::default())
+        Self::new(State::refused(response), None, Fields::default())
     }
 
     pub(crate) fn skipping(response: S::Future) -> Self {
@@ -83,6 +91,12 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
     }
 
     /// `service` has said that it is ready.
+    pub(crate) fn asking(answer: Answer, service: S, body: B) -> Self {
+        let asking = Box::new(Asking { answer, ready: Some((service, body)) });
+        Self::new(State::Asking { asking }, None, Fields::default())
+    }
+
+    /// `service` has said that it is ready.
     pub(crate) fn waiting(
         Wait { sleeping, place }: Wait,
         service: S,
@@ -90,8 +104,18 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
         charge: Option<Box<dyn Charge>>,
         fields: Fields,
     ) -> Self {
+        Self::new(State::waiting(Wait { sleeping, place }, service, request), charge, fields)
+    }
+}
+
+impl<S: Service<Request<B>>, B> State<S, B> {
+    fn waiting(Wait { sleeping, place }: Wait, service: S, request: Request<B>) -> Self {
         let waiting = Waiting { sleeping, _place: place, service, request: Some(request) };
-        Self::new(State::Waiting { waiting: Box::new(waiting) }, charge, fields)
+        Self::Waiting { waiting: Box::new(waiting) }
+    }
+
+    fn refused(response: Response<Bytes>) -> Self {
+        Self::Refused { response: Some(Box::new(response)) }
     }
 }
 
@@ -108,6 +132,22 @@ where
                 StateProj::Refused { response } => {
                     let response = response.take().expect("polled once after it was ready");
                     return Poll::Ready(Ok((*response).map(Body::refused)));
+                }
+                StateProj::Asking { asking } => {
+                    let (fate, head) = ready!(asking.answer.as_mut().poll(context));
+                    let (mut service, body) = asking.ready.take().expect("taken once");
+                    let request = Request::from_parts(head, body);
+                    match fate {
+                        Fate::Stop { response } => State::refused(response),
+                        Fate::Skip => State::Serving { response: service.call(request) },
+                        Fate::Go { wait, charge, fields } => {
+                            (*this.charge, *this.fields) = (charge, fields);
+                            match wait {
+                                Some(wait) => State::waiting(wait, service, request),
+                                None => State::Serving { response: service.call(request) },
+                            }
+                        }
+                    }
                 }
                 StateProj::Waiting { waiting } => {
                     ready!(waiting.sleeping.as_mut().poll(context));
@@ -131,6 +171,7 @@ impl<S: Service<Request<B>>, B> fmt::Debug for ResponseFuture<S, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Refused { .. } => "Refused",
+            State::Asking { .. } => "Asking",
             State::Waiting { .. } => "Waiting",
             State::Serving { .. } => "Serving",
         };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use http::{request, response};
 
+use crate::ask::Asking;
 use crate::key::KeyError;
 use crate::policy::Policy;
 
@@ -63,6 +64,8 @@ pub enum Verdict {
     Refuse,
     /// The request has no key, and the limit admits none such.
     WithoutKey(KeyError),
+    /// It is to be asked elsewhere: the request waits for the answer.
+    Ask(Asking),
 }
 
 /// A request that may go ahead: when, and what was charged for it.
@@ -269,6 +272,13 @@ impl Report {
         if self.first.as_ref().is_some_and(|reading| !reading.refused) {
             self.first = (!self.others.is_empty()).then(|| self.others.remove(0));
         }
+    }
+
+    /// Adds what another report says.
+    pub(crate) fn add(&mut self, other: Self) {
+        other.first.into_iter().chain(other.others).for_each(|reading| self.note(reading));
+        self.shadow_refusals.extend(other.shadow_refusals);
+        self.key_errors.extend(other.key_errors);
     }
 
     /// Turns delays into refusals, where nobody can wait.

@@ -4,10 +4,12 @@
 use core::fmt;
 use core::pin::Pin;
 use core::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Response, header, request};
 
+use crate::ask::{Asking, Ruling};
 use crate::gate::{Admission, Charge, Gate, Report, Verdict};
 use crate::headers::{Fields, Wanted};
 use crate::refusal::{Reason, Refusal};
@@ -45,6 +47,12 @@ pub(crate) enum Fate {
     },
 }
 
+/// A fate, or the question that it hangs on.
+pub(crate) enum Judged {
+    Now(Fate),
+    Ask { asking: Asking, report: Report },
+}
+
 /// A wait for a turn.
 pub(crate) struct Wait {
     pub(crate) sleeping: Sleeping,
@@ -52,23 +60,49 @@ pub(crate) struct Wait {
 }
 
 impl<G: Gate> Judge<G> {
-    pub(crate) fn judge(&self, request: &request::Parts) -> Fate {
+    pub(crate) fn judge(&self, request: &request::Parts) -> Judged {
         if self.skips(request) {
             self.counters.count(Event::Skipped);
-            return Fate::Skip;
+            return Judged::Now(Fate::Skip);
         }
         let mut report = Report::default();
-        let verdict = self.gate.decide(request, &mut report);
+        let ruling = match self.gate.decide(request, &mut report) {
+            Verdict::Admit(admission) => Ok(admission),
+            Verdict::Refuse => Err(Reason::OverLimit),
+            Verdict::WithoutKey(error) => Err(Reason::WithoutKey(error)),
+            Verdict::Ask(asking) => {
+                self.counters.count(Event::Asked);
+                return Judged::Ask { asking, report };
+            }
+        };
+        Judged::Now(self.carry_out(request, report, ruling))
+    }
+
+    /// Awaits the answer, and judges by it.
+    pub(crate) async fn ask(
+        self: Arc<Self>,
+        request: request::Parts,
+        asking: Asking,
+        mut report: Report,
+    ) -> (Fate, request::Parts) {
+        let (ruling, said) = asking.await;
+        report.add(said);
+        if let Err(Reason::OverLimit) = ruling {
+            report.keep_refusals();
+        }
+        (self.carry_out(&request, report, ruling), request)
+    }
+
+    fn carry_out(&self, request: &request::Parts, mut report: Report, ruling: Ruling) -> Fate {
         report.without_key().for_each(|error| self.counters.count_without_key(error));
         report.shadow_refusals().for_each(|_| self.counters.count(Event::ShadowRefused));
-        let fate = match verdict {
-            Verdict::Admit(admission) if admission.delay.is_zero() => {
+        let fate = match ruling {
+            Ok(admission) if admission.delay.is_zero() => {
                 let fields = Fields::new(&report, self.wanted);
                 Fate::Go { wait: None, charge: admission.charge, fields }
             }
-            Verdict::Admit(admission) => self.wait(request, admission, &mut report),
-            Verdict::Refuse => self.stop(request, &report, Reason::OverLimit),
-            Verdict::WithoutKey(error) => self.stop(request, &report, Reason::WithoutKey(error)),
+            Ok(admission) => self.wait(request, admission, &mut report),
+            Err(reason) => self.stop(request, &report, reason),
         };
         if matches!(fate, Fate::Go { .. }) {
             self.counters.count(Event::Admitted);
@@ -109,6 +143,7 @@ impl<G: Gate> Judge<G> {
             Reason::OverLimit => Event::Refused,
             Reason::QueueFull => Event::QueueFull,
             Reason::WithoutKey(_) => Event::RefusedWithoutKey,
+            Reason::Unavailable => Event::Unavailable,
         });
         let mut response = Refusal { request, report, reason }.respond(&self.write);
         Fields::new(report, self.wanted).add_to(response.headers_mut());

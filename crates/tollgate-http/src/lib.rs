@@ -31,6 +31,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod ask;
 mod body;
 mod future;
 mod gate;
@@ -47,6 +48,7 @@ mod several;
 mod shadow;
 mod stats;
 
+pub use ask::{Asking, Ruling};
 pub use body::Body;
 pub use future::ResponseFuture;
 pub use gate::{Admission, Charge, Gate, Reading, Report, Verdict};

@@ -48,11 +48,13 @@ pub enum Reason {
     QueueFull,
     /// A limit found no key.
     WithoutKey(KeyError),
+    /// What a limit is counted by cannot be reached, and the limit admits nobody then.
+    Unavailable,
 }
 
 impl Reason {
     /// The status it is answered with by [`problem`]: 429 over the limit, 503 where too many
-    /// wait, 400 without a key, and 500 where that is the server's fault.
+    /// wait or the limit's store is down, 400 without a key, and 500 where that is the server's fault.
     ///
     /// ```
     /// # use tollgate_http::{KeyError, Reason};
@@ -63,7 +65,7 @@ impl Reason {
     pub fn status(self) -> StatusCode {
         match self {
             Self::OverLimit => StatusCode::TOO_MANY_REQUESTS,
-            Self::QueueFull => StatusCode::SERVICE_UNAVAILABLE,
+            Self::QueueFull | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::WithoutKey(KeyError::Unavailable) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::WithoutKey(_) => StatusCode::BAD_REQUEST,
         }
@@ -89,7 +91,7 @@ impl Refusal<'_> {
             Reason::OverLimit | Reason::QueueFull => {
                 self.report.retry_after().map(whole_secs_from_1)
             }
-            Reason::WithoutKey(_) => None,
+            Reason::WithoutKey(_) | Reason::Unavailable => None,
         }
     }
 
@@ -127,7 +129,7 @@ pub fn problem(refusal: &Refusal<'_>) -> Response<Bytes> {
             "quota-exceeded",
             "Request cannot be satisfied as assigned quota has been exceeded",
         ),
-        Reason::QueueFull => kind(
+        Reason::QueueFull | Reason::Unavailable => kind(
             "temporary-reduced-capacity",
             "Request cannot be satisfied due to temporary server capacity constraints",
         ),
@@ -167,6 +169,7 @@ pub fn grpc(refusal: &Refusal<'_>) -> Response<Bytes> {
     let (code, message) = match refusal.reason {
         Reason::OverLimit => ("8", "rate limit exceeded"),
         Reason::QueueFull => ("14", "too many calls are waiting"),
+        Reason::Unavailable => ("14", "the rate limit cannot be told"),
         Reason::WithoutKey(KeyError::Unavailable) => ("13", "the caller cannot be told"),
         Reason::WithoutKey(_) => ("3", "the call lacks what it is counted under"),
     };
@@ -225,5 +228,8 @@ mod tests {
             let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
             assert_eq!(body["title"], error.to_string());
         }
+        let down = answer(Reason::Unavailable, Some(Duration::ZERO));
+        assert_eq!(down.status(), 503);
+        assert!(!down.headers().contains_key("retry-after"));
     }
 }

@@ -11,7 +11,7 @@ use tower_service::Service;
 use crate::body::Body;
 use crate::future::ResponseFuture;
 use crate::gate::Gate;
-use crate::judge::{Fate, Judge};
+use crate::judge::{Fate, Judge, Judged};
 
 /// A service with its requests limited: made by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -48,7 +48,7 @@ impl<S, G> RateLimit<S, G> {
 impl<S, G, B, R> Service<Request<B>> for RateLimit<S, G>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
-    G: Gate,
+    G: Gate + 'static,
 {
     type Response = Response<Body<R>>;
     type Error = S::Error;
@@ -61,23 +61,32 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (parts, body) = request.into_parts();
         match self.judge.judge(&parts) {
-            Fate::Skip => {
+            Judged::Now(Fate::Go { wait: Some(wait), charge, fields }) => {
+                let request = Request::from_parts(parts, body);
+                ResponseFuture::waiting(wait, self.take_ready(), request, charge, fields)
+            }
+            Judged::Now(Fate::Stop { response }) => ResponseFuture::refused(response),
+            Judged::Now(Fate::Skip) => {
                 let response = self.inner.call(Request::from_parts(parts, body));
                 ResponseFuture::skipping(response)
             }
-            Fate::Go { wait: None, charge, fields } => {
+            Judged::Now(Fate::Go { wait: None, charge, fields }) => {
                 let response = self.inner.call(Request::from_parts(parts, body));
                 ResponseFuture::serving(response, charge, fields)
             }
-            Fate::Go { wait: Some(wait), charge, fields } => {
-                // It is this one that is ready, and its clone that must become so.
-                let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
-                let request = Request::from_parts(parts, body);
-                ResponseFuture::waiting(wait, ready, request, charge, fields)
+            Judged::Ask { asking, report } => {
+                let answer = Arc::clone(&self.judge).ask(parts, asking, report);
+                ResponseFuture::asking(Box::pin(answer), self.take_ready(), body)
             }
-            Fate::Stop { response } => ResponseFuture::refused(response),
         }
+    }
+}
+
+impl<S: Clone, G> RateLimit<S, G> {
+    /// It is the service in here that is ready, and its clone that must become so.
+    fn take_ready(&mut self) -> S {
+        let clone = self.inner.clone();
+        mem::replace(&mut self.inner, clone)
     }
 }
 

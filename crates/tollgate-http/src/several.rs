@@ -1,13 +1,15 @@
 //! Several limits for one request.
 
 use core::fmt;
+use core::time::Duration;
 
 use http::{request, response};
 
+use crate::ask::{Asking, Ruling};
 use crate::gate::{Admission, Charge, Gate, Report, Verdict};
 
 /// Several limits, all of which must admit a request. They are asked in order, and the first that
-/// refuses decides.
+/// refuses decides; those that [ask elsewhere](Verdict::Ask) come after the others.
 ///
 /// **Guarantee.** A request that is admitted was charged in each. No limit ever grants more than
 /// its quota.
@@ -55,25 +57,64 @@ impl Several {
 
 impl Gate for Several {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
-        let mut all = Admission::default();
-        let mut charges = Charges(Vec::new());
+        let mut all = All::default();
+        let mut questions = Vec::new();
         for gate in &self.0 {
             match gate.decide(request, report) {
-                Verdict::Admit(Admission { delay, charge }) => {
-                    all.delay = all.delay.max(delay);
-                    charges.0.extend(charge);
-                }
+                Verdict::Admit(admission) => all.add(admission),
+                Verdict::Ask(asking) => questions.push(asking),
                 refusal => {
-                    Box::new(charges).cancel();
+                    all.cancel();
                     report.keep_refusals();
                     return refusal;
                 }
             }
         }
-        if !charges.0.is_empty() {
-            all.charge = Some(Box::new(charges));
+        match questions.is_empty() {
+            true => Verdict::Admit(all.admission()),
+            false => Verdict::Ask(Asking::new(ask_in_turn(all, questions))),
         }
-        Verdict::Admit(all)
+    }
+}
+
+/// Asks one after the other, so that what refuses early costs the later ones nothing.
+async fn ask_in_turn(mut all: All, questions: Vec<Asking>) -> (Ruling, Report) {
+    let mut report = Report::default();
+    for asking in questions {
+        let (ruling, said) = asking.await;
+        report.add(said);
+        match ruling {
+            Ok(admission) => all.add(admission),
+            Err(reason) => {
+                all.cancel();
+                return (Err(reason), report);
+            }
+        }
+    }
+    (Ok(all.admission()), report)
+}
+
+/// The admissions so far, as one.
+#[derive(Default)]
+struct All {
+    delay: Duration,
+    charges: Vec<Box<dyn Charge>>,
+}
+
+impl All {
+    fn add(&mut self, Admission { delay, charge }: Admission) {
+        self.delay = self.delay.max(delay);
+        self.charges.extend(charge);
+    }
+
+    fn cancel(self) {
+        Box::new(Charges(self.charges)).cancel();
+    }
+
+    fn admission(self) -> Admission {
+        let charges = Charges(self.charges);
+        let charge = (!charges.0.is_empty()).then(|| Box::new(charges) as Box<dyn Charge>);
+        Admission { delay: self.delay, charge }
     }
 }
 

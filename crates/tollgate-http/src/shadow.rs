@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use http::request;
 
+use crate::ask::Asking;
 use crate::gate::{Admission, Gate, Report, Verdict};
 
 /// A gate on trial: it counts and charges, and refuses nobody.
@@ -11,7 +12,7 @@ use crate::gate::{Admission, Gate, Report, Verdict};
 /// What it would have refused is counted in
 /// [`Stats::shadow_refused`](crate::Stats::shadow_refused) and told to
 /// [`inspect`](crate::LayerBuilder::inspect). Clients are told nothing of it, and nobody waits
-/// for it.
+/// for a turn; but where the gate [asks elsewhere](Verdict::Ask), requests wait for the answer.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -46,12 +47,26 @@ impl<G: Gate> Gate for Shadow<G> {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
         let mut trial = Report::default();
         let verdict = self.0.decide(request, &mut trial);
-        report.take_as_shadow(trial);
         match verdict {
             Verdict::Admit(admission) => {
-                Verdict::Admit(Admission { delay: Duration::ZERO, ..admission })
+                report.take_as_shadow(trial);
+                Verdict::Admit(at_once(admission))
             }
-            Verdict::Refuse | Verdict::WithoutKey(_) => Verdict::Admit(Admission::default()),
+            Verdict::Refuse | Verdict::WithoutKey(_) => {
+                report.take_as_shadow(trial);
+                Verdict::Admit(Admission::default())
+            }
+            Verdict::Ask(asking) => Verdict::Ask(Asking::new(async {
+                let (ruling, said) = asking.await;
+                trial.add(said);
+                let mut report = Report::default();
+                report.take_as_shadow(trial);
+                (Ok(ruling.map_or_else(|_| Admission::default(), at_once)), report)
+            })),
         }
     }
+}
+
+fn at_once(admission: Admission) -> Admission {
+    Admission { delay: Duration::ZERO, ..admission }
 }

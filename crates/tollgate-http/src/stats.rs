@@ -31,6 +31,10 @@ pub struct Stats {
     pub waited: u64,
     /// Requests refused because too many were waiting.
     pub queue_full: u64,
+    /// Requests refused because what a limit is counted by could not be reached.
+    pub unavailable: u64,
+    /// Requests whose decision was awaited from elsewhere.
+    pub asked: u64,
     /// Refusals by limits on trial: what they would have refused.
     pub shadow_refused: u64,
     /// Requests that no limit was asked about, such as CORS preflights.
@@ -52,6 +56,8 @@ pub(crate) enum Event {
     Refused,
     Waited,
     QueueFull,
+    Unavailable,
+    Asked,
     ShadowRefused,
     Skipped,
     RefusedWithoutKey,
@@ -60,7 +66,7 @@ pub(crate) enum Event {
     KeyUnavailable,
 }
 
-const EVENTS: usize = 10;
+const EVENTS: usize = 12;
 const STRIPES: usize = 16;
 
 #[derive(Debug, Default)]
@@ -93,6 +99,8 @@ impl Counters {
             refused: total(Event::Refused),
             waited: total(Event::Waited),
             queue_full: total(Event::QueueFull),
+            unavailable: total(Event::Unavailable),
+            asked: total(Event::Asked),
             shadow_refused: total(Event::ShadowRefused),
             skipped: total(Event::Skipped),
             refused_without_key: total(Event::RefusedWithoutKey),

@@ -26,7 +26,7 @@ async fn echo(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible>
     Ok(response)
 }
 
-async fn send<G: Gate>(layer: &RateLimitLayer<G>, request: Request<()>) -> Answer {
+async fn send<G: Gate + 'static>(layer: &RateLimitLayer<G>, request: Request<()>) -> Answer {
     layer.layer(service_fn(echo)).oneshot(request).await.expect("infallible")
 }
 
