@@ -1,0 +1,71 @@
+//! Keys made up by the million.
+
+use tollgate::{Limiter, ManualClock, OnFull, Quota, Slots, Tick};
+
+const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
+
+/// Bytes of this process that are in memory.
+#[cfg(target_os = "linux")]
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages: u64 = statm.split(' ').nth(1).expect("a field").parse().expect("a number");
+    pages * 4096
+}
+
+/// Bound: what the table has when it is built, and no more for any number of keys.
+#[test]
+#[cfg(target_os = "linux")]
+fn ten_million_keys_leave_memory_as_it_was() {
+    for slots in [Slots::Wide, Slots::Compact] {
+        let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_second(10))
+            .clock(ManualClock::new())
+            .capacity(100_000)
+            .slots(slots)
+            .build()
+            .expect("in range");
+        let ask = |key: u64| gate.check_at(&key, 1, NOW).is_ok();
+        // The system gives a page when it is first written.
+        assert!((0..1_000_000).all(ask));
+        let (before, stated) = (resident_bytes(), gate.memory_bytes());
+        assert!((1_000_000..10_000_000).all(ask), "a new key is served during the flood");
+        let grown = resident_bytes().saturating_sub(before);
+        assert_eq!(gate.memory_bytes(), stated);
+        // Nine million keys of 15 bytes would be 135 MB; other tests run meanwhile.
+        assert!(grown < 16 << 20, "{grown} bytes more, {slots:?}");
+        assert!(gate.stats().evicted > 9_000_000, "each was noticed: {:?}", gate.stats());
+    }
+}
+
+/// Bound: a newcomer takes the place of one key, and none of its candidates owed less.
+#[test]
+fn a_key_is_forgotten_only_where_all_other_candidates_owe_more() {
+    const BURST: u64 = 1_000;
+    let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_day(1).burst(BURST))
+        .clock(ManualClock::new())
+        .capacity(1)
+        .slots(Slots::Wide)
+        .on_full(OnFull::EvictNearestIdle)
+        .hash_seed(7)
+        .build()
+        .expect("in range");
+    let places = gate.occupancy_at(NOW).slots;
+    let mut live: Vec<(u64, u64)> = Vec::new();
+    let mut random = 1_u64;
+    for key in 0..3_000_u64 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let debt = 1 + (random >> 33) % BURST;
+        assert!(gate.check_at(&key, debt, NOW).is_ok());
+        let owed = |key: u64| BURST - gate.peek_at(&key, 0, NOW).expect("nothing").remaining();
+        live.push((key, debt));
+        let (kept, forgotten): (Vec<_>, Vec<_>) =
+            live.iter().copied().partition(|(key, _)| owed(*key) > 0);
+        assert!(kept.iter().all(|(key, debt)| owed(*key) == *debt), "debts stay as they are");
+        assert!(kept.len() <= places && forgotten.len() <= 1);
+        for (gone, debt) in forgotten {
+            let least = kept.iter().filter(|(other, _)| *other != key).map(|(_, debt)| *debt).min();
+            assert!(Some(debt) <= least, "{gone} owed {debt}, another {least:?}");
+        }
+        live = kept;
+    }
+    assert_eq!(live.len(), places);
+}

@@ -1,0 +1,132 @@
+//! What the system does to a process and its threads.
+
+use std::collections::HashSet;
+use std::process::Command;
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
+
+const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
+
+/// Bound: the burst, exactly.
+#[test]
+fn thousands_of_threads_share_one_burst() {
+    const THREADS: usize = 2_000;
+    let gate: Limiter<str, _, _> = Limiter::builder(Quota::per_hour(3_600).burst(1_500))
+        .clock(ManualClock::new())
+        .algorithm(Gcra::new().lanes(64))
+        .share_hot_keys()
+        .count_decisions()
+        .build()
+        .expect("in range");
+    let start = Barrier::new(THREADS);
+    let ask = || {
+        start.wait();
+        gate.check_at("one", 1, NOW).is_ok()
+    };
+    let granted: usize = thread::scope(|scope| {
+        let small = || thread::Builder::new().stack_size(64 << 10);
+        let spawn = |_| small().spawn_scoped(scope, ask).expect("a thread");
+        let threads: Vec<_> = (0..THREADS).map(spawn).collect();
+        threads.into_iter().map(|thread| usize::from(thread.join().expect("no panic"))).sum()
+    });
+    // What a thread took ahead and did not spend is nobody's, and what threads may take ahead is set
+    // off against the burst.
+    let held = usize::try_from(gate.held_at("one", NOW)).expect("few");
+    assert!(granted <= 1_500 && granted + held >= 1_500 - 64, "{granted} granted, {held} held");
+    let stats = gate.stats();
+    let counted = stats.admitted.zip(stats.refused).map(|(yes, no)| yes + no);
+    assert_eq!(counted, Some(THREADS as u64));
+}
+
+/// The last owner drops it wherever that is; the others have just decided.
+#[test]
+fn it_is_dropped_by_whoever_is_last() {
+    for round in 0..200 {
+        let gate: Arc<Limiter<u64, _, _>> = Arc::new(
+            Limiter::builder(Quota::per_day(10))
+                .clock(ManualClock::new())
+                .capacity(64)
+                .build()
+                .expect("in range"),
+        );
+        let threads: Vec<_> = (0..4)
+            .map(|index| {
+                let gate = Arc::clone(&gate);
+                thread::spawn(move || {
+                    let keys = 0..50 + 10 * ((round + index) % 5);
+                    keys.filter(|key| gate.check_at(key, 1, NOW).is_ok()).count()
+                })
+            })
+            .collect();
+        drop(gate);
+        let granted: usize = threads.into_iter().map(|t| t.join().expect("no panic")).sum();
+        assert!(granted >= 200, "each of four asks for 50 keys at least, 10 a key: {granted}");
+    }
+}
+
+/// In a process that tells so, prints which of many keys find no place in a full table.
+#[test]
+fn each_process_hashes_by_a_seed_of_its_own() {
+    const ROLE: &str = "TOLLGATE_TEST_PRINTS_PLACES";
+    if std::env::var_os(ROLE).is_some() {
+        let gate: Limiter<u64> = Limiter::builder(Quota::per_day(1))
+            .capacity(100)
+            .on_full(OnFull::Refuse)
+            .build()
+            .expect("in range");
+        let without: Vec<_> =
+            (0..2_000_u64).filter(|key| gate.check(key).is_err()).map(|k| k.to_string()).collect();
+        println!("places: {}", without.join(","));
+        return;
+    }
+    let child = || {
+        let output = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "process::each_process_hashes_by_a_seed_of_its_own", "--nocapture"])
+            .env(ROLE, "1")
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let from = text.find("places: ").unwrap_or_else(|| panic!("{text}"));
+        text[from..].lines().next().expect("a line").to_owned()
+    };
+    let seen: HashSet<_> = (0..3).map(|_| child()).collect();
+    assert_eq!(seen.len(), 3, "who is without a place cannot be told beforehand");
+}
+
+/// A fork has the limiter as it was at that moment, and from then on one of its own; whatever its
+/// other threads were doing, it can decide, since a decision takes no lock and no memory.
+///
+/// Bound: what each process grants from then on is one quota's worth; shared memory it is not.
+#[test]
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "the child only decides, and leaves without unwinding")]
+fn a_forked_child_goes_on_from_what_was_charged() {
+    let gate = Direct::builder(Quota::per_day(1).burst(100))
+        .clock(ManualClock::new())
+        .build()
+        .expect("in range");
+    assert!(gate.check_at(40, NOW).is_ok());
+    let drain = || (0..1_000).filter(|_| gate.check_at(1, NOW).is_ok()).count();
+    let busy: Limiter<u64> = Limiter::builder(Quota::per_day(1)).build().expect("in range");
+    thread::scope(|scope| {
+        // Threads that decide while it forks.
+        scope.spawn(|| (0..200_000_u64).filter(|key| busy.check(key).is_ok()).count());
+        // SAFETY: the child calls nothing but a decision, which neither locks nor allocates, and
+        // `_exit`, which may both be called between fork and exec in a process with threads.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let granted = drain();
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::try_from(granted).unwrap_or(255)) };
+        }
+        assert!(child > 0, "it forked");
+        let mut status = 0;
+        // SAFETY: the child is this process's own, and the place for its status is valid.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFEXITED(status), "{status}");
+        assert_eq!(libc::WEXITSTATUS(status), 60);
+    });
+    assert_eq!(drain(), 60, "the child's charges are the child's");
+}
