@@ -7,6 +7,7 @@ use tollgate::{OnFull, Quota};
 
 use crate::key::OnNoKey;
 use crate::rule::{Limit, Rule};
+use crate::store::{Store, WhenDown};
 
 impl Rule {
     /// The rule in plain words, a line for each thing there is to say.
@@ -39,7 +40,10 @@ impl Rule {
             };
             lines.push(("penalty", format!("after {often}, refused for {}", span(penalty.ban))));
         }
-        lines.push(("keys", self.explain_room()));
+        match &self.store {
+            Some(store) => lines.push(("store", explain_store(store))),
+            None => lines.push(("keys", self.explain_room())),
+        }
         if self.is_shadow {
             lines.push(("shadow", "refuses nothing, and tells what it would have refused".into()));
         }
@@ -71,6 +75,22 @@ impl Rule {
         };
         format!("{} at one time; when full, {when_full}", self.capacity)
     }
+}
+
+fn explain_store(store: &Store) -> String {
+    let asked = match store.is_asked_always {
+        true => "asked about each request",
+        false => "asked for some cells ahead",
+    };
+    let down = match store.when_down {
+        WhenDown::Local if store.nodes == 1 => {
+            "each process decides by all of the quota".to_owned()
+        }
+        WhenDown::Local => format!("each process decides by 1/{} of the quota", store.nodes),
+        WhenDown::Block => "requests are refused".to_owned(),
+        WhenDown::Admit => "requests are admitted".to_owned(),
+    };
+    format!("{store}, {asked}; while it is down, {down}")
 }
 
 impl Limit {

@@ -13,7 +13,7 @@ use crate::key::{Key, KeyBytes, OnNoKey};
 use crate::matching::{Asks, Seen};
 use crate::path::Segments;
 use crate::rule::{Apply, Rule, Rules};
-use crate::verdict::{Outcome, Refused, Standing, Verdict, Why};
+use crate::verdict::{Elsewhere, Outcome, Refused, Standing, Verdict, Why};
 
 /// Rules at work: every limit has its limiter.
 ///
@@ -35,6 +35,8 @@ use crate::verdict::{Outcome, Refused, Standing, Verdict, Why};
 ///   back; meanwhile they may refuse a request too many, and those of an algorithm other than
 ///   `gcra`, `fixed-window` and `fixed-window-aligned` cannot give back (they are charged last).
 ///   Never is more admitted.
+/// - Rules with a [store](crate::Store) are matched and not decided: see
+///   [`Verdict::elsewhere`](crate::Verdict::elsewhere).
 /// - So that a refusal can name the limit that refuses for longest, limits are looked at, not
 ///   charged, first: a key that finds no place in a full table is seen only when it is charged.
 ///
@@ -206,7 +208,7 @@ impl<C: Clock> Gate<C> {
         let mut keys = KeyBytes::new(0);
         let mut enforced = Inline::<Hit, 8>::new(Hit::default());
         let mut shadow = Inline::<Hit, 8>::new(Hit::default());
-        let mut shadowed = Vec::new();
+        let (mut shadowed, mut elsewhere) = (Vec::new(), Vec::new());
         let (mut path, mut host) = (Segments::new(""), Segments::new(""));
         let seen = Seen::new(facts, self.asks, &mut path, &mut host);
         for (index, Active { rule, .. }) in self.active.iter().enumerate() {
@@ -220,10 +222,7 @@ impl<C: Clock> Gate<C> {
                     (OnNoKey::Shared, _) => Key::write_shared(&mut keys),
                     (OnNoKey::Skip, _) => continue,
                     (OnNoKey::Block, false) => {
-                        return Verdict {
-                            outcome: Outcome::Refused(refused),
-                            shadowed: Vec::new(),
-                        };
+                        return Verdict::refusal(refused);
                     }
                     (OnNoKey::Block, true) => {
                         shadowed.push(refused);
@@ -231,32 +230,34 @@ impl<C: Clock> Gate<C> {
                     }
                 }
             }
+            let is_last = self.apply == Apply::First && !rule.is_shadow;
             let hit = Hit { rule: index, key: (begin, keys.as_slice().len()) };
-            if rule.is_shadow {
-                shadow.push(hit);
-            } else {
-                enforced.push(hit);
-                if self.apply == Apply::First {
-                    break;
+            match (&rule.store, rule.is_shadow) {
+                (Some(_), _) => {
+                    let key = keys.as_slice()[begin..].into();
+                    elsewhere.push(Elsewhere { rule, key, cells });
                 }
+                (None, true) => shadow.push(hit),
+                (None, false) => enforced.push(hit),
+            }
+            if is_last {
+                break;
             }
         }
         if enforced.as_slice().is_empty() && shadow.as_slice().is_empty() {
-            return Verdict { outcome: Outcome::NoRule, shadowed };
+            return Verdict { outcome: Outcome::NoRule, shadowed, elsewhere };
         }
         let ask = Ask { keys: keys.as_slice(), cells, now: self.clock.now() };
         let outcome = match self.ask(enforced.as_slice(), ask) {
             Ok(None) => Outcome::NoRule,
             Ok(Some(standing)) => Outcome::Admitted(standing),
             // Had the rules in shadow been in force, they would not have been charged either.
-            Err(refused) => {
-                return Verdict { outcome: Outcome::Refused(refused), shadowed: Vec::new() };
-            }
+            Err(refused) => return Verdict::refusal(refused),
         };
         for hit in shadow.as_slice() {
             shadowed.extend(self.ask(&[*hit], ask).err());
         }
-        Verdict { outcome, shadowed }
+        Verdict { outcome, shadowed, elsewhere }
     }
 
     /// Asks all limits of these rules: all are charged, or none.

@@ -13,7 +13,7 @@ use crate::rule::{Limit, Rule, Rules};
 ///
 /// A rule is the same if its name is. Its limits keep their state as long as its key, capacity and
 /// `on_full` stay what they are; what it matches, `shadow`, `on_no_key` and its place in the file
-/// may change.
+/// may change. Limits that a [store](crate::Store) keeps are not counted: their state is there.
 ///
 /// ```
 /// use tollgate_rules::Carried;
@@ -84,6 +84,10 @@ pub(crate) fn activate<C: Clock>(
     before: Option<&Active<C>>,
     clock: &Arc<C>,
 ) -> Result<Taken<C>, BuildFailed> {
+    if rule.store.is_some() {
+        let active = Active { rule, buckets: Vec::new(), ban: None };
+        return Ok(Taken { active, kept: 0, changes: Vec::new() });
+    }
     let before = before.filter(|before| has_same_keys(&before.rule, &rule));
     let mut free: Vec<(&Limit, &Arc<Bucket<C>>)> = before
         .map(|before| before.rule.limits.iter().zip(&before.buckets).collect())
@@ -167,9 +171,12 @@ fn change_quotas<C: Clock>(
     Ok(done.len())
 }
 
-/// Whether keys, and their places, are the same.
+/// Whether keys, and their places, are the same, and in this process.
 fn has_same_keys(before: &Rule, rule: &Rule) -> bool {
-    before.key == rule.key && before.capacity == rule.capacity && before.on_full == rule.on_full
+    before.store.is_none()
+        && before.key == rule.key
+        && before.capacity == rule.capacity
+        && before.on_full == rule.on_full
 }
 
 fn ban<C: Clock>(

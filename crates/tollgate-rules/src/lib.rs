@@ -42,6 +42,7 @@ mod parse;
 mod path;
 mod pattern;
 mod rule;
+mod store;
 mod verdict;
 
 pub use error::{BuildFailed, ReloadError, RuleError, RulesError};
@@ -51,4 +52,5 @@ pub use inherit::Carried;
 pub use key::{Key, OnNoKey};
 pub use live::{LiveRules, Loaded, RulesFile};
 pub use rule::{Apply, Limit, Penalty, Rule, Rules};
-pub use verdict::{Outcome, Refused, Standing, Verdict, Why};
+pub use store::{Store, WhenDown};
+pub use verdict::{Elsewhere, Outcome, Refused, Standing, Verdict, Why};

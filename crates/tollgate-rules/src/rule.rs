@@ -8,6 +8,7 @@ use crate::error::RulesError;
 use crate::key::{Key, OnNoKey};
 use crate::matching::Matcher;
 use crate::parse;
+use crate::store::Store;
 
 /// The rules of a file, checked.
 ///
@@ -82,6 +83,21 @@ impl Rules {
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
+
+    /// The same with all limits kept in this process, say to try them on a log.
+    ///
+    /// ```
+    /// # use tollgate_rules::Rules;
+    /// let text = r#"rule = [{ name = "a", limits = "1/s", store = "redis://cache" }]"#;
+    /// let rules = Rules::parse("rules.toml", text)?.without_stores();
+    /// assert!(rules.rules()[0].store().is_none());
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn without_stores(mut self) -> Self {
+        self.rules.iter_mut().for_each(|rule| rule.store = None);
+        self
+    }
 }
 
 /// Which of the rules that match a request apply to it: `apply` in a rules file.
@@ -121,6 +137,7 @@ pub struct Rule {
     pub(crate) on_full: OnFull,
     pub(crate) is_shadow: bool,
     pub(crate) penalty: Option<Penalty>,
+    pub(crate) store: Option<Store>,
 }
 
 impl Rule {
@@ -234,6 +251,19 @@ impl Rule {
     #[must_use]
     pub fn penalty(&self) -> Option<Penalty> {
         self.penalty
+    }
+
+    /// The server that keeps the limits, if not this process.
+    ///
+    /// ```
+    /// # use tollgate_rules::Rules;
+    /// let text = r#"rule = [{ name = "a", limits = "1/s", store = "redis://cache" }]"#;
+    /// assert!(Rules::parse("rules.toml", text)?.rules()[0].store().is_some());
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
     }
 }
 

@@ -29,6 +29,7 @@ use crate::rule::{Limit, Rule};
 pub struct Verdict<'g> {
     pub(crate) outcome: Outcome<'g>,
     pub(crate) shadowed: Vec<Refused<'g>>,
+    pub(crate) elsewhere: Vec<Elsewhere<'g>>,
 }
 
 /// Whether a request may go ahead, and by which limit.
@@ -53,7 +54,13 @@ pub enum Outcome<'g> {
 }
 
 impl<'g> Verdict<'g> {
-    /// Whether the request may go ahead.
+    /// Nothing else was charged, and nobody else is asked.
+    pub(crate) fn refusal(refused: Refused<'g>) -> Self {
+        let outcome = Outcome::Refused(refused);
+        Self { outcome, shadowed: Vec::new(), elsewhere: Vec::new() }
+    }
+
+    /// Whether the request may go ahead: not as long as [others](Self::elsewhere) are to be asked.
     ///
     /// ```
     /// # use tollgate_rules::{Gate, Outcome, Request, Rules};
@@ -65,7 +72,7 @@ impl<'g> Verdict<'g> {
     /// ```
     #[must_use]
     pub fn is_admitted(&self) -> bool {
-        !matches!(self.outcome, Outcome::Refused(_))
+        !matches!(self.outcome, Outcome::Refused(_)) && self.elsewhere.is_empty()
     }
 
     /// Whether, and by which limit.
@@ -134,6 +141,93 @@ impl<'g> Verdict<'g> {
     #[must_use]
     pub fn shadowed(&self) -> &[Refused<'g>] {
         &self.shadowed
+    }
+
+    /// The rules with a [store](crate::Store) that apply, in the order of the file: the request may go
+    /// ahead only if their limits admit it as well (but for those in shadow). None, if this process
+    /// refuses it. What was charged here stays charged if they refuse.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Request, Rules};
+    /// let text = r#"rule = [{ name = "a", key = "none", limits = "1/s", store = "redis://cache" }]"#;
+    /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// let verdict = gate.decide(&Request::default());
+    /// assert!(!verdict.is_admitted() && verdict.refused().is_none()); // not known yet
+    /// assert_eq!(verdict.elsewhere()[0].rule().name(), "a");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn elsewhere(&self) -> &[Elsewhere<'g>] {
+        &self.elsewhere
+    }
+}
+
+/// What is to be asked of a store: `cells` of each limit of a rule, for one key.
+///
+/// ```
+/// # use tollgate_rules::{Gate, Request, Rules};
+/// let text = r#"rule = [{ name = "a", limits = "9/s", store = "redis://cache" }]"#;
+/// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+/// let peer = Some([192, 0, 2, 7].into());
+/// let verdict = gate.decide_n(&Request { peer, ..Request::default() }, 3);
+/// let [question] = verdict.elsewhere() else { panic!() };
+/// assert_eq!((question.rule().limits().len(), question.cells()), (1, 3));
+/// let other = Some([192, 0, 2, 8].into());
+/// let verdict = gate.decide(&Request { peer: other, ..Request::default() });
+/// assert_ne!(verdict.elsewhere()[0].key(), question.key());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Elsewhere<'g> {
+    pub(crate) rule: &'g Rule,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) cells: u64,
+}
+
+impl<'g> Elsewhere<'g> {
+    /// The rule, which has a store.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Request, Rules};
+    /// # let text = r#"rule = [{ name = "a", limits = "9/s", store = "redis://cache" }]"#;
+    /// # let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// # let verdict = gate.decide(&Request::default());
+    /// assert!(verdict.elsewhere()[0].rule().store().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn rule(&self) -> &'g Rule {
+        self.rule
+    }
+
+    /// The key: different for what the rule counts apart. Any bytes, of any length.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Request, Rules};
+    /// # let text = r#"rule = [{ name = "a", limits = "9/s", store = "redis://cache" }]"#;
+    /// # let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// # let verdict = gate.decide(&Request::default());
+    /// assert!(!verdict.elsewhere()[0].key().is_empty()); // requests without an address have one, too
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// What the request costs.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Request, Rules};
+    /// # let text = r#"rule = [{ name = "a", limits = "9/s", store = "redis://cache" }]"#;
+    /// # let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// # let verdict = gate.decide(&Request::default());
+    /// assert_eq!(verdict.elsewhere()[0].cells(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn cells(&self) -> u64 {
+        self.cells
     }
 }
 

@@ -6,6 +6,7 @@ mod limits;
 mod matcher;
 mod rule;
 mod spot;
+mod store;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

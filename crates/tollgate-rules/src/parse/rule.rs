@@ -4,7 +4,7 @@ use tollgate::{AnyAlgorithm, Gcra, OnFull};
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value};
-use super::{key, limits, matcher};
+use super::{key, limits, matcher, store};
 use crate::key::{Key, OnNoKey, Part};
 use crate::matching::Matcher;
 use crate::rule::{Limit, Rule};
@@ -25,6 +25,7 @@ const KEYS: &[&str] = &[
     "on_full",
     "shadow",
     "penalty",
+    "store",
 ];
 const ALIASES: &[(&str, &str)] = &[
     ("path", "write match = { path = … }"),
@@ -34,6 +35,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("quota", "write \"limits\""),
     ("rate", "write \"limits\""),
     ("burst", "write it behind the limit, as in limits = \"100/s burst 20\""),
+    ("redis", "write \"store\""),
     ("audit", "write \"shadow\""),
     ("ban", "write \"penalty\""),
 ];
@@ -77,6 +79,13 @@ pub(crate) fn read<'s>(
         Some(value) => limits::penalty(reader, value).map(Some),
         None => Some(None),
     };
+    let store = match table.get("store") {
+        Some(value) => {
+            store::check(reader, value, table, limits.as_deref().unwrap_or_default());
+            store::read(reader, value).map(Some)
+        }
+        None => Some(None),
+    };
     let key = key?;
     // One bucket for all needs room for one.
     let usual = if key.parts.is_empty() { 1 } else { CAPACITY_DEFAULT };
@@ -90,6 +99,7 @@ pub(crate) fn read<'s>(
         on_full: on_full?,
         is_shadow: is_shadow?,
         penalty: penalty?,
+        store: store?,
     })
 }
 

@@ -62,6 +62,14 @@ fn errors_of_whole_files() {
             "[[rule]]\nname = \"a\"\nlimits = \"5/s\"\n[[rule]]\nname = \"a\"\nlimits = \"5/s\"",
             "r.toml:5:9: the rule on line 2 has this name: give each its own",
         ),
+        (
+            "[[rule]]\nname = \"a\"\nlimits = [\"5/s\", { quota = \"1/s\", algorithm = \"leaky-queue\" }]\n\
+             store = \"redis://a\"\npenalty = \"1 h\"\non_full = \"refuse\"",
+            "r.toml:4:9: a store cannot count by \"leaky-queue\": write \"gcra\", \"fixed-window\", \
+             \"fixed-window-aligned\", \"sliding-counter\" or \"sliding-log\"\n\
+             r.toml:5:11: bans are kept in this process: leave out the store, or the penalty\n\
+             r.toml:6:11: a store keeps as many keys as it has memory for: leave this out",
+        ),
         // Columns count characters, not bytes, and lines end with either line end.
         (
             "rule = [{ name = \"ü\", limits = \"5/s\", \"käy\" = 1 }]",

@@ -5,3 +5,4 @@ mod deciding;
 mod errors;
 mod reload;
 mod robust;
+mod stores;

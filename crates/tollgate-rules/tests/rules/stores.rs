@@ -1,0 +1,100 @@
+//! Rules whose limits a server keeps: matched here, and decided elsewhere.
+
+use std::sync::Arc;
+
+use tollgate::ManualClock;
+use tollgate_rules::{Gate, Outcome, Request, Rules, WhenDown};
+
+fn rules(text: &str) -> Rules {
+    Rules::parse("r.toml", text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn gate(rules: Rules) -> Gate<ManualClock> {
+    Gate::with_clock(rules, Arc::new(ManualClock::new())).expect("there is memory")
+}
+
+fn names<'g>(gate: &'g Gate<ManualClock>, path: &str) -> Vec<&'g str> {
+    let verdict = gate.decide(&Request { path, ..Request::default() });
+    verdict.elsewhere().iter().map(|its| its.rule().name()).collect()
+}
+
+const BOTH: &str = r#"
+    [[rule]]
+    name = "here"
+    key = "none"
+    limits = "1/h"
+
+    [[rule]]
+    name = "there"
+    limits = ["5/s", "100/h"]
+    store = { url = "redis://cache", ask = "always", when_down = "block", nodes = 3 }
+"#;
+
+#[test]
+fn what_this_process_refuses_is_not_asked_elsewhere() {
+    let gate = gate(rules(BOTH));
+    let first = gate.decide(&Request::default());
+    assert!(matches!(first.outcome(), Outcome::Admitted(its) if its.rule().name() == "here"));
+    assert_eq!(first.elsewhere().len(), 1);
+    assert!(!first.is_admitted(), "that is not known yet");
+    let second = gate.decide(&Request::default());
+    assert!(second.refused().is_some_and(|its| its.rule().name() == "here"));
+    assert!(second.elsewhere().is_empty());
+}
+
+#[test]
+fn the_first_rule_may_be_one_of_a_store() {
+    let text = format!("apply = \"first\"\n{BOTH}");
+    assert_eq!(names(&gate(rules(&text)), "/"), [""; 0], "the first is of this process");
+    let text = text.replace("name = \"here\"", "name = \"here\"\nmatch = { path = \"/here\" }");
+    let gate = gate(rules(&text));
+    for _ in 0..3 {
+        assert_eq!(names(&gate, "/"), ["there"]);
+    }
+    assert_eq!(names(&gate, "/here"), [""; 0]);
+}
+
+#[test]
+fn a_shadow_of_a_store_is_asked_beside_the_rule_that_counts() {
+    let text = r#"
+        apply = "first"
+        [[rule]]
+        name = "trial"
+        shadow = true
+        limits = "1/s"
+        store = "redis://cache"
+        [[rule]]
+        name = "real"
+        limits = "5/s"
+        store = "redis://cache"
+    "#;
+    assert_eq!(names(&gate(rules(text)), "/"), ["trial", "real"]);
+}
+
+#[test]
+fn a_store_takes_no_memory_here_and_is_explained() {
+    let shared = rules(BOTH);
+    let rule = &shared.rules()[1];
+    let store = rule.store().expect("it has one");
+    assert_eq!((store.when_down(), store.nodes()), (WhenDown::Block, 3));
+    let said = rule.explain();
+    let line = "store    redis://cache, asked about each request; while it is down, requests are \
+                refused\n";
+    assert!(said.contains(line), "{said}");
+    let gate = gate(shared.clone());
+    assert_eq!(gate.memory_by_rule().nth(1), Some(0));
+
+    // Without stores it is decided here: of the five a second, the sixth is refused.
+    let text = BOTH.replace("\"1/h\"", "\"100/h\"");
+    let alone = self::gate(rules(&text).without_stores());
+    let admitted = (0..9).filter(|_| alone.decide(&Request::default()).is_admitted()).count();
+    assert_eq!(admitted, 5);
+}
+
+#[test]
+fn a_password_is_in_no_text_of_the_rules() {
+    let text = r#"rule = [{ name = "a", limits = "1/s", store = "redis://me:hunter2@cache/0" }]"#;
+    let shared = rules(text);
+    let said = format!("{shared:?}\n{}", shared.rules()[0].explain());
+    assert!(said.contains("redis://cache/0") && !said.contains("hunter2"), "{said}");
+}
