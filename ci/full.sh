@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# The full verification: hours. It can be stopped and started again: a stage that has passed on this
+# commit, with nothing changed since, is not run again. Prints one table at the end.
+#
+#   ci/full.sh              all stages
+#   ci/full.sh NAME ...     these only
+#   ci/full.sh --list       what there is
+#   ci/full.sh --again      forgets what has passed
+#
+# A stage that lacks a tool says SKIPPED and is counted as that, never as passed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+# Name, command, what it shows.
+stages=(
+    'tests|ci/test.sh|every ordinary test, the models and the tool on real logs'
+    'lint|ci/lint.sh|lints, layers, documentation without warnings'
+    'models|ci/loom.sh full|the models of every atomic protocol, those that take minutes too'
+    'histories|ci/shuttle.sh full|random schedules, each history checked for linearizability'
+    'proofs|ci/prove.sh|the pure steps over all inputs'
+    'fuzz|ci/fuzz.sh 1800|each fuzz target for half an hour'
+    'miri|ci/miri.sh|undefined behaviour and weak memory, on four kinds of machine'
+    'races|ci/tsan.sh|the tests with real threads under the thread sanitizer'
+    'packages|ci/packages-check.sh|licences, advisories, least versions, each feature, oldest compiler'
+    'mutants|ci/mutants.sh|that tests notice what is changed in the code'
+    'pingora|ci/pingora.sh|the filter for Pingora'
+    'soak|ci/soak.sh 3600|the proxy under load for an hour, rules and Redis coming and going'
+)
+
+state="${CARGO_TARGET_DIR:-target}/full"
+mkdir -p "$state"
+only=()
+for arg in "$@"; do
+    case "$arg" in
+        --list)
+            for stage in "${stages[@]}"; do
+                IFS='|' read -r name command about <<<"$stage"
+                printf '%-10s %-24s %s\n' "$name" "$command" "$about"
+            done
+            exit 0
+            ;;
+        --again) rm -f "$state"/*.passed ;;
+        -*)
+            sed -n '5,8s/^# *//p' "$0" >&2
+            exit 2
+            ;;
+        *) only+=("$arg") ;;
+    esac
+done
+for name in ${only[@]+"${only[@]}"}; do
+    if ! printf '%s\n' "${stages[@]}" | grep -q "^$name|"; then
+        echo "full: no stage is named $name; ci/full.sh --list tells them" >&2
+        exit 2
+    fi
+done
+
+# What is verified: the commit, and what stands beside it.
+revision="$(git rev-parse HEAD)-$( (git diff HEAD; git status --porcelain) | sha256sum | cut -c1-12)"
+table="$state/table.txt"
+: >"$table"
+failed=0
+for stage in "${stages[@]}"; do
+    IFS='|' read -r name command _ <<<"$stage"
+    if [ ${#only[@]} -gt 0 ] && ! printf '%s\n' "${only[@]}" | grep -qx "$name"; then
+        continue
+    fi
+    log="$state/$name.log"
+    if [ "$(head -1 "$state/$name.passed" 2>/dev/null)" = "$revision" ]; then
+        printf '%-10s %-8s %8s  %s\n' "$name" passed "$(sed -n 2p "$state/$name.passed")" \
+            '(earlier, on the same commit)' >>"$table"
+        continue
+    fi
+    echo "full: $name: $command"
+    began=$SECONDS
+    # shellcheck disable=SC2086 # the command is words
+    $command >"$log" 2>&1
+    code=$?
+    took="$((SECONDS - began)) s"
+    skipped="$(grep -c SKIPPED "$log")"
+    if [ $code -ne 0 ]; then
+        outcome=FAILED note="see $log"
+        failed=1
+    elif [ "$skipped" -gt 0 ]; then
+        outcome=SKIPPED note="$skipped left out: $(grep -m1 SKIPPED "$log")"
+    else
+        outcome=passed note="$(grep -E '^(fuzz|miri|races|packages|mutants|soak|prove|shuttle|loom): ' "$log" | tail -1)"
+        printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
+    fi
+    printf '%-10s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"
+done
+echo
+cat "$table"
+exit $failed

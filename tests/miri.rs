@@ -1,0 +1,199 @@
+//! All protocols with real threads, small enough for an interpreter: what `ci/miri.sh` runs, under
+//! many schedules. Each total is exact, as in `tests/threads`.
+
+use std::thread;
+use std::time::Duration;
+
+use tollgate::algo::Algorithm;
+use tollgate::{
+    AnyAlgorithm, Composite, Direct, FixedWindow, Gcra, Inherit, LeakyQueue, Limiter, Line, Live,
+    ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, Slots, SubWindows, Tick, TopKeys,
+    WarmUp,
+};
+
+const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
+const THREADS: u64 = 3;
+
+/// The sum of what each of a few threads returns.
+fn together(body: impl Fn(u64) -> u64 + Sync) -> u64 {
+    let body = &body;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|index| scope.spawn(move || body(index))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    })
+}
+
+fn quota() -> Quota {
+    Quota::per_hour(10)
+}
+
+fn of_one_bucket<A>(algorithm: A)
+where
+    A: Algorithm + Sync,
+    A::Params: Sync,
+{
+    let gate = Direct::builder(quota())
+        .clock(ManualClock::new())
+        .algorithm(algorithm)
+        .build()
+        .expect("in range");
+    let ask = |n| u64::from(gate.check_at(n, NOW).is_ok()) * n;
+    let granted = together(|index| (0..4).map(|turn| ask(1 + (turn + index) % 2)).sum());
+    let rest: u64 = (0..10).map(|_| ask(1)).sum();
+    assert_eq!(granted + rest, 10);
+}
+
+#[test]
+fn one_bucket_by_each_algorithm() {
+    of_one_bucket(Gcra::new());
+    of_one_bucket(FixedWindow::anchored());
+    of_one_bucket(LeakyQueue::new());
+    of_one_bucket(SubWindows::new());
+    of_one_bucket(SlidingCounter::new());
+    of_one_bucket(SlidingLog::new());
+    of_one_bucket(AnyAlgorithm::from(SlidingLog::new()));
+    of_one_bucket(Live::new());
+    let warm = WarmUp::new(Duration::from_secs(60));
+    let gate = Direct::builder(quota()).clock(ManualClock::new()).algorithm(warm).build();
+    let gate = gate.expect("in range");
+    let granted = together(|_| (0..9).filter(|_| gate.check_at(1, NOW).is_ok()).count() as u64);
+    assert!((1..=10).contains(&granted));
+}
+
+fn of_few_keys<A>(algorithm: A, slots: Slots, on_full: OnFull)
+where
+    A: Algorithm + Sync,
+    A::Params: Sync,
+{
+    const KEYS: usize = 20;
+    let gate: Limiter<usize, A, _> = Limiter::builder(Quota::per_hour(2))
+        .clock(ManualClock::new())
+        .algorithm(algorithm)
+        .capacity(1)
+        .slots(slots)
+        .on_full(on_full)
+        .build()
+        .expect("in range");
+    let granted: [std::sync::Mutex<u64>; KEYS] = Default::default();
+    together(|index| {
+        for turn in 0..KEYS {
+            let key = (turn * 7 + usize::try_from(index).expect("few")) % KEYS;
+            if gate.check_at(&key, 1, NOW).is_ok() {
+                *granted[key].lock().expect("no panic") += 1;
+            }
+            if key == 3 {
+                gate.peek_at(&key, 1, NOW).ok();
+            }
+        }
+        0
+    });
+    let granted = granted.map(|sum| sum.into_inner().expect("no panic"));
+    let evicted = gate.stats().evicted;
+    let most = if on_full == OnFull::Refuse { 2 } else { 2 + 2 * evicted };
+    assert!(granted.iter().all(|sum| *sum <= most), "{granted:?}, {evicted} evicted");
+    assert!(granted.iter().sum::<u64>() >= 16, "{granted:?}: all places are used");
+}
+
+#[test]
+fn keys_in_a_table_that_is_too_small() {
+    for on_full in [OnFull::Refuse, OnFull::EvictNearestIdle] {
+        for slots in [Slots::Wide, Slots::Compact] {
+            of_few_keys(Gcra::new(), slots, on_full);
+        }
+        of_few_keys(SubWindows::new().count(2), Slots::Wide, on_full);
+        of_few_keys(SlidingLog::new(), Slots::Wide, on_full);
+    }
+}
+
+#[test]
+fn cells_ahead_and_cells_given_back() {
+    let quota = Quota::per_hour(100);
+    let begun = || Limiter::<u64>::builder(quota).clock(ManualClock::new()).capacity(1);
+    let lanes = begun().algorithm(Gcra::new().lanes(4)).share_hot_keys().build().expect("in range");
+    lanes.clock().set(NOW);
+    let granted = together(|_| {
+        let mut lane = lanes.lane(&1);
+        let by_lane = (0..20).filter(|_| lane.check().is_ok()).count();
+        let by_check = (0..20).filter(|_| lanes.check(&1).is_ok()).count();
+        (by_lane + by_check) as u64
+    });
+    assert!((80..=100).contains(&granted), "{granted}");
+
+    let gate = begun().build().expect("in range");
+    gate.clock().set(NOW);
+    let spent = together(|index| {
+        (0..10).fold(0, |spent, _| match gate.reserve(&1, 5) {
+            Ok(held) if index == 0 => {
+                held.settle(1);
+                spent + 1
+            }
+            _ => spent, // what is held is given back
+        })
+    });
+    let rest = (0..100).filter(|_| gate.check(&1).is_ok()).count() as u64;
+    assert_eq!(spent + rest, 100);
+}
+
+#[test]
+fn quotas_that_change_and_limits_that_go_together() {
+    let live = Direct::builder(Quota::per_hour(10))
+        .clock(ManualClock::new())
+        .algorithm(Live::new())
+        .build()
+        .expect("in range");
+    live.clock().set(NOW);
+    let granted = together(|index| match index {
+        0 => u64::from(live.set_quota(Quota::per_hour(15), Inherit::Additive).is_err()),
+        _ => (0..6).filter(|_| live.check().is_ok()).count() as u64,
+    });
+    let rest = (0..20).filter(|_| live.check().is_ok()).count() as u64;
+    assert_eq!(granted + rest, 15);
+
+    let limit = |cells| {
+        let quota = Quota::per_hour(cells);
+        Limiter::<u64>::builder(quota).clock(ManualClock::new()).capacity(1).build().expect("fits")
+    };
+    let (small, large) = (limit(5), limit(8));
+    let both = Composite::<u64>::builder()
+        .keyed("large", &large, |key| key)
+        .keyed("small", &small, |key| key)
+        .build()
+        .expect("two limits");
+    let granted = together(|_| (0..3).filter(|_| both.check(&1).is_ok()).count() as u64);
+    let rest = (0..9).filter(|_| both.check(&1).is_ok()).count() as u64;
+    assert_eq!(granted + rest, 5);
+}
+
+#[test]
+fn waiters_snapshots_and_top_keys() {
+    let gate = Direct::builder(Quota::per_second(1_000).burst(2)).build().expect("in range");
+    let line = Line::new(gate);
+    let served = together(|_| u64::from(line.wait(&(), 1, Duration::from_secs(20)).is_ok()));
+    assert_eq!(served, THREADS);
+
+    let gate: Limiter<u64, SlidingLog, _> = Limiter::builder(Quota::per_hour(4))
+        .clock(ManualClock::new())
+        .algorithm(SlidingLog::new())
+        .capacity(8)
+        .build()
+        .expect("in range");
+    gate.clock().set(NOW);
+    let bytes = thread::scope(|scope| {
+        scope.spawn(|| (0..6).for_each(|key| assert!(gate.check(&key).is_ok())));
+        scope.spawn(|| gate.snapshot()).join().expect("no panic")
+    });
+    let again: Limiter<u64, SlidingLog, _> = Limiter::builder(Quota::per_hour(4))
+        .clock(ManualClock::new())
+        .algorithm(SlidingLog::new())
+        .capacity(8)
+        .restore(&bytes)
+        .expect("what was saved");
+    assert!(again.len() <= 6);
+
+    let top = TopKeys::<u64>::new(4);
+    together(|index| {
+        (0..6).for_each(|turn| top.note(&(turn % 2 + index)));
+        0
+    });
+    assert!(!top.top(2).is_empty());
+}
