@@ -7,7 +7,9 @@
 //! ```
 //!
 //! Every proxy is a process of its own; so are the upstream and the load, which is this one. Rounds
-//! of the variants follow one another in turn. Linux only: the time is read from `/proc`.
+//! are short, of as many requests each, over connections that stay open; those of the variants follow
+//! one another in turn, and what is told is the median of ratios within a turn, with the interval that
+//! holds it 19 times of 20. Linux only: the time is read from `/proc`.
 
 #![allow(clippy::disallowed_types, reason = "the load's clock, not a limiter's")]
 
@@ -16,7 +18,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::uri::{Authority, Scheme};
@@ -31,8 +33,9 @@ use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 
 const CLIENTS: usize = 8;
-const ROUNDS: usize = 21;
-const ROUND: Duration = Duration::from_millis(400);
+const TURNS: usize = 101;
+/// Requests of each client in a round.
+const ROUND: u32 = 150;
 
 const NO_RULE: &str =
     r#"rule = [{ name = "other", match = { path = "/other/**" }, limits = "1/s" }]"#;
@@ -93,6 +96,7 @@ struct Server {
     child: Child,
     address: SocketAddr,
     rules: Option<PathBuf>,
+    clients: Vec<TcpStream>,
     /// Requests a second, and microseconds of processor time a request.
     rounds: Vec<(f64, f64)>,
 }
@@ -107,7 +111,9 @@ impl Server {
         let line = lines.find(|line| line.trim_start().starts_with("listen")).expect("it listens");
         let word = line.split_whitespace().nth(1).expect("an address");
         let address = word.trim_start_matches("http://").parse().expect("an address");
-        Self { name, child, address, rules: None, rounds: Vec::new() }
+        let clients = (0..CLIENTS).map(|_| TcpStream::connect(address).expect("listening"));
+        let clients = clients.inspect(|stream| stream.set_nodelay(true).expect("set")).collect();
+        Self { name, child, address, rules: None, clients, rounds: Vec::new() }
     }
 
     /// A proxy with these rules before that upstream.
@@ -135,14 +141,14 @@ impl Server {
         nanos.sum::<f64>() / 1e3
     }
 
-    fn round(&mut self, span: Duration) {
-        let (address, before, began) = (self.address, self.processor_micros(), Instant::now());
-        let clients = (0..CLIENTS).map(|_| std::thread::spawn(move || load(address, span)));
-        let clients: Vec<_> = clients.collect();
-        let count: u32 = clients.into_iter().map(|client| client.join().expect("no panic")).sum();
-        let per_sec = f64::from(count) / began.elapsed().as_secs_f64();
-        let micros = (self.processor_micros() - before) / f64::from(count);
-        self.rounds.push((per_sec, micros));
+    fn round(&mut self) {
+        let (before, began) = (self.processor_micros(), Instant::now());
+        std::thread::scope(|scope| {
+            self.clients.iter_mut().for_each(|stream| drop(scope.spawn(|| load(stream))));
+        });
+        let count = f64::from(ROUND) * CLIENTS as f64;
+        let per_sec = count / began.elapsed().as_secs_f64();
+        self.rounds.push((per_sec, (self.processor_micros() - before) / count));
     }
 }
 
@@ -157,12 +163,10 @@ impl Drop for Server {
     }
 }
 
-/// One request after the other on one connection.
-fn load(address: SocketAddr, span: Duration) -> u32 {
-    let mut stream = TcpStream::connect(address).expect("listening");
-    stream.set_nodelay(true).expect("set");
-    let (began, mut count, mut bytes) = (Instant::now(), 0, [0; 2_048]);
-    while began.elapsed() < span {
+/// One request after the other.
+fn load(stream: &mut TcpStream) {
+    let mut bytes = [0; 2_048];
+    for _ in 0..ROUND {
         stream.write_all(b"GET /some/path HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
         let mut filled = 0;
         while !bytes[..filled].ends_with(b"ok") && !bytes[..filled].ends_with(b"]}") {
@@ -170,9 +174,7 @@ fn load(address: SocketAddr, span: Duration) -> u32 {
             assert!(read > 0, "closed early");
             filled += read;
         }
-        count += 1;
     }
-    count
 }
 
 fn measure(tollgate: &str) {
@@ -186,30 +188,60 @@ fn measure(tollgate: &str) {
         Server::tollgate("tollgate, one rule admits", tollgate, at, ONE_RULE),
         Server::tollgate("tollgate, one rule refuses", tollgate, at, REFUSED),
     ];
-    servers.iter_mut().for_each(|server| server.round(ROUND / 4));
+    for _ in 0..3 {
+        servers.iter_mut().for_each(Server::round);
+    }
     servers.iter_mut().for_each(|server| server.rounds.clear());
-    for round in 0..ROUNDS {
+    for turn in 0..TURNS {
         let mut order: Vec<usize> = (0..servers.len()).collect();
-        order.rotate_left(round % servers.len());
-        order.into_iter().for_each(|index| servers[index].round(ROUND));
+        order.rotate_left(turn % servers.len());
+        order.into_iter().for_each(|index| servers[index].round());
     }
-    println!("{:<28} {:>10} {:>12} {:>8}", "", "requests/s", "CPU us/req", "ratio");
+    println!("{:<28} {:>10} {:>11}   CPU, to bare", "", "requests/s", "CPU us/req");
     for server in &servers {
-        let per_sec = median(server.rounds.iter().map(|round| round.0));
-        let micros = median(server.rounds.iter().map(|round| round.1));
+        let per_sec = Spread::of(server.rounds.iter().map(|round| round.0)).median;
+        let micros = Spread::of(server.rounds.iter().map(|round| round.1)).median;
         let ratio = paired(server, &servers[0]);
-        println!("{:<28} {per_sec:>10.0} {micros:>12.1} {ratio:>8.2}", server.name);
+        println!("{:<28} {per_sec:>10.0} {micros:>11.2}   {ratio}", server.name);
     }
-    println!("one rule that admits, to none: {:.2}", paired(&servers[2], &servers[1]));
+    println!("a rule that admits, to none matching:       {}", paired(&servers[2], &servers[1]));
+    println!("none matching, to itself in the next turn:  {}", shifted(&servers[1]));
 }
 
-/// The median of what one takes of the other's processor time in the same round.
-fn paired(one: &Server, other: &Server) -> f64 {
-    median(one.rounds.iter().zip(&other.rounds).map(|(one, other)| one.1 / other.1))
+/// What one takes of the other's processor time in the same turn.
+fn paired(one: &Server, other: &Server) -> Spread {
+    Spread::of(one.rounds.iter().zip(&other.rounds).map(|(one, other)| one.1 / other.1))
 }
 
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<_> = figures.collect();
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+/// A server beside itself in neighbouring turns: what the measurement shows where there is nothing.
+fn shifted(server: &Server) -> Spread {
+    Spread::of(server.rounds.windows(2).step_by(2).map(|pair| pair[0].1 / pair[1].1))
+}
+
+/// The median of some figures, and the interval that holds it 19 times of 20.
+struct Spread {
+    median: f64,
+    from: f64,
+    to: f64,
+}
+
+impl Spread {
+    fn of(figures: impl Iterator<Item = f64>) -> Self {
+        let mut figures: Vec<_> = figures.collect();
+        figures.sort_by(f64::total_cmp);
+        let (middle, last) = (figures.len() / 2, figures.len() - 1);
+        // By the binomial distribution of the ranks.
+        let (mut reach, count) = (0, figures.len());
+        while reach * reach * 100 < count * 96 {
+            reach += 1;
+        }
+        let from = figures[middle.saturating_sub(reach)];
+        Self { median: figures[middle], from, to: figures[(middle + reach).min(last)] }
+    }
+}
+
+impl std::fmt::Display for Spread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.3} ({:.3} to {:.3})", self.median, self.from, self.to)
+    }
 }

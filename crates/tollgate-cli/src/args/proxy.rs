@@ -12,15 +12,27 @@ use crate::proxy::Upstream;
 pub(super) const HELP: &str = "\
 Headers:
   To the upstream go the client's headers without those of the connection (Connection, and what it
-  names, Keep-Alive, TE, Upgrade, ...), X-Forwarded-For with the peer's address appended,
+  names, Keep-Alive, ...; TE: trailers is kept), X-Forwarded-For with the peer's address appended,
   X-Forwarded-Host, X-Forwarded-Proto and Via. Host is the upstream's, unless --preserve-host.
 
 Answers of its own, all of application/problem+json:
   429 a rule refuses (with Retry-After, RateLimit-Policy, RateLimit)   503 too many wait for a turn
   400 a rule needs a key that the request has not, or its body is malformed
   408 the client stops sending its body
-  502 the upstream cannot be reached, or answers what is no HTTP       504 it takes too long
+  502 the upstream cannot be reached, is not trusted (https), or answers what is no HTTP
+  504 the upstream takes too long
   501 CONNECT, and the target `*`
+
+The upstream:
+  http is HTTP/1.1, or HTTP/2 with --upstream-http2 (prior knowledge); https is what the upstream
+  chooses by ALPN, its certificate checked against the system's roots and --upstream-ca. Standard
+  error says why one was not trusted. Trailers pass both ways, so gRPC does, from an HTTP/2 client to
+  an HTTP/2 upstream; over HTTP/1.1 they have to be announced (Trailer, and by a client TE: trailers),
+  and a body before them has no Content-Length.
+
+Upgrades (WebSocket and others, HTTP/1.1 on both sides):
+  One request, decided as any other; what comes after it is neither read nor limited. What would hide
+  requests from the rules is not upgraded to: h2c, HTTP and TLS.
 
 Rules:
   The file is looked at every second, and at once on SIGHUP. A file that is wrong leaves the rules
@@ -30,12 +42,11 @@ Metrics:
   GET /metrics at --admin, in Prometheus's text format; GET /healthz is 200, or 503 while stopping.
 
 Stopping:
-  SIGINT and SIGTERM: no more connections, requests under way have --drain-timeout to end, then
+  SIGINT and SIGTERM: no more connections, requests under way and upgraded connections have --drain-timeout to end, then
   exit code 0; 1 if some had to be cut off. A second signal stops at once.
 
-Not done: TLS on either side (an https upstream is an error), HTTP/2 to the upstream and so gRPC,
-upgrades such as WebSocket, retries, several upstreams. A response that has begun may take as long
-as it takes, and so may a client that reads it slowly.
+Not done: TLS to clients, retries, several upstreams, upgrades over HTTP/2 (RFC 8441). A body that
+moves, however slowly, is not ended.
 
 Examples:
   tollgate proxy
@@ -44,9 +55,17 @@ Examples:
 /// `tollgate proxy`.
 #[derive(Args, Debug)]
 pub(crate) struct ProxyArgs {
-    /// The server behind, such as http://127.0.0.1:3000; without it a small built-in one
+    /// The server behind, such as http://127.0.0.1:3000 or https://backend; without it a small built-in one
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Option<Upstream>,
+
+    /// Certificates (PEM) that an https upstream's may be signed by, besides the system's
+    #[arg(long, value_name = "FILE", requires = "upstream")]
+    pub(crate) upstream_ca: Option<PathBuf>,
+
+    /// Speaks HTTP/2 to the upstream, and nothing else: over http without asking, over https by ALPN
+    #[arg(long, requires = "upstream", conflicts_with = "preserve_host")]
+    pub(crate) upstream_http2: bool,
 
     /// The rules; without it a few built-in ones, to look at
     #[arg(long, value_name = "FILE")]
@@ -69,7 +88,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=64))]
     pub(crate) trusted_hops: Option<u8>,
 
-    /// The upstream is sent the client's Host, not its own
+    /// The upstream is sent the client's Host, not its own; it is then spoken to in HTTP/1.1
     #[arg(long)]
     pub(crate) preserve_host: bool,
 
@@ -78,13 +97,22 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) header_timeout: Duration,
 
-    /// How long the upstream may take to accept a connection
+    /// How long the upstream may take to accept a connection, TLS included
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     pub(crate) connect_timeout: Duration,
 
     /// How long nothing may move between a request and the head of its response
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) response_timeout: Duration,
+
+    /// How long nothing may move of a response that has begun and of its request's body, and how long
+    /// a client may read nothing of what it is sent
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) body_timeout: Duration,
+
+    /// How long nothing may move either way on an upgraded connection, such as a WebSocket
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    pub(crate) tunnel_timeout: Duration,
 
     /// How long requests under way may take to end when the proxy is to stop
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]

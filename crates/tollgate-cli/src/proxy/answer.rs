@@ -4,10 +4,11 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::{Either, Full};
-use hyper::body::Incoming;
+
+use super::download::Download;
 
 /// A body of the upstream's, passed on as it comes; or one of the proxy's.
-pub(super) type Content = Either<Incoming, Full<Bytes>>;
+pub(super) type Content = Either<Download, Full<Bytes>>;
 
 /// Why a request got no answer from the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(super) enum Failure {
     Connect,
     /// The upstream did not accept a connection in time.
     ConnectTimeout,
+    /// The upstream speaks no TLS, or is not trusted.
+    Tls,
     /// The upstream broke off, or did not answer with HTTP.
     Protocol,
     /// The upstream did not answer in time.
@@ -30,12 +33,13 @@ pub(super) enum Failure {
 
 impl Failure {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::NotPassedOn,
         Self::ClientBody,
         Self::ClientTimeout,
         Self::Connect,
         Self::ConnectTimeout,
+        Self::Tls,
         Self::Protocol,
         Self::ResponseTimeout,
     ];
@@ -48,6 +52,7 @@ impl Failure {
             Self::ClientTimeout => "client_timeout",
             Self::Connect => "connect",
             Self::ConnectTimeout => "connect_timeout",
+            Self::Tls => "tls",
             Self::Protocol => "protocol",
             Self::ResponseTimeout => "response_timeout",
         }
@@ -58,7 +63,7 @@ impl Failure {
             Self::NotPassedOn => StatusCode::NOT_IMPLEMENTED,
             Self::ClientBody => StatusCode::BAD_REQUEST,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Connect | Self::Protocol => StatusCode::BAD_GATEWAY,
+            Self::Connect | Self::Tls | Self::Protocol => StatusCode::BAD_GATEWAY,
             Self::ConnectTimeout | Self::ResponseTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -70,6 +75,7 @@ impl Failure {
             Self::ClientTimeout => "the body of the request did not arrive in time",
             Self::Connect => "the upstream accepts no connection",
             Self::ConnectTimeout => "the upstream did not accept a connection in time",
+            Self::Tls => "no secure connection to the upstream, or none that is trusted",
             Self::Protocol => "the upstream gave no answer, or none that is HTTP",
             Self::ResponseTimeout => "the upstream did not answer in time",
         }

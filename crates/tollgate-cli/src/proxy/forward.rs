@@ -2,31 +2,33 @@
 
 use std::convert::Infallible;
 use std::error::Error as _;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use anyhow::Result;
+use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{Request, Response, StatusCode, Version};
-use http_body_util::Either;
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{Client as HttpClient, Error};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::client::legacy::Error;
 use tower_service::Service;
 
 use super::answer::{Content, Failure};
 use super::client::Client;
-use super::headers::{to_client, to_upstream};
+use super::dial::DialError;
+use super::download::Download;
+use super::headers::{name_connection_options, to_client, to_upstream};
+use super::idle::{Idle, Pulse};
+use super::links::Links;
 use super::metrics::Metrics;
+use super::tunnel::Tunnel;
+use super::upgrade::Asked;
 use super::upload::{Progress, Upload};
 use super::upstream::Upstream;
 use crate::args::ProxyArgs;
-
-/// Connections to the upstream that are kept while nobody uses them, and for how long.
-const IDLE_CONNECTIONS: usize = 1_024;
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The service behind the rules.
 #[derive(Clone, Debug)]
@@ -34,26 +36,26 @@ pub(super) struct Forward(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    http: HttpClient<HttpConnector, Upload>,
+    links: Links,
     upstream: Upstream,
     preserve_host: bool,
     response_timeout: Duration,
+    body_timeout: Duration,
+    tunnel_timeout: Duration,
     metrics: Arc<Metrics>,
 }
 
 impl Forward {
-    pub(super) fn new(upstream: Upstream, args: &ProxyArgs, metrics: Arc<Metrics>) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(args.connect_timeout));
-        let http = HttpClient::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .build(connector);
-        let (preserve_host, response_timeout) = (args.preserve_host, args.response_timeout);
-        Self(Arc::new(Inner { http, upstream, preserve_host, response_timeout, metrics }))
+    pub(super) fn new(upstream: Upstream, args: &ProxyArgs, metrics: Arc<Metrics>) -> Result<Self> {
+        Ok(Self(Arc::new(Inner {
+            links: Links::new(&upstream, args)?,
+            upstream,
+            preserve_host: args.preserve_host,
+            response_timeout: args.response_timeout,
+            body_timeout: args.body_timeout,
+            tunnel_timeout: args.tunnel_timeout,
+            metrics,
+        })))
     }
 }
 
@@ -78,28 +80,62 @@ impl Service<Request<Incoming>> for Forward {
 }
 
 impl Inner {
-    async fn pass(&self, request: Request<Incoming>) -> Result<Response<Content>, Failure> {
+    async fn pass(&self, mut request: Request<Incoming>) -> Result<Response<Content>, Failure> {
+        let asked = self.links.can_upgrade().then(|| Asked::of(&mut request)).flatten();
         let (mut head, body) = request.into_parts();
         let target = self.upstream.target(&head.method, &head.uri);
         let target = target.map_err(|_| Failure::NotPassedOn)?;
         let client: Client = *head.extensions.get().expect("the front door has marked it");
-        let host = (!self.preserve_host).then_some(self.upstream.host());
-        to_upstream(&mut head.headers, &client, &head.uri, head.version, host);
+        to_upstream(&mut head.headers, &client, &head.uri, head.version, self.preserve_host);
+        if let Some(asked) = &asked {
+            head.headers.insert(UPGRADE, asked.protocols.clone());
+        }
+        if asked.is_some() || self.links.are_http1() {
+            name_connection_options(&mut head.headers);
+        }
         head.uri = target;
+        // Over HTTP/2 it is sent as such all the same.
         head.version = Version::HTTP_11;
         head.extensions.clear();
 
-        let (upload, progress) = Upload::new(body);
-        let sent = self.http.request(Request::from_parts(head, upload));
+        let pulse = Pulse::new();
+        let idle = || Idle::new(Arc::clone(&pulse), self.body_timeout);
+        let (upload, progress) = Upload::new(body, idle(), Arc::clone(&self.metrics));
+        let sent = self.links.send(Request::from_parts(head, upload), asked.is_some());
         let response = self.in_time(sent, &progress).await?;
+        progress.answered();
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Failure::Protocol); // nobody asked for it
+            // Nobody may have asked for it.
+            return self.switch(asked.ok_or(Failure::Protocol)?, response);
         }
         let (mut head, body) = response.into_parts();
         to_client(&mut head.headers, head.version);
         // The server side writes the version that its client speaks.
         head.version = Version::HTTP_11;
+        let body = Download::new(body, idle(), Arc::clone(&self.metrics));
         Ok(Response::from_parts(head, Either::Left(body)))
+    }
+
+    /// The upstream agrees to another protocol: what comes then goes through a tunnel.
+    fn switch(
+        &self,
+        asked: Asked,
+        mut response: Response<Incoming>,
+    ) -> Result<Response<Content>, Failure> {
+        let chosen = asked.chosen(response.headers()).ok_or(Failure::Protocol)?;
+        let tunnel = Tunnel {
+            client: asked.client,
+            upstream: hyper::upgrade::on(&mut response),
+            open: asked.open,
+            idle_timeout: self.tunnel_timeout,
+            metrics: Arc::clone(&self.metrics),
+        };
+        tokio::spawn(tunnel.run());
+        let (mut head, _) = response.into_parts();
+        to_client(&mut head.headers, head.version);
+        head.headers.insert(UPGRADE, chosen);
+        head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        Ok(Response::from_parts(head, Either::Right(Full::new(Bytes::new()))))
     }
 
     /// The response; or why there is none. A long upload has time as long as it moves.
@@ -113,6 +149,7 @@ impl Inner {
             let frames = progress.frames();
             match tokio::time::timeout(self.response_timeout, &mut sent).await {
                 Ok(Ok(response)) => return Ok(response),
+                Ok(Err(_)) if progress.has_stalled() => return Err(Failure::ClientTimeout),
                 Ok(Err(_)) if progress.has_failed() => return Err(Failure::ClientBody),
                 Ok(Err(error)) => return Err(failure(&error)),
                 Err(_) if progress.frames() > frames => {}
@@ -128,14 +165,11 @@ fn failure(error: &Error) -> Failure {
     if !error.is_connect() {
         return Failure::Protocol;
     }
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>()
-            && error.kind() == io::ErrorKind::TimedOut
-        {
-            return Failure::ConnectTimeout;
-        }
-        cause = error.source();
+    match error.source().and_then(|cause| cause.downcast_ref()) {
+        Some(DialError::Timeout) => Failure::ConnectTimeout,
+        Some(DialError::Tls(_)) => Failure::Tls,
+        Some(DialError::Tcp(_)) => Failure::Connect,
+        // The first words of HTTP/2 were not understood.
+        None => Failure::Protocol,
     }
-    Failure::Connect
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::header::UPGRADE;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -22,6 +23,8 @@ use super::client::Finder;
 use super::forward::Forward;
 use super::metrics::Metrics;
 use super::rules::RulesGate;
+use super::serve::Open;
+use super::streams;
 
 /// What all connections share.
 #[derive(Clone, Debug)]
@@ -38,6 +41,7 @@ pub(super) struct Door {
     pub(super) peer: SocketAddr,
     /// Whether a request has come in.
     pub(super) is_used: Arc<AtomicBool>,
+    pub(super) open: Arc<Open>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Door {
@@ -50,6 +54,9 @@ impl hyper::service::Service<Request<Incoming>> for Door {
         let Front { mut service, finder, metrics } = self.front.clone();
         let mut underway = Underway::begin(Arc::clone(&metrics));
         let (mut head, body) = request.into_parts();
+        if head.headers.contains_key(UPGRADE) {
+            head.extensions.insert(Arc::clone(&self.open));
+        }
         if finder.mark(&mut head, self.peer).address.is_none() {
             metrics.count_client_unknown();
         }
@@ -102,7 +109,9 @@ impl<B: Body<Data = Bytes>> Body for Tracked<B> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        self.project().body.poll_frame(context)
+        let polled = self.project().body.poll_frame(context);
+        streams::note(matches!(polled, Poll::Ready(Some(_))));
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -37,11 +37,8 @@ const KEPT: [&str; 8] = [
 
 /// Removes what belongs to the connection, and what `Connection` says does.
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+    let named: Vec<HeaderName> = words(headers, CONNECTION)
+        .filter_map(|name| HeaderName::from_bytes(name).ok())
         .filter(|name| !KEPT.contains(&name.as_str()))
         .collect();
     for name in named.iter().chain(&OF_THE_CONNECTION) {
@@ -55,16 +52,20 @@ pub(super) fn asked_host<'a>(target: &'a Uri, headers: &'a HeaderMap) -> Option<
     of_target.or_else(|| headers.get(HOST)?.to_str().ok())
 }
 
-/// Makes a client's headers those that the upstream is sent. `host` is the upstream's own, or
-/// `None` where the client's is kept.
+/// Makes a client's headers those that the upstream is sent. Without `Host`, the upstream's own is
+/// added for HTTP/1.1, and is the `:authority` of HTTP/2.
 pub(super) fn to_upstream(
     headers: &mut HeaderMap,
     client: &Client,
     asked: &Uri,
     version: Version,
-    host: Option<&HeaderValue>,
+    preserve_host: bool,
 ) {
+    let takes_trailers = takes_trailers(headers);
     remove_hop_by_hop(headers);
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
     // The server side answers `100 Continue` itself, once the body is wanted.
     headers.remove(EXPECT);
     join_cookies(headers);
@@ -85,10 +86,34 @@ pub(super) fn to_upstream(
         None => drop(headers.remove(X_FORWARDED_HOST)),
     }
     told(headers, X_FORWARDED_PROTO, HeaderValue::from_static("http"));
-    if let Some(value) = host.or(asked_host.as_ref()) {
-        headers.insert(HOST, value.clone());
+    match asked_host {
+        Some(value) if preserve_host => drop(headers.insert(HOST, value)),
+        _ => drop(headers.remove(HOST)),
     }
     headers.append(VIA, via(version));
+}
+
+/// Says in HTTP/1.1 what is for this connection only: `TE`, and the wish to upgrade.
+pub(super) fn name_connection_options(headers: &mut HeaderMap) {
+    let options = match (headers.contains_key(TE), headers.contains_key(UPGRADE)) {
+        (false, false) => return,
+        (true, false) => "te",
+        (false, true) => "upgrade",
+        (true, true) => "te, upgrade",
+    };
+    headers.insert(CONNECTION, HeaderValue::from_static(options));
+}
+
+/// The words of a header that is a list.
+pub(super) fn words(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+    let values = headers.get_all(name).into_iter();
+    let words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    words.map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
+}
+
+/// `TE: trailers` is a promise that all the way must keep; gRPC asks for it.
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    words(headers, TE).any(|word| word.eq_ignore_ascii_case(b"trailers"))
 }
 
 /// Makes the upstream's headers those that the client is sent.
@@ -128,13 +153,16 @@ mod tests {
         lines.iter().map(line).collect()
     }
 
-    fn sent(lines: &[(&'static str, &'static str)], is_behind_trusted: bool) -> Vec<String> {
+    fn sent(
+        lines: &[(&'static str, &'static str)],
+        is_behind_trusted: bool,
+        preserve_host: bool,
+    ) -> Vec<String> {
         let mut headers = map(lines);
         let peer = [192, 0, 2, 7].into();
         let client = Client { peer, address: Some(peer), is_behind_trusted };
-        let host = HeaderValue::from_static("up:3000");
         let asked = Uri::from_static("/x");
-        to_upstream(&mut headers, &client, &asked, Version::HTTP_11, Some(&host));
+        to_upstream(&mut headers, &client, &asked, Version::HTTP_11, preserve_host);
         let line = |(name, value): (&HeaderName, &HeaderValue)| {
             format!("{name}: {}", value.to_str().expect("ASCII"))
         };
@@ -169,14 +197,17 @@ mod tests {
     fn the_upstream_is_told_of_the_client() {
         let expected = [
             "cookie: a=1; b=2",
-            "host: up:3000",
+            "host: a.example",
+            "te: trailers",
             "via: 1.1 tollgate",
             "x-forwarded-for: 192.0.2.7",
             "x-forwarded-host: a.example",
             "x-forwarded-proto: http",
         ];
         let lines = [("host", "a.example"), ("cookie", "a=1"), ("cookie", "b=2"), ("expect", "x")];
-        assert_eq!(sent(&lines, false), expected);
+        let lines = [&lines[..], &[("te", "gzip, Trailers"), ("connection", "te")]].concat();
+        assert_eq!(sent(&lines, false, true), expected);
+        assert!(!sent(&lines, false, false).iter().any(|line| line.starts_with("host")));
     }
 
     #[test]
@@ -187,17 +218,33 @@ mod tests {
             ("x-forwarded-host", "b.example"),
             ("x-forwarded-proto", "https"),
         ];
-        let [host, fors, told_host, told_proto] = [
-            "host: up:3000",
+        let [fors, told_host, told_proto] = [
             "x-forwarded-for: 192.0.2.1\nx-forwarded-for: 192.0.2.7",
             "x-forwarded-host: a.example",
             "x-forwarded-proto: http",
         ];
-        let expected = [host, "via: 1.1 tollgate", fors, told_host, told_proto];
-        assert_eq!(sent(&lines, false).join("\n"), expected.join("\n"));
+        let expected = ["via: 1.1 tollgate", fors, told_host, told_proto];
+        assert_eq!(sent(&lines, false, false).join("\n"), expected.join("\n"));
         let told = ["x-forwarded-host: b.example", "x-forwarded-proto: https"];
-        let expected = [&[host, "via: 1.1 tollgate", fors], &told[..]].concat();
-        assert_eq!(sent(&lines, true).join("\n"), expected.join("\n"));
+        let expected = [&["via: 1.1 tollgate", fors], &told[..]].concat();
+        assert_eq!(sent(&lines, true, false).join("\n"), expected.join("\n"));
+    }
+
+    #[test]
+    fn options_are_named_where_they_are() {
+        for (lines, expected) in [
+            (&[("x", "1")][..], None),
+            (&[("te", "trailers")], Some("te")),
+            (&[("upgrade", "websocket")], Some("upgrade")),
+            (&[("te", "trailers"), ("upgrade", "websocket")], Some("te, upgrade")),
+        ] {
+            let mut headers = map(lines);
+            name_connection_options(&mut headers);
+            assert_eq!(
+                headers.get(CONNECTION).map(HeaderValue::as_bytes),
+                expected.map(str::as_bytes)
+            );
+        }
     }
 
     #[test]

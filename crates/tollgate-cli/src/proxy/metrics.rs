@@ -36,6 +36,26 @@ pub(super) enum Decision {
     Refused,
 }
 
+/// Who did not move for too long, so that a body or a tunnel was ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stall {
+    /// The upstream, amid a response.
+    Response,
+    /// The client, amid a request whose response had begun.
+    Upload,
+    /// The client, which does not read.
+    Reader,
+    /// Both ends of an upgraded connection.
+    Tunnel,
+}
+
+/// The ways through a tunnel.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way {
+    ToUpstream,
+    ToClient,
+}
+
 /// Everything that is counted but what is counted for each rule.
 #[derive(Debug)]
 pub(super) struct Metrics {
@@ -52,6 +72,10 @@ pub(super) struct Metrics {
     client_unknown: AtomicU64,
     decisions: [AtomicU64; 3],
     failures: [AtomicU64; Failure::ALL.len()],
+    stalls: [AtomicU64; 4],
+    upgrades: AtomicU64,
+    tunnels_open: AtomicI64,
+    tunnel_bytes: [AtomicU64; 2],
     last_reload_failed: AtomicBool,
 }
 
@@ -70,6 +94,10 @@ impl Metrics {
             client_unknown: AtomicU64::new(0),
             decisions: zeros(),
             failures: zeros(),
+            stalls: zeros(),
+            upgrades: AtomicU64::new(0),
+            tunnels_open: AtomicI64::new(0),
+            tunnel_bytes: zeros(),
             last_reload_failed: AtomicBool::new(false),
         }
     }
@@ -131,6 +159,28 @@ impl Metrics {
         add(&self.failures[failure as usize]);
     }
 
+    pub(super) fn count_stall(&self, of: Stall) {
+        add(&self.stalls[of as usize]);
+    }
+
+    pub(super) fn tunnel_opened(&self) {
+        add(&self.upgrades);
+        self.tunnels_open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn tunnel_closed(&self) {
+        self.tunnels_open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Upgraded connections that are open.
+    pub(super) fn tunnels_open(&self) -> i64 {
+        self.tunnels_open.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_tunnelled(&self, way: Way, bytes: usize) {
+        self.tunnel_bytes[way as usize].fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
     pub(super) fn rules_were_read(&self, is_taken_over: bool) {
         self.last_reload_failed.store(!is_taken_over, Ordering::Relaxed);
     }
@@ -140,6 +190,7 @@ impl Metrics {
         let mut page = Page::default();
         self.write_connections(&mut page);
         self.write_requests(&mut page);
+        self.write_bodies(&mut page);
         page.family("tollgate_decisions_total", "counter", "Requests by what the rules say.");
         for (decision, word) in [
             (Decision::NoRule, "no_rule"),
@@ -205,6 +256,27 @@ impl Metrics {
         page.family(name, "counter", "Requests without an answer from the upstream, by why.");
         for failure in Failure::ALL {
             page.labelled("reason", failure.word(), read(&self.failures[failure as usize]));
+        }
+    }
+
+    fn write_bodies(&self, page: &mut Page) {
+        let name = "tollgate_stalls_total";
+        page.family(name, "counter", "Bodies and tunnels that were ended, by who did not move.");
+        for (stall, word) in [
+            (Stall::Response, "response"),
+            (Stall::Upload, "upload"),
+            (Stall::Reader, "reader"),
+            (Stall::Tunnel, "tunnel"),
+        ] {
+            page.labelled("of", word, read(&self.stalls[stall as usize]));
+        }
+        let name = "tollgate_upgrades_total";
+        page.single(name, "counter", "Connections that were upgraded.", read(&self.upgrades));
+        let open = self.tunnels_open();
+        page.single("tollgate_tunnels_open", "gauge", "Upgraded ones open now.", open);
+        page.family("tollgate_tunnel_bytes_total", "counter", "What went through them, by way.");
+        for (way, word) in [(Way::ToUpstream, "upstream"), (Way::ToClient, "client")] {
+            page.labelled("to", word, read(&self.tunnel_bytes[way as usize]));
         }
     }
 

@@ -4,6 +4,8 @@
 //! serve    connections          -> front    the client, counts
 //!                               -> rules    decided, through the layer of tollgate-http
 //!                               -> forward  to the upstream and back, bodies as they come
+//!                               -> links    connections to it (dial: TCP, TLS), used again
+//!                               -> tunnel   what was upgraded: bytes both ways
 //! admin    /metrics, /healthz      follow   the rules file, on changes and SIGHUP
 //! ```
 
@@ -13,15 +15,24 @@ mod banner;
 mod book;
 mod client;
 mod demo;
+mod dial;
+mod download;
 mod facts;
 mod forward;
 mod front;
 mod headers;
+mod idle;
+mod links;
 mod metrics;
 mod page;
+mod patient;
+mod roots;
 mod rules;
 mod serve;
 mod stop;
+mod streams;
+mod tunnel;
+mod upgrade;
 mod upload;
 mod upstream;
 
@@ -80,6 +91,7 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
             Upstream::at(address.context("cannot start the built-in upstream")?)
         }
     };
+    let forward = Forward::new(upstream.clone(), &args, Arc::clone(&metrics))?;
     let banner = Banner {
         args: &args,
         listen: listener.local_addr()?,
@@ -95,7 +107,7 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
         .wait(tokio::time::sleep)
         .max_waiting(args.max_waiting)
         .build();
-    let service = layer.layer(Forward::new(upstream, &args, Arc::clone(&metrics)));
+    let service = layer.layer(forward);
     let is_stopping = Arc::new(AtomicBool::new(false));
     let admin = Admin {
         gate: Arc::clone(&gate),
@@ -112,17 +124,25 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
         front: Front { service, finder, metrics: Arc::clone(&metrics) },
         header_timeout: args.header_timeout,
         drain_timeout: args.drain_timeout,
+        read_timeout: args.body_timeout,
         max_connections: args.max_connections,
     };
     let is_whole = server.run(listener, &mut stops, || {
         is_stopping.store(true, Ordering::Relaxed);
-        eprintln!("tollgate: stopping; requests under way: {}", metrics.in_flight());
+        eprintln!("tollgate: stopping; requests under way: {}", under_way(&metrics));
     });
     if is_whole.await {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("tollgate: requests cut off: {}", metrics.in_flight());
+    eprintln!("tollgate: requests cut off: {}", under_way(&metrics));
     Ok(ExitCode::from(CUT_OFF))
+}
+
+fn under_way(metrics: &Metrics) -> String {
+    match metrics.tunnels_open() {
+        0 => metrics.in_flight().to_string(),
+        open => format!("{}, and upgraded connections: {open}", metrics.in_flight()),
+    }
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener> {

@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::front::{Door, Front};
+use super::metrics::Metrics;
+use super::patient::Patient;
 use super::stop::Stops;
+use super::streams::Streams;
 
 /// An HTTP/2 client that does not answer a ping sent so often is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -26,6 +29,8 @@ pub(super) struct Server {
     pub(super) front: Front,
     pub(super) header_timeout: Duration,
     pub(super) drain_timeout: Duration,
+    /// How long a client may read nothing of what it is sent.
+    pub(super) read_timeout: Duration,
     pub(super) max_connections: u32,
 }
 
@@ -38,21 +43,32 @@ impl Server {
         mut on_stop: impl FnMut(),
     ) -> bool {
         let graceful = GracefulShutdown::new();
+        let (alive, mut all_closed) = mpsc::channel(1);
         tokio::select! {
-            () = self.accept(&listener, &graceful) => {}
+            () = self.accept(&listener, &graceful, alive) => {}
             () = stops.next() => {}
         }
         drop(listener);
         on_stop();
+        // What was upgraded is no longer watched over by hyper, but open still.
+        let closed = async {
+            graceful.shutdown().await;
+            all_closed.recv().await;
+        };
         tokio::select! {
-            () = graceful.shutdown() => true,
+            () = closed => true,
             () = tokio::time::sleep(self.drain_timeout) => false,
             () = stops.next() => false,
         }
     }
 
     /// For ever.
-    async fn accept(&self, listener: &TcpListener, graceful: &GracefulShutdown) {
+    async fn accept(
+        &self,
+        listener: &TcpListener,
+        graceful: &GracefulShutdown,
+        alive: mpsc::Sender<()>,
+    ) {
         let most = usize::try_from(self.max_connections).unwrap_or(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(most));
         let builder = Arc::new(self.builder());
@@ -69,14 +85,18 @@ impl Server {
             let connection = Connection {
                 front: self.front.clone(),
                 header_timeout: self.header_timeout,
-                _place: place,
+                read_timeout: self.read_timeout,
+                open: Open::begin(Arc::clone(&self.front.metrics), place, alive.clone()),
             };
             tokio::spawn(connection.serve(stream, Arc::clone(&builder), graceful.watcher()));
         }
     }
 
-    fn builder(&self) -> Builder<TokioExecutor> {
-        let mut builder = Builder::new(TokioExecutor::new());
+    fn builder(&self) -> Builder<Streams> {
+        let mut builder = Builder::new(Streams {
+            read_timeout: self.read_timeout,
+            metrics: Arc::clone(&self.front.metrics),
+        });
         builder.http1().timer(TokioTimer::new()).header_read_timeout(self.header_timeout);
         builder
             .http2()
@@ -87,29 +107,51 @@ impl Server {
     }
 }
 
+/// A client's connection is open until this is dropped, an upgraded one too.
+#[derive(Debug)]
+pub(super) struct Open {
+    metrics: Arc<Metrics>,
+    _place: OwnedSemaphorePermit,
+    _alive: mpsc::Sender<()>,
+}
+
+impl Open {
+    fn begin(
+        metrics: Arc<Metrics>,
+        place: OwnedSemaphorePermit,
+        alive: mpsc::Sender<()>,
+    ) -> Arc<Self> {
+        metrics.connection_opened();
+        Arc::new(Self { metrics, _place: place, _alive: alive })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.metrics.connection_closed();
+    }
+}
+
 /// One that is open.
 struct Connection {
     front: Front,
     header_timeout: Duration,
-    _place: OwnedSemaphorePermit,
+    read_timeout: Duration,
+    open: Arc<Open>,
 }
 
 impl Connection {
-    async fn serve(
-        self,
-        stream: TcpStream,
-        builder: Arc<Builder<TokioExecutor>>,
-        watcher: Watcher,
-    ) {
+    async fn serve(self, stream: TcpStream, builder: Arc<Builder<Streams>>, watcher: Watcher) {
         // Gone already, if it has no peer.
         let Ok(peer) = stream.peer_addr() else { return };
         let _ = stream.set_nodelay(true);
         let metrics = Arc::clone(&self.front.metrics);
-        metrics.connection_opened();
+        let stream = Patient::new(stream, self.read_timeout, Arc::clone(&metrics));
         let is_used = Arc::new(AtomicBool::new(false));
-        let door = Door { front: self.front.clone(), peer, is_used: Arc::clone(&is_used) };
-        let served =
-            watcher.watch(builder.serve_connection(TokioIo::new(stream), door).into_owned());
+        let (front, open) = (self.front.clone(), Arc::clone(&self.open));
+        let door = Door { front, peer, is_used: Arc::clone(&is_used), open };
+        let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), door);
+        let served = watcher.watch(served.into_owned());
         tokio::pin!(served);
         // What a connection comes to is the client's affair; its requests are counted.
         tokio::select! {
@@ -123,6 +165,5 @@ impl Connection {
                 }
             }
         }
-        metrics.connection_closed();
     }
 }

@@ -9,12 +9,17 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::idle::{BoxError, Idle};
+use super::metrics::{Metrics, Stall};
+
 /// What is known of an upload.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     frames: AtomicU64,
     waits_for_client: AtomicBool,
+    has_stalled: AtomicBool,
     has_failed: AtomicBool,
+    is_answered: AtomicBool,
 }
 
 impl Progress {
@@ -28,9 +33,19 @@ impl Progress {
         self.waits_for_client.load(Ordering::Relaxed)
     }
 
+    /// The client has stopped amid its body.
+    pub(super) fn has_stalled(&self) -> bool {
+        self.has_stalled.load(Ordering::Relaxed)
+    }
+
     /// The client's body broke off, or is malformed.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// From now on a stall is not told by the answer, and has to be counted.
+    pub(super) fn answered(&self) {
+        self.is_answered.store(true, Ordering::Relaxed);
     }
 }
 
@@ -38,33 +53,46 @@ impl Progress {
 #[derive(Debug)]
 pub(super) struct Upload {
     body: Incoming,
+    idle: Idle,
     progress: Arc<Progress>,
+    metrics: Arc<Metrics>,
 }
 
 impl Upload {
-    pub(super) fn new(body: Incoming) -> (Self, Arc<Progress>) {
+    pub(super) fn new(body: Incoming, idle: Idle, metrics: Arc<Metrics>) -> (Self, Arc<Progress>) {
         let progress = Arc::new(Progress::default());
-        (Self { body, progress: Arc::clone(&progress) }, progress)
+        (Self { body, idle, progress: Arc::clone(&progress), metrics }, progress)
+    }
+
+    fn stalled(&self) -> BoxError {
+        self.progress.has_stalled.store(true, Ordering::Relaxed);
+        if self.progress.is_answered.load(Ordering::Relaxed) {
+            return self.idle.count(&self.metrics, Stall::Upload);
+        }
+        "the client has stopped amid its body".into()
     }
 }
 
 impl Body for Upload {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        let progress = &self.progress;
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        let Some(polled) = this.idle.poll(&mut this.body, context) else {
+            return Poll::Ready(Some(Err(this.stalled())));
+        };
+        let progress = &this.progress;
         progress.waits_for_client.store(polled.is_pending(), Ordering::Relaxed);
         let frame = ready!(polled);
         progress.frames.fetch_add(1, Ordering::Relaxed);
         if let Some(Err(_)) = frame {
             progress.has_failed.store(true, Ordering::Relaxed);
         }
-        Poll::Ready(frame)
+        Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)))
     }
 
     fn is_end_stream(&self) -> bool {

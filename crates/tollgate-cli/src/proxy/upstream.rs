@@ -4,17 +4,17 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use http::header::HeaderValue;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri};
+use rustls::pki_types::ServerName;
 
 /// A server to which requests are passed on.
 #[derive(Clone, Debug)]
 pub(crate) struct Upstream {
+    scheme: Scheme,
     authority: Authority,
     /// Stands before every path; empty, or with a slash at its start and none at its end.
     base: String,
-    host: HeaderValue,
 }
 
 /// A request whose target cannot be passed on: `CONNECT host:port`, or `OPTIONS *`.
@@ -27,9 +27,9 @@ impl Upstream {
         format!("http://{address}").parse().expect("an address is a host and a port")
     }
 
-    /// Its name and port, for `Host`.
-    pub(super) fn host(&self) -> &HeaderValue {
-        &self.host
+    /// Whether it speaks TLS.
+    pub(super) fn is_secure(&self) -> bool {
+        self.scheme == Scheme::HTTPS
     }
 
     /// Where a request for this goes.
@@ -43,7 +43,7 @@ impl Upstream {
         } else {
             PathAndQuery::try_from(format!("{}{path}", self.base)).map_err(|_| NotPassedOn)?
         };
-        let target = Uri::builder().scheme(Scheme::HTTP).authority(self.authority.clone());
+        let target = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
         target.path_and_query(path).build().map_err(|_| NotPassedOn)
     }
 }
@@ -52,17 +52,12 @@ impl FromStr for Upstream {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let example = "write it like http://127.0.0.1:3000 or http://backend/base";
+        let example = "write it like http://127.0.0.1:3000 or https://backend/base";
         let uri: Uri = text.parse().map_err(|error| format!("{error}; {example}"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err("https upstreams are not supported: the proxy speaks no TLS; put one \
-                            that does in between"
-                    .to_owned());
-            }
+        let scheme = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS => scheme.clone(),
             _ => return Err(example.to_owned()),
-        }
+        };
         let authority = uri.authority().expect("what has a scheme has a host");
         if authority.as_str().contains('@') {
             return Err("a user in the URL is not supported".to_owned());
@@ -70,15 +65,18 @@ impl FromStr for Upstream {
         if uri.query().is_some() {
             return Err("a query in the URL is not supported".to_owned());
         }
-        let host = HeaderValue::from_str(authority.as_str()).map_err(|error| error.to_string())?;
+        let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+        if scheme == Scheme::HTTPS && ServerName::try_from(name).is_err() {
+            return Err(format!("no certificate can name `{name}`; {example}"));
+        }
         let base = uri.path().trim_end_matches('/').to_owned();
-        Ok(Self { authority: authority.clone(), base, host })
+        Ok(Self { scheme, authority: authority.clone(), base })
     }
 }
 
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.base)
+        write!(f, "{}://{}{}", self.scheme, self.authority, self.base)
     }
 }
 
@@ -100,6 +98,7 @@ mod tests {
             ("http://a/v1/", "/x?y", "http://a/v1/x?y"),
             ("http://a", "http://other.example/x", "http://a/x"),
             ("http://[::1]:80", "//evil.example/x", "http://[::1]:80//evil.example/x"),
+            ("https://a/v1", "/x", "https://a/v1/x"),
             ("http://a", "*", "none"),
             ("http://a", "other.example:443", "none"),
         ] {
@@ -113,7 +112,7 @@ mod tests {
     #[test]
     fn what_is_no_upstream_is_told() {
         for (text, said) in [
-            ("https://a", "speaks no TLS"),
+            ("https://-a", "no certificate can name"),
             ("a:3000", "write it like"),
             ("/x", "write it like"),
             ("ftp://a", "write it like"),

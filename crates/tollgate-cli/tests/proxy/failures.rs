@@ -8,14 +8,14 @@ use crate::support::{
     Answer, Proxy, answer, ask, connect, eventually, get, read_head, send, upstream,
 };
 
-fn assert_problem(answer: &Answer, status: u16) {
+pub(crate) fn assert_problem(answer: &Answer, status: u16) {
     assert_eq!(answer.status, status, "{answer:?}");
     assert_eq!(answer.header("content-type"), "application/problem+json");
     let problem: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
     assert_eq!(problem["status"], status);
 }
 
-fn failures(proxy: &Proxy, reason: &str) -> u64 {
+pub(crate) fn failures(proxy: &Proxy, reason: &str) -> u64 {
     let name = format!("tollgate_forward_failures_total{{reason=\"{reason}\"}}");
     proxy.metric(&name).to_string().parse().expect("whole")
 }

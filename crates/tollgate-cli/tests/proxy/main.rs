@@ -4,10 +4,16 @@
 #![allow(clippy::disallowed_types, reason = "locks and clocks of the tests, not of the limiter")]
 
 mod failures;
+mod http2;
 mod limits;
 mod reload;
+#[allow(dead_code, reason = "other tests use the rest")]
+mod server;
+mod stalls;
 mod start;
 mod stop;
 mod streams;
 mod support;
+mod tls;
+mod upgrades;
 mod wire;

@@ -4,15 +4,17 @@ use std::process::Command;
 
 use crate::support::{Proxy, get, scratch};
 
-/// Exit code and standard error.
-fn fails(words: &[&str]) -> (i32, String) {
+/// What is told when the proxy does not start with these words and variables.
+pub(crate) fn refused(words: &[&str], variables: &[(&str, &str)]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .args(["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
         .args(words)
+        .envs(variables.iter().copied())
         .output()
         .expect("the binary runs");
     let text = String::from_utf8(output.stderr).expect("UTF-8");
-    (output.status.code().expect("no signal"), text)
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    text
 }
 
 #[test]
@@ -20,15 +22,15 @@ fn mistakes_are_told() {
     let file = scratch("wrong.toml", "[[rule]]\nname = \"a\"\nlimits = \"5/fortnight\"\n");
     let file = file.to_str().expect("UTF-8");
     for (words, said) in [
-        (["--upstream", "https://example.org"], "the proxy speaks no TLS"),
+        (["--upstream", "ftp://example.org"], "write it like http://127.0.0.1:3000"),
+        (["--upstream-http2", "--preserve-host"], "cannot be used with"),
         (["--upstream", "example.org"], "write it like http://127.0.0.1:3000"),
         (["--rules", file], "proxy-wrong.toml:3:13"),
         (["--rules", "no/such/file.toml"], "no/such/file.toml cannot be read"),
         (["--trusted-proxies", "10.0.0.0/33"], "`10.0.0.0/33` is neither an address nor"),
         (["--response-timeout", "0"], "write seconds above 0"),
     ] {
-        let (code, stderr) = fails(&words);
-        assert_eq!(code, 2, "{stderr}");
+        let stderr = refused(&words, &[]);
         assert!(stderr.contains(said), "{said}: {stderr}");
     }
 }

@@ -1,0 +1,83 @@
+//! The connections to the upstream, which are kept and used again: of the protocol that it speaks,
+//! and those of HTTP/1.1, which alone can be upgraded.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use http::Request;
+use hyper_util::client::legacy::{Client, ResponseFuture};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::RootCertStore;
+
+use super::dial::Dial;
+use super::roots;
+use super::upload::Upload;
+use super::upstream::Upstream;
+use crate::args::ProxyArgs;
+
+/// Connections to the upstream that are kept while nobody uses them, and for how long.
+const IDLE_CONNECTIONS: usize = 1_024;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// An HTTP/2 upstream that does not answer a ping sent so often is gone.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Links {
+    usual: Client<Dial, Upload>,
+    upgradable: Option<Client<Dial, Upload>>,
+    are_http1: bool,
+}
+
+impl Links {
+    pub(super) fn new(upstream: &Upstream, args: &ProxyArgs) -> Result<Self> {
+        let is_secure = upstream.is_secure();
+        if args.upstream_ca.is_some() && !is_secure {
+            bail!("--upstream-ca is for an https upstream, and {upstream} is none");
+        }
+        let roots = match is_secure {
+            true => roots::trusted(args.upstream_ca.as_deref())?,
+            false => RootCertStore::empty(),
+        };
+        let client = |protocols: &[&str]| {
+            let tls = roots::config(roots.clone(), protocols)?;
+            anyhow::Ok(client(Dial::new(tls, args.connect_timeout), args.upstream_http2))
+        };
+        if args.upstream_http2 {
+            return Ok(Self { usual: client(&["h2"])?, upgradable: None, are_http1: false });
+        }
+        let http1 = client(&["http/1.1"])?;
+        // The `:authority` of HTTP/2 is the connection's, so a client's host needs HTTP/1.1.
+        if args.preserve_host || !is_secure {
+            return Ok(Self { usual: http1.clone(), upgradable: Some(http1), are_http1: true });
+        }
+        Ok(Self { usual: client(&["h2", "http/1.1"])?, upgradable: Some(http1), are_http1: false })
+    }
+
+    /// Whether connections may become another protocol's.
+    pub(super) fn can_upgrade(&self) -> bool {
+        self.upgradable.is_some()
+    }
+
+    /// Whether no other version is spoken.
+    pub(super) fn are_http1(&self) -> bool {
+        self.are_http1
+    }
+
+    /// Sends a request over one of them, or over a new one.
+    pub(super) fn send(&self, request: Request<Upload>, is_upgrade: bool) -> ResponseFuture {
+        let upgradable = self.upgradable.as_ref().filter(|_| is_upgrade);
+        upgradable.unwrap_or(&self.usual).request(request)
+    }
+}
+
+fn client(dial: Dial, is_http2: bool) -> Client<Dial, Upload> {
+    Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .http2_only(is_http2)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .build(dial)
+}

@@ -1,0 +1,77 @@
+//! A quota that restores nothing during the run: exactly so many are admitted, by any client, and
+//! everybody counts the same.
+
+use crate::loads::{self, Seen, WRK_CONNECTIONS};
+use crate::nginx::Nginx;
+use crate::support::{Proxy, eventually, scratch};
+
+/// One is restored every 864 seconds.
+const RULES: &str = r#"rule = [{ name = "all", limits = "100 per day" }]"#;
+const QUOTA: u64 = 100;
+
+/// A proxy before nginx, or before its own upstream; and what its clients may count on.
+pub(crate) fn proxy(name: &str, rules: &str, nginx: Option<&Nginx>) -> Proxy {
+    let rules = scratch(&format!("{name}.toml"), rules);
+    let url = nginx.map(|nginx| format!("http://{}", nginx.address));
+    let upstream = url.as_deref().map_or(vec![], |url| vec!["--upstream", url]);
+    Proxy::start(name, &[&["--rules", rules.to_str().expect("UTF-8")], &*upstream].concat())
+}
+
+/// A counter's value.
+pub(crate) fn count(proxy: &Proxy, name: &str) -> u64 {
+    proxy.metric(name).to_string().parse().expect("whole")
+}
+
+/// Asserts the bound and the counts; `unseen` answers the client may have left behind.
+fn assert_exact(proxy: &Proxy, nginx: Option<&Nginx>, seen: Seen, unseen: u64) {
+    assert_eq!(seen.admitted, QUOTA, "{seen:?}");
+    eventually("all is answered", || count(proxy, "tollgate_http_requests_in_flight") == 0);
+    let counted = |name| count(proxy, name);
+    assert_eq!(counted("tollgate_http_requests_total{code=\"200\"}"), QUOTA);
+    assert_eq!(counted("tollgate_decisions_total{decision=\"admitted\"}"), QUOTA);
+    assert_eq!(counted("tollgate_decisions_total{decision=\"no_rule\"}"), 0);
+    let refused = counted("tollgate_decisions_total{decision=\"refused\"}");
+    assert!((seen.refused..=seen.refused + unseen).contains(&refused), "{refused}, {seen:?}");
+    assert_eq!(counted("tollgate_rule_refusals_total{rule=\"all\"}"), refused);
+    // Answers that the client did not wait for may not have been made.
+    let answered = counted("tollgate_http_requests_total{code=\"429\"}");
+    assert!((seen.refused..=refused).contains(&answered), "{answered}, {seen:?}");
+    if let Some(nginx) = nginx {
+        assert_eq!(nginx.log(), vec!["HTTP/1.1 200"; usize::try_from(QUOTA).expect("small")]);
+    }
+}
+
+/// Before the built-in upstream, and before nginx.
+fn both(name: &str, unseen: u64, load: impl Fn(&str) -> Seen) {
+    for nginx in [None, Some(Nginx::start(name))] {
+        let proxy = proxy(&format!("exact-{name}"), RULES, nginx.as_ref());
+        let seen = load(&format!("http://{}/", proxy.listen));
+        assert_exact(&proxy, nginx.as_ref(), seen, unseen);
+    }
+}
+
+pub(crate) fn curl_http1() {
+    both("curl1", 0, |url| loads::curl_http1(url, 150));
+}
+
+pub(crate) fn curl_http2() {
+    both("curl2", 0, |url| loads::curl_http2(url, 150));
+}
+
+/// The versions share the quota.
+pub(crate) fn curl_in_both_versions() {
+    both("curl12", 0, |url| {
+        let first = loads::curl_http1(url, 60);
+        assert_eq!(first, Seen { admitted: 60, refused: 0 });
+        let then = loads::curl_http2(url, 60);
+        Seen { admitted: 60 + then.admitted, refused: then.refused }
+    });
+}
+
+pub(crate) fn hey() {
+    both("hey", 0, |url| loads::hey(url, 500, &[]));
+}
+
+pub(crate) fn wrk() {
+    both("wrk", WRK_CONNECTIONS, |url| loads::wrk(url, 1));
+}

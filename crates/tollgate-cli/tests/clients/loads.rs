@@ -1,0 +1,102 @@
+//! What curl, wrk and hey say that they saw.
+
+use std::process::Command;
+
+/// Requests by their answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) admitted: u64,
+    pub(crate) refused: u64,
+}
+
+/// So many requests by curl in HTTP/1.1, twenty at a time.
+pub(crate) fn curl_http1(url: &str, count: u32) -> Seen {
+    let numbered = format!("{url}?[1-{count}]");
+    let words = ["--http1.1", "-Z", "--parallel-max", "20"];
+    answers(&run(curl().args(words).arg(numbered)), count, "1.1")
+}
+
+/// So many in HTTP/2, a curl each: curl 7.88 fails on the second request of a connection whose
+/// version it knew before, nginx's own included. Eight run at a time.
+pub(crate) fn curl_http2(url: &str, count: u32) -> Seen {
+    let one = |_| run(curl().args(["--http2-prior-knowledge", url]));
+    let said = std::thread::scope(|scope| {
+        let shares = (0..8).map(|share| (share..count).step_by(8));
+        let shares = shares.map(|share| scope.spawn(move || share.map(one).collect::<String>()));
+        let shares: Vec<_> = shares.collect();
+        shares.into_iter().map(|share| share.join().expect("no panic")).collect::<String>()
+    });
+    answers(&said, count, "2")
+}
+
+fn curl() -> Command {
+    let mut command = Command::new("curl");
+    command.args([
+        "-s",
+        "--max-time",
+        "10",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code} %{http_version}\n",
+    ]);
+    command
+}
+
+/// What curl says of so many requests, all of which were in that version.
+fn answers(said: &str, count: u32, version: &str) -> Seen {
+    let mut seen = Seen::default();
+    for line in said.lines() {
+        match line.split_once(' ') {
+            Some(("200", spoken)) if spoken == version => seen.admitted += 1,
+            Some(("429", spoken)) if spoken == version => seen.refused += 1,
+            _ => panic!("neither 200 nor 429 in HTTP/{version}: {line}"),
+        }
+    }
+    assert_eq!(seen.admitted + seen.refused, u64::from(count));
+    seen
+}
+
+/// So many requests by hey, ten at a time; `words` besides.
+pub(crate) fn hey(url: &str, count: u32, words: &[&str]) -> Seen {
+    let count_text = count.to_string();
+    let said = run(Command::new("hey").args(["-n", &count_text, "-c", "10"]).args(words).arg(url));
+    assert!(!said.contains("Error distribution"), "{said}");
+    let lines = said.lines().filter_map(|line| line.trim().strip_prefix('[')?.split_once("]\t"));
+    let mut seen = Seen::default();
+    for (status, rest) in lines {
+        let figure = rest.split(' ').next().and_then(|word| word.parse().ok()).expect("a figure");
+        match status {
+            "200" => seen.admitted = figure,
+            "429" => seen.refused = figure,
+            _ => panic!("an answer that is neither 200 nor 429: {said}"),
+        }
+    }
+    assert_eq!(seen.admitted + seen.refused, u64::from(count), "{said}");
+    seen
+}
+
+/// Connections of [`wrk`]: so many requests may be under way when it stops, and it does not see
+/// their answers.
+pub(crate) const WRK_CONNECTIONS: u64 = 16;
+
+/// As many requests as wrk makes in so many whole seconds.
+pub(crate) fn wrk(url: &str, secs: u32) -> Seen {
+    let (connections, span) = (format!("-c{WRK_CONNECTIONS}"), format!("-d{secs}s"));
+    let said = run(Command::new("wrk").args(["-t2", &connections, &span]).arg(url));
+    assert!(!said.contains("Socket errors"), "{said}");
+    let figure = |line: &str| line.trim().split(' ').next().and_then(|word| word.parse().ok());
+    let all: Option<u64> =
+        said.lines().find(|line| line.contains(" requests in ")).and_then(figure);
+    let refused =
+        said.lines().find_map(|line| line.trim().strip_prefix("Non-2xx or 3xx responses: "));
+    let refused = refused.map_or(0, |text| text.parse().expect("a figure"));
+    Seen { admitted: all.expect("a count") - refused, refused }
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}

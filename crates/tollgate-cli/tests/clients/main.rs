@@ -1,0 +1,103 @@
+//! `tollgate proxy` between programs that are not ours: curl, wrk and hey before it, nginx behind it.
+//!
+//! A harness of its own, which says what was skipped and runs one test after the other, since they
+//! load the machine. Words on the command line choose tests by their names.
+
+#![cfg_attr(not(unix), allow(unused))]
+#![allow(clippy::disallowed_types, reason = "locks and clocks of the tests, not of the limiter")]
+
+#[cfg(unix)]
+mod exact;
+#[cfg(unix)]
+mod loads;
+#[cfg(unix)]
+mod nginx;
+#[cfg(unix)]
+mod refill;
+#[cfg(unix)]
+#[path = "../proxy/server.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod server;
+#[cfg(unix)]
+#[path = "../proxy/support.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod support;
+#[cfg(unix)]
+mod whole;
+
+#[cfg(unix)]
+fn main() -> std::process::ExitCode {
+    harness::run(&[
+        ("exact::curl_http1", &["curl", "nginx"], exact::curl_http1),
+        ("exact::curl_http2", &["curl", "nginx"], exact::curl_http2),
+        ("exact::curl_in_both_versions", &["curl", "nginx"], exact::curl_in_both_versions),
+        ("exact::hey", &["hey", "nginx"], exact::hey),
+        ("exact::wrk", &["wrk", "nginx"], exact::wrk),
+        ("refill::wrk", &["wrk", "nginx"], refill::wrk),
+        ("refill::hey", &["hey", "nginx"], refill::hey),
+        ("whole::a_large_file", &["curl", "nginx"], whole::a_large_file),
+        ("whole::an_upstream_with_tls", &["curl", "nginx"], whole::an_upstream_with_tls),
+    ])
+}
+
+#[cfg(not(unix))]
+fn main() {
+    println!("SKIPPED: these tests need Unix");
+}
+
+#[cfg(unix)]
+mod harness {
+    use std::panic::catch_unwind;
+    use std::path::Path;
+    use std::process::ExitCode;
+    use std::time::Instant;
+
+    /// Name, the programs that it needs, and what it does.
+    pub(crate) type Test = (&'static str, &'static [&'static str], fn());
+
+    /// Runs those that are chosen. Without a program a test is skipped, where CI is set it fails.
+    pub(crate) fn run(tests: &[Test]) -> ExitCode {
+        let chosen: Vec<String> =
+            std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+        let is_chosen =
+            |name: &str| chosen.is_empty() || chosen.iter().any(|word| name.contains(&**word));
+        let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+        let began = Instant::now();
+        for (name, programs, test) in tests.iter().filter(|test| is_chosen(test.0)) {
+            let missing: Vec<&str> =
+                programs.iter().copied().filter(|name| !is_there(name)).collect();
+            if !missing.is_empty() {
+                let packages: Vec<&str> = missing.iter().map(|name| package(name)).collect();
+                let packages = packages.join(" ");
+                println!("test {name} ... SKIPPED: apt-get install {packages}, or ci/packages.sh");
+                skipped += 1;
+            } else if catch_unwind(test).is_ok() {
+                println!("test {name} ... ok");
+                passed += 1;
+            } else {
+                println!("test {name} ... FAILED");
+                failed += 1;
+            }
+        }
+        let is_strict = std::env::var_os("CI").is_some();
+        let took = began.elapsed().as_secs_f64();
+        println!("clients: {passed} passed, {failed} failed, {skipped} SKIPPED in {took:.1} s");
+        if is_strict && skipped > 0 {
+            println!("clients: nothing may be skipped where CI is set");
+        }
+        match failed > 0 || (is_strict && skipped > 0) {
+            true => ExitCode::FAILURE,
+            false => ExitCode::SUCCESS,
+        }
+    }
+
+    fn is_there(program: &str) -> bool {
+        let path = std::env::var("PATH").unwrap_or_default();
+        // nginx is where only root looks.
+        path.split(':').chain(["/usr/sbin"]).any(|folder| Path::new(folder).join(program).exists())
+    }
+
+    fn package(program: &str) -> &str {
+        if program == "nginx" { "nginx-light" } else { program }
+    }
+}

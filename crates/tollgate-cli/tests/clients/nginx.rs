@@ -1,0 +1,87 @@
+//! A real nginx, in a folder and on a port of its own.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::support::eventually;
+
+/// It runs until this is dropped.
+pub(crate) struct Nginx {
+    child: Child,
+    folder: PathBuf,
+    pub(crate) address: SocketAddr,
+}
+
+impl Nginx {
+    /// One that answers `/` with a few words, and everything else with files of its folder.
+    pub(crate) fn start(name: &str) -> Self {
+        Self::with(name, "", |_| {})
+    }
+
+    /// One with these words behind `listen ADDRESS`; `prepare` fills its folder.
+    pub(crate) fn with(name: &str, words: &str, prepare: impl FnOnce(&std::path::Path)) -> Self {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("nginx-{name}"));
+        // Of a run that was killed.
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("files")).expect("a place for scratch files");
+        prepare(&folder);
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = free.local_addr().expect("bound");
+        let file = folder.join("nginx.conf");
+        std::fs::write(&file, configuration(address, words)).expect("written");
+        drop(free);
+        let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
+        let child = Command::new("nginx")
+            .env("PATH", path)
+            .arg("-p")
+            .arg(&folder)
+            .arg("-c")
+            .arg(&file)
+            .args(["-e", "stderr"])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("nginx starts");
+        let mut nginx = Self { child, folder, address };
+        eventually("nginx listens", || {
+            let ended = nginx.child.try_wait().expect("it is a child");
+            assert!(ended.is_none(), "nginx ended: {ended:?}");
+            TcpStream::connect(address).is_ok()
+        });
+        nginx
+    }
+
+    /// `version status` of each request that it has answered.
+    pub(crate) fn log(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.folder.join("access.log")).expect("readable");
+        log.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// One process, so that nothing is left when it is killed; and nothing outside its folder.
+fn configuration(address: SocketAddr, words: &str) -> String {
+    format!(
+        "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr error;\n\
+         events {{ worker_connections 512; }}\n\
+         http {{\n\
+         log_format short '$server_protocol $status';\n\
+         access_log access.log short;\n\
+         client_body_temp_path body;\nproxy_temp_path proxy;\nfastcgi_temp_path fastcgi;\n\
+         uwsgi_temp_path uwsgi;\nscgi_temp_path scgi;\n\
+         keepalive_requests 1000000;\n\
+         server {{\n\
+         listen {address} {words};\n\
+         root files;\n\
+         location = / {{ return 200 'hello from nginx\\n'; }}\n\
+         }}\n}}\n"
+    )
+}

@@ -1,0 +1,45 @@
+//! A quota that is restored during the run: never more than burst and rate allow for the time, and
+//! nearly all of it.
+
+use std::time::Instant;
+
+use crate::exact::{count, proxy};
+use crate::loads::{self, Seen, WRK_CONNECTIONS};
+use crate::nginx::Nginx;
+
+/// A pause of a client's that were too short to fill the bucket costs nothing: 2.5 seconds would be.
+const RULES: &str = r#"rule = [{ name = "all", limits = "20/s burst 50" }]"#;
+const BURST: f64 = 50.0;
+const PER_SEC: f64 = 20.0;
+/// A cell that is not whole yet when the client stops; and the time in which the client starts and
+/// ends, two cells' worth (100 ms).
+const TOLERANCE: f64 = 3.0;
+
+/// Asserts the bounds of a run whose client was at it for `secs`.
+fn assert_bounds(name: &str, secs: f64, unseen: u64, load: impl Fn(&str) -> Seen) {
+    let nginx = Nginx::start(name);
+    let proxy = proxy(&format!("refill-{name}"), RULES, Some(&nginx));
+    let url = format!("http://{}/", proxy.listen);
+    let began = Instant::now();
+    let seen = load(&url);
+    let most = BURST + PER_SEC * began.elapsed().as_secs_f64();
+    let admitted = count(&proxy, "tollgate_decisions_total{decision=\"admitted\"}");
+    let figure = f64::from(u32::try_from(admitted).expect("few"));
+    assert!(figure <= most, "{admitted} of at most {most}");
+    let least = BURST + PER_SEC * secs - TOLERANCE;
+    assert!(figure >= least, "{admitted} of at least {least}");
+    // The last ones may be under way when the client stops.
+    assert!((seen.admitted..=seen.admitted + unseen).contains(&admitted), "{admitted}, {seen:?}");
+    let refused = count(&proxy, "tollgate_decisions_total{decision=\"refused\"}");
+    assert!((seen.refused..=seen.refused + unseen).contains(&refused), "{refused}, {seen:?}");
+    println!("{name}: {admitted} admitted, between {least:.1} and {most:.1}");
+}
+
+pub(crate) fn wrk() {
+    assert_bounds("wrk", 2.0, WRK_CONNECTIONS, |url| loads::wrk(url, 2));
+}
+
+/// Ten workers, each at most ten requests a second, 200 requests: two seconds at least.
+pub(crate) fn hey() {
+    assert_bounds("hey", 1.9, 0, |url| loads::hey(url, 200, &["-q", "10"]));
+}

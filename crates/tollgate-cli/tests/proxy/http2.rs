@@ -1,0 +1,192 @@
+//! HTTP/2 to the upstream, and the ways between the two versions.
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, Version};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Frame, Incoming};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::sync::mpsc;
+
+use crate::failures::{assert_problem, failures};
+use crate::server::{Body, runtime, serve, text, with_trailers};
+use crate::support::{Proxy, answer, connect, get, read_head, send, upstream};
+
+const TRAILERS: [(&str, &str); 2] = [("grpc-status", "0"), ("grpc-message", "fine")];
+
+/// Answers in a body what it was sent, trailers included, and sends trailers.
+async fn told(request: Request<Incoming>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.expect("a body");
+    let trailers = body.trailers().cloned().unwrap_or_default();
+    let mut said = format!("{:?} {} {}\n", head.version, head.method, head.uri);
+    for (name, value) in head.headers.iter().chain(&trailers) {
+        said += &format!("{name}: {}\n", value.to_str().expect("ASCII"));
+    }
+    said += std::str::from_utf8(&body.to_bytes()).expect("UTF-8");
+    let response = Response::builder().header("trailer", "grpc-status, grpc-message");
+    response.body(with_trailers(said, &TRAILERS)).expect("a response")
+}
+
+fn client() -> Client<HttpConnector, Body> {
+    Client::builder(TokioExecutor::new()).http2_only(true).build_http()
+}
+
+fn call(proxy: &Proxy, body: Body) -> Request<Body> {
+    let request = Request::post(format!("http://{}/pkg.Service/Call", proxy.listen));
+    let request = request.header("te", "trailers").header("content-type", "application/grpc");
+    request.header("trailer", "x-sum").body(body).expect("a request")
+}
+
+/// The answer's body and trailers.
+fn called(proxy: &Proxy) -> (String, HeaderMap) {
+    runtime().block_on(async {
+        let body = with_trailers("message", &[("x-sum", "7")]);
+        let response = client().request(call(proxy, body)).await.expect("an answer");
+        assert_eq!((response.status().as_u16(), response.version()), (200, Version::HTTP_2));
+        let body = response.into_body().collect().await.expect("a body");
+        let trailers = body.trailers().cloned().unwrap_or_default();
+        (String::from_utf8(body.to_bytes().to_vec()).expect("UTF-8"), trailers)
+    })
+}
+
+#[test]
+fn a_call_like_grpc_s_passes_whole() {
+    let up = serve(None, told);
+    let proxy = Proxy::before("grpc", up, &["--upstream-http2"]);
+    let (said, trailers) = called(&proxy);
+    let first = format!("HTTP/2.0 POST http://{up}/pkg.Service/Call\n");
+    assert!(said.starts_with(&first) && said.ends_with("message"), "{said}");
+    for line in ["te: trailers\n", "x-sum: 7\n", "content-type: application/grpc\n"] {
+        assert!(said.contains(line), "{line}{said}");
+    }
+    for gone in ["\nconnection: ", "\nhost: ", "\ntransfer-encoding: "] {
+        assert!(!said.contains(gone), "{gone}: {said}");
+    }
+    for (name, value) in TRAILERS {
+        assert_eq!(trailers[name], value);
+    }
+}
+
+#[test]
+fn trailers_pass_to_an_upstream_of_http1_and_back() {
+    let up = serve(None, told);
+    let proxy = Proxy::before("grpc-to-1", up, &[]);
+    let (said, trailers) = called(&proxy);
+    assert!(said.starts_with("HTTP/1.1 POST /pkg.Service/Call\n"), "{said}");
+    for line in ["te: trailers\n", "connection: te\n", "x-sum: 7\n", "trailer: x-sum\n"] {
+        assert!(said.contains(line), "{line}{said}");
+    }
+    assert!(said.contains(&format!("host: {up}\n")), "{said}");
+    for (name, value) in TRAILERS {
+        assert_eq!(trailers[name], value);
+    }
+}
+
+#[test]
+fn a_client_of_http1_reaches_an_upstream_of_http2() {
+    let up = serve(None, told);
+    let proxy = Proxy::before("1-to-2", up, &["--upstream-http2"]);
+    let head = "POST /x HTTP/1.1\r\nhost: test.example\r\nconnection: close, te, x-own\r\nx-own: 1\r\n\
+                keep-alive: 5\r\nte: trailers\r\nupgrade: websocket\r\ntrailer: x-sum\r\n";
+    let body = "transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n";
+    let answer = send(proxy.listen, &format!("{head}{body}"));
+    assert_eq!(answer.status, 200);
+    let said = answer.body.to_ascii_lowercase();
+    assert!(said.contains(&format!("http/2.0 post http://{up}/x\n")), "{said}");
+    for line in ["x-forwarded-host: test.example\n", "x-sum: 7\nhello", "te: trailers\n"] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    for gone in ["\nhost: ", "\nconnection: ", "\nx-own: ", "\nkeep-alive: ", "\nupgrade: "] {
+        assert!(!said.contains(gone), "{gone}: {said}");
+    }
+    // The last chunk, and the trailers behind it.
+    assert!(said.ends_with("\r\n0\r\ngrpc-status: 0\r\ngrpc-message: fine\r\n\r\n"), "{said}");
+}
+
+#[test]
+fn each_message_of_a_stream_passes_before_the_next_is_sent() {
+    let up = serve(None, async |request: Request<Incoming>| {
+        let frames = request.into_body();
+        Response::new(frames.map_err(|error| panic!("{error}")).boxed())
+    });
+    let proxy = Proxy::before("bidirectional", up, &["--upstream-http2"]);
+    runtime().block_on(async {
+        let (messages, source) = mpsc::channel(1);
+        let response = client().request(call(&proxy, Source(source).boxed()));
+        messages.send("first").await.expect("it is taken");
+        let mut body = response.await.expect("an answer").into_body();
+        for (message, next) in [("first", Some("second")), ("second", Some("last")), ("last", None)]
+        {
+            let frame = body.frame().await.expect("a frame").expect("no error");
+            assert_eq!(frame.data_ref().expect("data"), message);
+            if let Some(next) = next {
+                messages.send(next).await.expect("it is taken");
+            }
+        }
+        drop(messages);
+        assert!(body.collect().await.expect("it ends").to_bytes().is_empty());
+    });
+}
+
+/// What is sent into a channel, a frame each.
+struct Source(mpsc::Receiver<&'static str>);
+
+impl hyper::body::Body for Source {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|message| message.map(|text| Ok(Frame::data(text.into()))))
+    }
+}
+
+#[test]
+fn many_requests_share_a_connection() {
+    let up = serve(None, async |request: Request<Incoming>| {
+        Response::new(text(format!("{:?}", request.version())))
+    });
+    let proxy = Proxy::before("many", up, &["--upstream-http2"]);
+    runtime().block_on(async {
+        let client = client();
+        let requests = (0..100).map(|_| client.request(call(&proxy, Empty::new().boxed())));
+        let requests: Vec<_> = requests.map(tokio::spawn).collect();
+        for request in requests {
+            let response = request.await.expect("no panic").expect("an answer");
+            let body = response.into_body().collect().await.expect("a body");
+            assert_eq!(body.to_bytes(), "HTTP/2.0");
+        }
+    });
+}
+
+#[test]
+fn an_upstream_that_speaks_no_http2_is_a_502() {
+    let old = upstream(|mut stream| {
+        read_head(&mut stream);
+        let refusal = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(refusal).expect("written");
+    });
+    let proxy = Proxy::before("old", old, &["--upstream-http2"]);
+    assert_problem(&get(proxy.listen, "/", ""), 502);
+    assert_eq!(failures(&proxy, "protocol"), 1);
+}
+
+#[test]
+fn a_body_of_http1_that_breaks_off_is_not_taken_for_whole() {
+    let up = serve(None, told);
+    let proxy = Proxy::before("torn", up, &["--upstream-http2"]);
+    let mut client = connect(proxy.listen);
+    let head = b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 10\r\n\r\nhalf";
+    client.write_all(head).expect("written");
+    client.shutdown(std::net::Shutdown::Write).expect("shut");
+    assert_problem(&answer(client), 400);
+}

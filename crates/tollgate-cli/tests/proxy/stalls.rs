@@ -1,0 +1,180 @@
+//! Bodies that have begun and then do not move: ended, and counted by whose fault it is.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+
+use crate::failures::{assert_problem, failures};
+use crate::server::runtime;
+use crate::support::{PATIENCE, Proxy, connect, eventually, read_head, send, upstream};
+
+fn stalls(proxy: &Proxy) -> [f64; 4] {
+    ["response", "upload", "reader", "tunnel"]
+        .map(|of| proxy.metric(&format!("tollgate_stalls_total{{of=\"{of}\"}}")))
+}
+
+fn is_all_over(proxy: &Proxy) {
+    eventually("no request is left", || {
+        proxy.metric("tollgate_http_requests_in_flight") == 0.0
+            && proxy.metric("tollgate_connections_open") == 0.0
+    });
+}
+
+#[test]
+fn a_response_that_stops_is_ended_and_not_taken_for_whole() {
+    for (name, head, whole) in [
+        ("half-length", "content-length: 10\r\n\r\nhalf", "half"),
+        ("half-chunks", "transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n", "4\r\nhalf\r\n"),
+    ] {
+        let stops = upstream(move |mut stream| {
+            read_head(&mut stream);
+            stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes()).expect("written");
+            // Until the proxy hangs up.
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let proxy = Proxy::before(name, stops, &["--body-timeout", "0.3"]);
+        let mut client = connect(proxy.listen);
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
+        assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+        let mut body = String::new();
+        // Closed or reset.
+        let _ = client.read_to_string(&mut body);
+        assert_eq!(body, whole);
+        is_all_over(&proxy);
+        assert_eq!(stalls(&proxy), [1.0, 0.0, 0.0, 0.0]);
+    }
+}
+
+#[test]
+fn a_response_that_moves_may_take_long() {
+    let slow = upstream(|mut stream| {
+        read_head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n").expect("written");
+        for _ in 0..8 {
+            std::thread::sleep(Duration::from_millis(150));
+            stream.write_all(b"x").expect("written");
+        }
+    });
+    let proxy = Proxy::before("moves", slow, &["--body-timeout", "1"]);
+    let answer = send(proxy.listen, "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    assert_eq!((answer.status, answer.body.as_str()), (200, "xxxxxxxx"));
+    assert_eq!(stalls(&proxy), [0.0; 4]);
+}
+
+#[test]
+fn a_client_that_stops_reading_is_let_go() {
+    let big = upstream(|mut stream| {
+        read_head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 134217728\r\n\r\n").expect("written");
+        let bytes = vec![7; 64 << 10];
+        // Until the proxy hangs up.
+        while stream.write_all(&bytes).is_ok() {}
+    });
+    let proxy = Proxy::before("reader", big, &["--body-timeout", "0.4"]);
+    let mut client = connect(proxy.listen);
+    client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
+    read_head(&mut client);
+    is_all_over(&proxy);
+    assert_eq!(stalls(&proxy), [0.0, 0.0, 1.0, 0.0]);
+}
+
+/// The others of its connection go on.
+#[test]
+fn a_stream_of_http2_that_nobody_reads_is_ended_alone() {
+    let big = upstream(|mut stream| {
+        let head = read_head(&mut stream);
+        if head.starts_with("GET /small ") {
+            let small = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nsmall";
+            return stream.write_all(small).expect("written");
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 134217728\r\n\r\n").expect("written");
+        let bytes = vec![7; 64 << 10];
+        // Until the proxy hangs up.
+        while stream.write_all(&bytes).is_ok() {}
+    });
+    let proxy = Proxy::before("stream", big, &["--body-timeout", "1"]);
+    runtime().block_on(async {
+        let client: Client<_, Empty<bytes::Bytes>> =
+            Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        let get = |path: &str| {
+            client.get(format!("http://{}{path}", proxy.listen).parse().expect("a URL"))
+        };
+        let unread = get("/big").await.expect("an answer");
+        let began = std::time::Instant::now();
+        while stalls(&proxy) != [0.0, 0.0, 1.0, 0.0] {
+            assert!(began.elapsed() < PATIENCE, "{:?}", stalls(&proxy));
+            let small = get("/small").await.expect("an answer").into_body();
+            assert_eq!(small.collect().await.expect("a body").to_bytes(), "small");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(unread.into_body().collect().await.is_err());
+        let small = get("/small").await.expect("an answer").into_body();
+        assert_eq!(small.collect().await.expect("a body").to_bytes(), "small");
+    });
+    // Two for the client, where both tried at the beginning; and none was ended.
+    assert!(proxy.metric("tollgate_connections_total") <= 2.0);
+    is_all_over(&proxy);
+}
+
+#[test]
+fn an_upload_that_stops_before_there_is_an_answer_is_a_408() {
+    let reader = upstream(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let proxy = Proxy::before("upload-408", reader, &["--body-timeout", "0.3"]);
+    let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 10\r\n\r\nhalf";
+    assert_problem(&send(proxy.listen, head), 408);
+    assert_eq!(failures(&proxy, "client_timeout"), 1);
+    assert_eq!(stalls(&proxy), [0.0; 4]);
+}
+
+const UPLOAD: &str = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+const STREAM: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+
+#[test]
+fn a_stream_on_which_neither_side_moves_is_ended_once() {
+    let mute = upstream(|mut stream| {
+        read_head(&mut stream);
+        stream.write_all(STREAM.as_bytes()).expect("written");
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let proxy = Proxy::before("neither", mute, &["--body-timeout", "0.3"]);
+    let mut client = connect(proxy.listen);
+    client.write_all(UPLOAD.as_bytes()).expect("written");
+    assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+    let _ = client.read_to_end(&mut Vec::new());
+    is_all_over(&proxy);
+    let [response, upload, ..] = stalls(&proxy);
+    assert_eq!((response + upload).to_bits(), 1_f64.to_bits());
+}
+
+#[test]
+fn a_stream_of_which_one_way_rests_goes_on() {
+    let counter = upstream(|mut stream| {
+        read_head(&mut stream);
+        stream.write_all(STREAM.as_bytes()).expect("written");
+        let mut received = Vec::new();
+        while !received.ends_with(b"0\r\n\r\n") {
+            let mut bytes = [0; 1_024];
+            let count = stream.read(&mut bytes).expect("read");
+            received.extend_from_slice(&bytes[..count]);
+            assert!(count > 0, "cut off");
+        }
+        stream.write_all(b"4\r\ndone\r\n0\r\n\r\n").expect("written");
+        std::thread::sleep(PATIENCE);
+    });
+    let proxy = Proxy::before("one-way", counter, &["--body-timeout", "1"]);
+    let mut client = connect(proxy.listen);
+    client.write_all(UPLOAD.as_bytes()).expect("written");
+    assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_millis(150));
+        client.write_all(b"1\r\nx\r\n").expect("written");
+    }
+    client.write_all(b"0\r\n\r\n").expect("written");
+    let mut body = [0; 14];
+    client.read_exact(&mut body).expect("the whole body");
+    assert_eq!(&body, b"4\r\ndone\r\n0\r\n\r\n");
+    assert_eq!(stalls(&proxy), [0.0; 4]);
+}
