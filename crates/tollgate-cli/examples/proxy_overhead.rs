@@ -40,6 +40,8 @@ const ROUND: u32 = 150;
 const NO_RULE: &str =
     r#"rule = [{ name = "other", match = { path = "/other/**" }, limits = "1/s" }]"#;
 const ONE_RULE: &str = r#"rule = [{ name = "all", limits = "10000000/s" }]"#;
+/// Decides and charges the same, and tells clients nothing.
+const IN_SHADOW: &str = r#"rule = [{ name = "all", limits = "10000000/s", shadow = true }]"#;
 const REFUSED: &str = r#"rule = [{ name = "all", limits = "1/d" }]"#;
 
 fn main() {
@@ -186,6 +188,7 @@ fn measure(tollgate: &str) {
         Server::start("bare hyper proxy", this, &["bare", &at.to_string()]),
         Server::tollgate("tollgate, no rule matches", tollgate, at, NO_RULE),
         Server::tollgate("tollgate, one rule admits", tollgate, at, ONE_RULE),
+        Server::tollgate("tollgate, one in shadow", tollgate, at, IN_SHADOW),
         Server::tollgate("tollgate, one rule refuses", tollgate, at, REFUSED),
     ];
     for _ in 0..3 {
@@ -204,7 +207,8 @@ fn measure(tollgate: &str) {
         let ratio = paired(server, &servers[0]);
         println!("{:<28} {per_sec:>10.0} {micros:>11.2}   {ratio}", server.name);
     }
-    println!("a rule that admits, to none matching:       {}", paired(&servers[2], &servers[1]));
+    println!("a decision, to none:                        {}", paired(&servers[3], &servers[1]));
+    println!("a decision and its fields, to none:         {}", paired(&servers[2], &servers[1]));
     println!("none matching, to itself in the next turn:  {}", shifted(&servers[1]));
 }
 
