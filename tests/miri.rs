@@ -180,7 +180,7 @@ fn waiters_snapshots_and_top_keys() {
     let quota = Quota::per_second(1_000).burst(2);
     let gate = Direct::builder(quota).clock(System(Instant::now())).build().expect("in range");
     let line = Line::new(gate);
-    let served = together(|_| u64::from(line.wait(&(), 1, Duration::from_secs(20)).is_ok()));
+    let served = together(|_| u64::from(line.wait(&(), 1, Duration::from_secs(3_600)).is_ok()));
     assert_eq!(served, THREADS);
 
     let gate: Limiter<u64, SlidingLog, _> = Limiter::builder(Quota::per_hour(4))

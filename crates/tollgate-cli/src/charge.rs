@@ -2,10 +2,11 @@
 
 use std::str::FromStr;
 
+use crate::head::Head;
 use crate::record::{Field, Fields, Malformed, Stamp};
 
 /// Stands between the parts of a combined key; no log field contains it.
-const JOINT: char = '\u{1f}';
+pub(crate) const JOINT: char = '\u{1f}';
 
 /// One request, as far as a limiter cares. It is filled anew for every line.
 #[derive(Debug)]
@@ -13,11 +14,14 @@ pub(crate) struct Request {
     pub(crate) stamp: Stamp,
     pub(crate) key: String,
     pub(crate) cost: u64,
+    /// What rules may ask for; empty where there are none.
+    pub(crate) head: Head,
 }
 
 impl Default for Request {
     fn default() -> Self {
-        Self { stamp: Stamp { unix_nanos: 0, offset_secs: 0 }, key: String::new(), cost: 0 }
+        let stamp = Stamp { unix_nanos: 0, offset_secs: 0 };
+        Self { stamp, key: String::new(), cost: 0, head: Head::default() }
     }
 }
 
@@ -26,6 +30,8 @@ impl Default for Request {
 pub(crate) struct Charge {
     pub(crate) key: Key,
     pub(crate) cost: Cost,
+    /// The headers that rules ask for; `None` where there are no rules.
+    pub(crate) headers: Option<Vec<String>>,
 }
 
 impl Charge {
@@ -37,6 +43,9 @@ impl Charge {
     ) -> Result<(), Malformed> {
         request.stamp = fields.stamp()?;
         request.cost = self.cost.of(fields)?;
+        if let Some(headers) = &self.headers {
+            request.head = Head::of(fields, headers);
+        }
         self.key.write(fields, &mut request.key)
     }
 
@@ -172,6 +181,7 @@ mod tests {
     use std::borrow::Cow;
 
     use super::*;
+    use crate::record::Header;
 
     struct Line;
 
@@ -189,10 +199,15 @@ mod tests {
                 _ => None,
             }
         }
+
+        fn header(&self, _: &str) -> Header<'_> {
+            Header::NotInLog
+        }
     }
 
     fn filled(key: &str, cost: &str) -> Result<Request, Malformed> {
-        let charge = Charge { key: key.parse().unwrap(), cost: cost.parse().unwrap() };
+        let (key, cost) = (key.parse().unwrap(), cost.parse().unwrap());
+        let charge = Charge { key, cost, headers: None };
         let mut request = Request::default();
         charge.fill(&Line, &mut request).map(|()| request)
     }

@@ -5,6 +5,7 @@ mod args;
 mod charge;
 mod check;
 mod format;
+mod head;
 mod judge;
 mod logtime;
 mod progress;
@@ -12,7 +13,9 @@ mod proxy;
 mod record;
 mod replay;
 mod report;
+mod ruled;
 mod source;
+mod study;
 mod tally;
 mod timeline;
 mod worst;
@@ -58,6 +61,10 @@ fn replay(args: ReplayArgs, matches: &ArgMatches) -> Result<ExitCode> {
         report::text::report(&plan, &outcome, terminal_width())
     };
     print(&report)?;
+    if let Some(file) = &plan.html {
+        let page = report::html::page(&plan, &outcome);
+        std::fs::write(file, page).with_context(|| format!("cannot write {file}"))?;
+    }
     for broken in &outcome.incomplete {
         eprintln!("tollgate: {} could not be read to its end: {}", broken.file, broken.why);
     }

@@ -88,6 +88,40 @@ pub(crate) trait Fields {
 
     /// The field's text, or `None` where the line has no such field.
     fn text(&self, field: &Field) -> Option<Cow<'_, str>>;
+
+    /// What the line tells of a request header, by its name in lower case.
+    fn header(&self, name: &str) -> Header<'_>;
+}
+
+/// What a line tells of a request header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Header<'f> {
+    Value(Cow<'f, str>),
+    /// The log keeps this header, and the request had none.
+    Absent,
+    /// The log does not keep it.
+    NotInLog,
+}
+
+impl<'f> Header<'f> {
+    /// A value as logs write it: `-` and nothing mean that there was none.
+    pub(crate) fn written(value: Cow<'f, str>) -> Self {
+        if matches!(value.as_ref(), "" | "-") { Self::Absent } else { Self::Value(value) }
+    }
+}
+
+/// The names under which JSON and CSV logs usually keep a header, the likeliest first.
+pub(crate) fn header_names(name: &str) -> Vec<String> {
+    let underscored = name.replace('-', "_");
+    let mut names = vec![format!("http_{underscored}"), underscored, name.to_owned()];
+    let others: &[&str] = match name {
+        "user-agent" => &["agent"],
+        "referer" => &["referrer"],
+        "host" => &["server_name", "vhost", "request.host"],
+        _ => &[],
+    };
+    names.extend(others.iter().map(|other| (*other).to_owned()));
+    names
 }
 
 /// The part of a target that names a page: without the query string.

@@ -12,7 +12,9 @@ use crate::logtime::LogTime;
 use crate::progress::Progress;
 use crate::record::{Malformed, Stamp};
 use crate::report::decisions::Decisions;
+use crate::ruled::Ruled;
 use crate::source::{Input, Line, Lines, Unrecognised};
+use crate::study::{Study, Trace};
 use crate::tally::Tally;
 
 /// So many malformed lines are kept to be shown; all are counted.
@@ -22,6 +24,10 @@ const MALFORMED_SHOWN: usize = 5;
 pub(crate) struct Outcome {
     /// One for each limiter of the plan.
     pub(crate) judges: Vec<Box<dyn Judge>>,
+    /// The rules file at work, if there is one.
+    pub(crate) ruled: Option<Ruled>,
+    /// What was found out about other limits, if that was asked for.
+    pub(crate) study: Option<Study>,
     pub(crate) tally: Tally,
     pub(crate) time: LogTime,
     pub(crate) skipped: Skipped,
@@ -59,7 +65,12 @@ impl Outcome {
             Setup { quota, options, origin_unix_nanos }.build_named(algorithm)
         };
         let judges = plan.limiters.iter().map(build).collect::<Result<Vec<_>>>()?;
+        let ruled = plan.rules.as_ref().map(|rules| {
+            Ruled::new(rules, first.unix_nanos, first.offset_secs).context("the rules file")
+        });
         Ok(Self {
+            ruled: ruled.transpose()?,
+            study: None,
             tally: Tally::new(
                 plan.limiters.iter().map(|(rule, _)| rule.period()),
                 first.offset_secs,
@@ -73,7 +84,8 @@ impl Outcome {
 
     /// Differences from the reference models; `None` if none ran.
     pub(crate) fn differences(&self) -> Option<u64> {
-        self.judges.iter().map(|judge| judge.differences().map(|found| found.count)).sum()
+        let counts = self.judges.iter().map(|judge| judge.differences().map(|found| found.count));
+        counts.sum::<Option<u64>>().filter(|_| !self.judges.is_empty())
     }
 }
 
@@ -91,11 +103,15 @@ pub(crate) fn run(plan: &Plan) -> Result<Outcome> {
         decisions,
         progress: Progress::new(known.then(|| sizes.iter().sum())),
         request: Request::default(),
+        trace: plan.questions.as_ref().map(|_| Trace::new()),
     };
     for input in &plan.inputs {
         session.replay(input)?;
     }
     session.outcome.tally.finish();
+    if let (Some(questions), Some(trace)) = (&plan.questions, session.trace) {
+        session.outcome.study = Some(questions.answer(trace)?);
+    }
     if let Some(decisions) = session.decisions {
         decisions.finish()?;
     }
@@ -109,6 +125,7 @@ struct Session<'p> {
     decisions: Option<Decisions>,
     progress: Progress,
     request: Request,
+    trace: Option<Trace>,
 }
 
 impl<'p> Session<'p> {
@@ -170,13 +187,20 @@ impl<'p> Session<'p> {
         if self.outcome.tally.requests() == 0 {
             // Two of each limiter are never in memory together.
             self.outcome.judges.clear();
+            self.outcome.ruled = None;
             let beginning = Outcome::beginning(self.plan, request.stamp)?;
             let Outcome { skipped, incomplete, .. } = &mut self.outcome;
             let (skipped, incomplete) = (std::mem::take(skipped), std::mem::take(incomplete));
             self.outcome = Outcome { skipped, incomplete, ..beginning };
         }
-        let Outcome { judges, tally, time, .. } = &mut self.outcome;
+        let Outcome { judges, ruled, tally, time, .. } = &mut self.outcome;
         let judged_at = time.judged_at(request.stamp);
+        if let Some(ruled) = ruled {
+            ruled.decide(request, judged_at);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.record(&request.key, request.cost, judged_at);
+        }
         let mut row = tally.request(&request.key, request.cost, judged_at);
         for (index, judge) in judges.iter_mut().enumerate() {
             let verdict = judge.judge(&request.key, request.cost, judged_at);

@@ -32,6 +32,7 @@ pub(crate) struct Counts {
 #[derive(Debug)]
 pub(crate) struct Tally {
     limiters: Vec<Counts>,
+    requests: u64,
     cost: u64,
     indices: HashMap<Box<str>, usize>,
     /// One row for each key: its requests, then its refusals by each limiter.
@@ -66,6 +67,7 @@ impl Tally {
         Self {
             worst,
             limiters: vec![Counts::default(); limiters],
+            requests: 0,
             cost: 0,
             indices: HashMap::new(),
             by_key: Vec::new(),
@@ -85,6 +87,7 @@ impl Tally {
                 index
             }
         };
+        self.requests += 1;
         self.cost = self.cost.saturating_add(cost);
         self.over_time.advance(unix_nanos);
         let row = &mut self.by_key[index * width..][..width];
@@ -110,7 +113,7 @@ impl Tally {
 
     /// Requests in all.
     pub(crate) fn requests(&self) -> u64 {
-        self.limiters.first().map_or(0, |counts| counts.admitted + counts.refused)
+        self.requests
     }
 
     /// Different keys.
@@ -138,15 +141,18 @@ impl Tally {
     /// The keys that a limiter refused most, at most `count`.
     pub(crate) fn refused_most(&self, limiter: usize, count: usize) -> Vec<KeyCounts<'_>> {
         let width = 1 + self.limiters.len();
-        let mut keys: Vec<KeyCounts<'_>> = self
-            .indices
-            .iter()
-            .map(|(key, index)| {
-                let row = &self.by_key[index * width..][..width];
-                KeyCounts { key, requests: row[0], refused: row[1 + limiter] }
-            })
-            .filter(|counts| counts.refused > 0)
-            .collect();
+        let keys = self.indices.iter().map(|(key, index)| {
+            let row = &self.by_key[index * width..][..width];
+            KeyCounts { key, requests: row[0], refused: row[1 + limiter] }
+        });
+        KeyCounts::refused_most(keys, count)
+    }
+}
+
+impl<'t> KeyCounts<'t> {
+    /// Those of the keys that were refused most, at most `count`.
+    pub(crate) fn refused_most(keys: impl Iterator<Item = Self>, count: usize) -> Vec<Self> {
+        let mut keys: Vec<Self> = keys.filter(|counts| counts.refused > 0).collect();
         keys.sort_unstable_by(|a, b| b.refused.cmp(&a.refused).then_with(|| a.key.cmp(b.key)));
         keys.truncate(count);
         keys

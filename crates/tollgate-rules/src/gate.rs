@@ -205,6 +205,31 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn decide_n(&self, facts: &impl Facts, cells: u64) -> Verdict<'_> {
+        self.decide_among(facts, cells, |_, _| true)
+    }
+
+    /// Decides as [`decide_n`](Self::decide_n) does, by those rules alone for which `counts` holds.
+    ///
+    /// It is asked about one rule after the other, with its place in the file, before the rule is
+    /// looked at; with `apply = "first"`, no further than to the first that applies. A replay leaves
+    /// a rule out this way where its log does not tell what the rule asks for.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Request, Rules};
+    /// let text = r#"rule = [{ name = "a", limits = "1/h" }, { name = "b", limits = "2/h" }]"#;
+    /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// let decide = || gate.decide_among(&Request::default(), 1, |_, rule| rule.name() == "b");
+    /// assert!(decide().is_admitted());
+    /// assert!(decide().is_admitted());
+    /// assert_eq!(decide().refused().expect("the third").rule().name(), "b");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decide_among(
+        &self,
+        facts: &impl Facts,
+        cells: u64,
+        mut counts: impl FnMut(usize, &Rule) -> bool,
+    ) -> Verdict<'_> {
         let mut keys = KeyBytes::new(0);
         let mut enforced = Inline::<Hit, 8>::new(Hit::default());
         let mut shadow = Inline::<Hit, 8>::new(Hit::default());
@@ -212,7 +237,7 @@ impl<C: Clock> Gate<C> {
         let (mut path, mut host) = (Segments::new(""), Segments::new(""));
         let seen = Seen::new(facts, self.asks, &mut path, &mut host);
         for (index, Active { rule, .. }) in self.active.iter().enumerate() {
-            if !rule.matcher.fits(&seen) {
+            if !counts(index, rule) || !rule.matcher.fits(&seen) {
                 continue;
             }
             let begin = keys.as_slice().len();

@@ -99,13 +99,9 @@ impl Part {
                 Some(address) => write_address(address, *ipv6_prefix, out),
                 None => return false,
             },
-            Self::Header(name) => match facts.header(name, 0) {
-                Some(value) if !value.is_empty() => write_sized(value, out),
-                _ => return false,
-            },
-            Self::Cookie(name) => match cookie(facts, name) {
-                Some(value) if !value.is_empty() => write_sized(value, out),
-                _ => return false,
+            Self::Header(_) | Self::Cookie(_) => match self.field(facts) {
+                Some(value) => write_sized(value, out),
+                None => return false,
             },
             Self::Path => write_path(facts.path(), out),
             Self::Method => write_sized(facts.method().as_bytes(), out),
@@ -118,6 +114,16 @@ impl Part {
             },
         }
         true
+    }
+
+    /// The value of a header or a cookie, if it has one.
+    pub(crate) fn field<'f>(&self, facts: &'f impl Facts) -> Option<&'f [u8]> {
+        let value = match self {
+            Self::Header(name) => facts.header(name, 0),
+            Self::Cookie(name) => cookie(facts, name),
+            _ => None,
+        };
+        value.filter(|value| !value.is_empty())
     }
 }
 
@@ -134,11 +140,19 @@ fn write_sized(bytes: &[u8], out: &mut KeyBytes) {
 /// An IPv4 address is four bytes, also where it comes mapped into IPv6; of any other IPv6 address
 /// the bits of the prefix remain.
 fn write_address(address: IpAddr, ipv6_prefix: u8, out: &mut KeyBytes) {
-    match address.to_canonical() {
+    match masked(address, ipv6_prefix) {
         IpAddr::V4(four) => write_sized(&four.octets(), out),
+        IpAddr::V6(six) => write_sized(&six.octets(), out),
+    }
+}
+
+/// As much of an address as counts.
+pub(crate) fn masked(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
+    match address.to_canonical() {
+        four @ IpAddr::V4(_) => four,
         IpAddr::V6(six) => {
             let mask = u128::MAX.checked_shl(128 - u32::from(ipv6_prefix)).unwrap_or(0);
-            write_sized(&(six.to_bits() & mask).to_be_bytes(), out);
+            IpAddr::V6((six.to_bits() & mask).into())
         }
     }
 }

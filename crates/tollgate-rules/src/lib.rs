@@ -28,6 +28,7 @@
 //!
 #![doc = include_str!("../README.md")]
 
+mod asks;
 mod bucket;
 mod error;
 mod explain;

@@ -74,10 +74,36 @@ impl Asks {
 impl Matcher {
     /// Whether the rule is about this request. The cheapest question comes first.
     pub(crate) fn fits<F: Facts>(&self, seen: &Seen<'_, F>) -> bool {
-        (self.methods.is_empty() || self.methods.iter().any(|its| its == seen.facts.method()))
+        self.fits_method(seen.facts)
             && self.fits_path(seen.path, seen.is_encoded)
             && self.fits_host(seen.host)
-            && self.headers.iter().all(|(name, test)| test.fits(name, seen.facts))
+            && self.fits_headers(seen.facts)
+    }
+
+    /// The same of a request that was not taken apart: once something does not fit, nothing further
+    /// is asked.
+    pub(crate) fn fits_facts(&self, facts: &impl Facts) -> bool {
+        let fits_path = || {
+            let path = facts.path();
+            self.fits_path(path::segments(path).as_slice(), path.contains('%'))
+        };
+        let fits_host = || {
+            let mut labels = Segments::new("");
+            let host = facts.host().map(|its| path::split_host(its, &mut labels));
+            self.fits_host(host.map(|()| labels.as_slice()))
+        };
+        self.fits_method(facts)
+            && (self.paths.is_empty() || fits_path())
+            && (self.hosts.is_empty() || fits_host())
+            && self.fits_headers(facts)
+    }
+
+    fn fits_method(&self, facts: &impl Facts) -> bool {
+        self.methods.is_empty() || self.methods.iter().any(|its| its == facts.method())
+    }
+
+    fn fits_headers(&self, facts: &impl Facts) -> bool {
+        self.headers.iter().all(|(name, test)| test.fits(name, facts))
     }
 
     fn fits_path(&self, segments: &[&str], is_encoded: bool) -> bool {

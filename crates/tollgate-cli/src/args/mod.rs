@@ -3,12 +3,13 @@
 mod plan;
 mod proxy;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::{ArgAction, ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
 use tollgate::Quota;
 
 use crate::algorithm::{self, Algorithm};
 use crate::charge::{Cost, Key};
 use crate::format::{self, Format};
+use crate::study::Share;
 pub(crate) use plan::Plan;
 pub(crate) use proxy::ProxyArgs;
 
@@ -53,6 +54,20 @@ pub(crate) struct CheckArgs {
     pub(crate) file: String,
 }
 
+/// What is said of limiters that `--rule` names, and that a rules file says by itself.
+const OF_LIMITERS: [&str; 10] = [
+    "rules",
+    "algorithm",
+    "compare",
+    "sub_windows",
+    "immediate",
+    "utc_offset",
+    "capacity",
+    "on_full",
+    "decisions",
+    "verify",
+];
+
 const REPLAY_HELP: &str = "\
 Time:
   The log's own time drives the limiter; the clock on the wall plays no part. A limiter's time
@@ -64,6 +79,20 @@ Worst window:
   rule, wherever that begins: a request counts until exactly one period after it, and one that is
   told to wait counts from when its wait is over. Beside it stands the most that the algorithm can
   admit to a key that keeps its place in the limiter.
+
+Rules files:
+  --rules decides every request as the proxy would, by the log's time: rules match by method, path,
+  host and header as far as the log has them. The Combined Log Format has the headers referer and
+  user-agent; JSON lines and CSV have what they are named by (http_x_user, x_user, or a member of
+  headers). A request about which a rule asks for what is not in the log is decided without that
+  rule, counted, and reported as not in this log. --key names the clients that are counted.
+
+Suggestions:
+  For every key the burst that it needs at a rate is found exactly: the most that a token bucket
+  would ever owe for it. The smallest burst of which no more than --at-most of the well-behaved
+  keys need more is the suggestion for that rate. Of all rates, the one is named whose quota lets
+  a key have the least within any minute. Up to 8388608 requests are kept for this, and for the
+  heat map of --html; a longer log is thinned by keys, and the report says so.
 
 Input:
   Formats are recognised by content, for each file by itself, and gzip by its first bytes. Files
@@ -80,19 +109,50 @@ Exit code:
 Examples:
   tollgate replay --rule \"10/s burst 20\" --key ip access.log.1.gz access.log
   tollgate replay --rule \"1/s burst 1\" --rule \"1/s burst 5\" --rule \"1/s burst 20\" access.log
+  tollgate replay --rules rules/example.toml --html report.html access.log
+  tollgate replay --suggest --rate 1/s --rate 10/min --at-most 1% access.log
   tollgate replay --rule \"60/min\" --compare --key ip+path access.log
   zcat trace.csv.gz | tollgate replay --rule \"1000000/min\" --key none --cost field:ContextTokens";
 
 /// `tollgate replay`.
 #[derive(Args, Debug)]
+#[command(group(
+    ArgGroup::new("limits").args(["rules", "rules_file", "suggest"]).required(true).multiple(true)
+))]
 pub(crate) struct ReplayArgs {
     /// The logs, oldest first; `-` or none is standard input
     #[arg(value_name = "FILE")]
     files: Vec<String>,
 
     /// A limit such as "10/s burst 20" or "5 per 2 days"; several are reported side by side
-    #[arg(long = "rule", short, value_name = "RULE", required = true, action = ArgAction::Append)]
+    #[arg(long = "rule", short, value_name = "RULE", action = ArgAction::Append)]
     rules: Vec<Quota>,
+
+    /// A rules file, as the proxy enforces it, in place of --rule
+    #[arg(long = "rules", value_name = "FILE", conflicts_with_all = OF_LIMITERS)]
+    rules_file: Option<String>,
+
+    /// Suggests the smallest burst at a rate such that few well-behaved keys would ever be refused
+    #[arg(long)]
+    suggest: bool,
+
+    /// A rate to suggest a burst for, such as 1/s; several may be given [default: eight round ones
+    /// that suit the log]
+    #[arg(long = "rate", value_name = "RATE", action = ArgAction::Append, requires = "suggest")]
+    rates: Vec<Quota>,
+
+    /// The share of well-behaved keys that may ever be refused
+    #[arg(long, value_name = "SHARE", default_value = "1%", requires = "suggest")]
+    at_most: Share,
+
+    /// The well-behaved keys, one a line [default: all but the 1 in 100 with the busiest minute,
+    /// and the 1 in 100 with the most requests]
+    #[arg(long, value_name = "FILE", requires = "suggest")]
+    good: Option<String>,
+
+    /// Writes the report with charts to FILE, one page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<String>,
 
     /// What gets a bucket of its own: ip, user, path, method, field:NAME, none (one bucket for
     /// everything), or several joined as in ip+path

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::ArgMatches;
 use tollgate::{OnFull, Quota};
+use tollgate_rules::Rules;
 
 use super::{ReplayArgs, WhenFull};
 use crate::algorithm::{Algorithm, Selection};
@@ -11,6 +12,7 @@ use crate::charge::Charge;
 use crate::format::Format;
 use crate::judge::{Options, Setup};
 use crate::source::Input;
+use crate::study::{GoodList, Questions, Wanted};
 
 /// A limiter is a rule and an algorithm.
 pub(crate) type Limiters = Vec<(Quota, Algorithm)>;
@@ -23,6 +25,10 @@ pub(crate) struct Plan {
     pub(crate) limiters: Limiters,
     /// but for these.
     pub(crate) left_out: Vec<LeftOut>,
+    /// In place of limiters.
+    pub(crate) rules: Option<Rules>,
+    /// What is to be found out about other limits.
+    pub(crate) questions: Option<Questions>,
     pub(crate) charge: Charge,
     pub(crate) format: Format,
     pub(crate) time_field: Option<String>,
@@ -30,6 +36,7 @@ pub(crate) struct Plan {
     pub(crate) top: usize,
     pub(crate) json: bool,
     pub(crate) decisions: Option<String>,
+    pub(crate) html: Option<String>,
 }
 
 /// An algorithm that cannot keep a rule, and was not asked for by name.
@@ -56,11 +63,9 @@ impl ReplayArgs {
         if inputs.iter().filter(|input| **input == Input::Stdin).count() > 1 {
             return Err("standard input (-) can be read only once".to_owned());
         }
-        if let Some(decisions) = &self.decisions
-            && inputs.iter().any(|input| input.is_file(decisions))
-        {
-            return Err(format!("--decisions {decisions} would overwrite a log to be read"));
-        }
+        let questions = self.questions()?;
+        let rules = self.rules_file.as_deref().map(read_rules).transpose()?;
+        self.overwrites_nothing(&inputs)?;
         if self.capacity == Some(0) {
             return Err("--capacity 0 leaves no room for any key: give at least 1".to_owned());
         }
@@ -85,18 +90,55 @@ impl ReplayArgs {
             verify: self.verify,
         };
         let (limiters, left_out) = limiters(&self.rules, &selection, options)?;
+        let several = limiters.len() + rules.as_ref().map_or(0, |rules| rules.rules().len()) > 1;
+        let headers = |rules: &Rules| rules.headers().into_iter().map(str::to_owned).collect();
         Ok(Plan {
             inputs,
-            top: self.top.unwrap_or(if limiters.len() == 1 { 10 } else { 5 }),
+            top: self.top.unwrap_or(if several { 5 } else { 10 }),
             limiters,
             left_out,
-            charge: Charge { key: self.key, cost: self.cost },
+            charge: Charge { key: self.key, cost: self.cost, headers: rules.as_ref().map(headers) },
+            rules,
+            questions,
             format: self.format,
             time_field: self.time_field,
             options,
             json: self.json,
             decisions: self.decisions,
+            html: self.html,
         })
+    }
+
+    /// What is to be found out about limits that were not named.
+    fn questions(&self) -> Result<Option<Questions>, String> {
+        let rates = self.rates.clone();
+        if let Some(rate) = rates.iter().find(|rate| rate.burst_cells() != rate.limit()) {
+            let alone = Quota::new(rate.limit(), rate.period());
+            return Err(format!("--rate \"{rate}\": the burst is to be found: write {alone}"));
+        }
+        if !self.suggest && self.html.is_none() {
+            return Ok(None);
+        }
+        let good = self.good.as_deref().map(GoodList::read).transpose();
+        Ok(Some(Questions {
+            suggest: self.suggest.then_some(Wanted { rates, at_most: self.at_most }),
+            grid: self.html.is_some(),
+            good: good.map_err(|error| format!("{error:#}"))?,
+        }))
+    }
+
+    fn overwrites_nothing(&self, inputs: &[Input]) -> Result<(), String> {
+        for (option, file) in [("--decisions", &self.decisions), ("--html", &self.html)] {
+            let Some(file) = file else { continue };
+            if inputs.iter().any(|input| input.is_file(file)) {
+                return Err(format!("{option} {file} would overwrite a log to be read"));
+            }
+            let others = [&self.rules_file, &self.good].into_iter().flatten().cloned();
+            if others.map(Input::File).any(|other| other.is_file(file)) {
+                return Err(format!("{option} {file} would overwrite a file to be read"));
+            }
+        }
+        Ok(())
     }
 
     /// `--compare access.log` means `--compare all access.log`: a value that names no algorithm
@@ -122,6 +164,15 @@ impl ReplayArgs {
             Err(why) => Err(format!("--compare {compare}: {why}, or all (no file has that name)")),
         }
     }
+}
+
+/// A rules file, or all that is wrong with it.
+fn read_rules(file: &str) -> Result<Rules, String> {
+    let text = std::fs::read_to_string(file).map_err(|why| format!("cannot read {file}: {why}"))?;
+    Rules::parse(file, &text)
+        // What a log would have met is told by limits of this process, wherever they are kept.
+        .map(Rules::without_stores)
+        .map_err(|wrong| format!("the rules are wrong\n{}", wrong.with_source()))
 }
 
 /// Every rule with every algorithm; where all are asked for, with every one that can keep it.

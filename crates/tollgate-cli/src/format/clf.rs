@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::time;
-use crate::record::{Field, Fields, Malformed, Stamp, without_query};
+use crate::record::{Field, Fields, Header, Malformed, Stamp, without_query};
 
 /// One line, cut into its parts. What the server left open reads `-`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(crate) struct Clf<'l> {
     bytes: &'l str,
     referer: &'l str,
     agent: &'l str,
+    /// Whether referer and agent are there: whether it is the Combined Log Format.
+    is_combined: bool,
 }
 
 const NOT_SAID: &str = "-";
@@ -49,9 +51,10 @@ pub(crate) fn parse(line: &str) -> Result<Clf<'_>, Malformed> {
         .strip_prefix(" \"")
         .ok_or_else(|| Malformed::new("no quoted request after the [time]"))?;
     let (request, status, bytes, rest) = request_and_status(rest)?;
+    let is_combined = quoted(rest).is_some();
     let (referer, rest) = quoted(rest).unwrap_or((NOT_SAID, rest));
     let (agent, _) = quoted(rest).unwrap_or((NOT_SAID, rest));
-    Ok(Clf { host, ident, user, time, request, status, bytes, referer, agent })
+    Ok(Clf { host, ident, user, time, request, status, bytes, referer, agent, is_combined })
 }
 
 /// The request ends at the first quote after which a status and a count of bytes follow, so a
@@ -139,6 +142,14 @@ impl Fields for Clf<'_> {
         };
         Some(Cow::Borrowed(text))
     }
+
+    fn header(&self, name: &str) -> Header<'_> {
+        match name {
+            "referer" if self.is_combined => Header::written(Cow::Borrowed(self.referer)),
+            "user-agent" if self.is_combined => Header::written(Cow::Borrowed(self.agent)),
+            _ => Header::NotInLog,
+        }
+    }
 }
 
 /// Whether the format has the field at all.
@@ -191,6 +202,17 @@ mod tests {
         let line = format!("{COMMON} \"http://b.example/\" \"Say \\\"hi\\\" 1.0\" \"more\" 17");
         assert_eq!(text(&line, &named("referer")), "http://b.example/");
         assert_eq!(text(&line, &named("agent")), "Say \\\"hi\\\" 1.0");
+    }
+
+    #[test]
+    fn only_the_combined_format_has_headers() {
+        let common = "h - - [01/Aug/1995:06:00:00 +0000] \"GET /\" 200 1";
+        let combined = format!("{common} \"-\" \"curl\"");
+        assert_eq!(parse(common).unwrap().header("user-agent"), Header::NotInLog);
+        let combined = parse(&combined).unwrap();
+        assert_eq!(combined.header("user-agent"), Header::Value("curl".into()));
+        assert_eq!(combined.header("referer"), Header::Absent);
+        assert_eq!(combined.header("host"), Header::NotInLog);
     }
 
     #[test]

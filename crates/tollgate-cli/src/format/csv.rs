@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::{TIME_NAMES, time};
-use crate::record::{Field, Fields, Malformed, Stamp, without_query};
+use crate::record::{Field, Fields, Header as Told, Malformed, Stamp, header_names, without_query};
 
 /// The columns of one file.
 #[derive(Debug)]
@@ -97,6 +97,14 @@ impl Fields for Row<'_> {
     fn text(&self, field: &Field) -> Option<Cow<'_, str>> {
         let value = Cow::Borrowed(self.values[self.header.column(field)?].as_ref());
         Some(if *field == Field::Path { without_query(value) } else { value })
+    }
+
+    fn header(&self, name: &str) -> Told<'_> {
+        let names = header_names(name);
+        match names.iter().find_map(|name| position(&self.header.columns, name)) {
+            Some(column) => Told::written(Cow::Borrowed(self.values[column].as_ref())),
+            None => Told::NotInLog,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{TIME_NAMES, time};
-use crate::record::{Field, Fields, Malformed, Stamp, without_query};
+use crate::record::{Field, Fields, Header, Malformed, Stamp, header_names, without_query};
 
 /// One line's object, and the name under which it keeps the time if that was given.
 #[derive(Debug)]
@@ -26,10 +26,26 @@ pub(crate) fn parse<'f>(line: &str, time_field: Option<&'f str>) -> Result<Json<
 impl Json<'_> {
     /// A member by its name, or by the names on the way to it joined with dots.
     fn member(&self, name: &str) -> Option<&Value> {
+        self.member_or_null(name).filter(|value| !value.is_null())
+    }
+
+    fn member_or_null(&self, name: &str) -> Option<&Value> {
         self.object
             .get(name)
             .or_else(|| name.split('.').try_fold(&self.object, |inside, step| inside.get(step)))
-            .filter(|value| !value.is_null())
+    }
+
+    /// A member of the object that holds all headers, whatever the case of its name; `None` where
+    /// there is no such object.
+    fn among_headers(&self, name: &str) -> Option<Header<'_>> {
+        let all = ["request.headers", "headers", "request_headers"];
+        let all = all.iter().find_map(|name| self.member(name)?.as_object())?;
+        let found = all.iter().find(|(its, _)| its.eq_ignore_ascii_case(name));
+        let first = found.map(|(_, value)| match value {
+            Value::Array(values) => values.first().unwrap_or(&Value::Null),
+            value => value,
+        });
+        Some(first.and_then(scalar).map_or(Header::Absent, Header::written))
     }
 
     fn first_of(&self, names: &[&str]) -> Option<&Value> {
@@ -69,6 +85,13 @@ impl Fields for Json<'_> {
             _ => scalar(self.first_of(field.usual_names())?),
         }
     }
+
+    fn header(&self, name: &str) -> Header<'_> {
+        match header_names(name).iter().find_map(|name| self.member_or_null(name)) {
+            Some(value) => scalar(value).map_or(Header::Absent, Header::written),
+            None => self.among_headers(name).unwrap_or(Header::NotInLog),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -94,6 +117,23 @@ mod tests {
         for missing in ["n", "l", "request", "nothing", "request.nothing", ""] {
             assert_eq!(json.text(&named(missing)), None, "{missing}");
         }
+    }
+
+    #[test]
+    fn headers_are_found_where_servers_write_them() {
+        let nginx =
+            parse(r#"{"http_x_user":"ada","http_user_agent":"-","http_cookie":null}"#, None);
+        let nginx = nginx.unwrap();
+        assert_eq!(nginx.header("x-user"), Header::Value("ada".into()));
+        assert_eq!(nginx.header("user-agent"), Header::Absent);
+        assert_eq!(nginx.header("cookie"), Header::Absent);
+        assert_eq!(nginx.header("x-plan"), Header::NotInLog);
+        let line = r#"{"request":{"host":"b.example","headers":{"X-User":["ada","bob"],"E":[]}}}"#;
+        let caddy = parse(line, None).unwrap();
+        assert_eq!(caddy.header("x-user"), Header::Value("ada".into()));
+        assert_eq!(caddy.header("e"), Header::Absent);
+        assert_eq!(caddy.header("x-plan"), Header::Absent);
+        assert_eq!(caddy.header("host"), Header::Value("b.example".into()));
     }
 
     #[test]

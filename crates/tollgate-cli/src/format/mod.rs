@@ -152,7 +152,9 @@ mod tests {
             lines in prop::collection::vec(
                 prop_oneof![".{0,80}", "[{}\"a-c:,0-9]{0,40}", "time,[ip,\"]{0,9}"], 1..5),
         ) {
-            let charge = Charge { key: "ip+path".parse().unwrap(), cost: "bytes".parse().unwrap() };
+            let (key, cost) = ("ip+path".parse().unwrap(), "bytes".parse().unwrap());
+            let headers = Some(vec!["x-user".to_owned(), "referer".to_owned()]);
+            let charge = Charge { key, cost, headers };
             let mut request = Request::default();
             let formats = [Format::Clf, Format::Jsonl, Format::Csv];
             let readers = formats.iter().filter_map(|format| Reader::new(*format, None));

@@ -116,7 +116,7 @@ fn axis(text: &mut String, columns: &Columns, gutter: usize, chars: usize) {
 }
 
 /// As much of date and time as tells the columns of this chart apart.
-fn label_format(columns: &Columns) -> &'static str {
+pub(super) fn label_format(columns: &Columns) -> &'static str {
     let span = columns.width_nanos.saturating_mul(columns.counts[0].len() as u64);
     match columns.width_nanos {
         0..SECOND => "%H:%M:%S%.3f",
@@ -127,7 +127,8 @@ fn label_format(columns: &Columns) -> &'static str {
     }
 }
 
-fn long_label(local_nanos: u64, columns: &Columns) -> String {
+/// The beginning of a column by as much of date and time as is needed.
+pub(super) fn long_label(local_nanos: u64, columns: &Columns) -> String {
     words::clock(local_nanos).strftime(label_format(columns)).to_string()
 }
 

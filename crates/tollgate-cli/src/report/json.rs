@@ -4,11 +4,12 @@ use anyhow::Result;
 use serde::Serialize;
 use tollgate::Quota;
 
+use super::json_study::{self, Rule, Suggested};
 use super::words;
 use crate::args::Plan;
 use crate::charge::readable;
 use crate::replay::Outcome;
-use crate::tally::Worst;
+use crate::tally::{KeyCounts, Worst};
 
 /// A replay over time has at most so many columns.
 const COLUMNS_MAX: usize = 100;
@@ -33,6 +34,15 @@ struct Report<'r> {
     incomplete: Vec<Incomplete<'r>>,
     /// Null unless the reference models ran.
     differences: Option<u64>,
+    /// Absent unless a rules file was replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<Vec<Rule>>,
+    /// The same of all rules together, by `--key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    all_rules: Option<Rule>,
+    /// Absent unless it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggestion: Option<Suggested>,
 }
 
 #[derive(Clone, Serialize)]
@@ -93,10 +103,17 @@ struct LeftOut<'r> {
 }
 
 #[derive(Serialize)]
-struct Key {
+pub(super) struct Key {
     key: String,
     requests: u64,
     refused: u64,
+}
+
+impl From<KeyCounts<'_>> for Key {
+    fn from(counts: KeyCounts<'_>) -> Self {
+        let KeyCounts { key, requests, refused } = counts;
+        Self { key: readable(key), requests, refused }
+    }
 }
 
 #[derive(Serialize)]
@@ -175,6 +192,9 @@ pub(crate) fn report(plan: &Plan, outcome: &Outcome) -> Result<String> {
             .map(|broken| Incomplete { file: &broken.file, why: &broken.why })
             .collect(),
         differences: outcome.differences(),
+        rules: outcome.ruled.as_ref().map(|ruled| json_study::rules(plan, ruled)),
+        all_rules: outcome.ruled.as_ref().map(|ruled| json_study::all_rules(ruled, tally.keys())),
+        suggestion: json_study::suggestion(plan, outcome),
     };
     Ok(serde_json::to_string_pretty(&report)? + "\n")
 }
@@ -209,15 +229,7 @@ fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
             capacity: judge.capacity(),
             table_full: judge.full(),
             differences: judge.differences().map(|found| found.count),
-            refused_most: tally
-                .refused_most(index, plan.top)
-                .into_iter()
-                .map(|most| Key {
-                    key: readable(most.key),
-                    requests: most.requests,
-                    refused: most.refused,
-                })
-                .collect(),
+            refused_most: tally.refused_most(index, plan.top).into_iter().map(Key::from).collect(),
             refused_over_time: (requests > 0).then(|| OverTime {
                 first_local_time: words::clock(columns.first_local_nanos).to_string(),
                 column_nanos: columns.width_nanos,

@@ -2,7 +2,11 @@
 
 mod chart;
 pub(crate) mod decisions;
+pub(crate) mod html;
 pub(crate) mod json;
+mod json_study;
+mod ruled;
+mod suggest;
 mod table;
 pub(crate) mod text;
 pub(crate) mod words;

@@ -36,6 +36,23 @@ pub(crate) fn by_limiter(rows: &[Vec<String>], sides: &[Side], width: usize) -> 
     text
 }
 
+/// A table of numbers beside names, its head first. Where it is too wide, it is two: the columns
+/// from `second` on stand below, with the names once more.
+pub(crate) fn in_two(rows: &[Vec<String>], second: usize, width: usize) -> String {
+    let numbers = |rows: &[Vec<String>]| {
+        let mut sides = vec![Side::Right; rows[0].len()];
+        sides[0] = Side::Left;
+        aligned(rows, &sides)
+    };
+    let whole = numbers(rows);
+    if widest(&whole) <= width {
+        return whole;
+    }
+    let first: Vec<_> = rows.iter().map(|row| row[..second].to_vec()).collect();
+    let rest: Vec<_> = rows.iter().map(|row| [&row[..1], &row[second..]].concat()).collect();
+    format!("{}\n{}", numbers(&first), numbers(&rest))
+}
+
 /// Rows laid out with the last column, if it is a text, cut as far as the width asks.
 fn fitted(rows: &[Vec<String>], sides: &[Side], width: usize, text_min: usize) -> String {
     let whole = aligned(rows, sides);
@@ -86,6 +103,14 @@ mod tests {
 
     fn rows(rows: &[[&str; 4]]) -> Vec<Vec<String>> {
         rows.iter().map(|row| row.map(str::to_owned).to_vec()).collect()
+    }
+
+    #[test]
+    fn a_wide_table_becomes_two() {
+        let rows = rows(&[["rule", "requests", "refused", "keys"], ["a", "1,000", "7", "2"]]);
+        assert_eq!(in_two(&rows, 2, 29).lines().count(), 2);
+        let two = "rule  requests\na        1,000\n\nrule  refused  keys\na           7     2\n";
+        assert_eq!(in_two(&rows, 2, 28), two);
     }
 
     #[test]

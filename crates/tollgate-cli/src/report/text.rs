@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::table::{self, Side};
-use super::{chart, words, worst};
+use super::{chart, ruled, suggest, words, worst};
 use crate::args::Plan;
 use crate::charge::{Cost, readable};
 use crate::replay::Outcome;
@@ -17,36 +17,56 @@ const WIDTH_MAX: usize = 160;
 /// The whole report, for a terminal of that width.
 pub(crate) fn report(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
-    let names: Vec<String> = plan
-        .limiters
-        .iter()
-        .map(|(rule, algorithm)| format!("{rule}, {}", algorithm.name))
-        .collect();
-    let mut text = String::new();
-    summary(&mut text, plan, outcome);
-    text.push('\n');
-    text.push_str(&limiters(plan, outcome, width));
-    if outcome.tally.requests() > 0 {
+    let names = names(plan);
+    let mut text = summary(plan, outcome);
+    if !plan.limiters.is_empty() {
+        text.push('\n');
+        text.push_str(&limiters(plan, outcome, width));
+    }
+    if let Some(ruled) = &outcome.ruled {
+        text.push('\n');
+        text.push_str(&ruled::section(plan, ruled, outcome, width));
+    }
+    if outcome.tally.requests() > 0 && !plan.limiters.is_empty() {
         text.push_str(&worst::section(plan, outcome, width));
         refused_most(&mut text, plan, outcome, &names, width);
         over_time(&mut text, outcome, &names, width);
     }
-    notes(&mut text, plan, outcome, &names, width);
+    if let Some(study) = &outcome.study
+        && let Some(suggestion) = &study.suggestion
+    {
+        text.push('\n');
+        text.push_str(&suggest::section(plan, study, suggestion, width));
+    }
+    let notes = wrapped_notes(plan, outcome, width);
+    if !notes.is_empty() {
+        text.push('\n');
+        text.push_str(&notes);
+    }
     text
 }
 
+/// What limiters are called.
+fn names(plan: &Plan) -> Vec<String> {
+    let name = |(rule, algorithm): &(tollgate::Quota, crate::algorithm::Algorithm)| {
+        format!("{rule}, {}", algorithm.name)
+    };
+    plan.limiters.iter().map(name).collect()
+}
+
 /// How much was replayed, and of what time.
-fn summary(text: &mut String, plan: &Plan, outcome: &Outcome) {
+pub(super) fn summary(plan: &Plan, outcome: &Outcome) -> String {
+    let mut text = String::new();
     let Outcome { tally, time, .. } = outcome;
     let keys = counted(tally.keys(), "key", "keys");
     let key = plan.charge.key.as_given();
     say(
-        text,
+        &mut text,
         format_args!("{} by {keys} ({key})", counted(tally.requests(), "request", "requests")),
     );
     if tally.requests() == 0 {
-        say(text, format_args!("there was no request in the input"));
-        return;
+        say(&mut text, format_args!("there was no request in the input"));
+        return text;
     }
     let (first, latest) = (time.first_unix_nanos(), time.latest_unix_nanos());
     let local = |unix_nanos: u64| {
@@ -54,14 +74,23 @@ fn summary(text: &mut String, plan: &Plan, outcome: &Outcome) {
     };
     let zone = words::zone(time.offset_secs());
     let span = words::span(latest - first);
-    say(text, format_args!("{} to {} ({zone}), {span}", local(first), local(latest)));
+    say(&mut text, format_args!("{} to {} ({zone}), {span}", local(first), local(latest)));
     if plan.charge.cost != Cost::Same(1) {
-        say(text, format_args!("they cost {} cells together", thousands(tally.cost())));
+        say(&mut text, format_args!("they cost {} cells together", thousands(tally.cost())));
     }
+    text
 }
 
 /// How much each limiter refused.
 fn limiters(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+    let rows = limiter_rows(plan, outcome);
+    let mut sides = vec![Side::Right; rows[0].len()];
+    sides[..2].fill(Side::Left);
+    table::by_limiter(&rows, &sides, width)
+}
+
+/// The same as rows, the head first.
+pub(super) fn limiter_rows(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
     let tally = &outcome.tally;
     let head = ["rule", "algorithm", "admitted", "refused", "refused %", "keys refused", "keys %"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -84,9 +113,7 @@ fn limiters(plan: &Plan, outcome: &Outcome, width: usize) -> String {
         }
         rows.push(row);
     }
-    let mut sides = vec![Side::Right; rows[0].len()];
-    sides[..2].fill(Side::Left);
-    table::by_limiter(&rows, &sides, width)
+    rows
 }
 
 /// Who was hurt: for each limiter the keys it refused most.
@@ -117,8 +144,14 @@ fn over_time(text: &mut String, outcome: &Outcome, names: &[String], width: usiz
     text.push_str(&chart::draw(names, &columns, &zone, gutter, columns_width));
 }
 
-/// What a reader must know to trust the figures.
-fn notes(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String], width: usize) {
+/// What a reader must know to trust the figures, a line for each thing.
+pub(super) fn notes(plan: &Plan, outcome: &Outcome) -> String {
+    wrapped_notes(plan, outcome, usize::MAX)
+}
+
+/// The same for a terminal of that width.
+fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+    let names = &names(plan);
     let mut notes = String::new();
     let back = outcome.time.back();
     if back.lines > 0 {
@@ -165,12 +198,14 @@ fn notes(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String], wi
             say(&mut notes, format_args!("{name}: full {times} with room for {keys}: {advice}"));
         }
     }
+    let of_rules = outcome.ruled.iter().flat_map(|ruled| ruled::notes(ruled, outcome));
+    let of_study = outcome.study.iter().flat_map(suggest::notes);
+    for note in of_rules.chain(of_study) {
+        notes.push_str(&words::wrapped(&note, width));
+    }
     verified(&mut notes, outcome, names);
     unread(&mut notes, outcome);
-    if !notes.is_empty() {
-        text.push('\n');
-        text.push_str(&notes);
-    }
+    notes
 }
 
 /// The lines and files that could not be read.

@@ -1,6 +1,9 @@
 //! `tollgate replay`, run as a program.
 
 mod command;
+mod html;
 mod real_logs;
+mod rules;
+mod suggest;
 mod support;
 mod worst;

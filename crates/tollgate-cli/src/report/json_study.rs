@@ -1,0 +1,137 @@
+//! What a rules file made of a log, and what is suggested, for programs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::json::Key;
+use super::{suggest, words};
+use crate::args::Plan;
+use crate::charge::readable;
+use crate::replay::Outcome;
+use crate::ruled::{RuleCounts, Ruled};
+use crate::study::{Refusals, Rung, Study, cells_in_a_minute};
+
+/// One rule of a file.
+#[derive(Serialize)]
+pub(super) struct Rule {
+    rule: String,
+    shadow: bool,
+    requests: u64,
+    admitted: u64,
+    refused: u64,
+    refused_share: f64,
+    refused_by_others: u64,
+    /// Those of the refused whose key was banned, and those that had none.
+    banned: u64,
+    without_key: u64,
+    keys: u64,
+    keys_refused: u64,
+    keys_refused_share: f64,
+    /// Requests that were decided without the rule.
+    not_in_log: u64,
+    /// What the rule asks for and the log has not, with the requests of which it has not.
+    missing: BTreeMap<String, u64>,
+    refused_most: Vec<Key>,
+}
+
+/// What is suggested.
+#[derive(Serialize)]
+pub(super) struct Suggested {
+    /// Null where no burst will do.
+    quota: Option<String>,
+    rule: Option<String>,
+    cells_in_a_minute: Option<u64>,
+    at_most: f64,
+    keys: u64,
+    good_keys: u64,
+    good_keys_that_may_be_refused: u64,
+    requests: u64,
+    /// The log was thinned to 1 in so many keys,
+    one_in_keys: u64,
+    /// and its last so many requests were not looked at.
+    requests_cut: u64,
+    rates: Vec<Rate>,
+}
+
+#[derive(Serialize)]
+struct Rate {
+    rate: String,
+    /// Null where no burst will do.
+    burst: Option<u64>,
+    good_keys_refused: Option<u64>,
+    keys_refused: Option<u64>,
+    refused: Option<u64>,
+    burst_for_none: u64,
+}
+
+/// Every rule, in the order of the file.
+pub(super) fn rules(plan: &Plan, ruled: &Ruled) -> Vec<Rule> {
+    let tally = ruled.tally();
+    let rules = ruled.rules().zip(tally.rules()).enumerate();
+    rules
+        .map(|(index, (rule, counts))| Rule {
+            rule: readable(rule.name()),
+            shadow: rule.is_shadow(),
+            refused_most: tally.refused_most(index, plan.top).into_iter().map(Key::from).collect(),
+            ..counted(counts, tally.keys(index))
+        })
+        .collect()
+}
+
+/// All rules together.
+pub(super) fn all_rules(ruled: &Ruled, keys: u64) -> Rule {
+    counted(ruled.tally().together(), keys)
+}
+
+fn counted(counts: &RuleCounts, keys: u64) -> Rule {
+    Rule {
+        rule: super::ruled::TOGETHER.to_owned(),
+        shadow: false,
+        requests: counts.requests,
+        admitted: counts.admitted,
+        refused: counts.refused,
+        refused_share: words::share(counts.refused, counts.requests),
+        refused_by_others: counts.by_others,
+        banned: counts.banned,
+        without_key: counts.without_key,
+        keys,
+        keys_refused: counts.keys_refused,
+        keys_refused_share: words::share(counts.keys_refused, keys),
+        not_in_log: counts.not_in_log,
+        missing: counts.missing.clone(),
+        refused_most: Vec::new(),
+    }
+}
+
+/// The suggestion; `None` where none was asked for, or there was no request.
+pub(super) fn suggestion(plan: &Plan, outcome: &Outcome) -> Option<Suggested> {
+    let study: &Study = outcome.study.as_ref()?;
+    let suggestion = study.suggestion.as_ref()?;
+    let quota = suggestion.best().map(|(quota, _)| quota);
+    Some(Suggested {
+        quota: quota.map(|quota| quota.to_string()),
+        rule: suggest::rule(plan, suggestion),
+        cells_in_a_minute: quota.as_ref().map(cells_in_a_minute),
+        at_most: suggestion.at_most.as_f64(),
+        keys: study.keys,
+        good_keys: study.good.count,
+        good_keys_that_may_be_refused: suggestion.may_refuse,
+        requests: study.requests,
+        one_in_keys: 1 << study.kept.halvings.min(63),
+        requests_cut: study.kept.cut,
+        rates: suggestion.rungs.iter().map(rate).collect(),
+    })
+}
+
+fn rate(rung: &Rung) -> Rate {
+    let of = |figure: fn(&Refusals) -> u64| rung.found.as_ref().map(|(_, its)| figure(its));
+    Rate {
+        rate: rung.rate.to_string(),
+        burst: rung.found.map(|(quota, _)| quota.burst_cells()),
+        good_keys_refused: of(|its| its.good),
+        keys_refused: of(|its| its.keys),
+        refused: of(|its| its.requests),
+        burst_for_none: rung.burst_for_none,
+    }
+}

@@ -1,0 +1,75 @@
+//! Rates against bursts: how much each pair would have refused, and how many keys it touches.
+
+use tollgate::Quota;
+
+use super::good::Good;
+use super::keys::Keys;
+use super::ladder;
+use super::need::{Refusals, burst_needed, refused};
+
+/// Of a thousand keys, so many find the largest burst enough at the slowest rate.
+const FITTING_PER_MILLE: usize = 999;
+
+/// A cell for every rate with every burst: 64 of them.
+#[derive(Debug)]
+pub(crate) struct Grid {
+    pub(crate) rates: Vec<Quota>,
+    pub(crate) bursts: Vec<u64>,
+    /// A row for each rate; `None` where no limiter can have that burst at that rate.
+    pub(crate) refused: Vec<Vec<Option<Refusals>>>,
+    /// Of so many.
+    pub(crate) requests: u64,
+    pub(crate) keys: u64,
+}
+
+impl Grid {
+    /// Runs the token bucket once for every cell.
+    pub(crate) fn of(keys: &Keys, good: &Good) -> Self {
+        let rates = ladder::rates(keys, good);
+        let mut needs: Vec<u64> =
+            keys.each().map(|requests| burst_needed(&rates[0], requests)).collect();
+        needs.sort_unstable();
+        let rank = (needs.len() * FITTING_PER_MILLE / 1_000).min(needs.len().saturating_sub(1));
+        let bursts = ladder::bursts(needs.get(rank).copied().unwrap_or(0));
+        let row = |rate: &Quota| {
+            let cell = |burst: &u64| refused(&rate.burst(*burst), keys, &good.is_good).ok();
+            bursts.iter().map(cell).collect()
+        };
+        let refused = rates.iter().map(row).collect();
+        Self { rates, bursts, refused, requests: keys.requests(), keys: keys.count() as u64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::tests::keys;
+    use super::*;
+
+    #[test]
+    fn more_rate_or_more_burst_refuses_less() {
+        let names = ["a", "b", "c"];
+        let log: Vec<_> = (0..900_u64)
+            .map(|step| (names[usize::try_from(step % 3).unwrap()], step * step * 1_000_000, 1))
+            .collect();
+        let keys = keys(&log);
+        let grid = Grid::of(&keys, &Good::infer(&keys));
+        assert_eq!((grid.refused.len(), grid.refused[0].len()), (ladder::RUNGS, ladder::RUNGS));
+        for row in &grid.refused {
+            assert!(row.is_sorted_by(|one, next| one.unwrap().requests >= next.unwrap().requests));
+        }
+        for (slow, fast) in grid.refused.iter().zip(&grid.refused[1..]) {
+            assert!(
+                slow.iter()
+                    .zip(fast)
+                    .all(|(slow, fast)| slow.unwrap().requests >= fast.unwrap().requests)
+            );
+        }
+        // The keys touched are those that need more than the burst.
+        for (rate, row) in grid.rates.iter().zip(&grid.refused) {
+            for (burst, cell) in grid.bursts.iter().zip(row) {
+                let needs = keys.each().map(|requests| burst_needed(rate, requests));
+                assert_eq!(cell.unwrap().keys, needs.filter(|need| need > burst).count() as u64);
+            }
+        }
+    }
+}

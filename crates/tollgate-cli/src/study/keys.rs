@@ -1,0 +1,128 @@
+//! The requests of a log by key: no key has anything to do with another.
+
+use super::trace::{Kept, Trace};
+
+/// A busy minute is this long, wherever it begins.
+const MINUTE_NANOS: u64 = 60_000_000_000;
+
+/// Every key and its requests.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    names: Vec<Box<str>>,
+    /// Where each key's requests begin, and where the last one's end.
+    starts: Vec<usize>,
+    requests: Vec<Request>,
+    kept: Kept,
+}
+
+/// One request of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// Since the first request of the log.
+    pub(crate) nanos: u64,
+    pub(crate) cells: u64,
+}
+
+impl Keys {
+    /// Sorts a log by keys.
+    pub(crate) fn of(trace: Trace) -> Self {
+        let (names, recorded, kept) = trace.into_parts();
+        let mut starts = vec![0; names.len() + 1];
+        for request in &recorded {
+            starts[request.key as usize + 1] += 1;
+        }
+        for key in 0..names.len() {
+            starts[key + 1] += starts[key];
+        }
+        let origin = recorded.first().map_or(0, |first| first.unix_nanos);
+        let mut next = starts.clone();
+        let mut requests = vec![Request::default(); recorded.len()];
+        for request in recorded {
+            let place = &mut next[request.key as usize];
+            let nanos = request.unix_nanos.saturating_sub(origin);
+            requests[*place] = Request { nanos, cells: request.cells };
+            *place += 1;
+        }
+        Self { names, starts, requests, kept }
+    }
+
+    /// Keys.
+    pub(crate) fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Requests of all keys.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.len() as u64
+    }
+
+    /// Every key's name.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(AsRef::as_ref)
+    }
+
+    /// Every key's requests, in the order of time.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &[Request]> {
+        self.starts.windows(2).map(|pair| &self.requests[pair[0]..pair[1]])
+    }
+
+    /// How much of the log this is.
+    pub(crate) fn kept(&self) -> Kept {
+        self.kept
+    }
+}
+
+/// The cells of all requests together.
+pub(crate) fn volume(requests: &[Request]) -> u64 {
+    requests.iter().fold(0, |sum: u64, request| sum.saturating_add(request.cells))
+}
+
+/// The most cells within any minute.
+pub(crate) fn busiest_minute(requests: &[Request]) -> u64 {
+    let mut first = 0;
+    let mut cells = 0_u128;
+    let mut most = 0;
+    for request in requests {
+        cells += u128::from(request.cells);
+        while request.nanos - requests[first].nanos >= MINUTE_NANOS {
+            cells -= u128::from(requests[first].cells);
+            first += 1;
+        }
+        most = most.max(cells);
+    }
+    u64::try_from(most).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn keys(log: &[(&str, u64, u64)]) -> Keys {
+        let mut trace = Trace::new();
+        for (key, unix_nanos, cells) in log {
+            trace.record(key, *cells, *unix_nanos);
+        }
+        Keys::of(trace)
+    }
+
+    #[test]
+    fn requests_are_sorted_by_key() {
+        let keys = keys(&[("a", 5, 1), ("b", 6, 2), ("a", 8, 3)]);
+        assert_eq!((keys.count(), keys.requests()), (2, 3));
+        assert!(keys.names().eq(["a", "b"]));
+        let of = |nanos, cells| Request { nanos, cells };
+        let each: Vec<_> = keys.each().collect();
+        assert_eq!(each, [&[of(0, 1), of(3, 3)][..], &[of(1, 2)]]);
+        assert_eq!((volume(each[0]), busiest_minute(each[0])), (4, 4));
+    }
+
+    #[test]
+    fn a_minute_is_over_after_a_minute() {
+        let at = |nanos| Request { nanos, cells: 1 };
+        assert_eq!(busiest_minute(&[at(0), at(MINUTE_NANOS - 1)]), 2);
+        assert_eq!(busiest_minute(&[at(0), at(MINUTE_NANOS)]), 1);
+        let huge = Request { nanos: 0, cells: u64::MAX };
+        assert_eq!(busiest_minute(&[huge, huge]), u64::MAX);
+        assert_eq!(busiest_minute(&[]), 0);
+    }
+}

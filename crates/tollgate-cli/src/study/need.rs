@@ -1,0 +1,112 @@
+//! The burst that a key needs: exactly, in one pass, without a search.
+
+use tollgate::algo::{Algorithm, Machine, NoRing, Step};
+use tollgate::{Gcra, Quota, QuotaError, Tick};
+
+use super::keys::{Keys, Request};
+
+/// The smallest burst with which a token bucket of that rate never refuses these requests.
+///
+/// A bucket that refuses nothing owes, after each request, what it owed before, less what time
+/// restored, and the request's cells. The burst it needs is the most that it ever owes. Time is
+/// counted in nanoseconds times the limit, so that a cell is a whole number (the period) and
+/// nothing is rounded. The limiter counts an instant as the beginning of its unit (2.5
+/// microseconds, usually), so it never needs more than this.
+pub(crate) fn burst_needed(rate: &Quota, requests: &[Request]) -> u64 {
+    let limit = u128::from(rate.limit());
+    let cell = rate.period().as_nanos().max(1);
+    let (mut drained, mut most) = (0_u128, 0_u128);
+    for request in requests {
+        let now = u128::from(request.nanos) * limit;
+        let cost = u128::from(request.cells).saturating_mul(cell);
+        let owed = drained.saturating_sub(now).saturating_add(cost);
+        drained = now.saturating_add(owed);
+        most = most.max(owed);
+    }
+    u64::try_from(most.div_ceil(cell)).unwrap_or(u64::MAX)
+}
+
+/// What a limiter refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refusals {
+    pub(crate) requests: u64,
+    pub(crate) keys: u64,
+    /// Of the keys, those that are well-behaved.
+    pub(crate) good: u64,
+}
+
+/// Runs the token bucket itself over all keys.
+///
+/// # Errors
+///
+/// A quota that it cannot keep.
+pub(crate) fn refused(quota: &Quota, keys: &Keys, good: &[bool]) -> Result<Refusals, QuotaError> {
+    let bucket = Gcra::new().params(quota, 0)?;
+    let mut refusals = Refusals::default();
+    for (requests, is_good) in keys.each().zip(good) {
+        let mut word = bucket.fresh(Tick::ZERO);
+        let mut count = 0;
+        for request in requests {
+            let now = Tick::from_nanos(request.nanos);
+            let seen = bucket.look(word, NoRing, now, request.cells);
+            match bucket.step(seen, now, request.cells) {
+                Step::Admit { next } => word = next,
+                _ => count += 1,
+            }
+        }
+        refusals.requests += count;
+        refusals.keys += u64::from(count > 0);
+        refusals.good += u64::from(count > 0 && *is_good);
+    }
+    Ok(refusals)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::keys::tests::keys;
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn need(rate: &str, log: &[(u64, u64)]) -> u64 {
+        let requests: Vec<_> =
+            log.iter().map(|(nanos, cells)| Request { nanos: *nanos, cells: *cells }).collect();
+        burst_needed(&rate.parse().unwrap(), &requests)
+    }
+
+    #[test]
+    fn it_is_the_most_that_is_owed() {
+        assert_eq!(need("1/s", &[]), 0);
+        assert_eq!(need("1/s", &[(0, 1), (SECOND, 1), (2 * SECOND, 1)]), 1);
+        assert_eq!(need("1/s", &[(0, 1), (SECOND - 1, 1)]), 2);
+        assert_eq!(need("1/s", &[(0, 3), (SECOND, 1), (SECOND, 1), (9 * SECOND, 2)]), 4);
+        assert_eq!(need("3/s", &[(0, 1), (SECOND / 3, 1)]), 2);
+        assert_eq!(need("3/s", &[(0, 1), (SECOND / 3 + 1, 1)]), 1);
+        assert_eq!(need("1/d", &[(0, u64::MAX), (u64::MAX, u64::MAX)]), u64::MAX);
+    }
+
+    proptest! {
+        /// The limiter with that burst refuses nothing, and with one less it refuses.
+        #[test]
+        fn it_is_what_the_limiter_needs(
+            steps in prop::collection::vec((0_u64..5_000, 1_u64..4), 1..60),
+            rate in prop::sample::select(vec!["1/s", "3/s", "7/min", "90/min", "50/s"]),
+        ) {
+            let mut at = 0;
+            let log: Vec<_> = steps.iter().map(|(millis, cells)| {
+                at += millis * 1_000_000;
+                ("a", at, *cells)
+            }).collect();
+            let keys = keys(&log);
+            let rate: Quota = rate.parse().unwrap();
+            let burst = burst_needed(&rate, keys.each().next().unwrap());
+            let with = |burst| refused(&rate.burst(burst), &keys, &[true]).unwrap();
+            prop_assert_eq!(with(burst), Refusals::default());
+            if burst > 1 {
+                prop_assert_eq!(with(burst - 1).good, 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Logs before a rules file: `--rules`.
+
+use serde_json::Value;
+
+use crate::support::{ELASTIC, HACKERS, NASA, data, json, json_with, replay, scratch, unpacked};
+
+/// Writes a rules file, and replays a log of the test data through it.
+fn ruled(name: &str, rules: &str, log: &str) -> Value {
+    json(&["--rules", &scratch(name, rules.as_bytes()), &data(log)])
+}
+
+fn figure(report: &Value, rule: usize, name: &str) -> u64 {
+    report["rules"][rule][name].as_u64().unwrap_or_else(|| panic!("{name} of {rule}: {report}"))
+}
+
+/// Lines of a log for which something holds.
+fn lines(log: &str, holds: impl Fn(&str) -> bool) -> u64 {
+    String::from_utf8_lossy(&unpacked(log)).lines().filter(|line| holds(line)).count() as u64
+}
+
+/// The first segment of the path that a line asks for.
+fn first_segment(line: &str) -> Option<&str> {
+    let path = line.split('"').nth(1)?.split(' ').nth(1)?;
+    path.split(['?', '#']).next()?.split('/').find(|segment| !segment.is_empty())
+}
+
+#[test]
+fn a_rule_for_everything_is_the_limit_by_itself() {
+    for log in [NASA, HACKERS, ELASTIC] {
+        for limit in ["1/s burst 5", "2/min"] {
+            let rules = format!("[[rule]]\nname = \"all\"\nlimits = \"{limit}\"\n");
+            let by_file = ruled("same.toml", &rules, log);
+            let by_option = json(&["--rule", limit, &data(log)]);
+            for name in ["admitted", "refused", "keys_refused"] {
+                assert_eq!(by_file["rules"][0][name], by_option[name], "{log} {limit} {name}");
+                assert_eq!(by_file["all_rules"][name], by_option[name], "{log} {limit} {name}");
+            }
+            assert_eq!(by_file["rules"][0]["keys"], by_option["keys"]);
+            let most = &by_option["limiters"][0]["refused_most"];
+            // One rule has as many keys listed as one limiter.
+            assert_eq!(&by_file["rules"][0]["refused_most"], most, "{log} {limit}");
+        }
+    }
+}
+
+#[test]
+fn rules_match_by_what_the_log_has() {
+    let rules = r#"
+        rule = [
+            { name = "path", match = { path = "/presentations/**" }, limits = "1000/s" },
+            { name = "method", match = { method = "HEAD" }, limits = "1000/s" },
+            { name = "header", match = { header = { referer = false } }, limits = "1000/s" },
+            { name = "agent", match = { header = { user-agent = "-x" } }, limits = "1000/s" },
+        ]
+    "#;
+    let report = ruled("matching.toml", rules, ELASTIC);
+    assert_eq!(
+        figure(&report, 0, "requests"),
+        lines(ELASTIC, |line| first_segment(line) == Some("presentations"))
+    );
+    assert!(figure(&report, 0, "requests") > 1_000);
+    assert_eq!(figure(&report, 1, "requests"), lines(ELASTIC, |line| line.contains("\"HEAD ")));
+    let no_referer = lines(ELASTIC, |line| line.split('"').nth(3) == Some("-"));
+    assert_eq!(figure(&report, 2, "requests"), no_referer);
+    assert_eq!(figure(&report, 3, "requests"), 0);
+    assert_eq!((0..4).map(|rule| figure(&report, rule, "not_in_log")).sum::<u64>(), 0);
+}
+
+#[test]
+fn what_the_log_has_not_is_counted_and_decided_without() {
+    let rules = r#"
+        rule = [
+            { name = "user", match = { path = "/shuttle/**" }, key = "header:x-user", limits = "1/d" },
+            { name = "block", match = { method = "POST" }, key = "cookie:s", on_no_key = "block", limits = "1/d" },
+            { name = "host", match = { method = "HEAD", host = "a.example" }, limits = "1/d" },
+            { name = "absent", match = { header = { x-old = false } }, limits = "1/d" },
+            { name = "rest", limits = "1/s burst 5" },
+        ]
+    "#;
+    let file = scratch("missing.toml", rules.as_bytes());
+    let report = json(&["--rules", &file, &data(NASA)]);
+    let asked = |what: &str| lines(NASA, |line| line.contains(what));
+    let shuttle = lines(NASA, |line| first_segment(line) == Some("shuttle"));
+    assert_eq!(figure(&report, 0, "not_in_log"), shuttle);
+    assert_eq!(report["rules"][0]["missing"]["header x-user"], shuttle);
+    assert_eq!(figure(&report, 1, "not_in_log"), asked("\"POST "));
+    assert_eq!(figure(&report, 2, "not_in_log"), asked("\"HEAD "));
+    assert_eq!(figure(&report, 3, "not_in_log"), 30_969);
+    // None of them refused anybody, and the last did as it does alone.
+    assert_eq!(report["all_rules"]["refused"], figure(&report, 4, "refused"));
+    assert_eq!(figure(&report, 4, "refused"), 102);
+    let ran = replay(&["--rules", &file, &data(NASA)]);
+    let note = "not in this log: rule user asks for header x-user: 8,0";
+    assert!(ran.out.contains(note) && ran.out.contains("decided without it"), "{}", ran.out);
+    assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
+}
+
+#[test]
+fn headers_of_json_lines_are_keys() {
+    let line = |second: u32, user: &str| {
+        let headers =
+            if user.is_empty() { "{}".to_owned() } else { format!("{{\"X-User\":[\"{user}\"]}}") };
+        format!(
+            "{{\"ts\":{second},\"request\":{{\"remote_ip\":\"192.0.2.{second}\",\"host\":\"A.example:80\",\
+             \"method\":\"GET\",\"uri\":\"/a?b\",\"headers\":{headers}}}}}\n"
+        )
+    };
+    let users = ["ada", "ada", "bob", "", "", "ada"];
+    let log: String = (0..).zip(users).map(|(second, user)| line(second + 1, user)).collect();
+    let of = |on_no_key: &str| {
+        let rules = format!(
+            "[[rule]]\nname = \"a\"\nmatch = {{ host = \"a.example\", path = \"/a\" }}\n\
+             key = \"header:x-user\"\non_no_key = \"{on_no_key}\"\nlimits = \"1/min\"\n"
+        );
+        let file = scratch(&format!("json-{on_no_key}.toml"), rules.as_bytes());
+        let report = json_with(&["--rules", &file, "--format", "jsonl"], log.as_bytes());
+        ["requests", "refused", "without_key", "keys", "not_in_log"]
+            .map(|name| figure(&report, 0, name))
+    };
+    assert_eq!(of("shared"), [6, 3, 0, 3, 0]);
+    assert_eq!(of("skip"), [4, 2, 0, 2, 0]);
+    assert_eq!(of("block"), [6, 4, 2, 3, 0]);
+}
+
+#[test]
+fn the_first_rule_shadows_and_bans_are_as_in_the_proxy() {
+    let log: String = (0..20)
+        .map(|second| {
+            format!(
+                "192.0.2.7 - - [01/Aug/1995:06:00:{second:02} +0000] \"GET / HTTP/1.0\" 200 1\n"
+            )
+        })
+        .collect();
+    let of = |name: &str, rules: &str| {
+        let file = scratch(name, rules.as_bytes());
+        json_with(&["--rules", &file], log.as_bytes())
+    };
+    let first = of(
+        "first.toml",
+        r#"
+        apply = "first"
+        rule = [
+            { name = "trial", shadow = true, limits = "5 per day" },
+            { name = "a", limits = "12 per day" },
+            { name = "b", limits = "1 per day" },
+        ]"#,
+    );
+    let counts = |report: &Value, rule| {
+        ["requests", "admitted", "refused", "refused_by_others"]
+            .map(|name| figure(report, rule, name))
+    };
+    // The trial was asked about the twelve that went ahead.
+    assert_eq!(
+        counts(&first, 0),
+        [20, 12, 7, 8].map(|count| count).map(|c| if c == 12 { 5 } else { c })
+    );
+    assert_eq!(counts(&first, 1), [20, 12, 8, 0]);
+    assert_eq!(counts(&first, 2), [0, 0, 0, 0]);
+    let ban = of(
+        "ban.toml",
+        r#"rule = [{ name = "a", limits = "1/s burst 1", penalty = "5 s" },
+                   { name = "b", limits = "1/2s burst 1" }]"#,
+    );
+    // b refuses every other second, and a never: it is not charged then.
+    assert_eq!(counts(&ban, 1), [20, 10, 10, 0]);
+    assert_eq!(counts(&ban, 0), [20, 10, 0, 10]);
+}
+
+#[test]
+fn wrong_rules_and_wrong_options_are_told() {
+    let fine = scratch("fine.toml", b"rule = [{ name = \"a\", limits = \"1/s\" }]");
+    let wrong = scratch("wrong.toml", b"[[rule]]\nname = \"a\"\nlimits = \"5/fortnight\"");
+    for (words, why) in [
+        (&["--rules", &fine, "--rule", "1/s"][..], "cannot be used with '--rule <RULE>'"),
+        (&["--rules", &fine, "--compare"], "cannot be used with"),
+        (&["--rules", &fine, "--verify"], "cannot be used with"),
+        (&["--rules", &wrong], "wrong.toml:3:13"),
+        (&["--rules", "/no/such.toml"], "cannot read /no/such.toml"),
+        (&[], "--rules <FILE>"),
+    ] {
+        let ran = replay(words);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.err.contains(why), "{words:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn an_empty_log_has_an_empty_table() {
+    let file = scratch("empty.toml", b"rule = [{ name = \"a\", limits = \"1/s\" }]");
+    let ran = replay(&["--rules", &file, "--suggest"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("there was no request"), "{}", ran.out);
+}

@@ -1,0 +1,141 @@
+//! What is suggested, held against the limiter itself: `--suggest`.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{AZURE_CODE, ELASTIC, HACKERS, NASA, data, json, replay, scratch, unpacked};
+
+/// Every client of a log, one a line.
+fn clients(log: &str) -> (String, u64) {
+    let text = unpacked(log);
+    let text = String::from_utf8_lossy(&text);
+    let clients: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    let count = clients.len() as u64;
+    (clients.into_iter().collect::<Vec<_>>().join("\n"), count)
+}
+
+fn keys_refused(quota: &str, log: &str) -> u64 {
+    json(&["--rule", quota, &data(log)])["keys_refused"].as_u64().unwrap()
+}
+
+#[test]
+fn the_burst_refuses_few_enough_and_one_less_refuses_more() {
+    for (log, at_most, of_a_million) in
+        [(NASA, "1%", 10_000), (HACKERS, "0%", 0), (ELASTIC, "2.5%", 25_000)]
+    {
+        let (list, count) = clients(log);
+        let good = scratch(&format!("good-{log}.txt"), list.as_bytes());
+        let may = count * of_a_million / 1_000_000;
+        let rates = ["--rate", "1/s", "--rate", "10/min", "--rate", "20/h"];
+        let words = ["--suggest", "--at-most", at_most, "--good", &good, &data(log)];
+        let report = json(&[&rates[..], &words[..]].concat());
+        let suggestion = &report["suggestion"];
+        assert_eq!(suggestion["good_keys"], count);
+        assert_eq!(suggestion["good_keys_that_may_be_refused"], may);
+        for row in suggestion["rates"].as_array().unwrap() {
+            let (rate, burst) = (row["rate"].as_str().unwrap(), row["burst"].as_u64().unwrap());
+            let refused = keys_refused(&format!("{rate} burst {burst}"), log);
+            assert!(refused <= may, "{log} {rate} burst {burst}: {refused} of {may}");
+            assert_eq!(row["keys_refused"], refused);
+            assert_eq!(row["good_keys_refused"], refused);
+            if burst > 1 {
+                let less = keys_refused(&format!("{rate} burst {}", burst - 1), log);
+                assert!(less > may, "{log} {rate} burst {burst}: {less} with one less");
+            }
+            let for_none = row["burst_for_none"].as_u64().unwrap();
+            assert_eq!(keys_refused(&format!("{rate} burst {for_none}"), log), 0);
+            assert!(keys_refused(&format!("{rate} burst {}", for_none - 1), log) > 0);
+        }
+    }
+}
+
+#[test]
+fn a_suggestion_is_printed_with_its_reasons() {
+    let ran = replay(&["--suggest", &data(NASA)]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let expected = "
+2,328 of 2,365 keys are taken for well-behaved; 37 left out, with more than 18
+  in a busiest minute or more than 81 in all (the 99th percentiles)
+the smallest burst that ever refuses at most 1 % (23 of them), what it refuses,
+  and the burst that refuses none of them:
+
+rate    burst  good keys       %  all keys       %  requests       %  for none
+30/h       39         20  0.86 %        35  1.48 %     1,045  3.37 %        75
+1/min      30         22  0.95 %        36  1.52 %       767  2.48 %        68
+2/min      23         18  0.77 %        33  1.40 %       436  1.41 %        54
+5/min      15         18  0.77 %        37  1.56 %       157  0.51 %        28
+10/min     10         18  0.77 %        35  1.48 %       176  0.57 %        18
+20/min      8         17  0.73 %        31  1.31 %       142  0.46 %        14
+30/min      7         20  0.86 %        30  1.27 %       124  0.40 %        14
+1/s         6         10  0.43 %        16  0.68 %        54  0.17 %        12
+
+suggested: 5/min burst 15, the one of these that lets a key have the least in
+  any minute: at most 20 requests
+
+[[rule]]
+name = \"suggested\"
+key = \"ip\"
+limits = \"5/min burst 15\"
+";
+    assert!(ran.out.ends_with(expected), "{}", ran.out);
+    let limiter = json(&["--rule", "5/min burst 15", &data(NASA)]);
+    assert_eq!((&limiter["refused"], &limiter["keys_refused"]), (&157.into(), &37.into()));
+}
+
+#[test]
+fn the_rule_is_ready_to_be_used() {
+    for (key, log) in [("ip", ELASTIC), ("ip+path", HACKERS)] {
+        let report = json(&["--suggest", "--key", key, &data(log)]);
+        let suggestion = &report["suggestion"];
+        let rule = suggestion["rule"].as_str().unwrap();
+        let file = scratch(&format!("suggested-{key}.toml"), rule.as_bytes());
+        let check = Command::new(env!("CARGO_BIN_EXE_tollgate")).args(["check", &file]).output();
+        assert!(check.unwrap().status.success(), "{rule}");
+        let quota = suggestion["quota"].as_str().unwrap();
+        let row = suggestion["rates"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| quota.starts_with(&format!("{} ", row["rate"].as_str().unwrap())));
+        let row: &Value = row.expect("it is one of the rates");
+        let ruled = json(&["--rules", &file, &data(log)]);
+        assert_eq!(ruled["rules"][0]["refused"], row["refused"], "{rule}");
+    }
+}
+
+#[test]
+fn costs_count_and_one_bucket_is_a_key() {
+    let words = ["--suggest", "--key", "none", "--cost", "field:ContextTokens"];
+    let report = json(&[&words[..], &["--rate", "10000/s", &data(AZURE_CODE)]].concat());
+    let row = &report["suggestion"]["rates"][0];
+    let burst = row["burst"].as_u64().unwrap();
+    let refused = |burst: u64| {
+        let quota = format!("10000/s burst {burst}");
+        let words = ["--rule", &quota, "--key", "none", "--cost", "field:ContextTokens"];
+        json(&[&words[..], &[&data(AZURE_CODE)]].concat())["refused"].as_u64().unwrap()
+    };
+    assert_eq!(refused(burst), 0);
+    assert!(refused(burst - 1) > 0);
+}
+
+#[test]
+fn wrong_options_say_what_to_write() {
+    let nobody = scratch("nobody.txt", b"nobody.example\n\n");
+    let empty = scratch("empty.txt", b"\n");
+    let file = data(HACKERS);
+    for (words, why) in [
+        (&["--suggest", "--rate", "1/s burst 5"][..], "the burst is to be found: write 1/s"),
+        (&["--suggest", "--rate", "2000000000/s"], "the rate is above 1,000,000,000"),
+        (&["--suggest", "--at-most", "1"], "such as 1%"),
+        (&["--suggest", "--good", &nobody], "none of the keys in"),
+        (&["--suggest", "--good", &empty], "write one a line"),
+        (&["--suggest", "--good", "/no/such"], "cannot read /no/such"),
+        (&["--rule", "1/s", "--rate", "1/s"], "--suggest"),
+    ] {
+        let ran = replay(&[words, &[&file]].concat());
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.err.contains(why), "{words:?}: {}", ran.err);
+    }
+}
