@@ -5,3 +5,4 @@ cd "$(dirname "$0")/.."
 cargo fmt --all --check
 (cd fuzz && cargo fmt --check)
 (cd benches/peers && cargo fmt --check)
+(cd integrations/pingora && cargo fmt --check)

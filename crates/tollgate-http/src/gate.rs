@@ -4,9 +4,10 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use http::{request, response};
+use http::{HeaderMap, request, response};
 
 use crate::ask::Asking;
+use crate::headers::{Fields, Wanted};
 use crate::key::KeyError;
 use crate::policy::Policy;
 
@@ -264,6 +265,25 @@ impl Report {
             longest = longest.max(Some(reading.retry_after?));
         }
         longest
+    }
+
+    /// Adds the fields `RateLimit-Policy` and `RateLimit` to a response's headers, as the layer does:
+    /// for a server that does not speak tower. Add `Retry-After` before.
+    ///
+    /// ```
+    /// use tollgate::Quota;
+    /// use tollgate_http::{Policy, Reading, Report};
+    ///
+    /// let mut report = Report::default();
+    /// report.note(Reading::new(Policy::new("a", &Quota::per_minute(5))?, 5, 4));
+    /// let mut headers = http::HeaderMap::new();
+    /// report.add_fields_to(&mut headers);
+    /// assert_eq!(headers["ratelimit-policy"], r#""a";q=5;w=60"#);
+    /// assert_eq!(headers["ratelimit"], r#""a";r=4;t=0"#);
+    /// # Ok::<(), tollgate_http::PolicyError>(())
+    /// ```
+    pub fn add_fields_to(&self, headers: &mut HeaderMap) {
+        Fields::new(self, Wanted { ietf: true, x: false }).add_to(headers);
     }
 
     /// Leaves only the readings of limits that refused: what the others charged was given back.

@@ -3,12 +3,14 @@
 //! `RateLimit-Policy` and `RateLimit` are those of draft-ietf-httpapi-ratelimit-headers-11: lists
 //! of strings (the policies' names) with parameters. `r` is what is left. `t` is in whole seconds,
 //! rounded up: after an admission, until all is back; after a refusal, until the same request would
-//! be admitted, which `Retry-After` never is before.
+//! be admitted, which `Retry-After` never is before. Where a response has a `Retry-After` that is
+//! before the `t` of another limit (one that admitted, in this layer or outside of it), that `t` is
+//! left out, as it may be.
 
 use core::fmt::Write;
 use core::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
 use crate::gate::{Reading, Report};
 
@@ -20,6 +22,10 @@ const X_NAMES: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-reset"),
 ];
 
+/// The largest integer of a structured field (RFC 9651). A number beyond it would make clients
+/// ignore the whole field, so it is said instead.
+pub(crate) const INTEGER_MAX: u64 = 999_999_999_999_999;
+
 /// Which fields are wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
@@ -30,9 +36,17 @@ pub(crate) struct Wanted {
 /// Fields, ready to be added to a response.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
-    ietf: Option<(HeaderValue, HeaderValue)>,
+    ietf: Option<Ietf>,
     /// Seldom wanted, so apart.
     x: Option<Box<[HeaderValue; 3]>>,
+}
+
+#[derive(Debug)]
+struct Ietf {
+    policies: HeaderValue,
+    limits: HeaderValue,
+    /// The longest `t` among them.
+    longest_secs: u64,
 }
 
 impl Fields {
@@ -45,7 +59,11 @@ impl Fields {
     /// Adds them. Both IETF fields are lists, to which each layer adds its own; of the others, those
     /// that are there already stay.
     pub(crate) fn add_to(self, headers: &mut HeaderMap) {
-        if let Some((policies, limits)) = self.ietf {
+        if let Some(Ietf { policies, limits, longest_secs }) = self.ietf {
+            let limits = match retry_after_secs(headers) {
+                Some(secs) if secs < longest_secs => without_later_times(&limits, secs),
+                _ => limits,
+            };
             headers.append(RATE_LIMIT_POLICY, policies);
             headers.append(RATE_LIMIT, limits);
         }
@@ -57,34 +75,78 @@ impl Fields {
     }
 }
 
-fn ietf(report: &Report) -> Option<(HeaderValue, HeaderValue)> {
+fn ietf(report: &Report) -> Option<Ietf> {
     let mut readings = report.readings();
     let first = readings.next()?;
     let mut limits = String::with_capacity(64);
-    push_limit(&mut limits, first);
+    let mut longest_secs = push_limit(&mut limits, first);
     let mut policies = None;
     for reading in readings {
         let text = policies.get_or_insert_with(|| first.policy.to_string());
         let _ = write!(text, ", {}", reading.policy);
         limits.push_str(", ");
-        push_limit(&mut limits, reading);
+        longest_secs = longest_secs.max(push_limit(&mut limits, reading));
     }
     let policies = match policies {
         None => first.policy.item().clone(),
         Some(text) => printable(text),
     };
-    Some((policies, printable(limits)))
+    Some(Ietf { policies, limits: printable(limits), longest_secs })
 }
 
-fn push_limit(text: &mut String, reading: &Reading) {
-    let _ = write!(text, "{};r={}", reading.policy.quoted(), reading.remaining);
+/// Its `t` is returned, or 0.
+fn push_limit(text: &mut String, reading: &Reading) -> u64 {
+    let remaining = reading.remaining.min(INTEGER_MAX);
+    let _ = write!(text, "{};r={remaining}", reading.policy.quoted());
     let effective = match reading.refused {
         true => reading.retry_after.map(whole_secs_from_1),
         false => Some(whole_secs(reading.reset_after)),
     };
+    let effective = effective.map(|secs| secs.min(INTEGER_MAX));
     if let Some(secs) = effective {
         let _ = write!(text, ";t={secs}");
     }
+    effective.unwrap_or(0)
+}
+
+/// What a response says already, be it ours or that of who answered. A date is not looked at.
+fn retry_after_secs(headers: &HeaderMap) -> Option<u64> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// These limits, as [`push_limit`] writes them, without a `t` beyond `secs`.
+fn without_later_times(limits: &HeaderValue, secs: u64) -> HeaderValue {
+    let mut rest = limits.to_str().unwrap_or_default();
+    let mut kept = String::with_capacity(rest.len());
+    while !rest.is_empty() {
+        let (name, after) = rest.split_at(string_end(rest));
+        let (parameters, next) = after.split_once(", ").unwrap_or((after, ""));
+        let (r, t) = parameters.split_once(";t=").unwrap_or((parameters, ""));
+        kept.push_str(name);
+        kept.push_str(r);
+        if t.parse().is_ok_and(|its: u64| its <= secs) {
+            let _ = write!(kept, ";t={t}");
+        }
+        if !next.is_empty() {
+            kept.push_str(", ");
+        }
+        rest = next;
+    }
+    printable(kept)
+}
+
+/// Where the string that `text` begins with ends, its second quote included.
+fn string_end(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 /// Of several limits, that which refused, or else that with the least left.
@@ -166,5 +228,32 @@ mod tests {
         let refused = Reading { refused: true, ..reading("a", 9, 60_000) };
         assert_eq!(fields(vec![refused])[1], "\"a\";r=9");
         assert_eq!(fields(vec![]), [""; 5]);
+    }
+
+    #[test]
+    fn numbers_beyond_a_structured_fields_integers_are_its_largest() {
+        let most = u64::MAX;
+        let reading = Reading { reset_after: Duration::MAX, ..reading("a", most, 0) };
+        assert_eq!(fields(vec![reading])[1], "\"a\";r=999999999999999;t=999999999999999");
+    }
+
+    #[test]
+    fn a_time_later_than_retry_after_is_left_out() {
+        let all = r#""a\", ;t=9 \\";r=1;t=30, "b";r=2;t=1, "c";r=3;t=29"#;
+        for (retry_after, expected) in [
+            ("30", all),
+            ("Wed, 21 Oct 2026 07:28:00 GMT", all),
+            ("29", r#""a\", ;t=9 \\";r=1, "b";r=2;t=1, "c";r=3;t=29"#),
+            ("0", r#""a\", ;t=9 \\";r=1, "b";r=2, "c";r=3"#),
+        ] {
+            let mut report = Report::default();
+            report.note(reading(r#"a", ;t=9 \"#, 1, 30_000));
+            report.note(reading("b", 2, 1_000));
+            report.note(reading("c", 3, 29_000));
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(retry_after));
+            Fields::new(&report, Wanted { ietf: true, x: false }).add_to(&mut headers);
+            assert_eq!(headers[RATE_LIMIT], expected, "{retry_after}");
+        }
     }
 }

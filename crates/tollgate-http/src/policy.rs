@@ -6,13 +6,16 @@ use std::sync::Arc;
 use http::HeaderValue;
 use tollgate::Quota;
 
+use crate::headers::INTEGER_MAX;
+
 /// The longest name of a policy, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
 /// A limit's name and quota, as clients are told: an item of the `RateLimit-Policy` field.
 ///
 /// `q` is the quota's [limit](Quota::limit), `w` its period in seconds. A period that is no whole
-/// number of seconds is left out, as the field cannot express it. Clones share their text.
+/// number of seconds, or none at all, is left out, as the field cannot express it; nor can it a
+/// number of more than 15 digits. Clones share their text.
 ///
 /// **Not guaranteed.** The field has no word for a burst. Where that is larger than the limit, the
 /// `r` of the `RateLimit` field may be larger than `q`.
@@ -76,12 +79,13 @@ impl Policy {
             return Err(PolicyError);
         }
         let quoted = format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""));
-        let mut item = format!("{quoted};q={}", quota.limit());
+        let mut item = format!("{quoted};q={}", quota.limit().min(INTEGER_MAX));
         if let Some(unit) = unit {
             let _ = write!(item, ";qu=\"{unit}\"");
         }
-        if quota.period().subsec_nanos() == 0 {
-            let _ = write!(item, ";w={}", quota.period().as_secs());
+        let period = quota.period();
+        if period.subsec_nanos() == 0 && (1..=INTEGER_MAX).contains(&period.as_secs()) {
+            let _ = write!(item, ";w={}", period.as_secs());
         }
         let item = HeaderValue::try_from(item).expect("printable ASCII");
         Ok(Self(Arc::new(Texts { name: name.into(), quoted: quoted.into(), item })))
@@ -145,5 +149,17 @@ mod tests {
         let policy = policy.expect("printable");
         assert_eq!(policy.to_string(), r#""a \"b\" \\c";q=3"#);
         assert_eq!(policy.name(), r#"a "b" \c"#);
+    }
+
+    #[test]
+    fn what_the_field_cannot_say_is_not_said() {
+        let item = |limit, period| {
+            Policy::new("a", &Quota::new(limit, period)).expect("a name").to_string()
+        };
+        assert_eq!(item(5, Duration::ZERO), "\"a\";q=5");
+        assert_eq!(item(5, Duration::from_secs(u64::MAX)), "\"a\";q=5");
+        assert_eq!(item(u64::MAX, Duration::from_secs(1)), "\"a\";q=999999999999999;w=1");
+        let longest = Duration::from_secs(INTEGER_MAX);
+        assert_eq!(item(5, longest), "\"a\";q=5;w=999999999999999");
     }
 }

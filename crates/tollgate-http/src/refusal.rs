@@ -72,7 +72,28 @@ impl Reason {
     }
 }
 
-impl Refusal<'_> {
+impl<'a> Refusal<'a> {
+    /// For a server that does not speak tower, and so asks its [`Gate`](crate::Gate) itself. The
+    /// layer's refusals are made by the layer.
+    ///
+    /// ```
+    /// use tollgate_http::{Reason, Refusal, Report, refusal};
+    ///
+    /// let (request, ()) = http::Request::new(()).into_parts();
+    /// let report = Report::default(); // as a gate has filled it in
+    /// let refusal = Refusal::new(&request, &report, Reason::OverLimit);
+    /// let mut response = refusal::problem(&refusal);
+    /// if let Some(secs) = refusal.retry_after_secs() {
+    ///     response.headers_mut().insert("retry-after", secs.into());
+    /// }
+    /// report.add_fields_to(response.headers_mut());
+    /// assert_eq!(response.status(), 429);
+    /// ```
+    #[must_use]
+    pub fn new(request: &'a request::Parts, report: &'a Report, reason: Reason) -> Self {
+        Self { request, report, reason }
+    }
+
     /// Whole seconds until the same request would be admitted, rounded up, at least 1; `None` where
     /// waiting does not help. The layer adds it as `Retry-After`.
     ///
@@ -136,7 +157,7 @@ pub fn problem(refusal: &Refusal<'_>) -> Response<Bytes> {
         Reason::WithoutKey(error) => format!("\"type\":\"about:blank\",\"title\":\"{error}\""),
     };
     members += &format!(",\"status\":{}", status.as_u16());
-    if refusal.reason == Reason::OverLimit {
+    if let Reason::OverLimit | Reason::QueueFull = refusal.reason {
         let refused = refusal.report.readings().filter(|reading| reading.refused);
         let names: Vec<_> = refused.map(|reading| reading.policy.quoted()).collect();
         members += &format!(",\"violated-policies\":[{}]", names.join(","));
@@ -154,7 +175,12 @@ fn kind(name: &str, title: &str) -> String {
 }
 
 /// An answer for gRPC: status 200 and, as headers, `grpc-status` with `grpc-message`. Over a limit
-/// the code is `RESOURCE_EXHAUSTED`.
+/// the code is `RESOURCE_EXHAUSTED`, and `UNAVAILABLE` where too many wait or the limit's store is
+/// down.
+///
+/// Clients that retry by themselves are told when by `grpc-retry-pushback-ms` (gRFC A6): the
+/// milliseconds until the same call would be admitted, rounded up. It is -1, "do not retry", where
+/// waiting does not help, or takes longer than the 24 days that the field can say.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -178,7 +204,17 @@ pub fn grpc(refusal: &Refusal<'_>) -> Response<Bytes> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert("grpc-status", HeaderValue::from_static(code));
     headers.insert("grpc-message", HeaderValue::from_static(message));
+    if let Reason::OverLimit | Reason::QueueFull = refusal.reason {
+        headers.insert("grpc-retry-pushback-ms", pushback_millis(refusal.report).into());
+    }
     response
+}
+
+/// As gRFC A6 has it, where what is negative forbids a retry.
+fn pushback_millis(report: &Report) -> i32 {
+    let Some(wait) = report.retry_after() else { return -1 };
+    let millis = wait.as_nanos().div_ceil(1_000_000).max(1);
+    i32::try_from(millis).unwrap_or(-1)
 }
 
 #[cfg(test)]
@@ -192,11 +228,19 @@ mod tests {
     use crate::policy::Policy;
 
     fn answer(reason: Reason, retry_after: Option<Duration>) -> Response<Bytes> {
+        answer_by(problem, reason, retry_after)
+    }
+
+    fn answer_by(
+        write: fn(&Refusal<'_>) -> Response<Bytes>,
+        reason: Reason,
+        retry_after: Option<Duration>,
+    ) -> Response<Bytes> {
         let (request, ()) = http::Request::new(()).into_parts();
         let policy = Policy::new("a \"b\"", &Quota::per_second(1)).expect("a name");
         let mut report = Report::default();
         report.note(Reading { refused: true, retry_after, ..Reading::new(policy, 1, 0) });
-        Refusal { request: &request, report: &report, reason }.respond(problem)
+        Refusal { request: &request, report: &report, reason }.respond(write)
     }
 
     #[test]
@@ -219,6 +263,8 @@ mod tests {
             (full.status().as_u16(), &full.headers()["retry-after"]),
             (503, &"2".parse().unwrap())
         );
+        let body: serde_json::Value = serde_json::from_slice(full.body()).expect("JSON");
+        assert_eq!(body["violated-policies"], serde_json::json!(["a \"b\""]));
         for (error, status) in
             [(KeyError::Missing, 400), (KeyError::Malformed, 400), (KeyError::Unavailable, 500)]
         {
@@ -231,5 +277,49 @@ mod tests {
         let down = answer(Reason::Unavailable, Some(Duration::ZERO));
         assert_eq!(down.status(), 503);
         assert!(!down.headers().contains_key("retry-after"));
+    }
+
+    #[test]
+    fn grpc_clients_are_told_when_to_retry_and_when_not_to() {
+        let pushback = |reason, wait| {
+            let response = answer_by(grpc, reason, wait);
+            assert_eq!((response.status().as_u16(), response.body().len()), (200, 0));
+            let value = response.headers().get("grpc-retry-pushback-ms");
+            value.map(|value| value.to_str().expect("ASCII").to_owned())
+        };
+        let millis_max = Duration::from_millis(i32::MAX.unsigned_abs().into());
+        for (wait, told) in [
+            (Some(Duration::ZERO), "1"),
+            (Some(Duration::from_nanos(1)), "1"),
+            (Some(Duration::from_nanos(1_000_001)), "2"),
+            (Some(Duration::from_secs(60)), "60000"),
+            (Some(millis_max), "2147483647"),
+            (Some(millis_max + Duration::from_nanos(1)), "-1"),
+            (Some(Duration::MAX), "-1"),
+            (None, "-1"),
+        ] {
+            assert_eq!(pushback(Reason::OverLimit, wait).as_deref(), Some(told), "{wait:?}");
+            assert_eq!(pushback(Reason::QueueFull, wait).as_deref(), Some(told), "{wait:?}");
+        }
+        // What no quota is the reason for, is retried or not by the client's own rules.
+        for reason in [Reason::Unavailable, Reason::WithoutKey(KeyError::Missing)] {
+            assert_eq!(pushback(reason, Some(Duration::ZERO)), None);
+        }
+    }
+
+    #[test]
+    fn each_reason_has_its_grpc_status() {
+        for (reason, code) in [
+            (Reason::OverLimit, "8"),
+            (Reason::QueueFull, "14"),
+            (Reason::Unavailable, "14"),
+            (Reason::WithoutKey(KeyError::Unavailable), "13"),
+            (Reason::WithoutKey(KeyError::Missing), "3"),
+            (Reason::WithoutKey(KeyError::Malformed), "3"),
+        ] {
+            let response = answer_by(grpc, reason, None);
+            assert_eq!(response.headers()["grpc-status"], code, "{reason:?}");
+            assert_eq!(response.headers()["content-type"], "application/grpc");
+        }
     }
 }

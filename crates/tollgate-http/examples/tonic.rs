@@ -1,0 +1,70 @@
+//! A gRPC server that lets each client make 2 calls a second, 5 at once. Its service is tonic's
+//! health check; after the server has started, a client in the same process makes 7 calls.
+//!
+//! ```sh
+//! cargo run -p tollgate-http --example tonic
+//! ```
+
+use std::net::SocketAddr;
+
+use tollgate::Quota;
+use tollgate_http::key::PeerIp;
+use tollgate_http::{Limit, RateLimitLayer, refusal};
+use tonic::Code;
+use tonic::body::Body;
+use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
+use tonic::transport::{Endpoint, Server};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tower::util::MapRequestLayer;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Puts the peer's address where [`PeerIp`] and `ClientIp` look for it.
+fn with_peer(mut request: http::Request<Body>) -> http::Request<Body> {
+    let info = request.extensions().get::<TcpConnectInfo>();
+    if let Some(address) = info.and_then(TcpConnectInfo::remote_addr) {
+        request.extensions_mut().insert(address);
+    }
+    request
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let quota = Quota::per_second(2).burst(5);
+    let limit = Limit::gcra("per-client", quota, PeerIp::new())?;
+    let layer = RateLimitLayer::builder(limit).refuse_with(refusal::grpc).build();
+    let (_reporter, health) = tonic_health::server::health_reporter();
+
+    let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    let address = incoming.local_addr()?;
+    println!("listening on http://{address}");
+    // The first layer is the outermost.
+    let server = Server::builder()
+        .layer(MapRequestLayer::new(with_peer))
+        .layer(layer.clone())
+        .add_service(health)
+        .serve_with_incoming(incoming);
+    tokio::select! {
+        ended = server => ended?,
+        called = call(address) => called?,
+    }
+    println!("{:?}", layer.stats());
+    Ok(())
+}
+
+async fn call(address: SocketAddr) -> Result<(), BoxError> {
+    let channel = Endpoint::new(format!("http://{address}"))?.connect().await?;
+    let mut client = HealthClient::new(channel);
+    for number in 1..=7 {
+        match client.check(HealthCheckRequest::default()).await {
+            Ok(_) => println!("call {number}: admitted"),
+            Err(status) if status.code() == Code::ResourceExhausted => {
+                let millis = status.metadata().get("grpc-retry-pushback-ms");
+                println!("call {number}: {}, retry in {millis:?} ms", status.message());
+            }
+            Err(status) => return Err(status.into()),
+        }
+    }
+    Ok(())
+}

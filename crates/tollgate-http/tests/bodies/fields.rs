@@ -1,0 +1,190 @@
+//! The `RateLimit` fields, of policies with any name and readings of any size.
+
+use std::convert::Infallible;
+use std::future::Ready;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use tollgate::Quota;
+use tollgate_http::{Admission, Gate, Policy, RateLimitLayer, Reading, Report, Verdict};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::cursor::Cursor;
+use super::structured::{Item, Value, list};
+
+const INTEGER_MAX: u64 = 999_999_999_999_999;
+
+/// What a client reads in the response is what the limits said, and every field can be parsed.
+pub(crate) fn fields(data: &[u8]) {
+    let mut cursor = Cursor::new(data);
+    let kind = cursor.byte();
+    let retry_after = (kind & 2 > 0).then(|| cursor.number());
+    let mut said = Said { readings: Vec::new(), refuses: kind & 1 > 0 };
+    while !cursor.is_empty() && said.readings.len() < 4 {
+        said.readings.extend(reading(&mut cursor));
+    }
+    said.refuses &= said.readings.iter().any(|reading| reading.refused);
+    let said = Arc::new(said);
+    // Two layers, and the outer one says the same once more.
+    let stacked = kind & 4 > 0 && !said.refuses;
+    let headers = match stacked {
+        false => ask(layer(&said, kind).layer(Answer(retry_after))),
+        true => ask(layer(&said, kind).layer(layer(&said, kind).layer(Answer(retry_after)))),
+    };
+    let expected = said.readings.len() * if stacked { 2 } else { 1 };
+    policies_are_told(&headers, &said, expected);
+    limits_are_told(&headers, &said, expected);
+}
+
+/// What a gate answers.
+struct Said {
+    readings: Vec<Reading>,
+    refuses: bool,
+}
+
+struct Saying(Arc<Said>);
+
+impl Gate for Saying {
+    fn decide(&self, _: &Parts, report: &mut Report) -> Verdict {
+        self.0.readings.iter().cloned().for_each(|reading| report.note(reading));
+        match self.0.refuses {
+            true => Verdict::Refuse,
+            false => Verdict::Admit(Admission::default()),
+        }
+    }
+}
+
+fn layer(said: &Arc<Said>, kind: u8) -> RateLimitLayer<Saying> {
+    let builder = RateLimitLayer::builder(Saying(Arc::clone(said)));
+    if kind & 8 > 0 { builder.x_rate_limit().build() } else { builder.build() }
+}
+
+/// The application, which may ask for patience itself.
+#[derive(Clone)]
+struct Answer(Option<u64>);
+
+impl Service<Request<()>> for Answer {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<String>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        let mut response = Response::new(String::new());
+        if let Some(secs) = self.0 {
+            response.headers_mut().insert("retry-after", HeaderValue::from(secs));
+        }
+        std::future::ready(Ok(response))
+    }
+}
+
+fn ask<S, B>(mut service: S) -> HeaderMap
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
+{
+    let answer = pin!(service.call(Request::new(())));
+    match answer.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(response)) => response.into_parts().0.headers,
+        Poll::Ready(Err(never)) => match never {},
+        Poll::Pending => panic!("nothing waits here"),
+    }
+}
+
+/// `None`: its name is none, which is found out.
+fn reading(cursor: &mut Cursor<'_>) -> Option<Reading> {
+    let length = cursor.byte() % 80;
+    let name = String::from_utf8_lossy(cursor.take(length.into())).into_owned();
+    let quota = Quota::new(cursor.number(), duration(cursor));
+    let flags = cursor.byte();
+    let policy = match flags & 1 {
+        0 => Policy::new(&name, &quota),
+        _ => Policy::of_bytes(&name, &quota),
+    };
+    let is_name = (1..=64).contains(&name.len()) && name.bytes().all(|b| (32..127).contains(&b));
+    assert_eq!(policy.is_ok(), is_name, "{name:?}");
+    let mut reading = Reading::new(policy.ok()?, quota.limit(), cursor.number());
+    assert_eq!(reading.policy.name(), name);
+    reading.reset_after = duration(cursor);
+    reading.refused = flags & 2 > 0;
+    reading.retry_after = (flags & 6 == 6).then(|| duration(cursor));
+    Some(reading)
+}
+
+fn duration(cursor: &mut Cursor<'_>) -> Duration {
+    let nanos = if cursor.byte().is_multiple_of(2) { 0 } else { 1 + u32::from(cursor.byte()) };
+    Duration::new(cursor.number(), nanos)
+}
+
+/// All lines of the field, as one list.
+fn items(headers: &HeaderMap, name: &str) -> Vec<Item> {
+    let lines = headers.get_all(name).iter().map(|line| line.as_bytes());
+    let mut all = Vec::new();
+    for line in lines {
+        let text = String::from_utf8_lossy(line);
+        let parsed = list(line).unwrap_or_else(|at| panic!("{name} is wrong at {at}: {text}"));
+        assert!(!parsed.is_empty(), "an empty line of {name}");
+        all.extend(parsed);
+    }
+    all
+}
+
+fn signed(number: u64) -> Option<i64> {
+    Some(i64::try_from(number.min(INTEGER_MAX)).expect("15 digits"))
+}
+
+fn policies_are_told(headers: &HeaderMap, said: &Said, expected: usize) {
+    let items = items(headers, "ratelimit-policy");
+    assert_eq!(items.len(), expected);
+    for (item, reading) in items.iter().zip(said.readings.iter().cycle()) {
+        assert_eq!(item.text, reading.policy.name());
+        assert_eq!(item.integer("q"), signed(reading.limit));
+        assert!(item.parameter("w").is_none() || item.integer("w").is_some_and(|secs| secs > 0));
+        let unit = item.parameter("qu");
+        assert!(unit.is_none_or(|unit| *unit == Value::Text("content-bytes".into())), "{unit:?}");
+        assert!(item.parameters.iter().all(|(name, _)| ["q", "qu", "w"].contains(&&**name)));
+    }
+}
+
+fn limits_are_told(headers: &HeaderMap, said: &Said, expected: usize) {
+    let items = items(headers, "ratelimit");
+    assert_eq!(items.len(), expected);
+    let retry_after = headers.get("retry-after").map(|value| value.to_str().expect("digits"));
+    let retry_after: Option<u64> = retry_after.map(|text| text.parse().expect("a number"));
+    if said.refuses {
+        assert!(retry_after.is_none_or(|secs| secs > 0));
+    }
+    for (item, reading) in items.iter().zip(said.readings.iter().cycle()) {
+        assert_eq!(item.text, reading.policy.name());
+        assert_eq!(item.integer("r"), signed(reading.remaining));
+        assert!(item.parameters.iter().all(|(name, _)| ["r", "t"].contains(&&**name)));
+        let span = if reading.refused { reading.retry_after } else { Some(reading.reset_after) };
+        let told = item.integer("t").map(i64::unsigned_abs);
+        match (told, span) {
+            (None, None) => {}
+            (None, Some(span)) => {
+                let retry_after = retry_after.expect("a time is left out for Retry-After only");
+                assert!(rounded_up(span).max(1) > retry_after, "{span:?} is left out");
+            }
+            (Some(secs), Some(span)) => {
+                let at_least = u64::from(reading.refused);
+                assert_eq!(secs, rounded_up(span).max(at_least));
+                assert!(retry_after.is_none_or(|retry_after| retry_after >= secs));
+            }
+            (Some(secs), None) => panic!("{secs} s for what never fits"),
+        }
+    }
+}
+
+/// As the field can say it.
+fn rounded_up(span: Duration) -> u64 {
+    let secs = u128::from(span.as_secs()) + u128::from(span.subsec_nanos() > 0);
+    u64::try_from(secs.min(INTEGER_MAX.into())).expect("15 digits")
+}

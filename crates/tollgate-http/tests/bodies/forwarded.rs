@@ -1,0 +1,155 @@
+//! The headers of proxies, of any bytes, with any trust, against a reading of the plainest kind.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::Request;
+use http::header::{HeaderName, HeaderValue};
+use http::request::Parts;
+use tollgate_http::KeyError;
+use tollgate_http::key::{ClientIp, Extractor, IpPrefix, Trust};
+
+use super::cursor::Cursor;
+
+/// Beyond these the header is not read, which the plain reading does not know.
+const BYTES_MAX: usize = 4_096;
+const ENTRIES_MAX: usize = 64;
+const NETWORKS: [&str; 3] = ["10.0.0.0/8", "127.0.0.1", "2001:db8::/32"];
+
+/// Who is trusted, said twice: to the crate, and to the plain reading.
+#[derive(Clone, Copy)]
+enum Trusted {
+    Hops(usize),
+    Networks,
+}
+
+impl Trusted {
+    fn told(self) -> Trust {
+        match self {
+            Self::Hops(count) => Trust::hops(count),
+            Self::Networks => Trust::networks(NETWORKS).expect("networks"),
+        }
+    }
+
+    fn covers(self, hop: usize, who: Option<IpAddr>) -> bool {
+        match self {
+            Self::Hops(count) => hop < count,
+            Self::Networks => who.is_some_and(|address| match address {
+                IpAddr::V4(v4) => v4.octets()[0] == 10 || v4.octets() == [127, 0, 0, 1],
+                IpAddr::V6(v6) => v6.segments()[..2] == [0x2001, 0xdb8],
+            }),
+        }
+    }
+}
+
+/// Whatever the header holds: the key is the address that a plain reading finds, or there is none
+/// where that finds none; a stranger's header does not matter; and what proxies append does.
+pub(crate) fn forwarded(data: &[u8]) {
+    let mut cursor = Cursor::new(data);
+    let kind = cursor.byte();
+    let trusted = if kind & 1 > 0 { Trusted::Networks } else { Trusted::Hops((kind >> 4).into()) };
+    let peer = if kind & 2 > 0 { [10, 0, 0, 1].into() } else { cursor.address() };
+    let client = cursor.address();
+    let lines: Vec<&[u8]> = cursor.rest().split(|byte| *byte == b'\n').collect();
+    for is_list in [true, false] {
+        let name = if is_list { "x-forwarded-for" } else { "forwarded" };
+        let request = request(peer, name, &lines);
+        let found = key(is_list, trusted).extract(&request);
+        if let Ok(address) = found {
+            assert_eq!(IpPrefix::default().of(address), address);
+        }
+        if !trusted.covers(0, Some(peer.to_canonical())) {
+            assert_eq!(found, Ok(IpPrefix::default().of(peer)));
+        }
+        assert_ne!(found, Err(KeyError::Unavailable));
+        if is_list && is_bounded(&lines) {
+            assert_eq!(found.ok(), plainly(&lines, trusted, peer), "{lines:?}");
+        }
+        appended_is_believed(is_list, &lines, client);
+    }
+}
+
+fn key(is_list: bool, trusted: Trusted) -> ClientIp {
+    let trust = trusted.told();
+    if is_list { ClientIp::x_forwarded_for(trust) } else { ClientIp::forwarded(trust) }
+}
+
+fn request(peer: IpAddr, name: &'static str, lines: &[&[u8]]) -> Parts {
+    let (mut request, ()) = Request::new(()).into_parts();
+    request.extensions.insert(SocketAddr::new(peer, 4711));
+    for line in lines.iter().filter_map(|line| HeaderValue::from_bytes(line).ok()) {
+        request.headers.append(HeaderName::from_static(name), line);
+    }
+    request
+}
+
+/// One proxy of ours adds the client to the end of the last line that could be sent.
+fn appended_is_believed(is_list: bool, lines: &[&[u8]], client: IpAddr) {
+    let (name, entry) = match (is_list, client) {
+        (true, client) => ("x-forwarded-for", client.to_string()),
+        (false, IpAddr::V4(v4)) => ("forwarded", format!("proto=https;for={v4}")),
+        (false, IpAddr::V6(v6)) => ("forwarded", format!("for=\"[{v6}]:4711\";by=\"a,\\\"b\"")),
+    };
+    let sendable = |line: &&&[u8]| HeaderValue::from_bytes(line).is_ok();
+    let last = lines.iter().rev().find(sendable).copied().unwrap_or_default();
+    let line = [last, b", ", entry.as_bytes()].concat();
+    let request = request([10, 0, 0, 1].into(), name, &[lines, &[&line]].concat());
+    let found = key(is_list, Trusted::Hops(1)).extract(&request);
+    assert_eq!(found, Ok(IpPrefix::default().of(client)), "{}", line.escape_ascii());
+}
+
+fn is_bounded(lines: &[&[u8]]) -> bool {
+    let bytes: usize = lines.iter().map(|line| line.len()).sum();
+    let commas = lines.iter().flat_map(|line| line.iter()).filter(|byte| **byte == b',').count();
+    bytes < BYTES_MAX && lines.len() + commas < ENTRIES_MAX
+}
+
+/// The list of addresses as one text, split at all its commas, and walked from behind.
+fn plainly(lines: &[&[u8]], trusted: Trusted, peer: IpAddr) -> Option<IpAddr> {
+    let sent: Vec<&[u8]> =
+        lines.iter().copied().filter(|line| HeaderValue::from_bytes(line).is_ok()).collect();
+    let mut who = Some(peer.to_canonical());
+    let mut hop = 0;
+    for line in sent.iter().rev() {
+        for entry in line.split(|byte| *byte == b',').rev() {
+            if !trusted.covers(hop, who) {
+                return who.map(|address| IpPrefix::default().of(address));
+            }
+            who = node(&String::from_utf8_lossy(entry))?;
+            hop += 1;
+        }
+    }
+    who.map(|address| IpPrefix::default().of(address))
+}
+
+/// An address; `Some(None)` where it is hidden, and `None` where this is neither.
+fn node(text: &str) -> Option<Option<IpAddr>> {
+    let text = text.trim_matches([' ', '\t']);
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(Some(address.to_canonical()));
+    }
+    let is_name = |text: &str| {
+        let rest = text.strip_prefix('_').filter(|rest| !rest.is_empty());
+        rest.is_some_and(|rest| {
+            rest.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+        })
+    };
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some(split) => split,
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let is_port = port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| {
+            let is_number = port.chars().all(|c| c.is_ascii_digit());
+            is_name(port) || (is_number && (1..=5).contains(&port.len()))
+        });
+    if !is_port {
+        return None;
+    }
+    if text.starts_with('[') {
+        return host.parse().ok().map(|v6: std::net::Ipv6Addr| Some(v6.to_canonical()));
+    }
+    match host.parse::<std::net::Ipv4Addr>() {
+        Ok(v4) => Some(Some(v4.into())),
+        Err(_) => (is_name(host) || host.eq_ignore_ascii_case("unknown")).then_some(None),
+    }
+}

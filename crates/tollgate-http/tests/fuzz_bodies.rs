@@ -1,0 +1,89 @@
+//! The fuzz targets' bodies on random bytes, and on the corpus that is kept with the sources.
+
+mod bodies;
+
+use std::path::Path;
+
+use bodies::structured::{Item, Value, list};
+use proptest::prelude::*;
+
+/// Bytes among which those that mean something are frequent.
+fn bytes(telling: &'static [u8], most: usize) -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![3 => prop::sample::select(telling), 1 => any::<u8>()];
+    prop::collection::vec(byte, 0..most)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn headers_of_proxies_of_random_bytes(
+        head in prop::collection::vec(any::<u8>(), 12),
+        rest in bytes(b"\",;=\\[]: \nfor_0123456789.ab", 200),
+    ) {
+        bodies::forwarded::forwarded(&[head, rest].concat());
+    }
+
+    #[test]
+    fn headers_of_proxies_of_whole_entries(
+        head in prop::collection::vec(any::<u8>(), 12),
+        entries in prop::collection::vec(
+            "10\\.0\\.0\\.[0-9]|192\\.0\\.2\\.7(:80)?|unknown|_a|\\[2001:db8::1\\](:_p)?|::ffff:10\\.0\\.0\\.1|for=\"?10\\.0\\.0\\.1\"?|\\PC{0,4}|\n",
+            0..12,
+        ),
+    ) {
+        bodies::forwarded::forwarded(&[head, entries.join(",").into_bytes()].concat());
+    }
+
+    #[test]
+    fn fields_of_random_bytes(data in bytes(b"\x01\x02\x03\x04\x06\x07\x08\"\\;,= a", 160)) {
+        bodies::fields::fields(&data);
+    }
+}
+
+/// Replays what is kept, and says how many files that was.
+fn replay(target: &str, body: fn(&[u8])) -> usize {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let mut replayed = 0;
+    for entry in std::fs::read_dir(&folder).expect("the corpus is kept with the sources") {
+        let path = entry.expect("a readable folder").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("seed-") {
+            body(&std::fs::read(&path).expect("a readable seed"));
+            replayed += 1;
+        }
+    }
+    replayed
+}
+
+#[test]
+fn the_kept_corpus_passes() {
+    assert!(replay("forwarded", bodies::forwarded::forwarded) >= 8);
+    assert!(replay("fields", bodies::fields::fields) >= 8);
+}
+
+#[test]
+fn the_parser_that_judges_knows_right_from_wrong() {
+    let items = list(br#" "a";q=1;w=60 ,	"b \"\\";qu="x";r=-5"#).expect("right");
+    let integer = |name: &str, value| (name.to_owned(), Value::Integer(value));
+    let first = Item { text: "a".into(), parameters: vec![integer("q", 1), integer("w", 60)] };
+    assert_eq!(items[0], first);
+    assert_eq!((items[1].text.as_str(), items[1].integer("r")), ("b \"\\", Some(-5)));
+    assert_eq!(list(b""), Ok(vec![]));
+    assert!(list(b"\"a\";q=999999999999999").is_ok());
+    for wrong in [
+        &b"\"a\";q=1000000000000000"[..],
+        b"\"a\";q=",
+        b"\"a\";q=1.5",
+        b"\"a\";Q=1",
+        b"\"a\",",
+        b"\"a\" \"b\"",
+        b"\"a",
+        b"\"a\\b\"",
+        b"\"\x7f\"",
+        b"\"\xc3\xa9\"",
+        b"token;q=1",
+    ] {
+        assert!(list(wrong).is_err(), "{}", wrong.escape_ascii());
+    }
+}

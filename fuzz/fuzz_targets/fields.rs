@@ -1,0 +1,8 @@
+//! The `RateLimit` fields, of any names and numbers.
+
+#![no_main]
+
+#[path = "../../crates/tollgate-http/tests/bodies/mod.rs"]
+mod bodies;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::fields::fields(data));

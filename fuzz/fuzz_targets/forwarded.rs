@@ -1,0 +1,8 @@
+//! Any bytes in the headers that proxies write.
+
+#![no_main]
+
+#[path = "../../crates/tollgate-http/tests/bodies/mod.rs"]
+mod bodies;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::forwarded::forwarded(data));

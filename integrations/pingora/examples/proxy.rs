@@ -1,0 +1,106 @@
+//! A reverse proxy with the rules of a file, which may change while it runs.
+//!
+//! ```sh
+//! cargo run --release --example proxy -- 127.0.0.1:8080 127.0.0.1:8000 ../../rules/example.toml
+//! ```
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora_core::Result;
+use pingora_core::server::Server;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_http::ResponseHeader;
+use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
+use tollgate_pingora::{Answer, RulesFilter, Standing};
+use tollgate_rules::{ReloadError, RulesFile};
+
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+struct Proxy {
+    upstream: SocketAddr,
+    limits: RulesFilter,
+}
+
+#[async_trait]
+impl ProxyHttp for Proxy {
+    type CTX = Standing;
+
+    fn new_ctx(&self) -> Standing {
+        Standing::default()
+    }
+
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Standing) -> Result<bool> {
+        match self.limits.ask(session).await? {
+            Answer::GoAhead(standing) => *ctx = standing,
+            Answer::Refused => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    async fn response_filter(
+        &self,
+        _: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Standing,
+    ) -> Result<()> {
+        ctx.tell(response)
+    }
+
+    async fn upstream_peer(&self, _: &mut Session, _: &mut Standing) -> Result<Box<HttpPeer>> {
+        Ok(Box::new(HttpPeer::new(self.upstream, false, String::new())))
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [listen, upstream, rules] = &arguments[..] else {
+        eprintln!(
+            "usage: proxy LISTEN UPSTREAM RULES\nas in: proxy 127.0.0.1:8080 127.0.0.1:8000 rules.toml"
+        );
+        return ExitCode::from(2);
+    };
+    match serve(listen, upstream, rules) {
+        Ok(server) => server.run_forever(),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(listen: &str, upstream: &str, rules: &str) -> Result<Server, String> {
+    let listen: SocketAddr =
+        listen.parse().map_err(|_| format!("`{listen}` is no address such as 127.0.0.1:8080"))?;
+    let found = upstream.to_socket_addrs().map_err(|error| format!("`{upstream}`: {error}"))?;
+    let upstream =
+        found.into_iter().next().ok_or_else(|| format!("`{upstream}` has no address"))?;
+    let file = RulesFile::open(rules).map_err(|error| match error {
+        ReloadError::Rules(wrong) => wrong.with_source(),
+        other => other.to_string(),
+    })?;
+    let proxy = Proxy { upstream, limits: RulesFilter::live(file.live()) };
+    std::thread::spawn(move || follow(file));
+
+    let mut server = Server::new(None).map_err(|error| error.to_string())?;
+    server.bootstrap();
+    let mut service = http_proxy_service(&server.configuration, proxy);
+    service.add_tcp(&listen.to_string());
+    server.add_service(service);
+    println!("listening on http://{listen}");
+    Ok(server)
+}
+
+/// Reads the rules again whenever they have changed.
+fn follow(mut file: RulesFile) {
+    loop {
+        std::thread::sleep(POLL_INTERVAL);
+        match file.poll() {
+            Ok(None) => {}
+            Ok(Some(carried)) => eprintln!("rules reloaded: {carried}"),
+            Err(error) => eprintln!("the old rules stay in force: {error}"),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! A proxy and its upstream on loopback, over real sockets.
+
+#![allow(clippy::disallowed_types, reason = "the tests' clock, not a limiter's")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use pingora_core::Result;
+use pingora_core::server::Server;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_http::ResponseHeader;
+use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
+use tollgate_http::key::{ClientIp, Trust};
+use tollgate_pingora::{Answer, RulesFilter, Standing};
+use tollgate_rules::{Gate, Rules};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+struct Proxy {
+    upstream: SocketAddr,
+    limits: Arc<RulesFilter>,
+}
+
+#[async_trait]
+impl ProxyHttp for Proxy {
+    type CTX = Standing;
+
+    fn new_ctx(&self) -> Standing {
+        Standing::default()
+    }
+
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Standing) -> Result<bool> {
+        match self.limits.ask(session).await? {
+            Answer::GoAhead(standing) => *ctx = standing,
+            Answer::Refused => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    async fn response_filter(
+        &self,
+        _: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Standing,
+    ) -> Result<()> {
+        ctx.tell(response)
+    }
+
+    async fn upstream_peer(&self, _: &mut Session, _: &mut Standing) -> Result<Box<HttpPeer>> {
+        Ok(Box::new(HttpPeer::new(self.upstream, false, String::new())))
+    }
+}
+
+/// A proxy that runs until the tests end, and what it is asked about.
+struct Running {
+    address: SocketAddr,
+    limits: Arc<RulesFilter>,
+    served: Arc<AtomicUsize>,
+}
+
+/// Rules, and who is believed about the client.
+fn start(rules: &str, behind: Option<ClientIp>) -> Running {
+    let rules = Rules::parse("rules.toml", rules).unwrap_or_else(|error| panic!("{error}"));
+    let filter = RulesFilter::new(Gate::new(rules).expect("memory"));
+    let limits = Arc::new(match behind {
+        Some(client) => filter.behind(client),
+        None => filter,
+    });
+    let (upstream, served) = start_upstream();
+    let proxy = Proxy { upstream, limits: Arc::clone(&limits) };
+    // Pingora takes no listener that is bound already.
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = free.local_addr().expect("bound");
+    drop(free);
+    let mut server = Server::new(None).expect("a server");
+    server.bootstrap();
+    let mut service = http_proxy_service(&server.configuration, proxy);
+    service.add_tcp(&address.to_string());
+    service.threads = Some(2);
+    server.add_service(service);
+    thread::spawn(move || server.run_forever());
+    let begin = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        assert!(begin.elapsed() < PATIENCE, "it does not listen");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Running { address, limits, served }
+}
+
+/// Answers every request with `hello`, and counts them.
+fn start_upstream() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let served = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&served);
+    thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let served = Arc::clone(&counted);
+            thread::spawn(move || {
+                let mut peer = Peer { stream: connection, unread: Vec::new() };
+                while peer.message(false).is_some() {
+                    served.fetch_add(1, Ordering::Relaxed);
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+                    if peer.stream.write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, served)
+}
+
+/// One end of a connection that is kept.
+struct Peer {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Peer {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("listening");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        Self { stream, unread: Vec::new() }
+    }
+
+    /// Sends a request, and returns the response's status, head and body.
+    fn ask(&mut self, line: &str, headers: &str) -> (u16, String, String) {
+        self.send(line, &format!("host: example.com\r\n{headers}"), "")
+    }
+
+    fn send(&mut self, line: &str, headers: &str, body: &str) -> (u16, String, String) {
+        let request = format!("{line} HTTP/1.1\r\n{headers}\r\n{body}");
+        self.stream.write_all(request.as_bytes()).expect("connected");
+        self.answer(line.starts_with("HEAD "))
+    }
+
+    fn answer(&mut self, is_head: bool) -> (u16, String, String) {
+        let (head, body) = self.message(is_head).expect("an answer");
+        (head[9..12].parse().expect("a status"), head, body)
+    }
+
+    /// The next message's head and body; `None` at the end.
+    fn message(&mut self, without_body: bool) -> Option<(String, String)> {
+        loop {
+            let text = String::from_utf8_lossy(&self.unread).into_owned();
+            if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                let head = head.to_ascii_lowercase();
+                let told = value(&head, "content-length").parse().unwrap_or(0);
+                let length: usize = if without_body { 0 } else { told };
+                if body.len() >= length {
+                    let body = body[..length].to_owned();
+                    self.unread.drain(..head.len() + 4 + length);
+                    return Some((head, body));
+                }
+            }
+            let mut bytes = [0; 4_096];
+            let read = self.stream.read(&mut bytes).ok().filter(|read| *read > 0)?;
+            self.unread.extend_from_slice(&bytes[..read]);
+        }
+    }
+}
+
+fn value<'a>(head: &'a str, name: &str) -> &'a str {
+    let line = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    line.unwrap_or_default()
+}
+
+fn counted(proxy: &Running) -> (u64, u64, usize) {
+    let counts = proxy.limits.counts();
+    (counts.admitted, counts.refused, proxy.served.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_quota_of_5_admits_5_over_all_connections() {
+    let proxy = start(r#"rule = [{ name = "day", key = "ip", limits = "5 per day" }]"#, None);
+    let address = proxy.address;
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            thread::spawn(move || {
+                let mut client = Peer::connect(address);
+                let asked = (0..10).map(|_| match client.ask("GET /", "") {
+                    (200, _, body) => {
+                        assert_eq!(body, "hello");
+                        1
+                    }
+                    (status, ..) => {
+                        assert_eq!(status, 429);
+                        0
+                    }
+                });
+                asked.sum::<usize>()
+            })
+        })
+        .collect();
+    let admitted: usize = clients.into_iter().map(|client| client.join().expect("no panic")).sum();
+    assert_eq!(admitted, 5);
+    assert_eq!(counted(&proxy), (5, 75, 5));
+}
+
+#[test]
+fn clients_are_told_how_they_stand_and_when_to_come_back() {
+    let proxy = start(r#"rule = [{ name = "posts", key = "ip", limits = "2 per day" }]"#, None);
+    let mut client = Peer::connect(proxy.address);
+    let (status, head, _) = client.ask("GET /", "");
+    assert_eq!((status, value(&head, "retry-after")), (200, ""));
+    assert_eq!(value(&head, "ratelimit-policy"), "\"posts\";q=2;w=86400");
+    assert_eq!(value(&head, "ratelimit"), "\"posts\";r=1;t=43200");
+    assert_eq!(client.ask("GET /", "").0, 200);
+
+    // Nobody reads the body, and so Pingora closes the connection.
+    let sized = "host: example.com\r\ncontent-length: 5\r\n";
+    let (status, head, body) = client.send("POST /", sized, "12345");
+    assert_eq!(status, 429, "{head}");
+    assert_eq!(value(&head, "content-type"), "application/problem+json");
+    assert_eq!(value(&head, "ratelimit-policy"), "\"posts\";q=2;w=86400");
+    let secs: u64 = value(&head, "retry-after").parse().expect("seconds");
+    assert!((43_100..=43_200).contains(&secs), "{secs}");
+    assert_eq!(value(&head, "ratelimit"), format!("\"posts\";r=0;t={secs}"));
+    assert!(body.contains("\"violated-policies\":[\"posts\"]"), "{body}");
+
+    assert_eq!((value(&head, "connection"), client.message(false)), ("close", None));
+
+    let mut client = Peer::connect(proxy.address);
+    let (status, head, body) = client.ask("HEAD /", "");
+    assert_eq!((status, body.as_str()), (429, ""));
+    assert_ne!(value(&head, "content-length"), "0");
+    assert_eq!(client.ask("GET /", "").0, 429);
+    assert_eq!(counted(&proxy), (2, 3, 2));
+}
+
+#[test]
+fn rules_see_path_method_host_and_headers() {
+    let rules = r#"
+        [[rule]]
+        name = "posts"
+        match = { path = "/posts/**", method = "POST", host = "example.com" }
+        key = "header:x-user"
+        on_no_key = "block"
+        limits = "1 per day"
+    "#;
+    let proxy = start(rules, None);
+    let mut client = Peer::connect(proxy.address);
+    let mut ask = |line: &str, user: &str| {
+        let header = if user.is_empty() { String::new() } else { format!("x-user: {user}\r\n") };
+        client.ask(line, &format!("{header}content-length: 0\r\n"))
+    };
+    assert_eq!(ask("POST /posts/1", "ada").0, 200);
+    assert_eq!(ask("POST //posts/%31?a=b", "ada").0, 429);
+    assert_eq!(ask("POST /posts/1", "grace").0, 200);
+    assert_eq!(ask("GET /posts/1", "ada").0, 200);
+    assert_eq!(ask("POST /postscript", "ada").0, 200);
+    let (status, head, body) = ask("POST /posts/1", "");
+    assert_eq!((status, value(&head, "retry-after")), (400, ""));
+    assert!(body.contains("the request carries no key"), "{body}");
+    let (status, head, _) = ask("GET /", "ada");
+    assert_eq!((status, value(&head, "ratelimit")), (200, ""));
+    let elsewhere = "host: other.example\r\nx-user: ada\r\ncontent-length: 0\r\n";
+    assert_eq!(client.send("POST /posts/1", elsewhere, "").0, 200);
+}
+
+#[test]
+fn behind_a_proxy_the_client_is_who_that_says() {
+    let trust = Trust::networks(["127.0.0.0/8"]).expect("a network");
+    let rules = r#"rule = [{ name = "a", key = "ip", on_no_key = "block", limits = "1 per day" }]"#;
+    let proxy = start(rules, Some(ClientIp::x_forwarded_for(trust)));
+    let mut client = Peer::connect(proxy.address);
+    for (forwarded, status) in [
+        ("192.0.2.7", 200),
+        ("6.6.6.6, 192.0.2.7", 429),
+        ("2001:db8::1", 200),
+        ("2001:db8::2", 429), // of one network of 64 bits, which is the rules' choice
+        ("192.0.2.7, x", 400),
+    ] {
+        let header = format!("x-forwarded-for: {forwarded}\r\n");
+        assert_eq!(client.ask("GET /", &header).0, status, "{forwarded}");
+    }
+}
+
+#[test]
+fn a_queue_holds_requests_until_their_turn() {
+    let rules = r#"
+        rule = [{ name = "a", key = "none", algorithm = "leaky-queue", limits = "5/s" }]
+    "#;
+    let proxy = start(rules, None);
+    let mut client = Peer::connect(proxy.address);
+    let begin = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(client.ask("GET /", "").0, 200);
+    }
+    // The second and the third have a turn of their own each, a fifth of a second apart.
+    assert!(begin.elapsed() >= Duration::from_millis(390), "{:?}", begin.elapsed());
+    assert_eq!(counted(&proxy), (3, 0, 3));
+}
