@@ -1,0 +1,184 @@
+//! Whether the server is worth asking, by how it answered lately. Pure: time and chance are arguments.
+//!
+//! ```text
+//! closed  --failures in a row-->  open  --its pause is over-->  probing  --answered-->  closed
+//!                                   ^------------- not answered ----'
+//! ```
+//!
+//! While it is open or probing nobody asks but the one probe, which is no request of a user's: so a
+//! server that comes back is met by one call of each process, at moments that chance has spread.
+
+use core::time::Duration;
+
+/// How patient a breaker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience {
+    /// Failures in a row, from which on the server is not asked.
+    pub(crate) failures: u32,
+    /// Between the failure and the first probe.
+    pub(crate) pause_min: Duration,
+    /// Pauses double up to this.
+    pub(crate) pause_max: Duration,
+}
+
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// Ask the server.
+    Ask,
+    /// Do without it.
+    Skip,
+    /// Do without it, and have it probed meanwhile.
+    Probe,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed { failures: u32 },
+    Open { probe_at: Duration, probes: u32 },
+    Probing { until: Duration, probes: u32 },
+}
+
+/// The circuit breaker of one server.
+#[derive(Debug)]
+pub(crate) struct Breaker {
+    patience: Patience,
+    state: State,
+}
+
+impl Breaker {
+    pub(crate) fn new(patience: Patience) -> Self {
+        Self { patience, state: State::Closed { failures: 0 } }
+    }
+
+    /// Asked before each call. Times are since any one moment.
+    pub(crate) fn leave(&mut self, now: Duration) -> Leave {
+        match self.state {
+            State::Closed { .. } => Leave::Ask,
+            State::Open { probe_at: at, probes } | State::Probing { until: at, probes }
+                if now >= at =>
+            {
+                // A probe that has not told how it went by then never will: its runtime is gone.
+                let until = now.saturating_add(self.patience.pause_max.saturating_mul(10));
+                self.state = State::Probing { until, probes };
+                Leave::Probe
+            }
+            State::Open { .. } | State::Probing { .. } => Leave::Skip,
+        }
+    }
+
+    /// A call was answered. One that had been sent before the circuit opened says nothing new.
+    pub(crate) fn answered(&mut self) {
+        if let State::Closed { failures } = &mut self.state {
+            *failures = 0;
+        }
+    }
+
+    /// A call was not answered; whether the circuit opened by that.
+    pub(crate) fn failed(&mut self, now: Duration, chance: u64) -> bool {
+        let State::Closed { failures } = &mut self.state else { return false };
+        *failures = failures.saturating_add(1);
+        if *failures < self.patience.failures {
+            return false;
+        }
+        self.open(now, 0, chance);
+        true
+    }
+
+    /// The probe is over.
+    pub(crate) fn probed(&mut self, answered: bool, now: Duration, chance: u64) {
+        match self.state {
+            State::Probing { .. } if answered => self.state = State::Closed { failures: 0 },
+            State::Probing { probes, .. } => self.open(now, probes.saturating_add(1), chance),
+            State::Closed { .. } | State::Open { .. } => {}
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(self.state, State::Closed { .. })
+    }
+
+    fn open(&mut self, now: Duration, probes: u32, chance: u64) {
+        let Patience { pause_min, pause_max, .. } = self.patience;
+        let pause = pause_min.saturating_mul(1 << probes.min(20)).min(pause_max);
+        // From half of the pause to all of it.
+        let half = pause / 2;
+        let half_nanos = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX);
+        let spread = Duration::from_nanos(chance % half_nanos.max(1));
+        let probe_at = now.saturating_add(half).saturating_add(spread);
+        self.state = State::Open { probe_at, probes };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Patience = Patience {
+        failures: 3,
+        pause_min: Duration::from_millis(100),
+        pause_max: Duration::from_millis(800),
+    };
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn opened(chance: u64) -> Breaker {
+        let mut breaker = Breaker::new(PATIENCE);
+        assert!(!breaker.failed(ms(0), chance));
+        assert!(!breaker.failed(ms(0), chance));
+        assert!(breaker.failed(ms(0), chance));
+        breaker
+    }
+
+    #[test]
+    fn it_opens_by_failures_in_a_row_only() {
+        let mut breaker = Breaker::new(PATIENCE);
+        for _ in 0..10 {
+            assert!(!breaker.failed(ms(0), 0));
+            assert!(!breaker.failed(ms(0), 0));
+            breaker.answered();
+        }
+        assert_eq!(breaker.leave(ms(0)), Leave::Ask);
+        assert_eq!(opened(0).leave(ms(0)), Leave::Skip);
+    }
+
+    #[test]
+    fn one_probe_at_a_time_and_it_alone_closes() {
+        let mut breaker = opened(0);
+        assert_eq!(breaker.leave(ms(49)), Leave::Skip);
+        assert_eq!(breaker.leave(ms(50)), Leave::Probe);
+        assert_eq!(breaker.leave(ms(50)), Leave::Skip);
+        breaker.answered();
+        assert!(!breaker.failed(ms(51), 0), "it was sent before");
+        assert_eq!(breaker.leave(ms(51)), Leave::Skip);
+        breaker.probed(true, ms(52), 0);
+        assert_eq!(breaker.leave(ms(52)), Leave::Ask);
+        assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn pauses_double_and_are_spread() {
+        for chance in [0, 1, 7_777_777, u64::MAX] {
+            let mut breaker = opened(chance);
+            let mut now = ms(0);
+            for pause in [100, 200, 400, 800, 800, 800] {
+                let asked = (1..=pause).find(|wait| breaker.leave(now + ms(*wait)) == Leave::Probe);
+                let waited = asked.expect("by the end of the pause");
+                assert!(waited * 2 >= pause, "{waited} of {pause}");
+                now += ms(waited);
+                breaker.probed(false, now, chance);
+                assert!(breaker.is_open());
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_probe_is_replaced() {
+        let mut breaker = opened(0);
+        assert_eq!(breaker.leave(ms(50)), Leave::Probe);
+        assert_eq!(breaker.leave(ms(8_049)), Leave::Skip);
+        assert_eq!(breaker.leave(ms(8_050)), Leave::Probe);
+    }
+}

@@ -1,0 +1,150 @@
+//! What a limiter on the server is built from.
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+use tollgate::{Quota, QuotaError};
+
+use super::{Central, Inner, key};
+use crate::count::Plan;
+use crate::counting::Counting;
+use crate::store::{Store, is_name};
+
+/// How a [`Central`] is to be.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct CentralBuilder {
+    store: Store,
+    name: String,
+    quota: Quota,
+    counting: Counting,
+    lease: Option<Duration>,
+}
+
+impl CentralBuilder {
+    pub(super) fn new(store: Store, name: String, quota: Quota) -> Self {
+        Self { store, name, quota, counting: Counting::default(), lease: None }
+    }
+
+    /// Counts this way; a token bucket, unless told otherwise.
+    ///
+    /// ```
+    /// # use tollgate::Quota;
+    /// # use tollgate_redis::{Central, Counting, Store};
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// let gate = Central::builder(&store, "orders", Quota::per_day(20))
+    ///     .counting(Counting::aligned_window());
+    /// assert!(gate.build().is_ok());
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// ```
+    pub fn counting(mut self, counting: Counting) -> Self {
+        self.counting = counting;
+        self
+    }
+
+    /// Lets cells be [taken](Central::take) ahead and kept up to this long, from 1 microsecond to a
+    /// day; a bucket or a counter may lower it to what leaves half of the burst, or is half of
+    /// the period.
+    ///
+    /// All requests are then held to a little less, so that the quota is kept whatever happens to
+    /// the leases: a bucket's burst is lowered by what comes back in that time, and the windows of a
+    /// sliding counter are longer by it. Fixed windows are as before, and leases end with them. All
+    /// processes need the same lifetime.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::Quota;
+    /// # use tollgate_redis::{Central, CentralError, Counting, Store};
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// let gate = Central::builder(&store, "api", Quota::per_second(1_000))
+    ///     .leases(Duration::from_millis(50));
+    /// assert!(gate.clone().build().is_ok());
+    /// let log = gate.counting(Counting::sliding_log());
+    /// assert_eq!(log.build().unwrap_err(), CentralError::LeaseOfLog);
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// ```
+    pub fn leases(mut self, lifetime: Duration) -> Self {
+        self.lease = Some(lifetime);
+        self
+    }
+
+    /// The limiter.
+    ///
+    /// # Errors
+    ///
+    /// A name that is none, or a quota that cannot be counted this way.
+    ///
+    /// ```
+    /// # use tollgate::Quota;
+    /// # use tollgate_redis::{Central, CentralError, Store};
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// let built = Central::builder(&store, "{}", Quota::per_second(9)).build();
+    /// assert_eq!(built.unwrap_err(), CentralError::Name);
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// ```
+    pub fn build(self) -> Result<Central, CentralError> {
+        if !is_name(&self.name) {
+            return Err(CentralError::Name);
+        }
+        let plan = Plan::new(&self.counting, &self.quota, self.lease)?;
+        let key_head = key::head(self.store.prefix(), &self.name, &plan.shape());
+        let Self { store, quota, counting, .. } = self;
+        let inner = Inner { script: plan.script(), store, plan, quota, counting, key_head };
+        Ok(Central { inner: Arc::new(inner), now_micros: None })
+    }
+}
+
+/// Why a [`Central`] cannot be built; its text says what to do instead.
+///
+/// ```
+/// use tollgate::QuotaError;
+/// use tollgate_redis::CentralError;
+/// let error = CentralError::Quota(QuotaError::ZeroPeriod);
+/// assert_eq!(error.to_string(), "the period is 0: give it a length, for example 1 s");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CentralError {
+    /// A name that cannot stand in a key.
+    Name,
+    /// A quota that no limiter can keep.
+    Quota(QuotaError),
+    /// A window that is not a whole number of microseconds.
+    NotWholeMicros,
+    /// Windows too long to be told apart so finely.
+    WindowsTooLong,
+    /// Leases for no time at all, or for more than a day.
+    LeaseLifetime,
+    /// A burst too small for leases, or a rate too odd.
+    NoRoomForLeases,
+    /// Leases of a sliding log.
+    LeaseOfLog,
+}
+
+impl fmt::Display for CentralError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name => "a name has 1 to 64 bytes and no braces: use one like \"login\"",
+            Self::Quota(error) => return error.fmt(f),
+            Self::NotWholeMicros => {
+                "on a server a window is a whole number of microseconds: round the period, or use \
+                 the token bucket"
+            }
+            Self::WindowsTooLong => {
+                "the period times the older windows is above 71 years: shorten it, or use fewer"
+            }
+            Self::LeaseLifetime => "leases are kept from 1 microsecond to a day: 50 ms is usual",
+            Self::NoRoomForLeases => {
+                "this burst leaves no room for leases: raise it to more than what comes back in \
+                 their lifetime, choose a limit that divides the period more evenly, or ask the \
+                 server each time"
+            }
+            Self::LeaseOfLog => {
+                "an exact log has no leases: ask the server each time, or use the sliding counter"
+            }
+        })
+    }
+}
+
+impl core::error::Error for CentralError {}

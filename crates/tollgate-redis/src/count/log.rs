@@ -1,0 +1,73 @@
+//! The sliding window log: when the latest cells were spent, in a sorted set.
+
+use core::time::Duration;
+
+use tollgate::{Quota, QuotaError, Stated};
+
+use super::{Told, granted, natural, whole_micros};
+use crate::central::CentralError;
+
+/// The largest limit: what a key takes on the server grows with it.
+const LIMIT_MAX: u64 = 1 << 16;
+/// The most rates, the quota's own included.
+const RATES_MAX: usize = 4;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Log {
+    /// Limit and window in microseconds.
+    rates: Vec<(u64, u64)>,
+    count_refusals: bool,
+}
+
+impl Log {
+    pub(super) fn new(
+        quota: &Quota,
+        more: &[Quota],
+        count_refusals: bool,
+    ) -> Result<Self, CentralError> {
+        if more.len() >= RATES_MAX {
+            return Err(CentralError::Quota(QuotaError::TooManyRates));
+        }
+        let rate = |quota: &Quota| {
+            quota.validate().map_err(CentralError::Quota)?;
+            if quota.limit() > LIMIT_MAX {
+                return Err(CentralError::Quota(QuotaError::LogLimitTooLarge));
+            }
+            Ok((quota.limit(), whole_micros(quota.period())?))
+        };
+        let rates = core::iter::once(quota).chain(more).map(rate).collect::<Result<_, _>>()?;
+        Ok(Self { rates, count_refusals })
+    }
+
+    pub(super) fn shape(&self) -> String {
+        "log".into()
+    }
+
+    pub(super) fn arguments(&self, _: u64) -> Vec<u64> {
+        let places = self.rates.iter().map(|(limit, _)| *limit).max().unwrap_or(1);
+        let rates = self.rates.iter().flat_map(|(limit, window)| [*limit, *window]);
+        [u64::from(self.count_refusals), places].into_iter().chain(rates).collect()
+    }
+
+    pub(super) fn most_at_once(&self) -> u64 {
+        self.rates.iter().map(|(limit, _)| *limit).min().unwrap_or(1)
+    }
+
+    pub(super) fn lifetime(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    pub(super) fn tell(&self, reply: &[i64], _: u64) -> Option<Told> {
+        let &[cells, remaining, reset, wait] = reply else { return None };
+        Some(Told {
+            cells: granted(cells),
+            stated: Stated {
+                limit: self.most_at_once(),
+                remaining: natural(remaining)?,
+                reset_after: Duration::from_micros(natural(reset)?),
+            },
+            retry_after: Duration::from_micros(natural(wait)?),
+            lifetime: Duration::ZERO,
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! Which way the server counts.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use tollgate::{AnyAlgorithm, FixedWindow, Gcra, Quota, SlidingCounter, SlidingLog};
+
+/// Which way the server counts: each is the algorithm of the same name in [`tollgate`], on whole
+/// microseconds.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::Quota;
+/// use tollgate_redis::Counting;
+///
+/// let named: Counting = "fixed-window-aligned".parse()?;
+/// assert_eq!(named, Counting::FixedWindow { utc_offset_secs: Some(0) });
+/// let log = Counting::sliding_log().and(Quota::per_hour(100)).min_gap(Duration::from_millis(5));
+/// assert_ne!(log, Counting::sliding_log());
+/// # Ok::<(), tollgate_redis::UnknownCounting>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Counting {
+    /// A token bucket: cells come back one by one at an even rate, up to the burst.
+    #[default]
+    Gcra,
+    /// Up to the limit in each window. The burst is not used.
+    FixedWindow {
+        /// `None`: a window begins with the first cell after the last one has ended. Otherwise
+        /// windows are those of the wall clock so many seconds east of Greenwich, less than a day.
+        utc_offset_secs: Option<i32>,
+    },
+    /// The current window, and what the sliding window still covers of the older ones, taken to be
+    /// spread evenly. The burst is not used.
+    SlidingCounter {
+        /// Windows of a period divided by this, and so many older ones: 1 to 256.
+        older: u32,
+        /// Seconds east of Greenwich, less than a day.
+        utc_offset_secs: i32,
+    },
+    /// Every event, exactly. At most 65,536 cells a window, some 130 bytes of the server's memory
+    /// each. The burst is not used.
+    SlidingLog {
+        /// Further rates, at most three.
+        more: Vec<Quota>,
+        /// Whether refused requests count like admitted ones.
+        count_refusals: bool,
+    },
+}
+
+impl Counting {
+    /// The names that parse, each for the counting as it is without options.
+    ///
+    /// ```
+    /// use tollgate_redis::Counting;
+    /// assert!(Counting::NAMES.iter().all(|name| name.parse::<Counting>().is_ok()));
+    /// ```
+    pub const NAMES: &[&str] =
+        &["gcra", "fixed-window", "fixed-window-aligned", "sliding-counter", "sliding-log"];
+
+    /// Windows that begin with their first cell.
+    ///
+    /// ```
+    /// use tollgate_redis::Counting;
+    /// assert_eq!(Counting::fixed_window(), "fixed-window".parse().unwrap());
+    /// ```
+    #[must_use]
+    pub const fn fixed_window() -> Self {
+        Self::FixedWindow { utc_offset_secs: None }
+    }
+
+    /// Windows of the wall clock in UTC.
+    ///
+    /// ```
+    /// use tollgate_redis::Counting;
+    /// assert_eq!(Counting::aligned_window(), "fixed-window-aligned".parse().unwrap());
+    /// ```
+    #[must_use]
+    pub const fn aligned_window() -> Self {
+        Self::FixedWindow { utc_offset_secs: Some(0) }
+    }
+
+    /// Two windows of one period, the older one weighed.
+    ///
+    /// ```
+    /// use tollgate_redis::Counting;
+    /// assert_eq!(Counting::sliding_counter(), "sliding-counter".parse().unwrap());
+    /// ```
+    #[must_use]
+    pub const fn sliding_counter() -> Self {
+        Self::SlidingCounter { older: 1, utc_offset_secs: 0 }
+    }
+
+    /// One rate, the quota's; refused requests are ignored.
+    ///
+    /// ```
+    /// use tollgate_redis::Counting;
+    /// assert_eq!(Counting::sliding_log(), "sliding-log".parse().unwrap());
+    /// ```
+    #[must_use]
+    pub const fn sliding_log() -> Self {
+        Self::SlidingLog { more: Vec::new(), count_refusals: false }
+    }
+
+    /// A log holds every key to a further rate as well. The others have one rate, and stay as they
+    /// are.
+    ///
+    /// ```
+    /// use tollgate::Quota;
+    /// use tollgate_redis::Counting;
+    /// let log = Counting::sliding_log().and(Quota::per_hour(500));
+    /// assert!(matches!(log, Counting::SlidingLog { more, .. } if more.len() == 1));
+    /// ```
+    #[must_use]
+    pub fn and(mut self, rate: Quota) -> Self {
+        if let Self::SlidingLog { more, .. } = &mut self {
+            more.push(rate);
+        }
+        self
+    }
+
+    /// A log keeps events at least this far apart: a rate of one in a window of that length.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_redis::Counting;
+    /// let log = Counting::sliding_log().min_gap(Duration::from_millis(2));
+    /// assert!(matches!(log, Counting::SlidingLog { more, .. } if more[0].limit() == 1));
+    /// ```
+    #[must_use]
+    pub fn min_gap(self, gap: Duration) -> Self {
+        self.and(Quota::new(1, gap))
+    }
+
+    /// A log lets refused requests count like admitted ones. The others stay as they are.
+    ///
+    /// ```
+    /// use tollgate_redis::Counting;
+    /// let log = Counting::sliding_log().counting_refusals();
+    /// assert!(matches!(log, Counting::SlidingLog { count_refusals: true, .. }));
+    /// ```
+    #[must_use]
+    pub fn counting_refusals(mut self) -> Self {
+        if let Self::SlidingLog { count_refusals, .. } = &mut self {
+            *count_refusals = true;
+        }
+        self
+    }
+
+    /// The same algorithm for a limiter of this process.
+    ///
+    /// ```
+    /// use tollgate::{Direct, Quota};
+    /// use tollgate_redis::Counting;
+    ///
+    /// let algorithm = Counting::sliding_counter().algorithm();
+    /// assert!(Direct::builder(Quota::per_minute(10)).algorithm(algorithm).build().is_ok());
+    /// ```
+    #[must_use]
+    pub fn algorithm(&self) -> AnyAlgorithm {
+        match self {
+            Self::Gcra => Gcra::new().into(),
+            Self::FixedWindow { utc_offset_secs: None } => FixedWindow::anchored().into(),
+            Self::FixedWindow { utc_offset_secs: Some(secs) } => {
+                FixedWindow::aligned().utc_offset_secs(*secs).into()
+            }
+            Self::SlidingCounter { older, utc_offset_secs } => {
+                SlidingCounter::new().older(*older).utc_offset_secs(*utc_offset_secs).into()
+            }
+            Self::SlidingLog { more, count_refusals } => {
+                let log = more.iter().fold(SlidingLog::new(), |log, rate| log.and(*rate));
+                if *count_refusals { log.count_refusals().into() } else { log.into() }
+            }
+        }
+    }
+}
+
+/// A name that is none of [`Counting::NAMES`].
+///
+/// ```
+/// use tollgate_redis::Counting;
+/// let error = "leaky-queue".parse::<Counting>().unwrap_err();
+/// assert!(error.to_string().starts_with("a server does not count this way: use one of gcra, "));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnknownCounting;
+
+impl fmt::Display for UnknownCounting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a server does not count this way: use one of {}", Counting::NAMES.join(", "))
+    }
+}
+
+impl core::error::Error for UnknownCounting {}
+
+impl FromStr for Counting {
+    type Err = UnknownCounting;
+
+    fn from_str(name: &str) -> Result<Self, UnknownCounting> {
+        Ok(match name {
+            "gcra" => Self::Gcra,
+            "fixed-window" => Self::fixed_window(),
+            "fixed-window-aligned" => Self::aligned_window(),
+            "sliding-counter" => Self::sliding_counter(),
+            "sliding-log" => Self::sliding_log(),
+            _ => return Err(UnknownCounting),
+        })
+    }
+}

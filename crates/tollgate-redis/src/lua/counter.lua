@@ -1,0 +1,67 @@
+-- The state is the latest sub-window that was charged, what it has counted, and what those before
+-- it have: "index cells_0 cells_1 .. cells_older". A sub-window is period / older; a place within
+-- one is in parts of a microsecond of which there are `older`.
+local limit, period = tonumber(ARGV[5]), tonumber(ARGV[6])
+local older, ahead = tonumber(ARGV[7]), tonumber(ARGV[8])
+
+-- floor(a * b / c) for b <= c, digit by digit where the product is not exact.
+local function share(a, b, c)
+  if a * b <= LARGEST then return div(a * b, c) end
+  local quotient, rest, bit = 0, 0, 1
+  while bit * 2 <= a do bit = bit * 2 end
+  while bit >= 1 do
+    quotient, rest = quotient * 2, rest * 2
+    if a >= bit then a, rest = a - bit, rest + b end
+    while rest >= c do quotient, rest = quotient + 1, rest - c end
+    bit = bit / 2
+  end
+  return quotient
+end
+
+local placed = math.fmod(now + ahead, period) * older
+local index = div(now + ahead, period) * older + div(placed, period)
+local passed = math.fmod(placed, period)
+
+local latest, counts = -1, {}
+local state = redis.call('GET', key)
+if state then
+  local head, rest = string.match(state, '^(%d+)([ %d]+)$')
+  latest = tonumber(head)
+  if not latest or latest > LARGEST then return alien() end
+  for count in string.gmatch(rest, ' (%d+)') do counts[#counts + 1] = tonumber(count) end
+  if #counts ~= older + 1 then return alien() end
+  for _, count in ipairs(counts) do
+    if count > LARGEST then return alien() end
+  end
+end
+
+-- What a clock says that is behind the latest charge is the beginning of that sub-window.
+local behind = math.max(latest - index, 0)
+if behind > 0 then index, passed = latest, 0 end
+local current = {}
+for back = 0, older do
+  current[back + 1] = state and counts[back + 1 - (index - latest)] or 0
+end
+local estimate = share(current[older + 1], period - passed, period)
+for back = 0, older - 1 do estimate = estimate + current[back + 1] end
+
+local room = math.max(limit - estimate, 0)
+local cells = -1
+if least == 0 or least <= room then cells = math.max(least, math.min(most, room)) end
+
+-- Until nothing counts any more, to the side of too late.
+local function until_idle(at)
+  return (at - index + behind + 1) * math.ceil(period / older) + period
+end
+if cells > 0 then
+  current[1] = current[1] + cells
+  latest, counts = index, current
+end
+if cells > 0 and charge then
+  local value = {whole(latest)}
+  for back = 0, older do value[back + 2] = whole(counts[back + 1]) end
+  redis.call('SET', key, table.concat(value, ' '), 'PX', expiry_ms(until_idle(latest)))
+elseif state then
+  repair(until_idle(latest))
+end
+return {cells, now, latest, unpack(counts)}

@@ -1,0 +1,60 @@
+//! A script on the server: named by its hash, sent in full where the server does not have it.
+
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind};
+
+/// A Lua script of this crate, after what all of them begin with.
+#[derive(Debug)]
+pub(crate) struct Script {
+    source: &'static str,
+    hash: String,
+}
+
+macro_rules! script {
+    ($name:literal) => {
+        concat!(include_str!("lua/prelude.lua"), include_str!(concat!("lua/", $name)))
+    };
+}
+
+impl Script {
+    pub(crate) fn gcra() -> Self {
+        Self::new(script!("gcra.lua"))
+    }
+
+    pub(crate) fn window() -> Self {
+        Self::new(script!("window.lua"))
+    }
+
+    pub(crate) fn counter() -> Self {
+        Self::new(script!("counter.lua"))
+    }
+
+    pub(crate) fn log() -> Self {
+        Self::new(script!("log.lua"))
+    }
+
+    fn new(source: &'static str) -> Self {
+        Self { source, hash: sha1_smol::Sha1::from(source).digest().to_string() }
+    }
+
+    /// The call by hash.
+    pub(crate) fn by_hash(&self, key: &[u8], args: &[Vec<u8>]) -> Cmd {
+        call("EVALSHA", &self.hash, key, args)
+    }
+
+    /// The call that brings the script along, after which the server has it. One round trip, where
+    /// loading first takes two; and in a cluster it goes to the node that needs it.
+    pub(crate) fn in_full(&self, key: &[u8], args: &[Vec<u8>]) -> Cmd {
+        call("EVAL", self.source, key, args)
+    }
+}
+
+fn call(name: &str, script: &str, key: &[u8], args: &[Vec<u8>]) -> Cmd {
+    let mut cmd = redis::cmd(name);
+    cmd.arg(script).arg(1).arg(key).arg(args);
+    cmd
+}
+
+/// Whether the server does not have the script: it was flushed, or another server took over.
+pub(crate) fn is_missing(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}

@@ -1,0 +1,270 @@
+//! A server, and how long a call to it may take.
+
+#![allow(clippy::disallowed_types, reason = "a lock and a clock beside a round trip")]
+
+mod build;
+
+pub(crate) use build::is_name;
+pub use build::{StoreBuilder, StoreError};
+
+use core::time::Duration;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+
+use crate::breaker::{Breaker, Leave};
+use crate::link::Link;
+use crate::script::{self, Script};
+use crate::stats::{Counters, StoreStats, count};
+use crate::unavailable::Unavailable;
+
+/// A Redis or Valkey server, or a cluster of them. Cheap to clone; clones share connections, circuit
+/// breaker and figures. Scripts that ask for the time and then write need Redis 5 or later.
+///
+/// Building it does not connect. It belongs to the tokio runtime on which it is first asked.
+///
+/// | | default | range |
+/// |---|---|---|
+/// | [`deadline`](StoreBuilder::deadline) of a call, connecting included | 10 ms | 1 ms to 60 s |
+/// | [`connect_timeout`](StoreBuilder::connect_timeout) | 50 ms | 1 ms to 60 s |
+/// | [`connections`](StoreBuilder::connections) | 1 | 1 to 64 |
+/// | [`open_after`](StoreBuilder::open_after) failures in a row | 5 | 1 to 2^32 - 1 |
+/// | [`probe_every`](StoreBuilder::probe_every), once pauses have grown | 1 s | 100 ms to 60 s |
+/// | [`prefix`](StoreBuilder::prefix) of all keys | `tollgate` | 1 to 64 bytes, no braces |
+///
+/// **Guarantee.** A call ends by its deadline, give or take tokio's timers (a millisecond, and what
+/// the scheduler needs), whatever server and network do. While the circuit is open, calls end at
+/// once, and the server sees one probe at a time from this process.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_redis::Store;
+///
+/// let store = Store::builder("redis://127.0.0.1:6379")
+///     .prefix("shop")
+///     .deadline(Duration::from_millis(5))
+///     .build()?;
+/// assert_eq!(store.deadline(), Duration::from_millis(5));
+/// # Ok::<(), tollgate_redis::StoreError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Store(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    link: Link,
+    prefix: String,
+    deadline: Duration,
+    probe_timeout: Duration,
+    breaker: Mutex<Breaker>,
+    counters: Counters,
+    /// What the breaker counts time from.
+    born: Instant,
+    chance: RandomState,
+}
+
+impl Store {
+    /// A server by its URL: `redis://[user:password@]host[:port][/db]` or `redis+unix:///path`.
+    ///
+    /// ```
+    /// use tollgate_redis::Store;
+    ///
+    /// let error = Store::builder("127.0.0.1").build().unwrap_err();
+    /// assert!(error.to_string().contains("redis://127.0.0.1:6379"));
+    /// ```
+    pub fn builder(url: impl Into<String>) -> StoreBuilder {
+        StoreBuilder::new(vec![url.into()], false)
+    }
+
+    /// A cluster by the URLs of some of its nodes.
+    ///
+    /// ```
+    /// use tollgate_redis::Store;
+    /// assert!(Store::cluster(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"]).build().is_ok());
+    /// ```
+    #[cfg(feature = "cluster")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cluster")))]
+    pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> StoreBuilder {
+        StoreBuilder::new(urls.into_iter().map(Into::into).collect(), true)
+    }
+
+    /// What became of the calls so far.
+    ///
+    /// ```
+    /// # use tollgate_redis::Store;
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// assert_eq!(store.stats().circuit_opened, 0);
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// ```
+    pub fn stats(&self) -> StoreStats {
+        self.0.counters.read()
+    }
+
+    /// Whether the server is given a rest.
+    ///
+    /// ```
+    /// # use tollgate_redis::Store;
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// assert!(!store.is_circuit_open());
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// ```
+    pub fn is_circuit_open(&self) -> bool {
+        self.breaker().is_open()
+    }
+
+    /// How long a call may take.
+    ///
+    /// ```
+    /// # use tollgate_redis::Store;
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// assert_eq!(store.deadline().as_millis(), 10);
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// ```
+    pub fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.0.prefix
+    }
+
+    /// Runs a script about one key; the numbers that it returns.
+    pub(crate) async fn run(
+        &self,
+        script: &Script,
+        key: &[u8],
+        args: &[Vec<u8>],
+    ) -> Result<Vec<i64>, Unavailable> {
+        let asking = async {
+            let link = &self.0.link;
+            match link.ask(&script.by_hash(key, args)).await {
+                Err(error) if script::is_missing(&error) => {
+                    count(&self.0.counters.scripts_sent);
+                    link.ask(&script.in_full(key, args)).await
+                }
+                answer => answer,
+            }
+        };
+        let value = self.call(key, asking).await?;
+        numbers(value).ok_or_else(|| {
+            Unavailable::Failed("the script returned something else than numbers".into())
+        })
+    }
+
+    /// Forgets a key.
+    pub(crate) async fn delete(&self, key: &[u8]) -> Result<(), Unavailable> {
+        let mut cmd = redis::cmd("DEL");
+        cmd.arg(key);
+        self.call(key, self.0.link.ask(&cmd)).await.map(|_| ())
+    }
+
+    /// One call, within the deadline and by the breaker's leave.
+    async fn call(
+        &self,
+        key: &[u8],
+        asking: impl Future<Output = Result<Value, RedisError>>,
+    ) -> Result<Value, Unavailable> {
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(Unavailable::Failed("ask from within a tokio runtime".into()));
+        }
+        let counters = &self.0.counters;
+        let leave = self.breaker().leave(self.now());
+        if leave != Leave::Ask {
+            count(&counters.skipped);
+            if leave == Leave::Probe {
+                tokio::spawn(self.clone().probe(key.to_vec()));
+            }
+            return Err(Unavailable::CircuitOpen);
+        }
+        count(&counters.calls);
+        let (answer, is_away) = match tokio::time::timeout(self.0.deadline, asking).await {
+            Ok(Ok(answer)) => (Ok(answer), false),
+            Ok(Err(error)) => (Err(self.explain(&error)), is_away(&error)),
+            Err(_) => (Err(Unavailable::TimedOut), true),
+        };
+        count(match &answer {
+            Ok(_) => &counters.answered,
+            Err(Unavailable::TimedOut) => &counters.timed_out,
+            Err(Unavailable::Failed(_)) => &counters.failed,
+            Err(_) => &counters.disconnected,
+        });
+        if !is_away {
+            self.breaker().answered();
+        } else if self.breaker().failed(self.now(), self.chance()) {
+            count(&counters.circuit_opened);
+        }
+        answer
+    }
+
+    /// Looks whether the server is back, on new connections, which are then ready for all.
+    async fn probe(self, key: Vec<u8>) {
+        count(&self.0.counters.probes);
+        self.renew();
+        let mut cmd = redis::cmd("EXISTS");
+        cmd.arg(key);
+        let asking = self.0.link.ask_on_each(&cmd);
+        let answered = match tokio::time::timeout(self.0.probe_timeout, asking).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => !is_away(&error),
+            Err(_) => false,
+        };
+        self.breaker().probed(answered, self.now(), self.chance());
+    }
+
+    fn explain(&self, error: &RedisError) -> Unavailable {
+        if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
+            // Another server has taken over from this one: its address may lead there already.
+            self.renew();
+        }
+        if error.is_timeout() {
+            Unavailable::TimedOut
+        } else if is_disconnected(error) {
+            Unavailable::Disconnected
+        } else {
+            Unavailable::Failed(error.to_string())
+        }
+    }
+
+    fn renew(&self) {
+        count(&self.0.counters.connections_renewed);
+        self.0.link.renew();
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.0.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.0.born.elapsed()
+    }
+
+    fn chance(&self) -> u64 {
+        self.0.chance.hash_one(self.now())
+    }
+}
+
+fn is_disconnected(error: &RedisError) -> bool {
+    error.is_connection_dropped()
+        || matches!(error.kind(), ErrorKind::Io | ErrorKind::ClusterConnectionNotFound)
+}
+
+/// Whether no other request would be answered better. A server that answers with an error is
+/// there, unless the error is about all that it could be asked.
+fn is_away(error: &RedisError) -> bool {
+    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown};
+    error.is_timeout()
+        || is_disconnected(error)
+        || matches!(
+            error.kind(),
+            ErrorKind::AuthenticationFailed
+                | ErrorKind::Server(BusyLoading | ClusterDown | MasterDown)
+        )
+}
+
+fn numbers(value: Value) -> Option<Vec<i64>> {
+    let Value::Array(values) = value else { return None };
+    let number = |value| if let Value::Int(number) = value { Some(number) } else { None };
+    values.into_iter().map(number).collect()
+}

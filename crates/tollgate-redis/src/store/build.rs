@@ -1,0 +1,263 @@
+//! What a store is built from.
+
+#![allow(clippy::disallowed_types, reason = "a lock and a clock beside a round trip")]
+
+use core::fmt;
+use core::time::Duration;
+use std::hash::RandomState;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use redis::{Client, IntoConnectionInfo};
+
+use super::{Inner, Store};
+use crate::breaker::{Breaker, Patience};
+use crate::link::{Limits, Link, Target};
+use crate::stats::Counters;
+
+const CONNECTIONS_MAX: usize = 64;
+const NAME_BYTES_MAX: usize = 64;
+const LONGEST: Duration = Duration::from_secs(60);
+/// The first pause of an open circuit; the next ones double.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// How a [`Store`] is to be; its table lists defaults and ranges.
+#[derive(Clone)]
+#[must_use]
+pub struct StoreBuilder {
+    urls: Vec<String>,
+    cluster: bool,
+    prefix: String,
+    deadline: Duration,
+    connect_timeout: Duration,
+    connections: usize,
+    open_after: u32,
+    probe_every: Duration,
+}
+
+impl fmt::Debug for StoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // An URL may hold a password.
+        f.debug_struct("StoreBuilder").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+impl StoreBuilder {
+    pub(super) fn new(urls: Vec<String>, cluster: bool) -> Self {
+        Self {
+            urls,
+            cluster,
+            prefix: "tollgate".into(),
+            deadline: Duration::from_millis(10),
+            connect_timeout: Duration::from_millis(50),
+            connections: 1,
+            open_after: 5,
+            probe_every: Duration::from_secs(1),
+        }
+    }
+
+    /// What all keys begin with, so that several programs can share a server.
+    ///
+    /// ```
+    /// # use tollgate_redis::Store;
+    /// assert!(Store::builder("redis://127.0.0.1:6379").prefix("shop").build().is_ok());
+    /// assert!(Store::builder("redis://127.0.0.1:6379").prefix("{shop}").build().is_err());
+    /// ```
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long a call may take, connecting included.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_redis::Store;
+    /// let store = Store::builder("redis://127.0.0.1:6379").deadline(Duration::from_millis(3));
+    /// assert!(store.clone().build().is_ok());
+    /// assert!(store.deadline(Duration::ZERO).build().is_err());
+    /// ```
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// How long a connection may take to be made. A caller waits until its deadline only; the
+    /// connection goes on to be made for the next.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_redis::Store;
+    /// let store = Store::builder("redis://db.example:6379").connect_timeout(Duration::from_secs(1));
+    /// assert!(store.build().is_ok());
+    /// ```
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How many connections are used in turn. One carries many calls at once; more help where one
+    /// core cannot encode and decode them all. (In a cluster: to each node.)
+    ///
+    /// ```
+    /// # use tollgate_redis::Store;
+    /// assert!(Store::builder("redis://127.0.0.1:6379").connections(2).build().is_ok());
+    /// ```
+    pub fn connections(mut self, count: usize) -> Self {
+        self.connections = count;
+        self
+    }
+
+    /// After how many calls in a row without an answer the circuit opens.
+    ///
+    /// ```
+    /// # use tollgate_redis::Store;
+    /// assert!(Store::builder("redis://127.0.0.1:6379").open_after(1).build().is_ok());
+    /// ```
+    pub fn open_after(mut self, failures: u32) -> Self {
+        self.open_after = failures;
+        self
+    }
+
+    /// How often a server that does not answer is looked for: first after 50 to 100 ms, then after
+    /// pauses that double up to this. Chance takes up to half of each pause away.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_redis::Store;
+    /// let store = Store::builder("redis://127.0.0.1:6379").probe_every(Duration::from_secs(5));
+    /// assert!(store.build().is_ok());
+    /// ```
+    pub fn probe_every(mut self, pause: Duration) -> Self {
+        self.probe_every = pause;
+        self
+    }
+
+    /// The store. It does not connect yet.
+    ///
+    /// # Errors
+    ///
+    /// A URL that is none, or a figure out of its range.
+    ///
+    /// ```
+    /// # use tollgate_redis::{Store, StoreError};
+    /// let built = Store::builder("redis://127.0.0.1:6379").connections(0).build();
+    /// assert!(matches!(built, Err(StoreError::Connections)));
+    /// ```
+    pub fn build(self) -> Result<Store, StoreError> {
+        let in_range = |span, least| (least..=LONGEST).contains(&span);
+        if !is_name(&self.prefix) {
+            return Err(StoreError::Prefix);
+        }
+        if !in_range(self.deadline, Duration::from_millis(1))
+            || !in_range(self.connect_timeout, Duration::from_millis(1))
+        {
+            return Err(StoreError::Timeout);
+        }
+        if !in_range(self.probe_every, PAUSE_MIN) {
+            return Err(StoreError::ProbeEvery);
+        }
+        if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
+            return Err(StoreError::Connections);
+        }
+        if self.open_after == 0 {
+            return Err(StoreError::OpenAfter);
+        }
+        let target = self.target()?;
+        let limits = Limits {
+            connect: self.connect_timeout,
+            // Callers give up by their deadline; this frees the place of an answer that never comes.
+            response: self.deadline.max(self.connect_timeout),
+        };
+        let patience = Patience {
+            failures: self.open_after,
+            pause_min: PAUSE_MIN,
+            pause_max: self.probe_every,
+        };
+        Ok(Store(Arc::new(Inner {
+            link: Link::new(target, limits, self.connections),
+            prefix: self.prefix,
+            deadline: self.deadline,
+            probe_timeout: limits.connect + limits.response,
+            breaker: Mutex::new(Breaker::new(patience)),
+            counters: Counters::default(),
+            born: Instant::now(),
+            chance: RandomState::new(),
+        })))
+    }
+
+    fn target(&self) -> Result<Target, StoreError> {
+        let [url] = &*self.urls else {
+            return self.cluster_target();
+        };
+        if self.cluster {
+            return self.cluster_target();
+        }
+        let info = url.as_str().into_connection_info().map_err(|_| StoreError::Url)?;
+        let tcp = info.tcp_settings().clone().set_nodelay(true);
+        let client = Client::open(info.set_tcp_settings(tcp)).map_err(|_| StoreError::Url)?;
+        Ok(Target::Single(client))
+    }
+
+    #[cfg(feature = "cluster")]
+    fn cluster_target(&self) -> Result<Target, StoreError> {
+        let urls = self.urls.iter().map(String::as_str);
+        let client = redis::cluster::ClusterClient::builder(urls)
+            .tcp_settings(redis::io::tcp::TcpSettings::default().set_nodelay(true))
+            // Enough to follow a slot that moves, well within a deadline.
+            .retries(3)
+            .min_retry_wait(1)
+            .max_retry_wait(4)
+            .build();
+        Ok(Target::Cluster(Box::new(client.map_err(|_| StoreError::Url)?)))
+    }
+
+    #[cfg(not(feature = "cluster"))]
+    fn cluster_target(&self) -> Result<Target, StoreError> {
+        Err(StoreError::Url)
+    }
+}
+
+/// What may stand in a key before the first colon that is the caller's.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(['{', '}'])
+}
+
+/// Why a [`Store`] cannot be built; its text says what to do instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// A URL that is none.
+    Url,
+    /// A prefix that cannot begin a key.
+    Prefix,
+    /// A deadline or a connect timeout out of range.
+    Timeout,
+    /// Too few connections, or too many.
+    Connections,
+    /// A circuit that opens after no failure at all.
+    OpenAfter,
+    /// Probes too often, or too seldom.
+    ProbeEvery,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Url => {
+                "this is no URL of a server: write it like redis://127.0.0.1:6379 or \
+                 redis+unix:///run/redis.sock (a cluster needs at least one)"
+            }
+            Self::Prefix => "a prefix has 1 to 64 bytes and no braces: use one like \"shop\"",
+            Self::Timeout => {
+                "deadline and connect timeout are from 1 ms to 60 s: 10 ms and 50 ms suit a server \
+                 in the same network"
+            }
+            Self::Connections => "the connections are from 1 to 64: start with 1",
+            Self::OpenAfter => "the circuit needs at least 1 failure to open: use 5",
+            Self::ProbeEvery => "probes are from 100 ms to 60 s apart: use 1 s",
+        })
+    }
+}
+
+impl core::error::Error for StoreError {}

@@ -1,0 +1,182 @@
+//! A cluster of three nodes, with a slot that moves.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use redis::{Connection, Value};
+use tollgate::Quota;
+use tollgate_redis::{Central, Counting, Store};
+
+use crate::harness::{Server, block_on, free_port, patient};
+
+const SLOTS: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
+
+struct Cluster {
+    nodes: Vec<Server>,
+}
+
+fn ask(node: &mut Connection, words: &[&str]) -> Value {
+    let mut cmd = redis::cmd(words[0]);
+    cmd.arg(&words[1..]).query(node).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+fn text(value: &Value) -> String {
+    redis::from_redis_value_ref(value).expect("a text")
+}
+
+impl Cluster {
+    fn start() -> Option<Self> {
+        let start = |(first, last): &(u16, u16)| {
+            let bus = free_port();
+            let options = ["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()];
+            let server = Server::start_with(&options)?;
+            let (first, last) = (first.to_string(), last.to_string());
+            ask(&mut server.admin(), &["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+            Some((server, bus))
+        };
+        let nodes: Option<Vec<(Server, u16)>> = SLOTS.iter().map(start).collect();
+        let nodes = nodes?;
+        for (server, bus) in &nodes[1..] {
+            let (port, bus) = (server.port().to_string(), bus.to_string());
+            ask(&mut nodes[0].0.admin(), &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+        }
+        let cluster = Self { nodes: nodes.into_iter().map(|(server, _)| server).collect() };
+        let began = Instant::now();
+        while !cluster.is_whole() {
+            assert!(began.elapsed() < Duration::from_secs(30), "the nodes do not meet");
+            sleep(Duration::from_millis(50));
+        }
+        Some(cluster)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.nodes.iter().all(|node| {
+            let info = text(&ask(&mut node.admin(), &["CLUSTER", "INFO"]));
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        })
+    }
+
+    fn store(&self) -> Store {
+        patient(Store::cluster(self.nodes.iter().map(Server::url))).build().expect("a store")
+    }
+
+    fn id(&self, node: usize) -> String {
+        text(&ask(&mut self.nodes[node].admin(), &["CLUSTER", "MYID"]))
+    }
+
+    fn slot(&self, key: &[u8]) -> u16 {
+        let mut cmd = redis::cmd("CLUSTER");
+        cmd.arg("KEYSLOT").arg(key).query(&mut self.nodes[0].admin()).expect("a slot")
+    }
+}
+
+/// Granted: exactly the burst, before a slot moves, while it does and after, by each counting.
+#[test]
+fn a_slot_that_moves_takes_its_keys_along() {
+    let Some(cluster) = Cluster::start() else { return };
+    let store = cluster.store();
+    for counting in Counting::NAMES {
+        let gate = Central::builder(&store, *counting, Quota::per_day(20));
+        let gate = gate.counting(counting.parse().expect("a name")).build().expect("a limiter");
+        let granted = |attempts: u32| {
+            block_on(async {
+                let mut granted = 0;
+                for _ in 0..attempts {
+                    let decision = gate.check("k").await;
+                    granted += u32::from(decision.expect("an answer").is_ok());
+                }
+                granted
+            })
+        };
+        assert_eq!(granted(5), 5, "{counting}");
+
+        let place = gate.redis_key("k");
+        let slot = cluster.slot(&place);
+        let from = SLOTS.iter().position(|(_, last)| slot <= *last).expect("a node has it");
+        let to = (from + 1) % SLOTS.len();
+        let (mut source, mut target) = (cluster.nodes[from].admin(), cluster.nodes[to].admin());
+        let number = slot.to_string();
+        let setslot = ["CLUSTER", "SETSLOT", &number];
+        ask(&mut target, &[&setslot[..], &["IMPORTING", &cluster.id(from)]].concat());
+        ask(&mut source, &[&setslot[..], &["MIGRATING", &cluster.id(to)]].concat());
+        assert_eq!(granted(5), 5, "{counting}: the slot moves, the key is still there");
+
+        let mut migrate = redis::cmd("MIGRATE");
+        migrate.arg("127.0.0.1").arg(cluster.nodes[to].port()).arg(&place).arg(0).arg(5_000);
+        let moved: String = migrate.query(&mut source).expect("an answer");
+        assert_eq!(moved, "OK");
+        assert_eq!(granted(5), 5, "{counting}: the key has moved, the slot has not");
+
+        let owner = ["NODE", &cluster.id(to)];
+        ask(&mut target, &[&setslot[..], &owner[..]].concat());
+        ask(&mut source, &[&setslot[..], &owner[..]].concat());
+        assert_eq!(granted(20), 5, "{counting}: the slot has moved");
+    }
+}
+
+/// Granted: exactly the burst for each key, on whichever node it is; keys that try to choose their
+/// slot included.
+#[test]
+fn keys_spread_over_the_nodes() {
+    let Some(cluster) = Cluster::start() else { return };
+    let store = cluster.store();
+    let gate = Central::builder(&store, "spread", Quota::per_day(2)).build().expect("a limiter");
+    let keys = (0..60_u32).map(|key| [b"}{" as &[u8], &key.to_be_bytes()].concat());
+    let mut per_node = [0; 3];
+    block_on(async {
+        for key in keys {
+            let mut granted = 0;
+            for _ in 0..3 {
+                granted += u32::from(gate.check(&key).await.expect("an answer").is_ok());
+            }
+            assert_eq!(granted, 2);
+            let slot = cluster.slot(&gate.redis_key(&key));
+            let node = SLOTS.iter().position(|(_, last)| slot <= *last).expect("a node has it");
+            per_node[node] += 1;
+        }
+    });
+    assert!(per_node.iter().all(|keys| *keys > 5), "{per_node:?}");
+    let there =
+        |node: &Server| -> u32 { redis::cmd("DBSIZE").query(&mut node.admin()).expect("it") };
+    assert_eq!(cluster.nodes.iter().map(there).collect::<Vec<_>>(), per_node);
+}
+
+/// Granted: by the nodes that are left, exactly the burst of each of their keys; of the others' keys
+/// nothing, and that by the deadline.
+#[test]
+fn a_node_that_is_gone_takes_only_its_keys() {
+    const DEADLINE: Duration = Duration::from_millis(250);
+    let Some(mut cluster) = Cluster::start() else { return };
+    let store = Store::cluster(cluster.nodes.iter().map(Server::url)).deadline(DEADLINE);
+    let store = store.build().expect("a store");
+    let gate = Central::builder(&store, "gone", Quota::per_day(5)).build().expect("a limiter");
+    let of_node = |cluster: &Cluster, node: usize| {
+        let (first, last) = SLOTS[node];
+        let mut keys = (0_u32..).map(|key| key.to_string());
+        let on_it = |key: &String| (first..=last).contains(&cluster.slot(&gate.redis_key(key)));
+        keys.find(on_it).expect("keys spread")
+    };
+    let [here, gone] = [0, 2].map(|node| of_node(&cluster, node));
+    block_on(async {
+        // The connections are made.
+        let began = Instant::now();
+        while gate.peek_n(&here, 0).await.is_err() || gate.peek_n(&gone, 0).await.is_err() {
+            assert!(began.elapsed() < Duration::from_secs(10), "nobody answers");
+        }
+        cluster.nodes[2].kill();
+        let mut granted = 0;
+        for _ in 0..10 {
+            for key in [&gone, &here] {
+                let asked = Instant::now();
+                let answer = gate.check(key).await;
+                assert!(asked.elapsed() < DEADLINE * 2, "{:?}", asked.elapsed());
+                if key == &here {
+                    granted += u32::from(answer.expect("a node has it").is_ok());
+                } else {
+                    answer.expect_err("no node has it");
+                }
+            }
+        }
+        assert_eq!(granted, 5);
+    });
+}

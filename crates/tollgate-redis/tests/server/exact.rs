@@ -1,0 +1,362 @@
+//! Every decision is that of the core's oracle, for any sequence of requests by any clock.
+//!
+//! The oracles count in units of their algorithm, the server in microseconds; they are compared at
+//! instants that both can tell, and what the oracle says to the nanosecond is rounded up. A rate
+//! whose cells are no whole number of microseconds has a model of its own, in fractions.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::algo::oracle::{AnyOracle, Oracle, Verdict};
+use tollgate::algo::{Algorithm, Machine};
+use tollgate::{Quota, Tick};
+use tollgate_redis::{Central, Counting, Store};
+
+use crate::harness::{Server, block_on};
+
+/// A moment in 2026, which is what a server's clock says.
+const BEGINNING_MICROS: u64 = 1_780_000_000_000_000;
+const CASES: u32 = 24;
+const STEPS: usize = 40;
+
+fn rounded_up(span: Duration) -> Duration {
+    Duration::from_micros(u64::try_from(span.as_nanos().div_ceil(1_000)).expect("in range"))
+}
+
+fn in_micros(verdict: Verdict) -> Verdict {
+    Verdict {
+        reset_after: rounded_up(verdict.reset_after),
+        retry_after: verdict.retry_after.map(rounded_up),
+        ..verdict
+    }
+}
+
+/// Microseconds between instants that the oracle's units can tell.
+fn step_micros(counting: &Counting, quota: &Quota) -> u64 {
+    let (units, nanos) = match counting {
+        // These work in whole windows, and keep what is within one exactly.
+        Counting::FixedWindow { utc_offset_secs: Some(_) } | Counting::SlidingCounter { .. } => {
+            return 1;
+        }
+        _ => counting.algorithm().params(quota, 0).expect("in range").grid().ratio(),
+    };
+    let (mut a, mut b) = (nanos, units * 1_000);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    nanos / a
+}
+
+/// A span that stands for how long the last refusal said to wait, and for a microsecond less.
+const WAIT: i64 = i64::MAX;
+const WAIT_LESS: i64 = i64::MAX - 1;
+
+/// Spans between requests, forward and backward, and their cells.
+fn requests(period: u64, limit: u64) -> impl Strategy<Value = Vec<(i64, u64)>> {
+    let period = i64::try_from(period).expect("in range");
+    let span = prop_oneof![
+        3 => Just(0),
+        3 => Just(WAIT),
+        2 => Just(WAIT_LESS),
+        6 => 0..period / 8 + 2,
+        4 => 0..2 * period,
+        1 => Just(period),
+        1 => 0..20 * period,
+        2 => -period..0,
+        1 => -5 * period..0,
+    ];
+    let cells = prop_oneof![
+        6 => Just(1),
+        1 => Just(0),
+        4 => 1..limit / 2 + 2,
+        2 => 1..limit + 3,
+        1 => Just(limit),
+        1 => Just(u64::MAX),
+    ];
+    prop::collection::vec((span, cells), 1..STEPS)
+}
+
+/// Runs each sequence against the server and the model, on a key of its own.
+fn equals(counting: &Counting, quota: Quota, step: u64, model: &dyn Fn() -> Box<dyn Model>) {
+    let Some(server) = Server::start() else { return };
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: CASES,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let store: Store = server.store().build().expect("a store");
+    let gate = Central::builder(&store, "exact", quota).counting(counting.clone()).build();
+    let gate = gate.expect("a limiter");
+    let keys = std::cell::Cell::new(0_u64);
+    let period = u64::try_from(quota.period().as_micros()).expect("in range");
+    let limit = quota.limit().max(quota.burst_cells());
+    let outcome = runner.run(&requests(period.max(100), limit), |requests| {
+        keys.set(keys.get() + 1);
+        let key = keys.get().to_be_bytes();
+        let mut model = model();
+        let mut now = BEGINNING_MICROS / step * step;
+        let mut wait = 0_u64;
+        for (span, n) in requests {
+            now = match span {
+                // What is waited for has come by the first instant that the oracle can tell.
+                WAIT => now + wait.div_ceil(step) * step,
+                WAIT_LESS => (now + wait.saturating_sub(1)) / step * step,
+                span => now.saturating_add_signed(span) / step * step,
+            };
+            let expected = in_micros(model.decide(now, n));
+            let gate = gate.at_micros(now);
+            let decision = block_on(gate.peek_n(key, n)).expect("an answer");
+            if !counts_refusals(counting) {
+                prop_assert_eq!(Verdict::from(&decision), expected, "peek {} at {}", n, now);
+            }
+            let decision = block_on(gate.check_n(key, n)).expect("an answer");
+            prop_assert_eq!(Verdict::from(&decision), expected, "{} at {}", n, now);
+            let retry_after = expected.retry_after.unwrap_or_default();
+            wait = u64::try_from(retry_after.as_micros()).expect("in range");
+            let stated = decision.map_or_else(|denied| denied.limit(), |permit| permit.limit());
+            prop_assert_eq!(stated, model.limit());
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{counting:?} {quota}: {error}"));
+    assert!(keys.get() >= u64::from(CASES));
+}
+
+fn counts_refusals(counting: &Counting) -> bool {
+    matches!(counting, Counting::SlidingLog { count_refusals: true, .. })
+}
+
+trait Model {
+    fn decide(&mut self, now_micros: u64, n: u64) -> Verdict;
+    fn limit(&self) -> u64;
+}
+
+struct OfTheCore {
+    oracle: AnyOracle,
+    limit: u64,
+}
+
+impl Model for OfTheCore {
+    fn decide(&mut self, now_micros: u64, n: u64) -> Verdict {
+        self.oracle.decide(Tick::from_nanos(now_micros * 1_000), n)
+    }
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+}
+
+fn equals_the_oracle(counting: &Counting, quota: &str) {
+    let quota: Quota = quota.parse().expect("a quota");
+    let params = counting.algorithm().params(&quota, 0).expect("in range");
+    let step = step_micros(counting, &quota);
+    let limit = match counting {
+        Counting::Gcra => quota.burst_cells(),
+        Counting::SlidingLog { more, .. } => {
+            more.iter().map(Quota::limit).fold(quota.limit(), u64::min)
+        }
+        _ => quota.limit(),
+    };
+    equals(counting, quota, step, &|| Box::new(OfTheCore { oracle: params.oracle(), limit }));
+}
+
+/// A bucket in fractions: when it will have drained, in parts of a microsecond of which there are
+/// 1,000 times the limit.
+struct Drained {
+    quota: Quota,
+    at: u128,
+}
+
+impl Model for Drained {
+    fn decide(&mut self, now_micros: u64, n: u64) -> Verdict {
+        let parts = u128::from(self.quota.limit()) * 1_000;
+        let cell = self.quota.period().as_nanos();
+        let capacity = u128::from(self.quota.burst_cells()) * cell;
+        let now = u128::from(now_micros) * parts;
+        let cost = u128::from(n) * cell;
+        let debt = self.at.saturating_sub(now);
+        let admitted = n == 0 || debt + cost <= capacity;
+        if admitted && n > 0 {
+            self.at = now + debt + cost;
+        }
+        let after = self.at.saturating_sub(now);
+        let span = |parts_of: u128| {
+            let nanos = (parts_of * 1_000).div_ceil(parts);
+            Duration::from_nanos(u64::try_from(nanos).expect("in range"))
+        };
+        Verdict {
+            admitted,
+            remaining: u64::try_from(capacity.saturating_sub(after) / cell).expect("the burst"),
+            reset_after: span(after),
+            retry_after: match admitted {
+                true => Some(Duration::ZERO),
+                false if cost > capacity => None,
+                false => Some(span(debt + cost - capacity)),
+            },
+            delay: Duration::ZERO,
+        }
+    }
+
+    fn limit(&self) -> u64 {
+        self.quota.burst_cells()
+    }
+}
+
+/// Granted: what the oracle grants, cell by cell.
+#[test]
+fn token_buckets_equal_the_oracle() {
+    for quota in ["100/s", "10/s burst 3", "1000/s burst 7", "60/min burst 1", "24/day burst 100"] {
+        equals_the_oracle(&Counting::Gcra, quota);
+    }
+}
+
+/// Granted: what exact fractions grant, also where a cell is no whole number of microseconds, and
+/// where the fractions need most of 2^53.
+#[test]
+fn odd_rates_are_not_rounded() {
+    for quota in ["3/s", "7/min burst 20", "1000000000/s burst 1000", "999999937/day burst 9999999"]
+    {
+        let quota: Quota = quota.parse().expect("a quota");
+        equals(&Counting::Gcra, quota, 1, &|| Box::new(Drained { quota, at: 0 }));
+    }
+}
+
+/// Granted: what the oracle grants, cell by cell.
+#[test]
+fn fixed_windows_equal_the_oracle() {
+    for quota in ["5/s", "20/min", "1000/15m"] {
+        equals_the_oracle(&Counting::fixed_window(), quota);
+    }
+    for offset in [0, 5 * 3_600 + 1_800, -7 * 3_600] {
+        for quota in ["5/s", "20/day", "3/week"] {
+            equals_the_oracle(&Counting::FixedWindow { utc_offset_secs: Some(offset) }, quota);
+        }
+    }
+}
+
+/// Granted: what the oracle grants, cell by cell; also where a weight times a count is beyond 2^53.
+#[test]
+fn sliding_counters_equal_the_oracle() {
+    for (older, quota) in
+        [(1, "7/min"), (1, "10/s"), (10, "30/min"), (3, "11/s"), (256, "500/h"), (1, "1000000/day")]
+    {
+        let counting = Counting::SlidingCounter { older, utc_offset_secs: 3_600 };
+        equals_the_oracle(&counting, quota);
+    }
+}
+
+/// What weighs a count is exact also where the product is beyond 2^53. (The function alone, since a
+/// quota for which one rounding would matter is hard to come by.)
+#[test]
+fn a_share_is_exact() {
+    let Some(server) = Server::start() else { return };
+    let admin = std::cell::RefCell::new(server.admin());
+    let script = include_str!("../../src/lua/counter.lua");
+    let begins = script.find("local function share").expect("the function");
+    let ends = begins + script[begins..].find("\nend\n").expect("its end") + 5;
+    let div = "local LARGEST = 9007199254740991
+        local function div(a, b) return (a - math.fmod(a, b)) / b end\n";
+    let call = "return string.format('%.0f', share(unpack(ARGV)))";
+    let numbers = "for at = 1, 3 do ARGV[at] = tonumber(ARGV[at]) end\n";
+    let script = [div, &script[begins..ends], numbers, call].concat();
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 3_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let triples = (0..1_u64 << 40, 1..1_u64 << 51, any::<prop::sample::Index>(), any::<bool>());
+    let outcome = runner.run(&triples, |(a, c, part, is_whole)| {
+        // Where the quotient is whole, a product that was rounded down is one too few.
+        let (a, b, c) = match is_whole {
+            true => (a / 7 * 7, c.div_ceil(7) * 6, c.div_ceil(7) * 7),
+            false => (a, part.index(usize::try_from(c).expect("64 bits")) as u64, c),
+        };
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(&script).arg(0).arg(a).arg(b).arg(c);
+        let share: String = eval.query(&mut *admin.borrow_mut()).expect("a number");
+        let expected = u128::from(a) * u128::from(b) / u128::from(c);
+        prop_assert_eq!(share, expected.to_string(), "{} * {} / {}", a, b, c);
+        Ok(())
+    });
+    outcome.expect("exact");
+}
+
+/// Granted: what the oracle grants, cell by cell.
+#[test]
+fn sliding_logs_equal_the_oracle() {
+    let log = Counting::sliding_log;
+    let burst = Quota::new(4, Duration::from_secs(3));
+    for counting in [
+        log(),
+        log().and(burst),
+        log().min_gap(Duration::from_millis(250)),
+        log().counting_refusals(),
+        log().and(burst).and(Quota::per_hour(50)).counting_refusals(),
+    ] {
+        equals_the_oracle(&counting, "12/min");
+    }
+    equals_the_oracle(&log(), "700/min");
+}
+
+/// Granted: no more than the limit; what takes thousands of members at once is one decision too.
+#[test]
+fn a_log_takes_its_whole_limit_at_once() {
+    let Some(server) = Server::start() else { return };
+    let store = server.store().build().expect("a store");
+    let gate = Central::builder(&store, "log", Quota::per_hour(65_536));
+    let gate = gate.counting(Counting::sliding_log()).build().expect("a limiter");
+    block_on(async {
+        let permit = gate.check_n("k", 65_535).await.expect("an answer").expect("a fresh key");
+        assert_eq!(permit.remaining(), 1);
+        assert!(gate.check_n("k", 2).await.expect("an answer").is_err());
+        assert!(gate.check("k").await.expect("an answer").is_ok());
+        assert!(gate.check("k").await.expect("an answer").is_err());
+    });
+}
+
+/// The client's time is no part of a call: in place of a time there is nothing, and no other number is
+/// large enough to be one. So a client's clock may say what it likes. Granted: one burst.
+#[test]
+fn the_time_is_the_servers() {
+    let Some(server) = Server::start() else { return };
+    let store = server.store().build().expect("a store");
+    let mut monitor = TcpStream::connect(("127.0.0.1", server.port())).expect("it runs");
+    monitor.write_all(b"MONITOR\r\n").expect("it listens");
+    let mut lines = BufReader::new(monitor).lines().map(|line| line.expect("a line"));
+    assert_eq!(lines.next().as_deref(), Some("+OK"));
+    for counting in Counting::NAMES {
+        let gate = Central::builder(&store, *counting, Quota::per_hour(5));
+        let gate = gate.counting(counting.parse().expect("a name")).build().expect("a limiter");
+        for admitted in [true, true, true, true, true, false] {
+            assert_eq!(block_on(gate.check("k")).expect("an answer").is_ok(), admitted);
+        }
+        let calls = lines.by_ref().filter(|line| line.contains("\"EVALSHA\""));
+        for call in calls.take(6) {
+            // "EVALSHA" "hash" "1" "key" "time" "least" "most" "charge" ...
+            let words: Vec<&str> = call.split('"').skip(1).step_by(2).collect();
+            assert_eq!(words[4], "", "{call}");
+            let numbers = words[5..].iter().map(|word| word.parse::<u64>().expect("a number"));
+            // Seconds since 1970 are more, and so is whatever is finer.
+            assert!(numbers.max() < Some(1_000_000_000 * 4), "{call}");
+        }
+    }
+}
+
+/// Granted: one burst, restored by the server's clock.
+#[test]
+fn a_state_is_in_the_servers_time() {
+    let Some(server) = Server::start() else { return };
+    let mut admin = server.admin();
+    let store = server.store().build().expect("a store");
+    let gate = Central::builder(&store, "clock", Quota::per_hour(5)).build().expect("a limiter");
+    for _ in 0..5 {
+        assert!(block_on(gate.check("k")).expect("an answer").is_ok());
+    }
+    let state: String = redis::cmd("GET").arg(gate.redis_key("k")).query(&mut admin).expect("it");
+    let drained: u64 = state.split(' ').next().expect("a time").parse().expect("a number");
+    let (secs, _): (u64, u64) = redis::cmd("TIME").query(&mut admin).expect("a time");
+    let debt_secs = drained / 1_000_000 - secs;
+    assert!((3_590..=3_600).contains(&debt_secs), "by the server's clock: {debt_secs}");
+}

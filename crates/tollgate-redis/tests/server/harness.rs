@@ -1,0 +1,154 @@
+//! A server of the test's own, on a free port, which ends with the test.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tollgate_redis::{Store, StoreBuilder};
+
+const BINARY: &str = "redis-server";
+const START_MAX: Duration = Duration::from_secs(10);
+
+/// A `redis-server`, killed when it is dropped.
+pub(crate) struct Server {
+    port: u16,
+    directory: PathBuf,
+    options: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// A server that keeps nothing on disk; `None`, if there is no binary and none is required.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
+        if Command::new(BINARY).arg("--version").stdout(Stdio::null()).status().is_err() {
+            let advice = "there is no redis-server: apt-get install redis-server";
+            let required = ["CI", "TOLLGATE_REQUIRE_REDIS"];
+            assert!(required.iter().all(|name| std::env::var_os(name).is_none()), "{advice}");
+            println!("SKIPPED: {advice}");
+            return None;
+        }
+        for _ in 0..5 {
+            let mut server = Self {
+                port: free_port(),
+                directory: fresh_directory(),
+                options: options.iter().map(ToString::to_string).collect(),
+                process: None,
+            };
+            if server.run() {
+                return Some(server);
+            }
+        }
+        panic!("redis-server does not start: run it by hand to see why");
+    }
+
+    /// Runs it again on its port, with nothing of what it knew.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        assert!(self.run(), "redis-server does not start again on port {}", self.port);
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // A stopped process dies of this signal, too.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// Sends it a signal, say `STOP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.process.as_ref().expect("it runs").id();
+        let sent = Command::new("sh").arg("-c").arg(format!("kill -{name} {pid}")).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// A store with a deadline that a busy machine keeps.
+    pub(crate) fn store(&self) -> StoreBuilder {
+        patient(Store::builder(self.url()))
+    }
+
+    /// A plain connection, to look and to meddle.
+    pub(crate) fn admin(&self) -> redis::Connection {
+        let client = redis::Client::open(self.url()).expect("a URL");
+        client.get_connection().expect("it runs")
+    }
+
+    fn run(&mut self) -> bool {
+        let log = fs::File::create(self.directory.join("log")).expect("a directory of our own");
+        let process = Command::new(BINARY)
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no"])
+            .args(["--dir", self.directory.to_str().expect("UTF-8")])
+            .args(&self.options)
+            .stdout(log)
+            .stderr(Stdio::null())
+            .spawn();
+        self.process = Some(process.expect("there is a binary"));
+        let began = Instant::now();
+        while began.elapsed() < START_MAX {
+            let process = self.process.as_mut().expect("just spawned");
+            if !matches!(process.try_wait(), Ok(None)) {
+                return false;
+            }
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return true;
+            }
+            sleep(Duration::from_millis(5));
+        }
+        false
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A deadline that a busy machine keeps, for tests that are not about deadlines.
+pub(crate) fn patient(store: StoreBuilder) -> StoreBuilder {
+    store.deadline(Duration::from_secs(5)).connect_timeout(Duration::from_secs(5))
+}
+
+/// Runs a future on this thread's runtime, and so on this test's: a store belongs to one.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    thread_local! {
+        static RUNTIME: tokio::runtime::Runtime = {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime")
+        };
+    }
+    RUNTIME.with(|runtime| runtime.block_on(future))
+}
+
+/// A port that was free just now.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it is bound").port()
+}
+
+fn fresh_directory() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("tollgate-redis-{}-{number}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    fs::create_dir_all(&directory).expect("a directory of our own");
+    directory
+}

@@ -1,0 +1,16 @@
+//! Against a real server, which each test starts for itself.
+//!
+//! Without `redis-server` the tests are skipped, and say so; with `CI` or `TOLLGATE_REQUIRE_REDIS`
+//! set they fail instead. Each test's comment states how many cells may be granted at most.
+
+#![allow(clippy::disallowed_types, reason = "a test's clock")]
+
+#[cfg(feature = "cluster")]
+mod cluster;
+mod exact;
+mod faults;
+mod forget;
+mod harness;
+mod lease;
+mod many;
+mod proxy;
