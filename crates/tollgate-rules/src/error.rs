@@ -250,6 +250,9 @@ pub enum ReloadError {
     Rules(RulesError),
     /// There is no memory for it.
     Build(BuildFailed),
+    /// Whoever follows the file cannot keep such rules, and says why: see
+    /// [`RulesFile::poll_if`](crate::RulesFile::poll_if).
+    Unfit(String),
 }
 
 impl fmt::Display for ReloadError {
@@ -260,6 +263,7 @@ impl fmt::Display for ReloadError {
             }
             Self::Rules(error) => error.fmt(f),
             Self::Build(error) => error.fmt(f),
+            Self::Unfit(why) => f.write_str(why),
         }
     }
 }
@@ -270,6 +274,7 @@ impl std::error::Error for ReloadError {
             Self::Unreadable { error, .. } => Some(error),
             Self::Rules(error) => Some(error),
             Self::Build(error) => Some(error),
+            Self::Unfit(_) => None,
         }
     }
 }

@@ -224,8 +224,7 @@ impl<C: Clock> RulesFile<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reload(&mut self) -> Result<Carried, ReloadError> {
-        let read = read(&self.path);
-        self.take(read)
+        self.reload_if(|_| Ok(()))
     }
 
     /// Reads the file again, and puts its rules in force if its content has changed since it was
@@ -246,24 +245,79 @@ impl<C: Clock> RulesFile<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll(&mut self) -> Result<Option<Carried>, ReloadError> {
+        self.poll_if(|_| Ok(()))
+    }
+
+    /// As [`reload`](Self::reload), if whoever follows the file can keep such rules: `fits` looks at
+    /// them before anything is exchanged, and says why not.
+    ///
+    /// # Errors
+    ///
+    /// As [`reload`](Self::reload), and [`ReloadError::Unfit`] with what `fits` has said.
+    ///
+    /// ```
+    /// # use tollgate_rules::{ReloadError, RulesFile};
+    /// # let path = std::env::temp_dir().join("tollgate-rules-reload-if.toml");
+    /// # std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
+    /// let mut file = RulesFile::open(&path)?;
+    /// let unfit = file.reload_if(|rules| Err(format!("{} rule too many", rules.rules().len())));
+    /// assert!(matches!(unfit, Err(ReloadError::Unfit(why)) if why == "1 rule too many"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reload_if(
+        &mut self,
+        fits: impl FnOnce(&Rules) -> Result<(), String>,
+    ) -> Result<Carried, ReloadError> {
+        let read = read(&self.path);
+        self.take(read, fits)
+    }
+
+    /// As [`poll`](Self::poll), if whoever follows the file can keep such rules.
+    ///
+    /// # Errors
+    ///
+    /// As [`poll`](Self::poll), and [`ReloadError::Unfit`] with what `fits` has said.
+    ///
+    /// ```
+    /// # use tollgate_rules::RulesFile;
+    /// # let path = std::env::temp_dir().join("tollgate-rules-poll-if.toml");
+    /// # std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
+    /// let mut file = RulesFile::open(&path)?;
+    /// assert_eq!(file.poll_if(|_| Err("never".to_owned()))?, None, "it is as it was");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn poll_if(
+        &mut self,
+        fits: impl FnOnce(&Rules) -> Result<(), String>,
+    ) -> Result<Option<Carried>, ReloadError> {
         let read = read(&self.path);
         if read.as_ref().ok() == self.seen.as_ref() {
             return Ok(None);
         }
-        self.take(read).map(Some)
+        self.take(read, fits).map(Some)
     }
 
-    fn take(&mut self, read: Result<String, ReloadError>) -> Result<Carried, ReloadError> {
-        let taken = self.follow(read);
+    fn take(
+        &mut self,
+        read: Result<String, ReloadError>,
+        fits: impl FnOnce(&Rules) -> Result<(), String>,
+    ) -> Result<Carried, ReloadError> {
+        let taken = self.follow(read, fits);
         let counter = if taken.is_ok() { &self.live.reloads } else { &self.live.failures };
         counter.fetch_add(1, Ordering::Relaxed);
         taken
     }
 
-    fn follow(&mut self, read: Result<String, ReloadError>) -> Result<Carried, ReloadError> {
+    fn follow(
+        &mut self,
+        read: Result<String, ReloadError>,
+        fits: impl FnOnce(&Rules) -> Result<(), String>,
+    ) -> Result<Carried, ReloadError> {
+        // Even what is wrong is not read again until it changes.
         self.seen = None;
         let text = self.seen.insert(read?);
         let rules = Rules::parse(&self.path.to_string_lossy(), text)?;
+        fits(&rules).map_err(ReloadError::Unfit)?;
         let (gate, carried) = inherit::follow(&self.live.gate.load(), rules)?;
         self.live.gate.store(Arc::new(gate));
         Ok(carried)

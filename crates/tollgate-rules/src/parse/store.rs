@@ -8,7 +8,7 @@ use crate::store::{Store, WhenDown};
 
 const KEYS: &[&str] = &["url", "when_down", "nodes", "ask"];
 const NODES_MAX: u64 = 1_000_000;
-const SCHEMES: [&str; 4] = ["redis://", "rediss://", "valkey://", "redis+cluster://"];
+const SCHEMES: [&str; 2] = ["redis://", "redis+cluster://"];
 const NEEDED: &str = "a server such as \"redis://10.0.0.5:6379\"";
 /// What a server can count.
 const ALGORITHMS: &str =
