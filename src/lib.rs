@@ -145,7 +145,7 @@ pub use {
 pub use cell::{Busy, Shelf};
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
-pub use sync::{Fault, Loads, Numbers, let_loads_return, plant};
+pub use sync::{AtomicU64, Fault, Loads, Numbers, Ordering, let_loads_return, plant};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -14,7 +14,8 @@ mod imp {
 
 #[cfg(tollgate_loom)]
 mod imp {
-    pub(crate) use loom::sync::atomic::{Ordering, fence};
+    pub use loom::sync::atomic::Ordering;
+    pub(crate) use loom::sync::atomic::fence;
 
     /// A loom atomic whose every access is a point where threads are interleaved.
     ///
@@ -27,13 +28,14 @@ mod imp {
     /// That doubles the steps. Models of three threads ask for the latest values instead (see
     /// [`Loads`]): a load is then a modification of the word itself.
     #[derive(Debug, Default)]
-    pub(crate) struct AtomicU64 {
+    pub struct AtomicU64 {
         word: loom::sync::atomic::AtomicU64,
         turn: loom::sync::atomic::AtomicU64,
     }
 
+    #[allow(missing_docs, reason = "for the models only, and named as usual")]
     impl AtomicU64 {
-        pub(crate) fn new(value: u64) -> Self {
+        pub fn new(value: u64) -> Self {
             Self { word: loom::sync::atomic::AtomicU64::new(value), turn: Default::default() }
         }
 
@@ -44,14 +46,14 @@ mod imp {
             &self.word
         }
 
-        pub(crate) fn load(&self, order: Ordering) -> u64 {
+        pub fn load(&self, order: Ordering) -> u64 {
             match super::model::loads() {
                 super::Loads::Any => self.interleave().load(order),
                 super::Loads::Latest => self.word.fetch_add(0, order),
             }
         }
 
-        pub(crate) fn store(&self, value: u64, order: Ordering) {
+        pub fn store(&self, value: u64, order: Ordering) {
             match super::model::loads() {
                 super::Loads::Any => self.interleave().store(value, order),
                 // Beside loads that are modifications, a plain store is not always the latest.
@@ -61,7 +63,7 @@ mod imp {
             }
         }
 
-        pub(crate) fn compare_exchange(
+        pub fn compare_exchange(
             &self,
             current: u64,
             new: u64,
@@ -71,7 +73,7 @@ mod imp {
             self.interleave().compare_exchange(current, new, success, failure)
         }
 
-        pub(crate) fn fetch_update(
+        pub fn fetch_update(
             &self,
             success: Ordering,
             failure: Ordering,
@@ -95,8 +97,10 @@ pub(crate) use loom::sync::MutexGuard;
 
 #[cfg(feature = "std")]
 pub(crate) use imp::fence;
-#[cfg(target_has_atomic = "64")]
+#[cfg(all(target_has_atomic = "64", not(tollgate_loom)))]
 pub(crate) use imp::{AtomicU64, Ordering};
+#[cfg(tollgate_loom)]
+pub use imp::{AtomicU64, Ordering};
 
 /// A time in nanoseconds that several threads read and its owner moves.
 ///

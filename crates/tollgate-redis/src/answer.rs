@@ -3,18 +3,24 @@
 use tollgate::Decision;
 
 /// Who made a decision.
+///
+/// ```
+/// use tollgate_redis::Origin;
+///
+/// assert_ne!(Origin::Server, Origin::Lease);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Origin {
-    /// The server, asked for this request.
+    /// The server was asked for this request.
     Server,
-    /// Cells that were taken from the server ahead, and are spent in this process.
+    /// Cells that this process had taken ahead.
     Lease,
-    /// A refusal of the server that still holds.
+    /// What the server said a moment ago.
     Memory,
-    /// This process, by its share of the quota.
+    /// This node's own part of the quota.
     Local,
-    /// The fallback, because the server gave no decision.
+    /// What was chosen for when the server gives no decision.
     Fallback,
 }
 
@@ -29,11 +35,12 @@ pub enum Origin {
 /// let answer = Answer { decision: Ok(stated.permit()), origin: Origin::Server };
 /// assert!(answer.decision.is_ok());
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "whoever puts another tier in front makes them")]
+#[must_use = "the decision says whether to go ahead"]
 pub struct Answer {
-    /// The decision.
+    /// Go ahead, or come back later.
     pub decision: Decision,
-    /// Who made it.
+    /// Who made the decision.
     pub origin: Origin,
 }

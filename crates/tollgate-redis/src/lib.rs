@@ -3,21 +3,37 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod batch;
 mod breaker;
 mod central;
 mod count;
 mod counting;
 mod guarded;
+mod lease;
 mod link;
+mod places;
 mod script;
+mod share;
 mod stats;
 mod store;
+mod sync;
 mod unavailable;
 
 pub use answer::{Answer, Origin};
+pub use batch::{BatchError, BatchStats, Batched, BatchedBuilder, Charge, Known, Ledger};
 pub use central::{Central, CentralBuilder, CentralError, Taken};
 pub use counting::{Counting, UnknownCounting};
 pub use guarded::{Guarded, GuardedStats, OnDown};
+pub use lease::{Bank, Grant, LeaseError, LeaseStats, Leased, LeasedBuilder, Want};
+pub use share::{Alone, Beat, Roll, Share, ShareBuilder, ShareError, ShareStats};
 pub use stats::StoreStats;
 pub use store::{Store, StoreBuilder, StoreError};
 pub use unavailable::Unavailable;
+
+#[cfg(tollgate_loom)]
+#[doc(hidden)]
+pub use {
+    batch::{Found, Tab},
+    lease::{Call, Last, Purse, Until},
+    sync::{PlantedFault, plant_in_front},
+};

@@ -1,0 +1,254 @@
+//! What windows see of several processes, against the stated bound.
+
+#![allow(clippy::disallowed_types, reason = "a ledger of the tests may have a lock")]
+
+use core::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use proptest::prelude::*;
+use tollgate::ManualClock;
+
+use super::*;
+use crate::lease::simulation::{Local, MICRO, MILLI, Numbers, SECOND, SLOWER, simulate, sleep};
+use crate::sync::PlainCount;
+use crate::{Origin, Unavailable};
+
+/// A key, and which window.
+type Place = (Box<[u8]>, u64);
+
+/// Windows aligned to real time.
+#[derive(Debug, Default)]
+struct Windows(Mutex<HashMap<Place, u64>>);
+
+const WINDOW: u64 = 100 * MILLI;
+
+/// The windows as one process sees them.
+#[derive(Debug)]
+struct Remote {
+    windows: Arc<Windows>,
+    clock: Local,
+    latency: u64,
+    numbers: Mutex<Numbers>,
+    lost_per_mille: u64,
+}
+
+impl Remote {
+    fn draw(&self, most: u64) -> u64 {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).within(0..most)
+    }
+}
+
+impl Ledger for Remote {
+    async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+        sleep(self.draw(self.latency) + MICRO).await;
+        if self.draw(1_000) < self.lost_per_mille {
+            return Err(Unavailable::Disconnected);
+        }
+        let now = self.clock.nanos();
+        let known = {
+            let mut windows = self.windows.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = |charge: &Charge| {
+                let used = windows.entry((charge.key.clone(), now / WINDOW)).or_insert(0);
+                *used += charge.cells;
+                let ends_after = Duration::from_nanos(WINDOW - now % WINDOW);
+                Known { used: *used, ends_after }
+            };
+            charges.iter().map(count).collect()
+        };
+        sleep(self.draw(self.latency) + MICRO).await;
+        match self.draw(1_000) < self.lost_per_mille {
+            true => Err(Unavailable::TimedOut),
+            false => Ok(known),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct World {
+    processes: u64,
+    limit: u64,
+    most_unsent: u64,
+    /// Requests in a window, as a part of the limit.
+    times: u64,
+    latency: u64,
+    interval: u64,
+    lost_per_mille: u64,
+}
+
+/// What windows saw admitted, and decisions and calls.
+fn run(world: World, seed: u64) -> (Vec<u64>, u64, u64) {
+    simulate(async move {
+        let windows = Arc::new(Windows::default());
+        let admitted = Arc::new(Mutex::new(vec![0; 30]));
+        let real = Local::real();
+        let (decisions, calls) = (Arc::new(PlainCount::default()), Arc::new(PlainCount::default()));
+        let process = |index: u64| {
+            let numbers = Mutex::new(Numbers::new(seed ^ (index + 1) << 40));
+            let World { latency, lost_per_mille, .. } = world;
+            let clock = real.skewed(index * 7 * SECOND);
+            let (windows, clock_of_ledger) = (Arc::clone(&windows), real);
+            let remote =
+                Remote { windows, clock: clock_of_ledger, latency, numbers, lost_per_mille };
+            let built = Batched::builder(remote, world.limit)
+                .clock(clock)
+                .most_unsent(world.most_unsent)
+                .interval(Duration::from_nanos(world.interval) * SLOWER)
+                .build();
+            let batched = built.expect("in range");
+            let (admitted, decisions) = (Arc::clone(&admitted), Arc::clone(&decisions));
+            let (calls, mut numbers) = (Arc::clone(&calls), Numbers::new(seed + index));
+            tokio::spawn(async move {
+                let gap = WINDOW * world.processes / (world.limit * world.times);
+                while real.nanos() < 9 * WINDOW {
+                    sleep(numbers.within(0..2 * gap + 2)).await;
+                    let Ok(answer) = batched.check(b"key").await else { continue };
+                    if answer.decision.is_ok() {
+                        let window = usize::try_from(real.nanos() / WINDOW).expect("few");
+                        admitted.lock().unwrap_or_else(PoisonError::into_inner)[window] += 1;
+                    }
+                }
+                decisions.add(batched.stats().decisions);
+                calls.add(batched.stats().calls);
+            })
+        };
+        let tasks: Vec<_> = (0..world.processes).map(process).collect();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        let admitted = admitted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (admitted, decisions.read(), calls.read())
+    })
+}
+
+fn worlds() -> impl Strategy<Value = World> {
+    let parts = (1_u64..9, 10_u64..400, 1_u64..40, 1_u64..5, 0_usize..3, 0_usize..3, 0_usize..3);
+    parts.prop_map(|(processes, limit, unsent, times, latency, interval, lost)| World {
+        processes,
+        limit,
+        most_unsent: unsent.min(limit),
+        times,
+        latency: [100 * MICRO, MILLI, 30 * MILLI][latency],
+        interval: [MILLI, 10 * MILLI, 200 * MILLI][interval],
+        lost_per_mille: [0, 50, 300][lost],
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn no_window_sees_more_than_the_limit_and_what_is_unsaid(world in worlds(), seed: u64) {
+        let (admitted, ..) = run(world, seed);
+        let World { processes, limit, most_unsent, .. } = world;
+        let bound = if processes == 1 { limit } else { limit - 1 + processes * most_unsent };
+        let most = admitted.iter().copied().max().expect("some");
+        prop_assert!(most <= bound, "{} of {}: {:?}", most, bound, world);
+    }
+}
+
+/// The bound is not much too large: with long intervals it is nearly reached. And what is not
+/// counted against the limit is noticed: with more unsent, the bound for less is exceeded.
+#[test]
+fn the_bound_is_reached_and_the_test_would_notice_more() {
+    let world = World {
+        processes: 8,
+        limit: 100,
+        most_unsent: 20,
+        times: 8,
+        latency: 5 * MILLI,
+        interval: 200 * MILLI,
+        lost_per_mille: 0,
+    };
+    let most = |world| run(world, 1).0.into_iter().max().expect("some");
+    let reached = most(world);
+    assert!((180..=259).contains(&reached), "{reached}");
+    let more = most(World { most_unsent: 60, ..world });
+    assert!(more > 259, "{more}");
+}
+
+#[test]
+fn one_call_serves_many_decisions() {
+    let world = World {
+        processes: 8,
+        limit: 10_000,
+        most_unsent: 100,
+        times: 2,
+        latency: MILLI,
+        interval: 10 * MILLI,
+        lost_per_mille: 0,
+    };
+    let (admitted, decisions, calls) = run(world, 2);
+    assert!(calls * 20 < decisions, "{calls} calls, {decisions} decisions");
+    assert!(admitted[1..8].iter().all(|&cells| (10_000..=10_799).contains(&cells)), "{admitted:?}");
+}
+
+/// Fails when told to; counts keys and calls.
+#[derive(Debug, Default)]
+struct Told {
+    fails: Arc<PlainCount>,
+    keys: Arc<PlainCount>,
+    cells: Arc<PlainCount>,
+}
+
+impl Ledger for Told {
+    async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+        if self.fails.read() > 0 {
+            return Err(Unavailable::CircuitOpen);
+        }
+        self.keys.add(charges.len() as u64);
+        self.cells.add(charges.iter().map(|charge| charge.cells).sum());
+        Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_keys_are_sent_in_one_call_and_what_is_left_at_the_end() {
+    let told = Told::default();
+    let (keys, cells) = (Arc::clone(&told.keys), Arc::clone(&told.cells));
+    let clock = Arc::new(ManualClock::new());
+    let batched = Batched::builder(told, 100).most_unsent(50).clock(clock).build().expect("valid");
+    for key in 0..100_u64 {
+        let answer = batched.check(&key.to_be_bytes()).await.expect("nothing to wait for");
+        assert!(answer.decision.is_ok() && answer.origin == Origin::Memory);
+    }
+    assert_eq!(batched.stats().calls, 0);
+    tokio::time::sleep(Duration::from_millis(11)).await;
+    assert_eq!((batched.stats().calls, keys.read(), batched.stats().cells), (1, 100, 100));
+    assert!(batched.check_n(b"late", 7).await.is_ok());
+    drop(batched);
+    tokio::time::sleep(Duration::from_millis(11)).await;
+    assert_eq!(cells.read(), 107, "sent before the task ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_ledger_fails_only_so_much_is_admitted_and_all_of_it_is_sent_later() {
+    let told = Told::default();
+    let (fails, cells) = (Arc::clone(&told.fails), Arc::clone(&told.cells));
+    fails.put(1);
+    let clock = Arc::new(ManualClock::new());
+    let batched = Batched::builder(told, 100).most_unsent(5).clock(clock).build().expect("valid");
+    let mut admitted = 0;
+    for _ in 0..20 {
+        admitted += u64::from(batched.check(b"a").await.is_ok());
+    }
+    assert_eq!((admitted, batched.try_check(b"a", 1)), (5, None));
+    fails.put(0);
+    tokio::time::sleep(Duration::from_millis(21)).await;
+    assert_eq!(cells.read(), 5);
+    assert!(batched.check(b"a").await.is_ok());
+    assert!(batched.stats().failed >= 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_without_a_place_costs_a_call_for_each_request() {
+    let clock = Arc::new(ManualClock::new());
+    let builder = Batched::builder(Told::default(), 100).capacity(1).clock(clock);
+    let batched = builder.build().expect("valid");
+    assert!(batched.check(b"a").await.is_ok());
+    for _ in 0..3 {
+        assert_eq!(batched.check(b"b").await.expect("counted").origin, Origin::Server);
+    }
+    assert!(batched.check_n(b"b", 101).await.expect("refused").decision.is_err());
+    assert_eq!((batched.stats().without_place, batched.stats().calls), (4, 4));
+}

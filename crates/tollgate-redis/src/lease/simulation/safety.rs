@@ -1,0 +1,205 @@
+//! Whatever happens to processes and messages, no span sees more than the quota.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What is planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    None,
+    CountedFromReply,
+    BurstNotLowered,
+}
+
+/// When how many cells were spent, in order, by all processes.
+type Spent = Arc<Mutex<Vec<(u64, u64)>>>;
+
+/// The most by which any span exceeds `burst + rate * span`, in nanoseconds of the rate; not above
+/// 0 if none does. What a bucket holds that leaks at the rate is the worst span that ends now.
+fn worst_excess_nanos(spent: &[(u64, u64)], interval_nanos: u64, burst: u64) -> i128 {
+    let (mut level, mut last, mut worst) = (0_i128, 0, i128::MIN);
+    for &(at, n) in spent {
+        level = (level - i128::from(at - last)).max(0) + i128::from(n * interval_nanos);
+        worst = worst.max(level - i128::from(burst * interval_nanos));
+        last = at;
+    }
+    worst
+}
+
+/// A world drawn from a seed; returns what was spent, and the interval and burst of the quota.
+fn world(seed: u64, mistake: Mistake) -> (Vec<(u64, u64)>, u64, u64) {
+    simulate(async move {
+        let mut numbers = Numbers::new(seed);
+        let rate = [10, 100, 1_000, 10_000][usize::try_from(numbers.within(0..4)).expect("few")];
+        let burst = numbers.within(2..200);
+        let lifetime = burst * SECOND / rate * numbers.within(10..75) / 100;
+        let central = Arc::new(match mistake {
+            Mistake::BurstNotLowered => Central::with_whole_burst(rate, burst, lifetime),
+            _ => Central::new(rate, burst, lifetime),
+        });
+        let slowest = [lifetime / 20, lifetime / 2, 2 * lifetime];
+        let slowest = slowest[usize::try_from(numbers.within(0..3)).expect("few")];
+        let link = Link {
+            latency_nanos: MICRO..slowest + 2 * MICRO,
+            lost_per_mille: [0, 0, 50, 300][usize::try_from(numbers.within(0..4)).expect("few")],
+            deadline_nanos: 2 * slowest + 5 * MICRO,
+            counts_from_reply: mistake == Mistake::CountedFromReply,
+        };
+        let spent = Spent::default();
+        let real = Local::real();
+        let processes = numbers.within(1..9);
+        let life = Life { central, link, real, spent: Arc::clone(&spent), rate, burst, processes };
+        let tasks: Vec<_> = (0..processes)
+            .map(|_| tokio::spawn(process(life.clone(), Numbers::new(numbers.draw()))))
+            .collect();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        let spent = spent.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (spent, SECOND / rate, burst)
+    })
+}
+
+#[derive(Clone, Debug)]
+struct Life {
+    central: Arc<Central>,
+    link: Link,
+    real: Local,
+    spent: Spent,
+    rate: u64,
+    burst: u64,
+    processes: u64,
+}
+
+impl Life {
+    /// A process begins, with a clock of its own and nothing in hand.
+    fn begin(&self, numbers: &mut Numbers) -> Leased<Remote, Local> {
+        let remote = Remote::new(&self.central, &self.link, self.real, numbers.draw());
+        let clock = self.real.skewed(numbers.within(0..1 << 60));
+        let most = numbers.within(1..2 * self.burst + 2);
+        Leased::builder(remote).clock(clock).most(most).build().expect("in range")
+    }
+}
+
+/// Asks now and then, rests so that all comes back, and crashes.
+async fn process(life: Life, mut numbers: Numbers) {
+    let Life { rate, burst, processes, .. } = life;
+    let mut leased = life.begin(&mut numbers);
+    let mut asked = Vec::new();
+    // About as long as it takes to restore the burst a few times.
+    let requests = 8 * burst / processes + 20;
+    #[allow(clippy::cast_precision_loss, reason = "small")]
+    let pace = 2.5 * rate as f64 / processes as f64;
+    for _ in 0..requests {
+        match numbers.within(0..200) {
+            0 => sleep(burst * SECOND / rate).await,
+            1 => leased = life.begin(&mut numbers),
+            2..50 => {}
+            _ => sleep(numbers.gap(pace)).await,
+        }
+        // Some do not wait for their answer, so that cells are left over.
+        let patience = match numbers.within(0..5) {
+            0 => life.link.latency_nanos.end,
+            _ => 10 * life.link.deadline_nanos,
+        };
+        let patience = Duration::from_nanos(patience) * SLOWER;
+        let n = if numbers.within(0..10) == 0 { numbers.within(0..burst + 2) } else { 1 };
+        let (leased, real, spent) = (leased.clone(), life.real, Arc::clone(&life.spent));
+        asked.push(tokio::spawn(async move {
+            let answer = tokio::time::timeout(patience, leased.check_n(b"key", n)).await;
+            if let Ok(Ok(Answer { decision: Ok(_), .. })) = answer {
+                let mut spent = spent.lock().unwrap_or_else(PoisonError::into_inner);
+                spent.push((real.nanos(), n));
+            }
+        }));
+    }
+    for request in asked {
+        request.await.expect("no panic");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_span_sees_more_than_the_quota(seed: u64) {
+        let (spent, interval, burst) = world(seed, Mistake::None);
+        prop_assert!(worst_excess_nanos(&spent, interval, burst) <= 0);
+    }
+}
+
+/// The worst excess where clients go away while a call is under way for all of them, so that cells
+/// are held; and then, after so long, there is a rush on this process and on another.
+fn rush_after(rush_nanos: u64, mistake: Mistake) -> i128 {
+    let (rate, burst, lifetime) = (1_000, 200, 50 * MILLI);
+    simulate(async move {
+        let central = Arc::new(match mistake {
+            Mistake::BurstNotLowered => Central::with_whole_burst(rate, burst, lifetime),
+            _ => Central::new(rate, burst, lifetime),
+        });
+        let real = Local::real();
+        let begin = |latency: u64| {
+            let counts_from_reply = mistake == Mistake::CountedFromReply;
+            let link = Link { counts_from_reply, ..Link::good(latency..latency + 1) };
+            let remote = Remote::new(&central, &link, real, 1);
+            Leased::builder(remote).clock(real).build().expect("in range")
+        };
+        let (far, near) = (begin(20 * MILLI), begin(MICRO));
+        let clients: Vec<_> = (0..burst)
+            .map(|_| {
+                let far = far.clone();
+                tokio::spawn(async move { far.check(b"key").await })
+            })
+            .collect();
+        // One of them had a cell by then; the next call is under way.
+        sleep(50 * MILLI).await;
+        clients.iter().for_each(|client| client.abort());
+        sleep(rush_nanos).await;
+        let mut spent = 0;
+        while far.try_check(b"key", 1).is_some_and(|answer| answer.decision.is_ok()) {
+            spent += 1;
+        }
+        while near.check(b"key").await.is_ok_and(|answer| answer.decision.is_ok()) {
+            spent += 1;
+        }
+        let now = real.nanos();
+        worst_excess_nanos(&[(now, spent)], SECOND / rate, burst)
+    })
+}
+
+fn worst_rush(mistake: Mistake) -> i128 {
+    (0..100).map(|millis| rush_after(millis * MILLI, mistake)).max().expect("some")
+}
+
+#[test]
+fn a_rush_on_what_is_held_and_what_has_come_back_meanwhile() {
+    let excess = worst_rush(Mistake::None);
+    assert!((-30 * i128::from(MILLI)..=0).contains(&excess), "{excess}: it is a close thing");
+}
+
+#[test]
+fn the_test_would_notice_a_lifetime_counted_from_the_reply() {
+    let excess = worst_rush(Mistake::CountedFromReply);
+    assert!(excess > 0, "{excess}");
+}
+
+#[test]
+fn the_test_would_notice_a_burst_that_is_not_lowered() {
+    let excess = worst_rush(Mistake::BurstNotLowered);
+    assert!(excess > 0, "{excess}");
+    let exceeds = |seed: &u64| {
+        let (spent, interval, burst) = world(*seed, Mistake::BurstNotLowered);
+        worst_excess_nanos(&spent, interval, burst) > 0
+    };
+    let count = (0..100).filter(exceeds).count();
+    assert!(count >= 5, "only {count} of 100");
+}
+
+#[test]
+fn the_worst_span_is_found() {
+    // 10 at once, 1 every 100 ns: the second 5 come 200 ns after the first 10.
+    assert_eq!(worst_excess_nanos(&[(0, 10), (200, 2)], 100, 10), 0);
+    assert_eq!(worst_excess_nanos(&[(0, 10), (200, 5), (900, 1)], 100, 10), 300);
+    assert_eq!(worst_excess_nanos(&[(0, 1), (5_000, 11)], 100, 10), 100);
+}

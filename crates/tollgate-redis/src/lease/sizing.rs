@@ -1,0 +1,142 @@
+//! How much to ask for, when, and how long to pause: plain arithmetic.
+
+/// What happened since the last call's answer was there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    /// Cells that were spent.
+    pub(crate) spent: u64,
+    /// In how long.
+    pub(crate) over_nanos: u64,
+    /// Cells that are being waited for.
+    pub(crate) waiting: u64,
+}
+
+/// How many cells to ask for.
+///
+/// As many as will be spent in half of a lease's lifetime, so that few are left when it ends; at
+/// most twice as many as last time, since two requests in quick succession are no rate yet; and no
+/// fewer than are being waited for.
+pub(crate) fn want(last: u64, used: Use, lifetime_nanos: u64, most: u64) -> u64 {
+    let over = u128::from(used.over_nanos.max(1));
+    let half = u128::from(lifetime_nanos / 2);
+    let spent = u128::from(used.spent) * half / over;
+    let spent = u64::try_from(spent).unwrap_or(u64::MAX);
+    spent.min(last.saturating_mul(2)).max(used.waiting).clamp(1, most)
+}
+
+/// Cells that a call should bring while the bank is short; fewer are not worth it.
+const WORTH_CELLS: u64 = 8;
+
+/// The bounds of a pause.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pauses {
+    pub(crate) least_nanos: u64,
+    pub(crate) most_nanos: u64,
+}
+
+/// How long to make no call after one that brought `cells`, fewer than were asked for.
+///
+/// While many ask for more than there is, each call finds what has come back since the last one
+/// by anybody. Whoever finds little asks less often. Nothing is lost by that, as long as the bank
+/// does not fill up meanwhile: so a pause is at most half of a lease's lifetime, which is at most
+/// the time in which half of the bank fills.
+pub(crate) fn pause(last_nanos: u64, cells: u64, lifetime_nanos: u64, bounds: Pauses) -> u64 {
+    let half = lifetime_nanos / 2;
+    let least = bounds.least_nanos.min(half);
+    let most = bounds.most_nanos.min(half).max(least);
+    let next = match cells {
+        0..WORTH_CELLS => last_nanos.saturating_mul(2),
+        _ if cells >= 2 * WORTH_CELLS => last_nanos / 2,
+        _ => last_nanos,
+    };
+    next.clamp(least, most)
+}
+
+/// When to ask for more before there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LowWater {
+    /// With fewer cells than these.
+    pub(crate) cells: u64,
+    /// Left so many nanoseconds from now.
+    pub(crate) ahead_nanos: u64,
+}
+
+/// Fewer than are spent in two round trips, of those that live longer than that. Where that is
+/// less than a cell, there is no hurry: a key that is seldom asked for would take cells that it
+/// does not spend.
+pub(crate) fn low_water(used: Use, round_trip_nanos: u64) -> LowWater {
+    let ahead_nanos = round_trip_nanos.saturating_mul(2);
+    let over = u128::from(used.over_nanos.max(1));
+    let cells = u128::from(used.spent) * u128::from(ahead_nanos) / over;
+    LowWater { cells: u64::try_from(cells).unwrap_or(u64::MAX), ahead_nanos }
+}
+
+/// The round trip to reckon with: it follows the last one, slowly downwards.
+pub(crate) fn round_trip(known_nanos: u64, last_nanos: u64) -> u64 {
+    last_nanos.max(known_nanos - known_nanos / 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: u64 = 1_000_000;
+
+    fn spent(spent: u64, over_nanos: u64) -> Use {
+        Use { spent, over_nanos, waiting: 0 }
+    }
+
+    #[test]
+    fn it_doubles_up_to_what_is_spent_and_shrinks_at_once() {
+        let life = 100 * MILLI;
+        let mut wants = vec![1];
+        for _ in 0..8 {
+            // 1,000 in a second: 50 in half of the lifetime.
+            let last = wants[wants.len() - 1];
+            wants.push(want(last, spent(last, last * MILLI), life, 1_000));
+        }
+        assert_eq!(wants, [1, 2, 4, 8, 16, 32, 50, 50, 50]);
+        assert_eq!(want(50, spent(3, life), life, 1_000), 1);
+        assert_eq!(want(50, spent(0, life), life, 1_000), 1);
+    }
+
+    #[test]
+    fn it_stays_within_bounds() {
+        assert_eq!(want(900, spent(u64::MAX, 0), u64::MAX, 1_000), 1_000);
+        assert_eq!(want(u64::MAX, spent(u64::MAX, 1), u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(want(0, spent(0, 0), 0, 1_000), 1);
+        let waiting = Use { waiting: 70, ..spent(1, MILLI) };
+        assert_eq!(want(1, waiting, 100 * MILLI, 1_000), 70);
+        assert_eq!(want(1, waiting, 100 * MILLI, 30), 30);
+    }
+
+    #[test]
+    fn who_finds_little_asks_less_often() {
+        let bounds = Pauses { least_nanos: 10 * MILLI, most_nanos: 250 * MILLI };
+        let pauses = |cells: u64, life: u64| {
+            let mut pauses = vec![0];
+            for _ in 0..6 {
+                pauses.push(pause(pauses[pauses.len() - 1], cells, life * MILLI, bounds) / MILLI);
+                let last = pauses.len() - 1;
+                pauses[last] *= MILLI;
+            }
+            pauses.iter().skip(1).map(|nanos| nanos / MILLI).collect::<Vec<_>>()
+        };
+        assert_eq!(pauses(1, 1_000), [10, 20, 40, 80, 160, 250]);
+        assert_eq!(pauses(1, 100), [10, 20, 40, 50, 50, 50]);
+        assert_eq!(pauses(1, 10), [5; 6]);
+        assert_eq!(pauses(8, 1_000), [10; 6]);
+        assert_eq!(pause(200 * MILLI, 16, 1_000 * MILLI, bounds), 100 * MILLI);
+        assert_eq!(pause(u64::MAX, 0, u64::MAX, bounds), 250 * MILLI);
+    }
+
+    #[test]
+    fn it_asks_in_time_and_not_for_keys_that_are_seldom_asked_for() {
+        let mark = low_water(spent(50, 50 * MILLI), 2 * MILLI);
+        assert_eq!(mark, LowWater { cells: 4, ahead_nanos: 4 * MILLI });
+        assert_eq!(low_water(spent(10, 50 * MILLI), 2 * MILLI).cells, 0);
+        assert_eq!(low_water(spent(u64::MAX, 0), u64::MAX).cells, u64::MAX);
+        assert_eq!(round_trip(0, 5), 5);
+        assert_eq!(round_trip(800, 5), 700);
+    }
+}

@@ -1,0 +1,308 @@
+//! Who calls, who waits, and what is answered meanwhile.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tollgate::{ManualClock, Stated, Tick};
+
+use super::simulation::{Central, Link, Local, MICRO, MILLI, Remote, SECOND, simulate, sleep};
+use super::*;
+use crate::sync::PlainCount;
+use crate::{Answer, Origin, Unavailable};
+
+/// 1,000 a second and 200 at once, of which 100 are leased for 100 ms at a time; 1 ms each way.
+fn near() -> (Leased<Remote, Local>, Local) {
+    let central = Arc::new(Central::new(1_000, 200, 100 * MILLI));
+    let clock = Local::real();
+    let remote = Remote::new(&central, &Link::good(MILLI..MILLI + 1), clock, 1);
+    (Leased::builder(remote).clock(clock).build().expect("in range"), clock)
+}
+
+/// Answers by turns what it was told to, and then as the last time.
+struct Scripted {
+    replies: Vec<Reply>,
+    next: PlainCount,
+}
+
+#[derive(Clone, Debug)]
+enum Reply {
+    /// So many cells, or what is wanted if that is less.
+    Cells(u64),
+    Refuse(Option<Duration>),
+    Fail(Unavailable),
+    Panic,
+}
+
+const LIFETIME: Duration = Duration::from_secs(1);
+
+impl Bank for Scripted {
+    async fn take(&self, _key: &[u8], want: Want) -> Result<Grant, Unavailable> {
+        let next = usize::try_from(self.next.add(1)).expect("few").min(self.replies.len() - 1);
+        tokio::task::yield_now().await;
+        let stated = Stated { limit: 50, remaining: 0, reset_after: LIFETIME };
+        let (cells, retry_after) = match self.replies[next].clone() {
+            Reply::Cells(cells) => (cells.min(want.most), None),
+            Reply::Refuse(after) => (0, after),
+            Reply::Fail(why) => return Err(why),
+            Reply::Panic => panic!("a bank that panics, as it was told to"),
+        };
+        Ok(Grant { cells, lifetime: LIFETIME, stated, retry_after })
+    }
+}
+
+type Clocked = Leased<Scripted, Arc<ManualClock>>;
+
+fn scripted(replies: impl IntoIterator<Item = Reply>) -> (Clocked, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    clock.advance(Duration::from_secs(5));
+    let bank = Scripted { replies: replies.into_iter().collect(), next: PlainCount::default() };
+    let leased = Leased::builder(bank).clock(Arc::clone(&clock)).capacity(2).build();
+    (leased.expect("in range"), clock)
+}
+
+fn is_ok(answer: &Result<Answer, Unavailable>) -> bool {
+    answer.as_ref().is_ok_and(|answer| answer.decision.is_ok())
+}
+
+#[test]
+fn all_who_wait_for_a_key_wait_for_one_call() {
+    simulate(async {
+        let (leased, clock) = near();
+        let mut clients = JoinSet::new();
+        for _ in 0..90 {
+            let leased = leased.clone();
+            clients.spawn(async move { leased.check(b"key").await });
+        }
+        let answers = clients.join_all().await;
+        assert!(answers.iter().all(is_ok));
+        let stats = leased.stats();
+        let awaited = stats.calls - stats.calls_ahead;
+        assert_eq!(awaited, 2, "one for the first, one for all who came meanwhile");
+        assert_eq!(clock.nanos(), 4 * MILLI);
+    });
+}
+
+#[test]
+fn nobody_waits_while_cells_remain() {
+    simulate(async {
+        let (leased, _) = near();
+        let mut waited = 0;
+        for _ in 0..1_000 {
+            sleep(2 * MILLI).await;
+            if leased.try_check(b"key", 1).is_none() {
+                waited += 1;
+                assert!(is_ok(&leased.check(b"key").await));
+            }
+        }
+        let stats = leased.stats();
+        assert!(waited <= 8, "waited {waited} times, until its rate was known");
+        assert!(stats.calls_ahead >= 20 && stats.calls <= 100, "{stats:?}");
+        assert_eq!(stats.from_memory + stats.unavailable, 0);
+    });
+}
+
+#[test]
+fn a_hot_refused_key_costs_few_calls() {
+    simulate(async {
+        let (leased, clock) = near();
+        // Takes all that there is, and more than comes back.
+        let (mut refused, mut waits) = (0, Vec::new());
+        for _ in 0..20_000 {
+            sleep(50 * MICRO).await;
+            let answer = leased.check(b"key").await.expect("the link is good");
+            if let Err(denied) = answer.decision {
+                refused += 1;
+                waits.push(denied.retry_after().expect("it comes back"));
+            }
+        }
+        let stats = leased.stats();
+        let seconds = clock.nanos() / SECOND;
+        assert!(refused > 15_000 && stats.calls <= 110 * seconds + 20, "{refused}: {stats:?}");
+        let longest = waits.into_iter().max().expect("some");
+        assert!(longest <= Duration::from_millis(51), "{longest:?}, half of a lifetime at most");
+    });
+}
+
+#[tokio::test]
+async fn a_refusal_is_remembered_until_its_time() {
+    let wait = Duration::from_millis(700);
+    let (leased, clock) = scripted([Reply::Refuse(Some(wait)), Reply::Cells(9)]);
+    let told = leased.check(b"a").await.expect("refused");
+    assert_eq!(
+        (told.origin, told.decision.unwrap_err().retry_after()),
+        (Origin::Server, Some(wait))
+    );
+    clock.advance(Duration::from_millis(600));
+    for n in [1, 3] {
+        let told = leased.check_n(b"a", n).await.expect("refused");
+        let left = told.decision.unwrap_err().retry_after().expect("it comes back");
+        // In units of 66 microseconds, and never too early.
+        assert!((100_000..=100_066).contains(&left.as_micros()), "{left:?}");
+        assert_eq!(told.origin, Origin::Memory);
+    }
+    assert_eq!(leased.stats().calls, 1);
+    clock.advance(Duration::from_millis(101));
+    assert!(is_ok(&leased.check(b"a").await));
+    assert_eq!(leased.stats().calls, 2);
+}
+
+#[tokio::test]
+async fn a_long_refusal_is_doubted_in_the_background() {
+    let day = Duration::from_secs(86_400);
+    let (leased, clock) = scripted([Reply::Refuse(Some(day)), Reply::Cells(9)]);
+    assert!(!is_ok(&leased.check(b"a").await));
+    clock.advance(Duration::from_millis(999));
+    assert!(!is_ok(&leased.check(b"a").await) && leased.stats().calls == 1);
+    clock.advance(Duration::from_millis(2));
+    // Somebody has reset the quota on the server. This one is still refused, and asks.
+    let told = leased.try_check(b"a", 1).expect("from memory").decision.unwrap_err();
+    assert!(told.retry_after().expect("it comes back") > Duration::from_secs(86_390));
+    while leased.stats().cells_taken == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(is_ok(&leased.check(b"a").await));
+    assert_eq!((leased.stats().calls, leased.stats().calls_ahead), (2, 1));
+}
+
+#[tokio::test]
+async fn a_failure_is_told_to_all_and_remembered_for_a_pause() {
+    let failed = Unavailable::Failed("out of memory".into());
+    let (leased, clock) = scripted([Reply::Fail(failed.clone()), Reply::Cells(1)]);
+    let (one, other) = tokio::join!(leased.check(b"a"), leased.check(b"a"));
+    assert_eq!(one, Err(failed));
+    assert!(matches!(other, Err(Unavailable::Failed(_))), "{other:?}");
+    assert!(matches!(leased.check_n(b"a", 5_000).await, Err(Unavailable::Failed(_))));
+    clock.advance(Duration::from_millis(9));
+    assert!(leased.check(b"a").await.is_err() && leased.try_check(b"a", 1).is_none());
+    assert_eq!((leased.stats().calls, leased.stats().unavailable), (1, 4));
+    clock.advance(Duration::from_millis(2));
+    assert!(is_ok(&leased.check(b"a").await));
+}
+
+#[tokio::test]
+async fn a_bank_that_panics_or_a_client_that_goes_leaves_nobody_waiting() {
+    let (leased, clock) = scripted([Reply::Panic, Reply::Cells(5)]);
+    let (one, other) = tokio::join!(leased.check(b"a"), leased.check(b"a"));
+    assert!(matches!(one, Err(Unavailable::Failed(_))) && other.is_err());
+    clock.advance(Duration::from_millis(11));
+    let gone = leased.clone();
+    let client = tokio::spawn(async move { gone.check(b"a").await });
+    tokio::task::yield_now().await;
+    client.abort();
+    assert!(is_ok(&leased.check(b"a").await));
+}
+
+#[tokio::test]
+async fn a_call_that_ends_with_its_runtime_leaves_the_key_free() {
+    let clock = Arc::new(ManualClock::new());
+    struct Never;
+    impl Bank for Never {
+        async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+            core::future::pending().await
+        }
+    }
+    let leased = Leased::builder(Never).clock(Arc::clone(&clock)).build().expect("in range");
+    let asks = leased.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.spawn(async move { asks.check(b"a").await });
+        runtime.block_on(tokio::task::yield_now());
+        runtime.block_on(tokio::task::yield_now());
+    })
+    .join()
+    .expect("no panic");
+    assert!(matches!(leased.check(b"a").await, Err(Unavailable::Failed(_))));
+}
+
+#[tokio::test]
+async fn what_comes_too_late_is_not_spent() {
+    let clock = Arc::new(ManualClock::new());
+    struct Slow(Arc<ManualClock>);
+    impl Bank for Slow {
+        async fn take(&self, _: &[u8], want: Want) -> Result<Grant, Unavailable> {
+            self.0.advance(LIFETIME);
+            let stated = Stated { limit: 50, remaining: 0, reset_after: LIFETIME };
+            Ok(Grant { cells: want.most, lifetime: LIFETIME, stated, retry_after: None })
+        }
+    }
+    let leased = Leased::builder(Slow(Arc::clone(&clock))).clock(clock).build().expect("in range");
+    assert_eq!(leased.check(b"a").await, Err(Unavailable::TimedOut));
+    assert_eq!(leased.check_n(b"a", 5_000).await, Err(Unavailable::TimedOut));
+    let stats = leased.stats();
+    assert_eq!((stats.cells_taken, stats.from_bank), (stats.cells_lapsed, 0));
+}
+
+#[tokio::test]
+async fn what_no_lease_holds_goes_to_the_bank() {
+    let never = Reply::Refuse(None);
+    let (leased, _) = scripted([Reply::Cells(5_000), Reply::Cells(0), never]);
+    assert!(is_ok(&leased.check_n(b"a", 5_000).await));
+    assert!(is_ok(&leased.check_n(b"a", 0).await), "from memory");
+    assert!(is_ok(&leased.check_n(b"b", 0).await), "asked how things stand");
+    assert_eq!(leased.stats().calls, 2);
+    for _ in 0..3 {
+        let denied = leased.check_n(b"a", 6_000).await.expect("refused").decision.unwrap_err();
+        assert_eq!(denied.retry_after(), None);
+    }
+    assert_eq!(leased.stats().calls, 3, "remembered");
+}
+
+#[tokio::test]
+async fn keys_without_a_place_are_served_by_a_call_each() {
+    let wait = Some(Duration::from_secs(9));
+    let refuse = [(); 2].map(|()| Reply::Refuse(wait));
+    let (leased, clock) = scripted(refuse.into_iter().chain([Reply::Cells(1)]));
+    for key in [b"a", b"b"] {
+        assert!(!is_ok(&leased.check(key).await));
+    }
+    for _ in 0..2 {
+        assert!(is_ok(&leased.check(b"c").await));
+    }
+    let stats = leased.stats();
+    assert_eq!((stats.purses, stats.calls, stats.without_purse), (2, 4, 2));
+    // By then nobody has asked for the first two any more.
+    clock.advance(Duration::from_millis(1_001));
+    assert!(is_ok(&leased.check(b"c").await));
+    assert_eq!((leased.stats().purses, leased.stats().without_purse), (1, 2));
+}
+
+#[test]
+fn without_a_runtime_nothing_panics() {
+    let (leased, _) = scripted([Reply::Refuse(Some(Duration::ZERO))]);
+    assert!(leased.try_check(b"a", 1).is_none());
+    let mut check = core::pin::pin!(leased.check(b"a"));
+    let mut context = core::task::Context::from_waker(core::task::Waker::noop());
+    while check.as_mut().poll(&mut context).is_pending() {}
+    assert!(leased.try_check(b"a", 1).is_some_and(|answer| answer.decision.is_err()));
+    assert_eq!(leased.stats().from_memory, 1);
+}
+
+#[test]
+fn threads_spend_what_was_given_and_no_more() {
+    let bank = Scripted { replies: vec![Reply::Cells(u64::MAX)], next: PlainCount::default() };
+    let clock = Arc::new(ManualClock::new());
+    clock.set(Tick::from_nanos(9));
+    let leased = Leased::builder(bank).clock(clock).build().expect("in range");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().expect("a runtime");
+    let admitted: u64 = runtime.block_on(async {
+        let mut tasks = JoinSet::new();
+        for _ in 0..4 {
+            let leased = leased.clone();
+            tasks.spawn(async move {
+                let mut admitted = 0;
+                for _ in 0..20_000 {
+                    admitted += u64::from(is_ok(&leased.check(b"key").await));
+                }
+                admitted
+            });
+        }
+        tasks.join_all().await.into_iter().sum()
+    });
+    let stats = leased.stats();
+    assert!(admitted <= stats.cells_taken, "{admitted} of {stats:?}");
+    assert_eq!(stats.decisions(), 80_000);
+    assert!(admitted > 10_000 && stats.from_lease > 10 * stats.calls, "{admitted} of {stats:?}");
+    assert_eq!(leased.bank().next.read(), stats.calls);
+}

@@ -1,0 +1,62 @@
+-- Adds to what keys have used in their fixed windows, whatever that comes to.
+--
+-- KEYS     counters, one a key; in a cluster all of one slot, so there one call a key
+-- ARGV[1]  the window's length, in microseconds
+-- ARGV[2]  'first' for windows from a key's first hit; otherwise the offset, in microseconds, of
+--          windows aligned to the wall clock (0 to less than the length)
+-- ARGV[3]  now, in microseconds; empty for the server's time
+-- ARGV[4]  and the following: the cells to add, one a key
+-- Returns  for each key: cells used in the window that is open now, and microseconds until its end
+--
+-- A counter is a hash: used, and when its window ends. Its TTL is that end, set at each call, so
+-- that one which was lost is put right. A window that has ended counts as none, whatever the TTL.
+local now = ARGV[3]
+if now == nil or now == '' then
+    local time = redis.call('TIME')
+    now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+else
+    now = tonumber(now)
+end
+local period = tonumber(ARGV[1])
+
+local function number(text)
+    local value = tonumber(text)
+    if not value or value < 0 or value > 9007199254740991 or value ~= math.floor(value) then
+        return nil
+    end
+    return value
+end
+
+local reply = {}
+for i = 1, #KEYS do
+    local cells = tonumber(ARGV[3 + i])
+    local state = redis.call('HMGET', KEYS[i], 'used', 'end')
+    local used, ends = 0, 0
+    if state[1] or state[2] then
+        used, ends = number(state[1]), number(state[2])
+        if not used or not ends then
+            return redis.error_reply('ERR the state of a counter cannot be read; delete the key')
+        end
+    end
+    if now >= ends then
+        used = 0
+        if ARGV[2] == 'first' then
+            ends = now + period
+        else
+            local into = (now - tonumber(ARGV[2])) % period
+            ends = now - into + period
+        end
+    end
+    -- Beyond 2^53 a double would count wrongly; so much is over any limit.
+    used = math.min(used + cells, 9007199254740991)
+    -- A question how things stand does not begin a window.
+    if cells > 0 or used > 0 then
+        redis.call('HSET', KEYS[i],
+            'used', string.format('%.0f', used), 'end', string.format('%.0f', ends))
+        local millis = math.ceil((ends - now) / 1000) + 1
+        redis.call('PEXPIRE', KEYS[i], string.format('%.0f', millis))
+    end
+    reply[2 * i - 1] = string.format('%.0f', used)
+    reply[2 * i] = string.format('%.0f', ends - now)
+end
+return reply

@@ -1,0 +1,45 @@
+-- A node says that it is alive, and is told how many are, and for how long it has been one of them.
+--
+-- KEYS[1]  sorted set: node -> when it was heard of last, in microseconds
+-- KEYS[2]  hash: node -> when it came, in microseconds
+-- ARGV[1]  the node's id
+-- ARGV[2]  for how long a node is counted after a beat, in microseconds
+-- ARGV[3]  now, in microseconds; empty for the server's time
+-- Returns  {live nodes, this one included; microseconds for which it has been one without a gap}
+--
+-- Scores are doubles, which hold microseconds since 1970 exactly until the year 2255.
+local now = ARGV[3]
+if now == nil or now == '' then
+    local time = redis.call('TIME')
+    now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+else
+    now = tonumber(now)
+end
+local lifetime = tonumber(ARGV[2])
+local id = ARGV[1]
+
+local dead = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - lifetime))
+for i = 1, #dead do
+    redis.call('ZREM', KEYS[1], dead[i])
+    redis.call('HDEL', KEYS[2], dead[i])
+end
+
+local heard = redis.call('ZSCORE', KEYS[1], id)
+local came = redis.call('HGET', KEYS[2], id)
+if not heard or not came then
+    came = now
+    redis.call('HSET', KEYS[2], id, string.format('%.0f', now))
+else
+    came = tonumber(came)
+    -- A clock that was set back: nobody is heard of earlier than before.
+    now = math.max(now, tonumber(heard))
+end
+redis.call('ZADD', KEYS[1], string.format('%.0f', now), id)
+
+local millis = string.format('%.0f', math.ceil(lifetime / 1000) + 1)
+redis.call('PEXPIRE', KEYS[1], millis)
+redis.call('PEXPIRE', KEYS[2], millis)
+return {
+    redis.call('ZCARD', KEYS[1]),
+    string.format('%.0f', math.max(now - came, 0)),
+}

@@ -1,0 +1,253 @@
+//! What all nodes' parts sum to, and how long a dead one's is lost.
+
+#![allow(clippy::disallowed_types, reason = "a roll of the tests may have a lock")]
+
+use core::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use proptest::prelude::*;
+use tollgate::{Clock, Quota};
+
+use super::*;
+use crate::lease::simulation::{Local, MILLI, Numbers, SECOND, SLOWER, simulate, sleep};
+use crate::sync::PlainCount;
+use crate::{Origin, Unavailable};
+
+/// In simulated time.
+const INTERVAL: u64 = 100 * MILLI;
+
+/// When each member came, and was heard of last.
+#[derive(Debug, Default)]
+struct Members {
+    heard: Mutex<HashMap<String, (u64, u64)>>,
+    /// The mistake: it tells newcomers that they have been there for long.
+    hides_newcomers: bool,
+}
+
+impl Members {
+    fn beat(&self, id: &str, now: u64, lifetime: u64) -> Beat {
+        let mut members = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        members.retain(|_, (_, heard)| *heard + lifetime > now);
+        let (came, _) = members.get(id).copied().unwrap_or((now, now));
+        members.insert(id.into(), (came, now));
+        // The node's time is slowed down, and so is what it is told.
+        let member_for = match self.hides_newcomers {
+            true => Duration::MAX,
+            false => Duration::from_nanos(now - came) * SLOWER,
+        };
+        Beat { live: members.len() as u64, member_for }
+    }
+
+    fn forget_all(&self) {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// The roll as a node sees it.
+#[derive(Debug)]
+struct Remote {
+    members: Arc<Members>,
+    real: Local,
+    numbers: Mutex<Numbers>,
+    latency: u64,
+    lost_per_mille: Arc<PlainCount>,
+}
+
+impl Remote {
+    fn draw(&self, most: u64) -> u64 {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).within(0..most)
+    }
+}
+
+impl Roll for Remote {
+    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Beat, Unavailable> {
+        sleep(self.draw(self.latency)).await;
+        if self.draw(1_000) < self.lost_per_mille.read() {
+            return Err(Unavailable::Disconnected);
+        }
+        let lifetime = u64::try_from((lifetime / SLOWER).as_nanos()).expect("short");
+        let beat = self.members.beat(id, self.real.nanos(), lifetime);
+        sleep(self.draw(self.latency)).await;
+        match self.draw(1_000) < self.lost_per_mille.read() {
+            true => Err(Unavailable::TimedOut),
+            false => Ok(beat),
+        }
+    }
+
+    async fn leave(&self, id: &str) -> Result<(), Unavailable> {
+        self.members.heard.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        Ok(())
+    }
+}
+
+/// A clock by which a node's beats and its limiter agree: slowed down.
+#[derive(Clone, Copy, Debug)]
+struct Slowed(Local);
+
+impl Clock for Slowed {
+    fn now(&self) -> tollgate::Tick {
+        tollgate::Tick::from_nanos(self.0.nanos().saturating_mul(u64::from(SLOWER)))
+    }
+}
+
+type Node = Share<Remote, Slowed>;
+
+struct World {
+    members: Arc<Members>,
+    real: Local,
+    numbers: Numbers,
+    latency: u64,
+    lost_per_mille: u64,
+}
+
+impl World {
+    fn new(seed: u64, latency: u64, lost_per_mille: u64) -> Self {
+        let numbers = Numbers::new(seed);
+        Self { members: Arc::default(), real: Local::real(), numbers, latency, lost_per_mille }
+    }
+
+    fn node(&mut self, quota: Quota) -> Node {
+        self.mortal(quota).0
+    }
+
+    /// A node, and how many of a thousand of its messages are lost.
+    fn mortal(&mut self, quota: Quota) -> (Node, Arc<PlainCount>) {
+        let lost = Arc::new(PlainCount::default());
+        lost.put(self.lost_per_mille);
+        let remote = Remote {
+            members: Arc::clone(&self.members),
+            real: self.real,
+            numbers: Mutex::new(Numbers::new(self.numbers.draw())),
+            latency: self.latency,
+            lost_per_mille: Arc::clone(&lost),
+        };
+        let clock = Slowed(self.real.skewed(self.numbers.within(0..1 << 50)));
+        let interval = Duration::from_nanos(INTERVAL) * SLOWER;
+        let builder = Share::builder(remote, quota).clock(clock).interval(interval);
+        (builder.capacity(100).build().expect("in range"), lost)
+    }
+}
+
+/// All parts together, in 840ths of the quota. 840 is divided by 1 to 8.
+fn sum(nodes: &[Node]) -> u64 {
+    nodes.iter().filter_map(|node| node.stats().live).map(|live| 840_u64.div_ceil(live)).sum()
+}
+
+/// Nodes come, go, and lose messages; the roll is forgotten. What their parts sum to at the worst,
+/// and at the end, after all went well for a while.
+fn sums(seed: u64, latency: u64, lost: u64, hides_newcomers: bool) -> (u64, u64) {
+    simulate(async move {
+        let mut world = World::new(seed, latency, lost);
+        world.members = Arc::new(Members { hides_newcomers, ..Members::default() });
+        let quota = Quota::per_second(840);
+        let (mut nodes, mut worst) = (vec![world.mortal(quota)], 0);
+        let sum = |nodes: &[(Node, _)]| {
+            nodes.iter().map(|(node, _)| sum(core::slice::from_ref(node))).sum::<u64>()
+        };
+        for _ in 0..600 {
+            sleep(world.numbers.within(1..INTERVAL / 5)).await;
+            match world.numbers.within(0..100) {
+                0..3 if nodes.len() < 8 => nodes.push(world.mortal(quota)),
+                3 if nodes.len() > 1 => drop(nodes.swap_remove(0)),
+                4 => world.members.forget_all(),
+                _ => {}
+            }
+            worst = worst.max(sum(&nodes));
+        }
+        nodes.iter().for_each(|(_, lost)| lost.put(0));
+        sleep(8 * INTERVAL).await;
+        (worst, sum(&nodes))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn parts_never_sum_to_more_than_the_quota(
+        seed: u64,
+        latency in 1..INTERVAL / 4,
+        lost in prop_oneof![Just(0_u64), Just(100), Just(400)],
+    ) {
+        let (worst, end) = sums(seed, latency, lost, false);
+        prop_assert!(worst <= 840, "{} of 840", worst);
+        prop_assert_eq!(end, 840, "all of it is used once all is well");
+    }
+}
+
+#[test]
+fn the_test_would_notice_newcomers_that_do_not_wait() {
+    let exceeds = |seed: &u64| sums(*seed, MILLI, 0, true).0 > 840;
+    let count = (0..20).filter(exceeds).count();
+    assert!(count >= 15, "only {count} of 20");
+}
+
+#[test]
+fn a_dead_nodes_part_is_lost_for_four_intervals_at_most() {
+    simulate(async {
+        let mut world = World::new(3, 2 * MILLI, 0);
+        let quota = Quota::per_second(840);
+        let nodes: Vec<_> = (0..4).map(|_| world.node(quota)).collect();
+        let (dead, lost) = world.mortal(quota);
+        sleep(5 * INTERVAL).await;
+        assert!(nodes.iter().all(|node| node.stats().live == Some(5)));
+        assert_eq!(sum(&nodes) + sum(core::slice::from_ref(&dead)), 840);
+        lost.put(1_000);
+        sleep(3 * INTERVAL - 10 * MILLI).await;
+        assert_eq!(dead.stats().live, None, "it stopped before others count it for dead");
+        sleep(INTERVAL + 20 * MILLI).await;
+        assert!(nodes.iter().all(|node| node.stats().live == Some(4)));
+        // One that ends in order is off the roll within an interval, and heard of in the next.
+        let mut nodes = nodes;
+        drop(nodes.pop());
+        sleep(2 * INTERVAL + 20 * MILLI).await;
+        assert!(nodes.iter().all(|node| node.stats().live == Some(3)));
+    });
+}
+
+/// While the same nodes are alive, no span sees more than the burst and the rate.
+#[test]
+fn all_nodes_together_grant_the_quota() {
+    simulate(async {
+        let mut world = World::new(5, MILLI, 0);
+        let quota = Quota::per_second(100).burst(40);
+        let nodes: Vec<_> = (0..4).map(|_| world.node(quota)).collect();
+        assert!(nodes[0].check(b"a").decision.is_err(), "nobody has counted it yet");
+        assert_eq!(nodes[0].check(b"a").origin, Origin::Fallback);
+        sleep(5 * INTERVAL).await;
+        // The nodes' time is slowed down: a second of theirs is a millisecond.
+        let (mut granted, begun) = (0, world.real.nanos());
+        for _ in 0..5_000 {
+            sleep(MILLI / 500).await;
+            granted += nodes.iter().filter(|node| node.check(b"a").decision.is_ok()).count();
+        }
+        let most = 40 + 100 * (world.real.nanos() - begun) * u64::from(SLOWER) / SECOND;
+        let granted = granted as u64;
+        assert!((most * 95 / 100..=most).contains(&granted), "{granted} of {most}");
+    });
+}
+
+#[test]
+fn a_node_that_cannot_beat_stops_in_time_or_takes_what_was_chosen() {
+    struct Fails;
+    impl Roll for Fails {
+        async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
+            Err(Unavailable::CircuitOpen)
+        }
+    }
+    simulate(async {
+        let quota = Quota::per_hour(100);
+        let node = Share::builder(Fails, quota).build().expect("in range");
+        assert!(node.check(b"a").decision.is_err());
+        let node = Share::builder(Fails, quota).alone(Alone::Of(10)).build().expect("in range");
+        let granted = (0..100).filter(|_| node.check(b"a").decision.is_ok()).count();
+        assert_eq!(granted, 10);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let stats = node.stats();
+        assert_eq!((stats.live, stats.beats, stats.alone), (None, 0, 100));
+        assert!((40..=41).contains(&stats.failed), "every quarter of an interval: {stats:?}");
+        let zero = Share::builder(Fails, quota).alone(Alone::Of(0)).build();
+        assert_eq!(zero.unwrap_err(), ShareError::Alone);
+    });
+}

@@ -1,0 +1,160 @@
+//! A purse of `tollgate-redis`: cells that are put in, spent, too old, or dropped.
+
+#![cfg(tollgate_loom)]
+
+use std::sync::Arc;
+
+use loom::thread;
+use loom_tests::{explore_three, explore_two};
+use tollgate::Tick;
+use tollgate_redis::{Call, Last, PlantedFault, Purse, Until, plant_in_front};
+
+/// An instant in a purse's units.
+fn at(units: u64) -> Tick {
+    Tick::from_nanos(units << 16)
+}
+
+/// A purse that holds so many cells until unit 10.
+fn purse(cells: u64) -> Arc<Purse> {
+    let purse = Purse::default();
+    assert_eq!(purse.deposit(cells, at(10), at(1)), 0);
+    Arc::new(purse)
+}
+
+/// Asks for one cell so many times, and returns how many were spent.
+fn spend(purse: &Purse, times: u64, now: Tick) -> u64 {
+    (0..times).map(|_| u64::from(purse.spend(1, now))).sum()
+}
+
+/// Two threads spend what there is.
+fn two_spend() {
+    let purse = purse(3);
+    let other = Arc::clone(&purse);
+    let thread = thread::spawn(move || spend(&other, 2, at(1)));
+    let spent = spend(&purse, 2, at(1)) + thread.join().unwrap();
+    assert_eq!(spent, 3, "spent and put in");
+    assert_eq!(purse.unspent(), 0);
+}
+
+#[test]
+fn two_threads_spend() {
+    explore_two("purse: 2 threads spend", two_spend);
+}
+
+/// The mistake avoided: what somebody else has spent is put back.
+#[test]
+#[should_panic(expected = "spent and put in")]
+fn without_a_swap_a_cell_is_spent_twice() {
+    plant_in_front(PlantedFault::SpentByStore);
+    explore_two("purse: spent by a store", two_spend);
+}
+
+/// Both leases are taken, so that a deposit drops what is left of one while it is being spent.
+#[test]
+fn a_deposit_in_the_place_of_what_is_being_spent() {
+    explore_two("purse: a deposit drops what is being spent", || {
+        let purse = purse(2);
+        assert_eq!(purse.deposit(2, at(20), at(1)), 0);
+        let other = Arc::clone(&purse);
+        let thread = thread::spawn(move || spend(&other, 3, at(1)));
+        let dropped = purse.deposit(5, at(30), at(1));
+        let spent = thread.join().unwrap();
+        assert_eq!(spent, 3, "there was enough at any time");
+        assert_eq!(spent + dropped + purse.unspent(), 9, "spent, dropped and left");
+    });
+}
+
+#[test]
+fn two_spend_and_one_puts_in() {
+    explore_three("purse: 2 spend, 1 puts in, 3 threads", || {
+        let purse = purse(1);
+        let threads = [2, 1].map(|times| {
+            let purse = Arc::clone(&purse);
+            thread::spawn(move || spend(&purse, times, at(1)))
+        });
+        let dropped = purse.deposit(2, at(20), at(1));
+        let spent: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert!(spent >= 1, "the first cell was there");
+        assert_eq!(spent + dropped + purse.unspent(), 3, "spent, dropped and left");
+    });
+}
+
+/// Two threads ask for cells whose end comes between their clocks, while others take their place.
+fn spent_about_the_end() {
+    let purse = purse(2);
+    let threads = [9, 10].map(|now| {
+        let purse = Arc::clone(&purse);
+        thread::spawn(move || spend(&purse, 1, at(now)))
+    });
+    let [in_time, too_late] = threads.map(|thread| thread.join().unwrap());
+    assert_eq!((in_time, too_late), (1, 0), "spent in time and too late");
+    // What is too old makes room first.
+    assert_eq!(purse.deposit(4, at(30), at(10)) + purse.unspent(), 5);
+}
+
+#[test]
+fn about_the_end() {
+    explore_three("purse: spent about the end", spent_about_the_end);
+}
+
+/// The mistake avoided: cells are spent however old they are.
+#[test]
+#[should_panic(expected = "spent in time and too late")]
+fn without_a_look_at_the_end_they_are_spent_too_late() {
+    plant_in_front(PlantedFault::EndUnchecked);
+    explore_three("purse: spent without a look at the end", spent_about_the_end);
+}
+
+/// Two threads would call; one does, and puts in what it gets before the other may.
+fn two_call() {
+    let purse = Arc::new(Purse::default());
+    let call = |purse: &Purse| {
+        if !purse.begin(at(1)) {
+            return 0;
+        }
+        let dropped = purse.deposit(2, at(10), at(1));
+        assert_eq!(dropped, 0, "dropped by a second call");
+        purse.refuse(1, Until::Then(at(5)));
+        purse.finish(Last::Short, at(5));
+        2
+    };
+    let other = Arc::clone(&purse);
+    let thread = thread::spawn(move || call(&other));
+    let put_in = call(&purse) + thread.join().unwrap();
+    assert_eq!(put_in, 2, "one call");
+    assert_eq!((purse.unspent(), purse.alive(at(9))), (2, 2));
+    assert_eq!(purse.refused(1, at(4)), Some(Until::Then(at(5))));
+    assert_eq!(purse.call(at(4)), Call::Resting(at(5), Last::Short));
+    assert!(purse.begin(at(5)));
+}
+
+#[test]
+fn two_threads_call() {
+    explore_two("purse: 2 threads call", two_call);
+}
+
+/// The mistake avoided: who asks does not look whether somebody else has begun.
+#[test]
+#[should_panic(expected = "one call")]
+fn without_a_swap_both_call() {
+    plant_in_front(PlantedFault::CallByStore);
+    explore_two("purse: called by a store", two_call);
+}
+
+/// Whoever sees that a call is over finds what it has put in.
+#[test]
+fn after_a_call_its_cells_are_there() {
+    explore_two("purse: cells are there after the call", || {
+        let purse = Arc::new(Purse::default());
+        assert!(purse.begin(at(1)));
+        let other = Arc::clone(&purse);
+        let thread = thread::spawn(move || {
+            assert_eq!(other.deposit(1, at(10), at(1)), 0);
+            other.finish(Last::Free, at(1));
+        });
+        if purse.call(at(1)) == Call::Free {
+            assert!(purse.spend(1, at(1)), "it is there");
+        }
+        thread.join().unwrap();
+    });
+}
