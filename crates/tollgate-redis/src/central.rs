@@ -1,7 +1,8 @@
 //! A limiter whose state is on the server.
 
+mod bank;
 mod build;
-mod key;
+pub(crate) mod key;
 
 pub use build::{CentralBuilder, CentralError};
 
@@ -335,7 +336,7 @@ impl Central {
         let own = plan.arguments(least);
         let numbers = common.iter().chain(&own).map(|number| number.to_string().into_bytes());
         let args: Vec<Vec<u8>> = core::iter::once(now).chain(numbers).collect();
-        let reply = store.run(script, &self.redis_key(key), &args).await?;
+        let reply = store.run(script, &[self.redis_key(key)], &args).await?;
         plan.tell(&reply, least).ok_or_else(|| {
             Unavailable::Failed(format!("the script returned what it cannot have: {reply:?}"))
         })

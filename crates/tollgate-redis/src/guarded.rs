@@ -9,6 +9,7 @@ use tollgate::{AnyAlgorithm, BuildError, Decision, Limiter, Quota, Stated};
 use crate::answer::{Answer, Origin};
 use crate::central::Central;
 use crate::counting::Counting;
+use crate::remote::Remote;
 use crate::stats::count;
 
 /// When to come back is not known while the server is away.
@@ -137,32 +138,41 @@ fn window_share(quota: &Quota, nodes: u32) -> Quota {
 /// println!("{:?} by {:?}", answer.decision.is_ok(), answer.origin);
 /// # }
 /// ```
-#[derive(Clone, Debug)]
-pub struct Guarded(Arc<Inner>);
+#[derive(Debug)]
+pub struct Guarded<R = Central>(Arc<Inner<R>>);
 
 #[derive(Debug)]
-struct Inner {
-    central: Central,
+struct Inner<R> {
+    remote: R,
     on_down: OnDown,
     server: AtomicU64,
+    ahead: AtomicU64,
     admitted: AtomicU64,
     refused: AtomicU64,
+}
+
+impl<R> Clone for Guarded<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
 /// Who made the decisions of a [`Guarded`] limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GuardedStats {
-    /// Decisions of the server.
+    /// Decisions of the server, asked for that request.
     pub server: u64,
+    /// Decisions by what the server has said or given before.
+    pub ahead: u64,
     /// Requests that the fallback admitted.
     pub fallback_admitted: u64,
     /// Requests that the fallback refused.
     pub fallback_refused: u64,
 }
 
-impl Guarded {
-    /// Decides by `central`, or else by `on_down`.
+impl<R: Remote> Guarded<R> {
+    /// Decides by `remote`, or else by `on_down`.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -173,9 +183,25 @@ impl Guarded {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn new(central: Central, on_down: OnDown) -> Self {
-        let [server, admitted, refused] = [(); 3].map(|()| AtomicU64::new(0));
-        Self(Arc::new(Inner { central, on_down, server, admitted, refused }))
+    pub fn new(remote: R, on_down: OnDown) -> Self {
+        let [server, ahead, admitted, refused] = [(); 4].map(|()| AtomicU64::new(0));
+        Self(Arc::new(Inner { remote, on_down, server, ahead, admitted, refused }))
+    }
+
+    /// What it guards.
+    ///
+    /// ```
+    /// # use tollgate::Quota;
+    /// # use tollgate_redis::{Central, Guarded, OnDown, Store};
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// let gate = Central::builder(&store, "api", Quota::per_second(100)).build()?;
+    /// let gate = Guarded::new(gate, OnDown::Admit);
+    /// assert_eq!(gate.remote().quota(), Quota::per_second(100));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn remote(&self) -> &R {
+        &self.0.remote
     }
 
     /// Decides about one cell.
@@ -204,16 +230,41 @@ impl Guarded {
     /// # }
     /// ```
     pub async fn check_n(&self, key: impl AsRef<[u8]>, n: u64) -> Answer {
-        let Inner { central, on_down, server, admitted, refused } = &*self.0;
         let key = key.as_ref();
-        if let Ok(decision) = central.check_n(key, n).await {
-            count(server);
-            if decision.is_ok() {
-                on_down.note(key, n);
-            }
-            return Answer { decision, origin: Origin::Server };
+        match self.0.remote.ask(key, n).await {
+            Ok(answer) => self.noted(answer, key, n),
+            Err(_) => self.fall_back(key, n),
         }
-        let decision = on_down.decide(central.most_at_once(), key, n);
+    }
+
+    /// The answer about `n` cells, if it can be told at once: by a lease, or by what the server has
+    /// said before.
+    ///
+    /// ```
+    /// # use tollgate::Quota;
+    /// # use tollgate_redis::{Central, Guarded, OnDown, Store};
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// let gate = Central::builder(&store, "api", Quota::per_second(100)).build()?;
+    /// let gate = Guarded::new(gate, OnDown::Admit);
+    /// assert!(gate.try_check_n("somebody", 1).is_none(), "the server must be asked each time");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_check_n(&self, key: impl AsRef<[u8]>, n: u64) -> Option<Answer> {
+        let key = key.as_ref();
+        Some(self.noted(self.0.remote.ask_now(key, n)?, key, n))
+    }
+
+    fn noted(&self, answer: Answer, key: &[u8], n: u64) -> Answer {
+        count(if answer.origin == Origin::Server { &self.0.server } else { &self.0.ahead });
+        if answer.decision.is_ok() {
+            self.0.on_down.note(key, n);
+        }
+        answer
+    }
+
+    fn fall_back(&self, key: &[u8], n: u64) -> Answer {
+        let Inner { remote, on_down, admitted, refused, .. } = &*self.0;
+        let decision = on_down.decide(remote.most_at_once(), key, n);
         count(if decision.is_ok() { admitted } else { refused });
         Answer { decision, origin: Origin::Fallback }
     }
@@ -231,6 +282,7 @@ impl Guarded {
     pub fn stats(&self) -> GuardedStats {
         GuardedStats {
             server: self.0.server.load(Relaxed),
+            ahead: self.0.ahead.load(Relaxed),
             fallback_admitted: self.0.admitted.load(Relaxed),
             fallback_refused: self.0.refused.load(Relaxed),
         }

@@ -12,12 +12,15 @@ mod guarded;
 mod lease;
 mod link;
 mod places;
+mod remote;
+mod roster;
 mod script;
 mod share;
 mod stats;
 mod store;
 mod sync;
 mod unavailable;
+mod windows;
 
 pub use answer::{Answer, Origin};
 pub use batch::{BatchError, BatchStats, Batched, BatchedBuilder, Charge, Known, Ledger};
@@ -25,10 +28,13 @@ pub use central::{Central, CentralBuilder, CentralError, Taken};
 pub use counting::{Counting, UnknownCounting};
 pub use guarded::{Guarded, GuardedStats, OnDown};
 pub use lease::{Bank, Grant, LeaseError, LeaseStats, Leased, LeasedBuilder, Want};
+pub use remote::Remote;
+pub use roster::Roster;
 pub use share::{Alone, Beat, Roll, Share, ShareBuilder, ShareError, ShareStats};
 pub use stats::StoreStats;
 pub use store::{Store, StoreBuilder, StoreError};
 pub use unavailable::Unavailable;
+pub use windows::{Windows, WindowsError};
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]

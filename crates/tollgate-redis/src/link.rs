@@ -54,6 +54,10 @@ impl Link {
         Self { target, limits, wires, next: AtomicUsize::new(0) }
     }
 
+    pub(crate) fn is_cluster(&self) -> bool {
+        !matches!(self.target, Target::Single(_))
+    }
+
     /// Asks on the next connection. The caller sees to the deadline.
     pub(crate) async fn ask(&self, cmd: &Cmd) -> RedisResult<Value> {
         let index = self.next.fetch_add(1, Relaxed) % self.wires.len();

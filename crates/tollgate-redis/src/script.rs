@@ -2,7 +2,7 @@
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind};
 
-/// A Lua script of this crate, after what all of them begin with.
+/// A Lua script of this crate.
 #[derive(Debug)]
 pub(crate) struct Script {
     source: &'static str,
@@ -32,25 +32,38 @@ impl Script {
         Self::new(script!("log.lua"))
     }
 
+    /// What keys have used in fixed windows. It stands by itself, as do the next two.
+    pub(crate) fn batch() -> Self {
+        Self::new(include_str!("lua/batch.lua"))
+    }
+
+    pub(crate) fn beat() -> Self {
+        Self::new(include_str!("lua/beat.lua"))
+    }
+
+    pub(crate) fn leave() -> Self {
+        Self::new(include_str!("lua/leave.lua"))
+    }
+
     fn new(source: &'static str) -> Self {
         Self { source, hash: sha1_smol::Sha1::from(source).digest().to_string() }
     }
 
     /// The call by hash.
-    pub(crate) fn by_hash(&self, key: &[u8], args: &[Vec<u8>]) -> Cmd {
-        call("EVALSHA", &self.hash, key, args)
+    pub(crate) fn by_hash(&self, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Cmd {
+        call("EVALSHA", &self.hash, keys, args)
     }
 
     /// The call that brings the script along, after which the server has it. One round trip, where
     /// loading first takes two; and in a cluster it goes to the node that needs it.
-    pub(crate) fn in_full(&self, key: &[u8], args: &[Vec<u8>]) -> Cmd {
-        call("EVAL", self.source, key, args)
+    pub(crate) fn in_full(&self, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Cmd {
+        call("EVAL", self.source, keys, args)
     }
 }
 
-fn call(name: &str, script: &str, key: &[u8], args: &[Vec<u8>]) -> Cmd {
+fn call(name: &str, script: &str, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Cmd {
     let mut cmd = redis::cmd(name);
-    cmd.arg(script).arg(1).arg(key).arg(args);
+    cmd.arg(script).arg(keys.len()).arg(keys).arg(args);
     cmd
 }
 

@@ -130,23 +130,29 @@ impl Store {
         &self.0.prefix
     }
 
+    /// Whether a call may name keys of one slot only.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.0.link.is_cluster()
+    }
+
     /// Runs a script about one key; the numbers that it returns.
     pub(crate) async fn run(
         &self,
         script: &Script,
-        key: &[u8],
+        keys: &[Vec<u8>],
         args: &[Vec<u8>],
     ) -> Result<Vec<i64>, Unavailable> {
         let asking = async {
             let link = &self.0.link;
-            match link.ask(&script.by_hash(key, args)).await {
+            match link.ask(&script.by_hash(keys, args)).await {
                 Err(error) if script::is_missing(&error) => {
                     count(&self.0.counters.scripts_sent);
-                    link.ask(&script.in_full(key, args)).await
+                    link.ask(&script.in_full(keys, args)).await
                 }
                 answer => answer,
             }
         };
+        let key = keys.first().map_or(&b""[..], Vec::as_slice);
         let value = self.call(key, asking).await?;
         numbers(value).ok_or_else(|| {
             Unavailable::Failed("the script returned something else than numbers".into())

@@ -7,13 +7,13 @@
 const KEY_BYTES_MAX: usize = 200;
 
 /// What stands before all keys of a limiter.
-pub(super) fn head(prefix: &str, name: &str, shape: &str) -> Vec<u8> {
+pub(crate) fn head(prefix: &str, name: &str, shape: &str) -> Vec<u8> {
     format!("{{{prefix}:{name}:{shape}:").into_bytes()
 }
 
 /// The whole key. One that is replaced cannot be mistaken for one that is not, since that has no
 /// brace.
-pub(super) fn whole(head: &[u8], key: &[u8]) -> Vec<u8> {
+pub(crate) fn whole(head: &[u8], key: &[u8]) -> Vec<u8> {
     let mut whole = Vec::with_capacity(head.len() + key.len().min(KEY_BYTES_MAX) + 1);
     whole.extend_from_slice(head);
     if key.len() > KEY_BYTES_MAX || key.iter().any(|byte| matches!(byte, b'{' | b'}')) {

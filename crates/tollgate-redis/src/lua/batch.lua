@@ -56,7 +56,7 @@ for i = 1, #KEYS do
         local millis = math.ceil((ends - now) / 1000) + 1
         redis.call('PEXPIRE', KEYS[i], string.format('%.0f', millis))
     end
-    reply[2 * i - 1] = string.format('%.0f', used)
-    reply[2 * i] = string.format('%.0f', ends - now)
+    reply[2 * i - 1] = used
+    reply[2 * i] = ends - now
 end
 return reply

@@ -41,5 +41,5 @@ redis.call('PEXPIRE', KEYS[1], millis)
 redis.call('PEXPIRE', KEYS[2], millis)
 return {
     redis.call('ZCARD', KEYS[1]),
-    string.format('%.0f', math.max(now - came, 0)),
+    math.max(now - came, 0),
 }

@@ -1,0 +1,76 @@
+//! What all tiers have in common: a key, a number of cells, and an answer that may have to wait.
+
+use core::future::Future;
+
+use tollgate::Clock;
+
+use crate::{Answer, Batched, Central, Leased, Ledger, Origin, Unavailable};
+
+/// A limiter that may have to ask the server: what [`Guarded`](crate::Guarded) guards.
+///
+/// ```
+/// use tollgate_redis::{Answer, Remote, Unavailable};
+///
+/// /// Nobody is there.
+/// struct Nobody;
+/// impl Remote for Nobody {
+///     async fn ask(&self, _key: &[u8], _n: u64) -> Result<Answer, Unavailable> {
+///         Err(Unavailable::Disconnected)
+///     }
+///     fn most_at_once(&self) -> u64 {
+///         1
+///     }
+/// }
+/// ```
+pub trait Remote: Send + Sync + 'static {
+    /// Decides about `n` cells of a key. It ends within the store's deadline.
+    fn ask(&self, key: &[u8], n: u64) -> impl Future<Output = Result<Answer, Unavailable>> + Send;
+
+    /// The answer, if it can be told at once.
+    fn ask_now(&self, key: &[u8], n: u64) -> Option<Answer> {
+        let _ = (key, n);
+        None
+    }
+
+    /// The most cells that a key can be granted at once.
+    fn most_at_once(&self) -> u64;
+}
+
+impl Remote for Central {
+    async fn ask(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
+        let decision = self.check_n(key, n).await?;
+        Ok(Answer { decision, origin: Origin::Server })
+    }
+
+    fn most_at_once(&self) -> u64 {
+        Self::most_at_once(self)
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> Remote for Leased<Central, C> {
+    async fn ask(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
+        self.check_n(key, n).await
+    }
+
+    fn ask_now(&self, key: &[u8], n: u64) -> Option<Answer> {
+        self.try_check(key, n)
+    }
+
+    fn most_at_once(&self) -> u64 {
+        self.bank().most_at_once()
+    }
+}
+
+impl<L: Ledger, C: Clock + Send + Sync + 'static> Remote for Batched<L, C> {
+    async fn ask(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
+        self.check_n(key, n).await
+    }
+
+    fn ask_now(&self, key: &[u8], n: u64) -> Option<Answer> {
+        self.try_check(key, n)
+    }
+
+    fn most_at_once(&self) -> u64 {
+        self.limit()
+    }
+}

@@ -1,0 +1,83 @@
+//! The list of live nodes on the server: by what a quota is shared out.
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+use crate::script::Script;
+use crate::store::{Store, is_name};
+use crate::{Beat, Roll, Unavailable, WindowsError};
+
+/// Who is alive, on a server: the [`Roll`] of a [`Share`](crate::Share).
+///
+/// ```
+/// use tollgate::Quota;
+/// use tollgate_redis::{Roster, Share, Store};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+/// let share = Share::builder(Roster::new(&store, "api")?, Quota::per_second(1_000)).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Roster(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    beat: Script,
+    leave: Script,
+    /// When each was heard of, and when it came.
+    keys: [Vec<u8>; 2],
+}
+
+impl Roster {
+    /// The nodes that share what has this name.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty, longer than 64 bytes, or has braces.
+    ///
+    /// ```
+    /// # use tollgate_redis::{Roster, Store};
+    /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// assert!(Roster::new(&store, "api").is_ok());
+    /// assert!(Roster::new(&store, "").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(store: &Store, name: &str) -> Result<Self, WindowsError> {
+        if !is_name(name) {
+            return Err(WindowsError::Name);
+        }
+        let prefix = store.prefix();
+        let keys = ["heard", "came"].map(|of| format!("{{{prefix}:{name}:nodes}}:{of}").into());
+        let (beat, leave) = (Script::beat(), Script::leave());
+        Ok(Self(Arc::new(Inner { store: store.clone(), beat, leave, keys })))
+    }
+}
+
+impl Roll for Roster {
+    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Beat, Unavailable> {
+        let Inner { store, beat, keys, .. } = &*self.0;
+        let micros = u64::try_from(lifetime.as_micros()).unwrap_or(u64::MAX);
+        let args = [id.as_bytes().to_vec(), micros.to_string().into_bytes(), Vec::new()];
+        let reply = store.run(beat, keys, &args).await?;
+        let wrong = || Unavailable::Failed("the script returned what it cannot have".to_owned());
+        let &[live, member_micros] = &*reply else { return Err(wrong()) };
+        let live = u64::try_from(live).map_err(|_| wrong())?;
+        let member_micros = u64::try_from(member_micros).map_err(|_| wrong())?;
+        Ok(Beat { live, member_for: Duration::from_micros(member_micros) })
+    }
+
+    async fn leave(&self, id: &str) -> Result<(), Unavailable> {
+        let Inner { store, leave, keys, .. } = &*self.0;
+        store.run(leave, keys, &[id.as_bytes().to_vec()]).await.map(|_| ())
+    }
+}
+
+impl fmt::Debug for Roster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Roster").finish_non_exhaustive()
+    }
+}
