@@ -9,8 +9,8 @@ fail() {
 }
 
 # Atomics are named in the cell, the table and src/sync.rs only, and come from src/sync.rs.
-if grep -rnE '\b(core|std)::sync::atomic|loom::' src --include='*.rs' | grep -v '^src/sync\.rs:'; then
-    fail 'atomics and loom are named in src/sync.rs only'
+if grep -rnE '\b(core|std)::sync::atomic|loom::|shuttle::' src --include='*.rs' | grep -v '^src/sync\.rs:'; then
+    fail 'atomics, loom and shuttle are named in src/sync.rs only'
 fi
 if grep -rnE '\bAtomicU64\b|compare_exchange|fetch_' src --include='*.rs' \
     | grep -vE '^src/(sync\.rs|cell/|table/)'; then
@@ -36,6 +36,8 @@ fi
 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 RUSTFLAGS='--cfg tollgate_loom' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
     cargo clippy -p tollgate -p loom-tests --all-targets --locked -- -D warnings
+RUSTFLAGS='--cfg tollgate_shuttle' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/shuttle" \
+    cargo clippy -p shuttle-tests --all-targets --locked -- -D warnings
 # Without the standard library; and where there is none, nor an allocator, nor atomics of 64 bits.
 cargo clippy -p tollgate --lib --no-default-features --locked -- -D warnings
 bare=thumbv7em-none-eabi

@@ -145,7 +145,10 @@ pub use {
 pub use cell::{Busy, Shelf};
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
-pub use sync::{AtomicU64, Fault, Loads, Numbers, Ordering, let_loads_return, plant};
+pub use sync::{AtomicU64, Loads, Ordering, let_loads_return};
+#[cfg(any(tollgate_loom, tollgate_shuttle))]
+#[doc(hidden)]
+pub use sync::{Fault, Numbers, plant};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

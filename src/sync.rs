@@ -1,10 +1,16 @@
-//! The only file that knows about loom.
+//! The only file that knows about loom, and about shuttle.
 //!
 //! Everything that shares a word between threads takes its atomics from here. Under
 //! `--cfg tollgate_loom` they are loom's, so that the models in `loom-tests/` explore the very
-//! code that ships. (The flag is the project's own: plain `loom` would switch dependencies too.)
+//! code that ships; under `--cfg tollgate_shuttle` shuttle decides at every access which thread goes
+//! on, for the histories in `shuttle-tests/`. (The flags are the project's own: plain `loom` would
+//! switch dependencies too.)
 
-#[cfg(not(tollgate_loom))]
+/// Whether this is built for models, which have few and small tables, so that they are full.
+#[cfg(feature = "std")]
+pub(crate) const MODEL: bool = cfg!(any(tollgate_loom, tollgate_shuttle));
+
+#[cfg(not(any(tollgate_loom, tollgate_shuttle)))]
 mod imp {
     #[cfg(feature = "std")]
     pub(crate) use core::sync::atomic::fence;
@@ -84,12 +90,95 @@ mod imp {
     }
 }
 
+#[cfg(tollgate_shuttle)]
+mod imp {
+    pub(crate) use core::sync::atomic::Ordering;
+
+    std::thread_local! {
+        /// Shuttle runs all threads of a history on one, and looks for another to go on with
+        /// whenever one of its own atomics is used.
+        static TURN: shuttle::sync::atomic::AtomicBool =
+            const { shuttle::sync::atomic::AtomicBool::new(false) };
+    }
+
+    /// Lets shuttle choose who goes on.
+    fn interleave() {
+        TURN.with(|turn| turn.load(Ordering::SeqCst));
+    }
+
+    /// Histories are sequentially consistent without one.
+    pub(crate) fn fence(_: Ordering) {}
+
+    /// A word before whose every access another thread may come.
+    ///
+    /// No wider than what ships, and as valid when it is zeroed memory: the tables are those that
+    /// ship. Shuttle's own atomics are neither.
+    #[derive(Debug, Default)]
+    #[repr(transparent)]
+    pub(crate) struct AtomicU64(core::sync::atomic::AtomicU64);
+
+    impl AtomicU64 {
+        pub(crate) const fn new(value: u64) -> Self {
+            Self(core::sync::atomic::AtomicU64::new(value))
+        }
+
+        pub(crate) fn load(&self, _: Ordering) -> u64 {
+            interleave();
+            self.0.load(Ordering::SeqCst)
+        }
+
+        pub(crate) fn store(&self, value: u64, _: Ordering) {
+            interleave();
+            self.0.store(value, Ordering::SeqCst);
+        }
+
+        pub(crate) fn compare_exchange(
+            &self,
+            current: u64,
+            new: u64,
+            _: Ordering,
+            _: Ordering,
+        ) -> Result<u64, u64> {
+            if super::planted(super::Fault::LoadThenStore) {
+                let actual = self.load(Ordering::SeqCst);
+                if actual != current {
+                    return Err(actual);
+                }
+                self.store(new, Ordering::SeqCst);
+                return Ok(actual);
+            }
+            interleave();
+            self.0.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
+        }
+
+        pub(crate) fn fetch_update(
+            &self,
+            _: Ordering,
+            _: Ordering,
+            mut update: impl FnMut(u64) -> Option<u64>,
+        ) -> Result<u64, u64> {
+            let mut seen = self.load(Ordering::SeqCst);
+            while let Some(next) = update(seen) {
+                match self.compare_exchange(seen, next, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(_) => return Ok(seen),
+                    Err(actual) => seen = actual,
+                }
+            }
+            Err(seen)
+        }
+    }
+}
+
 /// For what no decision touches: lines of those who wait.
-#[cfg(all(feature = "std", not(tollgate_loom)))]
+#[cfg(all(feature = "std", not(any(tollgate_loom, tollgate_shuttle))))]
 #[allow(clippy::disallowed_types, reason = "no decision takes it")]
 pub(crate) type Mutex<T> = std::sync::Mutex<T>;
-#[cfg(all(feature = "std", not(tollgate_loom)))]
+#[cfg(all(feature = "std", not(any(tollgate_loom, tollgate_shuttle))))]
 pub(crate) use std::sync::MutexGuard;
+#[cfg(all(feature = "std", tollgate_shuttle))]
+pub(crate) type Mutex<T> = shuttle::sync::Mutex<T>;
+#[cfg(all(feature = "std", tollgate_shuttle))]
+pub(crate) use shuttle::sync::MutexGuard;
 #[cfg(all(feature = "std", tollgate_loom))]
 pub(crate) type Mutex<T> = loom::sync::Mutex<T>;
 #[cfg(all(feature = "std", tollgate_loom))]
@@ -165,11 +254,17 @@ impl PlainCount {
 /// and it is taken with Acquire.
 #[cfg(feature = "std")]
 #[derive(Debug, Default)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+#[cfg_attr(
+    not(any(tollgate_loom, tollgate_shuttle)),
+    allow(unreachable_pub, reason = "public to the models")
+)]
 pub struct Numbers(AtomicU64);
 
 #[cfg(feature = "std")]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+#[cfg_attr(
+    not(any(tollgate_loom, tollgate_shuttle)),
+    allow(unreachable_pub, reason = "public to the models")
+)]
 impl Numbers {
     /// How many there are.
     pub const COUNT: usize = 64;
@@ -190,7 +285,7 @@ impl Numbers {
     }
 }
 
-#[cfg(all(feature = "std", not(tollgate_loom)))]
+#[cfg(all(feature = "std", not(any(tollgate_loom, tollgate_shuttle))))]
 mod number {
     use super::{AtomicU64, Numbers};
     use core::cell::Cell;
@@ -267,15 +362,31 @@ mod number {
     }
 }
 
-#[cfg(all(test, feature = "std", not(tollgate_loom)))]
+/// The same of a history's thread: shuttle, too, runs all of them on one.
+#[cfg(tollgate_shuttle)]
+mod number {
+    pub(crate) fn thread_number() -> usize {
+        shuttle::current::me().into()
+    }
+
+    pub(crate) fn thread_number_so_far() -> usize {
+        thread_number()
+    }
+}
+
+#[cfg(all(test, feature = "std", not(any(tollgate_loom, tollgate_shuttle))))]
 pub(crate) use number::act_as_thread;
 #[cfg(feature = "std")]
 pub(crate) use number::{thread_number, thread_number_so_far};
 
-/// A mistake that the models in `loom-tests/` must catch. None exists outside of them.
+/// A mistake that the models in `loom-tests/`, or the histories in `shuttle-tests/`, must catch. None
+/// exists outside of them.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+#[cfg_attr(
+    not(any(tollgate_loom, tollgate_shuttle)),
+    allow(unreachable_pub, reason = "public to the models")
+)]
 #[allow(clippy::exhaustive_enums, reason = "for the models only")]
 pub enum Fault {
     /// A claim is committed without a survey of the other candidates.
@@ -316,10 +427,24 @@ pub enum Fault {
     GivenBackTwice,
     /// Cells are given back by the time that they were charged by.
     GivenBackByOldTime,
+    /// A head is taken for the key's whatever its generation.
+    GenerationUnchecked,
+    /// A reset, or a look, stops at a claim of the key, though it has its slot elsewhere.
+    ClaimHidesSlot,
+    /// A key that has just got its slot takes it for another's, and finds no place.
+    OwnSlotUnseen,
+    /// A swap is a load and a store.
+    #[cfg_attr(
+        not(any(tollgate_loom, tollgate_shuttle)),
+        allow(dead_code, reason = "in histories only")
+    )]
+    LoadThenStore,
+    /// Cells are counted in 32 bits, and wrap around.
+    CellsWrap,
 }
 
 /// Whether a model has planted this fault.
-#[cfg(all(feature = "std", not(tollgate_loom)))]
+#[cfg(all(feature = "std", not(any(tollgate_loom, tollgate_shuttle))))]
 #[inline]
 pub(crate) const fn planted(_: Fault) -> bool {
     false
@@ -336,14 +461,17 @@ pub enum Loads {
     Latest,
 }
 
-/// Choices of a model, for the thread of its test: loom runs all of a model's threads on it.
-#[cfg(tollgate_loom)]
+/// Choices of a model, for the thread of its test: all of a model's threads run on it.
+#[cfg(any(tollgate_loom, tollgate_shuttle))]
 mod model {
-    use super::{Fault, Loads};
+    use super::Fault;
+    #[cfg(tollgate_loom)]
+    use super::Loads;
     use std::cell::Cell;
 
     std::thread_local! {
         static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
+        #[cfg(tollgate_loom)]
         static LOADS: Cell<Loads> = const { Cell::new(Loads::Any) };
     }
 
@@ -356,22 +484,26 @@ mod model {
         PLANTED.set(Some(fault));
     }
 
+    #[cfg(tollgate_loom)]
     pub(crate) fn loads() -> Loads {
         LOADS.get()
     }
 
     /// Says what loads may return for the rest of this test.
+    #[cfg(tollgate_loom)]
     pub fn let_loads_return(loads: Loads) {
         LOADS.set(loads);
     }
 }
 
 #[cfg(tollgate_loom)]
+pub use model::let_loads_return;
+#[cfg(any(tollgate_loom, tollgate_shuttle))]
+pub use model::plant;
+#[cfg(any(tollgate_loom, tollgate_shuttle))]
 pub(crate) use model::planted;
-#[cfg(tollgate_loom)]
-pub use model::{let_loads_return, plant};
 
-#[cfg(all(test, feature = "std", not(tollgate_loom)))]
+#[cfg(all(test, feature = "std", not(any(tollgate_loom, tollgate_shuttle))))]
 mod tests {
     use super::*;
 

@@ -220,6 +220,7 @@ impl HeadCell {
         telling: bool,
     ) -> Result<Ruling<A::Seen>, Head> {
         debug_assert!(!head.is_provisional());
+        let n = if planted(Fault::CellsWrap) { n & u64::from(u32::MAX) } else { n };
         let ring = cells.of_generation(head.generation());
         let seen = match telling {
             true => algo.look(head.payload(), ring, now, n),

@@ -81,6 +81,8 @@ struct Offer<'a> {
     free: Option<Candidate<'a>>,
     /// The one with the least debt, and that.
     live: Option<(u64, Candidate<'a>)>,
+    /// Whether nothing is free, and one is the key's: it got it since it was looked for.
+    has_its_own: bool,
 }
 
 /// How good a slot is to have: not at all, if that forgets something.
@@ -255,6 +257,7 @@ impl Wide {
         }
         match best.live {
             None => Ok(None),
+            Some(_) if best.has_its_own && !planted(Fault::OwnSlotUnseen) => Ok(None),
             Some((_, candidate)) if evict => Ok(Some((candidate, Some(Event::Evicted)))),
             Some((_, candidate)) => Err(candidate.head.payload()),
         }
@@ -279,7 +282,12 @@ impl Wide {
             let &(owner, head) = seen.get(index)?;
             Some(Candidate { slot: probe.in_order(slots, index), owner, head })
         };
-        Offer { reusable, free: candidate(free), live: candidate(live).map(|live| (least, live)) }
+        let is_its_own = |(owner, head): &(Owner, Head)| {
+            *owner == probe.owner(owner.generation()) && owner.generation() == head.generation()
+        };
+        let has_its_own = free == BUCKET && seen.iter().any(is_its_own);
+        let live = candidate(live).map(|live| (least, live));
+        Offer { reusable, free: candidate(free), live, has_its_own }
     }
 }
 
@@ -297,6 +305,7 @@ impl<'a> Offer<'a> {
             (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
             (a, b) => a.or(b),
         };
-        Offer { free: best.free.or(rest.free), live, ..best }
+        let has_its_own = best.has_its_own || rest.has_its_own;
+        Offer { free: best.free.or(rest.free), live, has_its_own, ..best }
     }
 }

@@ -1,11 +1,11 @@
 //! A slot, and the word that says whose it is.
 
 use crate::cell::{GENERATION_BITS, HeadCell};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, MODEL, Ordering};
 use crate::word::Field;
 
-/// Slots in a bucket. Loom explores fewer.
-pub(crate) const BUCKET: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
+/// Slots in a bucket. A model has fewer.
+pub(crate) const BUCKET: usize = if MODEL { 2 } else { 8 };
 
 const GENERATION: Field = Field::new(0, GENERATION_BITS);
 const FINGERPRINT: Field = GENERATION.above(64 - GENERATION_BITS);

@@ -96,6 +96,7 @@ pub(crate) use snapshot::{Misplaced, Row, TRIES};
 use crate::algo::{GiveBack, Machine, Standing};
 use crate::cell::{Cells, Charge, Head, Paid};
 use crate::decision::{Apart, Decision, Denied};
+use crate::sync::MODEL;
 use crate::time::Tick;
 use layout::{BUCKET, Slot};
 use memory::{RingWords, Slots};
@@ -104,7 +105,7 @@ use memory::{RingWords, Slots};
 pub(crate) const LOAD_PERCENT: u64 = 55;
 
 /// A key has two buckets. A model makes do with one.
-const BUCKETS_MIN: u128 = if cfg!(tollgate_loom) { 1 } else { 2 };
+const BUCKETS_MIN: u128 = if MODEL { 1 } else { 2 };
 
 /// The keyed table of two words a slot. See the [module](self).
 pub(crate) struct Wide {
@@ -314,8 +315,8 @@ impl Wide {
 
     /// Gives up the key's slot, if it has one.
     pub(crate) fn forget(&self, probe: Probe) {
-        while let Some(Seat { slot, head }) = self.find(probe) {
-            if head.is_provisional() || slot.head.swap(head, given_up(head)).is_ok() {
+        while let Some(Seat { slot, head }) = self.find_committed(probe) {
+            if slot.head.swap(head, given_up(head)).is_ok() {
                 return;
             }
         }

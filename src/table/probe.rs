@@ -4,6 +4,7 @@ use super::Wide;
 use super::layout::{BUCKET, Owner, Slot};
 use super::memory::prefetch;
 use crate::cell::Head;
+use crate::sync::{Fault, planted};
 
 /// A key's hash, from which its fingerprint, its two buckets and the slot it prefers in both
 /// follow. They are worked out when needed: the usual lookup needs no second bucket.
@@ -141,7 +142,8 @@ impl Probe {
             return None;
         }
         let head = slot.head.load();
-        (head.generation() == owner.generation()).then_some(Seat { slot, head })
+        let is_its_own = head.generation() == owner.generation();
+        (is_its_own || planted(Fault::GenerationUnchecked)).then_some(Seat { slot, head })
     }
 
     /// The slot, seen as this key's and committed.
@@ -186,11 +188,15 @@ impl Wide {
         self.bearers(probe).find_map(|slot| probe.seat(slot))
     }
 
-    /// The key's committed slot, wherever it is.
+    /// The key's committed slot, wherever it is, and whatever claims were made beside it.
     #[inline(always)]
     pub(crate) fn find_committed(&self, probe: Probe) -> Option<Seat<'_>> {
-        let seat = self.find_at_once(probe).or_else(|| self.find(probe));
-        seat.filter(|seat| !seat.head.is_provisional())
+        self.find_at_once(probe).or_else(|| {
+            let mut seats = self.bearers(probe).filter_map(|slot| probe.seat(slot));
+            seats
+                .find(|seat| !seat.head.is_provisional() || planted(Fault::ClaimHidesSlot))
+                .filter(|seat| !seat.head.is_provisional())
+        })
     }
 
     /// The candidates that bear the key's fingerprint, in probing order.

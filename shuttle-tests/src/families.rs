@@ -1,0 +1,147 @@
+//! The families of histories: which limiter, and what is asked of it.
+//!
+//! They are functions, so that the same ones are played on the limiter that ships, and with a fault
+//! planted.
+
+use std::time::Duration;
+
+use tollgate::algo::Algorithm;
+use tollgate::algo::oracle::{Level, Oracle};
+use tollgate::{FixedWindow, Gcra, Live, OnFull, Quota, SlidingLog, Slots, SubWindows, Tick};
+
+use crate::explore::Played;
+use crate::play::{Family, bare, burst, two_slots};
+use crate::script::{Clocks, Mix};
+use crate::shrinking::play_changes;
+use crate::spent::play_reservations;
+
+/// One bucket, by clocks that differ.
+const BUCKET: Mix = Mix { keys: 1, cells_max: 2, clocks: Clocks::Differ, reset_in: 8 };
+/// One bucket whose ring is in use when the threads begin, and stays so.
+const RING: Mix = Mix { reset_in: 0, ..BUCKET };
+/// More keys than slots; slots become vacant all the time.
+const KEYS: Mix = Mix { keys: 3, cells_max: 2, clocks: Clocks::Stand, reset_in: 4 };
+/// Two keys that have their slots.
+const SEATED: Mix = Mix { keys: 2, ..RING };
+
+fn of<O>(mix: Mix, burst: u64, before: u64) -> Family<O> {
+    Family { mix, burst, before, before_is_live: false, stamped: None }
+}
+
+/// What a bucket of one cell a second looks like if its key was claimed at `time`: as if a cell had
+/// been spent so long before that it is just restored.
+fn claimed_at(fresh: &Level, time: Tick) -> Level {
+    let mut claimed = fresh.clone();
+    let spent = time.saturating_sub(Duration::from_secs(1));
+    assert!(claimed.decide(spent, 1).admitted, "the first cell of a bucket");
+    claimed
+}
+
+fn two_seconds(cells: u64) -> Quota {
+    Quota::new(cells, Duration::from_secs(2))
+}
+
+fn sub_windows() -> SubWindows {
+    SubWindows::new().count(2)
+}
+
+/// A token bucket without keys.
+pub fn direct_bucket() -> Played {
+    of(BUCKET, 3, 0).play(bare(Gcra::new(), burst(3)))
+}
+
+/// A fixed window without keys.
+pub fn direct_window() -> Played {
+    of(BUCKET, 3, 0).play(bare(FixedWindow::anchored(), two_seconds(3)))
+}
+
+/// Sub-windows without keys, which move on all the time.
+pub fn direct_sub_windows() -> Played {
+    of(RING, 3, 1).play(bare(sub_windows(), two_seconds(3)))
+}
+
+/// Sub-windows without keys, which are reset all the time.
+pub fn direct_sub_windows_reset() -> Played {
+    of(Mix { clocks: Clocks::Stand, ..BUCKET }, 3, 1).play(bare(sub_windows(), two_seconds(3)))
+}
+
+/// A log without keys, which moves on all the time.
+pub fn direct_log() -> Played {
+    of(RING, 3, 1).play(bare(SlidingLog::new(), two_seconds(3)))
+}
+
+/// A log without keys, which is reset all the time.
+pub fn direct_log_reset() -> Played {
+    of(Mix { clocks: Clocks::Stand, ..BUCKET }, 3, 1).play(bare(SlidingLog::new(), two_seconds(3)))
+}
+
+/// Keys that are claimed, reset, and taken over once idle, in slots of two words.
+pub fn wide_claims() -> Played {
+    of(KEYS, 2, 2).play(two_slots(Gcra::new(), burst(2), Slots::Wide, OnFull::Refuse))
+}
+
+/// The same by clocks that differ.
+pub fn wide_claims_skewed() -> Played {
+    let gate = two_slots(Gcra::new(), burst(2), Slots::Wide, OnFull::Refuse);
+    let mix = Mix { clocks: Clocks::Differ, ..KEYS };
+    Family { stamped: Some(claimed_at), ..of(mix, 2, 2) }.play(gate)
+}
+
+/// Keys that displace each other, in slots of two words.
+pub fn wide_evictions() -> Played {
+    of(KEYS, 2, 2).play(two_slots(Gcra::new(), burst(2), Slots::Wide, OnFull::EvictNearestIdle))
+}
+
+/// Keys that are claimed, reset, and taken over once idle, in slots of one word, by clocks that differ.
+pub fn compact_claims() -> Played {
+    let mix = Mix { clocks: Clocks::Differ, ..KEYS };
+    of(mix, 2, 2).play(two_slots(Gcra::new(), burst(2), Slots::Compact, OnFull::Refuse))
+}
+
+/// Keys that displace each other, in slots of one word.
+pub fn compact_evictions() -> Played {
+    of(KEYS, 2, 2).play(two_slots(Gcra::new(), burst(2), Slots::Compact, OnFull::EvictNearestIdle))
+}
+
+/// Fixed windows of keys that are claimed, reset, and taken over.
+pub fn wide_windows() -> Played {
+    keys_of(FixedWindow::anchored(), OnFull::Refuse)
+}
+
+/// Sub-windows of keys that are claimed, reset, and taken over.
+pub fn wide_sub_windows() -> Played {
+    keys_of(sub_windows(), OnFull::Refuse)
+}
+
+/// Logs of keys that displace each other.
+pub fn wide_logs() -> Played {
+    keys_of(SlidingLog::new(), OnFull::EvictNearestIdle)
+}
+
+fn keys_of<A: Algorithm + 'static>(algorithm: A, on_full: OnFull) -> Played
+where
+    crate::play::Keyed<A>: crate::play::Gate,
+{
+    of(KEYS, 2, 2).play(two_slots(algorithm, two_seconds(2), Slots::Wide, on_full))
+}
+
+/// Reservations of a bucket without keys.
+pub fn direct_reservations() -> Played {
+    play_reservations(bare(Gcra::new(), burst(4)), 4)
+}
+
+/// Reservations of a key in slots of two words.
+pub fn wide_reservations() -> Played {
+    play_reservations(two_slots(Gcra::new(), burst(4), Slots::Wide, OnFull::Refuse), 4)
+}
+
+/// A quota that shrinks while it is asked.
+pub fn live_quota() -> Played {
+    play_changes(|quota| bare(Live::new(), quota))
+}
+
+/// Logs of two keys that have their slots, and whose clocks differ.
+pub fn seated_logs() -> Played {
+    let gate = two_slots(SlidingLog::new(), two_seconds(3), Slots::Wide, OnFull::Refuse);
+    Family { before_is_live: true, ..of(SEATED, 3, 2) }.play(gate)
+}

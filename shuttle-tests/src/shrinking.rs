@@ -1,0 +1,157 @@
+//! A quota that changes while it is asked.
+//!
+//! A call is made by one quota that is in force at some moment of it, as [`Live`] says; which one is
+//! not the same as its place in the order: it may read the old quota, and charge after another call
+//! that was made by the new one. So the changes are no calls of the search. Each request has the
+//! quotas it may be made by, from the last one whose change had returned when it began to the last one
+//! whose change had begun when it returned, and the requests have to have an order.
+//!
+//! The quota shrinks, and all clocks stand. [`Inherit::AsIs`] leaves a key as many cells as it had, at
+//! most the new burst. So one number is the state under all quotas: how far the first bucket would be
+//! filled. A burst of `k` cells fewer is a bucket in which at least `k` are spent.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use shuttle::thread;
+use tollgate::{Inherit, Live, Quota};
+
+use crate::explore::{History, Played};
+use crate::linear::{Spec, is_linearizable};
+use crate::play::{Bare, burst};
+use crate::record::{Call, Recorder, any_overlap};
+use crate::script::{BEGIN, Draw, at};
+
+/// The bursts, one after the other. More changes than copies of a quota are kept.
+const BURSTS: [u64; 6] = [7, 6, 5, 4, 3, 2];
+
+/// A request: so many cells, or a look, and the quotas by which it may be made, by number.
+#[derive(Clone, Debug)]
+struct Ask {
+    /// `None`: a look.
+    cells: Option<u64>,
+    quotas: RangeInclusive<usize>,
+}
+
+/// Whether it was granted, and how many cells are left.
+type Said = (bool, u64);
+
+/// How far the first bucket is filled.
+#[derive(Clone, Copy, Debug)]
+struct Filled(u64);
+
+impl Filled {
+    /// What is said by a quota, and the state after it.
+    fn by(self, quota: usize, cells: Option<u64>) -> (Self, Said) {
+        let least = BURSTS[0] - BURSTS[quota];
+        let filled = self.0.max(least);
+        match cells {
+            Some(n) if filled + n <= BURSTS[0] => {
+                (Self(filled + n), (true, BURSTS[0] - filled - n))
+            }
+            _ => (self, (cells.is_none(), BURSTS[0] - filled)),
+        }
+    }
+}
+
+impl Spec for Filled {
+    type Op = Ask;
+    type Answer = Said;
+
+    fn after(&self, ask: &Ask, said: &Said) -> Vec<Self> {
+        let possible = ask.quotas.clone().map(|quota| self.by(quota, ask.cells));
+        possible.filter(|(_, answer)| answer == said).map(|(next, _)| next).collect()
+    }
+
+    fn mark(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// One thread changes the quota while three others ask and look.
+///
+/// # Errors
+///
+/// The history, if no order of its calls explains it.
+pub fn play_changes(gate_of: impl Fn(Quota) -> Bare<Live>) -> Played {
+    let mut draw = Draw::of_this_history();
+    let recorder = Recorder::default();
+    let gate = Arc::new(gate_of(burst(BURSTS[0])));
+    let changer = {
+        let (gate, recorder) = (Arc::clone(&gate), recorder.clone());
+        thread::spawn(move || changes(&gate, &recorder))
+    };
+    let mut begin = |thread: usize| {
+        let (gate, recorder, draw) = (Arc::clone(&gate), recorder.clone(), draw.split());
+        thread::spawn(move || asks(&gate, &recorder, thread, draw))
+    };
+    let threads: Vec<_> = (2..5).map(&mut begin).collect();
+    let changes = changer.join().expect("no panic");
+    let joined = threads.into_iter().flat_map(|thread| thread.join().expect("no panic"));
+    let mut calls: Vec<_> = joined.collect();
+    let spans = calls.iter().map(Call::span).chain(changes.iter().map(Call::span));
+    let overlaps = any_overlap(&spans.collect::<Vec<_>>());
+    calls.push(ask(&gate, &recorder, 0, None));
+    explain(&changes, calls)?;
+    Ok(History { overlaps })
+}
+
+fn changes(gate: &Bare<Live>, recorder: &Recorder) -> Vec<Call<u64, ()>> {
+    let change = |cells: &u64| {
+        recorder.call(1, *cells, |cells| {
+            let changed = gate.set_quota_at(burst(*cells), Inherit::AsIs, at(BEGIN));
+            changed.expect("nobody else changes it");
+        })
+    };
+    BURSTS[1..].iter().map(change).collect()
+}
+
+fn asks(
+    gate: &Bare<Live>,
+    recorder: &Recorder,
+    thread: usize,
+    mut draw: Draw,
+) -> Vec<Call<Option<u64>, Said>> {
+    let cells = |draw: &mut Draw| match draw.below(4) {
+        0 => None,
+        _ => Some(1 + draw.below(2)),
+    };
+    (0..3).map(|_| ask(gate, recorder, thread, cells(&mut draw))).collect()
+}
+
+fn ask(
+    gate: &Bare<Live>,
+    recorder: &Recorder,
+    thread: usize,
+    cells: Option<u64>,
+) -> Call<Option<u64>, Said> {
+    recorder.call(thread, cells, |cells| {
+        let decision = match *cells {
+            Some(n) => gate.check_at(n, at(BEGIN)),
+            None => gate.peek_at(0, at(BEGIN)),
+        };
+        match decision {
+            Ok(permit) => (true, permit.remaining()),
+            Err(denied) => (false, denied.remaining()),
+        }
+    })
+}
+
+fn explain(changes: &[Call<u64, ()>], calls: Vec<Call<Option<u64>, Said>>) -> Result<(), String> {
+    let with_quotas = |call: Call<Option<u64>, Said>| {
+        let Call { thread, op: cells, answer, begun, returned } = call;
+        let first = changes.iter().filter(|change| change.returned < begun).count();
+        let last = changes.iter().filter(|change| change.begun < returned).count();
+        Call { thread, op: Ask { cells, quotas: first..=last }, answer, begun, returned }
+    };
+    let mut calls: Vec<_> = calls.into_iter().map(with_quotas).collect();
+    if is_linearizable(&Filled(0), &calls.iter().collect::<Vec<_>>()) {
+        return Ok(());
+    }
+    calls.sort_by_key(|call| call.begun);
+    let row = |call: &Call<Ask, Said>| {
+        let Call { thread, op, answer: (granted, left), begun, returned } = call;
+        format!("{begun:>3}..{returned:<3} thread {thread} {op:?} -> {granted}, {left} left\n")
+    };
+    Err(format!("no order explains\n{}", calls.iter().map(row).collect::<String>()))
+}
