@@ -338,6 +338,9 @@ pub trait GiveBack: Machine {
     /// wall clock, never is better than if those `n` had not been charged, whatever was charged or
     /// given back in between; an anchored window stays where it was opened. (What was
     /// [added](Self::add), or forgiven at the largest debt, in between is not looked at.)
+    ///
+    /// A receipt is good for one give-back. In portions it would give back too much: what time has
+    /// restored of the charge is taken off each time as if it were the first.
     fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64;
 
     /// The state after `n` cells are given that nobody has paid for: no better than one that is idle.

@@ -1,0 +1,85 @@
+"""Proves the properties of the models, plants the mistakes, and compares the models with the Rust.
+
+    prove.py [--vectors PROGRAM] [MODEL ...]
+
+One line for each property (PROVED, FAILED or UNKNOWN), for each planted mistake (CAUGHT or MISSED),
+and for each comparison (EQUAL or DIFFERS). Anything but PROVED, CAUGHT and EQUAL ends it with 1.
+"""
+
+import argparse
+import importlib
+import sys
+import types
+from pathlib import Path
+
+MODELS = Path(__file__).parent / "models"
+sys.path.insert(0, str(MODELS))
+
+import kit
+import vectors
+
+NAMES = ["words", "grid", "gcra", "fixed_window", "leaky_queue", "paced", "warm_up", "sub_windows",
+         "sliding_counter", "sliding_log"]
+# Property: why it may stay open. There is none.
+OPEN = {}
+
+
+def report(status, model, what, seconds, why=""):
+    print(f"{status:8} {seconds:6.2f} s  {model}: {what}", flush=True)
+    if why:
+        print(f"         {why}", flush=True)
+
+
+def mutated(name, fault):
+    """The model with the mistake planted in its text."""
+    text = (MODELS / f"{name}.py").read_text()
+    text, faults = text.split("\nFAULTS = ", 1)
+    assert text.count(fault.old) == 1, f"{name}: {fault.old!r} stands {text.count(fault.old)} times"
+    module = types.ModuleType(f"{name}_mutated")
+    exec(compile(text.replace(fault.old, fault.new), f"{name} with a mistake", "exec"), module.__dict__)
+    return module
+
+
+def prove_all(name):
+    good = True
+    module = importlib.import_module(name)
+    for property_ in module.PROPERTIES:
+        verdict, seconds = kit.timed(lambda: kit.prove(property_))
+        report(verdict.status, name, property_.name, seconds, verdict.why or OPEN.get(property_.name, ""))
+        allowed = verdict.status == "UNKNOWN" and property_.name in OPEN
+        good &= verdict.status == "PROVED" or allowed
+    return good & plant_all(name, module)
+
+
+def plant_all(name, module):
+    good = True
+    without = {p.name for p in module.PROPERTIES} - {f.property for f in module.FAULTS}
+    for property_ in sorted(without):
+        report("FAILED", name, f"no mistake is planted for: {property_}", 0)
+        good = False
+    for fault in module.FAULTS:
+        broken = {p.name: p for p in mutated(name, fault).PROPERTIES}[fault.property]
+        verdict, seconds = kit.timed(lambda: kit.prove(broken))
+        caught = verdict.status == "FAILED" and "cannot be" not in verdict.why
+        report("CAUGHT" if caught else "MISSED", name, fault.what, seconds,
+               "" if caught else f"{verdict.status} {verdict.why}")
+        good &= caught
+    return good
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--vectors", help="the program that answers by the Rust")
+    arguments.add_argument("models", nargs="*", choices=[[], *NAMES], default=[])
+    given = arguments.parse_args()
+    names = given.models or NAMES
+    good = True
+    for name in names:
+        good &= prove_all(name)
+    if given.vectors:
+        good &= vectors.compare_all(given.vectors, names, report)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
