@@ -143,12 +143,12 @@ pub use {
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
 pub use cell::{Busy, Shelf};
-#[cfg(tollgate_loom)]
-#[doc(hidden)]
-pub use sync::{AtomicU64, Loads, Ordering, let_loads_return};
 #[cfg(any(tollgate_loom, tollgate_shuttle))]
 #[doc(hidden)]
 pub use sync::{Fault, Numbers, plant};
+#[cfg(tollgate_loom)]
+#[doc(hidden)]
+pub use sync::{Loads, let_loads_return, model_words};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -186,10 +186,14 @@ pub(crate) use loom::sync::MutexGuard;
 
 #[cfg(feature = "std")]
 pub(crate) use imp::fence;
-#[cfg(all(target_has_atomic = "64", not(tollgate_loom)))]
+#[cfg(target_has_atomic = "64")]
 pub(crate) use imp::{AtomicU64, Ordering};
+
+/// The atomics of models, for the crates around this one.
 #[cfg(tollgate_loom)]
-pub use imp::{AtomicU64, Ordering};
+pub mod model_words {
+    pub use super::imp::{AtomicU64, Ordering};
+}
 
 /// A time in nanoseconds that several threads read and its owner moves.
 ///
