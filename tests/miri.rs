@@ -1,6 +1,8 @@
 //! All protocols with real threads, small enough for an interpreter: what `ci/miri.sh` runs, under
 //! many schedules. Each total is exact, as in `tests/threads`.
 
+#![allow(clippy::disallowed_types, reason = "interpreters have no assembly, and so no other clock")]
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
