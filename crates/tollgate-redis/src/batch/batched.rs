@@ -286,6 +286,28 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
         Some(Answer { decision, origin: Origin::Memory })
     }
 
+    /// The cells of a window.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # struct Blank;
+    /// # impl Ledger for Blank {
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     }
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+    /// assert_eq!(Batched::builder(Blank, 600).build()?.limit(), 600);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.shared.rules.limit
+    }
+
     /// What was counted so far.
     ///
     /// ```
@@ -296,29 +318,6 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
-    /// The cells of a window.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate_redis::{Batched, Charge, Known, Ledger, Unavailable};
-    /// # struct Blank;
-    /// # impl Ledger for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
-    /// #     }
-    /// # }
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let gate = Batched::builder(Blank, 600).build()?;
-    /// assert_eq!(gate.limit(), 600);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn limit(&self) -> u64 {
-        self.shared.rules.limit
-    }
-
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// assert_eq!(Batched::builder(Blank, 100).build()?.stats().decisions, 0);
