@@ -5,12 +5,18 @@
 
 #![allow(clippy::disallowed_types, reason = "a test's clock")]
 
+mod batched;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod exact;
 mod faults;
 mod forget;
 mod harness;
+#[cfg(feature = "http")]
+mod http;
 mod lease;
+mod leased;
 mod many;
 mod proxy;
+mod shared;
+mod workers;

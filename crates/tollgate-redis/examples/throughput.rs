@@ -1,0 +1,292 @@
+//! What a decision costs by each of the ways over a server: decisions a second, latency, and calls.
+//!
+//! ```sh
+//! cargo run --release -p tollgate-redis --example throughput
+//! ```
+//!
+//! It starts a `redis-server` of its own on a free port of the loopback interface, or uses the one
+//! that `REDIS_URL` names. Each way is run by 64 tasks on a runtime of 1 and of 2 threads, in short
+//! rounds that take turns. What is counted is admissions; the quota is never reached, so whoever is
+//! refused was turned away because too many waited for one lease. Tasks yield after every 32 decisions, and every
+//! eighth decision is timed.
+
+#![allow(clippy::disallowed_types, reason = "a clock of its own")]
+
+use std::error::Error;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tollgate::Quota;
+use tollgate_redis::{Batched, Central, Leased, Roster, Share, Store, Unavailable, Windows};
+
+const TASKS: u64 = 64;
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_millis(250);
+/// As many as there are tasks.
+const SOME_KEYS: u64 = TASKS;
+const MANY_KEYS: u64 = 10_000;
+/// Prime, so that keys follow each other in no order.
+const STRIDE: u64 = 7_919;
+
+/// A way to decide.
+enum Gate {
+    Plain(Central),
+    Leased(Leased<Central>),
+    Batched(Batched<Windows>),
+    Share(Share<Roster>),
+}
+
+impl Gate {
+    /// Whether a request is admitted.
+    async fn check(&self, key: u64) -> Result<bool, Unavailable> {
+        let key = key.to_be_bytes();
+        Ok(match self {
+            Self::Plain(gate) => gate.check(key).await?.is_ok(),
+            Self::Leased(gate) => gate.check(&key).await?.decision.is_ok(),
+            Self::Batched(gate) => gate.check(&key).await?.decision.is_ok(),
+            Self::Share(gate) => gate.check(&key).decision.is_ok(),
+        })
+    }
+}
+
+type Made = Result<Gate, Box<dyn Error>>;
+
+/// One line of the table.
+struct Line {
+    name: String,
+    gate: Arc<Gate>,
+    store: Store,
+    keys: u64,
+    rounds: Vec<Round>,
+}
+
+struct Round {
+    per_second: f64,
+    p50_micros: f64,
+    p99_micros: f64,
+    calls_each: f64,
+    turned_away: f64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let server = Server::of_the_environment_or_new()?;
+    println!(
+        "| threads | keys | way | admitted/s, median (least to most) | to plain | p50 µs | p99 µs | calls each | turned away |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for threads in [1, 2] {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(threads).enable_all().build()?;
+        runtime.block_on(async {
+            let mut lines = lines(&server.url, threads)?;
+            for line in &lines {
+                round(line).await?;
+            }
+            for _ in 0..ROUNDS {
+                for line in &mut lines {
+                    let round = round(line).await?;
+                    line.rounds.push(round);
+                }
+            }
+            print(threads, &lines);
+            Ok::<(), Box<dyn Error>>(())
+        })?;
+    }
+    Ok(())
+}
+
+/// The ways, each on a store of its own. The first of its number of keys is what others are compared
+/// with.
+fn lines(url: &str, threads: usize) -> Result<Vec<Line>, Box<dyn Error>> {
+    let quota = Quota::per_second(100_000_000);
+    let mut lines = Vec::new();
+    let mut add = |name: String, keys: u64, gate: &dyn Fn(&Store) -> Made| {
+        let prefix = format!("throughput-{threads}-{}", lines.len());
+        let second = Duration::from_secs(1);
+        let store = Store::builder(url).prefix(prefix).deadline(second).connect_timeout(second);
+        let store = store.build()?;
+        let gate = Arc::new(gate(&store)?);
+        lines.push(Line { name, gate, store, keys, rounds: Vec::new() });
+        Ok::<(), Box<dyn Error>>(())
+    };
+    let plain = |store: &Store| Ok(Gate::Plain(Central::builder(store, "t", quota).build()?));
+    let leases = |most: u64| {
+        move |store: &Store| {
+            let central = Central::builder(store, "t", quota).leases(Duration::from_millis(100));
+            Ok(Gate::Leased(Leased::builder(central.build()?).most(most).build()?))
+        }
+    };
+    let batches = |unsent: u64| {
+        move |store: &Store| {
+            let windows = Windows::aligned(store, "t", Duration::from_millis(100))?;
+            let gate = Batched::builder(windows, 16_000_000).most_unsent(unsent).build()?;
+            Ok(Gate::Batched(gate))
+        }
+    };
+    let share = |store: &Store| {
+        let share = Share::builder(Roster::new(store, "t")?, quota);
+        Ok(Gate::Share(share.interval(Duration::from_millis(100)).build()?))
+    };
+    add("plain: a script a decision".into(), 1, &plain)?;
+    for most in [1, 10, 100, 1_000] {
+        add(format!("leases of {most}"), 1, &leases(most))?;
+    }
+    add("batches, 1,000 unsent".into(), 1, &batches(1_000))?;
+    add("share".into(), 1, &share)?;
+    add("plain: a script a decision".into(), SOME_KEYS, &plain)?;
+    for most in [10, 100] {
+        add(format!("leases of {most}"), SOME_KEYS, &leases(most))?;
+    }
+    add("plain: a script a decision".into(), MANY_KEYS, &plain)?;
+    add("leases of 100".into(), MANY_KEYS, &leases(100))?;
+    add("batches, 1,000 unsent".into(), MANY_KEYS, &batches(1_000))?;
+    add("share".into(), MANY_KEYS, &share)?;
+    Ok(lines)
+}
+
+/// What a task has found.
+#[derive(Default)]
+struct Found {
+    admitted: u64,
+    /// Refused though the quota has room, or not answered.
+    turned_away: u64,
+    nanos: Vec<u64>,
+}
+
+async fn round(line: &Line) -> Result<Round, Box<dyn Error>> {
+    if let Gate::Share(share) = &*line.gate {
+        // A newcomer has no part yet.
+        while share.stats().live.is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let calls = line.store.stats().calls;
+    let began = Instant::now();
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| tokio::spawn(ask(Arc::clone(&line.gate), task, line.keys, began + ROUND)))
+        .collect();
+    let mut all = Found::default();
+    for task in tasks {
+        let found = task.await?;
+        all.admitted += found.admitted;
+        all.turned_away += found.turned_away;
+        all.nanos.extend(found.nanos);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    all.nanos.sort_unstable();
+    let percentile = |percent: usize| {
+        let place = (all.nanos.len() * percent / 100).min(all.nanos.len().saturating_sub(1));
+        all.nanos.get(place).map_or(0.0, |nanos| float(*nanos) / 1_000.0)
+    };
+    Ok(Round {
+        per_second: float(all.admitted) / seconds,
+        p50_micros: percentile(50),
+        p99_micros: percentile(99),
+        calls_each: float(line.store.stats().calls - calls) / float(all.admitted),
+        turned_away: float(all.turned_away) / float(all.admitted + all.turned_away),
+    })
+}
+
+async fn ask(gate: Arc<Gate>, task: u64, keys: u64, end: Instant) -> Found {
+    let mut found = Found::default();
+    let mut key = task * STRIDE;
+    while Instant::now() < end {
+        for turn in 0..32 {
+            key = (key + STRIDE) % keys;
+            let asked = (turn % 8 == 0).then(Instant::now);
+            let answer = gate.check(key).await;
+            if let Some(asked) = asked {
+                found.nanos.push(u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            }
+            match answer {
+                Ok(true) => found.admitted += 1,
+                Ok(false) | Err(_) => found.turned_away += 1,
+            }
+            // A round trip is long: the end may have come.
+            if matches!(*gate, Gate::Plain(_)) && Instant::now() >= end {
+                break;
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    found
+}
+
+fn print(threads: usize, lines: &[Line]) {
+    for line in lines {
+        let plain = lines.iter().find(|other| other.keys == line.keys).unwrap_or(line);
+        let of = |figure: &dyn Fn(&Round) -> f64| sorted(line.rounds.iter().map(figure).collect());
+        let rates = of(&|round| round.per_second);
+        let ratios = line.rounds.iter().zip(&plain.rounds);
+        let ratios = sorted(ratios.map(|(its, plain)| its.per_second / plain.per_second).collect());
+        println!(
+            "| {threads} | {} | {} | {:.0} ({:.0} to {:.0}) | {:.1} | {:.2} | {:.2} | {:.5} | {:.1} % |",
+            line.keys,
+            line.name,
+            middle(&rates),
+            rates.first().copied().unwrap_or(0.0),
+            rates.last().copied().unwrap_or(0.0),
+            middle(&ratios),
+            middle(&of(&|round| round.p50_micros)),
+            middle(&of(&|round| round.p99_micros)),
+            middle(&of(&|round| round.calls_each)),
+            100.0 * middle(&of(&|round| round.turned_away)),
+        );
+    }
+}
+
+fn sorted(mut figures: Vec<f64>) -> Vec<f64> {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures
+}
+
+fn middle(sorted: &[f64]) -> f64 {
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts of a short run")]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// A server, ended with this program if it is its own.
+struct Server {
+    url: String,
+    process: Option<Child>,
+}
+
+impl Server {
+    fn of_the_environment_or_new() -> Result<Self, Box<dyn Error>> {
+        if let Ok(url) = std::env::var("REDIS_URL") {
+            return Ok(Self { url, process: None });
+        }
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let process = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--appendonly", "no"])
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| {
+                format!("redis-server does not start ({error}): install it, or set REDIS_URL")
+            })?;
+        let server = Self { url: format!("redis://127.0.0.1:{port}"), process: Some(process) };
+        for _ in 0..1_000 {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return Ok(server);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err("redis-server does not answer: run it by hand to see why, or set REDIS_URL".into())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Batches to a real server: how far several processes go beyond a window's limit.
+
+use std::time::Duration;
+
+use tollgate_redis::{
+    Batched, Charge, Guarded, Ledger, OnDown, Origin, Store, Unavailable, Windows,
+};
+
+use crate::harness::{Server, block_on};
+use crate::workers::{self, Worker, runtime, tell};
+
+const LIMIT: u64 = 20_000;
+const UNSENT: u64 = 100;
+/// No test sees its end.
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn windows(store: &Store) -> Windows {
+    Windows::first_hit(store, "batched", HOUR).expect("a window")
+}
+
+fn batched(store: &Store, limit: u64, unsent: u64) -> Batched<Windows> {
+    Batched::builder(windows(store), limit).most_unsent(unsent).build().expect("a limiter")
+}
+
+/// Asks by 8 tasks until all are refused; what was admitted.
+async fn exhaust(batched: &Batched<Windows>) -> u64 {
+    let task = || {
+        let batched = batched.clone();
+        tokio::spawn(async move {
+            let mut granted = 0;
+            loop {
+                match batched.check(b"k").await {
+                    Ok(answer) if answer.decision.is_ok() => granted += 1,
+                    Ok(_) => return granted,
+                    // Others took what the ledger's answer had room for.
+                    Err(Unavailable::TimedOut) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        })
+    };
+    let mut granted = 0;
+    for task in (0..8).map(|_| task()).collect::<Vec<_>>() {
+        granted += task.await.expect("it ends");
+    }
+    granted
+}
+
+fn used(windows: &Windows) -> u64 {
+    let nothing = Charge { key: b"k".as_slice().into(), cells: 0 };
+    block_on(windows.add(&[nothing])).expect("an answer")[0].used
+}
+
+/// Granted: in a window at least the limit, and at most `limit - 1 + processes * unsent`.
+#[test]
+fn three_processes_exceed_a_window_by_what_is_unsent_at_most() {
+    let Some(server) = Server::start() else { return };
+    let workers: Vec<_> =
+        (0..3).map(|_| Worker::start(&server, "batched::exhausting_worker", 3)).collect();
+    let told: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
+    let granted: u64 = told.iter().map(|numbers| numbers[0]).sum();
+    let calls: u64 = told.iter().map(|numbers| numbers[1]).sum();
+    assert!((LIMIT..LIMIT + 3 * UNSENT).contains(&granted), "{granted}: {told:?}");
+    assert!(told.iter().all(|numbers| numbers[0] > 0), "all had some: {told:?}");
+    assert!(calls * 10 <= granted, "{calls} calls for {granted}");
+    let store = server.store().build().expect("a store");
+    assert_eq!(used(&windows(&store)), granted, "all of it was said in the end");
+}
+
+#[test]
+fn exhausting_worker() {
+    let Some(store) = workers::store() else { return };
+    let granted = runtime(2).block_on(async {
+        let batched = batched(&store, LIMIT, UNSENT);
+        let granted = exhaust(&batched).await;
+        drop(batched);
+        // The task sends what is left.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        granted
+    });
+    tell(&[granted, store.stats().calls]);
+}
+
+/// Granted: the limit, by one process, however many tasks it has.
+#[test]
+fn one_process_never_exceeds_a_window() {
+    let Some(server) = Server::start() else { return };
+    runtime(2).block_on(async {
+        for (limit, unsent) in [(1, 1), (1_000, 1), (5_000, 100), (5_000, 5_000)] {
+            let store = server.store().prefix(format!("of{limit}-{unsent}"));
+            let store = store.build().expect("a store");
+            assert_eq!(exhaust(&batched(&store, limit, unsent)).await, limit, "{unsent} unsent");
+        }
+    });
+}
+
+/// Granted: the limit in each window of the server's time.
+#[test]
+fn windows_follow_each_other() {
+    let Some(server) = Server::start() else { return };
+    block_on(async {
+        let store = server.store().build().expect("a store");
+        let second = Duration::from_secs(1);
+        let windows = Windows::aligned(&store, "turns", second).expect("a window");
+        let batched = Batched::builder(windows.clone(), 100).build().expect("a limiter");
+        let asked = std::time::Instant::now();
+        let mut granted = 0_u32;
+        while asked.elapsed() < 2 * second {
+            let answer = batched.check(b"k").await.expect("an answer");
+            granted += u32::from(answer.decision.is_ok());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // Two seconds touch three windows, of the first and the last maybe only a moment.
+        assert!((200..=300).contains(&granted), "{granted}");
+        let keys: Vec<String> =
+            redis::cmd("KEYS").arg("*turns*").query(&mut server.admin()).expect("keys");
+        let [place] = &*keys else { panic!("{keys:?}") };
+        assert_eq!(place, "{tollgate:turns:counts1000000+0:k}");
+        let ends_in: i64 = redis::cmd("PTTL").arg(place).query(&mut server.admin()).expect("it");
+        assert!((-2..=1_001).contains(&ends_in) && ends_in != -1, "it ends: {ends_in}");
+    });
+}
+
+/// Granted: the limit; a flush of scripts loses no count.
+#[test]
+fn a_flush_of_scripts_loses_no_count() {
+    let Some(server) = Server::start() else { return };
+    let store = server.store().build().expect("a store");
+    let windows = windows(&store);
+    for turn in 1..=3 {
+        let mut flush = redis::cmd("SCRIPT");
+        let _: () = flush.arg("FLUSH").query(&mut server.admin()).expect("it");
+        let charge = Charge { key: b"k".as_slice().into(), cells: 7 };
+        let known = block_on(windows.add(&[charge])).expect("an answer");
+        assert_eq!(known[0].used, 7 * turn);
+        assert!(known[0].ends_after <= HOUR);
+    }
+    assert_eq!((store.stats().scripts_sent, store.stats().failed), (3, 0));
+}
+
+/// Granted: none by a key that holds something else; the error says what it is.
+#[test]
+fn what_is_not_ours_is_an_error() {
+    let Some(server) = Server::start() else { return };
+    let mut admin = server.admin();
+    let store = server.store().build().expect("a store");
+    let windows = windows(&store);
+    let place = "{tollgate:batched:counts3600000000+first:k}";
+    let mut failed_with = |command: &str, values: &[&str]| {
+        let _: () = redis::cmd("DEL").arg(place).query(&mut admin).expect("it");
+        let _: redis::Value =
+            redis::cmd(command).arg(place).arg(values).query(&mut admin).expect("it");
+        let charge = Charge { key: b"k".as_slice().into(), cells: 1 };
+        match block_on(windows.add(&[charge])) {
+            Err(Unavailable::Failed(text)) => text,
+            other => panic!("{command} {values:?}: {other:?}"),
+        }
+    };
+    assert!(failed_with("RPUSH", &["a"]).contains("WRONGTYPE"));
+    assert!(failed_with("SET", &["5"]).contains("WRONGTYPE"));
+    for (used, end) in [("x", "1"), ("-1", "1"), ("1.5", "1"), ("1", "nan"), ("1", "1e300")] {
+        let text = failed_with("HSET", &["used", used, "end", end]);
+        assert!(text.contains("delete the key"), "{used} {end}: {text}");
+    }
+    assert!(failed_with("HSET", &["used", "3"]).contains("delete the key"));
+    assert_eq!(store.stats().circuit_opened, 0, "the server is well");
+}
+
+/// Granted: nothing more; a counter ends, also where somebody made it endless.
+#[test]
+fn a_counter_without_an_end_is_given_one() {
+    let Some(server) = Server::start() else { return };
+    let mut admin = server.admin();
+    let store = server.store().build().expect("a store");
+    let windows = windows(&store);
+    let place = "{tollgate:batched:counts3600000000+first:k}";
+    let charge = || Charge { key: b"k".as_slice().into(), cells: 1 };
+    block_on(windows.add(&[charge()])).expect("an answer");
+    let _: () = redis::cmd("PERSIST").arg(place).query(&mut admin).expect("it");
+    block_on(windows.add(&[charge()])).expect("an answer");
+    let ends_in: i64 = redis::cmd("PTTL").arg(place).query(&mut admin).expect("a number");
+    assert!((1..=3_600_001).contains(&ends_in), "{ends_in}");
+}
+
+/// Granted: as much as may be unsent, while the server is away; then the fallback decides. What was
+/// admitted is said when the server is back.
+#[test]
+fn without_a_server_only_so_much_is_admitted() {
+    let Some(server) = Server::start() else { return };
+    runtime(2).block_on(async {
+        let deadline = Duration::from_millis(100);
+        let store = server.store().deadline(deadline).probe_every(deadline);
+        let store = store.build().expect("a store");
+        let gate = Guarded::new(batched(&store, 1_000, 10), OnDown::Refuse);
+        for _ in 0..40 {
+            assert!(gate.check(b"k").await.decision.is_ok());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        server.signal("STOP");
+        let mut admitted = 0;
+        for _ in 0..100 {
+            let answer = gate.check(b"k").await;
+            admitted += u64::from(answer.decision.is_ok());
+            assert!(answer.decision.is_ok() || answer.origin == Origin::Fallback);
+        }
+        assert_eq!(admitted, 10, "what may be unsent");
+        server.signal("CONT");
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let nothing = Charge { key: b"k".as_slice().into(), cells: 0 };
+        let known = windows(&store).add(&[nothing]).await.expect("it is back");
+        // A call that timed out may have been counted, and was sent again.
+        let again = store.stats().timed_out * 10;
+        assert!((50..=50 + again).contains(&known[0].used), "{known:?}, {again}");
+    });
+}

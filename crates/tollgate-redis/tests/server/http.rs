@@ -1,0 +1,47 @@
+//! A limit on the server as a gate of `tollgate-http`.
+
+use http::Request;
+use tollgate::Quota;
+use tollgate_http::key::Header;
+use tollgate_http::{Gate, Policy, Reason, Report, Ruling, Verdict};
+use tollgate_redis::http::RemoteLimit;
+use tollgate_redis::{Central, Guarded, OnDown};
+
+use crate::harness::{Server, block_on};
+
+/// At most 5 of a key over both gates, whose stores are their own as in two processes.
+#[test]
+fn two_gates_admit_the_quota_together() {
+    let Some(mut server) = Server::start() else { return };
+    let quota = Quota::per_day(5);
+    let gate = || {
+        let store = server.store().build().expect("a store");
+        let central = Central::builder(&store, "posts", quota).build().expect("a limiter");
+        let policy = Policy::new("posts", &quota).expect("a name");
+        let header = Header::new("x-user").expect("a name");
+        RemoteLimit::new(policy, Guarded::new(central, OnDown::Refuse), header)
+    };
+    let gates = [gate(), gate()];
+    let decide = |gate: &RemoteLimit<Header>, user: &str| -> (Ruling, Report) {
+        let request = Request::get("/").header("x-user", user).body(()).expect("a request");
+        let Verdict::Ask(asking) = gate.decide(&request.into_parts().0, &mut Report::default())
+        else {
+            panic!("the server is to be asked");
+        };
+        block_on(asking)
+    };
+    for user in ["ada", "bob"] {
+        let mut left = Vec::new();
+        for turn in 0..8 {
+            let (ruling, report) = decide(&gates[turn % 2], user);
+            let reading = report.readings().next().expect("it is told");
+            assert_eq!(ruling.is_err(), reading.refused);
+            left.extend(ruling.is_ok().then_some(reading.remaining));
+        }
+        assert_eq!(left, [4, 3, 2, 1, 0], "{user}");
+    }
+    server.kill();
+    let (ruling, _) = decide(&gates[0], "eve");
+    assert_eq!(ruling.err(), Some(Reason::Unavailable));
+    assert_eq!(gates[0].limiter().stats().fallback_refused, 1);
+}

@@ -1,0 +1,382 @@
+//! Leases of a real server: what several processes spend of one quota.
+
+use std::time::{Duration, Instant};
+
+use tollgate::Quota;
+use tollgate_redis::{
+    Answer, Central, Guarded, LeaseStats, Leased, OnDown, Origin, Store, Unavailable,
+};
+
+use crate::harness::{Server, block_on};
+use crate::workers::{self, Worker, runtime, tell};
+
+/// The most cells that a process asks for at a time.
+const MOST: u64 = 50;
+/// A purse may have the rest of a lease, and a new one.
+const HELD_MAX: u64 = 2 * MOST;
+const BURST: u64 = 100_000;
+
+fn central(store: &Store, quota: Quota, lifetime: Duration) -> Central {
+    Central::builder(store, "leased", quota).leases(lifetime).build().expect("a limiter")
+}
+
+fn leased(store: &Store, quota: Quota, lifetime: Duration) -> Leased<Central> {
+    let leased = Leased::builder(central(store, quota, lifetime)).most(MOST);
+    leased.build().expect("a limiter")
+}
+
+/// A quota of which no test sees a cell come back. The lifetime costs a part of a cell, so one.
+fn large() -> Quota {
+    Quota::new(BURST, Duration::from_secs(30 * 86_400))
+}
+
+fn small() -> Quota {
+    Quota::per_day(500)
+}
+
+const LONG: Duration = Duration::from_secs(10);
+
+/// Asks by 8 tasks until nobody is admitted any longer; what was admitted.
+async fn exhaust(leased: &Leased<Central>) -> u64 {
+    let task = || {
+        let leased = leased.clone();
+        tokio::spawn(async move {
+            let (mut granted, mut refused) = (0, 0);
+            while refused < 20 {
+                match leased.check(b"k").await.expect("an answer").decision {
+                    Ok(_) => (granted, refused) = (granted + 1, 0),
+                    Err(_) => {
+                        refused += 1;
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                }
+            }
+            granted
+        })
+    };
+    let mut granted = 0;
+    for task in (0..8).map(|_| task()).collect::<Vec<_>>() {
+        granted += task.await.expect("it ends");
+    }
+    granted
+}
+
+/// Granted: the burst at most, and at least that without what leases can hold unspent.
+#[test]
+fn three_processes_of_eight_tasks_are_granted_the_burst() {
+    let Some(server) = Server::start() else { return };
+    let workers: Vec<_> =
+        (0..3).map(|_| Worker::start(&server, "leased::exhausting_worker", 3)).collect();
+    let told: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
+    let sum = |which: usize| told.iter().map(|numbers| numbers[which]).sum::<u64>();
+    let (granted, taken, calls) = (sum(0), sum(1), sum(2));
+    assert!(granted <= BURST, "{told:?}");
+    assert!(granted >= BURST - 1 - 3 * HELD_MAX, "{told:?}");
+    assert!((BURST - 1..=BURST).contains(&taken), "{told:?}");
+    assert!(told.iter().all(|numbers| numbers[0] > 0), "all had some: {told:?}");
+    assert!(calls <= BURST / 20, "{calls} calls");
+}
+
+#[test]
+fn exhausting_worker() {
+    let Some(store) = workers::store() else { return };
+    runtime(2).block_on(async {
+        let leased = leased(&store, large(), LONG);
+        let granted = exhaust(&leased).await;
+        tell(&[granted, leased.stats().cells_taken, store.stats().calls]);
+    });
+}
+
+/// Granted: `burst + rate * span` in the span that the test measures around all processes.
+#[test]
+fn three_processes_in_a_rush_are_granted_the_burst_and_what_comes_back() {
+    let Some(server) = Server::start() else { return };
+    let began = Instant::now();
+    let workers: Vec<_> =
+        (0..3).map(|_| Worker::start(&server, "leased::rushing_worker", 3)).collect();
+    let told: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
+    let span = began.elapsed();
+    let granted: u64 = told.iter().map(|numbers| numbers[0]).sum();
+    let restored = |micros: u128| u64::try_from(micros / 1_000).expect("a short test");
+    assert!(granted <= 200 + restored(span.as_micros()), "{granted} in {span:?}");
+    // They ask for 1.5 seconds together: 150 cells at once, and 1,000 a second.
+    assert!(granted >= 1_300, "{told:?}");
+}
+
+#[test]
+fn rushing_worker() {
+    let Some(store) = workers::store() else { return };
+    let granted: u64 = runtime(2).block_on(async {
+        let quota = Quota::per_second(1_000).burst(200);
+        let leased = leased(&store, quota, Duration::from_millis(50));
+        let began = Instant::now();
+        let task = || {
+            let leased = leased.clone();
+            tokio::spawn(async move {
+                let mut granted = 0;
+                while began.elapsed() < Duration::from_millis(1_500) {
+                    let answer = leased.check(b"k").await.expect("an answer");
+                    granted += u64::from(answer.decision.is_ok());
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                granted
+            })
+        };
+        let mut granted = 0;
+        for task in (0..8).map(|_| task()).collect::<Vec<_>>() {
+            granted += task.await.expect("it ends");
+        }
+        granted
+    });
+    tell(&[granted]);
+}
+
+/// Granted: the burst at most. Lost: what the process had in hand that was killed, a purse at most.
+#[test]
+fn a_process_killed_with_a_lease_in_hand_only_loses_it() {
+    let Some(server) = Server::start() else { return };
+    let dead = Worker::start(&server, "leased::holding_worker", 1).numbers_and_kill();
+    let [spent, taken] = *dead else { panic!("{dead:?}") };
+    assert!(taken > spent && taken - spent <= HELD_MAX, "it held some: {dead:?}");
+    runtime(2).block_on(async {
+        let store = server.store().build().expect("a store");
+        let granted = exhaust(&leased(&store, small(), LONG)).await;
+        assert!(spent + granted <= 500, "{spent} and {granted}");
+        assert_eq!(granted, 499 - taken, "all that it had not taken");
+    });
+}
+
+#[test]
+fn holding_worker() {
+    let Some(store) = workers::store() else { return };
+    runtime(2).block_on(async {
+        let leased = leased(&store, small(), LONG);
+        let mut spent = 0;
+        while spent < 40 || leased.stats().cells_taken == spent {
+            spent += u64::from(leased.check(b"k").await.expect("it").decision.is_ok());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tell(&[spent, leased.stats().cells_taken]);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    });
+}
+
+/// How a limiter answered some requests.
+#[derive(Debug, Default)]
+struct Found {
+    admitted: u64,
+    from_lease: u64,
+    refused: u64,
+    unavailable: u64,
+}
+
+async fn ask(leased: &Leased<Central>, requests: u32) -> Found {
+    let mut found = Found::default();
+    for _ in 0..requests {
+        match leased.check(b"k").await {
+            Ok(Answer { decision: Ok(_), origin }) => {
+                found.admitted += 1;
+                found.from_lease += u64::from(origin == Origin::Lease);
+            }
+            Ok(_) => found.refused += 1,
+            Err(_) => found.unavailable += 1,
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    found
+}
+
+fn hasty(server: &Server) -> Store {
+    let deadline = Duration::from_millis(200);
+    let store = server.store().deadline(deadline).probe_every(deadline);
+    store.build().expect("a store")
+}
+
+/// Asks until the server answers, which it does when nothing is in hand. What was admitted by then.
+async fn recovered(leased: &Leased<Central>) -> u64 {
+    let began = Instant::now();
+    let mut admitted = 0;
+    while began.elapsed() < Duration::from_secs(10) {
+        match leased.check(b"k").await {
+            Ok(Answer { decision, origin }) => {
+                admitted += u64::from(decision.is_ok());
+                if origin == Origin::Server {
+                    return admitted;
+                }
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+    panic!("the server is back, and nobody asks it");
+}
+
+/// Granted: the burst at most, with what was in hand when the server stopped. Charged and not spent:
+/// what the calls asked for that timed out.
+#[test]
+fn a_server_that_is_stopped_leaves_what_is_in_hand() {
+    let Some(server) = Server::start() else { return };
+    runtime(2).block_on(async {
+        let store = hasty(&server);
+        let leased = leased(&store, small(), LONG);
+        let before = ask(&leased, 100).await;
+        assert_eq!(before.admitted, 100);
+        let in_hand = held(&leased.stats(), before.admitted);
+        server.signal("STOP");
+        let during = ask(&leased, 150).await;
+        assert_eq!(during.admitted, in_hand, "{during:?}");
+        assert_eq!((during.from_lease, during.refused), (in_hand, 0));
+        assert!(during.unavailable > 0);
+        server.signal("CONT");
+        let after = recovered(&leased).await + exhaust(&leased).await;
+        let granted = before.admitted + during.admitted + after;
+        let lost = store.stats().timed_out * MOST;
+        assert!(granted <= 500 && granted + lost >= 499 - HELD_MAX, "{granted}, {lost}");
+    });
+}
+
+/// What was taken and is not spent yet.
+fn held(stats: &LeaseStats, spent: u64) -> u64 {
+    stats.cells_taken - stats.cells_lapsed - spent
+}
+
+/// Granted: one fresh burst more for a restart of a server that keeps nothing, and for a `FLUSHALL`.
+/// What is in hand then is of the burst before, and spent.
+#[test]
+fn a_server_that_forgets_costs_one_fresh_burst() {
+    let Some(mut server) = Server::start() else { return };
+    runtime(2).block_on(async {
+        let store = hasty(&server);
+        let leased = leased(&store, small(), LONG);
+        let mut granted = ask(&leased, 100).await.admitted;
+        assert_eq!(granted, 100);
+        server.kill();
+        server.restart();
+        granted += recovered(&leased).await + exhaust(&leased).await;
+        assert!((500..=1_000).contains(&granted), "one burst more: {granted}");
+        let second = granted;
+        let _: () = redis::cmd("FLUSHALL").query(&mut server.admin()).expect("it");
+        // A refusal is believed for a second.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        granted += ask(&leased, 20).await.admitted;
+        granted += exhaust(&leased).await;
+        assert!((450..=500).contains(&(granted - second)), "and one more: {granted}");
+        assert_eq!(store.stats().scripts_sent, 2, "the new server did not have it");
+    });
+}
+
+/// Granted: the burst, of a flush of scripts nothing more.
+#[test]
+fn a_flush_of_scripts_between_leases_changes_nothing() {
+    let Some(server) = Server::start() else { return };
+    block_on(async {
+        let store = server.store().build().expect("a store");
+        let leased = leased(&store, small(), LONG);
+        let mut granted = 0;
+        for _ in 0..4 {
+            let mut flush = redis::cmd("SCRIPT");
+            let _: () = flush.arg("FLUSH").query(&mut server.admin()).expect("it");
+            granted += ask(&leased, 50).await.admitted;
+        }
+        assert_eq!(granted, 200);
+        granted += exhaust(&leased).await;
+        assert_eq!((granted, store.stats().failed), (499, 0));
+    });
+}
+
+/// Granted: the burst; and then a hundred thousand refusals cost no call.
+#[test]
+fn a_refused_hot_key_costs_no_call() {
+    let Some(server) = Server::start() else { return };
+    block_on(async {
+        let store = server.store().build().expect("a store");
+        let leased = Leased::builder(central(&store, small(), LONG)).memory(LONG);
+        let leased = leased.most(MOST).build().expect("a limiter");
+        assert_eq!(exhaust(&leased).await, 499);
+        let before = (store.stats().calls, leased.stats().from_memory);
+        for _ in 0..50_000 {
+            assert!(leased.check(b"k").await.expect("an answer").decision.is_err());
+            assert!(leased.try_check(b"k", 1).is_some_and(|answer| answer.decision.is_err()));
+        }
+        let after = (store.stats().calls, leased.stats().from_memory);
+        assert_eq!(after, (before.0, before.1 + 100_000));
+    });
+}
+
+/// Granted: all, since the load is below the quota. Leases are fetched while cells remain, so that
+/// almost no request waits for one.
+#[test]
+fn nobody_waits_while_cells_remain() {
+    let Some(server) = Server::start() else { return };
+    runtime(2).block_on(async {
+        let store = server.store().build().expect("a store");
+        let quota = Quota::per_second(100_000);
+        let leased = leased(&store, quota, Duration::from_millis(200));
+        for _ in 0..200 {
+            assert!(leased.check(b"k").await.expect("an answer").decision.is_ok());
+        }
+        let (before, mut waited) = (leased.stats(), 0_u32);
+        for _ in 0..2_000 {
+            if leased.try_check(b"k", 1).is_none() {
+                waited += 1;
+                assert!(leased.check(b"k").await.expect("an answer").decision.is_ok());
+            }
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_micros(200) {
+                tokio::task::yield_now().await;
+            }
+        }
+        let after = leased.stats();
+        let (calls, ahead) = (after.calls - before.calls, after.calls_ahead - before.calls_ahead);
+        assert!(calls >= 2_000 / MOST / 2, "{calls} calls");
+        assert!(u64::from(waited) * 4 <= calls, "{waited} of 2,000 waited, {calls} calls");
+        assert!(ahead * 4 >= calls * 3, "{ahead} of {calls} calls were ahead of need");
+    });
+}
+
+/// Granted: by leases what is in hand, and then by the fallback this process's share.
+#[test]
+fn a_guarded_lease_is_spent_before_the_fallback_decides() {
+    let Some(mut server) = Server::start() else { return };
+    runtime(2).block_on(async {
+        let store = hasty(&server);
+        let leased = leased(&store, small(), LONG);
+        let on_down = OnDown::local(leased.bank(), 5, 100).expect("a share");
+        let gate = Guarded::new(leased.clone(), on_down);
+        for _ in 0..30 {
+            assert!(gate.check(b"k").await.decision.is_ok());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let in_hand = held(&leased.stats(), 30);
+        server.kill();
+        let (mut by_lease, mut by_fallback) = (0, 0);
+        for _ in 0..500 {
+            let Answer { decision, origin } = gate.check(b"k").await;
+            match origin {
+                Origin::Lease => by_lease += u64::from(decision.is_ok()),
+                Origin::Fallback => by_fallback += u64::from(decision.is_ok()),
+                other => panic!("{other:?} with a dead server"),
+            }
+        }
+        assert_eq!(by_lease, in_hand);
+        assert_eq!(by_fallback, 100 - 30 - in_hand, "its share of 100 was charged all along");
+    });
+}
+
+/// Granted: none by a key that holds something else, and by a bank without leases; both say so.
+#[test]
+fn what_cannot_be_leased_is_an_error() {
+    let Some(server) = Server::start() else { return };
+    block_on(async {
+        let store = server.store().build().expect("a store");
+        let alien = leased(&store, small(), LONG);
+        let place = alien.bank().redis_key("k");
+        let _: () = redis::cmd("RPUSH").arg(place).arg("a").query(&mut server.admin()).expect("it");
+        let Err(Unavailable::Failed(text)) = alien.check(b"k").await else { panic!("a lease") };
+        assert!(text.contains("WRONGTYPE"), "{text}");
+        let plain = Central::builder(&store, "plain", small()).build().expect("a limiter");
+        let plain = Leased::builder(plain).build().expect("a limiter");
+        let Err(Unavailable::Failed(text)) = plain.check(b"k").await else { panic!("a lease") };
+        assert!(text.contains("without leases"), "{text}");
+        assert_eq!(store.stats().circuit_opened, 0, "the server is well");
+    });
+}

@@ -1,0 +1,193 @@
+//! Shares by a real server: what the parts of all nodes sum to while nodes come, go and die.
+
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::time::sleep;
+use tollgate::Quota;
+use tollgate_redis::{Origin, Roll, Roster, Share, Store, Unavailable};
+
+use crate::harness::{Server, block_on};
+use crate::workers::runtime;
+
+const INTERVAL: Duration = Duration::from_millis(200);
+/// What a busy machine may add to a timer, and a call.
+const SLACK: Duration = Duration::from_millis(300);
+
+fn quota() -> Quota {
+    Quota::per_day(300)
+}
+
+/// One process: a store and connections of its own.
+fn node(store: &Store) -> Share<Roster> {
+    let roster = Roster::new(store, "shared").expect("a name");
+    Share::builder(roster, quota()).interval(INTERVAL).build().expect("a node")
+}
+
+fn store(server: &Server) -> Store {
+    server.store().deadline(INTERVAL).probe_every(INTERVAL).build().expect("a store")
+}
+
+/// The parts of the quota that are in use now, in sixtieths. `None`, if it took long to look.
+fn parts(nodes: &[&Share<Roster>]) -> Option<u64> {
+    let began = Instant::now();
+    let sum = nodes.iter().filter_map(|node| node.stats().live).map(|live| 60 / live).sum();
+    (began.elapsed() < Duration::from_millis(1)).then_some(sum)
+}
+
+/// Looks at the nodes until it is as awaited, for so long at most; at no look is more than the whole
+/// in use.
+async fn until(
+    nodes: &[&Share<Roster>],
+    most: Duration,
+    awaited: impl Fn(&[Option<u64>]) -> bool,
+) -> Duration {
+    let began = Instant::now();
+    loop {
+        if let Some(parts) = parts(nodes) {
+            assert!(parts <= 60, "{parts} sixtieths of the quota are in use");
+        }
+        let live: Vec<_> = nodes.iter().map(|node| node.stats().live).collect();
+        if awaited(&live) {
+            return began.elapsed();
+        }
+        assert!(began.elapsed() < most, "after {most:?}: {live:?}");
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn all(live: u64) -> impl Fn(&[Option<u64>]) -> bool {
+    move |nodes| nodes.iter().all(|node| *node == Some(live))
+}
+
+/// Granted to a key that nobody has asked for before.
+fn granted(nodes: &[&Share<Roster>], key: &[u8]) -> Vec<u32> {
+    let of = |node: &&Share<Roster>| {
+        (0..400).map(|_| u32::from(node.check(key).decision.is_ok())).sum::<u32>()
+    };
+    nodes.iter().map(of).collect()
+}
+
+/// Granted: at any moment the parts in use are the whole at most. A newcomer has one after two
+/// intervals and two calls, and what one had that left is the others' after two.
+#[test]
+fn nodes_that_come_and_leave_never_use_more_than_the_whole() {
+    let Some(server) = Server::start() else { return };
+    let stores = [(); 3].map(|()| store(&server));
+    runtime(2).block_on(async {
+        let first = node(&stores[0]);
+        assert_eq!(granted(&[&first], b"before"), [0], "nobody knows of it yet");
+        until(&[&first], 3 * INTERVAL + SLACK, all(1)).await;
+        assert_eq!(granted(&[&first], b"alone"), [300]);
+        let second = node(&stores[1]);
+        let third = node(&stores[2]);
+        until(&[&first, &second, &third], 4 * INTERVAL + SLACK, all(3)).await;
+        assert_eq!(granted(&[&first, &second, &third], b"three"), [100, 100, 100]);
+        drop(second);
+        until(&[&first, &third], 2 * INTERVAL + SLACK, all(2)).await;
+        assert_eq!(granted(&[&first, &third], b"two"), [150, 150]);
+        let stats = first.stats();
+        assert_eq!((stats.failed, stats.beats > 5), (0, true));
+    });
+}
+
+/// Granted: the whole at most, that counted which a node still uses whose task is dead. Its part is
+/// the others' after four intervals and a call.
+#[test]
+fn a_dead_nodes_part_comes_back_in_four_intervals() {
+    let Some(server) = Server::start() else { return };
+    let stores = [(); 3].map(|()| store(&server));
+    let doomed: Runtime = runtime(1);
+    runtime(2).block_on(async {
+        let (first, second) = (node(&stores[0]), node(&stores[1]));
+        let its = stores[2].clone();
+        let dead = doomed.spawn(async move { node(&its) }).await.expect("a node");
+        until(&[&first, &second, &dead], 5 * INTERVAL + SLACK, all(3)).await;
+        // Its beats end without a word; its requests go on.
+        doomed.shutdown_background();
+        let nodes = [&first, &second, &dead];
+        let back = |live: &[Option<u64>]| live[..2] == [Some(2), Some(2)];
+        let took = until(&nodes, 4 * INTERVAL + SLACK, back).await;
+        assert!(took >= INTERVAL, "nobody was told: {took:?}");
+        assert_eq!(dead.stats().live, None, "its part had lapsed before");
+        assert_eq!(granted(&nodes, b"two"), [150, 150, 0]);
+        assert_eq!(dead.check(b"k").origin, Origin::Fallback);
+    });
+}
+
+/// Granted: the whole at most. When the server forgets, parts go on for two intervals and are back
+/// after four; a flush of scripts is not noticed.
+#[test]
+fn a_server_that_forgets_adds_no_part() {
+    let Some(server) = Server::start() else { return };
+    let stores = [(); 2].map(|()| store(&server));
+    runtime(2).block_on(async {
+        let nodes = stores.each_ref().map(node);
+        let nodes = nodes.each_ref();
+        until(&nodes, 4 * INTERVAL + SLACK, all(2)).await;
+        let mut flush = redis::cmd("SCRIPT");
+        let _: () = flush.arg("FLUSH").query(&mut server.admin()).expect("it");
+        for _ in 0..10 {
+            sleep(INTERVAL / 4).await;
+            until(&nodes, Duration::ZERO, all(2)).await;
+        }
+        let _: () = redis::cmd("FLUSHALL").query(&mut server.admin()).expect("it");
+        let began = Instant::now();
+        until(&nodes, 3 * INTERVAL + SLACK, |live| live.contains(&None)).await;
+        until(&nodes, 5 * INTERVAL + SLACK, all(2)).await;
+        assert!(began.elapsed() >= INTERVAL, "{:?}", began.elapsed());
+        assert_eq!(nodes.map(|node| node.stats().failed), [0, 0]);
+        let sent: u64 = stores.iter().map(|store| store.stats().scripts_sent).sum();
+        assert!(sent >= 2, "once at first, once again: {sent}");
+    });
+}
+
+/// Granted: by nodes that cannot beat, nothing after two intervals; the server is not asked for any
+/// decision.
+#[test]
+fn without_a_server_parts_lapse() {
+    let Some(server) = Server::start() else { return };
+    let stores = [(); 2].map(|()| store(&server));
+    runtime(2).block_on(async {
+        let nodes = stores.each_ref().map(node);
+        let nodes = nodes.each_ref();
+        until(&nodes, 4 * INTERVAL + SLACK, all(2)).await;
+        let calls = stores[0].stats().calls;
+        assert_eq!(granted(&nodes, b"k"), [150, 150]);
+        assert!(stores[0].stats().calls <= calls + 2, "beats alone are calls");
+        server.signal("STOP");
+        until(&nodes, 2 * INTERVAL + SLACK, |live| *live == [None, None]).await;
+        assert_eq!(granted(&nodes, b"later"), [0, 0]);
+        server.signal("CONT");
+        until(&nodes, 6 * INTERVAL + 4 * SLACK, all(2)).await;
+    });
+}
+
+/// Granted: no part by a roll that holds something else; the error says so, of beats and of farewells.
+#[test]
+fn what_is_not_ours_is_an_error() {
+    let Some(server) = Server::start() else { return };
+    let mut admin = server.admin();
+    let store = server.store().build().expect("a store");
+    let roster = Roster::new(&store, "alien").expect("a name");
+    let second = Duration::from_secs(1);
+    assert_eq!(block_on(roster.beat("a", second)).expect("an answer").live, 1);
+    assert_eq!(block_on(roster.beat("b", second)).expect("an answer").live, 2);
+    block_on(roster.leave("b")).expect("an answer");
+    assert_eq!(block_on(roster.beat("a", second)).expect("an answer").live, 1);
+    for part in ["heard", "came"] {
+        let place = format!("{{tollgate:alien:nodes}}:{part}");
+        let ends_in: i64 = redis::cmd("PTTL").arg(&place).query(&mut admin).expect("a number");
+        assert!((1..=1_001).contains(&ends_in), "{place} ends: {ends_in}");
+        let _: () = redis::cmd("SET").arg(&place).arg("x").query(&mut admin).expect("it");
+        let Err(Unavailable::Failed(text)) = block_on(roster.beat("a", second)) else {
+            panic!("a beat")
+        };
+        assert!(text.contains("WRONGTYPE"), "{text}");
+        let Err(Unavailable::Failed(text)) = block_on(roster.leave("a")) else { panic!("it left") };
+        assert!(text.contains("WRONGTYPE"), "{text}");
+        let _: () = redis::cmd("DEL").arg(&place).query(&mut admin).expect("it");
+        block_on(roster.beat("a", second)).expect("an answer");
+    }
+    assert_eq!(store.stats().circuit_opened, 0, "the server is well");
+}
