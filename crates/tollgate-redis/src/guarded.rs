@@ -254,6 +254,12 @@ impl<R: Remote> Guarded<R> {
         Some(self.noted(self.0.remote.ask_now(key, n)?, key, n))
     }
 
+    /// Whether it refuses whatever the server gives no decision about.
+    #[cfg(feature = "http")]
+    pub(crate) fn refuses_when_down(&self) -> bool {
+        matches!(self.0.on_down, OnDown::Refuse)
+    }
+
     fn noted(&self, answer: Answer, key: &[u8], n: u64) -> Answer {
         count(if answer.origin == Origin::Server { &self.0.server } else { &self.0.ahead });
         if answer.decision.is_ok() {

@@ -9,6 +9,9 @@ mod central;
 mod count;
 mod counting;
 mod guarded;
+#[cfg(feature = "http")]
+#[cfg_attr(docsrs, doc(cfg(feature = "http")))]
+pub mod http;
 mod lease;
 mod link;
 mod places;

@@ -5,19 +5,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_http::Policy;
+use tollgate_redis::Origin;
 use tollgate_rules::{Gate, Limit, Rule};
+
+/// Who decides about limits in a store, as metrics call it.
+pub(super) const ORIGINS: [(Origin, &str); 4] = [
+    (Origin::Server, "server"),
+    (Origin::Lease, "lease"),
+    (Origin::Memory, "memory"),
+    (Origin::Fallback, "fallback"),
+];
 
 /// Of the rules in force, by name. Another one takes its place when they change.
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    pages: HashMap<String, Page>,
+    pages: HashMap<String, Arc<Page>>,
 }
 
+/// Of one rule.
 #[derive(Debug)]
-struct Page {
+pub(super) struct Page {
     /// In the order of the rule's limits.
-    policies: Vec<Policy>,
-    counts: Arc<Counts>,
+    pub(super) policies: Vec<Policy>,
+    pub(super) counts: Arc<Counts>,
+}
+
+impl Page {
+    fn new(rule: &Rule, index: Option<usize>, counts: Arc<Counts>) -> Self {
+        let policies = rule.limits().iter().map(|limit| policy(rule, limit, index)).collect();
+        Self { policies, counts }
+    }
 }
 
 /// How often a rule refused. It outlives a change of the rule.
@@ -25,6 +42,30 @@ struct Page {
 pub(super) struct Counts {
     pub(super) refused: AtomicU64,
     pub(super) shadow_refused: AtomicU64,
+    origins: [AtomicU64; ORIGINS.len()],
+}
+
+impl Counts {
+    pub(super) fn count_refusal(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_shadow_refusal(&self) {
+        self.shadow_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a decision about a limit in a store.
+    pub(super) fn count_origin(&self, origin: Origin) {
+        if let Some(at) = ORIGINS.iter().position(|(its, _)| *its == origin) {
+            self.origins[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Decisions about limits in a store, by who made them.
+    pub(super) fn origins(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.origins.iter().map(|count| count.load(Ordering::Relaxed));
+        ORIGINS.iter().map(|(_, word)| *word).zip(counts)
+    }
 }
 
 impl Book {
@@ -32,9 +73,8 @@ impl Book {
     pub(super) fn new(gate: &Gate, before: &Self) -> Self {
         let page = |(index, rule): (usize, &Rule)| {
             let counts = before.pages.get(rule.name()).map(|page| Arc::clone(&page.counts));
-            let limits = rule.limits().iter();
-            let policies = limits.map(|limit| policy(rule, limit, Some(index))).collect();
-            (rule.name().to_owned(), Page { policies, counts: counts.unwrap_or_default() })
+            let page = Page::new(rule, Some(index), counts.unwrap_or_default());
+            (rule.name().to_owned(), Arc::new(page))
         };
         Self { pages: gate.rules().enumerate().map(page).collect() }
     }
@@ -48,6 +88,19 @@ impl Book {
             Some(policy) => policy.clone(),
             // The rules have just changed, and the book is about to.
             None => policy(rule, limit, None),
+        }
+    }
+
+    /// A rule's page, for whoever outlives the book.
+    pub(super) fn page(&self, rule: &Rule) -> Arc<Page> {
+        let known = self.pages.get(rule.name());
+        match known.filter(|page| page.policies.len() == rule.limits().len()) {
+            Some(page) => Arc::clone(page),
+            // The rules have just changed, and the book is about to.
+            None => {
+                let counts = known.map(|page| Arc::clone(&page.counts));
+                Arc::new(Page::new(rule, None, counts.unwrap_or_default()))
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use tollgate_http::Stats;
 use super::answer::Failure;
 use super::page::Page;
 use super::rules::RulesGate;
+use super::shared;
 
 /// The upper bounds of the histogram's buckets, as they are written, and in microseconds.
 const BOUNDS: [(&str, u64); 12] = [
@@ -34,6 +35,8 @@ pub(super) enum Decision {
     NoRule,
     Admitted,
     Refused,
+    /// It is not known, and so refused: a store does not answer.
+    Unavailable,
 }
 
 /// Who did not move for too long, so that a body or a tunnel was ended.
@@ -70,7 +73,7 @@ pub(super) struct Metrics {
     durations: [AtomicU64; BOUNDS.len() + 1],
     duration_micros: AtomicU64,
     client_unknown: AtomicU64,
-    decisions: [AtomicU64; 3],
+    decisions: [AtomicU64; 4],
     failures: [AtomicU64; Failure::ALL.len()],
     stalls: [AtomicU64; 4],
     upgrades: AtomicU64,
@@ -196,6 +199,7 @@ impl Metrics {
             (Decision::NoRule, "no_rule"),
             (Decision::Admitted, "admitted"),
             (Decision::Refused, "refused"),
+            (Decision::Unavailable, "unavailable"),
         ] {
             page.labelled("decision", word, read(&self.decisions[decision as usize]));
         }
@@ -206,7 +210,12 @@ impl Metrics {
         page.single("tollgate_queued_total", "counter", help, layer.waited);
         let help = "Requests that would have had to wait while too many did.";
         page.single("tollgate_queue_full_total", "counter", help, layer.queue_full);
+        let help = "Requests that waited for a store's answer, or for what stands in for it.";
+        page.single("tollgate_asked_total", "counter", help, layer.asked);
+        let help = "Requests that were refused since a store did not answer.";
+        page.single("tollgate_unavailable_total", "counter", help, layer.unavailable);
         self.write_rules(&mut page, gate);
+        shared::write(&mut page, &gate.shared());
         page.into_text()
     }
 
@@ -292,6 +301,19 @@ impl Metrics {
         page.family(name, "counter", "What rules in shadow would have refused.");
         for (rule, counts) in &counts {
             page.labelled("rule", rule, read(&counts.shadow_refused));
+        }
+        let name = "tollgate_rule_store_decisions_total";
+        page.family(name, "counter", "Decisions about limits in a store, by who made them.");
+        let has_store: Vec<String> = gate.read(|gate| {
+            let rules = gate.rules().filter(|rule| rule.store().is_some());
+            rules.map(|rule| rule.name().to_owned()).collect()
+        });
+        for (rule, counts) in
+            counts.iter().filter(|(rule, _)| has_store.iter().any(|its| its == rule))
+        {
+            for (origin, count) in counts.origins() {
+                page.labelled_twice(("rule", rule), ("origin", origin), count);
+            }
         }
         page.single("tollgate_rules", "gauge", "Rules in force.", counts.len());
         let bytes = gate.read(|gate| gate.memory_bytes());

@@ -3,6 +3,7 @@
 //! ```text
 //! serve    connections          -> front    the client, counts
 //!                               -> rules    decided, through the layer of tollgate-http
+//!                               -> shared   limits in stores, if a rule has one
 //!                               -> forward  to the upstream and back, bodies as they come
 //!                               -> links    connections to it (dial: TCP, TLS), used again
 //!                               -> tunnel   what was upgraded: bytes both ways
@@ -29,6 +30,7 @@ mod patient;
 mod roots;
 mod rules;
 mod serve;
+mod shared;
 mod stop;
 mod streams;
 mod tunnel;

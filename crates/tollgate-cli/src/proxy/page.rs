@@ -34,6 +34,17 @@ impl Page {
         self.write(format_args!("{family}{{{label}=\"{of}\"}} {value}\n"));
     }
 
+    /// A sample with two labels.
+    pub(super) fn labelled_twice(
+        &mut self,
+        (first, of): (&str, &str),
+        (second, by): (&str, &str),
+        value: impl Display,
+    ) {
+        let (family, of, by) = (self.family, escaped(of), escaped(by));
+        self.write(format_args!("{family}{{{first}=\"{of}\",{second}=\"{by}\"}} {value}\n"));
+    }
+
     /// A bucket of a histogram.
     pub(super) fn bucket(&mut self, bound: &str, value: u64) {
         let family = self.family;
@@ -70,7 +81,8 @@ mod tests {
         let mut page = Page::default();
         page.family("a_total", "counter", "Such.");
         page.labelled("rule", "a \"b\"\\\nc", 3);
-        let expected = "# HELP a_total Such.\n# TYPE a_total counter\na_total{rule=\"a \\\"b\\\"\\\\\\nc\"} 3\n";
+        page.labelled_twice(("rule", "a\""), ("by", "b\n"), 4);
+        let expected = "# HELP a_total Such.\n# TYPE a_total counter\na_total{rule=\"a \\\"b\\\"\\\\\\nc\"} 3\na_total{rule=\"a\\\"\",by=\"b\\n\"} 4\n";
         assert_eq!(page.into_text(), expected);
     }
 }

@@ -8,13 +8,17 @@ use anyhow::{Context, Result, anyhow};
 use arc_swap::ArcSwap;
 use http::request::Parts;
 use tokio::time::MissedTickBehavior;
-use tollgate_http::{Admission, KeyError, Reading, Report, Verdict};
-use tollgate_rules::{Gate, LiveRules, Outcome, Refused, ReloadError, Rules, RulesFile, Why};
+use tollgate_http::{Admission, Asking, KeyError, Reading, Reason, Report, Verdict};
+use tollgate_rules::{
+    Carried, Elsewhere, Gate, LiveRules, Outcome, Refused, ReloadError, Rules, RulesFile, Standing,
+    Why,
+};
 
 use super::book::Book;
 use super::demo;
 use super::facts::Head;
 use super::metrics::{Decision, Metrics};
+use super::shared::{Inquiry, Question, Shared};
 use super::stop::Hangups;
 
 /// How often the file is looked at.
@@ -25,6 +29,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct RulesGate {
     source: Source,
     book: ArcSwap<Book>,
+    shared: ArcSwap<Shared>,
     metrics: Arc<Metrics>,
 }
 
@@ -48,7 +53,10 @@ impl RulesGate {
                 Source::BuiltIn(Box::new(Gate::new(rules).context("the built-in rules")?))
             }
         };
-        let gate = Self { source, book: ArcSwap::default(), metrics };
+        let (book, shared) = (ArcSwap::default(), ArcSwap::default());
+        let gate = Self { source, book, shared, metrics };
+        let shared = gate.read(|gate| Shared::new(gate.rules(), &Shared::default()));
+        gate.shared.store(Arc::new(shared.map_err(|why| anyhow!(why))?));
         gate.renew_book();
         Ok((gate, file))
     }
@@ -56,6 +64,27 @@ impl RulesGate {
     fn renew_book(&self) {
         let book = self.read(|gate| Book::new(gate, &self.book.load()));
         self.book.store(Arc::new(book));
+    }
+
+    /// Looks at the file; takes it over, if it changed or `is_told`, and all its limits can be kept.
+    fn renew(&self, file: &mut RulesFile, is_told: bool) -> Result<Option<Carried>, ReloadError> {
+        let before = self.shared.load_full();
+        // Those of the new rules are there before these are in force, and those of the old ones
+        // still after.
+        let fits = |rules: &Rules| {
+            self.shared.store(Arc::new(Shared::new(rules.rules().iter(), &before)?));
+            Ok(())
+        };
+        let outcome = match is_told {
+            true => file.reload_if(fits).map(Some),
+            false => file.poll_if(fits),
+        };
+        match &outcome {
+            Ok(None) => {}
+            Ok(Some(_)) => self.renew_book(),
+            Err(_) => self.shared.store(before),
+        }
+        outcome
     }
 
     /// What there is to say of the rules in force.
@@ -69,6 +98,11 @@ impl RulesGate {
     /// What is kept of each rule.
     pub(super) fn book(&self) -> Arc<Book> {
         self.book.load_full()
+    }
+
+    /// The limits in stores.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        self.shared.load_full()
     }
 
     /// How often the file was taken over, and how often it was wrong.
@@ -86,30 +120,68 @@ impl RulesGate {
             book.count(refused.rule(), |counts| &counts.shadow_refused);
             report.note_shadow(refusal(&book, refused));
         }
-        match verdict.outcome() {
-            Outcome::NoRule => {
-                self.metrics.count_decision(Decision::NoRule);
-                Verdict::Admit(Admission::default())
-            }
-            Outcome::Admitted(standing) => {
-                self.metrics.count_decision(Decision::Admitted);
-                let policy = book.policy(standing.rule(), standing.limit());
-                let limit = standing.limit().quota().limit();
-                let (reset_after, delay) = (standing.reset_after(), standing.delay());
-                let reading = Reading::new(policy, limit, standing.remaining());
-                report.note(with_times(reading, reset_after, delay));
-                Verdict::Admit(Admission { delay, charge: None })
-            }
-            Outcome::Refused(refused) => {
-                self.metrics.count_decision(Decision::Refused);
-                book.count(refused.rule(), |counts| &counts.refused);
-                if let Why::NoKey = refused.why() {
-                    report.note_without_key(KeyError::Missing);
-                    return Verdict::WithoutKey(KeyError::Missing);
-                }
-                report.note(refusal(&book, refused));
+        let standing = match verdict.outcome() {
+            Outcome::NoRule => None,
+            Outcome::Admitted(standing) => Some(standing),
+            Outcome::Refused(refused) => return self.refuse(&book, refused, report),
+        };
+        let reading = standing.map(|standing| admitted(&book, standing));
+        let delay = reading.as_ref().map_or(Duration::ZERO, |reading| reading.delay);
+        let admission = Admission { delay, charge: None };
+        if !verdict.elsewhere().is_empty() {
+            return self.ask(&book, verdict.elsewhere(), admission, reading, report);
+        }
+        let decision = if standing.is_some() { Decision::Admitted } else { Decision::NoRule };
+        self.metrics.count_decision(decision);
+        reading.into_iter().for_each(|reading| report.note(reading));
+        Verdict::Admit(admission)
+    }
+
+    fn refuse(&self, book: &Book, refused: &Refused<'_>, report: &mut Report) -> Verdict {
+        self.metrics.count_decision(Decision::Refused);
+        book.count(refused.rule(), |counts| &counts.refused);
+        if let Why::NoKey = refused.why() {
+            report.note_without_key(KeyError::Missing);
+            return Verdict::WithoutKey(KeyError::Missing);
+        }
+        report.note(refusal(book, refused));
+        Verdict::Refuse
+    }
+
+    /// Goes on with the limits in stores, since those of this process admit the request.
+    fn ask(
+        &self,
+        book: &Book,
+        elsewhere: &[Elsewhere<'_>],
+        admission: Admission,
+        reading: Option<Reading>,
+        report: &mut Report,
+    ) -> Verdict {
+        let shared = self.shared.load();
+        let question = |asked: &Elsewhere<'_>| {
+            let limits = Arc::clone(shared.find(asked.rule())?);
+            Some(Question::new(asked, limits, book.page(asked.rule())))
+        };
+        let questions: Option<Vec<_>> = elsewhere.iter().map(question).collect();
+        let found = questions.is_some();
+        let metrics = Arc::clone(&self.metrics);
+        let mut inquiry = Inquiry::new(questions.unwrap_or_default(), admission, reading, metrics);
+        // Without its limits, of rules that were replaced twice meanwhile, nobody can tell.
+        let ruling = if found { inquiry.ask_now() } else { Some(Err(Reason::Unavailable)) };
+        let (ruling, said) = match ruling {
+            None => return Verdict::Ask(Asking::new(inquiry.ask())),
+            Some(ruling) => inquiry.rule(ruling),
+        };
+        match ruling {
+            Err(Reason::OverLimit) => {
+                tell(report, &said);
                 Verdict::Refuse
             }
+            Ok(admission) => {
+                tell(report, &said);
+                Verdict::Admit(admission)
+            }
+            Err(_) => Verdict::Ask(Asking::new(std::future::ready((ruling, said)))),
         }
     }
 }
@@ -120,9 +192,18 @@ impl tollgate_http::Gate for RulesGate {
     }
 }
 
-fn with_times(mut reading: Reading, reset_after: Duration, delay: Duration) -> Reading {
-    reading.reset_after = reset_after;
-    reading.delay = delay;
+/// Adds what was said elsewhere.
+fn tell(report: &mut Report, said: &Report) {
+    said.readings().for_each(|reading| report.note(reading.clone()));
+    said.shadow_refusals().for_each(|reading| report.note_shadow(reading.clone()));
+}
+
+/// How a request stands, as clients are told of it.
+fn admitted(book: &Book, standing: &Standing<'_>) -> Reading {
+    let policy = book.policy(standing.rule(), standing.limit());
+    let limit = standing.limit().quota().limit();
+    let mut reading = Reading::new(policy, limit, standing.remaining());
+    (reading.reset_after, reading.delay) = (standing.reset_after(), standing.delay());
     reading
 }
 
@@ -148,8 +229,9 @@ pub(super) async fn follow(mut file: RulesFile, gate: Arc<RulesGate>, mut hangup
             () = hangups.next() => true,
         };
         // The file may be slow to read, and tables are reserved.
+        let renewing = Arc::clone(&gate);
         let read = tokio::task::spawn_blocking(move || {
-            let outcome = if is_told { file.reload().map(Some) } else { file.poll() };
+            let outcome = renewing.renew(&mut file, is_told);
             (file, outcome)
         });
         let outcome;
@@ -157,7 +239,6 @@ pub(super) async fn follow(mut file: RulesFile, gate: Arc<RulesGate>, mut hangup
         match outcome {
             Ok(None) => {}
             Ok(Some(carried)) => {
-                gate.renew_book();
                 gate.metrics.rules_were_read(true);
                 eprintln!("tollgate: rules reloaded: {carried}");
             }

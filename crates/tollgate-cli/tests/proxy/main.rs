@@ -6,9 +6,11 @@
 mod failures;
 mod http2;
 mod limits;
+mod redis;
 mod reload;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod server;
+mod shared;
 mod stalls;
 mod start;
 mod stop;

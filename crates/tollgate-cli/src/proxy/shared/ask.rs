@@ -1,0 +1,142 @@
+//! What one request asks of stores.
+
+use std::sync::Arc;
+
+use tollgate_http::{Admission, Reading, Reason, Report, Ruling};
+use tollgate_redis::http::reading;
+use tollgate_redis::{Answer, Origin};
+use tollgate_rules::Elsewhere;
+
+use super::SharedRule;
+use crate::proxy::book::Page;
+use crate::proxy::metrics::{Decision, Metrics};
+
+/// About one rule: its limits one after the other, until one refuses.
+#[derive(Debug)]
+pub(in crate::proxy) struct Question {
+    limits: Arc<SharedRule>,
+    page: Arc<Page>,
+    key: Box<[u8]>,
+    cells: u64,
+    is_shadow: bool,
+    /// How many limits have answered.
+    answered: usize,
+}
+
+impl Question {
+    pub(in crate::proxy) fn new(
+        asked: &Elsewhere<'_>,
+        limits: Arc<SharedRule>,
+        page: Arc<Page>,
+    ) -> Self {
+        let (key, cells) = (asked.key().into(), asked.cells());
+        Self { limits, page, key, cells, is_shadow: asked.rule().is_shadow(), answered: 0 }
+    }
+
+    /// The next limit's answer, if it can be told at once.
+    fn try_next(&self) -> Option<Answer> {
+        self.limits.tiers[self.answered].try_check_n(&self.key, self.cells)
+    }
+
+    async fn next(&self) -> Answer {
+        self.limits.tiers[self.answered].check_n(&self.key, self.cells).await
+    }
+
+    fn is_settled(&self) -> bool {
+        self.answered == self.limits.tiers.len()
+    }
+}
+
+/// All that a request asks, and what was said so far. It borrows nothing, so that it can wait.
+#[derive(Debug)]
+pub(in crate::proxy) struct Inquiry {
+    questions: Vec<Question>,
+    /// Which of them is asked.
+    current: usize,
+    admission: Admission,
+    readings: Vec<Reading>,
+    shadow_refusals: Vec<Reading>,
+    metrics: Arc<Metrics>,
+}
+
+impl Inquiry {
+    /// For a request that the limits of this process have admitted, and what they said of it.
+    ///
+    /// Rules in shadow are asked last: were they in force, those before them would decide.
+    pub(in crate::proxy) fn new(
+        mut questions: Vec<Question>,
+        admission: Admission,
+        reading: Option<Reading>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        questions.sort_by_key(|question| question.is_shadow);
+        let readings = reading.into_iter().collect();
+        let shadow_refusals = Vec::new();
+        Self { questions, current: 0, admission, readings, shadow_refusals, metrics }
+    }
+
+    /// Asks as far as answers can be told at once; a ruling, if that was all, or enough.
+    pub(in crate::proxy) fn ask_now(&mut self) -> Option<Result<(), Reason>> {
+        while let Some(question) = self.questions.get(self.current) {
+            if let Err(reason) = self.hear(question.try_next()?) {
+                return Some(Err(reason));
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// Asks for what is missing yet.
+    pub(in crate::proxy) async fn ask(mut self) -> (Ruling, Report) {
+        while let Some(question) = self.questions.get(self.current) {
+            let answer = question.next().await;
+            if let Err(reason) = self.hear(answer) {
+                return self.rule(Err(reason));
+            }
+        }
+        self.rule(Ok(()))
+    }
+
+    /// Ends, with what the request and its client are told.
+    pub(in crate::proxy) fn rule(self, ruling: Result<(), Reason>) -> (Ruling, Report) {
+        self.metrics.count_decision(match ruling {
+            Ok(()) => Decision::Admitted,
+            Err(Reason::Unavailable) => Decision::Unavailable,
+            Err(_) => Decision::Refused,
+        });
+        let mut report = Report::default();
+        self.readings.into_iter().for_each(|reading| report.note(reading));
+        self.shadow_refusals.into_iter().for_each(|reading| report.note_shadow(reading));
+        (ruling.map(|()| self.admission), report)
+    }
+
+    /// Takes an answer in, and goes on to the next limit or question.
+    fn hear(&mut self, answer: Answer) -> Result<(), Reason> {
+        let question = &mut self.questions[self.current];
+        let counts = &question.page.counts;
+        counts.count_origin(answer.origin);
+        let reading = reading(question.page.policies[question.answered].clone(), &answer);
+        question.answered += 1;
+        let is_refused = answer.decision.is_err();
+        if question.is_settled() || is_refused {
+            self.current += 1;
+        }
+        match (is_refused, question.is_shadow) {
+            (false, true) => {}
+            (false, false) => self.readings.push(reading),
+            (true, true) => {
+                counts.count_shadow_refusal();
+                self.shadow_refusals.push(reading);
+            }
+            (true, false) => {
+                counts.count_refusal();
+                self.readings.clear();
+                if answer.origin == Origin::Fallback && question.limits.blocks_when_down() {
+                    return Err(Reason::Unavailable);
+                }
+                self.readings.push(reading);
+                return Err(Reason::OverLimit);
+            }
+        }
+        Ok(())
+    }
+}

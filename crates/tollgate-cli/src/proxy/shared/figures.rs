@@ -1,0 +1,58 @@
+//! What became of the calls to stores.
+
+use std::collections::BTreeMap;
+
+use tollgate_redis::StoreStats;
+
+use super::Shared;
+use crate::proxy::page::Page;
+
+/// The columns of `tollgate_store_calls_total`: how calls ended, and those that were not made.
+type Column = (&'static str, fn(&StoreStats) -> u64);
+const OUTCOMES: [Column; 5] = [
+    ("answered", |stats| stats.answered),
+    ("timed_out", |stats| stats.timed_out),
+    ("disconnected", |stats| stats.disconnected),
+    ("failed", |stats| stats.failed),
+    ("skipped", |stats| stats.skipped),
+];
+
+/// Of what is known under one URL, where users and passwords are left out.
+#[derive(Debug, Default)]
+struct Figures {
+    open: u64,
+    opened: u64,
+    outcomes: [u64; OUTCOMES.len()],
+}
+
+/// Of all stores of the rules in force.
+pub(in crate::proxy) fn write(page: &mut Page, shared: &Shared) {
+    let mut stores = BTreeMap::<String, Figures>::new();
+    for (url, store) in &shared.stores {
+        let shown = shared.rules.values().find(|rule| rule.store.url() == url);
+        let Some(shown) = shown.map(|rule| rule.store.to_string()) else { continue };
+        let (stats, figures) = (store.stats(), stores.entry(shown).or_default());
+        figures.open += u64::from(store.is_circuit_open());
+        figures.opened += stats.circuit_opened;
+        for (sum, (_, read)) in figures.outcomes.iter_mut().zip(OUTCOMES) {
+            *sum += read(&stats);
+        }
+    }
+    let name = "tollgate_store_circuit_open";
+    page.family(name, "gauge", "1, if a store fails and is only probed; else 0.");
+    for (store, figures) in &stores {
+        page.labelled("store", store, figures.open.min(1));
+    }
+    let name = "tollgate_store_circuit_opened_total";
+    page.family(name, "counter", "How often that began.");
+    for (store, figures) in &stores {
+        page.labelled("store", store, figures.opened);
+    }
+    let name = "tollgate_store_calls_total";
+    page.family(name, "counter", "Calls to a store by their outcome; skipped ones were not made.");
+    for (store, figures) in &stores {
+        for ((outcome, _), count) in OUTCOMES.iter().zip(figures.outcomes) {
+            page.labelled_twice(("store", store), ("outcome", outcome), count);
+        }
+    }
+}

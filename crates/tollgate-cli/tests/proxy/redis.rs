@@ -1,0 +1,60 @@
+//! A Redis server of the test's own, on a free port, which ends with the test.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::eventually;
+
+const BINARY: &str = "redis-server";
+
+pub(crate) struct Redis {
+    port: u16,
+    process: Option<Child>,
+}
+
+impl Redis {
+    /// A server that keeps nothing on disk; `None`, if there is no binary and none is required.
+    pub(crate) fn start() -> Option<Self> {
+        if Command::new(BINARY).arg("--version").stdout(Stdio::null()).status().is_err() {
+            let advice = "there is no redis-server: apt-get install redis-server";
+            let required = ["CI", "TOLLGATE_REQUIRE_REDIS"];
+            assert!(required.iter().all(|name| std::env::var_os(name).is_none()), "{advice}");
+            println!("SKIPPED: {advice}");
+            return None;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        drop(listener);
+        let mut redis = Self { port, process: None };
+        redis.run();
+        Some(redis)
+    }
+
+    /// Runs it, with nothing of what it knew before.
+    pub(crate) fn run(&mut self) {
+        let process = Command::new(BINARY)
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--dir", env!("CARGO_TARGET_TMPDIR")])
+            .stdout(Stdio::null())
+            .spawn();
+        self.process = Some(process.expect("there is a binary"));
+        eventually("redis-server listens", || TcpStream::connect(("127.0.0.1", self.port)).is_ok());
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,205 @@
+//! Limits that several proxies share, on a real server.
+//!
+//! A call that a busy machine does not answer by the deadline may have been charged: such calls are
+//! counted, and only what they may have taken is allowed to be missing.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::redis::Redis;
+use crate::support::{Proxy, eventually, get, scratch};
+
+/// Two proxies with the same rules.
+fn pair(name: &str, rules: &str) -> [Proxy; 2] {
+    ["one", "two"].map(|which| Proxy::with_rules(&format!("{name}-{which}"), rules))
+}
+
+/// The sum of a figure over proxies.
+fn sum(proxies: &[Proxy], name: &str) -> u64 {
+    // Counts are whole, and small.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
+    let whole = |proxy: &Proxy| proxy.metric(name) as u64;
+    proxies.iter().map(whole).sum()
+}
+
+/// Calls that may have been charged though nobody knows.
+fn lost(proxies: &[Proxy], redis: &Redis) -> u64 {
+    let of = |outcome| {
+        let store = redis.url();
+        let name = format!("tollgate_store_calls_total{{store=\"{store}\",outcome=\"{outcome}\"}}");
+        sum(proxies, &name)
+    };
+    of("timed_out") + of("disconnected")
+}
+
+/// Asks each proxy `count` times by each of two clients at a time; how many were admitted.
+fn ask(proxies: &[Proxy], path: &'static str, count: usize) -> u64 {
+    let clients = proxies.iter().chain(proxies).map(|proxy| {
+        let listen = proxy.listen;
+        std::thread::spawn(move || {
+            let statuses = (0..count).map(|_| get(listen, path, "").status);
+            statuses.fold(0, |admitted, status| {
+                assert!([200, 429, 503].contains(&status), "{status}");
+                admitted + u64::from(status == 200)
+            })
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    clients.into_iter().map(|client| client.join().expect("no panic")).sum()
+}
+
+#[test]
+fn two_proxies_that_ask_always_admit_exactly_the_quota() {
+    let Some(redis) = Redis::start() else { return };
+    let rules = format!(
+        "[[rule]]\nname = \"daily\"\nlimits = \"20 per day\"\n\
+         store = {{ url = \"{}\", ask = \"always\", when_down = \"block\" }}\n",
+        redis.url()
+    );
+    let proxies = pair("always", &rules);
+    let admitted = ask(&proxies, "/", 15);
+    let lost = lost(&proxies, &redis);
+    assert!(admitted <= 20 && admitted + lost >= 20, "{admitted} admitted, {lost} lost");
+    // Each request is counted once, and so is each refusal.
+    let decided = |word| sum(&proxies, &format!("tollgate_decisions_total{{decision=\"{word}\"}}"));
+    let refused = decided("refused") + decided("unavailable");
+    assert_eq!((decided("admitted"), refused), (admitted, 60 - admitted));
+    assert_eq!(sum(&proxies, "tollgate_rule_refusals_total{rule=\"daily\"}"), refused);
+    assert_eq!(sum(&proxies, "tollgate_asked_total"), 60);
+    let by = |origin| {
+        let labels = format!("rule=\"daily\",origin=\"{origin}\"");
+        sum(&proxies, &format!("tollgate_rule_store_decisions_total{{{labels}}}"))
+    };
+    assert_eq!(["lease", "memory"].map(by), [0, 0]);
+    assert_eq!(by("server") + by("fallback"), 60);
+    assert_eq!(by("fallback"), sum(&proxies, "tollgate_unavailable_total"));
+}
+
+#[test]
+fn two_proxies_with_leases_never_admit_more_than_the_quota() {
+    let Some(redis) = Redis::start() else { return };
+    let rules = format!(
+        "[[rule]]\nname = \"fast\"\nalgorithm = \"fixed-window\"\nlimits = \"600/min\"\n\
+         store = {{ url = \"{}\", when_down = \"block\" }}\n",
+        redis.url()
+    );
+    let proxies = pair("ahead", &rules);
+    let began = Instant::now();
+    let admitted = ask(&proxies, "/", 225);
+    assert!(began.elapsed() < Duration::from_secs(50), "the window is over: use a faster machine");
+    assert!((300..=600).contains(&admitted), "{admitted}");
+    let name = "tollgate_rule_store_decisions_total{rule=\"fast\",origin=\"lease\"}";
+    let leased = sum(&proxies, name);
+    assert!(leased > 100, "{leased}");
+    assert!(sum(&proxies, "tollgate_asked_total") < 900);
+}
+
+#[test]
+fn without_the_server_requests_are_answered_as_each_rule_says() {
+    let Some(mut redis) = Redis::start() else { return };
+    let rule = |name: &str, limits: &str, rest: &str| {
+        format!(
+            "[[rule]]\nname = \"{name}\"\nmatch = {{ path = \"/{name}\" }}\nlimits = \"{limits}\"\n\
+             store = {{ url = \"{}\", ask = \"always\", when_down = \"{name}\"{rest} }}\n",
+            redis.url()
+        )
+    };
+    let here = "[[rule]]\nname = \"here\"\nmatch = { path = \"/block\" }\nlimits = \"9999/s\"\n";
+    let rules = [
+        here.to_owned(),
+        rule("block", "1000/s", ""),
+        rule("admit", "1/day", ""),
+        rule("local", "8/day", ", nodes = 2"),
+    ];
+    let proxy = Proxy::with_rules("down", &rules.concat());
+    let status = |path: &str| {
+        let began = Instant::now();
+        let answer = get(proxy.listen, path, "");
+        // The deadline is 10 ms; a busy machine takes longer for the rest.
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        answer.status
+    };
+    eventually("the server is asked", || status("/block") == 200);
+    assert_eq!(status("/local"), 200);
+    redis.kill();
+    for _ in 0..6 {
+        assert_eq!(["/block", "/admit"].map(status), [503, 200]);
+    }
+    let open = format!("tollgate_store_circuit_open{{store=\"{}\"}}", redis.url());
+    assert_eq!(proxy.metric(&open).to_bits(), 1_f64.to_bits());
+    // Its share is 4, of which the server was asked for one.
+    assert_eq!(["/local"; 5].map(status), [200, 200, 200, 429, 429]);
+    // No limit is over: none is told, though one of this process was asked, too.
+    assert_eq!(get(proxy.listen, "/block", "").header("ratelimit"), "");
+    redis.run();
+    eventually("it is found again", || status("/block") == 200);
+    assert_eq!(proxy.metric(&open).to_bits(), 0_f64.to_bits());
+}
+
+#[test]
+fn a_change_that_no_server_can_keep_leaves_the_old_rules_in_force() {
+    let Some(redis) = Redis::start() else { return };
+    let rules = |more: &str| {
+        format!(
+            "[[rule]]\nname = \"kept\"\nlimits = \"3/day\"\nstore = \"{0}\"\n\
+             [[rule]]\nname = \"other\"\nmatch = {{ path = \"/other\" }}\n{more}\nstore = \"{0}\"\n",
+            redis.url()
+        )
+    };
+    let good = rules("limits = \"1000/s\"");
+    let bad =
+        rules("algorithm = \"fixed-window\"\nlimits = [{ name = \"odd\", quota = \"5/1500ns\" }]");
+    let proxy = Proxy::with_rules("unfit", &good);
+    let status = |path| get(proxy.listen, path, "").status;
+    assert_eq!(["/", "/other"].map(status), [200; 2]);
+    let file = scratch("unfit.toml", &bad);
+    let successful = "tollgate_rules_last_reload_successful";
+    eventually("it is refused", || proxy.metric(successful) == 0.0);
+    let stderr = proxy.stderr();
+    assert!(stderr.contains("the rules in force stay as they are"), "{stderr}");
+    assert!(stderr.contains("rule \"other\": limit \"odd\" in store redis://"), "{stderr}");
+    assert_eq!(["/other", "/"].map(status), [200, 429]);
+
+    // The same file is no beginning.
+    let mut start = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    start.args(["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--rules"]);
+    let output = start.arg(file).output().expect("the binary starts");
+    assert!(!output.status.success());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("rule \"other\": limit \"odd\""), "{stderr}");
+
+    // What did not change counts on.
+    scratch("unfit.toml", &good.replace("1000/s", "1001/s"));
+    eventually("it is right again", || proxy.metric(successful) == 1.0);
+    assert_eq!(["/other", "/"].map(status), [429, 429]);
+}
+
+#[test]
+fn limits_here_and_there_and_in_shadow_are_told_together() {
+    let Some(redis) = Redis::start() else { return };
+    let store = format!("store = {{ url = \"{}\", when_down = \"block\" }}", redis.url());
+    let rules = format!(
+        "[[rule]]\nname = \"here\"\nlimits = \"50/day\"\n\
+         [[rule]]\nname = \"trial\"\nlimits = \"1/day\"\nshadow = true\n{store}\n\
+         [[rule]]\nname = \"there\"\nlimits = [\"40/day\", \"3/h\"]\n{store}\n"
+    );
+    let proxies = [Proxy::with_rules("together", &rules)];
+    let answers = [(); 6].map(|()| get(proxies[0].listen, "/", ""));
+    let lost = lost(&proxies, &redis);
+    let admitted: Vec<_> = answers.iter().filter(|answer| answer.status == 200).collect();
+    let count = admitted.len() as u64;
+    assert!(count <= 3 && count + lost >= 3, "{count} admitted, {lost} lost");
+    for answer in &admitted {
+        let policies =
+            "\"here\";q=50;w=86400, \"there/40/d\";q=40;w=86400, \"there/3/h\";q=3;w=3600";
+        assert_eq!(answer.header("ratelimit-policy"), policies);
+    }
+    let refused = answers.iter().find(|answer| answer.status == 429).expect("over the limit");
+    assert_eq!(refused.header("ratelimit-policy"), "\"there/3/h\";q=3;w=3600");
+    assert!(!refused.header("retry-after").is_empty());
+    // The trial is asked about what is admitted, admits one, and is counted by itself.
+    let shadowed = sum(&proxies, "tollgate_rule_shadow_refusals_total{rule=\"trial\"}");
+    assert!(shadowed < count && shadowed + 1 + lost >= count, "{shadowed} of {count}, {lost} lost");
+    assert_eq!(sum(&proxies, "tollgate_rule_refusals_total{rule=\"trial\"}"), 0);
+    assert_eq!(sum(&proxies, "tollgate_rule_refusals_total{rule=\"there\"}"), 6 - count);
+}

@@ -1,0 +1,248 @@
+//! A limit on a server as a gate of [`tollgate_http`].
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::fmt::Display;
+
+use http::request;
+use tollgate_http::key::Extractor;
+use tollgate_http::{
+    Admission, Asking, Gate, Policy, Reading, Reason, Report, Shadow, Verdict, WithoutKey,
+};
+
+use crate::{Answer, Central, Guarded, Origin, Remote};
+
+/// A [`Guarded`] limiter, a key for each request, and what a request costs: what
+/// [`tollgate_http::Limit`] is for a limiter of this process.
+///
+/// Where the limiter knows the answer (from a lease, say), requests do not wait; else they wait for
+/// the server, no longer than the store's deadline. What [`OnDown::Refuse`](crate::OnDown::Refuse)
+/// refuses is answered with 503, as it may be within the limit.
+///
+/// ```
+/// use tollgate::Quota;
+/// use tollgate_http::key::Header;
+/// use tollgate_http::{Policy, RateLimitLayer};
+/// use tollgate_redis::http::RemoteLimit;
+/// use tollgate_redis::{Central, Guarded, OnDown, Store};
+///
+/// let quota = Quota::per_hour(1_000);
+/// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+/// let gate = Central::builder(&store, "hourly", quota).build()?;
+/// let gate = Guarded::new(gate, OnDown::Refuse);
+/// let limit = RemoteLimit::new(Policy::new("hourly", &quota)?, gate, Header::new("x-api-key")?);
+/// let layer = RateLimitLayer::new(limit);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RemoteLimit<E: Extractor, R = Central> {
+    policy: Policy,
+    limiter: Guarded<R>,
+    key: E,
+    bytes: fn(&E::Key) -> Vec<u8>,
+    cost: Option<Cost>,
+    without_key: WithoutKey,
+}
+
+type Cost = Box<dyn Fn(&request::Parts) -> u64 + Send + Sync>;
+
+impl<E: Extractor<Key: AsRef<[u8]>>, R: Remote> RemoteLimit<E, R> {
+    /// Asks `limiter` for a cell of each request's key, which is sent as it is. Limiter and policy
+    /// should have the same quota; the policy is what clients are told.
+    ///
+    /// ```
+    /// # use tollgate::Quota;
+    /// # use tollgate_http::{Policy, key::Header};
+    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # let quota = Quota::per_second(5);
+    /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// let limit = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(policy: Policy, limiter: Guarded<R>, key: E) -> Self {
+        Self::with_bytes(policy, limiter, key, |key| key.as_ref().to_vec())
+    }
+}
+
+impl<E: Extractor<Key: Display>, R: Remote> RemoteLimit<E, R> {
+    /// As [`new`](Self::new), for keys that are no bytes, say addresses: they are sent as they are
+    /// displayed.
+    ///
+    /// ```
+    /// # use tollgate::Quota;
+    /// # use tollgate_http::{Policy, key::PeerIp};
+    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # let quota = Quota::per_second(5);
+    /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// let limit = RemoteLimit::displayed(Policy::new("a", &quota)?, gate, PeerIp::new());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn displayed(policy: Policy, limiter: Guarded<R>, key: E) -> Self {
+        Self::with_bytes(policy, limiter, key, |key| key.to_string().into_bytes())
+    }
+}
+
+impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
+    fn with_bytes(
+        policy: Policy,
+        limiter: Guarded<R>,
+        key: E,
+        bytes: fn(&E::Key) -> Vec<u8>,
+    ) -> Self {
+        Self { policy, limiter, key, bytes, cost: None, without_key: WithoutKey::default() }
+    }
+
+    /// Charges `cost(request)` cells instead of one.
+    ///
+    /// ```
+    /// # use tollgate::Quota;
+    /// # use tollgate_http::{Policy, key::Header};
+    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # let quota = Quota::per_second(5);
+    /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// let limit = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?)
+    ///     .cost(|request| if request.method == "POST" { 5 } else { 1 });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn cost(self, cost: impl Fn(&request::Parts) -> u64 + Send + Sync + 'static) -> Self {
+        Self { cost: Some(Box::new(cost)), ..self }
+    }
+
+    /// What to do with requests that have no key; [`WithoutKey::Refuse`] unless said otherwise.
+    ///
+    /// ```
+    /// # use tollgate::Quota;
+    /// # use tollgate_http::{Policy, WithoutKey, key::Header};
+    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # let quota = Quota::per_second(5);
+    /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// let limit = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?)
+    ///     .without_key(WithoutKey::Admit);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn without_key(self, choice: WithoutKey) -> Self {
+        Self { without_key: choice, ..self }
+    }
+
+    /// Puts the limit on trial: see [`Shadow`].
+    ///
+    /// ```
+    /// # use tollgate::Quota;
+    /// # use tollgate_http::{Policy, key::Header};
+    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # let quota = Quota::per_second(5);
+    /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// let trial = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?).shadow();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shadow(self) -> Shadow<Self> {
+        Shadow::new(self)
+    }
+
+    /// The limiter, which may be shared with others.
+    ///
+    /// ```
+    /// # use tollgate::Quota;
+    /// # use tollgate_http::{Policy, key::Header};
+    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # let quota = Quota::per_second(5);
+    /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// let limit = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?);
+    /// assert_eq!(limit.limiter().stats().server, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn limiter(&self) -> &Guarded<R> {
+        &self.limiter
+    }
+}
+
+impl<E: Extractor, R: Remote> Gate for RemoteLimit<E, R> {
+    fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
+        let key = match self.key.extract(request) {
+            Ok(key) => (self.bytes)(&key),
+            Err(error) => {
+                report.note_without_key(error);
+                return match self.without_key {
+                    WithoutKey::Refuse => Verdict::WithoutKey(error),
+                    WithoutKey::Admit => Verdict::Admit(Admission::default()),
+                };
+            }
+        };
+        let cells = self.cost.as_ref().map_or(1, |cost| cost(request));
+        if let Some(answer) = self.limiter.try_check_n(&key, cells) {
+            report.note(reading(self.policy.clone(), &answer));
+            return match answer.decision {
+                Ok(permit) => Verdict::Admit(Admission { delay: permit.delay(), charge: None }),
+                Err(_) => Verdict::Refuse,
+            };
+        }
+        let (limiter, policy) = (self.limiter.clone(), self.policy.clone());
+        Verdict::Ask(Asking::new(async move {
+            let answer = limiter.check_n(key, cells).await;
+            let mut report = Report::default();
+            let ruling = match &answer.decision {
+                Ok(permit) => Ok(Admission { delay: permit.delay(), charge: None }),
+                // Nobody knows whether the request is over the limit.
+                Err(_) if answer.origin == Origin::Fallback && limiter.refuses_when_down() => {
+                    return (Err(Reason::Unavailable), report);
+                }
+                Err(_) => Err(Reason::OverLimit),
+            };
+            report.note(reading(policy, &answer));
+            (ruling, report)
+        }))
+    }
+}
+
+/// What an answer says of a request, for response headers.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Quota, Stated};
+/// use tollgate_http::Policy;
+/// use tollgate_redis::{Answer, Origin, http};
+///
+/// let stated = Stated { limit: 5, remaining: 4, reset_after: Duration::from_millis(200) };
+/// let answer = Answer { decision: Ok(stated.permit()), origin: Origin::Server };
+/// let reading = http::reading(Policy::new("a", &Quota::per_second(5))?, &answer);
+/// assert_eq!((reading.limit, reading.remaining, reading.refused), (5, 4, false));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn reading(policy: Policy, answer: &Answer) -> Reading {
+    match &answer.decision {
+        Ok(permit) => {
+            let mut reading = Reading::new(policy, permit.limit(), permit.remaining());
+            (reading.reset_after, reading.delay) = (permit.reset_after(), permit.delay());
+            reading
+        }
+        Err(denied) => {
+            let mut reading = Reading::new(policy, denied.limit(), denied.remaining());
+            reading.reset_after = denied.reset_after();
+            reading.retry_after = denied.retry_after();
+            reading.refused = true;
+            reading
+        }
+    }
+}
+
+impl<E: Extractor + fmt::Debug, R: fmt::Debug> fmt::Debug for RemoteLimit<E, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { policy, limiter, key, without_key, .. } = self;
+        f.debug_struct("RemoteLimit")
+            .field("policy", policy)
+            .field("limiter", limiter)
+            .field("key", key)
+            .field("without_key", without_key)
+            .finish_non_exhaustive()
+    }
+}

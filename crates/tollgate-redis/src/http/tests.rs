@@ -1,0 +1,149 @@
+//! The gate before a server that is none.
+
+#![allow(clippy::disallowed_types, reason = "a lock of the tests")]
+
+use core::time::Duration;
+use std::sync::Mutex;
+
+use http::Request;
+use tollgate::Stated;
+use tollgate_http::key::{self, Header};
+use tollgate_http::{KeyError, RateLimitLayer, Ruling};
+
+use super::*;
+use crate::{OnDown, Unavailable};
+
+/// A server that knows how many cells there are, and remembers what it was asked. Of the key
+/// `near` it answers at once; while `cells` are `None`, it is away.
+struct Fake {
+    cells: Mutex<Option<u64>>,
+    asked: Mutex<Vec<(Vec<u8>, u64)>>,
+}
+
+impl Fake {
+    fn guarded(cells: impl Into<Option<u64>>) -> Guarded<Self> {
+        let (cells, asked) = (Mutex::new(cells.into()), Mutex::default());
+        Guarded::new(Self { cells, asked }, OnDown::Refuse)
+    }
+
+    fn answer(&self, key: &[u8], n: u64, origin: Origin) -> Result<Answer, Unavailable> {
+        self.asked.lock().expect("no panic").push((key.to_vec(), n));
+        let mut cells = self.cells.lock().expect("no panic");
+        let left = cells.as_mut().ok_or(Unavailable::Disconnected)?;
+        let reset_after = Duration::from_secs(7);
+        let decision = match left.checked_sub(n) {
+            Some(less) => {
+                *left = less;
+                Ok(Stated { limit: 9, remaining: less, reset_after }.permit())
+            }
+            None => {
+                let stated = Stated { limit: 9, remaining: *left, reset_after };
+                Err(stated.denied(Some(Duration::from_secs(3))))
+            }
+        };
+        Ok(Answer { decision, origin })
+    }
+}
+
+impl Remote for Fake {
+    async fn ask(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
+        tokio::task::yield_now().await;
+        self.answer(key, n, Origin::Server)
+    }
+
+    fn ask_now(&self, key: &[u8], n: u64) -> Option<Answer> {
+        (key == b"near").then(|| self.answer(key, n, Origin::Lease).ok())?
+    }
+
+    fn most_at_once(&self) -> u64 {
+        9
+    }
+}
+
+fn policy() -> Policy {
+    Policy::new("a", &tollgate::Quota::per_minute(9)).expect("a name")
+}
+
+fn user() -> Header {
+    Header::new("x-user").expect("a name")
+}
+
+fn request(user: &str) -> request::Parts {
+    Request::get("/").header("x-user", user).body(()).expect("a request").into_parts().0
+}
+
+/// What becomes of a request, whether it had to wait, and what was said.
+async fn decide(gate: &impl Gate, request: &request::Parts) -> (Ruling, bool, Report) {
+    let mut report = Report::default();
+    match gate.decide(request, &mut report) {
+        Verdict::Admit(admission) => (Ok(admission), false, report),
+        Verdict::Refuse => (Err(Reason::OverLimit), false, report),
+        Verdict::WithoutKey(error) => (Err(Reason::WithoutKey(error)), false, report),
+        Verdict::Ask(asking) => {
+            let (ruling, said) = asking.await;
+            assert_eq!(report.readings().count(), 0);
+            (ruling, true, said)
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_wait_only_for_what_is_not_known() {
+    let limit = RemoteLimit::new(policy(), Fake::guarded(3), user());
+    for (user, waits, left) in [("near", false, 2), ("far", true, 1), ("near", false, 0)] {
+        let (ruling, waited, report) = decide(&limit, &request(user)).await;
+        assert!(ruling.is_ok());
+        let reading = report.readings().next().expect("it is told");
+        assert_eq!((waited, reading.remaining, reading.refused), (waits, left, false));
+        assert_eq!((reading.limit, reading.reset_after.as_secs()), (9, 7));
+    }
+    for user in ["near", "far"] {
+        let (ruling, _, report) = decide(&limit, &request(user)).await;
+        assert_eq!(ruling.err(), Some(Reason::OverLimit));
+        assert_eq!(report.retry_after(), Some(Duration::from_secs(3)));
+    }
+}
+
+#[tokio::test]
+async fn a_request_costs_what_is_said_and_is_nothing_without_a_key() {
+    let limit = RemoteLimit::new(policy(), Fake::guarded(5), user()).cost(|_| 4);
+    let rulings = [decide(&limit, &request("a")).await, decide(&limit, &request("a")).await];
+    assert_eq!(rulings.map(|(ruling, _, _)| ruling.is_ok()), [true, false]);
+    let no_key = Request::new(()).into_parts().0;
+    let (ruling, _, _) = decide(&limit, &no_key).await;
+    assert_eq!(ruling.err(), Some(Reason::WithoutKey(KeyError::Missing)));
+    let limit = limit.without_key(WithoutKey::Admit);
+    assert!(decide(&limit, &no_key).await.0.is_ok());
+    let asked = limit.limiter().remote().asked.lock().expect("no panic").clone();
+    assert_eq!(asked, [(b"a".to_vec(), 4), (b"a".to_vec(), 4)]);
+}
+
+#[tokio::test]
+async fn in_shadow_nobody_is_refused() {
+    let trial = RemoteLimit::new(policy(), Fake::guarded(0), user()).shadow();
+    for user in ["near", "far"] {
+        let (ruling, _, report) = decide(&trial, &request(user)).await;
+        assert!(ruling.is_ok());
+        assert_eq!((report.readings().count(), report.shadow_refusals().count()), (0, 1));
+    }
+}
+
+#[tokio::test]
+async fn without_a_server_the_fallback_decides() {
+    let limit = RemoteLimit::new(policy(), Fake::guarded(None), user());
+    let (ruling, waited, report) = decide(&limit, &request("far")).await;
+    assert!(waited);
+    assert_eq!((ruling.err(), report.readings().count()), (Some(Reason::Unavailable), 0));
+    assert_eq!(limit.limiter().stats().fallback_refused, 1);
+}
+
+#[tokio::test]
+async fn other_keys_are_sent_as_they_are_displayed() {
+    let by_length = key::from_fn(|request| Some(request.headers.len() + 40));
+    let limit = RemoteLimit::displayed(policy(), Fake::guarded(1), by_length);
+    let layer = RateLimitLayer::new(limit);
+    let gate = layer.gate();
+    assert!(decide(gate, &request("a")).await.0.is_ok());
+    let asked = gate.limiter().remote().asked.lock().expect("no panic").clone();
+    assert_eq!(asked, [(b"41".to_vec(), 1)]);
+}
