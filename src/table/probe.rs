@@ -190,13 +190,21 @@ impl Wide {
 
     /// The key's committed slot, wherever it is, and whatever claims were made beside it.
     #[inline(always)]
+    #[inline]
     pub(crate) fn find_committed(&self, probe: Probe) -> Option<Seat<'_>> {
-        self.find_at_once(probe).or_else(|| {
-            let mut seats = self.bearers(probe).filter_map(|slot| probe.seat(slot));
-            seats
-                .find(|seat| !seat.head.is_provisional() || planted(Fault::ClaimHidesSlot))
-                .filter(|seat| !seat.head.is_provisional())
-        })
+        match self.find_at_once(probe) {
+            Some(seat) => Some(seat),
+            None => self.find_beside_claims(probe),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_beside_claims(&self, probe: Probe) -> Option<Seat<'_>> {
+        let mut seats = self.bearers(probe).filter_map(|slot| probe.seat(slot));
+        seats
+            .find(|seat| !seat.head.is_provisional() || planted(Fault::ClaimHidesSlot))
+            .filter(|seat| !seat.head.is_provisional())
     }
 
     /// The candidates that bear the key's fingerprint, in probing order.
