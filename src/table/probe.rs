@@ -190,7 +190,6 @@ impl Wide {
 
     /// The key's committed slot, wherever it is, and whatever claims were made beside it.
     #[inline(always)]
-    #[inline]
     pub(crate) fn find_committed(&self, probe: Probe) -> Option<Seat<'_>> {
         match self.find_at_once(probe) {
             Some(seat) => Some(seat),
