@@ -15,7 +15,7 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::ResponseHeader;
 use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
 use tollgate_pingora::{Answer, RulesFilter, Standing};
-use tollgate_rules::{ReloadError, RulesFile};
+use tollgate_rules::{ReloadError, Rule, RulesFile};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -81,6 +81,7 @@ fn serve(listen: &str, upstream: &str, rules: &str) -> Result<Server, String> {
         ReloadError::Rules(wrong) => wrong.with_source(),
         other => other.to_string(),
     })?;
+    in_this_process(file.live().load().rules())?;
     let proxy = Proxy { upstream, limits: RulesFilter::live(file.live()) };
     std::thread::spawn(move || follow(file));
 
@@ -93,11 +94,19 @@ fn serve(listen: &str, upstream: &str, rules: &str) -> Result<Server, String> {
     Ok(server)
 }
 
+/// Says which rule has its limits on a server, which this filter does not ask.
+fn in_this_process<'r>(mut rules: impl Iterator<Item = &'r Rule>) -> Result<(), String> {
+    match rules.find(|rule| rule.store().is_some()) {
+        Some(rule) => Err(format!("the rule \"{}\" has a store: leave that out here", rule.name())),
+        None => Ok(()),
+    }
+}
+
 /// Reads the rules again whenever they have changed.
 fn follow(mut file: RulesFile) {
     loop {
         std::thread::sleep(POLL_INTERVAL);
-        match file.poll() {
+        match file.poll_if(|rules| in_this_process(rules.rules().iter())) {
             Ok(None) => {}
             Ok(Some(carried)) => eprintln!("rules reloaded: {carried}"),
             Err(error) => eprintln!("the old rules stay in force: {error}"),

@@ -13,6 +13,10 @@ pub(crate) fn report(verdict: &Verdict<'_>) -> (Report, Option<Reason>) {
         report.note_shadow(refusal(refused));
     }
     let reason = match verdict.outcome() {
+        // This filter does not wait for servers: what one keeps is not let pass unasked.
+        Outcome::NoRule | Outcome::Admitted(_) if asks_a_store(verdict) => {
+            Some(Reason::Unavailable)
+        }
         Outcome::NoRule => None,
         Outcome::Admitted(standing) => {
             let limit = standing.limit();
@@ -35,6 +39,11 @@ pub(crate) fn report(verdict: &Verdict<'_>) -> (Report, Option<Reason>) {
         }),
     };
     (report, reason)
+}
+
+/// Whether a rule that is in force has its limits on a server.
+fn asks_a_store(verdict: &Verdict<'_>) -> bool {
+    verdict.elsewhere().iter().any(|asked| !asked.rule().is_shadow())
 }
 
 /// Of a ban, the rule's first limit is named.
@@ -82,6 +91,20 @@ mod tests {
         assert_eq!(told("posts"), r#""posts";q=5;w=60"#);
         assert_eq!(told("Straße"), r#""Stra?e";q=5;w=60"#);
         assert_eq!(told(&"x".repeat(70)), format!("\"{}\";q=5;w=60", "x".repeat(64)));
+    }
+
+    #[test]
+    fn what_a_server_keeps_is_not_let_pass_unasked() {
+        let of = |more: &str| {
+            let text = format!(
+                "rule = [{{ name = \"a\", key = \"none\", limits = \"5/s\", store = \"redis://a\" {more} }}]"
+            );
+            let gate =
+                Gate::new(Rules::parse("rules.toml", &text).expect("rules")).expect("memory");
+            report(&gate.decide(&Request::default())).1
+        };
+        assert_eq!(of(""), Some(Reason::Unavailable));
+        assert_eq!(of(", shadow = true"), None);
     }
 
     #[test]
