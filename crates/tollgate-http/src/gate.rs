@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use http::{HeaderMap, request, response};
+use tollgate::{Decision, Denied};
 
 use crate::ask::Asking;
 use crate::headers::{Fields, Wanted};
@@ -160,6 +161,34 @@ impl Reading {
         let none = Duration::ZERO;
         let (reset_after, delay) = (none, none);
         Self { policy, limit, remaining, reset_after, refused: false, retry_after: None, delay }
+    }
+
+    /// What a decision says of a request.
+    ///
+    /// ```
+    /// # use {tollgate::{Direct, Quota}, tollgate_http::{Policy, Reading}};
+    /// let quota = Quota::per_hour(1);
+    /// let (gate, policy) = (Direct::new(quota)?, Policy::new("a", &quota)?);
+    /// assert!(!Reading::of(policy.clone(), &gate.check()).refused);
+    /// assert!(Reading::of(policy, &gate.check()).refused);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn of(policy: Policy, decision: &Decision) -> Self {
+        match decision {
+            Ok(permit) => {
+                let (reset_after, delay) = (permit.reset_after(), permit.delay());
+                let reading = Self::new(policy, permit.limit(), permit.remaining());
+                Self { reset_after, delay, ..reading }
+            }
+            Err(denied) => Self::of_refusal(policy, denied),
+        }
+    }
+
+    pub(crate) fn of_refusal(policy: Policy, denied: &Denied) -> Self {
+        let (reset_after, retry_after) = (denied.reset_after(), denied.retry_after());
+        let reading = Self::new(policy, denied.limit(), denied.remaining());
+        Self { reset_after, retry_after, refused: true, ..reading }
     }
 }
 

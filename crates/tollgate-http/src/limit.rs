@@ -11,7 +11,7 @@ use tollgate::algo::{Algorithm, GiveBack};
 use tollgate::{BuildError, Clock, Denied, Gcra, Limiter, Permit, QuantaClock, Quota};
 
 use crate::gate::{Admission, Charge, Gate, Reading, Report, Verdict};
-use crate::key::Extractor;
+use crate::key::{Extractor, KeyError};
 use crate::policy::{Policy, PolicyError};
 use crate::settle::{Settle, reserve};
 use crate::shadow::Shadow;
@@ -76,6 +76,26 @@ pub enum WithoutKey {
     Refuse,
     /// Fail open: this limit does not apply.
     Admit,
+}
+
+impl WithoutKey {
+    /// What becomes of a request of which the key could not be told, for a [`Gate`] of your own.
+    ///
+    /// ```
+    /// use tollgate_http::{KeyError, Report, Verdict, WithoutKey};
+    ///
+    /// let mut report = Report::default();
+    /// let verdict = WithoutKey::Admit.decide(KeyError::Missing, &mut report);
+    /// assert!(matches!(verdict, Verdict::Admit(_)));
+    /// assert_eq!(report.without_key().count(), 1);
+    /// ```
+    pub fn decide(self, error: KeyError, report: &mut Report) -> Verdict {
+        report.note_without_key(error);
+        match self {
+            Self::Refuse => Verdict::WithoutKey(error),
+            Self::Admit => Verdict::Admit(Admission::default()),
+        }
+    }
 }
 
 impl<E: Extractor> Limit<E>
@@ -243,13 +263,7 @@ where
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
         let key = match self.key.extract(request) {
             Ok(key) => key,
-            Err(error) => {
-                report.note_without_key(error);
-                return match self.without_key {
-                    WithoutKey::Refuse => Verdict::WithoutKey(error),
-                    WithoutKey::Admit => Verdict::Admit(Admission::default()),
-                };
-            }
+            Err(error) => return self.without_key.decide(error, report),
         };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(request));
         match (self.take)(&self.limiter, key.borrow(), cost, &self.settle) {
@@ -259,13 +273,7 @@ where
                 Verdict::Admit(Admission { delay, charge })
             }
             Err(denied) => {
-                let reading = Reading::new(self.policy.clone(), denied.limit(), denied.remaining());
-                report.note(Reading {
-                    reset_after: denied.reset_after(),
-                    refused: true,
-                    retry_after: denied.retry_after(),
-                    ..reading
-                });
+                report.note(Reading::of_refusal(self.policy.clone(), &denied));
                 Verdict::Refuse
             }
         }

@@ -12,7 +12,7 @@ use tollgate_http::{
     Admission, Asking, Gate, Policy, Reading, Reason, Report, Shadow, Verdict, WithoutKey,
 };
 
-use crate::{Answer, Central, Guarded, Origin, Remote};
+use crate::{Central, Guarded, Origin, Remote};
 
 /// A [`Guarded`] limiter, a key for each request, and what a request costs: what
 /// [`tollgate_http::Limit`] is for a limiter of this process.
@@ -169,17 +169,11 @@ impl<E: Extractor, R: Remote> Gate for RemoteLimit<E, R> {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
         let key = match self.key.extract(request) {
             Ok(key) => (self.bytes)(&key),
-            Err(error) => {
-                report.note_without_key(error);
-                return match self.without_key {
-                    WithoutKey::Refuse => Verdict::WithoutKey(error),
-                    WithoutKey::Admit => Verdict::Admit(Admission::default()),
-                };
-            }
+            Err(error) => return self.without_key.decide(error, report),
         };
         let cells = self.cost.as_ref().map_or(1, |cost| cost(request));
         if let Some(answer) = self.limiter.try_check_n(&key, cells) {
-            report.note(reading(self.policy.clone(), &answer));
+            report.note(Reading::of(self.policy.clone(), &answer.decision));
             return match answer.decision {
                 Ok(permit) => Verdict::Admit(Admission { delay: permit.delay(), charge: None }),
                 Err(_) => Verdict::Refuse,
@@ -197,41 +191,9 @@ impl<E: Extractor, R: Remote> Gate for RemoteLimit<E, R> {
                 }
                 Err(_) => Err(Reason::OverLimit),
             };
-            report.note(reading(policy, &answer));
+            report.note(Reading::of(policy, &answer.decision));
             (ruling, report)
         }))
-    }
-}
-
-/// What an answer says of a request, for response headers.
-///
-/// ```
-/// use std::time::Duration;
-/// use tollgate::{Quota, Stated};
-/// use tollgate_http::Policy;
-/// use tollgate_redis::{Answer, Origin, http};
-///
-/// let stated = Stated { limit: 5, remaining: 4, reset_after: Duration::from_millis(200) };
-/// let answer = Answer { decision: Ok(stated.permit()), origin: Origin::Server };
-/// let reading = http::reading(Policy::new("a", &Quota::per_second(5))?, &answer);
-/// assert_eq!((reading.limit, reading.remaining, reading.refused), (5, 4, false));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use]
-pub fn reading(policy: Policy, answer: &Answer) -> Reading {
-    match &answer.decision {
-        Ok(permit) => {
-            let mut reading = Reading::new(policy, permit.limit(), permit.remaining());
-            (reading.reset_after, reading.delay) = (permit.reset_after(), permit.delay());
-            reading
-        }
-        Err(denied) => {
-            let mut reading = Reading::new(policy, denied.limit(), denied.remaining());
-            reading.reset_after = denied.reset_after();
-            reading.retry_after = denied.retry_after();
-            reading.refused = true;
-            reading
-        }
     }
 }
 

@@ -32,13 +32,13 @@ impl Script {
         Self::new(script!("log.lua"))
     }
 
-    /// What keys have used in fixed windows. It stands by itself, as do the next two.
+    /// What keys have used in fixed windows. It has its own arguments, as have the next two.
     pub(crate) fn batch() -> Self {
-        Self::new(include_str!("lua/batch.lua"))
+        Self::new(concat!(include_str!("lua/now.lua"), include_str!("lua/batch.lua")))
     }
 
     pub(crate) fn beat() -> Self {
-        Self::new(include_str!("lua/beat.lua"))
+        Self::new(concat!(include_str!("lua/now.lua"), include_str!("lua/beat.lua")))
     }
 
     pub(crate) fn leave() -> Self {

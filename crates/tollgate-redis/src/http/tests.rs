@@ -11,6 +11,7 @@ use tollgate_http::key::{self, Header};
 use tollgate_http::{KeyError, RateLimitLayer, Ruling};
 
 use super::*;
+use crate::Answer;
 use crate::{OnDown, Unavailable};
 
 /// A server that knows how many cells there are, and remembers what it was asked. Of the key

@@ -10,13 +10,6 @@
 --
 -- A counter is a hash: used, and when its window ends. Its TTL is that end, set at each call, so
 -- that one which was lost is put right. A window that has ended counts as none, whatever the TTL.
-local now = ARGV[3]
-if now == nil or now == '' then
-    local time = redis.call('TIME')
-    now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-else
-    now = tonumber(now)
-end
 local period = tonumber(ARGV[1])
 
 local function number(text)

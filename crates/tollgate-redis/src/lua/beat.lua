@@ -8,13 +8,6 @@
 -- Returns  {live nodes, this one included; microseconds for which it has been one without a gap}
 --
 -- Scores are doubles, which hold microseconds since 1970 exactly until the year 2255.
-local now = ARGV[3]
-if now == nil or now == '' then
-    local time = redis.call('TIME')
-    now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-else
-    now = tonumber(now)
-end
 local lifetime = tonumber(ARGV[2])
 local id = ARGV[1]
 

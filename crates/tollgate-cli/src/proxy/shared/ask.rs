@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tollgate_http::{Admission, Reading, Reason, Report, Ruling};
-use tollgate_redis::http::reading;
 use tollgate_redis::{Answer, Origin};
 use tollgate_rules::Elsewhere;
 
@@ -114,7 +113,8 @@ impl Inquiry {
         let question = &mut self.questions[self.current];
         let counts = &question.page.counts;
         counts.count_origin(answer.origin);
-        let reading = reading(question.page.policies[question.answered].clone(), &answer);
+        let policy = question.page.policies[question.answered].clone();
+        let reading = Reading::of(policy, &answer.decision);
         question.answered += 1;
         let is_refused = answer.decision.is_err();
         if question.is_settled() || is_refused {

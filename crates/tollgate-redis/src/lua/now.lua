@@ -1,0 +1,8 @@
+-- The time, for scripts to which ARGV[3] gives it: microseconds, or empty for the server's.
+local now = ARGV[3]
+if now == nil or now == '' then
+    local time = redis.call('TIME')
+    now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+else
+    now = tonumber(now)
+end
