@@ -91,4 +91,5 @@ fn replay(target: &str, body: fn(&[u8])) -> usize {
 fn the_kept_corpus_passes() {
     assert!(replay("words", bodies::words) >= 16);
     assert!(replay("operations", bodies::operations) >= 17);
+    assert!(replay("snapshot", bodies::snapshot::snapshot) >= 1);
 }

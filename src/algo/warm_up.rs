@@ -349,7 +349,8 @@ impl Carry for WarmUpParams {
             0 => (more, 0),
             _ => (less, warmth - (more - less)),
         };
-        let cold_at = self.grid.later(passage.now(), until_cold);
+        // An instant is no larger than its field, also where the grid does not wrap.
+        let cold_at = self.grid.later(passage.now(), until_cold).min(self.cold_at.max());
         (until_cold > 0).then(|| self.cold_at.set(warmth, cold_at))
     }
 }

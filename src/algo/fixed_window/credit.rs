@@ -90,7 +90,8 @@ impl Carry for FixedWindowParams {
         match (passage.left(&self.grid, self.end.of(word)), self.count.of(word)) {
             ((0, _), _) | (_, 0) => None,
             ((left, _), count) => {
-                let end = self.grid.later(passage.now(), left);
+                // An instant is no larger than its field, also where the grid does not wrap.
+                let end = self.grid.later(passage.now(), left).min(self.end.max());
                 Some(self.end.set(self.count.set(0, count), end))
             }
         }
