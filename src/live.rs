@@ -38,7 +38,9 @@ const WORDS: usize = PACED_WORDS + 2;
 ///
 /// **Not guaranteed.**
 ///
-/// - A decision that is under way when the quota changes may be made by the old quota.
+/// - A decision that is under way when the quota changes may be made by the old quota. If the burst
+///   shrinks several times while one is under way, that one may be refused, and told to wait for too
+///   long, by a cell's time for each cell that it shrank by.
 /// - A key that had all its cells may have all of them afterwards, by whatever inheritance: an idle
 ///   state is the same as none.
 /// - A [reservation](crate::Reservation) from before the change gives nothing back.

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use tollgate::{Direct, Inherit, Limiter, Live, ManualClock, Quota, QuotaError, Tick};
+use tollgate::{Decision, Direct, Inherit, Limiter, Live, ManualClock, Quota, QuotaError, Tick};
 
 const THREADS: u64 = 4;
 
@@ -50,33 +51,47 @@ fn no_decision_is_by_the_rate_of_one_quota_and_the_burst_of_the_other() {
     let fast = Quota::per_second(30).burst(1);
     let gate = Direct::builder(fast).algorithm(Live::new()).build().expect("in range");
     let done = AtomicBool::new(false);
+    let decided = [const { AtomicU64::new(0) }; THREADS as usize];
     thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
+        let (gate, done) = (&gate, &done);
+        let deciders = decided.each_ref().map(|decided| {
+            let decider = scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    let limit = match gate.check() {
-                        Ok(permit) => (permit.limit(), permit.reset_after()),
-                        Err(denied) => (denied.limit(), denied.reset_after()),
-                    };
-                    let (burst, until_full) = limit;
-                    // What is owed, at most three cells, is paid at the rate that goes with the burst.
-                    let second = std::time::Duration::from_secs(1);
-                    match burst {
-                        1 => assert!(until_full <= second, "{until_full:?}"),
-                        2 => {
-                            assert!(until_full == std::time::Duration::ZERO || until_full > second)
-                        }
-                        other => panic!("a burst of {other}"),
-                    }
+                    assert_by_one_quota(gate.check());
+                    decided.fetch_add(1, Ordering::Relaxed);
                 }
             });
-        }
-        for change in 0..2_000 {
-            let quota = if change % 2 == 0 { slow } else { fast };
-            gate.set_quota(quota, Inherit::Additive).expect("in range");
+            (decider, decided)
+        });
+        for _ in 0..100 {
+            for quota in [slow, fast].repeat(4) {
+                gate.set_quota(quota, Inherit::Additive).expect("in range");
+            }
+            // Each time the burst shrinks, what a decision by a quota of before takes for owed is a
+            // cell more: so none may be under way for longer than these few changes.
+            let begun = decided.each_ref().map(|decided| decided.load(Ordering::Relaxed));
+            for ((decider, decided), begun) in deciders.iter().zip(begun) {
+                while decided.load(Ordering::Relaxed) < begun + 2 && !decider.is_finished() {
+                    thread::yield_now();
+                }
+            }
         }
         done.store(true, Ordering::Relaxed);
     });
+}
+
+/// What is owed, at most some ten cells, is paid at the rate that goes with the burst.
+fn assert_by_one_quota(decision: Decision) {
+    let (burst, until_full) = match decision {
+        Ok(permit) => (permit.limit(), permit.reset_after()),
+        Err(denied) => (denied.limit(), denied.reset_after()),
+    };
+    let second = Duration::from_secs(1);
+    match burst {
+        1 => assert!(until_full <= second, "{until_full:?}"),
+        2 => assert!(until_full.is_zero() || until_full > second, "{until_full:?}"),
+        other => panic!("a burst of {other}"),
+    }
 }
 
 #[test]
