@@ -102,10 +102,12 @@ proptest! {
         }
     }
 
+    /// At whole milliseconds: units differ with the limits that a limiter is built for, and there
+    /// all of them begin.
     #[test]
     fn fixed_windows_of_one_length_count_to_the_plans_limit(
         limits in prop::collection::vec(1_u64..100, 2),
-        asked in prop::collection::vec((0_u64..30_000_000_000, 0_usize..2, 1_u64..40), 1..60),
+        asked in prop::collection::vec((0_u64..30_000, 0_usize..2, 1_u64..40), 1..60),
         is_aligned: bool,
     ) {
         let windows = if is_aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
@@ -125,7 +127,7 @@ proptest! {
             .collect();
         let mut now = 0;
         for (pause, key, n) in asked {
-            now += pause;
+            now += pause * 1_000_000;
             let now = Tick::from_nanos(now);
             let (with_plan, without) =
                 (gate.check_with_at(&key, &plans[key], n, now), alone[key].check_at(n, now));
