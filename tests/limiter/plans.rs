@@ -40,6 +40,9 @@ fn gates() -> Vec<Limiter<u64, Gcra, ManualClock>> {
     vec![wide.expect("in range"), begun().slots(Slots::Wide).build().expect("in range")]
 }
 
+/// A time that is whole units of a minute's windows, whatever their limit.
+const WHOLE_UNITS_NANOS: u64 = 30_000_000;
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -102,12 +105,12 @@ proptest! {
         }
     }
 
-    /// At whole milliseconds: units differ with the limits that a limiter is built for, and there
-    /// all of them begin.
+    /// At instants when a unit begins in all of them: units differ with the limits that a limiter is
+    /// built for.
     #[test]
     fn fixed_windows_of_one_length_count_to_the_plans_limit(
         limits in prop::collection::vec(1_u64..100, 2),
-        asked in prop::collection::vec((0_u64..30_000, 0_usize..2, 1_u64..40), 1..60),
+        asked in prop::collection::vec((0_u64..1_000, 0_usize..2, 1_u64..40), 1..60),
         is_aligned: bool,
     ) {
         let windows = if is_aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
@@ -125,9 +128,13 @@ proptest! {
                 builder.clock(ManualClock::new()).build().expect("in range")
             })
             .collect();
+        let params = alone.iter().map(Direct::params).chain([gate.params()]);
+        for (units, nanos) in params.map(|params| params.grid().ratio()) {
+            prop_assert!(is_aligned || (WHOLE_UNITS_NANOS * units).is_multiple_of(nanos));
+        }
         let mut now = 0;
         for (pause, key, n) in asked {
-            now += pause * 1_000_000;
+            now += pause * WHOLE_UNITS_NANOS;
             let now = Tick::from_nanos(now);
             let (with_plan, without) =
                 (gate.check_with_at(&key, &plans[key], n, now), alone[key].check_at(n, now));
