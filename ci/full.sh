@@ -17,6 +17,8 @@ stages=(
     'lint|ci/lint.sh|lints, layers, documentation without warnings'
     'models|ci/loom.sh full|the models of every atomic protocol, those that take minutes too'
     'histories|ci/shuttle.sh full|random schedules, each history checked for linearizability'
+    'leases|ci/leases.sh|the protocols between processes and a server, in every state'
+    'faults|ci/faults.sh|hundreds of faults on redis-server and on Valkey, against stated bounds'
     'proofs|ci/prove.sh|the pure steps over all inputs'
     'fuzz|ci/fuzz.sh 1800|each fuzz target for half an hour'
     'miri|ci/miri.sh|undefined behaviour and weak memory, on four kinds of machine'
@@ -83,7 +85,7 @@ for stage in "${stages[@]}"; do
     elif [ "$skipped" -gt 0 ]; then
         outcome=SKIPPED note="$skipped left out: $(grep -m1 SKIPPED "$log")"
     else
-        outcome=passed note="$(grep -E '^(fuzz|miri|races|packages|mutants|soak|prove|shuttle|loom): ' "$log" | tail -1)"
+        outcome=passed note="$(grep -E '^(fuzz|miri|races|packages|mutants|soak|prove|shuttle|loom|leases|faults): ' "$log" | tail -1)"
         printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
     fi
     printf '%-10s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 # Program and package.
-wanted=(curl:curl nginx:nginx-light wrk:wrk hey:hey redis-server:redis-server)
+wanted=(curl:curl nginx:nginx-light wrk:wrk hey:hey redis-server:redis-server faketime:faketime)
 
 # nginx is where only root looks.
 PATH="$PATH:/usr/sbin"

@@ -10,14 +10,20 @@ use std::time::{Duration, Instant};
 
 use tollgate_redis::{Store, StoreBuilder};
 
-const BINARY: &str = "redis-server";
-const START_MAX: Duration = Duration::from_secs(10);
+/// Another server than `redis-server`, say the path of a `valkey-server`.
+const BINARY: &str = "TOLLGATE_TEST_SERVER";
+const START_MAX: Duration = Duration::from_secs(20);
+
+pub(crate) fn binary() -> String {
+    std::env::var(BINARY).unwrap_or_else(|_| "redis-server".to_owned())
+}
 
 /// A `redis-server`, killed when it is dropped.
 pub(crate) struct Server {
     port: u16,
     directory: PathBuf,
     options: Vec<String>,
+    environment: Vec<(String, String)>,
     process: Option<Child>,
 }
 
@@ -28,8 +34,14 @@ impl Server {
     }
 
     pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
-        if Command::new(BINARY).arg("--version").stdout(Stdio::null()).status().is_err() {
-            let advice = "there is no redis-server: apt-get install redis-server";
+        Self::start_in(options, &[])
+    }
+
+    /// A server whose process has these variables besides.
+    pub(crate) fn start_in(options: &[&str], environment: &[(String, String)]) -> Option<Self> {
+        let binary = binary();
+        if Command::new(&binary).arg("--version").stdout(Stdio::null()).status().is_err() {
+            let advice = format!("there is no {binary}: apt-get install redis-server");
             let required = ["CI", "TOLLGATE_REQUIRE_REDIS"];
             assert!(required.iter().all(|name| std::env::var_os(name).is_none()), "{advice}");
             println!("SKIPPED: {advice}");
@@ -40,19 +52,20 @@ impl Server {
                 port: free_port(),
                 directory: fresh_directory(),
                 options: options.iter().map(ToString::to_string).collect(),
+                environment: environment.to_vec(),
                 process: None,
             };
             if server.run() {
                 return Some(server);
             }
         }
-        panic!("redis-server does not start: run it by hand to see why");
+        panic!("{binary} does not start: run it by hand to see why");
     }
 
     /// Runs it again on its port, with nothing of what it knew.
     pub(crate) fn restart(&mut self) {
         self.kill();
-        assert!(self.run(), "redis-server does not start again on port {}", self.port);
+        assert!(self.run(), "it does not start again on port {}", self.port);
     }
 
     pub(crate) fn kill(&mut self) {
@@ -91,7 +104,8 @@ impl Server {
 
     fn run(&mut self) -> bool {
         let log = fs::File::create(self.directory.join("log")).expect("a directory of our own");
-        let process = Command::new(BINARY)
+        let process = Command::new(binary())
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no"])
             .args(["--dir", self.directory.to_str().expect("UTF-8")])

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_types, reason = "a test's clock")]
 
 mod batched;
+mod campaign;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod exact;
@@ -18,5 +19,7 @@ mod lease;
 mod leased;
 mod many;
 mod proxy;
+mod replies;
 mod shared;
+mod transcript;
 mod workers;

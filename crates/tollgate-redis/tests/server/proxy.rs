@@ -1,9 +1,9 @@
-//! A link to a server that can be made slow, or dead without a word.
+//! A link to a server that can be made slow, or dead with or without a word.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +15,12 @@ struct Faults {
     delay_ms: AtomicU64,
     /// Connections made before this one was counted swallow all that is sent.
     dead_before: AtomicU32,
+    /// Of these, what is sent arrives, and its answers do not.
+    mute_before: AtomicU32,
+    /// These are ended by a reset, which discards what is under way.
+    reset_before: AtomicU32,
     accepted: AtomicU32,
+    open: Mutex<Vec<[TcpStream; 2]>>,
     over: AtomicBool,
 }
 
@@ -49,6 +54,10 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Holds each answer up for so long.
     pub(crate) fn delay(&self, delay: Duration) {
         let millis = u64::try_from(delay.as_millis()).expect("in range");
@@ -58,6 +67,24 @@ impl Proxy {
     /// Lets all connections die without a word. New ones work.
     pub(crate) fn let_die(&self) {
         self.faults.dead_before.store(self.accepted(), SeqCst);
+    }
+
+    /// Lets the answers to all connections vanish, though what is sent arrives. New ones work.
+    pub(crate) fn swallow_answers(&self) {
+        self.faults.mute_before.store(self.accepted(), SeqCst);
+    }
+
+    /// Resets all connections. New ones work.
+    pub(crate) fn reset(&self) {
+        self.faults.reset_before.store(self.accepted(), SeqCst);
+        let mut open = self.faults.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for [client, server] in open.drain(..) {
+            // Without lingering, the last handle that is closed sends a reset. Shutting down what is
+            // read lets go of the other handles, and says nothing to the client.
+            let _ = socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO));
+            let _ = client.shutdown(Shutdown::Read);
+            let _ = server.shutdown(Shutdown::Both);
+        }
     }
 
     /// Leads new connections to another server. Those that there are stay.
@@ -74,14 +101,20 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.faults.over.store(true, SeqCst);
+        self.reset();
         // Whoever waits for a connection gets one, and sees that it is over.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
 fn join(client: TcpStream, server: TcpStream, number: u32, faults: &Arc<Faults>) {
-    let copies = [&client, &server].map(TcpStream::try_clone);
-    let [Ok(client_too), Ok(server_too)] = copies else { return };
+    let copies = [&client, &server, &client, &server].map(TcpStream::try_clone);
+    let [Ok(client_too), Ok(server_too), Ok(client_kept), Ok(server_kept)] = copies else { return };
+    let mut open = faults.open.lock().unwrap_or_else(PoisonError::into_inner);
+    // What is over by now need not be reset.
+    open.retain(|[client, _]| client.peer_addr().is_ok());
+    open.push([client_kept, server_kept]);
+    drop(open);
     for (from, to, is_answer) in [(client, server, false), (server_too, client_too, true)] {
         let faults = Arc::clone(faults);
         thread::spawn(move || pass_on(from, to, number, is_answer, &faults));
@@ -91,7 +124,8 @@ fn join(client: TcpStream, server: TcpStream, number: u32, faults: &Arc<Faults>)
 fn pass_on(mut from: TcpStream, mut to: TcpStream, number: u32, is_answer: bool, faults: &Faults) {
     let mut bytes = [0; 4_096];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        if number < faults.dead_before.load(SeqCst) {
+        let is_mute = is_answer && number < faults.mute_before.load(SeqCst);
+        if is_mute || number < faults.dead_before.load(SeqCst) {
             continue;
         }
         if is_answer {
@@ -101,5 +135,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, number: u32, is_answer: bool,
             break;
         }
     }
-    let _ = to.shutdown(Shutdown::Both);
+    if number >= faults.reset_before.load(SeqCst) {
+        let _ = to.shutdown(Shutdown::Both);
+    }
 }

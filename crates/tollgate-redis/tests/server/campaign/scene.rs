@@ -1,0 +1,199 @@
+//! What one episode has: a server, for some a replica, and the links to them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant, SystemTime};
+
+use tollgate_redis::Store;
+
+use super::fault::Kind;
+use super::way::{KEY, RATE};
+use crate::harness::{Server, binary};
+use crate::proxy::Proxy;
+
+const DEADLINE: Duration = Duration::from_millis(60);
+/// One cell's time.
+const CELL_MICROS: u64 = 1_000_000 / RATE;
+
+pub(crate) struct Scene {
+    pub(crate) server: Server,
+    /// What the clients ask.
+    pub(crate) link: Proxy,
+    pub(crate) replica: Option<Replica>,
+    pub(crate) clock: Option<Clock>,
+}
+
+pub(crate) struct Replica {
+    pub(crate) server: Server,
+    /// What it follows the server through.
+    pub(crate) link: Proxy,
+}
+
+/// Whether there is a server to start.
+pub(crate) fn is_there() -> bool {
+    Server::start().is_some()
+}
+
+impl Scene {
+    /// `None`: what the fault needs is not installed.
+    pub(crate) fn set(kind: Kind) -> Option<Self> {
+        let clock = match kind {
+            Kind::ServerClock => Some(Clock::found()?),
+            _ => None,
+        };
+        let server = match (kind, &clock) {
+            (Kind::KillKept, _) => {
+                Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
+            }
+            (_, Some(clock)) => Server::start_in(&[], &clock.variables),
+            _ => Server::start_with(&["--repl-diskless-sync-delay", "0"]),
+        }?;
+        if let Some(clock) = &clock {
+            clock.set_of(&server, 3_600_000);
+            clock.set_of(&server, 0);
+        }
+        let link = Proxy::to(server.port());
+        let replica = (kind == Kind::FailOver).then(|| Replica::of(&server));
+        Some(Self { server, link, replica, clock })
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        let store = Store::builder(self.link.url()).deadline(DEADLINE).connect_timeout(DEADLINE);
+        let store = store.probe_every(Duration::from_millis(100));
+        store.build().expect("a store")
+    }
+}
+
+impl Replica {
+    fn of(leader: &Server) -> Self {
+        let server =
+            Server::start_with(&["--repl-diskless-sync-delay", "0"]).expect("as the first");
+        let link = Proxy::to(leader.port());
+        let mut admin = server.admin();
+        let mut follow = redis::cmd("REPLICAOF");
+        let _: () = follow.arg("127.0.0.1").arg(link.port()).query(&mut admin).expect("it");
+        let began = Instant::now();
+        loop {
+            let info: String = redis::cmd("INFO").arg("replication").query(&mut admin).expect("it");
+            if info.contains("master_link_status:up") {
+                return Self { server, link };
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "it does not follow");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// How many cells of the key that all ask for are counted as spent now, rounded up.
+pub(crate) fn owed(server: &Server) -> u64 {
+    let mut admin = server.admin();
+    let places: Vec<String> =
+        redis::cmd("KEYS").arg(format!("*:{KEY}}}")).query(&mut admin).expect("keys");
+    let Some(place) = places.first() else { return 0 };
+    if place.contains(":counts") {
+        let mut used = redis::cmd("HGET");
+        return used.arg(place).arg("used").query(&mut admin).expect("a number");
+    }
+    let state: String = redis::cmd("GET").arg(place).query(&mut admin).expect("a state");
+    let full_at: u64 = state.split(' ').next().expect("one").parse().expect("micros");
+    (full_at + 1).saturating_sub(now_micros(server)).div_ceil(CELL_MICROS)
+}
+
+fn now_micros(server: &Server) -> u64 {
+    let (secs, micros): (u64, u64) = redis::cmd("TIME").query(&mut server.admin()).expect("a time");
+    secs * 1_000_000 + micros
+}
+
+/// A clock of the server's own, by libfaketime.
+pub(crate) struct Clock {
+    /// How far it is ahead of the machine's.
+    file: PathBuf,
+    variables: Vec<(String, String)>,
+}
+
+impl Clock {
+    fn found() -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let places = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
+        let library = "faketime/libfaketimeMT.so.1";
+        let mut found = places.map(|place| place.path().join(library)).filter(|path| path.exists());
+        let Some(found) = found.next() else {
+            println!(
+                "SKIPPED: jumps of a server's clock need libfaketime: apt-get install faketime"
+            );
+            return None;
+        };
+        let number = NEXT.fetch_add(1, SeqCst);
+        let file = format!("tollgate-clock-{}-{number}", std::process::id());
+        let file = std::env::temp_dir().join(file);
+        let variables = [
+            ("LD_PRELOAD", found.to_str()?),
+            ("FAKETIME_TIMESTAMP_FILE", file.to_str()?),
+            ("FAKETIME_NO_CACHE", "1"),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let clock = Self { file, variables };
+        clock.write(0);
+        static IS_BORNE: OnceLock<bool> = OnceLock::new();
+        IS_BORNE.get_or_init(|| clock.is_borne()).then_some(clock)
+    }
+
+    /// Some allocators ask for the time before it can be told; the server then hangs for ever.
+    fn is_borne(&self) -> bool {
+        let mut trial = Command::new(binary());
+        trial.arg("--version").envs(self.variables.iter().cloned());
+        let trial = trial.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut trial = trial.expect("there is a binary");
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(3) {
+            if let Ok(Some(status)) = trial.try_wait() {
+                return status.success();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = trial.kill();
+        let _ = trial.wait();
+        let binary = binary();
+        println!("SKIPPED: jumps of a server's clock: libfaketime does not get on with {binary}");
+        false
+    }
+
+    /// Sets the clock of a server, and waits until it follows.
+    pub(crate) fn set_of(&self, server: &Server, ahead_millis: i64) {
+        self.write(ahead_millis);
+        let began = Instant::now();
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        let unix = i64::try_from(unix.as_micros()).expect("in range");
+        loop {
+            let there = i64::try_from(now_micros(server)).expect("in range");
+            let passed = i64::try_from(began.elapsed().as_micros()).expect("short");
+            if (there - unix - passed - ahead_millis * 1_000).abs() < 500 {
+                return;
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(10),
+                "the server's clock does not follow"
+            );
+        }
+    }
+
+    fn write(&self, ahead_millis: i64) {
+        let (sign, millis) =
+            (if ahead_millis < 0 { '-' } else { '+' }, ahead_millis.unsigned_abs());
+        let text = format!("{sign}{}.{:03}\n", millis / 1_000, millis % 1_000);
+        // In one step: the server reads it at any time.
+        let whole = self.file.with_extension("whole");
+        fs::write(&whole, text).expect("a directory for files of the moment");
+        fs::rename(&whole, &self.file).expect("the same directory");
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.file);
+    }
+}

@@ -1,0 +1,138 @@
+//! The limiters under load, and what each may grant without a fault.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use tollgate::{Clock, QuantaClock, Quota, Tick};
+use tollgate_redis::{Batched, Central, Leased, Store, Windows};
+
+use super::scene::Scene;
+
+pub(crate) const PROCESSES: u64 = 2;
+pub(crate) const KEY: &str = "k";
+/// Cells a second, of a bucket.
+pub(crate) const RATE: u64 = 100;
+const BURST: u64 = 200;
+const LIFETIME: Duration = Duration::from_millis(100);
+/// Cells of a window that no episode sees the end of, and what a process may have unsent.
+const LIMIT: u64 = 600;
+const UNSENT: u64 = 20;
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// How requests are decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Central,
+    Leased,
+    Batched,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 3] = [Self::Central, Self::Leased, Self::Batched];
+
+    /// The most that a span of so long may see.
+    pub(crate) fn bound(self, micros: u64) -> u64 {
+        match self {
+            Self::Central | Self::Leased => BURST + RATE * micros / 1_000_000,
+            Self::Batched => LIMIT - 1 + PROCESSES * UNSENT,
+        }
+    }
+
+    /// What a server that has forgotten all may grant anew.
+    pub(crate) fn fresh(self) -> u64 {
+        self.bound(0)
+    }
+
+    /// Limiters as so many processes would have them, each with a connection and a clock of its own.
+    pub(crate) fn clients(self, scene: &Scene) -> Vec<Client> {
+        (0..PROCESSES).map(|_| self.client(scene, "shared")).collect()
+    }
+
+    pub(crate) fn client(self, scene: &Scene, name: &str) -> Client {
+        let store = scene.store();
+        let clock = Arc::new(Shifted::default());
+        let quota = Quota::per_second(RATE).burst(BURST);
+        let central = Central::builder(&store, name, quota);
+        let gate = match self {
+            Self::Central => Gate::Central(central.build().expect("a limiter")),
+            Self::Leased => {
+                let central = central.leases(LIFETIME).build().expect("a limiter");
+                let leased = Leased::builder(central).clock(Arc::clone(&clock)).most(40);
+                // Back soon after a fault, as an episode is short.
+                let leased = leased.memory(Duration::from_millis(50));
+                let leased = leased.longest_pause(Duration::from_millis(50));
+                Gate::Leased(leased.build().expect("a limiter"))
+            }
+            Self::Batched => {
+                let windows = Windows::first_hit(&store, name, HOUR).expect("a window");
+                let batched = Batched::builder(windows, LIMIT).most_unsent(UNSENT);
+                Gate::Batched(batched.build().expect("a limiter"))
+            }
+        };
+        Client { gate, store, clock, next: Arc::default() }
+    }
+}
+
+#[derive(Clone)]
+enum Gate {
+    Central(Central),
+    Leased(Leased<Central, Arc<Shifted>>),
+    Batched(Batched<Windows>),
+}
+
+/// A limiter as one process has it.
+#[derive(Clone)]
+pub(crate) struct Client {
+    gate: Gate,
+    store: Store,
+    clock: Arc<Shifted>,
+    next: Arc<AtomicU64>,
+}
+
+impl Client {
+    /// Whether a cell of the key that all ask for is granted.
+    pub(crate) async fn is_granted(&self) -> bool {
+        self.ask(KEY.as_bytes()).await
+    }
+
+    async fn ask(&self, key: &[u8]) -> bool {
+        match &self.gate {
+            Gate::Central(gate) => gate.check(key).await.is_ok_and(|decision| decision.is_ok()),
+            Gate::Leased(gate) => gate.check(key).await.is_ok_and(|answer| answer.decision.is_ok()),
+            Gate::Batched(gate) => {
+                gate.check(key).await.is_ok_and(|answer| answer.decision.is_ok())
+            }
+        }
+    }
+
+    /// Asks for a key that nobody has asked for; whether the server has answered since.
+    pub(crate) async fn is_answered(&self) -> bool {
+        let before = self.store.stats().answered;
+        let key = format!("fresh {}", self.next.fetch_add(1, SeqCst));
+        self.ask(key.as_bytes()).await;
+        // Batches are sent every 10 ms.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        self.store.stats().answered > before
+    }
+
+    pub(crate) fn shift_clock(&self, by: i64) {
+        self.clock.ahead_nanos.fetch_add(by, SeqCst);
+    }
+}
+
+/// A process's clock that jumps.
+#[derive(Debug, Default)]
+struct Shifted {
+    clock: QuantaClock,
+    ahead_nanos: AtomicI64,
+}
+
+impl Clock for Shifted {
+    fn now(&self) -> Tick {
+        // An hour in, so that it can go back.
+        let begun = self.clock.now().saturating_add(HOUR);
+        let ahead = self.ahead_nanos.load(SeqCst);
+        Tick::from_nanos(begun.as_nanos().saturating_add_signed(ahead))
+    }
+}

@@ -1,0 +1,126 @@
+//! A server that answers whatever it likes, in the protocol: what is no answer is an error, and nothing
+//! panics. No real server is needed.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use tollgate::Quota;
+use tollgate_redis::{
+    Central, Charge, Counting, Ledger, Roll, Roster, Store, Unavailable, Windows,
+};
+
+use crate::harness::{block_on, patient};
+
+/// What is answered to scripts.
+type Reply = Arc<Mutex<Vec<u8>>>;
+
+fn serve(reply: &Reply) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let reply = Arc::clone(reply);
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let reply = Arc::clone(&reply);
+            thread::spawn(move || answer(client, &reply));
+        }
+    });
+    port
+}
+
+/// Answers each command; `None` when the client has gone.
+fn answer(mut client: TcpStream, reply: &Reply) -> Option<()> {
+    let mut requests = BufReader::new(client.try_clone().ok()?);
+    loop {
+        let words = number(&mut requests)?;
+        let mut name = None;
+        for _ in 0..words {
+            let mut word = vec![0; number(&mut requests)? + 2];
+            requests.read_exact(&mut word).ok()?;
+            name.get_or_insert(word);
+        }
+        let is_script = name.is_some_and(|name| name.starts_with(b"EVAL"));
+        let reply = reply.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        client.write_all(if is_script { &reply } else { b"+OK\r\n" }).ok()?;
+    }
+}
+
+fn number(requests: &mut impl BufRead) -> Option<usize> {
+    let mut line = String::new();
+    requests.read_line(&mut line).ok()?;
+    line.get(1..)?.trim().parse().ok()
+}
+
+/// Any value of the protocol, with numbers that a script may have, and cannot have.
+fn values() -> impl Strategy<Value = Vec<u8>> {
+    let numbers = prop_oneof![-3..300_i64, any::<i64>(), Just(i64::MIN), Just(i64::MAX)];
+    let leaves = prop_oneof![
+        6 => numbers.prop_map(|number| format!(":{number}\r\n").into_bytes()),
+        1 => "[ -~]{0,9}".prop_map(|text| format!("+{text}\r\n").into_bytes()),
+        1 => "[A-Z]{1,9} [ -~]{0,9}".prop_map(|text| format!("-{text}\r\n").into_bytes()),
+        1 => "[ -~]{0,9}".prop_map(|text| format!("${}\r\n{text}\r\n", text.len()).into_bytes()),
+        1 => prop::sample::select(vec!["$-1\r\n", "*-1\r\n", "_\r\n", "#t\r\n", ",nan\r\n", "(99999999999999999999\r\n"])
+            .prop_map(|text| text.as_bytes().to_vec()),
+    ];
+    leaves.prop_recursive(3, 24, 6, |inner| {
+        prop::collection::vec(inner, 0..7).prop_map(|all| {
+            let mut bytes = format!("*{}\r\n", all.len()).into_bytes();
+            bytes.extend(all.concat());
+            bytes
+        })
+    })
+}
+
+/// Granted: what such a server says; of an answer that is none, nothing.
+#[test]
+fn no_answer_makes_a_limiter_panic() {
+    let reply = Reply::default();
+    let url = format!("redis://127.0.0.1:{}", serve(&reply));
+    let store = patient(Store::builder(url)).open_after(u32::MAX).build().expect("a store");
+    let central = |name: &str, counting: Counting| {
+        let central = Central::builder(&store, name, Quota::per_second(90)).counting(counting);
+        central.leases(Duration::from_millis(50)).build().expect("a limiter")
+    };
+    let all = [Counting::Gcra, Counting::fixed_window(), Counting::sliding_counter()];
+    let all = all.map(|counting| central("any", counting));
+    let log = Central::builder(&store, "log", Quota::per_second(90));
+    let log = log.counting(Counting::sliding_log()).build().expect("a limiter");
+    let windows = Windows::first_hit(&store, "any", Duration::from_secs(1)).expect("windows");
+    let roster = Roster::new(&store, "any").expect("a roster");
+    let errors = std::cell::Cell::new(0_u32);
+    let mut runner = TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(400)
+    });
+    let outcome = runner.run(&values(), |bytes| {
+        *reply.lock().unwrap_or_else(PoisonError::into_inner) = bytes;
+        block_on(async {
+            for gate in all.iter().chain([&log]) {
+                let Err(why) = gate.check("k").await else { continue };
+                prop_assert!(!why.to_string().is_empty());
+                errors.set(errors.get() + 1);
+            }
+            for gate in &all {
+                if let Err(why) = gate.take("k", 2, 9).await {
+                    prop_assert!(
+                        matches!(why, Unavailable::Failed(_) | Unavailable::Disconnected),
+                        "{why:?}"
+                    );
+                }
+            }
+            let charge = |key: &[u8]| Charge { key: key.into(), cells: 1 };
+            if let Ok(known) = windows.add(&[charge(b"a"), charge(b"b")]).await {
+                prop_assert_eq!(known.len(), 2);
+            }
+            let _ = roster.beat("one", Duration::from_secs(1)).await;
+            let _ = roster.leave("one").await;
+            Ok(())
+        })
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    assert!(errors.get() > 400, "most answers are none: {}", errors.get());
+}

@@ -1,0 +1,284 @@
+//! Processes that count a window here, and say so to a server later.
+
+use core::time::Duration;
+
+use stateright::{Model, Property};
+use tollgate::Tick;
+
+use crate::batch::ledger::Known;
+use crate::batch::tab::{Found, Tab};
+use crate::places::Entry;
+use crate::report::NEVER_BEYOND;
+use crate::sync;
+
+const UNIT_NANOS: u64 = 1_000;
+const NOW_UNITS: u64 = 100;
+
+/// A limit, processes, and what may happen to them.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "for the tests here")]
+pub struct Batches {
+    /// How many processes.
+    pub processes: u8,
+    /// Cells of a window.
+    pub limit: u8,
+    /// Cells that a process may have unsent.
+    pub unsent: u8,
+    /// How long a window is.
+    pub period: u8,
+    /// So many deaths and fail-overs.
+    pub faults: u8,
+    /// What is wrong.
+    pub mistake: Mistake,
+}
+
+/// What is planted, and must be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "for the tests here")]
+pub enum Mistake {
+    /// Nothing.
+    None,
+    /// What was sent counts no more, before it is answered.
+    SentIsForgotten,
+    /// What failed is not sent again.
+    FailedIsForgotten,
+    /// No death and no fail-over is said to add anything.
+    FaultsAddNothing,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Call {
+    Sent(u8),
+    /// What was used then, and in how long the window ended.
+    Answered(u8, u8),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Process {
+    /// As it was told, and for how much longer that holds.
+    used: u8,
+    left: u8,
+    on_their_way: u8,
+    unsent: u8,
+    call: Option<Call>,
+    /// Counts that are sent again, and may arrive yet.
+    stray: u8,
+}
+
+/// Where all is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    used: u8,
+    replicated: u8,
+    /// Until the window ends.
+    left: u8,
+    processes: Vec<Process>,
+    admitted: u8,
+    /// What faults have added to the bound of this window.
+    extra: u8,
+    faults: u8,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// Time goes on, maybe to the next window.
+    Tick,
+    /// A process admits a cell.
+    Admit(usize),
+    /// A process sends its counts.
+    Send(usize),
+    /// They arrive.
+    Arrive(usize),
+    /// Counts arrive that will be sent again.
+    ArriveStray(usize),
+    /// Counts or their answer are lost.
+    Lose(usize),
+    /// Whoever waits gives up, and the counts may arrive yet.
+    GiveUp(usize),
+    /// An answer is there.
+    Land(usize),
+    /// A process dies, and begins anew with nothing.
+    Die(usize),
+    /// The replica has what the server has.
+    Replicate,
+    /// The server goes on with what its replica has.
+    FailOver,
+}
+
+impl Batches {
+    fn bound(&self) -> u8 {
+        self.limit - 1 + self.processes * self.unsent
+    }
+
+    /// What is used beyond that makes no difference: all is refused. Where a server may forget, it
+    /// matters how much there was to forget.
+    fn most(&self) -> u8 {
+        if self.faults == 0 { self.limit } else { self.bound() + self.faults }
+    }
+
+    fn tab(&self, process: &Process) -> Tab {
+        let tab: Tab = Entry::new(b"key");
+        let known = |used: u8, left: u8| Known {
+            used: used.into(),
+            ends_after: Duration::from_nanos(u64::from(left) * UNIT_NANOS),
+        };
+        tab.land(known(process.used, process.left), now());
+        tab.ask(process.on_their_way.into(), u64::MAX, u64::MAX, now());
+        tab.send();
+        tab.ask(process.unsent.into(), u64::MAX, u64::MAX, now());
+        tab
+    }
+
+    fn arrive(&self, world: &mut World, cells: u8) {
+        world.used = (world.used + cells).min(self.most());
+    }
+
+    fn fail(&self, process: &mut Process) {
+        process.call = None;
+        let again = core::mem::take(&mut process.on_their_way);
+        if self.mistake != Mistake::FailedIsForgotten {
+            process.unsent += again;
+        }
+    }
+
+    fn tick(&self, world: &mut World) {
+        for process in &mut world.processes {
+            process.left = process.left.saturating_sub(1);
+            if process.left == 0 {
+                process.used = 0;
+            }
+        }
+        world.left -= 1;
+        if world.left == 0 {
+            world.left = self.period;
+            (world.used, world.replicated, world.admitted, world.extra) = (0, 0, 0, 0);
+        }
+    }
+
+    fn add(&self, world: &mut World, extra: u8) {
+        if self.mistake != Mistake::FaultsAddNothing {
+            world.extra = (world.extra + extra).min(self.most());
+        }
+    }
+
+    fn act(&self, world: &mut World, step: Step) -> Option<()> {
+        match step {
+            Step::Tick => self.tick(world),
+            Step::Admit(index) => {
+                let tab = self.tab(&world.processes[index]);
+                let found = tab.ask(1, self.limit.into(), self.unsent.into(), now());
+                let Found::Admitted { .. } = found else { return None };
+                world.processes[index].unsent += 1;
+                world.admitted += 1;
+            }
+            Step::Send(index) => {
+                let process = &mut world.processes[index];
+                let cells = core::mem::take(&mut process.unsent);
+                process.call = Some(Call::Sent(cells));
+                if self.mistake != Mistake::SentIsForgotten {
+                    process.on_their_way = cells;
+                }
+            }
+            Step::Arrive(index) => {
+                let Some(Call::Sent(cells)) = world.processes[index].call else { return None };
+                self.arrive(world, cells);
+                let answer = Call::Answered(world.used, world.left);
+                world.processes[index].call = Some(answer);
+            }
+            Step::ArriveStray(index) => {
+                let cells = core::mem::take(&mut world.processes[index].stray);
+                self.arrive(world, cells);
+            }
+            Step::Lose(index) => self.fail(&mut world.processes[index]),
+            Step::GiveUp(index) => {
+                let Some(Call::Sent(cells)) = world.processes[index].call else { return None };
+                self.fail(&mut world.processes[index]);
+                world.processes[index].stray = cells;
+            }
+            Step::Land(index) => {
+                let process = &mut world.processes[index];
+                let Some(Call::Answered(used, left)) = process.call else { return None };
+                (process.used, process.left) = (used, left);
+                (process.on_their_way, process.call) = (0, None);
+            }
+            Step::Die(index) => {
+                world.faults -= 1;
+                let died = core::mem::take(&mut world.processes[index]);
+                world.processes[index].stray = died.stray;
+                // Whoever begins anew knows nothing of the window, and so is one process more.
+                self.add(world, self.unsent);
+            }
+            Step::Replicate => world.replicated = world.used,
+            Step::FailOver => {
+                world.faults -= 1;
+                let lacks = world.used - world.replicated;
+                world.used = world.replicated;
+                self.add(world, lacks);
+            }
+        }
+        Some(())
+    }
+}
+
+fn now() -> Tick {
+    Tick::from_nanos(NOW_UNITS * UNIT_NANOS)
+}
+
+impl Model for Batches {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World {
+            used: 0,
+            replicated: 0,
+            left: self.period,
+            processes: vec![Process::default(); self.processes.into()],
+            admitted: 0,
+            extra: 0,
+            faults: self.faults,
+        }]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        steps.push(Step::Tick);
+        for (index, process) in world.processes.iter().enumerate() {
+            steps.push(Step::Admit(index));
+            match process.call {
+                None if process.unsent > 0 => steps.push(Step::Send(index)),
+                None => {}
+                Some(Call::Sent(_)) => {
+                    steps.extend([Step::Arrive(index), Step::Lose(index)]);
+                    if process.stray == 0 {
+                        steps.push(Step::GiveUp(index));
+                    }
+                }
+                Some(Call::Answered(..)) => steps.extend([Step::Land(index), Step::Lose(index)]),
+            }
+            if process.stray > 0 {
+                steps.push(Step::ArriveStray(index));
+            }
+            if world.faults > 0 {
+                steps.push(Step::Die(index));
+            }
+        }
+        if world.faults > 0 {
+            steps.extend([Step::Replicate, Step::FailOver]);
+        }
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        sync::plant(None);
+        let mut next = world.clone();
+        self.act(&mut next, step)?;
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::<Self>::always(NEVER_BEYOND, |model: &Self, world: &World| {
+            world.admitted <= model.bound() + world.extra
+        })]
+    }
+}
