@@ -204,7 +204,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
             Err(_) => self.strikes.peek_at(key, 1, now).is_err(),
         };
         if !is_last {
-            return Rejected::Limited(denied);
+            // Another thread may have banned the key meanwhile. A strike that came after the others
+            // were forgotten does not open a period.
+            let Some(ends_in) = self.banned_at(key, now) else { return Rejected::Limited(denied) };
+            self.strikes.reset(key);
+            return self.refuse_banned(key, ends_in, now);
         }
         let begins = self.bans.check_at(key, 1, now).is_ok();
         if begins {

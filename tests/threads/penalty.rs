@@ -10,6 +10,7 @@ const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
 const KEYS: u64 = 50;
 const BURST: u64 = 20;
 const STRIKES: u64 = 30;
+const THREADS: u64 = 4;
 
 /// Each key is granted its burst, refused until its last strike, and banned from then on.
 #[test]
@@ -21,7 +22,7 @@ fn no_key_is_banned_before_its_last_strike_and_each_is_then() {
         let gate = Penalties::builder(limiter, strikes, Duration::from_secs(600)).capacity(5_000);
         let gate = if prolonged { gate.prolonged() } else { gate };
         let gate = gate.build().expect("in range");
-        let counted = together(4, |index| {
+        let counted = together(THREADS, |index| {
             let mut random = Random::new(index);
             let mut counted = vec![[0_u64; 4]; 50];
             for _ in 0..20_000 {
@@ -41,7 +42,9 @@ fn no_key_is_banned_before_its_last_strike_and_each_is_then() {
             let [admitted, limited, began, refused] =
                 [0, 1, 2, 3].map(|which| counted.iter().map(|keys| keys[key][which]).sum::<u64>());
             assert_eq!(admitted, BURST, "{key}");
-            assert_eq!(limited, STRIKES - 1, "{key}: each but the last is told the limit");
+            // Each strike but the last, or of the ban if another thread's began meanwhile.
+            let told_of_limit = STRIKES - THREADS..STRIKES;
+            assert!(told_of_limit.contains(&limited), "{key}: {limited} are told of the limit");
             assert_eq!(began, 1, "{key}: one ban");
             banned += refused;
         }
