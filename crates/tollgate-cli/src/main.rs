@@ -7,6 +7,8 @@ mod check;
 mod format;
 mod head;
 mod judge;
+#[cfg(test)]
+mod log_lines;
 mod logtime;
 mod progress;
 mod proxy;

@@ -123,9 +123,13 @@ impl Lines {
         let mut outcome = Err(Unrecognised::Empty);
         for index in 0..RECOGNISED_WITHIN_LINES {
             let from = seen.len();
-            read_line(&mut self.reader, &mut seen)?;
+            let within = read_line(&mut self.reader, &mut seen)?;
             if seen.len() == from {
                 break;
+            }
+            if !within {
+                // It ends here for whoever reads it again, and is too long as it is.
+                seen.push(b'\n');
             }
             let line = text(&seen[from..], index == 0);
             if let Some(answer) = ask(&line) {
@@ -236,6 +240,10 @@ mod tests {
         let mut both = lines(b"a\nb\nc\n");
         assert_eq!(both.look(|line| (line == "b").then_some(7)).unwrap(), Ok(7));
         assert_eq!(all(both), ["a", "b", "c"]);
+        let long = [vec![b'x'; LINE_BYTES_MAX + 1], b"\nb\nc".to_vec()].concat();
+        let mut both = lines(&long);
+        assert_eq!(both.look(|line| (line == "b").then_some(7)).unwrap(), Ok(7));
+        assert_eq!(all(both), ["too long", "b", "c"], "the next line is not lost with it");
         let ask = |_: &str| None::<()>;
         assert_eq!(lines(b"a").look(ask).unwrap(), Err(Unrecognised::Foreign));
         assert_eq!(lines(b"\n\n").look(ask).unwrap(), Err(Unrecognised::Empty));
