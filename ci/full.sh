@@ -6,6 +6,7 @@
 #   ci/full.sh NAME ...     these only
 #   ci/full.sh --list       what there is
 #   ci/full.sh --again      forgets what has passed
+#   ci/full.sh --for 60     ends each stage after so many seconds: shows that it starts, and no more
 #
 # A stage that lacks a tool says SKIPPED and is counted as that, never as passed.
 set -uo pipefail
@@ -32,7 +33,10 @@ stages=(
 state="${CARGO_TARGET_DIR:-target}/full"
 mkdir -p "$state"
 only=()
-for arg in "$@"; do
+limit=()
+while [ $# -gt 0 ]; do
+    arg="$1"
+    shift
     case "$arg" in
         --list)
             for stage in "${stages[@]}"; do
@@ -42,8 +46,16 @@ for arg in "$@"; do
             exit 0
             ;;
         --again) rm -f "$state"/*.passed ;;
+        --for)
+            if ! [[ "${1:-}" =~ ^[1-9][0-9]*$ ]]; then
+                echo 'full: --for takes a number of seconds' >&2
+                exit 2
+            fi
+            limit=(timeout --kill-after=30 "$1")
+            shift
+            ;;
         -*)
-            sed -n '5,8s/^# *//p' "$0" >&2
+            sed -n '5,9s/^# *//p' "$0" >&2
             exit 2
             ;;
         *) only+=("$arg") ;;
@@ -75,17 +87,19 @@ for stage in "${stages[@]}"; do
     echo "full: $name: $command"
     began=$SECONDS
     # shellcheck disable=SC2086 # the command is words
-    $command >"$log" 2>&1
+    ${limit[@]+"${limit[@]}"} $command >"$log" 2>&1
     code=$?
     took="$((SECONDS - began)) s"
     skipped="$(grep -c SKIPPED "$log")"
-    if [ $code -ne 0 ]; then
+    if [ ${#limit[@]} -gt 0 ] && [ $code -eq 124 ]; then
+        outcome=stopped note="when its time was up: $(tail -1 "$log" | cut -c1-60)"
+    elif [ $code -ne 0 ]; then
         outcome=FAILED note="see $log"
         failed=1
     elif [ "$skipped" -gt 0 ]; then
         outcome=SKIPPED note="$skipped left out: $(grep -m1 SKIPPED "$log")"
     else
-        outcome=passed note="$(grep -E '^(fuzz|miri|races|packages|mutants|soak|prove|shuttle|loom|leases|faults): ' "$log" | tail -1)"
+        outcome=passed note="$(grep -E '^(fuzz|miri|races|packages|mutants|pingora|soak|prove|shuttle|loom|leases|faults): ' "$log" | tail -1)"
         printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
     fi
     printf '%-10s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"
