@@ -57,7 +57,7 @@ fn a_deposit_in_the_place_of_what_is_being_spent() {
         assert_eq!(purse.deposit(2, at(20), at(1)), 0);
         let other = Arc::clone(&purse);
         let thread = thread::spawn(move || spend(&other, 3, at(1)));
-        let dropped = purse.deposit(5, at(30), at(1));
+        let dropped = purse.deposit(5, at(60), at(1));
         let spent = thread.join().unwrap();
         assert_eq!(spent, 3, "there was enough at any time");
         assert_eq!(spent + dropped + purse.unspent(), 9, "spent, dropped and left");
@@ -105,11 +105,44 @@ fn without_a_look_at_the_end_they_are_spent_too_late() {
     explore_three("purse: spent without a look at the end", spent_about_the_end);
 }
 
+/// Two calls end together and put their cells in, beside one lease that is being spent and another
+/// whose end is near theirs, so that they may join it.
+fn two_put_in() {
+    let purse = Purse::default();
+    assert_eq!(purse.deposit(1, at(100), at(1)), 0);
+    assert_eq!(purse.deposit(1, at(101), at(1)), 0);
+    let purse = Arc::new(purse);
+    let other = Arc::clone(&purse);
+    let spender = Arc::clone(&purse);
+    let threads = [
+        thread::spawn(move || other.deposit(2, at(102), at(1))),
+        thread::spawn(move || spend(&spender, 2, at(1))),
+    ];
+    let mut dropped = purse.deposit(4, at(103), at(1));
+    let [more, spent] = threads.map(|thread| thread.join().unwrap());
+    dropped += more;
+    assert_eq!(spent, 2, "there was enough at any time");
+    assert_eq!((dropped, spent + purse.unspent()), (0, 8), "spent and left is what was put in");
+}
+
+#[test]
+fn two_put_in_beside_what_is_being_spent() {
+    explore_three("purse: 2 put in, 1 spends, 3 threads", two_put_in);
+}
+
+/// The mistake avoided: what somebody else has put in or spent is written over.
+#[test]
+#[should_panic(expected = "what was put in")]
+fn without_a_swap_what_is_put_in_is_lost_or_spent_twice() {
+    plant_in_front(PlantedFault::DepositedByStore);
+    explore_three("purse: put in by a store", two_put_in);
+}
+
 /// Two threads would call; one does, and puts in what it gets before the other may.
 fn two_call() {
     let purse = Arc::new(Purse::default());
     let call = |purse: &Purse| {
-        if !purse.begin(at(1)) {
+        if purse.begin(1, at(1)).is_none() {
             return 0;
         }
         let dropped = purse.deposit(2, at(10), at(1));
@@ -124,8 +157,8 @@ fn two_call() {
     assert_eq!(put_in, 2, "one call");
     assert_eq!((purse.unspent(), purse.alive(at(9))), (2, 2));
     assert_eq!(purse.refused(1, at(4)), Some(Until::Then(at(5))));
-    assert_eq!(purse.call(at(4)), Call::Resting(at(5), Last::Short));
-    assert!(purse.begin(at(5)));
+    assert_eq!(purse.call(at(4)), Call::Resting(0, at(5), Last::Short));
+    assert_eq!(purse.begin(1, at(5)), Some(0));
 }
 
 #[test]
@@ -141,17 +174,59 @@ fn without_a_swap_both_call() {
     explore_two("purse: called by a store", two_call);
 }
 
-/// Whoever sees that a call is over finds what it has put in.
+/// Three threads would call, of which two may at a time; one of those finds the bank short.
+fn two_of_three_call() {
+    let purse = Arc::new(Purse::default());
+    let threads = [(Last::Free, 1), (Last::Short, 5)].map(|(last, until)| {
+        let purse = Arc::clone(&purse);
+        thread::spawn(move || {
+            let others = purse.begin(2, at(1));
+            assert!(others.is_none_or(|others| others < 2), "two at a time");
+            if others.is_some() {
+                purse.finish(last, at(until));
+            }
+            (others.is_some(), last)
+        })
+    });
+    let mine = purse.begin(2, at(1));
+    assert!(mine.is_none_or(|others| others < 2), "two at a time");
+    let under_way = purse.under_way();
+    assert!(under_way >= u64::from(mine.is_some()) && under_way <= 2, "two at a time");
+    if mine.is_some() {
+        purse.finish(Last::Free, at(1));
+    }
+    let made = threads.map(|thread| thread.join().unwrap());
+    let is_short = made.contains(&(true, Last::Short));
+    let expected = if is_short { Call::Resting(0, at(5), Last::Short) } else { Call::Free };
+    let left = (purse.under_way(), purse.call(at(1)));
+    assert_eq!(left, (0, expected), "all calls are over, and a rest stands whoever ends after it");
+}
+
+#[test]
+fn several_calls_are_under_way_and_all_end() {
+    explore_three("purse: 2 of 3 call, 3 threads", two_of_three_call);
+}
+
+/// The mistake avoided: two calls that end together take off one.
+#[test]
+#[should_panic(expected = "all calls are over")]
+fn without_a_swap_a_call_never_ends() {
+    plant_in_front(PlantedFault::FinishedByStore);
+    explore_three("purse: ended by a store", two_of_three_call);
+}
+
+/// Whoever sees that calls are over finds what they have put in, behind the end of its own too.
 #[test]
 fn after_a_call_its_cells_are_there() {
-    explore_two("purse: cells are there after the call", || {
+    explore_two("purse: cells are there after the calls", || {
         let purse = Arc::new(Purse::default());
-        assert!(purse.begin(at(1)));
+        assert_eq!((purse.begin(2, at(1)), purse.begin(2, at(1))), (Some(0), Some(1)));
         let other = Arc::clone(&purse);
         let thread = thread::spawn(move || {
             assert_eq!(other.deposit(1, at(10), at(1)), 0);
             other.finish(Last::Free, at(1));
         });
+        purse.finish(Last::Free, at(1));
         if purse.call(at(1)) == Call::Free {
             assert!(purse.spend(1, at(1)), "it is there");
         }

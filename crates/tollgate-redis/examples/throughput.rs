@@ -4,6 +4,9 @@
 //! cargo run --release -p tollgate-redis --example throughput
 //! ```
 //!
+//! Words that follow `--` choose the ways whose names have one of them (`-- "leases of 100"`), beside
+//! plain, that others are compared with.
+//!
 //! It starts a `redis-server` of its own on a free port of the loopback interface, or uses the one
 //! that `REDIS_URL` names. Each way is run by 64 tasks on a runtime of 1 and of 2 threads, in short
 //! rounds that take turns. What is counted is admissions; the quota is never reached, so whoever is
@@ -101,8 +104,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// with.
 fn lines(url: &str, threads: usize) -> Result<Vec<Line>, Box<dyn Error>> {
     let quota = Quota::per_second(100_000_000);
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
     let mut lines = Vec::new();
     let mut add = |name: String, keys: u64, gate: &dyn Fn(&Store) -> Made| {
+        let is_chosen = chosen.is_empty() || chosen.iter().any(|word| name.contains(word));
+        if !is_chosen && !name.starts_with("plain") {
+            return Ok(());
+        }
         let prefix = format!("throughput-{threads}-{}", lines.len());
         let second = Duration::from_secs(1);
         let store = Store::builder(url).prefix(prefix).deadline(second).connect_timeout(second);

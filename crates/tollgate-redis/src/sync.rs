@@ -49,8 +49,12 @@ pub enum PlantedFault {
     SpentByStore,
     /// Cells are spent however old they are.
     EndUnchecked,
-    /// A call begins without a look at whether one is under way by then.
+    /// A call begins without a look at whether another has begun by then.
     CallByStore,
+    /// Cells are put in by a store after a load.
+    DepositedByStore,
+    /// A call ends by a store after a load.
+    FinishedByStore,
     /// What was on its way is taken off before it is in what is used.
     LandedFirst,
 }

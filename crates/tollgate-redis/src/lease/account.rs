@@ -8,8 +8,9 @@ use tokio::sync::Notify;
 use tollgate::{Stated, Tick};
 
 use super::bank::{Grant, Want};
+use super::pace::{Need, Pace};
 use super::purse::{Call, Last, Purse, Until};
-use super::sizing::{self, LowWater, Pauses, Use};
+use super::sizing::Pauses;
 use crate::places::Entry;
 use crate::sync::PlainCount;
 use crate::{Answer, Origin, Unavailable};
@@ -53,6 +54,13 @@ pub(crate) struct Errand {
     pub(crate) keep: u64,
 }
 
+impl Errand {
+    /// Cells asked for that the asker does not spend.
+    fn unspoken(self) -> u64 {
+        self.want.most.saturating_sub(self.keep)
+    }
+}
+
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Landing {
@@ -88,21 +96,6 @@ struct Told {
     limit: PlainCount,
     remaining: PlainCount,
     idle_at_nanos: PlainCount,
-}
-
-/// What only the owner of a call writes; the purse's call word passes it on.
-#[derive(Debug, Default)]
-struct Pace {
-    want: PlainCount,
-    pause_nanos: PlainCount,
-    round_trip_nanos: PlainCount,
-    lifetime_nanos: PlainCount,
-    landed_at_nanos: PlainCount,
-    /// What was in the purse then, and what was spent with the landing.
-    held: PlainCount,
-    kept: PlainCount,
-    low_cells: PlainCount,
-    low_ahead_nanos: PlainCount,
 }
 
 impl Entry for Account {
@@ -151,8 +144,9 @@ impl Account {
         }
         match call {
             Call::Free => Met::Ask,
-            Call::UnderWay => Met::Wait,
-            Call::Resting(until, last) => match unavailable(last) {
+            Call::UnderWay(calls) if self.wants_another(calls, 0, n) => Met::Ask,
+            Call::UnderWay(_) | Call::Resting(1.., ..) => Met::Wait,
+            Call::Resting(0, until, last) => match unavailable(last) {
                 Some(why) => Met::Unavailable(why),
                 None => Met::Answered(self.refused(n, Until::Then(until), now), Ahead::No),
             },
@@ -169,7 +163,7 @@ impl Account {
             return Some(Met::Answered(self.refused(n, until, now), Ahead::No));
         }
         match self.purse.call(now) {
-            Call::Resting(_, last) => unavailable(last).map(Met::Unavailable),
+            Call::Resting(_, _, last) => unavailable(last).map(Met::Unavailable),
             _ => None,
         }
     }
@@ -180,16 +174,29 @@ impl Account {
         self.refused(n, Until::Then(until), now)
     }
 
+    #[inline]
     fn low_water(&self, now: Tick) -> Ahead {
-        let cells = self.pace.low_cells.read();
-        if cells == 0 {
+        let low = self.pace.low_water();
+        if low.cells == 0 {
             return Ahead::No;
         }
-        let then = now.saturating_add(Duration::from_nanos(self.pace.low_ahead_nanos.read()));
-        match self.purse.alive(then) < cells && self.purse.call(now) == Call::Free {
-            true => Ahead::Ask(1),
-            false => Ahead::No,
+        let alive = self.purse.alive(now.saturating_add(Duration::from_nanos(low.ahead_nanos)));
+        if alive < low.cells { self.ahead(alive, now) } else { Ahead::No }
+    }
+
+    /// Whether the bank should be asked with so many cells left.
+    fn ahead(&self, alive: u64, now: Tick) -> Ahead {
+        match self.purse.call(now) {
+            Call::Free => Ahead::Ask(1),
+            Call::UnderWay(calls) if self.wants_another(calls, alive, 0) => Ahead::Ask(1),
+            Call::UnderWay(_) | Call::Resting(..) => Ahead::No,
         }
+    }
+
+    /// Whether it takes another call beside so many, with so many cells alive and `n` asked for.
+    fn wants_another(&self, calls: u64, alive: u64, n: u64) -> bool {
+        let waiting = self.waiting.read().saturating_add(n);
+        calls < self.pace.calls_most() && self.pace.is_low(alive, waiting)
     }
 
     fn stated(&self, remaining: u64, now: Tick) -> Stated {
@@ -221,29 +228,23 @@ impl Account {
 
 /// Calls.
 impl Account {
-    /// Takes the call, if nobody has it: for a request of `n` cells, which are kept for it, or
+    /// Begins a call, if one may be made: for a request of `n` cells, which are kept for it, or
     /// ahead of need.
     pub(crate) fn begin(&self, n: u64, keep: u64, now: Tick, rules: &Rules) -> Option<Errand> {
-        if !self.purse.begin(now) {
-            return None;
-        }
-        let pace = &self.pace;
-        let lifetime = pace.lifetime_nanos.read();
-        let spent = pace.held.read().saturating_sub(self.purse.unspent()) + pace.kept.read();
-        let landed_at = Tick::from_nanos(pace.landed_at_nanos.read());
-        let waiting = self.waiting.read().saturating_add(keep);
-        let used = Use { spent, over_nanos: nanos(now.since(landed_at)), waiting };
-        let most = sizing::want(pace.want.read(), used, lifetime, rules.most).max(n);
-        pace.want.put(most);
-        let low = sizing::low_water(used, pace.round_trip_nanos.read());
-        // Otherwise what is new would be asked for before the old is spent, and take its place.
-        let low = LowWater { cells: low.cells.min(most / 2), ..low };
-        pace.low_cells.put(low.cells);
-        pace.low_ahead_nanos.put(low.ahead_nanos);
-        Some(Errand { want: Want { least: n, most }, keep })
+        let others = self.purse.begin(self.pace.calls_most(), now)?;
+        let need = Need {
+            least: n,
+            waiting: self.waiting.read().saturating_add(keep),
+            unspent: self.purse.unspent(),
+            alone: others == 0,
+        };
+        let most = self.pace.begin(need, now, rules);
+        let errand = Errand { want: Want { least: n, most }, keep };
+        self.pace.asks(errand.unspoken());
+        Some(errand)
     }
 
-    /// Ends the call that was taken: it was sent then, and the reply is there now.
+    /// Ends a call that was begun: it was sent then, and the reply is there now.
     pub(crate) fn land(
         &self,
         errand: Errand,
@@ -252,14 +253,17 @@ impl Account {
         reply: Result<Grant, Unavailable>,
         rules: &Rules,
     ) -> (Landing, Gained) {
-        let pace = &self.pace;
-        let trip = sizing::round_trip(pace.round_trip_nanos.read(), nanos(now.since(sent)));
-        pace.round_trip_nanos.put(trip);
+        self.pace.ended(errand.unspoken(), nanos(now.since(sent)));
         let grant = match reply {
             Ok(grant) => grant,
             Err(why) => {
-                let pause = sizing::pause(pace.pause_nanos.read(), 0, u64::MAX, rules.pauses);
-                self.rest(pause, last(&why), now);
+                self.rest(
+                    last(&why),
+                    0,
+                    Pause { lifetime_nanos: u64::MAX, wait_nanos: 0 },
+                    now,
+                    rules,
+                );
                 return (Landing::Unavailable(why), Gained::default());
             }
         };
@@ -287,25 +291,30 @@ impl Account {
         }
         self.purse.admit(errand.want.least);
         let rest = grant.cells - errand.keep;
+        pace.puts_in(rest);
         let lapsed = if rest > 0 { self.purse.deposit(rest, end, now) } else { 0 };
-        pace.held.put(self.purse.unspent());
-        pace.kept.put(errand.keep);
-        pace.landed_at_nanos.put(now.as_nanos());
-        pace.lifetime_nanos.put(nanos(grant.lifetime));
+        pace.dropped(lapsed);
+        pace.landed(errand.keep, self.purse.unspent(), now);
+        pace.lives(nanos(grant.lifetime));
         let answer = self.admitted(Origin::Server, now);
         if grant.cells < errand.want.most {
-            let (last, life) = (pace.pause_nanos.read(), nanos(grant.lifetime));
-            self.rest(sizing::pause(last, grant.cells, life, rules.pauses), Last::Short, now);
+            let pause = Pause { lifetime_nanos: nanos(grant.lifetime), wait_nanos: 0 };
+            self.rest(Last::Short, grant.cells, pause, now, rules);
         } else {
-            pace.pause_nanos.put(pace.pause_nanos.read() / 2);
+            pace.eases();
             self.purse.finish(Last::Free, now);
         }
         (Landing::Answered(answer), Gained { taken: grant.cells, lapsed })
     }
 
-    fn rest(&self, pause_nanos: u64, last: Last, now: Tick) {
-        self.pace.pause_nanos.put(pause_nanos);
-        self.purse.finish(last, now.saturating_add(Duration::from_nanos(pause_nanos)));
+    /// Ends a call that brought so many cells, fewer than were asked for.
+    fn rest(&self, last: Last, cells: u64, pause: Pause, now: Tick, rules: &Rules) {
+        if let Call::Resting(..) = self.purse.call(now) {
+            // Calls that were under way together find the same: one of them counts.
+            return self.purse.finish(Last::Free, now);
+        }
+        let nanos = self.pace.pause(cells, pause.lifetime_nanos, rules).max(pause.wait_nanos);
+        self.purse.finish(last, now.saturating_add(Duration::from_nanos(nanos)));
     }
 
     /// Remembers a refusal, and when to doubt it.
@@ -315,21 +324,25 @@ impl Account {
             // For fewer cells there may be a grant at once.
             return self.purse.finish(Last::Free, now);
         }
-        let life = match self.pace.lifetime_nanos.read() {
+        let lifetime_nanos = match self.pace.lifetime_nanos() {
             0 => u64::MAX,
             life => life,
         };
-        let pause = sizing::pause(self.pace.pause_nanos.read(), 0, life, rules.pauses);
-        self.pace.pause_nanos.put(pause);
         let wait = grant.retry_after.map_or(rules.memory_nanos, nanos).min(rules.memory_nanos);
-        let rest = Duration::from_nanos(wait.max(pause));
-        self.purse.finish(Last::Short, now.saturating_add(rest));
+        self.rest(Last::Short, 0, Pause { lifetime_nanos, wait_nanos: wait }, now, rules);
     }
 
     /// Ends a call that nobody has an answer to: whoever made it is gone.
-    pub(crate) fn abandon(&self, now: Tick, rules: &Rules) {
+    pub(crate) fn abandon(&self, errand: Errand, now: Tick, rules: &Rules) {
+        self.pace.ended(errand.unspoken(), 0);
         let pause = Duration::from_nanos(rules.pauses.least_nanos);
         self.purse.finish(Last::Failed, now.saturating_add(pause));
+    }
+
+    /// Whether a call should follow the one that is over, for those who wait.
+    pub(crate) fn after_call(&self, now: Tick) -> Ahead {
+        let alive = self.purse.alive(now);
+        if self.waiting.read() > alive { self.ahead(alive, now) } else { Ahead::No }
     }
 
     /// What the answer to a request is that went to the bank by itself.
@@ -358,9 +371,29 @@ impl Account {
     }
 
     /// Whether a call is under way.
-    pub(crate) fn is_asking(&self, now: Tick) -> bool {
-        self.purse.call(now) == Call::UnderWay
+    pub(crate) fn is_asking(&self) -> bool {
+        self.purse.under_way() > 0
     }
+
+    /// Wakes those who wait, after a call that has put so many cells in. If others are under way
+    /// they wake the rest; so nobody waits whom no call will wake.
+    pub(crate) fn wake(&self, cells: u64) {
+        if !self.is_asking() {
+            return self.landed.notify_waiters();
+        }
+        for _ in 0..cells.min(self.waiting.read()) {
+            self.landed.notify_one();
+        }
+    }
+}
+
+/// How long no call is made.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    /// Of the key's leases: a pause is no longer than half of it.
+    lifetime_nanos: u64,
+    /// It is at least so long.
+    wait_nanos: u64,
 }
 
 /// Somebody waits, as long as this is held.

@@ -46,6 +46,7 @@ use crate::Unavailable;
 /// ```
 pub trait Bank: Send + Sync + 'static {
     /// Takes cells of `key`'s quota: at least [`Want::least`] or none, and up to [`Want::most`].
+    /// Several calls for one key may be under way at once.
     ///
     /// The answer must come within a bounded time, or be [`Unavailable`]: those who wait for it
     /// wait as long.

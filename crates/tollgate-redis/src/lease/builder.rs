@@ -99,6 +99,9 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// The most cells that are taken at a time; 1,000 unless chosen. Requests for more go to the
     /// bank each.
     ///
+    /// Where that is less than a key spends in a round trip, several calls for it are under way at
+    /// once, 64 at most, as long as the bank has had what they asked for.
+    ///
     /// ```
     /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;

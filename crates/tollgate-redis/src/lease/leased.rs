@@ -25,7 +25,8 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// ahead from a [`Bank`], and spends them without asking.
 ///
 /// How many it takes follows what it spends. When few are left, more are fetched in the background;
-/// a request waits only where none are left, and then all that wait for one key wait for one call.
+/// a request waits only where none are left, and then all that wait for one key wait for one call; or,
+/// where a call brings less than is spent while it is under way, for up to 64 that are under way together.
 /// When the bank is short, a key pauses between calls ([`LeasedBuilder::pause`]), and when it
 /// refuses, requests are refused here until it is time to come back. So overload of one key, or
 /// a client that does not take no for an answer, costs few calls.
@@ -334,7 +335,7 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> Leased<B, C> {
         let mut landed = core::pin::pin!(landed);
         // In line first, then a look: a call that ends after the look tells those in line.
         landed.as_mut().enable();
-        if account.is_asking(self.now()) {
+        if account.is_asking() {
             landed.await;
         }
     }
@@ -353,12 +354,17 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> Leased<B, C> {
 
     #[cold]
     fn ask_ahead(&self, account: &Arc<Account>, least: u64, now: Tick) {
-        let Ok(runtime) = Handle::try_current() else { return };
-        if let Some(errand) = account.begin(least, 0, now, &self.shared.rules) {
+        if self.ask_beside(account, least, now) {
             self.shared.tally.one(Count::CallsAhead);
-            let call = Call::new(self.clone(), Arc::clone(account), errand);
-            drop(runtime.spawn(call.make()));
         }
+    }
+
+    /// Makes a call whose end nobody awaits by name; whether it is one.
+    fn ask_beside(&self, account: &Arc<Account>, least: u64, now: Tick) -> bool {
+        let Ok(runtime) = Handle::try_current() else { return false };
+        let Some(errand) = account.begin(least, 0, now, &self.shared.rules) else { return false };
+        drop(runtime.spawn(Call::new(self.clone(), Arc::clone(account), errand).make()));
+        true
     }
 
     /// A call for this request alone.
@@ -414,12 +420,13 @@ struct Call<B: Bank, C: Clock + Send + Sync + 'static> {
     leased: Leased<B, C>,
     account: Arc<Account>,
     errand: Errand,
-    is_over: bool,
+    /// Cells that it has put in, once it is over.
+    brought: Option<u64>,
 }
 
 impl<B: Bank, C: Clock + Send + Sync + 'static> Call<B, C> {
     fn new(leased: Leased<B, C>, account: Arc<Account>, errand: Errand) -> Self {
-        Self { leased, account, errand, is_over: false }
+        Self { leased, account, errand, brought: None }
     }
 
     async fn make(mut self) -> Landing {
@@ -429,19 +436,24 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> Call<B, C> {
         let reply = bank.take(self.account.key(), self.errand.want).await;
         let now = self.leased.now();
         let (landing, gained) = self.account.land(self.errand, sent, now, reply, rules);
-        self.is_over = true;
         let Gained { taken, lapsed } = gained;
+        self.brought = Some(taken.saturating_sub(self.errand.keep));
         tally.add(Count::CellsTaken, taken);
         tally.add(Count::CellsLapsed, lapsed);
+        if let Ahead::Ask(least) = self.account.after_call(now) {
+            self.leased.ask_beside(&self.account, least, now);
+        }
         landing
     }
 }
 
 impl<B: Bank, C: Clock + Send + Sync + 'static> Drop for Call<B, C> {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.account.abandon(self.leased.now(), &self.leased.shared.rules);
-        }
-        self.account.landed.notify_waiters();
+        let brought = self.brought.unwrap_or_else(|| {
+            let now = self.leased.now();
+            self.account.abandon(self.errand, now, &self.leased.shared.rules);
+            0
+        });
+        self.account.wake(brought);
     }
 }

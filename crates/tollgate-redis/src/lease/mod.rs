@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `bank.rs` | whom cells are taken from: the seam to the server |
 //! | `purse.rs` | one key's cells, in atomics |
+//! | `pace.rs` | one key's pace: how many cells by how many calls, and when |
 //! | `sizing.rs` | how many to ask for, and how long to pause: arithmetic |
 //! | `account.rs` | one key: purse, sizes, what was told; time is an argument |
 //! | `leased.rs`, `builder.rs` | the limiter: who calls, and who waits |
@@ -21,6 +22,7 @@ mod account;
 mod bank;
 mod builder;
 mod leased;
+mod pace;
 mod purse;
 #[cfg(all(test, not(tollgate_loom)))]
 pub(crate) mod simulation;

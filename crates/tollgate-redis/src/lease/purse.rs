@@ -2,26 +2,32 @@
 //!
 //! | word | holds | written by |
 //! |---|---|---|
-//! | two leases | how many cells, until when | whoever spends; whoever has the call |
+//! | two leases | how many cells, until when | whoever spends; whoever has a call |
 //! | refused | for how many cells, until when | whoever was refused or admitted |
-//! | call | under way, or not before when and why | whoever takes the call; then its owner |
+//! | calls | how many are under way; no other before when, and why | whoever begins or ends one |
 //!
 //! **Spending** swaps a lease for one with fewer cells, if its end has not come. Cells and end are
 //! one word, so whoever swaps has judged the very lease that it spends of. If the lease was spent,
 //! replaced, and is now the same again, it is the same in all that counts; so no generation.
 //!
-//! **A deposit** swaps the lease that is empty or too old, or else that with the sooner end, for
-//! the new one. What is left of the old one is dropped: cells that are not spent break no bound.
+//! **A deposit** swaps the lease that is empty or too old for the new one. If there is none, it adds
+//! the new cells to the lease with the later end, and all have the sooner end of the two from then
+//! on: cells that are spent sooner than they must be break no bound. Where that would take much of
+//! a life away, it swaps the lease with the sooner end, and drops what is left of it: neither do
+//! cells that are not spent.
 //!
 //! **Why an old clock grants no more.** Say that a thread reads the time, sleeps, and then spends.
 //! The cells were charged before its call returned, and the time that it read, which is after its
 //! call began, was before their end. So there is a moment during its call at which the cells were
 //! charged and not too old: take that as the moment of the grant.
 //!
+//! **Calls** are counted in one word with the rest that stands against others, so that no more
+//! begin than may, whoever begins them, and each that ends takes off its own.
+//!
 //! **Orderings.** A lease and a refusal say all by their own value, nothing else in memory depends
-//! on them, and a modification of one word is never stale: Relaxed. The call's word passes what
-//! only its owner writes (how much to want, how long to pause) to the next owner: taken with
-//! Acquire, given up with Release.
+//! on them, and a modification of one word is never stale: Relaxed. Who sees that a call is over
+//! has to see what it has put in: a call ends with Release, and is looked for with Acquire. Each
+//! modification of that word is a swap, so an end is seen behind those that follow it.
 //!
 //! Models: `loom-tests/tests/purse.rs`.
 
@@ -77,7 +83,26 @@ fn tick(instant: u64) -> Tick {
     Tick::from_nanos(instant << UNIT_BITS)
 }
 
-/// How the last call ended, or that it has not.
+/// Whether cells of it could be spent.
+fn is_alive(lease: Word, now: Tick) -> bool {
+    begun(now) < lease.instant() && lease.count() > 0
+}
+
+/// Whether their ends are so close that both may end with the sooner one: half of the new one's life
+/// is left, in which as many cells are spent as are asked for.
+fn is_near(old: Word, new: Word, now: Tick) -> bool {
+    let life = new.instant().saturating_sub(begun(now));
+    old.instant().abs_diff(new.instant()) <= life / 2
+}
+
+/// The cells of both, until the sooner end, and how many do not fit.
+fn joined(old: Word, new: Word) -> (Word, u64) {
+    let cells = old.count() + new.count();
+    let kept = cells.min(CELLS_MAX);
+    (Word::new(old.instant().min(new.instant()), kept), cells - kept)
+}
+
+/// How the last call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 #[allow(clippy::exhaustive_enums, reason = "for this crate only")]
@@ -118,20 +143,40 @@ impl Last {
     }
 }
 
-/// The count of a call's word while the call is under way.
-const UNDER_WAY: u64 = 7;
+/// A word of calls: bits 63..20 an instant, before which there is no other call | bits 19..3 calls
+/// that are under way | bits 2..0 how the last call ended that something stands against another
+const LAST_BITS: u32 = 3;
+
+impl Word {
+    fn of_calls(instant: u64, under_way: u64, last: u64) -> Self {
+        Self::new(instant, under_way << LAST_BITS | last)
+    }
+
+    fn under_way(self) -> u64 {
+        self.count() >> LAST_BITS
+    }
+
+    fn last(self) -> u64 {
+        self.count() & ((1 << LAST_BITS) - 1)
+    }
+}
+
+/// The most calls under way for one key.
+pub(crate) const CALLS_MAX: u64 = 64;
+const _: () = assert!(CALLS_MAX << LAST_BITS < CELLS_MAX, "they fit the word");
 
 /// Whether the bank may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 #[allow(clippy::exhaustive_enums, reason = "for this crate only")]
 pub enum Call {
-    /// It may.
+    /// It may, and is not being asked.
     Free,
-    /// It is being asked.
-    UnderWay,
-    /// Not before then, because of how the last call ended.
-    Resting(Tick, Last),
+    /// It is being asked by so many calls, and may be asked by others.
+    UnderWay(u64),
+    /// It is being asked by so many calls, or none, and not by others before then, because of how
+    /// one of the last calls ended.
+    Resting(u64, Tick, Last),
 }
 
 /// Until when requests are refused unasked.
@@ -151,7 +196,7 @@ pub enum Until {
 pub struct Purse {
     leases: [AtomicU64; 2],
     refused: AtomicU64,
-    call: AtomicU64,
+    calls: AtomicU64,
 }
 
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
@@ -204,24 +249,40 @@ impl Purse {
         Word(self.leases[index].load(Ordering::Relaxed))
     }
 
-    /// Puts cells in that may be spent before `end`; returns how many others are dropped for them.
-    /// Of more than [`CELLS_MAX`], that many are put in.
+    /// Where cells are put in, and what is there: the lease that is empty or too old, or else that
+    /// which they may join, or whose place they take.
+    fn place(&self, new: Word, now: Tick) -> (usize, Word) {
+        let [one, other] = [self.lease(0), self.lease(1)];
+        if !is_alive(one, now) || !is_alive(other, now) {
+            return if is_alive(one, now) { (1, other) } else { (0, one) };
+        }
+        let (sooner, later) = match other.instant() < one.instant() {
+            true => ((1, other), (0, one)),
+            false => ((0, one), (1, other)),
+        };
+        if is_near(later.1, new, now) { later } else { sooner }
+    }
+
+    /// Puts cells in that may be spent before `end`; returns how many are dropped for them, or of
+    /// them. A lease has [`CELLS_MAX`] at most.
     pub fn deposit(&self, cells: u64, end: Tick, now: Tick) -> u64 {
         // Rounded down: what is spent before the unit's end would be spent after its own.
         let new = Word::new(begun(end).min(INSTANT_MAX), cells.min(CELLS_MAX));
         let excess = cells - new.count();
         loop {
-            let [one, other] = [self.lease(0), self.lease(1)];
-            // What is empty or too old has no end.
-            let end = |lease: Word| match begun(now) < lease.instant() && lease.count() > 0 {
-                true => lease.instant(),
-                false => 0,
+            let (index, old) = self.place(new, now);
+            let (word, dropped) = match is_alive(old, now) && is_near(old, new, now) {
+                true => joined(old, new),
+                false => (new, old.count()),
             };
-            let (index, old) = if end(other) < end(one) { (1, other) } else { (0, one) };
-            let word = &self.leases[index];
-            let swap = word.compare_exchange(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed);
+            let place = &self.leases[index];
+            if planted(PlantedFault::DepositedByStore) {
+                place.store(word.0, Ordering::Relaxed);
+                return dropped + excess;
+            }
+            let swap = place.compare_exchange(old.0, word.0, Ordering::Relaxed, Ordering::Relaxed);
             if swap.is_ok() {
-                return old.count() + excess;
+                return dropped + excess;
             }
         }
     }
@@ -263,40 +324,68 @@ impl Purse {
     /// Whether the bank may be asked.
     pub fn call(&self, now: Tick) -> Call {
         // Acquire: whoever sees that a call is over sees what it has put in.
-        let call = Word(self.call.load(Ordering::Acquire));
-        match call.count() {
-            UNDER_WAY => Call::UnderWay,
-            code if begun(now) < call.instant() => {
-                let last = Last::ALL.into_iter().find(|last| last.code() == code);
-                Call::Resting(tick(call.instant()), last.unwrap_or(Last::Free))
+        let calls = Word(self.calls.load(Ordering::Acquire));
+        if begun(now) < calls.instant() {
+            let last = Last::ALL.into_iter().find(|last| last.code() == calls.last());
+            let last = last.unwrap_or(Last::Free);
+            return Call::Resting(calls.under_way(), tick(calls.instant()), last);
+        }
+        match calls.under_way() {
+            0 => Call::Free,
+            calls => Call::UnderWay(calls),
+        }
+    }
+
+    /// Calls that are under way.
+    pub fn under_way(&self) -> u64 {
+        // Acquire: as in `call`.
+        Word(self.calls.load(Ordering::Acquire)).under_way()
+    }
+
+    /// Begins a call, if it may be made and fewer than `most` are under way; returns how many are.
+    pub fn begin(&self, most: u64, now: Tick) -> Option<u64> {
+        let mut calls = Word(self.calls.load(Ordering::Relaxed));
+        loop {
+            let under_way = calls.under_way();
+            if under_way >= most.min(CALLS_MAX) || begun(now) < calls.instant() {
+                return None;
             }
-            _ => Call::Free,
+            let more = Word::of_calls(calls.instant(), under_way + 1, calls.last());
+            if planted(PlantedFault::CallByStore) {
+                self.calls.store(more.0, Ordering::Relaxed);
+                return Some(under_way);
+            }
+            // Acquire: pairs with the Release of calls that are over, whose cells then count.
+            let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+            match self.calls.compare_exchange(calls.0, more.0, acquire, relaxed) {
+                Ok(_) => return Some(under_way),
+                Err(other) => calls = Word(other),
+            }
         }
     }
 
-    /// Takes the call, if nobody has it and it may be made.
-    pub fn begin(&self, now: Tick) -> bool {
-        let call = Word(self.call.load(Ordering::Relaxed));
-        if call.count() == UNDER_WAY || begun(now) < call.instant() {
-            return false;
-        }
-        let begun = Word::new(begun(now).min(INSTANT_MAX), UNDER_WAY);
-        if planted(PlantedFault::CallByStore) {
-            self.call.store(begun.0, Ordering::Relaxed);
-            return true;
-        }
-        // Acquire: pairs with the Release of the owner before, for what only owners write.
-        let swap =
-            self.call.compare_exchange(call.0, begun.0, Ordering::Acquire, Ordering::Relaxed);
-        swap.is_ok()
-    }
-
-    /// Gives the call up; only its owner does. Unless nothing stands against it, there is none
-    /// before `rest_until`.
+    /// Ends a call that was begun. Unless nothing stands against another one, there is none before
+    /// `rest_until`, or as long as another call has said.
     pub fn finish(&self, last: Last, rest_until: Tick) {
-        let instant = if last == Last::Free { 0 } else { next(rest_until) };
-        // Release: pairs with the Acquire of the next owner, and of those who look.
-        self.call.store(Word::new(instant, last.code()).0, Ordering::Release);
+        let mut calls = Word(self.calls.load(Ordering::Relaxed));
+        loop {
+            let rest = if last == Last::Free { 0 } else { next(rest_until) };
+            let (instant, last) = match rest > calls.instant() {
+                true => (rest, last.code()),
+                false => (calls.instant(), calls.last()),
+            };
+            let fewer = Word::of_calls(instant, calls.under_way().saturating_sub(1), last);
+            if planted(PlantedFault::FinishedByStore) {
+                self.calls.store(fewer.0, Ordering::Release);
+                return;
+            }
+            // Release: pairs with the Acquire of those who look, and of those who begin.
+            let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
+            match self.calls.compare_exchange(calls.0, fewer.0, release, relaxed) {
+                Ok(_) => return,
+                Err(other) => calls = Word(other),
+            }
+        }
     }
 
     /// Whether little would be forgotten with it: nothing is left, and the bank may be asked
@@ -367,7 +456,7 @@ mod tests {
         assert!(purse.spend(1, at(5)));
         assert_eq!((purse.alive(at(5)), purse.alive(at(10))), (4, 3));
         assert!(purse.spend(2, at(5)), "of the other one");
-        assert_eq!(purse.deposit(7, at(30), at(5)), 1);
+        assert_eq!(purse.deposit(7, at(60), at(5)), 1);
         assert_eq!(purse.alive(at(20)), 7);
         assert!(!purse.spend(9, at(5)), "no single lease has so many");
     }
@@ -379,7 +468,7 @@ mod tests {
         purse.deposit(2, at(10), at(0));
         assert_eq!(purse.deposit(5, at(40), at(10)), 2, "dropped, being too old");
         assert_eq!(purse.alive(at(10)), 8);
-        assert_eq!(purse.deposit(CELLS_MAX + 9, at(50), at(10)), 12);
+        assert_eq!(purse.deposit(CELLS_MAX + 9, at(90), at(10)), 12);
     }
 
     #[test]
@@ -401,21 +490,60 @@ mod tests {
     }
 
     #[test]
-    fn one_call_at_a_time_and_none_while_it_rests() {
+    fn deposits_join_where_their_ends_are_near() {
+        let purse = Purse::default();
+        assert_eq!(purse.deposit(3, at(100), at(0)), 0);
+        assert_eq!(purse.deposit(4, at(101), at(1)), 0);
+        assert_eq!(purse.deposit(5, at(102), at(2)), 0, "beside the later one");
+        assert_eq!((purse.alive(at(99)), purse.alive(at(100)), purse.alive(at(101))), (12, 9, 0));
+        assert!(purse.spend(9, at(3)), "of one lease by now");
+        assert_eq!(purse.deposit(6, at(113), at(13)), 0, "there was room");
+        assert_eq!(purse.deposit(7, at(112), at(13)), 0, "one that was sent before");
+        assert_eq!((purse.alive(at(111)), purse.alive(at(112))), (13, 0));
+        assert_eq!(purse.deposit(8, at(170), at(60)), 3, "they would die too soon");
+        assert_eq!((purse.alive(at(111)), purse.alive(at(169))), (21, 8));
+        assert_eq!(purse.deposit(CELLS_MAX, at(171), at(61)), 8, "a lease is full");
+        assert_eq!(purse.unspent(), CELLS_MAX + 13);
+    }
+
+    #[test]
+    fn so_many_calls_at_a_time_and_none_while_they_rest() {
         let purse = Purse::default();
         assert_eq!(purse.call(at(0)), Call::Free);
-        assert!(purse.begin(at(0)) && !purse.begin(at(5)));
-        assert_eq!(purse.call(at(5)), Call::UnderWay);
+        assert_eq!((purse.begin(1, at(0)), purse.begin(1, at(5))), (Some(0), None));
+        assert_eq!((purse.begin(2, at(0)), purse.begin(2, at(5))), (Some(1), None));
+        assert_eq!((purse.call(at(5)), purse.under_way()), (Call::UnderWay(2), 2));
         assert!(!purse.is_idle(at(5)));
         purse.finish(Last::Free, at(9));
-        assert!(purse.is_idle(at(5)) && purse.begin(at(5)));
-        for last in Last::ALL.into_iter().skip(1) {
-            purse.finish(last, at(9));
-            assert_eq!(purse.call(at(8)), Call::Resting(at(9), last));
-            assert!(!purse.begin(at(8)) && !purse.is_idle(at(8)));
+        assert_eq!(purse.call(at(5)), Call::UnderWay(1));
+        purse.finish(Last::Free, at(9));
+        assert!(purse.is_idle(at(5)));
+        for (index, last) in (1..).zip(Last::ALL.into_iter().skip(1)) {
+            let end = at(10 * index);
+            assert_eq!(purse.begin(1, at(10 * index - 5)), Some(0));
+            purse.finish(last, end);
+            assert_eq!(purse.call(at(10 * index - 1)), Call::Resting(0, end, last));
+            assert_eq!(purse.begin(1, at(10 * index - 1)), None);
+            assert!(!purse.is_idle(at(10 * index - 1)) && purse.is_idle(end));
         }
-        assert_eq!(purse.call(at(9)), Call::Free);
-        assert!(purse.is_idle(at(9)) && purse.begin(at(9)));
+        let begun: Vec<_> = (0..=CALLS_MAX).map(|_| purse.begin(u64::MAX, at(99))).collect();
+        assert_eq!((begun[63], begun[64]), (Some(63), None));
+    }
+
+    #[test]
+    fn a_rest_lasts_as_long_as_any_call_has_said() {
+        let purse = Purse::default();
+        for _ in 0..4 {
+            assert!(purse.begin(4, at(0)).is_some());
+        }
+        purse.finish(Last::Short, at(9));
+        assert_eq!(purse.begin(9, at(8)), None);
+        purse.finish(Last::Free, at(0));
+        purse.finish(Last::Failed, at(7));
+        assert_eq!(purse.call(at(8)), Call::Resting(1, at(9), Last::Short));
+        purse.finish(Last::TimedOut, at(12));
+        assert_eq!(purse.call(at(11)), Call::Resting(0, at(12), Last::TimedOut));
+        assert_eq!(purse.call(at(12)), Call::Free);
     }
 
     #[test]
@@ -426,8 +554,8 @@ mod tests {
         assert!(!purse.spend(1, late));
         purse.refuse(1, Until::Then(Tick::MAX));
         assert_eq!(purse.refused(1, late), None);
-        assert!(purse.begin(late));
+        assert_eq!(purse.begin(1, late), Some(0));
         purse.finish(Last::Short, Tick::MAX);
-        assert!(purse.begin(Tick::MAX));
+        assert_eq!(purse.begin(1, Tick::MAX), Some(0));
     }
 }

@@ -17,11 +17,14 @@ pub(crate) struct Use {
 /// most twice as many as last time, since two requests in quick succession are no rate yet; and no
 /// fewer than are being waited for.
 pub(crate) fn want(last: u64, used: Use, lifetime_nanos: u64, most: u64) -> u64 {
+    spent_in(used, lifetime_nanos / 2).min(last.saturating_mul(2)).max(used.waiting).clamp(1, most)
+}
+
+/// Cells that are spent in so long, if it goes on like that.
+pub(crate) fn spent_in(used: Use, nanos: u64) -> u64 {
     let over = u128::from(used.over_nanos.max(1));
-    let half = u128::from(lifetime_nanos / 2);
-    let spent = u128::from(used.spent) * half / over;
-    let spent = u64::try_from(spent).unwrap_or(u64::MAX);
-    spent.min(last.saturating_mul(2)).max(used.waiting).clamp(1, most)
+    let spent = u128::from(used.spent) * u128::from(nanos) / over;
+    u64::try_from(spent).unwrap_or(u64::MAX)
 }
 
 /// Cells that a call should bring while the bank is short; fewer are not worth it.
@@ -66,9 +69,7 @@ pub(crate) struct LowWater {
 /// does not spend.
 pub(crate) fn low_water(used: Use, round_trip_nanos: u64) -> LowWater {
     let ahead_nanos = round_trip_nanos.saturating_mul(2);
-    let over = u128::from(used.over_nanos.max(1));
-    let cells = u128::from(used.spent) * u128::from(ahead_nanos) / over;
-    LowWater { cells: u64::try_from(cells).unwrap_or(u64::MAX), ahead_nanos }
+    LowWater { cells: spent_in(used, ahead_nanos), ahead_nanos }
 }
 
 /// The round trip to reckon with: it follows the last one, slowly downwards.

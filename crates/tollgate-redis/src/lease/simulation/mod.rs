@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_types, reason = "a bank of the tests may have a lock")]
 
+mod crowd;
 mod efficiency;
 mod safety;
 

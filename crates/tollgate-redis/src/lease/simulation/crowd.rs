@@ -1,0 +1,173 @@
+//! Many tasks that ask for one key at once, and leases that are small beside what they spend.
+
+use super::*;
+use crate::sync::PlainCount;
+
+/// A crowd, and the bank that it asks.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    tasks: u64,
+    /// Between two requests of a task.
+    gap_nanos: u64,
+    span_nanos: u64,
+    rate: u64,
+    burst: u64,
+    /// Cells of a lease.
+    most: u64,
+    /// Of a message, at most.
+    latency_nanos: u64,
+}
+
+/// What became of its requests.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    admitted: u64,
+    refused: u64,
+    stats: LeaseStats,
+    under_way_most: u64,
+}
+
+/// The bank, and how many calls are under way.
+struct Counted {
+    remote: Remote,
+    under_way: Arc<PlainCount>,
+    under_way_most: Arc<PlainCount>,
+}
+
+impl Bank for Counted {
+    async fn take(&self, key: &[u8], want: Want) -> Result<Grant, Unavailable> {
+        let under_way = self.under_way.add(1) + 1;
+        self.under_way_most.put(self.under_way_most.read().max(under_way));
+        let grant = self.remote.take(key, want).await;
+        self.under_way.subtract(1);
+        grant
+    }
+}
+
+/// Leases live for 100 ms.
+fn play(crowd: Crowd) -> Outcome {
+    simulate(async move {
+        let central = Arc::new(Central::new(crowd.rate, crowd.burst, 100 * MILLI));
+        let real = Local::real();
+        let latency = crowd.latency_nanos.min(MILLI)..crowd.latency_nanos + 1;
+        let remote = Remote::new(&central, &Link::good(latency), real, 1);
+        let most = Arc::new(PlainCount::default());
+        let bank = Counted { remote, under_way: Arc::default(), under_way_most: Arc::clone(&most) };
+        let leased = Leased::builder(bank).clock(real).most(crowd.most).build().expect("in range");
+        let tasks: Vec<_> = (0..crowd.tasks)
+            .map(|task| tokio::spawn(ask(leased.clone(), real, crowd, Numbers::new(task))))
+            .collect();
+        let (mut admitted, mut refused) = (0, 0);
+        for task in tasks {
+            let (more, fewer) = task.await.expect("no panic");
+            (admitted, refused) = (admitted + more, refused + fewer);
+        }
+        Outcome { admitted, refused, stats: leased.stats(), under_way_most: most.read() }
+    })
+}
+
+async fn ask(
+    leased: Leased<Counted, Local>,
+    real: Local,
+    crowd: Crowd,
+    mut numbers: Numbers,
+) -> (u64, u64) {
+    let (mut admitted, mut refused) = (0, 0);
+    while real.nanos() < crowd.span_nanos {
+        match leased.check(b"key").await.expect("the link is good").decision {
+            Ok(_) => admitted += 1,
+            Err(_) => refused += 1,
+        }
+        sleep(numbers.within(1..2 * crowd.gap_nanos)).await;
+    }
+    (admitted, refused)
+}
+
+const PLENTY: Crowd = Crowd {
+    tasks: 64,
+    gap_nanos: 100 * MICRO,
+    span_nanos: 200 * MILLI,
+    rate: 1_000_000,
+    burst: 1_000_000,
+    most: 10,
+    latency_nanos: MILLI,
+};
+
+/// By one call at a time it would be 5,000 a second, of 640,000 that are asked for.
+#[test]
+fn where_one_call_brings_too_little_several_are_under_way() {
+    let found = play(PLENTY);
+    println!("{found:?}");
+    assert!(found.admitted > 30 * 1_000, "{found:?}");
+    assert!((32..=64).contains(&found.under_way_most), "{found:?}");
+    assert_eq!(found.refused, 0, "the quota has room: {found:?}");
+    assert!(found.stats.cells_taken <= 10 * found.stats.calls, "10 each: {found:?}");
+}
+
+/// Replies that come late now and then are not waited for: cells are fetched for as long as that.
+#[test]
+fn where_round_trips_differ_cells_are_there_before_they_are_needed() {
+    let crowd = Crowd { tasks: 1, gap_nanos: 200 * MICRO, span_nanos: 2 * SECOND, ..PLENTY };
+    for most in [20, 50, 1_000] {
+        let found = play(Crowd { most, latency_nanos: 5 * MILLI, ..crowd });
+        println!("{found:?}");
+        let LeaseStats { calls, calls_ahead, from_lease, .. } = found.stats;
+        assert!(found.refused == 0 && from_lease > 9_000, "{found:?}");
+        assert!((calls - calls_ahead) * 20 <= calls, "waited for: {found:?}");
+    }
+}
+
+/// Nobody is asked for what is not spent.
+#[test]
+fn a_crowd_that_one_call_serves_makes_one_at_a_time() {
+    let found = play(Crowd { most: 100_000, ..PLENTY });
+    println!("{found:?}");
+    assert!(found.admitted > 100 * 1_000 && found.under_way_most == 1, "{found:?}");
+    let found = play(Crowd { gap_nanos: 20 * MILLI, ..PLENTY });
+    println!("{found:?}");
+    // They all come at once at first, and then 6 in a round trip.
+    assert!(found.under_way_most <= 8 && found.refused == 0, "{found:?}");
+    assert!(found.stats.cells_taken <= found.admitted * 5 / 4 + 20, "{found:?}");
+}
+
+/// In each pause of 10 ms as much comes back as a lease has: a call for that, and one that finds
+/// nothing. Were several under way as soon as one brings all that it asked for, it would be 1,150.
+#[test]
+fn a_crowd_at_a_bank_that_is_short_makes_few_calls() {
+    let found = play(Crowd { rate: 1_000, burst: 200, span_nanos: 2 * SECOND, ..PLENTY });
+    println!("{found:?}");
+    // 100 at once, and what comes back in two seconds.
+    assert!((1_900..=2_100).contains(&found.admitted), "{found:?}");
+    assert!(found.stats.calls <= 350, "{found:?}");
+    assert!(found.refused > 100_000, "{found:?}");
+}
+
+/// Who is woken and has gone passes it on; so all others come to their answer.
+#[test]
+fn nobody_sleeps_on_when_others_that_were_woken_have_gone() {
+    simulate(async {
+        let central = Arc::new(Central::new(1_000_000, 1_000_000, 100 * MILLI));
+        let real = Local::real();
+        let remote = Remote::new(&central, &Link::good(MILLI..MILLI + 1), real, 1);
+        let leased = Leased::builder(remote).clock(real).most(3).build().expect("in range");
+        let mut numbers = Numbers::new(7);
+        for _ in 0..50 {
+            let clients: Vec<_> = (0..100)
+                .map(|_| {
+                    let (leased, patience) = (leased.clone(), numbers.within(0..6 * MILLI));
+                    let patience = (numbers.within(0..2) == 0).then_some(patience);
+                    tokio::spawn(async move {
+                        let patience = Duration::from_nanos(patience.unwrap_or(SECOND)) * SLOWER;
+                        let answer = tokio::time::timeout(patience, leased.check(b"key")).await;
+                        (patience, answer)
+                    })
+                })
+                .collect();
+            for client in clients {
+                let (patience, answer) = client.await.expect("no panic");
+                let is_gone = answer.is_err() && patience < Duration::from_secs(1) * SLOWER;
+                assert!(is_gone || matches!(answer, Ok(Ok(_))), "{answer:?}");
+            }
+        }
+    });
+}
