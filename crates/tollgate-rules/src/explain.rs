@@ -90,7 +90,10 @@ fn explain_store(store: &Store) -> String {
         WhenDown::Block => "requests are refused".to_owned(),
         WhenDown::Admit => "requests are admitted".to_owned(),
     };
-    format!("{store}, {asked}; while it is down, {down}")
+    let deadline = store.deadline.map(|span| format!(" by a deadline of {}", self::span(span)));
+    let prefix = store.prefix.as_ref().map(|prefix| format!(", keys begin with \"{prefix}\""));
+    let [deadline, prefix] = [deadline, prefix].map(Option::unwrap_or_default);
+    format!("{store}, {asked}{deadline}{prefix}; while it is down, {down}")
 }
 
 impl Limit {

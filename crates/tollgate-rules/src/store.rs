@@ -1,6 +1,7 @@
 //! Servers that keep a rule's limits for several processes.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Where a rule's limits are kept, if not in this process: on a server that several processes
 /// share. This crate only says which; who decides asks it: see
@@ -26,6 +27,8 @@ pub struct Store {
     pub(crate) when_down: WhenDown,
     pub(crate) nodes: u64,
     pub(crate) is_asked_always: bool,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) prefix: Option<String>,
 }
 
 /// What becomes of a request if the server does not answer in time.
@@ -106,6 +109,65 @@ impl Store {
     pub fn is_asked_always(&self) -> bool {
         self.is_asked_always
     }
+
+    /// How long a call may take, connecting included, if the file says so: 1 ms to 60 s.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_rules::Rules;
+    /// let text = r#"
+    ///     [[rule]]
+    ///     name = "a"
+    ///     limits = "1/s"
+    ///     store = { url = "redis://cache", deadline = "25 ms" }
+    /// "#;
+    /// let rules = Rules::parse("rules.toml", text)?;
+    /// assert_eq!(rules.rules()[0].store().unwrap().deadline(), Some(Duration::from_millis(25)));
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        self.deadline
+    }
+
+    /// What all keys on the server begin with, if the file says so: 1 to 64 bytes, no braces.
+    ///
+    /// ```
+    /// # use tollgate_rules::Rules;
+    /// let text = r#"
+    ///     [[rule]]
+    ///     name = "a"
+    ///     limits = "1/s"
+    ///     store = { url = "redis://cache", prefix = "staging" }
+    /// "#;
+    /// let rules = Rules::parse("rules.toml", text)?;
+    /// assert_eq!(rules.rules()[0].store().unwrap().prefix(), Some("staging"));
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn prefix(&self) -> Option<&str> {
+        self.prefix.as_deref()
+    }
+
+    /// Whether both are asked in the same way: at the same place, by the same deadline, with the
+    /// same prefix. Rules for which that holds can share connections.
+    ///
+    /// ```
+    /// # use tollgate_rules::Rules;
+    /// let text = r#"rule = [
+    ///     { name = "a", limits = "1/s", store = "redis://cache" },
+    ///     { name = "b", limits = "9/s", store = { url = "redis://cache", when_down = "block" } },
+    ///     { name = "c", limits = "9/s", store = { url = "redis://cache", deadline = "1 s" } },
+    /// ]"#;
+    /// let rules = Rules::parse("rules.toml", text)?;
+    /// let [a, b, c] = [0, 1, 2].map(|index| rules.rules()[index].store().unwrap());
+    /// assert!(a.is_reached_like(b) && !a.is_reached_like(c));
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn is_reached_like(&self, other: &Self) -> bool {
+        self.url == other.url && self.deadline == other.deadline && self.prefix == other.prefix
+    }
 }
 
 /// The URL, without user and password.
@@ -126,6 +188,8 @@ impl fmt::Debug for Store {
             .field("when_down", &self.when_down)
             .field("nodes", &self.nodes)
             .field("is_asked_always", &self.is_asked_always)
+            .field("deadline", &self.deadline)
+            .field("prefix", &self.prefix)
             .finish()
     }
 }

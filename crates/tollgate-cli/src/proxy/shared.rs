@@ -22,7 +22,8 @@ pub(super) use self::figures::write;
 /// The limits of all rules that have a store.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    stores: HashMap<String, Store>,
+    /// One for each way in which a server is reached.
+    stores: Vec<(tollgate_rules::Store, Store)>,
     rules: HashMap<String, Arc<SharedRule>>,
     /// Those of the rules before, whom some requests may still be judged by.
     before: HashMap<String, Arc<SharedRule>>,
@@ -61,12 +62,13 @@ impl Shared {
         for rule in rules {
             let Some(at) = rule.store() else { continue };
             let in_rule = |why: String| format!("rule \"{}\": {why}", rule.name());
-            let store = next.stores.get(at.url()).or_else(|| before.stores.get(at.url()));
-            let store = match store {
+            let store = match next.store(at).or_else(|| before.store(at)) {
                 Some(store) => store.clone(),
                 None => build::store(at).map_err(in_rule)?,
             };
-            next.stores.insert(at.url().to_owned(), store.clone());
+            if next.store(at).is_none() {
+                next.stores.push((at.clone(), store.clone()));
+            }
             let same = before.rules.get(rule.name()).filter(|limits| limits.are_of(rule));
             let limits = match same {
                 Some(same) => Arc::clone(same),
@@ -75,6 +77,11 @@ impl Shared {
             next.rules.insert(rule.name().to_owned(), limits);
         }
         Ok(next)
+    }
+
+    fn store(&self, at: &tollgate_rules::Store) -> Option<&Store> {
+        let found = self.stores.iter().find(|(known, _)| known.is_reached_like(at));
+        found.map(|(_, store)| store)
     }
 
     /// A rule's limits. There are none of a rule that left the file two changes ago.
@@ -149,6 +156,24 @@ mod tests {
         assert!(Arc::ptr_eq(&first.rules["b"], old));
         let (_, third) = shared(&text.replace("9/min", "7/min"), &second);
         assert!(third.expect("they can be kept").find(&old_rules.rules()[1]).is_none());
+    }
+
+    #[test]
+    fn rules_share_what_is_known_of_a_server_if_they_reach_it_in_the_same_way() {
+        let url = "url = \"redis://127.0.0.1:1\"";
+        let stores = ["", ", nodes = 2", ", deadline = \"1 s\"", ", prefix = \"b\""];
+        let text = stores.iter().zip('a'..).map(|(more, name)| {
+            rule(&name.to_string(), "\"9/min\"", &format!("{{ {url}{more} }}"))
+        });
+        let text: String = text.collect();
+        let (_, first) = shared(&text, &Shared::default());
+        let first = first.expect("they can be kept");
+        assert_eq!((first.stores.len(), first.rules.len()), (3, 4));
+        let (_, second) = shared(&text.replace("\"1 s\"", "\"2 s\""), &first);
+        let second = second.expect("they can be kept");
+        assert_eq!(second.stores.len(), 3);
+        assert!(Arc::ptr_eq(&first.rules["d"], &second.rules["d"]));
+        assert!(!Arc::ptr_eq(&first.rules["c"], &second.rules["c"]), "its deadline is another");
     }
 
     #[test]

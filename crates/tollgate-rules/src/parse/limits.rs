@@ -198,7 +198,7 @@ fn kept<'s>(reader: &mut Reader<'s>, value: &Value<'s>, penalty: Penalty) -> Opt
 }
 
 /// A span of time such as "10 min": what may stand behind "1 per" in a quota.
-fn span<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Duration> {
+pub(crate) fn span<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Duration> {
     const NEEDED: &str = "a span of time such as \"30 s\", \"10 min\" or \"1 day\"";
     const BEFORE: &str = "1 per ";
     let text = reader.string(value, NEEDED)?;

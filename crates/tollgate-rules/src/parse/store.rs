@@ -1,13 +1,25 @@
 //! `store`: which server keeps the limits.
 
+use std::time::Duration;
+
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value};
+use super::limits::span;
 use crate::rule::Limit;
 use crate::store::{Store, WhenDown};
 
-const KEYS: &[&str] = &["url", "when_down", "nodes", "ask"];
+const KEYS: &[&str] = &["url", "when_down", "nodes", "ask", "deadline", "prefix"];
+/// What was probably meant.
+const ALIASES: &[(&str, &str)] = &[
+    ("on_store_down", "write \"when_down\""),
+    ("timeout", "write \"deadline\""),
+    ("key_prefix", "write \"prefix\""),
+];
 const NODES_MAX: u64 = 1_000_000;
+const DEADLINES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(60);
+const PREFIX_BYTES_MAX: usize = 64;
 const SCHEMES: [&str; 2] = ["redis://", "redis+cluster://"];
 const NEEDED: &str = "a server such as \"redis://10.0.0.5:6379\"";
 /// What a server can count.
@@ -19,7 +31,7 @@ pub(crate) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Sto
     let none = DeTable::new();
     let (given, table) = match value.get_ref() {
         DeValue::Table(table) => {
-            reader.only_keys(table, KEYS, &[("on_store_down", "write \"when_down\"")]);
+            reader.only_keys(table, KEYS, ALIASES);
             let Some(given) = table.get("url") else {
                 let message =
                     "the store has no url: write, for example, { url = \"redis://cache\" }";
@@ -45,12 +57,46 @@ pub(crate) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Sto
         Some(value) => reader.one_of(value, &[("ahead", false), ("always", true)]),
         None => Some(false),
     };
+    let deadline = table.get("deadline").map(|value| deadline(reader, value));
+    let prefix = table.get("prefix").map(|value| prefix(reader, value));
     Some(Store {
         url: url?,
         when_down: when_down?,
         nodes: nodes?,
         is_asked_always: is_asked_always?,
+        deadline: all_or_none(deadline)?,
+        prefix: all_or_none(prefix)?,
     })
+}
+
+/// What may be left out, but not be wrong.
+#[allow(clippy::option_option, reason = "left out, or wrong")]
+fn all_or_none<T>(given: Option<Option<T>>) -> Option<Option<T>> {
+    match given {
+        None => Some(None),
+        Some(read) => read.map(Some),
+    }
+}
+
+fn deadline<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Duration> {
+    let deadline = span(reader, value)?;
+    if !DEADLINES.contains(&deadline) {
+        let message = "out of range: write a deadline from \"1 ms\" to \"60 s\"";
+        reader.error_in(value, message.to_owned());
+        return None;
+    }
+    Some(deadline)
+}
+
+fn prefix<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<String> {
+    const NEEDED: &str = "a prefix of 1 to 64 bytes, without braces, such as \"staging\"";
+    let text = reader.string(value, NEEDED)?;
+    let fits = (1..=PREFIX_BYTES_MAX).contains(&text.len());
+    if !fits || text.contains(|c: char| matches!(c, '{' | '}') || c.is_control()) {
+        reader.error_in(value, format!("expected {NEEDED}"));
+        return None;
+    }
+    Some(text.to_owned())
 }
 
 fn url<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<String> {

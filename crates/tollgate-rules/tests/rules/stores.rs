@@ -1,6 +1,7 @@
 //! Rules whose limits a server keeps: matched here, and decided elsewhere.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate::ManualClock;
 use tollgate_rules::{Gate, Outcome, Request, Rules, WhenDown};
@@ -89,6 +90,24 @@ fn a_store_takes_no_memory_here_and_is_explained() {
     let alone = self::gate(rules(&text).without_stores());
     let admitted = (0..9).filter(|_| alone.decide(&Request::default()).is_admitted()).count();
     assert_eq!(admitted, 5);
+}
+
+#[test]
+fn a_deadline_and_a_prefix_are_read_and_explained() {
+    let text = BOTH.replace("nodes = 3", "deadline = \"1500 ms\", prefix = \"shop:eu\"");
+    let shared = rules(&text);
+    let store = shared.rules()[1].store().expect("it has one");
+    assert_eq!(
+        (store.deadline(), store.prefix()),
+        (Some(Duration::from_millis(1_500)), Some("shop:eu"))
+    );
+    let said = shared.rules()[1].explain();
+    let line = "store    redis://cache, asked about each request by a deadline of 1500 milliseconds, keys begin \
+                with \"shop:eu\"; while it is down, requests are refused\n";
+    assert!(said.contains(line), "{said}");
+    let plain = rules(BOTH);
+    let store = plain.rules()[1].store().expect("it has one");
+    assert_eq!((store.deadline(), store.prefix()), (None, None), "it is for the asker to choose");
 }
 
 #[test]

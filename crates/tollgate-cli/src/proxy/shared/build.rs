@@ -17,14 +17,23 @@ const LIFETIMES: std::ops::RangeInclusive<Duration> =
 const LIFETIME_USUAL: Duration = Duration::from_millis(50);
 /// The longest name of a limit on a server, in bytes.
 const NAME_BYTES_MAX: usize = 64;
+/// How long a connection may take to be made, whatever the deadline of calls.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(50);
 const CLUSTER: &str = "redis+cluster://";
 
 /// The server or, of `redis+cluster://a:6379,b:6379`, the cluster of these nodes.
 pub(super) fn store(at: &tollgate_rules::Store) -> Result<Store, String> {
-    let builder = match at.url().strip_prefix(CLUSTER) {
+    let mut builder = match at.url().strip_prefix(CLUSTER) {
         None => Store::builder(at.url()),
         Some(nodes) => Store::cluster(nodes.split(',').map(|node| format!("redis://{node}"))),
     };
+    if let Some(deadline) = at.deadline() {
+        // Who waits so long for an answer waits as long for a connection.
+        builder = builder.deadline(deadline).connect_timeout(deadline.max(CONNECT_TIMEOUT));
+    }
+    if let Some(prefix) = at.prefix() {
+        builder = builder.prefix(prefix);
+    }
     builder.build().map_err(|error| format!("store {at}: {error}"))
 }
 
@@ -166,6 +175,32 @@ mod tests {
         ));
         // It stands for the quota of a million processes.
         assert!(is_ahead("\"100/s\"", ", nodes = 1_000_000"));
+    }
+
+    #[test]
+    fn a_store_has_the_deadline_and_the_prefix_of_the_file() {
+        let built = |more: &str| {
+            let text = format!(
+                "[[rule]]\nname = \"a\"\nlimits = \"5/s\"\n\
+                 store = {{ url = \"redis://127.0.0.1:1\"{more} }}\n"
+            );
+            let rules = Rules::parse("rules.toml", &text).expect("rules");
+            store(rules.rules()[0].store().expect("it has one")).expect("a store")
+        };
+        let key = |store: &Store| {
+            let central = Central::builder(store, "a", Quota::per_second(5)).build();
+            String::from_utf8(central.expect("a limiter").redis_key("k")).expect("text")
+        };
+        let plain = built("");
+        assert_eq!(
+            (plain.deadline(), &*key(&plain)),
+            (Duration::from_millis(10), "{tollgate:a:bucket:k}")
+        );
+        let chosen = built(", deadline = \"250ms\", prefix = \"shop\"");
+        assert_eq!(
+            (chosen.deadline(), &*key(&chosen)),
+            (Duration::from_millis(250), "{shop:a:bucket:k}")
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ const OUTCOMES: [Column; 5] = [
     ("skipped", |stats| stats.skipped),
 ];
 
-/// Of what is known under one URL, where users and passwords are left out.
+/// Of what is known under one URL, where users, passwords, deadlines and prefixes are left out.
 #[derive(Debug, Default)]
 struct Figures {
     open: u64,
@@ -28,10 +28,8 @@ struct Figures {
 /// Of all stores of the rules in force.
 pub(in crate::proxy) fn write(page: &mut Page, shared: &Shared) {
     let mut stores = BTreeMap::<String, Figures>::new();
-    for (url, store) in &shared.stores {
-        let shown = shared.rules.values().find(|rule| rule.store.url() == url);
-        let Some(shown) = shown.map(|rule| rule.store.to_string()) else { continue };
-        let (stats, figures) = (store.stats(), stores.entry(shown).or_default());
+    for (at, store) in &shared.stores {
+        let (stats, figures) = (store.stats(), stores.entry(at.to_string()).or_default());
         figures.open += u64::from(store.is_circuit_open());
         figures.opened += stats.circuit_opened;
         for (sum, (_, read)) in figures.outcomes.iter_mut().zip(OUTCOMES) {
