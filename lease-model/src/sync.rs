@@ -11,6 +11,8 @@ pub(crate) enum PlantedFault {
     SpentByStore,
     EndUnchecked,
     CallByStore,
+    DepositedByStore,
+    FinishedByStore,
     LandedFirst,
 }
 
