@@ -37,6 +37,13 @@ impl Field {
         (word >> self.shift) & self.max()
     }
 
+    /// The same of a field that begins at bit 0.
+    #[inline]
+    pub(crate) const fn lowest_of(self, word: u64) -> u64 {
+        debug_assert!(self.shift == 0);
+        word & self.max()
+    }
+
     /// `word` with this field holding the low bits of `value`.
     #[inline]
     pub(crate) const fn set(self, word: u64, value: u64) -> u64 {

@@ -127,6 +127,13 @@ pub trait Ring: Copy {
     /// What stands at `place`, below [`Machine::ring_cells`].
     fn cell(self, place: usize) -> u64;
 
+    /// In which bits that differs from `content`, of 54 bits. Where what stands there is of an earlier
+    /// life, and so counts for nothing, higher bits may differ.
+    #[inline(always)]
+    fn apart(self, place: usize, content: u64) -> u64 {
+        self.cell(place) ^ content
+    }
+
     /// What was last noted in the ring's note, if it has one: some earlier note, or 0.
     fn note(self) -> u64 {
         0

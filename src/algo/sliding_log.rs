@@ -27,6 +27,9 @@
 //! after it happened (`now - event >= window`). Several rates look at several events of one log,
 //! and a minimum gap is the rate 1 in a window of that length.
 //!
+//! A yes or no by one rate reads that event and no more where it refuses; an admission needs the
+//! birth too, and the event before the latest.
+//!
 //! How many events are in a window (for `remaining`) is searched from where it was last: the note.
 //!
 //! # Units
@@ -42,6 +45,7 @@
 //! Source: the log of A. Xu, System Design Interview, ch. 4, and ClassDojo's rolling-rate-limiter
 //! (minimum gap, refusals counted), without their sorted sets.
 
+mod brief;
 mod carry;
 mod events;
 mod rates;
@@ -55,7 +59,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::EventLog;
 use super::{Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
-use crate::decision::{Denied, NEVER, Permit, Reading, Scale};
+use crate::decision::{Apart, Denied, NEVER, Permit, Reading, Scale};
 use crate::time::Tick;
 use crate::word::Field;
 use events::{Entry, View};
@@ -92,12 +96,16 @@ pub struct SlidingLogParams {
     rates: [Rate; RATES_MAX],
     rate_count: usize,
     count_refusals: bool,
+    /// Whether there is one rate, and refusals do not count.
+    is_plain: bool,
     /// The largest limit: places in the ring.
     places: u64,
     limit_min: u64,
     window_max: u64,
     place: Field,
     lap: Field,
+    /// Place and lap together.
+    round: Field,
     time: Field,
     /// Units up to which the word's time is ahead of a clock; beyond, it is behind.
     ahead_max: u64,
@@ -112,6 +120,8 @@ pub struct SlidingLogSeen {
     /// When the latest event happened, in units.
     last: u64,
     floor: u64,
+    /// When this life of the ring began, where that matters.
+    birth: u64,
     remaining: u64,
     until_idle: u64,
     until_admitted: u64,
@@ -139,9 +149,12 @@ impl SlidingLogParams {
     /// The word after `n` more events (at most as many as there are places) at `time`.
     #[inline(always)]
     fn enter<R: Ring>(&self, view: &View<R>, n: u64, time: u64) -> u64 {
+        if view.lap > 0 && view.place + n < self.places {
+            // Nothing is carried over into the lap.
+            return self.time.set(self.round.lowest_of(view.word) + n, time);
+        }
         let (place, lap) = match (view.lap, view.place + n) {
             (0, _) => (n - 1, 1),
-            (lap, place) if place < self.places => (place, lap),
             (1, place) => (place - self.places, 2),
             (lap, place) => (place - self.places, lap ^ 1),
         };
@@ -177,11 +190,27 @@ impl SlidingLogParams {
             place: view.place,
             last: view.last,
             floor: view.floor,
+            birth: view.birth,
             remaining,
             until_idle: self.until_idle(view),
             until_admitted,
             noted: 0,
         }
+    }
+
+    /// What a yes or no by several rates is judged by, or where refusals are counted.
+    #[inline(never)]
+    fn see_in_part<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Apart<SlidingLogSeen> {
+        Apart(self.see(word, ring, now, n, false))
+    }
+
+    /// When cells that are charged now count as happening, and how far ahead of now that is: time in
+    /// a log never moves back, and an event counts as the end of its unit.
+    #[inline(always)]
+    fn entered_at<R: Ring>(&self, view: &View<R>, now: Tick) -> (u64, u64) {
+        let begun = self.scale(now, view.floor).phase == 0;
+        let ahead = view.ahead.max(u64::from(!begun));
+        (view.floor.wrapping_add(ahead), ahead)
     }
 
     /// What a decision is judged by; and if it is to be told, all there is to tell.
@@ -197,10 +226,7 @@ impl SlidingLogParams {
             return self.left_as_is(&view, Step::Refuse, NEVER, remaining_now(view));
         }
         let wait = self.until_admitted(&view, n, None);
-        // Time in a log never moves back, and an event counts as the end of its unit.
-        let begun = self.scale(now, view.floor).phase == 0;
-        let ahead = view.ahead.max(u64::from(!begun));
-        let time = view.floor.wrapping_add(ahead);
+        let (time, ahead) = self.entered_at(&view, now);
         // Where all places hold that time, one more would change nothing.
         let full = || {
             let oldest = self.places - 1;
@@ -229,6 +255,7 @@ impl SlidingLogParams {
             place: view.place,
             last: view.last,
             floor: view.floor,
+            birth: view.birth,
             remaining,
             until_idle: ahead.saturating_add(self.window_max),
             until_admitted,
@@ -271,7 +298,11 @@ impl Machine for SlidingLogParams {
 
     #[inline(always)]
     fn glance<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
-        self.see(word, ring, now, n, false)
+        if self.is_plain && n > 0 && n <= self.limit_min {
+            return self.see_briefly(word, ring, now, n);
+        }
+        let Apart(seen) = self.see_in_part(word, ring, now, n);
+        seen
     }
 
     #[inline(always)]
@@ -286,24 +317,16 @@ impl Machine for SlidingLogParams {
         ring: R,
         mut put: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        let SlidingLogSeen { lap, place, last, floor, .. } = seen;
-        let content = |lap| LAP.set(TIME.of(last), lap);
+        let SlidingLogSeen { lap, place, last, floor, birth, .. } = seen;
+        let content = LAP.set(TIME.of(last), lap);
         if lap == 0 {
-            return put(cell_at(self.places), content(1));
+            return put(cell_at(self.places), LAP.set(content, 1));
         }
-        let birth = self.birth(lap, ring);
-        let view = View { ring, lap, place, last, floor, ahead: 0, birth };
-        let known = self.known(&view);
-        let is_latest = |back| matches!(self.entry(&view, back), Entry::Latest);
-        let mut count = 1;
-        while count < known && is_latest(count) {
-            count += 1;
+        let view = View { ring, word: 0, lap, place, last, floor, ahead: 0, birth };
+        if self.known(&view) > 1 && matches!(self.entry(&view, 1), Entry::Latest) {
+            return self.publish_all(view, put);
         }
-        // The oldest first: where one of them is in its place, so are those before it.
-        (0..count)
-            .rev()
-            .map(|back| self.position(&view, back))
-            .all(|(place, lap)| put(cell_at(place), content(lap)))
+        put(cell_at(place), content)
     }
 
     #[inline(always)]
@@ -371,6 +394,23 @@ impl Machine for SlidingLogParams {
 }
 
 impl SlidingLogParams {
+    /// Puts the events of a charge of several cells.
+    #[cold]
+    #[inline(never)]
+    fn publish_all<R: Ring>(&self, view: View<R>, mut put: impl FnMut(usize, u64) -> bool) -> bool {
+        let known = self.known(&view);
+        let is_latest = |back| matches!(self.entry(&view, back), Entry::Latest);
+        let mut count = 1;
+        while count < known && is_latest(count) {
+            count += 1;
+        }
+        // The oldest first: where one of them is in its place, so are those before it.
+        (0..count)
+            .rev()
+            .map(|back| self.position(&view, back))
+            .all(|(place, lap)| put(cell_at(place), LAP.set(TIME.of(view.last), lap)))
+    }
+
     #[inline(always)]
     fn reading(&self, seen: &SlidingLogSeen, now: Tick) -> Reading {
         Reading {

@@ -89,7 +89,7 @@ pub struct SubWindowParams {
 #[derive(Clone, Copy, Debug)]
 pub struct SubWindowSeen {
     admits: bool,
-    /// The word with the cells charged.
+    /// The word with the cells charged, if they are admitted.
     next: u64,
     /// The cell that must be in the ring first; its index is its own. 0: none.
     put: u64,
@@ -118,7 +118,9 @@ impl SubWindowParams {
 
     #[inline(always)]
     fn remaining(&self, seen: &SubWindowSeen, n: u64) -> u64 {
-        let estimate = seen.whole.saturating_add(self.weigh(seen.oldest, seen.overlap));
+        // What weighs nothing needs no division.
+        let weighed = if seen.oldest == 0 { 0 } else { self.weigh(seen.oldest, seen.overlap) };
+        let estimate = seen.whole.saturating_add(weighed);
         self.limit.saturating_sub(estimate.saturating_add(n))
     }
 
@@ -150,10 +152,10 @@ impl SubWindowParams {
         };
         SubWindowSeen {
             admits,
-            next: if n == 0 {
-                self.index.set(self.count.of(word), self.index.of(word))
-            } else {
-                self.index.set(self.count.set(0, counted.saturating_add(n)), current)
+            next: match admits {
+                true if n == 0 => self.index.set(self.count.lowest_of(word), self.index.of(word)),
+                true => self.index.set(self.count.set(0, counted.saturating_add(n)), current),
+                false => 0,
             },
             put,
             whole,

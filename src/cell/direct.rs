@@ -14,7 +14,8 @@ use crate::time::Tick;
 pub(crate) struct DirectCell {
     head: HeadCell,
     ring: Box<[AtomicU64]>,
-    has_note: bool,
+    /// Cells of the ring that are part of the state: all but the note.
+    kept_cells: usize,
 }
 
 impl DirectCell {
@@ -22,13 +23,13 @@ impl DirectCell {
         Self {
             head: HeadCell::new(Head::provisional(0, 0)),
             ring: (0..algo.ring_cells()).map(|_| AtomicU64::default()).collect(),
-            has_note: algo.has_note(),
+            kept_cells: algo.ring_cells() - usize::from(algo.has_note()),
         }
     }
 
     #[inline(always)]
     fn cells<A: Machine>(&self) -> Cells<'_> {
-        if A::RINGED { Cells::new(&self.ring, self.has_note) } else { Cells::NONE }
+        if A::RINGED { Cells::new(&self.ring) } else { Cells::NONE }
     }
 
     #[inline(always)]
@@ -144,7 +145,7 @@ impl DirectCell {
             Step::Admit { .. } if n == 0 => return Some(Ruling::Admitted(seen)),
             Step::Admit { .. } | Step::RefuseCounted { .. } => {}
         }
-        if self.head.clear_all(unused, self.cells::<A>()) {
+        if self.head.clear(unused, self.cells::<A>(), self.kept_cells) {
             // Lost: another thread has stamped it.
             let _ = self.head.swap(unused, Head::committed(unused.generation(), fresh));
         }
@@ -171,7 +172,7 @@ impl DirectCell {
             if head.is_provisional() {
                 return None;
             }
-            if self.head.copy_ring(head, self.cells::<A>(), &mut ring) {
+            if self.head.copy_ring(head, self.cells::<A>(), self.kept_cells, &mut ring) {
                 return Some((head.payload(), ring));
             }
             core::hint::spin_loop();

@@ -40,49 +40,43 @@ const GENERATION: Field = CONTENT.above(GENERATION_BITS);
 /// ```text
 /// bits 63..54 generation | bits 53..0 content
 /// ```
+///
+/// The last of them is a note, if the algorithm has one. That is not told here: two registers hold a
+/// slice, and with a third word a compiler puts the ring into memory in front of every decision.
 #[derive(Clone, Copy)]
-pub(crate) struct Cells<'a> {
-    cells: &'a [AtomicU64],
-    has_note: bool,
-}
+pub(crate) struct Cells<'a>(&'a [AtomicU64]);
 
 impl<'a> Cells<'a> {
-    pub(crate) const NONE: Self = Self { cells: &[], has_note: false };
+    pub(crate) const NONE: Self = Self(&[]);
 
-    /// The last of the cells is a note, if there is one.
     #[inline(always)]
-    pub(crate) fn new(cells: &'a [AtomicU64], has_note: bool) -> Self {
-        Self { cells, has_note }
+    pub(crate) fn new(cells: &'a [AtomicU64]) -> Self {
+        Self(cells)
     }
 
     #[inline(always)]
     pub(super) fn is_none(self) -> bool {
-        self.cells.is_empty()
-    }
-
-    /// All but the note.
-    fn kept(self) -> usize {
-        self.cells.len() - usize::from(self.has_note)
+        self.0.is_empty()
     }
 
     /// Writes what is to stand in the ring of a life, which nobody reads yet and nothing stands in.
     pub(crate) fn fill(self, generation: u64, contents: &[u64]) {
-        for (cell, content) in self.cells.iter().zip(contents).filter(|(_, content)| **content > 0)
-        {
+        for (cell, content) in self.0.iter().zip(contents).filter(|(_, content)| **content > 0) {
             cell.store(GENERATION.set(CONTENT.of(*content), generation), Ordering::Relaxed);
         }
     }
 
     #[inline(always)]
     pub(super) fn of_generation(self, generation: u64) -> LiveCells<'a> {
-        LiveCells { cells: self, generation }
+        LiveCells { cells: self.0, life: GENERATION.set(0, generation) }
     }
 
-    /// Writes the note. It is no part of any protocol: whoever reads it proves it first.
+    /// Writes the note of an algorithm that has one. It is no part of any protocol: whoever reads it
+    /// proves it first.
     #[inline(always)]
     pub(super) fn write_note(self, note: u64) {
         // A model would only multiply its interleavings by it.
-        if let (true, false, [.., place]) = (self.has_note, cfg!(tollgate_loom), self.cells) {
+        if let (false, [.., place]) = (cfg!(tollgate_loom), self.0) {
             place.store(note, Ordering::Relaxed);
         }
     }
@@ -91,21 +85,28 @@ impl<'a> Cells<'a> {
 /// The ring of one life of a slot: what another generation left there is nothing.
 #[derive(Clone, Copy)]
 pub(super) struct LiveCells<'a> {
-    cells: Cells<'a>,
-    generation: u64,
+    cells: &'a [AtomicU64],
+    /// Its generation, where words have it.
+    life: u64,
 }
 
 impl Ring for LiveCells<'_> {
-    #[inline]
+    #[inline(always)]
     fn cell(self, place: usize) -> u64 {
-        let word = self.cells.cells[place].load(Ordering::Acquire);
-        if GENERATION.of(word) == self.generation { CONTENT.of(word) } else { 0 }
+        let content = self.apart(place, 0);
+        if content <= CONTENT.max() { content } else { 0 }
     }
 
-    #[inline]
+    #[inline(always)]
+    fn apart(self, place: usize, content: u64) -> u64 {
+        self.cells[place].load(Ordering::Acquire) ^ self.life ^ content
+    }
+
+    /// Asked for by algorithms that have one.
+    #[inline(always)]
     fn note(self) -> u64 {
-        match (self.cells.has_note, cfg!(tollgate_loom), self.cells.cells) {
-            (true, false, [.., place]) => place.load(Ordering::Relaxed),
+        match (cfg!(tollgate_loom), self.cells) {
+            (false, [.., place]) => place.load(Ordering::Relaxed),
             _ => 0,
         }
     }
@@ -120,7 +121,7 @@ impl HeadCell {
             return true;
         }
         let word = GENERATION.set(content, seen.generation());
-        let cell = &cells.cells[place];
+        let cell = &cells.0[place];
         let mut there = cell.load(Ordering::Acquire);
         while there != word {
             if !planted(Fault::PutUnchecked) && self.load() != seen {
@@ -141,17 +142,18 @@ impl HeadCell {
         (0..count).all(|place| ring.cell(place) == 0 || self.put(seen, cells, place, 0))
     }
 
-    /// The same for all cells but the note.
-    pub(super) fn clear_all(&self, seen: Head, cells: Cells<'_>) -> bool {
-        self.clear(seen, cells, cells.kept())
-    }
-
-    /// Appends what stands in the ring of the head `seen`, all but the note; false, and nothing
-    /// appended, if that head stands no longer.
-    pub(crate) fn copy_ring(&self, seen: Head, cells: Cells<'_>, to: &mut Vec<u64>) -> bool {
+    /// Appends what stands in the first `count` cells of the ring of the head `seen`; false, and
+    /// nothing appended, if that head stands no longer.
+    pub(crate) fn copy_ring(
+        &self,
+        seen: Head,
+        cells: Cells<'_>,
+        count: usize,
+        to: &mut Vec<u64>,
+    ) -> bool {
         let begun = to.len();
         let ring = cells.of_generation(seen.generation());
-        to.extend((0..cells.kept()).map(|place| ring.cell(place)));
+        to.extend((0..count).map(|place| ring.cell(place)));
         let stands = cells.is_none() || self.load() == seen;
         if !stands {
             to.truncate(begun);
@@ -180,7 +182,7 @@ mod tests {
         ) {
             let content = CONTENT.of(content);
             let ring = [AtomicU64::new(left), AtomicU64::new(left)];
-            let cells = Cells::new(&ring, false);
+            let cells = Cells::new(&ring);
             let seen = Head::committed(generation, payload);
             let head = HeadCell::new(seen);
             prop_assert!(head.put(seen, cells, 1, content));

@@ -138,6 +138,12 @@ impl Slots {
     pub(crate) fn bucket(&self, index: u32) -> &Bucket {
         &self.buckets.all()[index as usize]
     }
+
+    /// Where the first bucket begins.
+    #[inline(always)]
+    pub(crate) fn address(&self) -> usize {
+        self.buckets.values.addr().get()
+    }
 }
 
 /// All compact slots of a table, as buckets of one cache line each.
@@ -160,20 +166,18 @@ impl Lines {
 }
 
 /// The ring words of all slots, one slot's after the other's.
-pub(crate) struct RingWords(Option<Zeroed<AtomicU64>>);
+pub(crate) struct RingWords(Zeroed<AtomicU64>);
 
 impl RingWords {
     pub(crate) fn zeroed(count: usize, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
-        if count == 0 {
-            return Ok(Self(None));
-        }
+        let huge_pages = HugePages(huge_pages.0 && count > 0);
         // SAFETY: atomic integers.
-        Ok(Self(Some(unsafe { Zeroed::new(count, huge_pages) }?)))
+        Ok(Self(unsafe { Zeroed::new(count, huge_pages) }?))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn all(&self) -> &[AtomicU64] {
-        self.0.as_ref().map_or(&[], Zeroed::all)
+        self.0.all()
     }
 }
 

@@ -27,6 +27,10 @@ impl Slots {
     pub(crate) fn bucket(&self, index: u32) -> &[Slot; BUCKET] {
         &self.0[index as usize]
     }
+
+    pub(crate) fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
 }
 
 pub(crate) struct Lines(Vec<[WordCell; BUCKET]>);

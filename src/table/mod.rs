@@ -121,12 +121,14 @@ pub(crate) struct Wide {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingLayout {
     cells: usize,
-    has_note: bool,
+    /// Those that are part of the state: all but the note.
+    kept_cells: usize,
 }
 
 impl RingLayout {
     pub(crate) fn of<A: Machine>(algo: &A) -> Self {
-        Self { cells: algo.ring_cells(), has_note: algo.has_note() }
+        let cells = algo.ring_cells();
+        Self { cells, kept_cells: cells - usize::from(algo.has_note()) }
     }
 }
 
@@ -161,12 +163,12 @@ impl Wide {
     /// The ring of a slot.
     #[inline(always)]
     pub(crate) fn cells<A: Machine>(&self, slot: &Slot) -> Cells<'_> {
-        if !A::RINGED || self.ring.cells == 0 {
+        if !A::RINGED {
             return Cells::NONE;
         }
-        let index = self.index_of(slot);
-        let cells = &self.ring_words.all()[index * self.ring.cells..][..self.ring.cells];
-        Cells::new(cells, self.ring.has_note)
+        let first = self.index_of(slot) * self.ring.cells;
+        let cells = &self.ring_words.all()[first..first + self.ring.cells];
+        Cells::new(cells)
     }
 
     /// The judge's clock, put back by the allowed skew: what was idle then is idle for all.
@@ -292,8 +294,7 @@ impl Wide {
 
     #[inline(always)]
     fn index_of(&self, slot: &Slot) -> usize {
-        let first = std::ptr::from_ref(&self.slots.bucket(0)[0]).addr();
-        (std::ptr::from_ref(slot).addr() - first) / size_of::<Slot>()
+        (std::ptr::from_ref(slot).addr() - self.slots.address()) / size_of::<Slot>()
     }
 
     /// What a decision about `n` cells would be judged by; `None` if the key has no state.

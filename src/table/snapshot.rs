@@ -68,7 +68,7 @@ impl Wide {
                 if !taken || debt_of(head.payload(), algo, instant) == 0 {
                     break;
                 }
-                if slot.head.copy_ring(head, cells, &mut row.rings) {
+                if slot.head.copy_ring(head, cells, self.ring.kept_cells, &mut row.rings) {
                     row.add(place, [owner.fingerprint(), head.payload()]);
                     break;
                 }

@@ -18,7 +18,7 @@ use tollgate_benches::keys;
 /// A kind of decision, and what makes so many of them.
 type Kind = (&'static str, fn(usize));
 
-const KINDS: [Kind; 24] = [
+const KINDS: [Kind; 29] = [
     ("loop-alone", |count| decide(count, KEYS, STEP_NANOS, START_NANOS, |_, _| true)),
     ("direct-gcra-admit", direct_admit),
     ("direct-gcra-refuse", direct_refuse),
@@ -37,12 +37,17 @@ const KINDS: [Kind; 24] = [
     ("keyed-fixed-window-refuse", |count| windows_refuse(FixedWindow::anchored(), count)),
     ("keyed-sub-windows-admit", |count| windows_admit(SubWindows::new(), count)),
     ("keyed-sub-windows-refuse", |count| windows_refuse(SubWindows::new(), count)),
+    ("keyed-sub-windows-allow", |count| windows_allow(SubWindows::new(), count)),
+    ("keyed-sub-windows-deny", |count| windows_deny(SubWindows::new(), count)),
     ("keyed-sliding-counter-admit", |count| windows_admit(SlidingCounter::new(), count)),
     ("keyed-sliding-counter-refuse", |count| windows_refuse(SlidingCounter::new(), count)),
+    ("keyed-sliding-counter-allow", |count| windows_allow(SlidingCounter::new(), count)),
+    ("keyed-sliding-counter-deny", |count| windows_deny(SlidingCounter::new(), count)),
     ("keyed-sliding-log-admit", |count| windows_admit(SlidingLog::new(), count)),
     ("keyed-sliding-log-refuse", |count| windows_refuse(SlidingLog::new(), count)),
     ("keyed-sliding-log-claim", log_claim),
-    ("keyed-sliding-log-allow", log_allow),
+    ("keyed-sliding-log-allow", |count| windows_allow(SlidingLog::new(), count)),
+    ("keyed-sliding-log-deny", |count| windows_deny(SlidingLog::new(), count)),
 ];
 
 /// Keys that decisions are about, in turn.
@@ -205,38 +210,55 @@ fn lane_admit(count: usize) {
     }
 }
 
-fn log_allow(count: usize) {
-    let quota = black_box(Quota::new(LIMIT, Duration::from_nanos(MINUTE_NANOS)).burst(LIMIT));
-    let gate = keyed(quota, SlidingLog::new(), KEYS);
-    let asked = KEYS as u64 * LIMIT / 2;
-    let step = MINUTE_NANOS / asked;
-    let before = usize::try_from(2 * asked).expect("64 bits");
-    let allow = |key: &u64, now: Tick| gate.allow_at(key, 1, now);
-    decide(before, KEYS, step, START_NANOS, allow);
-    decide(count, KEYS, step, START_NANOS + 2 * MINUTE_NANOS, allow);
-}
-
 fn log_claim(count: usize) {
     let quota = black_box(Quota::new(10, Duration::from_nanos(MINUTE_NANOS)));
     let gate = keyed(quota, SlidingLog::new(), ROOM);
     decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
 }
 
-/// Each key asks for half its limit in a window. Windows pass, and are to pass by their whole
-/// number: a count is a multiple of `KEYS * LIMIT / 2`.
+/// Windows pass, and are to pass by their whole number: a count is a multiple of `KEYS * LIMIT / 2`.
 fn windows_admit<A: Algorithm>(algorithm: A, count: usize) {
+    half_asked(algorithm, count, |gate, key, now| gate.check_at(key, 1, now).is_ok());
+}
+
+/// The same to yes or no.
+fn windows_allow<A: Algorithm>(algorithm: A, count: usize) {
+    half_asked(algorithm, count, |gate, key, now| gate.allow_at(key, 1, now));
+}
+
+fn windows_refuse<A: Algorithm>(algorithm: A, count: usize) {
+    all_full(algorithm, count, |gate, key, now| gate.check_at(key, 1, now).is_ok());
+}
+
+/// The same to yes or no.
+fn windows_deny<A: Algorithm>(algorithm: A, count: usize) {
+    all_full(algorithm, count, |gate, key, now| gate.allow_at(key, 1, now));
+}
+
+/// Each key asks for half its limit in a window.
+#[inline(always)]
+fn half_asked<A: Algorithm>(
+    algorithm: A,
+    count: usize,
+    check: impl Fn(&Limiter<u64, A, ManualClock>, &u64, Tick) -> bool,
+) {
     let quota = black_box(Quota::new(LIMIT, Duration::from_nanos(MINUTE_NANOS)).burst(LIMIT));
     let gate = keyed(quota, algorithm, KEYS);
     let asked = KEYS as u64 * LIMIT / 2;
     let step = MINUTE_NANOS / asked;
-    let check = |key: &u64, now: Tick| gate.check_at(key, 1, now).is_ok();
+    let check = |key: &u64, now: Tick| check(&gate, key, now);
     let before = usize::try_from(2 * asked).expect("64 bits");
     decide(before, KEYS, step, START_NANOS, check);
     decide(count, KEYS, step, START_NANOS + 2 * MINUTE_NANOS, check);
 }
 
 /// Every key is full, of cells of all parts of the last two windows.
-fn windows_refuse<A: Algorithm>(algorithm: A, count: usize) {
+#[inline(always)]
+fn all_full<A: Algorithm>(
+    algorithm: A,
+    count: usize,
+    check: impl Fn(&Limiter<u64, A, ManualClock>, &u64, Tick) -> bool,
+) {
     let quota = black_box(Quota::new(LIMIT, Duration::from_nanos(HOUR_NANOS)).burst(LIMIT));
     let gate = keyed(quota, algorithm, KEYS);
     let last = START_NANOS + HOUR_NANOS / 12 * 11;
@@ -251,5 +273,5 @@ fn windows_refuse<A: Algorithm>(algorithm: A, count: usize) {
             while gate.check_at(&key, 1, Tick::from_nanos(at)).is_ok() {}
         }
     }
-    decide(count, KEYS, STEP_NANOS, last, |key, now| gate.check_at(key, 1, now).is_ok());
+    decide(count, KEYS, STEP_NANOS, last, |key, now| check(&gate, key, now));
 }

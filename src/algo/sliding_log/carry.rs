@@ -49,7 +49,8 @@ impl Carry for SlidingLogParams {
         let birth = self.birth(lap, &*ring);
         let floor = passage.then();
         for back in 0..self.places {
-            let view = View { ring: &*ring, lap, place, last, floor, ahead: word_ahead, birth };
+            let view =
+                View { ring: &*ring, word, lap, place, last, floor, ahead: word_ahead, birth };
             if back >= self.known(&view) {
                 // Places that the first round has not come to.
                 ring[cell_at(self.places + place - back)] = 0;

@@ -1,6 +1,6 @@
 //! The events of a log: which of them there are, when they happened, how many are in a window.
 
-use super::{LAP, Rate, SlidingLogParams, TIME, cell_at};
+use super::{Rate, SlidingLogParams, TIME, cell_at};
 use crate::algo::Ring;
 use crate::time::Tick;
 
@@ -8,6 +8,7 @@ use crate::time::Tick;
 #[derive(Clone, Copy)]
 pub(super) struct View<R> {
     pub(super) ring: R,
+    pub(super) word: u64,
     pub(super) lap: u64,
     pub(super) place: u64,
     pub(super) last: u64,
@@ -15,7 +16,7 @@ pub(super) struct View<R> {
     /// Units from `floor` to the latest event, if it is later: by a clock ahead of ours, or by
     /// less than a unit.
     pub(super) ahead: u64,
-    /// When this life of the ring began, where that matters.
+    /// When this life of the ring began, where that matters and was read.
     pub(super) birth: u64,
 }
 
@@ -29,14 +30,25 @@ pub(super) enum Entry {
 }
 
 impl SlidingLogParams {
+    /// A log of which the birth is not read yet.
     #[inline(always)]
-    pub(super) fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
+    pub(super) fn view_unborn<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
         let floor = self.floor(now);
         let (last, ahead) = self.last(word, floor);
         // Any word makes sense, also one with a place that does not exist.
-        let (lap, place) = (self.lap.of(word), self.place.of(word).min(self.places - 1));
-        let birth = self.birth(lap, ring);
-        View { ring, lap, place, last, floor, ahead, birth }
+        let (lap, place) = (self.lap.of(word), self.place.lowest_of(word).min(self.places - 1));
+        View { ring, word, lap, place, last, floor, ahead, birth: 0 }
+    }
+
+    #[inline(always)]
+    pub(super) fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
+        self.born(self.view_unborn(word, ring, now))
+    }
+
+    /// The same log with its birth read.
+    #[inline(always)]
+    pub(super) fn born<R: Ring>(&self, view: View<R>) -> View<R> {
+        View { birth: self.birth(view.lap, view.ring), ..view }
     }
 
     /// When a life of the ring began; read once for all cells that are compared with it.
@@ -98,24 +110,34 @@ impl SlidingLogParams {
     /// The event `back` (below the number of known ones) before the latest.
     #[inline(always)]
     pub(super) fn entry<R: Ring>(&self, view: &View<R>, back: u64) -> Entry {
+        match self.found(view, back) {
+            Entry::Older { time } if self.before_birth(view, time) => Entry::Latest,
+            found => found,
+        }
+    }
+
+    /// The same, as far as the cell tells whose birth is not read.
+    #[inline(always)]
+    pub(super) fn found<R: Ring>(&self, view: &View<R>, back: u64) -> Entry {
         if back == 0 {
             return Entry::Latest;
         }
         let (place, lap) = self.position(view, back);
-        let content = view.ring.cell(cell_at(place));
-        let found = LAP.of(content);
-        let first_round = found == 1 && lap == 3 && view.lap == 2;
-        if (found != lap && !first_round) || self.before_birth(view, content) {
+        let apart = view.ring.apart(cell_at(place), lap << TIME.bits());
+        // The round before 2 was 3, or the first.
+        let either = (lap & (lap ^ view.lap)) << 1;
+        if (apart >> TIME.bits()) & !either != 0 {
             return Entry::Latest;
         }
-        Entry::Older { time: TIME.of(content) }
+        Entry::Older { time: TIME.of(apart) }
     }
 
     /// Whether a cell was written before this life of the ring, 1,024 lives ago.
     #[inline(always)]
-    pub(super) fn before_birth<R: Ring>(&self, view: &View<R>, content: u64) -> bool {
-        let older = view.birth.wrapping_sub(TIME.of(content)) & TIME.max();
-        view.lap != 3 && older > 0 && older <= TIME.max() / 2
+    pub(super) fn before_birth<R: Ring>(&self, view: &View<R>, time: u64) -> bool {
+        // By the shift the sign is that of a word of as many bits as a time.
+        let older = view.birth.wrapping_sub(time) << (u64::BITS - TIME.bits());
+        view.lap != 3 && older.cast_signed() > 0
     }
 
     /// When the event `back` (below the number of known ones) before the latest happened.

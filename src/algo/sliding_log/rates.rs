@@ -195,11 +195,13 @@ impl SlidingLogParams {
             rates,
             rate_count,
             count_refusals,
+            is_plain: rate_count == 1 && !count_refusals,
             places,
             limit_min,
             window_max,
             place,
             lap,
+            round: Field::new(0, place.bits() + LAP_BITS),
             time,
         })
     }

@@ -29,7 +29,7 @@ pub(super) struct View<R> {
     pub(super) ahead: u64,
     /// Units from the word's to the current one.
     pub(super) passed: u64,
-    /// Shares of its unit that have passed at `now`.
+    /// Shares of its unit that have passed at `now`, where the oldest is weighed.
     pub(super) phase: u64,
 }
 
@@ -39,9 +39,9 @@ impl SubWindowParams {
         let floor = self.grid.floor(now);
         let last = self.index.of(word);
         let (ahead, passed) = self.apart(last, floor);
-        let phase = self.grid.scale(now, floor).phase;
+        let phase = if self.weighed { self.grid.scale(now, floor).phase } else { 0 };
         // No state counts more; but of any word, what is above must not be lost beyond the field.
-        let total = self.count.of(word).min(self.total_max);
+        let total = self.count.lowest_of(word).min(self.total_max);
         View { ring, last, place: 0, total, floor, ahead, passed, phase }
     }
 
@@ -74,9 +74,8 @@ impl SubWindowParams {
         let index = self.before(view.last, back);
         let back = back as usize;
         let wrapped = if back > view.place { self.cells as usize } else { 0 };
-        let content = view.ring.cell(view.place + wrapped - back);
         // Its count, if the index above it is the same; else more than any count.
-        let count = content ^ self.index.set(0, index);
+        let count = view.ring.apart(view.place + wrapped - back, self.index.set(0, index));
         if count <= self.count.max() { count.min(self.limit) } else { 0 }
     }
 

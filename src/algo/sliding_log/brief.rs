@@ -1,0 +1,163 @@
+//! Yes or no by one event, where there is one rate and refusals are not counted.
+
+use super::events::{Entry, View};
+use super::{SlidingLogParams, SlidingLogSeen, Step};
+use crate::algo::Ring;
+use crate::decision::NEVER;
+use crate::time::Tick;
+
+impl SlidingLogParams {
+    /// What a yes or no about `n` cells (at most the limit, and not 0) is judged by.
+    #[inline(always)]
+    pub(super) fn see_briefly<R: Ring>(
+        &self,
+        word: u64,
+        ring: R,
+        now: Tick,
+        n: u64,
+    ) -> SlidingLogSeen {
+        let view = self.view_unborn(word, ring, now);
+        let Some(view) = self.admits(view, n) else {
+            return self.left_as_is(&view, Step::Refuse, NEVER, 0);
+        };
+        let (time, ahead) = self.entered_at(&view, now);
+        SlidingLogSeen {
+            step: Step::Admit { next: self.enter(&view, n, time) },
+            lap: view.lap,
+            place: view.place,
+            last: view.last,
+            floor: view.floor,
+            birth: view.birth,
+            remaining: 0,
+            until_idle: ahead.saturating_add(self.window_max),
+            until_admitted: 0,
+            noted: 0,
+        }
+    }
+
+    /// Whether `n` cells (at most the limit, and not 0) are within the only rate, by a log of which
+    /// the birth is not read; and the log with its birth, if they are.
+    ///
+    /// An event of an earlier life stands for the latest one. Where both are inside, and they are
+    /// whenever the limit is used up, it makes no difference whose it is.
+    #[inline(always)]
+    fn admits<R: Ring>(&self, view: View<R>, n: u64) -> Option<View<R>> {
+        let rate = &self.rates[0];
+        let inside = |event| self.grid.within(event, view.floor, rate.window);
+        let back = rate.limit - n;
+        if back >= self.known(&view) {
+            return Some(self.born(view));
+        }
+        match self.found(&view, back) {
+            Entry::Older { time } => {
+                let (event_is_inside, latest_is_inside) = (inside(time), inside(view.last));
+                if event_is_inside && latest_is_inside {
+                    return None;
+                }
+                let view = self.born(view);
+                let refused = match self.before_birth(&view, time) {
+                    true => latest_is_inside,
+                    false => event_is_inside,
+                };
+                (!refused).then_some(view)
+            }
+            Entry::Latest => (!inside(view.last)).then(|| self.born(view)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algo::sliding_log::{LAP, SlidingLog, TIME};
+    use crate::algo::{Algorithm, Machine};
+    use crate::quota::Quota;
+    use core::cell::Cell;
+    use core::time::Duration;
+
+    /// Counts what is read of a ring.
+    #[derive(Clone, Copy)]
+    struct Counted<'a> {
+        cells: &'a [u64],
+        reads: &'a Cell<usize>,
+    }
+
+    impl Ring for Counted<'_> {
+        fn cell(self, place: usize) -> u64 {
+            self.reads.set(self.reads.get() + 1);
+            self.cells[place]
+        }
+    }
+
+    /// 4 in 10 ms, in microseconds.
+    fn four() -> SlidingLogParams {
+        let quota = Quota::new(4, Duration::from_millis(10));
+        let params = SlidingLog::new().params(&quota, 0).expect("in range");
+        assert_eq!((params.grid.ratio(), params.window_max), ((1, 1_000), 10_000));
+        params
+    }
+
+    fn at(micros: u64) -> Tick {
+        Tick::from_nanos(micros * 1_000)
+    }
+
+    /// A word of the round `lap`, of which the latest event was in its place 1.
+    fn word(params: &SlidingLogParams, lap: u64, latest: u64) -> u64 {
+        params.time.set(params.lap.set(params.place.set(0, 1), lap), latest + params.window_max)
+    }
+
+    /// An event, or the birth: times in a ring count from a window before the origin.
+    fn cell(lap: u64, micros: u64) -> u64 {
+        LAP.set(TIME.of(micros + four().window_max), lap)
+    }
+
+    /// The step by `glance`, which is that by `look`; and how many cells it has read.
+    fn step(params: &SlidingLogParams, word: u64, cells: &[u64], now: Tick) -> (Step, usize) {
+        let reads = Cell::new(0);
+        let ring = Counted { cells, reads: &reads };
+        let step = params.step(params.glance(word, ring, now, 1), now, 1);
+        let read = reads.get();
+        assert_eq!(params.step(params.look(word, ring, now, 1), now, 1), step);
+        (step, read)
+    }
+
+    #[test]
+    fn a_refusal_reads_one_event_and_an_admission_three_cells() {
+        let params = four();
+        let word = word(&params, 2, 20_400);
+        let [old, oldest, next] = [20_100, 20_200, 20_250].map(|micros| cell(1, micros));
+        let cells = [cell(2, 20_300), old, oldest, next, cell(1, 20_050), 0];
+        assert_eq!(step(&params, word, &cells, at(30_199)), (Step::Refuse, 1));
+
+        let (step, read) = step(&params, word, &cells, at(30_200));
+        assert!(matches!(step, Step::Admit { .. }) && read == 2);
+        let reads = Cell::new(read);
+        let ring = Counted { cells: &cells, reads: &reads };
+        let seen = params.glance(word, &cells[..], at(30_200), 1);
+        let mut puts = Vec::new();
+        let stands = params.publish(seen, ring, |place, content| {
+            puts.push((place, content));
+            true
+        });
+        assert!(stands && puts == [(1, cell(2, 20_400))]);
+        assert_eq!(reads.get(), 3);
+    }
+
+    /// All four were charged at once in the second round. What stands in two of their places was left
+    /// there by a life of the same generation, and this one began later.
+    #[test]
+    fn what_an_earlier_life_left_admits_nothing() {
+        let params = four();
+        let (birth, first) = (cell(1, 20_350), cell(1, 20_350));
+        // By itself it would have left, or would not; it stands for the latest event, which has not.
+        for (left, read) in [(3_000, 2), (20_345, 1)] {
+            let cells = [first, first, cell(3, left), cell(1, left), birth, 0];
+            let word = word(&params, 2, 20_400);
+            assert_eq!(step(&params, word, &cells, at(30_340)), (Step::Refuse, read));
+        }
+        // In its third round a life has written all of its cells, and its birth is not asked for.
+        let cells = [cell(3, 20_399), cell(2, 3_000), cell(2, 3_000), cell(2, 20_398), birth, 0];
+        let (step, read) = step(&params, word(&params, 3, 20_400), &cells, at(30_340));
+        assert!(matches!(step, Step::Admit { .. }) && read == 1);
+    }
+}
