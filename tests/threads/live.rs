@@ -51,7 +51,7 @@ fn no_decision_is_by_the_rate_of_one_quota_and_the_burst_of_the_other() {
     let fast = Quota::per_second(30).burst(1);
     let gate = Direct::builder(fast).algorithm(Live::new()).build().expect("in range");
     let done = AtomicBool::new(false);
-    let decided = [const { AtomicU64::new(0) }; THREADS as usize];
+    let decided = [0; 4].map(AtomicU64::new);
     thread::scope(|scope| {
         let (gate, done) = (&gate, &done);
         let deciders = decided.each_ref().map(|decided| {
