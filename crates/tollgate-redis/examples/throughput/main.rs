@@ -8,22 +8,29 @@
 //! plain, that others are compared with.
 //!
 //! It starts a `redis-server` of its own on a free port of the loopback interface, or uses the one
-//! that `REDIS_URL` names. Each way is run by 64 tasks on a runtime of 1 and of 2 threads, in short
+//! that `REDIS_URL` names. If `REDIS_CELL` is the path of redis-cell's library (crates.io has its source:
+//! `cargo build --release` there), the server loads it, and its command is measured too. Each way is run by 64 tasks on a runtime of 1 and of 2 threads, in short
 //! rounds that take turns. What is counted is admissions; the quota is never reached, so whoever is
 //! refused was turned away because too many waited for one lease. Tasks yield after every 32 decisions, and every
 //! eighth decision is timed.
 
 #![allow(clippy::disallowed_types, reason = "a clock of its own")]
 
+mod peer;
+mod server;
+
 use std::error::Error;
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
-use tollgate_redis::{Batched, Central, Leased, Roster, Share, Store, Unavailable, Windows};
+use tollgate_redis::{Batched, Central, Leased, Roster, Share, Store, Windows};
 
+use peer::RedisCell;
+use server::Server;
+
+/// Never reached.
+const QUOTA: Quota = Quota::per_second(100_000_000);
 const TASKS: u64 = 64;
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(250);
@@ -39,17 +46,19 @@ enum Gate {
     Leased(Leased<Central>),
     Batched(Batched<Windows>),
     Share(Share<Roster>),
+    Peer(Arc<RedisCell>),
 }
 
 impl Gate {
     /// Whether a request is admitted.
-    async fn check(&self, key: u64) -> Result<bool, Unavailable> {
+    async fn check(&self, key: u64) -> Result<bool, Box<dyn Error>> {
         let key = key.to_be_bytes();
         Ok(match self {
             Self::Plain(gate) => gate.check(key).await?.is_ok(),
             Self::Leased(gate) => gate.check(&key).await?.decision.is_ok(),
             Self::Batched(gate) => gate.check(&key).await?.decision.is_ok(),
             Self::Share(gate) => gate.check(&key).decision.is_ok(),
+            Self::Peer(gate) => gate.check(&key).await?,
         })
     }
 }
@@ -83,7 +92,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(threads).enable_all().build()?;
         runtime.block_on(async {
-            let mut lines = lines(&server.url, threads)?;
+            let peer = RedisCell::of(&server.url, QUOTA).await?.map(Arc::new);
+            let mut lines = lines(&server.url, threads, peer.as_ref())?;
             for line in &lines {
                 round(line).await?;
             }
@@ -102,8 +112,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// The ways, each on a store of its own. The first of its number of keys is what others are compared
 /// with.
-fn lines(url: &str, threads: usize) -> Result<Vec<Line>, Box<dyn Error>> {
-    let quota = Quota::per_second(100_000_000);
+fn lines(
+    url: &str,
+    threads: usize,
+    peer: Option<&Arc<RedisCell>>,
+) -> Result<Vec<Line>, Box<dyn Error>> {
+    let quota = QUOTA;
     let chosen: Vec<String> = std::env::args().skip(1).collect();
     let mut lines = Vec::new();
     let mut add = |name: String, keys: u64, gate: &dyn Fn(&Store) -> Made| {
@@ -143,6 +157,10 @@ fn lines(url: &str, threads: usize) -> Result<Vec<Line>, Box<dyn Error>> {
     }
     add("batches, 1,000 unsent".into(), 1, &batches(1_000))?;
     add("share".into(), 1, &share)?;
+    if let Some(peer) = peer {
+        let peer = |_: &Store| Ok(Gate::Peer(Arc::clone(peer)));
+        add("redis-cell: a command a decision".into(), 1, &peer)?;
+    }
     add("plain: a script a decision".into(), SOME_KEYS, &plain)?;
     for most in [10, 100] {
         add(format!("leases of {most}"), SOME_KEYS, &leases(most))?;
@@ -192,7 +210,10 @@ async fn round(line: &Line) -> Result<Round, Box<dyn Error>> {
         per_second: float(all.admitted) / seconds,
         p50_micros: percentile(50),
         p99_micros: percentile(99),
-        calls_each: float(line.store.stats().calls - calls) / float(all.admitted),
+        calls_each: match &*line.gate {
+            Gate::Peer(_) => 1.0,
+            _ => float(line.store.stats().calls - calls) / float(all.admitted),
+        },
         turned_away: float(all.turned_away) / float(all.admitted + all.turned_away),
     })
 }
@@ -213,7 +234,7 @@ async fn ask(gate: Arc<Gate>, task: u64, keys: u64, end: Instant) -> Found {
                 Ok(false) | Err(_) => found.turned_away += 1,
             }
             // A round trip is long: the end may have come.
-            if matches!(*gate, Gate::Plain(_)) && Instant::now() >= end {
+            if matches!(*gate, Gate::Plain(_) | Gate::Peer(_)) && Instant::now() >= end {
                 break;
             }
         }
@@ -257,44 +278,4 @@ fn middle(sorted: &[f64]) -> f64 {
 #[allow(clippy::cast_precision_loss, reason = "counts of a short run")]
 fn float(count: u64) -> f64 {
     count as f64
-}
-
-/// A server, ended with this program if it is its own.
-struct Server {
-    url: String,
-    process: Option<Child>,
-}
-
-impl Server {
-    fn of_the_environment_or_new() -> Result<Self, Box<dyn Error>> {
-        if let Ok(url) = std::env::var("REDIS_URL") {
-            return Ok(Self { url, process: None });
-        }
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
-            .args(["--appendonly", "no"])
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(|error| {
-                format!("redis-server does not start ({error}): install it, or set REDIS_URL")
-            })?;
-        let server = Self { url: format!("redis://127.0.0.1:{port}"), process: Some(process) };
-        for _ in 0..1_000 {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Ok(server);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Err("redis-server does not answer: run it by hand to see why, or set REDIS_URL".into())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
 }
