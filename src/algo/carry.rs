@@ -226,3 +226,62 @@ impl Passage {
         (left, left.saturating_sub(self.rounded.into()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algo::Algorithm;
+    use crate::{AnyAlgorithm, Quota, SlidingLog, WarmUp};
+
+    /// Snapshots of other versions name algorithms by these numbers.
+    #[test]
+    fn the_number_of_an_algorithm_stays() {
+        let quota = Quota::per_minute(60);
+        for (name, number) in [
+            ("gcra", 1),
+            ("leaky-queue", 2),
+            ("fixed-window", 3),
+            ("fixed-window-aligned", 3),
+            ("sub-windows", 5),
+            ("sliding-counter", 6),
+            ("sliding-log", 7),
+        ] {
+            let algorithm: AnyAlgorithm = name.parse().expect("one of the names");
+            let params = algorithm.params(&quota, 0).expect("in range");
+            assert_eq!(params.algorithm(), number, "{name}");
+        }
+        let warm_up = WarmUp::new(Duration::from_secs(9)).params(&quota, 0).expect("in range");
+        assert_eq!(warm_up.algorithm(), 4);
+    }
+
+    /// What would be read otherwise than it was written is not taken for the same.
+    #[test]
+    fn machines_that_read_states_differently_differ_in_a_figure() {
+        let quota = Quota::per_minute(60);
+        let log = |first, and: Quota| SlidingLog::new().and(and).params(&first, 0);
+        let counting = SlidingLog::new().and(Quota::per_second(5)).count_refusals();
+        let alone = SlidingLog::new().params(&quota, 0);
+        let figures = [
+            alone,
+            log(quota, Quota::per_second(5)),
+            log(quota, Quota::per_second(6)),
+            log(Quota::per_minute(61), Quota::per_second(5)),
+            log(quota, Quota::new(5, Duration::from_secs(2))),
+            counting.params(&quota, 0),
+        ]
+        .map(|params| params.expect("in range").figures(0));
+        let warm_up = |secs, quota| WarmUp::new(Duration::from_secs(secs)).params(&quota, 0);
+        let others = [
+            warm_up(9, quota),
+            warm_up(10, quota),
+            warm_up(9, Quota::per_minute(61)),
+            warm_up(9, quota.burst(7)),
+        ]
+        .map(|params| params.expect("in range").figures(0));
+        for figures in [&figures[..], &others[..]] {
+            for (index, one) in figures.iter().enumerate() {
+                assert!(!figures[..index].contains(one), "{index}");
+            }
+        }
+    }
+}

@@ -385,6 +385,7 @@ impl Machine for FixedWindowParams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algo::PerKey;
     use crate::word::tile;
     use proptest::prelude::*;
 
@@ -448,6 +449,60 @@ mod tests {
             let built = window.params(&Quota::per_day(1), 0);
             assert_eq!(built, Err(QuotaError::UtcOffsetTooLarge));
         }
+    }
+
+    #[test]
+    fn one_more_than_the_limit_can_be_counted() {
+        for limit in [1, 3, 7, 1_023, 1_024, (1 << 30) - 1] {
+            let params = FixedWindow::anchored().params(&Quota::per_day(limit), 0);
+            let count = params.expect("as large as a limit may be").count;
+            assert!(count.max() > limit && count.max() / 4 < limit, "{limit}");
+        }
+    }
+
+    /// 50 bits of time and more are endless with units of 20 microseconds. Where a cell takes less
+    /// than a thousandth of a microsecond, a thousand units do, else there are ten thousand.
+    #[test]
+    fn a_window_has_the_units_that_make_it_endless_or_a_stated_number() {
+        for (text, length) in [
+            ("1/s", 50_000),
+            ("1/min", 3_000_000),
+            ("20/min", 600_000),
+            ("1000/s", 10_000),
+            ("1000000/s", 10_000),
+            ("1000001/s", 1_000),
+        ] {
+            assert_eq!(params(FixedWindow::anchored(), text, 0).length, length, "{text}");
+        }
+        assert_eq!(params(FixedWindow::aligned(), "1/min", 0).length, 1);
+    }
+
+    #[test]
+    fn a_plan_has_a_window_of_whole_units_that_is_not_too_long() {
+        let plan = |window, period| params(window, "1/min", 0).with_quota(&Quota::new(1, period));
+        let anchored = |period| plan(FixedWindow::anchored(), period);
+        // Units of 20 microseconds.
+        let short = anchored(Duration::from_micros(20)).expect("a unit");
+        assert_eq!(short.length, 1);
+        assert_eq!(
+            anchored(Duration::from_secs(120)).expect("no longer than may be").length,
+            6_000_000
+        );
+        let too_long = Err(QuotaError::PlanTooLong);
+        assert_eq!(anchored(Duration::from_micros(30)), too_long);
+        // A ring that ends has room for the window it was made for, and no longer one.
+        let fast = params(FixedWindow::anchored(), "1000000/s", 0);
+        assert!(fast.with_quota(&Quota::per_second(9)).is_ok());
+        assert_eq!(fast.with_quota(&Quota::new(9, Duration::from_secs(2))), too_long);
+        let aligned = |period| plan(FixedWindow::aligned(), period);
+        assert!(aligned(Duration::from_secs(60)).is_ok());
+        assert_eq!(aligned(Duration::from_secs(120)), too_long, "a window is as long as it is");
+    }
+
+    #[test]
+    fn windows_say_whether_they_are_the_wall_clocks() {
+        assert!(params(FixedWindow::aligned(), "20/min", 0).is_aligned());
+        assert!(!params(FixedWindow::anchored(), "20/min", 0).is_aligned());
     }
 
     #[test]

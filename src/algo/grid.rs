@@ -396,6 +396,24 @@ mod tests {
         assert_eq!(nanos.skew_tolerance().map(|span| span.as_secs()), Some(1_099));
     }
 
+    #[test]
+    fn what_is_ahead_is_bounded_by_what_is_told_from_the_past() {
+        let short = Grid::new(1, 1, (1 << 20) - 1, 1_000);
+        assert_eq!(short.tolerance_units(), 127);
+        assert_eq!((short.ahead_at_most(1_127), short.ahead_at_most(1_128)), (1_127, 1_127));
+        let endless = Grid::new(1, 2_500, (1 << 53) - 1, 0);
+        assert_eq!(endless.tolerance_units(), u64::MAX >> 1);
+        assert_eq!(endless.ahead_at_most(u64::MAX), u64::MAX >> 1);
+    }
+
+    #[test]
+    fn an_instant_is_waited_for_until_it_is_a_span_behind() {
+        let grid = Grid::new(1, 2_500, (1 << 53) - 1, 100);
+        let until = |instant, now| grid.until_behind_by(instant, now, Duration::from_micros(25));
+        assert_eq!((until(5, 0), until(0, 0), until(0, 4)), (15, 10, 6));
+        assert_eq!((until(0, 9), until(0, 10), until(0, 40)), (1, 1, 1), "never at once");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 

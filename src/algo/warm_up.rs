@@ -502,6 +502,38 @@ mod tests {
         assert!(params("5/s", WarmUp::new(Duration::ZERO)).is_ok());
     }
 
+    #[test]
+    fn what_is_just_in_range_is_accepted() {
+        assert!(params("5/s", WarmUp::new(SECOND * 60).cold_factor(100)).is_ok());
+        // Sixteen units are the least that an interval is divided in.
+        assert!(params("62500000/s", WarmUp::new(Duration::ZERO)).is_ok());
+        let faster = params("62500001/s", WarmUp::new(Duration::ZERO));
+        assert_eq!(faster, Err(QuotaError::WarmUpTooLong));
+    }
+
+    #[test]
+    fn units_are_the_finest_of_which_the_ring_has_a_year() {
+        let has_a_year = |params: &WarmUpParams| {
+            let (units, nanos) = params.grid.ratio();
+            let ring = params.grid.ring().unwrap_or(u64::MAX);
+            u128::from(ring) / u128::from(units) * u128::from(nanos) / 1_000_000_000
+                >= 365 * 24 * 3_600
+        };
+        for (text, secs) in [("5/s", 4), ("5/s", 20_000), ("1/minute", 3_600), ("100/s", 10)] {
+            let warm_up = WarmUp::new(SECOND * secs);
+            let quota: Quota = text.parse().expect("a quota");
+            let params = params(text, warm_up).expect("in range");
+            assert!(has_a_year(&params), "{text}");
+            let finer = warm_up.with_units(&quota, params.cell * 2);
+            let interval_nanos = quota.period_nanos() / quota.limit();
+            let none_finer = finer.is_none_or(|finer| !has_a_year(&finer));
+            assert!(none_finer || params.cell > interval_nanos / 2, "{text}");
+        }
+        // Where none has a year, the coarsest have to do.
+        let short = params("1000/s", WarmUp::new(SECOND * 60)).expect("in range");
+        assert!(!has_a_year(&short) && short.cell == UNITS_IN_CELL_MIN);
+    }
+
     /// Without a ramp it is a pace: one interval a cell, warm or cold.
     #[test]
     fn a_cold_factor_of_one_is_an_even_pace() {

@@ -290,3 +290,23 @@ impl From<BuildFailed> for ReloadError {
         Self::Build(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_line_a_column_and_a_width() {
+        let at = |text, span| {
+            let RuleError { line, column, width, .. } = RuleError::at(text, span, String::new());
+            (line, column, width)
+        };
+        assert_eq!(at("abcdef\n", 1..6), (1, 2, 5));
+        assert_eq!(at("ab\ncdef\r\n", 4..7), (2, 2, 3));
+        assert_eq!(at("ab\ncd\n", 1..5), (1, 2, 1), "no wider than its line");
+        // Within a character: from where it begins.
+        assert_eq!(at("aéb", 2..3), (1, 2, 1));
+        assert_eq!(at("a\u{10348}b", 4..6), (1, 2, 2));
+        assert_eq!(at("ab", 7..9), (1, 3, 1));
+    }
+}

@@ -259,7 +259,10 @@ mod tests {
         let session = [Part::Cookie("session".into())];
         let of =
             |value| key(&session, &Request { headers: &[("Cookie", value)], ..Request::default() });
-        assert_eq!(of("session=1; a=2"), of("a=2;  session=\"1\""));
+        let other = of("session=12");
+        assert!(other.is_some() && of("session=1").is_some() && other != of("session=1"));
+        assert_eq!(of("session=1; a=2"), of("session=1"));
+        assert_eq!(of("a=2;  session=\"1\""), of("session=1"));
         assert_eq!(of("sessions=1; xsession=2"), None);
         assert_eq!(of("session="), None);
         let headers = [("cookie", "a=2"), ("cookie", "session=1")];

@@ -260,3 +260,61 @@ fn the_rate_may_grow_thirtytwofold() {
         }
     }
 }
+
+#[test]
+fn another_burst_of_the_same_share_has_other_units() {
+    use QuotaError as E;
+    assert_eq!(in_proportion(1_000, 10, 20), Ok(500));
+    assert_eq!(in_proportion(1_000, 10, 40), Ok(250));
+    assert_eq!(in_proportion(1_000, 30, 7), Ok(4_285), "right to one part in a hundred");
+    assert_eq!(in_proportion(30, 10, 20), Ok(15), "few, but exact");
+    assert_eq!(in_proportion(30, 10, 7), Err(E::InheritTooFar));
+    assert_eq!(in_proportion(u64::MAX, 2, 1), Err(E::LiveTooFast));
+}
+
+#[test]
+fn a_bucket_that_starts_empty_does_so_after_a_change_too() {
+    let quota = Quota::per_second(10);
+    let params = PacedParams::new(&quota, true).expect("in range");
+    let second = Tick::from_nanos(1_000_000_000);
+    for inherit in [Inherit::AsIs, Inherit::Reset] {
+        let changed = params.change(&Quota::per_second(20), inherit, second).expect("in range");
+        for (params, now) in [(params, Tick::ZERO), (params, second), (changed, second)] {
+            let seen = params.look(params.fresh(now), NoRing, now, 0);
+            assert_eq!(params.permit(seen, now, 0).remaining(), 0);
+        }
+    }
+}
+
+#[test]
+fn what_was_charged_at_the_very_change_is_given_back() {
+    let first = PacedParams::new(&Quota::per_second(10), false).expect("in range");
+    let now = Tick::from_nanos(1_000_000_000);
+    let params = first.change(&Quota::per_second(20), Inherit::Reset, now).expect("in range");
+    let left = |word| params.permit(params.look(word, NoRing, now, 0), now, 0).remaining();
+    let Step::Admit { next } =
+        params.step(params.look(params.fresh(now), NoRing, now, 15), now, 15)
+    else {
+        panic!("a fresh bucket is full");
+    };
+    let receipt = Receipt { cells: 15, at: now, next };
+    assert_eq!(left(next), 5);
+    assert_eq!(left(params.give_back(next, &receipt, now, 7)), 12);
+    assert_eq!(left(params.add(next, now, 7)), 12);
+    assert_eq!(left(params.add(next, now, 99)), 20, "no more than it holds");
+}
+
+#[test]
+fn the_turn_of_a_charge_beyond_the_burst_is_when_its_debt_has_drained() {
+    let params = PacedParams::new(&Quota::per_second(10), false).expect("in range");
+    let now = Tick::from_nanos(1_000_000_000);
+    let params = params.change(&Quota::per_second(20), Inherit::Reset, now).expect("in range");
+    let ahead = params.within(now, Duration::from_secs(1));
+    let word = params.fresh(now);
+    let Step::Admit { next } = ahead.step(ahead.look(word, NoRing, now, 30), now, 30) else {
+        panic!("ten beyond the burst take half a second");
+    };
+    let turn = params.turn(next, now);
+    assert!(turn >= Duration::from_millis(500) && turn < Duration::from_millis(501), "{turn:?}");
+    assert_eq!(params.turn(word, now), Duration::ZERO);
+}

@@ -222,3 +222,84 @@ fn units_in(common: u64, shortest: u64, longest: u64, time: Field) -> Result<u64
     }
     Ok(u64::try_from(units).expect("at most the divisor"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algo::{Machine, Standing, Step};
+    use crate::time::Tick;
+
+    fn params(log: SlidingLog, quota: Quota) -> Result<SlidingLogParams, QuotaError> {
+        log.params(&quota, 0)
+    }
+
+    #[test]
+    fn four_rates_are_as_many_as_there_may_be() {
+        let minute = Quota::per_minute(60);
+        let mut log = SlidingLog::new();
+        for count in 1..RATES_MAX {
+            log = log.and(Quota::per_second(count as u64));
+        }
+        let built = params(log, minute).expect("four rates");
+        assert!(built.rates().iter().map(|rate| rate.limit).eq([60, 1, 2, 3]));
+        assert_eq!(params(log.and(Quota::per_hour(9)), minute), Err(QuotaError::TooManyRates));
+    }
+
+    #[test]
+    fn a_log_has_as_many_events_as_its_memory_may_hold() {
+        assert!(params(SlidingLog::new(), Quota::per_day(65_536)).is_ok());
+        let more = params(SlidingLog::new(), Quota::per_day(65_537));
+        assert_eq!(more, Err(QuotaError::LogLimitTooLarge));
+    }
+
+    /// Five microseconds in ordinary cases; a ten-thousandth of a short window; and what a year, or a
+    /// thousand of the longest windows, leaves of the word's time.
+    #[test]
+    fn units_are_as_fine_as_windows_and_the_words_time_allow() {
+        let unit_nanos = |log, quota| {
+            params(log, quota).map(|params: SlidingLogParams| {
+                let (units, nanos) = params.grid().ratio();
+                nanos.div_ceil(units)
+            })
+        };
+        let log = SlidingLog::new();
+        assert_eq!(unit_nanos(log, Quota::per_second(10)), Ok(5_000));
+        let millis = |millis| Quota::new(10, Duration::from_millis(millis));
+        assert_eq!(unit_nanos(log, millis(1)), Ok(100));
+        assert_eq!(unit_nanos(log, millis(2)), Ok(200));
+        let fine = log.and(Quota::new(1, Duration::from_micros(10)));
+        assert_eq!(unit_nanos(fine, millis(1)), Ok(1));
+        let apart = log.and(Quota::new(1, Duration::from_nanos(10)));
+        assert_eq!(unit_nanos(apart, Quota::per_day(9)), Err(QuotaError::LogWindowsTooFarApart));
+    }
+
+    #[test]
+    fn a_log_says_for_how_long_and_by_which_clocks_it_is_read_right() {
+        let log = params(SlidingLog::new(), Quota::per_second(16)).expect("in range");
+        // 51 bits of payload less four for the place: 47 of time, in units of 5 microseconds.
+        let time = log.time.max();
+        let span = |units: u64| Duration::from_nanos(units * 5_000);
+        assert_eq!(log.horizon(), Some(span(time - log.ahead_max - 1)));
+        assert_eq!(log.skew_tolerance(), Some(span(log.ahead_max - 1)));
+        assert_eq!(log.ahead_max, 720_000_000, "an hour");
+    }
+    #[test]
+    fn a_log_is_idle_once_its_latest_event_has_left_the_window() {
+        let log = params(SlidingLog::new(), Quota::per_second(10)).expect("in range");
+        let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
+        let fresh = log.fresh(at(1_000));
+        assert_eq!(log.standing(fresh, log.instant(at(1_000))), Standing::Idle { units: 0 });
+        let behind = log.standing(fresh, log.instant(at(500)));
+        assert_eq!(behind, Standing::Idle { units: 0 }, "nothing was charged, whatever the clock");
+
+        let ring = [0; 12];
+        let seen = log.look(fresh, &ring[..], at(1_000), 1);
+        let Step::Admit { next } = log.step(seen, at(1_000), 1) else {
+            panic!("a key never seen");
+        };
+        let standing = |millis| log.standing(next, log.instant(at(millis)));
+        assert_eq!(standing(1_000), Standing::Live { debt: 200_000 });
+        assert_eq!(standing(1_999), Standing::Live { debt: 200 });
+        assert_eq!(standing(4_000), Standing::Idle { units: 400_000 });
+    }
+}

@@ -159,7 +159,11 @@ impl SubWindowParams {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
+    use crate::algo::{Machine, Standing, Step};
+    use crate::time::Tick;
     use crate::word::tile;
     use proptest::prelude::*;
 
@@ -173,6 +177,47 @@ mod tests {
             prop_assert_eq!(params.count.of(word), count & params.count.max());
             prop_assert_eq!(params.index.of(word), index & params.index.max());
         }
+    }
+
+    fn charged(params: &SubWindowParams, cells: u64) -> u64 {
+        let ring = [0; 8];
+        let seen = params.look(params.fresh(Tick::ZERO), &ring[..], Tick::ZERO, cells);
+        let Step::Admit { next } = params.step(seen, Tick::ZERO, cells) else {
+            panic!("a key never seen");
+        };
+        next
+    }
+
+    #[test]
+    fn a_state_counts_until_its_sub_window_has_left() {
+        let params = SubWindows::new().params(&Quota::per_minute(9), 0).expect("in range");
+        let word = charged(&params, 4);
+        let after = |secs: u64| {
+            let now = Tick::from_nanos(secs * 1_000_000_000);
+            params.standing(word, params.instant(now))
+        };
+        // Four cells for six sub-windows of ten seconds.
+        assert_eq!(after(0), Standing::Live { debt: 24 });
+        assert_eq!(after(29), Standing::Live { debt: 16 });
+        assert_eq!(after(59), Standing::Live { debt: 4 });
+        assert_eq!(
+            (after(60), after(90)),
+            (Standing::Idle { units: 1 }, Standing::Idle { units: 4 })
+        );
+        let fresh = params.standing(params.fresh(Tick::ZERO), params.instant(Tick::ZERO));
+        assert_eq!(fresh, Standing::Idle { units: 0 });
+    }
+
+    #[test]
+    fn a_place_is_free_once_every_clock_has_seen_the_window_leave() {
+        let params = SubWindows::new().params(&Quota::per_minute(9), 0).expect("in range");
+        let word = charged(&params, 1);
+        let wait = |secs: u64| {
+            let now = Tick::from_nanos(secs * 1_000_000_000);
+            params.no_place(word, now, Duration::from_secs(10)).retry_after()
+        };
+        assert_eq!(wait(0), Some(Duration::from_secs(70)));
+        assert_eq!(wait(25), Some(Duration::from_secs(45)));
     }
 
     #[test]

@@ -129,3 +129,25 @@ pub(super) fn peer(request: &Parts) -> Option<IpAddr> {
     }
     request.extensions.get::<SocketAddr>().map(|address| address.ip().to_canonical())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_much_of_the_peers_address_counts_as_was_asked_for() {
+        let of = |key: PeerIp, address: &str| {
+            let mut request = http::Request::new(()).into_parts().0;
+            request.extensions.insert(address.parse::<SocketAddr>().expect("an address"));
+            key.extract(&request).map(|its| its.to_string())
+        };
+        let usual = PeerIp::new();
+        assert_eq!(of(usual, "[2001:db8:1:2:3::4]:80").as_deref(), Ok("2001:db8:1:2::"));
+        assert_eq!(of(usual, "[::ffff:192.0.2.7]:80").as_deref(), Ok("192.0.2.7"));
+        let wide = PeerIp::new().prefix(IpPrefix::new(24, 48));
+        assert_eq!(of(wide, "[2001:db8:1:2:3::4]:80").as_deref(), Ok("2001:db8:1::"));
+        assert_eq!(of(wide, "192.0.2.7:80").as_deref(), Ok("192.0.2.0"));
+        let without = http::Request::new(()).into_parts().0;
+        assert_eq!(usual.extract(&without), Err(KeyError::Unavailable));
+    }
+}

@@ -205,7 +205,9 @@ mod tests {
             ("/{id}/b", "/7/c", false),
             ("/a/{*rest}", "/a", false),
             ("/a/{*rest}", "/a/", false),
+            ("/a/{*rest}", "/a/b", true),
             ("/a/{*rest}", "/a/b/c", true),
+            ("/a/{*rest}", "/a//", true),
             ("/{*rest}", "*", false),
         ] {
             let segments = parse(template).expect("a template");

@@ -203,6 +203,10 @@ mod tests {
             ("matches", Some("match")),
             ("nmae", Some("name")),
             ("kez", Some("key")),
+            ("ek", None),
+            ("lim", None),
+            ("limpet", None),
+            ("xxxkey", None),
             ("ab", None),
             ("burst", None),
         ] {

@@ -239,3 +239,27 @@ fn threads_are_admitted_exactly_what_the_tightest_limit_allows() {
         assert_eq!(left, 100_000 - 3 * u64::from(KEYS), "{other}");
     }
 }
+
+#[test]
+fn a_turn_in_a_queue_holds_also_where_another_limit_has_less_left() {
+    let (gate, _) = gate(
+        r#"
+        [[rule]]
+        name = "queue"
+        key = "none"
+        algorithm = "leaky-queue"
+        limits = "10/s burst 9"
+
+        [[rule]]
+        name = "hours"
+        key = "none"
+        limits = "3/h"
+        "#,
+    );
+    for (turn, left) in [(0, 2), (1, 1), (2, 0)] {
+        let verdict = gate.decide(&Request::default());
+        let standing = verdict.standing().expect("within both limits");
+        assert_eq!((standing.rule().name(), standing.remaining()), ("hours", left));
+        assert_eq!(standing.delay(), Duration::from_millis(100) * turn);
+    }
+}

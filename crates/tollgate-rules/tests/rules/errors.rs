@@ -139,3 +139,21 @@ fn carets_stand_under_what_is_meant() {
 ";
     assert!(shown.contains(expected), "{shown}");
 }
+
+#[test]
+fn as_many_as_there_may_be_and_one_more() {
+    let file = |count: usize| -> String {
+        (0..count).map(|nth| format!("[[rule]]\nname = \"r{nth}\"\nlimits = \"5/s\"\n")).collect()
+    };
+    assert_eq!(Rules::parse("r.toml", &file(256)).map(|rules| rules.rules().len()), Ok(256));
+    let more = said(&file(257));
+    assert!(more.contains("a file has 1 to 256 rules; this one has 257"), "{more}");
+
+    let limits = |count: usize| {
+        let limits: Vec<String> = (1..=count).map(|nth| format!("\"{nth}/s\"")).collect();
+        with(&format!("limits = [{}]", limits.join(", ")))
+    };
+    assert!(Rules::parse("r.toml", &limits(8)).is_ok());
+    let more = said(&limits(9));
+    assert!(more.contains("a rule has 1 to 8 limits; this one has 9"), "{more}");
+}

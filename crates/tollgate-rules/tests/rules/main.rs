@@ -3,6 +3,7 @@
 mod body;
 mod deciding;
 mod errors;
+mod explain;
 mod reload;
 mod robust;
 mod stores;

@@ -1,0 +1,96 @@
+//! Rules in plain words: each choice that a file can make is told.
+
+use tollgate_rules::{Gate, Rules};
+
+/// What is told of the one rule of a file, with what its limits say left out.
+fn told(rest: &str) -> Vec<String> {
+    let text = format!("[[rule]]\nname = \"a\"\nlimits = \"5/s\"\n{rest}\n");
+    let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    let lines = rules.rules()[0].explain();
+    let (limits, others) =
+        lines.lines().map(str::to_owned).partition::<Vec<_>, _>(|line| line.starts_with("limit "));
+    let limit = "limit    5/s (gcra): at most 5 at once and 5 a second; in any second at most 10";
+    assert_eq!(limits, [limit]);
+    others
+}
+
+#[test]
+fn what_a_rule_is_about_is_told() {
+    assert_eq!(told("")[0], "matches  every request");
+    let all = told(
+        r#"match = { method = ["POST", "PUT"], path = ["/api/**", "/v2/*"], host = "*.example.com", header = { x-plan = "free" } }"#,
+    );
+    assert_eq!(
+        all[0],
+        "matches  POST or PUT, path /api/** or /v2/*, host *.example.com, header x-plan is \"free\""
+    );
+}
+
+#[test]
+fn what_is_counted_and_what_becomes_of_requests_without_it_is_told() {
+    assert_eq!(told("key = \"none\"")[1], "key      nothing: one bucket for all");
+    for (key, said) in [
+        ("[\"ip\", \"header:X-User\"]", "ip (IPv6 by /64) and header x-user"),
+        ("[\"cookie:session\", \"path\"]", "cookie session and path"),
+        ("[\"method\", \"host\"]", "method and host"),
+    ] {
+        for (word, without) in [
+            ("shared", "requests without it share one bucket"),
+            ("skip", "the rule does not apply to requests without it"),
+            ("block", "requests without it are refused"),
+        ] {
+            let lines = told(&format!("key = {key}\non_no_key = \"{word}\""));
+            assert_eq!(lines[1], format!("key      {said}; {without}"));
+        }
+    }
+}
+
+#[test]
+fn what_becomes_of_new_keys_when_all_places_are_taken_is_told() {
+    for (on_full, said) in [
+        ("\"evict\"", "the key with the least debt is forgotten"),
+        ("\"refuse\"", "new keys are refused"),
+        ("\"admit\"", "new keys are admitted and not remembered"),
+        ("{ shared = \"9/s\" }", "new keys share 9/s"),
+    ] {
+        let lines = told(&format!("capacity = 700\non_full = {on_full}"));
+        assert_eq!(lines[2], format!("keys     700 at one time; when full, {said}"));
+    }
+}
+
+#[test]
+fn who_keeps_a_limit_and_what_holds_while_it_is_down_is_told() {
+    for (nodes, share) in [(1, "all"), (3, "1/3")] {
+        let store = format!("store = {{ url = \"redis://u:secret@cache\", nodes = {nodes} }}");
+        let said = format!(
+            "store    redis://cache, asked for some cells ahead; while it is down, each process \
+             decides by {share} of the quota"
+        );
+        assert_eq!(told(&store)[2], said);
+    }
+}
+
+#[test]
+fn a_password_is_told_to_nobody() {
+    let text =
+        "rule = [{ name = \"a\", limits = \"5/s\", store = { url = \"redis://u:secret@cache\" } }]";
+    let rules = Rules::parse("r.toml", text).expect("it is right");
+    let said = format!("{:?}", rules.rules()[0].store());
+    assert!(said.contains("redis://cache") && !said.contains("secret"), "{said}");
+}
+
+#[test]
+fn memory_is_what_limits_and_bans_need() {
+    let memory = |rest: &str| {
+        let text = format!("rule = [{{ name = \"a\", capacity = 1000, {rest} }}]");
+        let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        Gate::new(rules).expect("there is memory").memory_bytes()
+    };
+    let one = memory("limits = \"5/s\"");
+    assert!((16_000..100_000).contains(&one), "{one}");
+    assert_eq!(memory("limits = [\"5/s\", \"9/min\"]"), 2 * one);
+    let banned = memory("limits = \"5/s\", penalty = { after = 1, ban = \"1h\" }");
+    let counted =
+        memory("limits = \"5/s\", penalty = { after = 3, within = \"10m\", ban = \"1h\" }");
+    assert!(banned > one + 1_000 && counted > banned + 1_000, "{one}, {banned}, {counted}");
+}
