@@ -18,7 +18,7 @@ stages=(
     'lint|ci/lint.sh|lints, layers, documentation without warnings'
     'models|ci/loom.sh full|the models of every atomic protocol, those that take minutes too'
     'histories|ci/shuttle.sh full|random schedules, each history checked for linearizability'
-    'leases|ci/leases.sh|the protocols between processes and a server, in every state'
+    'leases|ci/leases.sh full|the protocols between processes and a server, in every state'
     'faults|ci/faults.sh|hundreds of faults on redis-server and on Valkey, against stated bounds'
     'proofs|ci/prove.sh|the pure steps over all inputs'
     'fuzz|ci/fuzz.sh 1800|each fuzz target for half an hour'
