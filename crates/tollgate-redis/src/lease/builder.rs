@@ -100,7 +100,7 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// bank each.
     ///
     /// Where that is less than a key spends in a round trip, several calls for it are under way at
-    /// once, 64 at most, as long as the bank has had what they asked for.
+    /// once, 256 at most, as long as the bank has had what they asked for.
     ///
     /// ```
     /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};

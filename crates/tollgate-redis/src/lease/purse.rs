@@ -162,7 +162,7 @@ impl Word {
 }
 
 /// The most calls under way for one key.
-pub(crate) const CALLS_MAX: u64 = 64;
+pub(crate) const CALLS_MAX: u64 = 256;
 const _: () = assert!(CALLS_MAX << LAST_BITS < CELLS_MAX, "they fit the word");
 
 /// Whether the bank may be asked.
@@ -527,7 +527,7 @@ mod tests {
             assert!(!purse.is_idle(at(10 * index - 1)) && purse.is_idle(end));
         }
         let begun: Vec<_> = (0..=CALLS_MAX).map(|_| purse.begin(u64::MAX, at(99))).collect();
-        assert_eq!((begun[63], begun[64]), (Some(63), None));
+        assert_eq!((begun[255], begun[256]), (Some(255), None));
     }
 
     #[test]

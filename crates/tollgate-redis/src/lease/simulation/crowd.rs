@@ -99,7 +99,7 @@ fn where_one_call_brings_too_little_several_are_under_way() {
     let found = play(PLENTY);
     println!("{found:?}");
     assert!(found.admitted > 30 * 1_000, "{found:?}");
-    assert!((32..=64).contains(&found.under_way_most), "{found:?}");
+    assert!((32..=256).contains(&found.under_way_most), "{found:?}");
     assert_eq!(found.refused, 0, "the quota has room: {found:?}");
     assert!(found.stats.cells_taken <= 10 * found.stats.calls, "10 each: {found:?}");
 }
