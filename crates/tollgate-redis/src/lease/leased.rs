@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 ///
 /// How many it takes follows what it spends. When few are left, more are fetched in the background;
 /// a request waits only where none are left, and then all that wait for one key wait for one call; or,
-/// where a call brings less than is spent while it is under way, for up to 64 that are under way together.
+/// where a call brings less than is spent while it is under way, for up to 256 that are under way together.
 /// When the bank is short, a key pauses between calls ([`LeasedBuilder::pause`]), and when it
 /// refuses, requests are refused here until it is time to come back. So overload of one key, or
 /// a client that does not take no for an answer, costs few calls.
