@@ -34,6 +34,7 @@ use core::time::Duration;
 
 use crate::decision::Scale;
 use crate::time::Tick;
+use crate::word::Field;
 
 /// A grid in words.
 #[cfg(feature = "std")]
@@ -202,6 +203,11 @@ impl Grid {
     #[inline]
     pub(crate) fn later(&self, instant: u64, units: u64) -> u64 {
         instant.wrapping_add(units) & self.mask
+    }
+
+    /// The same, and no later than the last that `field` can hold, also where the grid does not wrap.
+    pub(super) fn later_in(&self, field: Field, instant: u64, units: u64) -> u64 {
+        self.later(instant, units).min(field.max())
     }
 
     /// Units from `now` until `instant` lies `span` behind; at least 1.

@@ -349,8 +349,7 @@ impl Carry for WarmUpParams {
             0 => (more, 0),
             _ => (less, warmth - (more - less)),
         };
-        // An instant is no larger than its field, also where the grid does not wrap.
-        let cold_at = self.grid.later(passage.now(), until_cold).min(self.cold_at.max());
+        let cold_at = self.grid.later_in(self.cold_at, passage.now(), until_cold);
         (until_cold > 0).then(|| self.cold_at.set(warmth, cold_at))
     }
 }

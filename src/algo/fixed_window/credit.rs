@@ -90,8 +90,7 @@ impl Carry for FixedWindowParams {
         match (passage.left(&self.grid, self.end.of(word)), self.count.of(word)) {
             ((0, _), _) | (_, 0) => None,
             ((left, _), count) => {
-                // An instant is no larger than its field, also where the grid does not wrap.
-                let end = self.grid.later(passage.now(), left).min(self.end.max());
+                let end = self.grid.later_in(self.end, passage.now(), left);
                 Some(self.end.set(self.count.set(0, count), end))
             }
         }

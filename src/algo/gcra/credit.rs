@@ -164,8 +164,7 @@ impl Carry for GcraParams {
     fn carry(&self, word: u64, _: &mut [u64], passage: &Passage) -> Option<u64> {
         match passage.left(&self.grid, TAT.of(word)) {
             (0, _) => None,
-            // An instant is no larger than its field, also where the grid does not wrap.
-            (debt, _) => Some(self.grid.later(passage.now(), debt).min(TAT.max())),
+            (debt, _) => Some(self.grid.later_in(TAT, passage.now(), debt)),
         }
     }
 }

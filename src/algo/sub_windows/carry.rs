@@ -39,9 +39,8 @@ impl Carry for SubWindowParams {
         let ahead = passage.ahead(&self.grid, last);
         let oldest = u64::try_from(ahead + i128::from(self.older)).ok()?;
         let now = passage.now();
-        // An index is no larger than its field, also where the grid does not wrap.
         let moved = match u64::try_from(ahead) {
-            Ok(ahead) => self.grid.later(now, self.grid.ahead_at_most(ahead)).min(self.index.max()),
+            Ok(ahead) => self.grid.later_in(self.index, now, self.grid.ahead_at_most(ahead)),
             Err(_) => self.before(now, u64::try_from(-ahead).unwrap_or(0)),
         };
         let (place, total) = (self.place(last), self.count.of(word).min(self.total_max));
