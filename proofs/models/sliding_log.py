@@ -1,8 +1,8 @@
 """The exact log (`src/algo/sliding_log.rs`, `events.rs` and `rates.rs` beside it), of one rate.
 
 Proved: what a rate compares, in real time (an event at `e` nanoseconds has left a window of `w` at `now`
-only if `now - e >= w`, and is told to leave no later than a unit after that); and that place and lap
-number the events, whatever the limit. Which cell of the ring bears which event, the birth of a ring and
+only if `now - e >= w`, and is told to leave no later than a unit after that); and that lap and filled
+places number the events, whatever the limit. Which cell of the ring bears which event, the birth of a ring and
 the note are not proved: the step is compared with the Rust on rings of any content.
 """
 
@@ -17,7 +17,7 @@ from words import Field
 LIMIT_MAX, UNIT_NANOS = 1 << 16, 5_000
 UNITS_IN_WINDOW, UNITS_IN_WINDOW_MIN, WINDOWS_APART = 10_000, 1_000, 1_024
 TIME = Field(0, 52)
-LAP = TIME.above(2)
+ROUND = TIME.above(2)
 
 
 class OutOfRange(Exception):
@@ -25,17 +25,17 @@ class OutOfRange(Exception):
 
 
 class SlidingLog:
-    def __init__(self, grid, limit, window, place, lap, time, ahead_max):
+    def __init__(self, grid, limit, window, filled, lap, time, ahead_max):
         self.grid, self.limit, self.places, self.window = grid, limit, limit, window
-        self.place, self.lap, self.time, self.ahead_max = place, lap, time, ahead_max
+        self.filled, self.lap, self.time, self.ahead_max = filled, lap, time, ahead_max
 
     @classmethod
     def built(cls, limit, period):
         if limit > LIMIT_MAX:
             raise OutOfRange
-        place = Field(0, max((limit - 1).bit_length(), 1))
-        lap = place.above(2)
-        time = lap.above(PAYLOAD_BITS - 2 - place.bits)
+        filled = Field(0, limit.bit_length())
+        lap = filled.above(2)
+        time = lap.above(PAYLOAD_BITS - 2 - filled.bits)
         spans = lambda nanos: -(-nanos // (time.max + 1))
         wanted = min(max(UNIT_NANOS, spans(YEAR_NANOS)), period // UNITS_IN_WINDOW)
         wanted = max(wanted, spans(period * WINDOWS_APART), 1)
@@ -44,7 +44,7 @@ class SlidingLog:
             raise OutOfRange
         grid = Grid.new(units, period, TIME.max, units)
         ahead_max = max(min(time.max // 8_192, raw(units_in(HOUR_NANOS, grid.units, grid.nanos))), 2)
-        return cls(grid, U(limit), U(units), place, lap, time, ahead_max)
+        return cls(grid, U(limit), U(units), filled, lap, time, ahead_max)
 
     # What follows stands in the Rust.
 
@@ -71,18 +71,13 @@ class SlidingLog:
         ahead = self.grid.ahead(event, floor)
         return If(ahead == 0, window.saturating_sub(self.grid.behind(event, floor)), window.saturating_add(ahead))
 
-    def enter(self, lap, place, n):
-        """Place and lap of the latest event after `n` more."""
-        moved = place + n
-        with where(And(lap != 0, moved >= self.places)):
-            wrapped = moved - self.places
-        with where(lap == 0):
-            first = n - 1
-        flipped = If(lap == 2, U(3), U(2))
-        return (
-            If(lap == 0, first, If(moved < self.places, moved, wrapped)),
-            If(lap == 0, U(1), If(moved < self.places, lap, If(lap == 1, U(2), flipped))),
-        )
+    def enter(self, lap, filled, n):
+        """Lap, and the places that its events fill, after `n` more."""
+        after = filled + n
+        with where(after > self.places):
+            rest = after - self.places
+        next_lap = If(lap == 1, U(2), If(lap == 3, U(0), U(3)))
+        return If(after <= self.places, lap, next_lap), If(after <= self.places, after, rest)
 
     def time_of_event(self, floor, phase, ahead):
         """An event counts as the end of its unit, and time in a log never moves back."""
@@ -92,33 +87,33 @@ class SlidingLog:
         """Of constants: what is admitted and what is left; or the wait in units."""
         floor = self.floor(now)
         last, ahead = self.last(word, floor)
-        lap, place = raw(self.lap.of(word)), min(raw(self.place.of(word)), raw(self.places) - 1)
+        lap, filled = raw(self.lap.of(word)), min(raw(self.filled.of(word)), raw(self.places))
         if n == 0:
             return raw(word) % 2**PAYLOAD_BITS, None
         if n > self.limit:
             return None, NEVER
         wait, back = 0, raw(self.limit) - raw(n)
-        if back < {0: 0, 1: place + 1}.get(lap, raw(self.places)):
-            event = self.event(ring, lap, place, last, back)
+        if back < (filled if lap == 1 else raw(self.places)):
+            event = self.event(ring, lap, filled, last, back)
             wait = raw(self.until_left(event, floor, self.window))
         if wait > 0:
             return None, wait
         time = self.time_of_event(floor, self.phase(now, floor), ahead)
-        place, lap = self.enter(U(lap), U(place), n)
-        word = self.place.set(self.lap.set(self.time.set(U(0), time), lap), place)
+        lap, filled = self.enter(U(lap), U(filled), n)
+        word = self.filled.set(self.lap.set(self.time.set(U(0), time), lap), filled)
         return raw(word), None
 
-    def event(self, ring, lap, place, last, back):
+    def event(self, ring, lap, filled, last, back):
         if back == 0:
             return last
-        at, expected = (place - back, lap) if place >= back else (place + raw(self.places) - back, lap ^ 1)
+        at = filled - 1 - back
+        at, expected = (at, lap) if at >= 0 else (at + raw(self.places), lap ^ 1)
         content = U(ring[at])
-        found = raw(LAP.of(content))
-        birth = U(0) if lap in (0, 3) else TIME.of(U(ring[raw(self.places)]))
+        birth = TIME.of(U(ring[raw(self.places)])) if lap in (1, 2) else U(0)
         older = raw(birth.wrapping_sub(TIME.of(content)) & TIME.max)
-        before_birth = lap != 3 and 0 < older <= TIME.max // 2
-        first_round = found == 1 and expected == 3 and lap == 2
-        return last if (found != expected and not first_round) or before_birth else TIME.of(content)
+        before_birth = lap in (1, 2) and 0 < older <= TIME.max // 2
+        is_of_its_round = raw(ROUND.of(content)) == (2 | expected & 1)
+        return last if not is_of_its_round or before_birth else TIME.of(content)
 
 
 def any_grid():
@@ -184,38 +179,38 @@ def waits(endless):
     return Iff(later == 0, passed == left)
 
 
-def numbered(count, places):
-    """Lap and place of the latest of `count` events."""
-    rounds, place = integer("rounds"), integer("place")
-    fact(count >= 0, Implies(count > 0, And(count - 1 == rounds * places + place, place >= 0, place < places, rounds >= 0)))
-    odd = integer("pairs")
-    fact(Or(rounds == 2 * odd, rounds == 2 * odd + 1))
-    lap = If(count == 0, 0, If(rounds == 0, 1, If(rounds == 2 * odd + 1, 2, 3)))
-    return rounds, place, odd, lap
+def lap_of(rounds, pairs):
+    """The lap of a round, of which the number, counted from 0, is twice the pairs, or one more."""
+    return If(rounds == 0, 1, If(rounds == 1, 2, If(rounds == 2 * pairs + 1, 0, 3)))
+
+
+def split(rounds):
+    pairs = integer("pairs")
+    fact(Or(rounds == 2 * pairs, rounds == 2 * pairs + 1))
+    return pairs
 
 
 def events_are_numbered():
-    """The first round has lap 1, the next 2, then 3 and 2 in turn."""
+    """The first round has lap 1, the next 2, then 3 and 0 in turn."""
     places, n, count = number("places", 1, LIMIT_MAX), number("n", 1), integer("count")
     fact(n <= places)
     log = SlidingLog(None, places, None, None, None, None, None)
-    rounds, place, pairs, lap = numbered(count, places.v)
-    before = If(count == 0, 0, place)
-    new_place, new_lap = log.enter(U(lap), U(before), n)
-    wraps = And(count > 0, before + n.v >= places.v)
-    new_rounds = If(count == 0, 0, If(wraps, rounds + 1, rounds))
-    even = integer("even")
-    fact(Or(new_rounds == 2 * even, new_rounds == 2 * even + 1))
-    expected = If(new_rounds == 0, 1, If(new_rounds == 2 * even + 1, 2, 3))
-    exactly = If(count == 0, n.v - 1, If(wraps, before + n.v - places.v, before + n.v))
-    return And(new_place.v == exactly, new_lap.v == expected, new_place < places)
+    rounds, filled = integer("rounds"), integer("filled")
+    fact(count >= 0, rounds >= 0, filled >= 0, filled <= places.v)
+    fact(count == rounds * places.v + filled, Implies(filled == 0, rounds == 0))
+    new_lap, new_filled = log.enter(U(lap_of(rounds, split(rounds))), U(filled), n)
+    wraps = filled + n.v > places.v
+    new_rounds = If(wraps, rounds + 1, rounds)
+    exactly = If(wraps, filled + n.v - places.v, filled + n.v)
+    return And(new_filled.v == exactly, new_lap.v == lap_of(new_rounds, split(new_rounds)),
+               new_filled <= places, new_filled > 0)
 
 
 PROPERTIES = [
     Property("no event leaves its window early, in real time", lambda: iter([("any", none_leaves_early)])),
     Property("none leaves later than a unit", lambda: iter([("any", none_leaves_a_unit_late)])),
     Property("retry_after is sufficient and least", waits_are_sufficient_and_least),
-    Property("place and lap number the events", lambda: iter([("any", events_are_numbered)])),
+    Property("lap and filled places number the events", lambda: iter([("any", events_are_numbered)])),
 ]
 
 FAULTS = [
@@ -225,6 +220,8 @@ FAULTS = [
           "ahead.max(If(phase == 0, U(0), U(1)))", "ahead.max(2)"),
     Fault("an event that is ahead leaves with those that are not", "retry_after is sufficient and least",
           "window.saturating_add(ahead))", "window)"),
-    Fault("the lap stays", "place and lap number the events",
-          "If(lap == 1, U(2), flipped)", "If(lap == 1, U(1), flipped)"),
+    Fault("the lap stays", "lap and filled places number the events",
+          "If(lap == 1, U(2), ", "If(lap == 1, U(1), "),
+    Fault("an even round is taken for the second", "lap and filled places number the events",
+          "If(lap == 3, U(0), ", "If(lap == 3, U(2), "),
 ]

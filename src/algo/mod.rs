@@ -16,14 +16,14 @@
 //! | [`warm_up`] | when it is cold again (53 - w), warmth (w, from period and rate) | that time has come |
 //! | [`fixed_window`] | end of the window (53 - c), cells counted (c, from the limit) | the window has ended |
 //! | [`sub_windows`], [`sliding_counter`] | latest sub-window (53 - c), cells that count (c, from the limit) | that one no longer counts |
-//! | [`sliding_log`] | time of the latest event (51 - p), lap (2), its place (p, from the largest limit) | it has left every window |
+//! | [`sliding_log`] | time of the latest event (51 - p), lap (2), places it fills (p, from the largest limit) | it has left every window |
 //!
 //! The last two have a [`Ring`] of words beside it, of which the table keeps the upper 10 bits:
 //!
 //! | ring | words | bits 53..0 |
 //! |---|---|---|
 //! | [`sub_windows`] | one for each sub-window | as the word: a sub-window, cells charged in it |
-//! | [`sliding_log`] | one for each event, and two | lap (2), time of an older event (52) |
+//! | [`sliding_log`] | one for each event, and two | its round (2), time of an older event (52) |
 //!
 //! Instants are in units of the algorithm's [`Grid`], so that an idle state needs no sweeping:
 //! it says for itself that it is over, and means the same as no state at all.

@@ -3,16 +3,17 @@
 //! # Word and ring
 //!
 //! ```text
-//! word    bits 52..p+2 time of the latest event, its low bits | p+1..p lap | p-1..0 place
-//! cells   bits 53..52 lap | bits 51..0 time of an older event, by its place
-//! birth   when this life of the ring began
+//! word    bits 52..p+2 time of the latest event, its low bits | p+1..p lap | p-1..0 filled
+//! cells   bit 53 set | bit 52 whether its round is odd | bits 51..0 time of an older event, by its place
+//! birth   when this life of the ring began, as a cell
 //! note    cells that the first rate counted last
 //! ```
 //!
 //! The events follow one another through the `L` places round by round, `L` being the largest
-//! limit: so the `L` latest are at hand, and no rate asks for more. *Lap* is 0 before the first
-//! event, 1 in the first round, then 2 and 3 in turn. It tells whether a place holds the event of
-//! this round or still that of the one before.
+//! limit: so the `L` latest are at hand, and no rate asks for more. *Filled* are the places that events
+//! of this round have, none before the first event. *Lap* is 1 in the first round, 2 in the second, then
+//! 3 and 0 in turn. Whether it is odd tells whether a place holds the event of this round or still that
+//! of the one before; that it is 3 or 0, that this life has written every place.
 //!
 //! Only the latest event's time is in the word. Before the word moves on, that time is put in the
 //! place of every event that has it: one, or the `n` of a charge of `n` cells, which are found by
@@ -27,8 +28,8 @@
 //! after it happened (`now - event >= window`). Several rates look at several events of one log,
 //! and a minimum gap is the rate 1 in a window of that length.
 //!
-//! A yes or no by one rate reads that event and no more where it refuses; an admission needs the
-//! birth too, and the event before the latest.
+//! A yes or no by one rate reads that event and no more where it refuses. An admission reads the event
+//! before the latest too, which stands beside it; and in the first two rounds of a life its birth.
 //!
 //! How many events are in a window (for `remaining`) is searched from where it was last: the note.
 //!
@@ -69,7 +70,10 @@ const RATES_MAX: usize = 4;
 
 const LAP_BITS: u32 = 2;
 const TIME: Field = Field::new(0, 52);
-const LAP: Field = TIME.above(LAP_BITS);
+const ROUND: Field = TIME.above(LAP_BITS);
+
+const FIRST: u64 = 1;
+const SECOND: u64 = 2;
 
 /// At most `limit` events in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,9 +106,9 @@ pub struct SlidingLogParams {
     places: u64,
     limit_min: u64,
     window_max: u64,
-    place: Field,
+    filled: Field,
     lap: Field,
-    /// Place and lap together.
+    /// Both of them.
     round: Field,
     time: Field,
     /// Units up to which the word's time is ahead of a clock; beyond, it is behind.
@@ -116,7 +120,7 @@ pub struct SlidingLogParams {
 pub struct SlidingLogSeen {
     step: Step,
     lap: u64,
-    place: u64,
+    filled: u64,
     /// When the latest event happened, in units.
     last: u64,
     floor: u64,
@@ -149,27 +153,40 @@ impl SlidingLogParams {
     /// The word after `n` more events (at most as many as there are places) at `time`.
     #[inline(always)]
     fn enter<R: Ring>(&self, view: &View<R>, n: u64, time: u64) -> u64 {
-        if view.lap > 0 && view.place + n < self.places {
+        let filled = view.filled + n;
+        if filled <= self.places {
             // Nothing is carried over into the lap.
             return self.time.set(self.round.lowest_of(view.word) + n, time);
         }
-        let (place, lap) = match (view.lap, view.place + n) {
-            (0, _) => (n - 1, 1),
-            (1, place) => (place - self.places, 2),
-            (lap, place) => (place - self.places, lap ^ 1),
+        let lap = match view.lap {
+            FIRST => SECOND,
+            3 => 0,
+            _ => 3,
         };
-        self.time.set(0, time) | self.lap.set(0, lap) | self.place.set(0, place)
+        self.time.set(0, time) | self.lap.set(0, lap) | self.filled.set(0, filled - self.places)
+    }
+
+    /// The word before the first event, which counts for none whenever that is.
+    #[inline]
+    fn unused(&self, time: u64) -> u64 {
+        self.time.set(self.lap.set(0, FIRST), time)
+    }
+
+    /// Whether the word knows of no event.
+    #[inline]
+    fn is_unused(&self, word: u64) -> bool {
+        self.round.lowest_of(word) == self.unused(0)
     }
 
     /// Units for which the word's event counts after it happened: none, if there was none.
     #[inline]
     fn counts_for(&self, word: u64) -> u64 {
-        if self.lap.of(word) == 0 { 0 } else { self.window_max }
+        if self.is_unused(word) { 0 } else { self.window_max }
     }
 
     /// Until the latest event has left every window.
     fn until_idle<R: Ring>(&self, view: &View<R>) -> u64 {
-        match view.lap {
+        match self.known(view) {
             0 => 0,
             _ => self.until_left(view.last, view.floor, self.window_max),
         }
@@ -187,7 +204,7 @@ impl SlidingLogParams {
         SlidingLogSeen {
             step,
             lap: view.lap,
-            place: view.place,
+            filled: view.filled,
             last: view.last,
             floor: view.floor,
             birth: view.birth,
@@ -252,7 +269,7 @@ impl SlidingLogParams {
         SlidingLogSeen {
             step,
             lap: view.lap,
-            place: view.place,
+            filled: view.filled,
             last: view.last,
             floor: view.floor,
             birth: view.birth,
@@ -262,6 +279,18 @@ impl SlidingLogParams {
             noted,
         }
     }
+}
+
+/// What stands in the ring for an event of the round `lap`.
+#[inline(always)]
+const fn cell(time: u64, lap: u64) -> u64 {
+    ROUND.set(TIME.of(time), round_of(lap))
+}
+
+/// How a round is told in the ring.
+#[inline(always)]
+const fn round_of(lap: u64) -> u64 {
+    2 | lap & 1
 }
 
 #[inline(always)]
@@ -288,7 +317,7 @@ impl Machine for SlidingLogParams {
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {
-        self.time.set(0, self.floor(now))
+        self.unused(self.floor(now))
     }
 
     #[inline(always)]
@@ -317,16 +346,17 @@ impl Machine for SlidingLogParams {
         ring: R,
         mut put: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        let SlidingLogSeen { lap, place, last, floor, birth, .. } = seen;
-        let content = LAP.set(TIME.of(last), lap);
-        if lap == 0 {
-            return put(cell_at(self.places), LAP.set(content, 1));
+        let SlidingLogSeen { lap, filled, last, floor, birth, .. } = seen;
+        let view = View { ring, word: 0, lap, filled, last, floor, ahead: 0, birth };
+        let known = self.known(&view);
+        if known == 0 {
+            return put(cell_at(self.places), cell(last, FIRST));
         }
-        let view = View { ring, word: 0, lap, place, last, floor, ahead: 0, birth };
-        if self.known(&view) > 1 && matches!(self.entry(&view, 1), Entry::Latest) {
+        if known > 1 && matches!(self.entry(&view, 1), Entry::Latest) {
             return self.publish_all(view, put);
         }
-        put(cell_at(place), content)
+        let (place, lap) = self.position(&view, 0);
+        put(cell_at(place), cell(last, lap))
     }
 
     #[inline(always)]
@@ -408,7 +438,7 @@ impl SlidingLogParams {
         (0..count)
             .rev()
             .map(|back| self.position(&view, back))
-            .all(|(place, lap)| put(cell_at(place), LAP.set(TIME.of(view.last), lap)))
+            .all(|(place, lap)| put(cell_at(place), cell(view.last, lap)))
     }
 
     #[inline(always)]

@@ -24,7 +24,7 @@ impl SlidingLogParams {
         SlidingLogSeen {
             step: Step::Admit { next: self.enter(&view, n, time) },
             lap: view.lap,
-            place: view.place,
+            filled: view.filled,
             last: view.last,
             floor: view.floor,
             birth: view.birth,
@@ -38,8 +38,9 @@ impl SlidingLogParams {
     /// Whether `n` cells (at most the limit, and not 0) are within the only rate, by a log of which
     /// the birth is not read; and the log with its birth, if they are.
     ///
-    /// An event of an earlier life stands for the latest one. Where both are inside, and they are
-    /// whenever the limit is used up, it makes no difference whose it is.
+    /// From a life's third round on, the one event tells. Before that, an event of an earlier life
+    /// stands for the latest one. Where both are inside, and they are whenever the limit is used up, it
+    /// makes no difference whose it is.
     #[inline(always)]
     fn admits<R: Ring>(&self, view: View<R>, n: u64) -> Option<View<R>> {
         let rate = &self.rates[0];
@@ -49,6 +50,7 @@ impl SlidingLogParams {
             return Some(self.born(view));
         }
         match self.found(&view, back) {
+            Entry::Older { time } if !self.has_unwritten(&view) => (!inside(time)).then_some(view),
             Entry::Older { time } => {
                 let (event_is_inside, latest_is_inside) = (inside(time), inside(view.last));
                 if event_is_inside && latest_is_inside {
@@ -69,7 +71,7 @@ impl SlidingLogParams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algo::sliding_log::{LAP, SlidingLog, TIME};
+    use crate::algo::sliding_log::{self, FIRST, SECOND, SlidingLog};
     use crate::algo::{Algorithm, Machine};
     use crate::quota::Quota;
     use core::cell::Cell;
@@ -101,14 +103,14 @@ mod tests {
         Tick::from_nanos(micros * 1_000)
     }
 
-    /// A word of the round `lap`, of which the latest event was in its place 1.
+    /// A word of the round `lap`, of which the latest event was in its second place.
     fn word(params: &SlidingLogParams, lap: u64, latest: u64) -> u64 {
-        params.time.set(params.lap.set(params.place.set(0, 1), lap), latest + params.window_max)
+        params.time.set(params.lap.set(params.filled.set(0, 2), lap), latest + params.window_max)
     }
 
     /// An event, or the birth: times in a ring count from a window before the origin.
     fn cell(lap: u64, micros: u64) -> u64 {
-        LAP.set(TIME.of(micros + four().window_max), lap)
+        sliding_log::cell(micros + four().window_max, lap)
     }
 
     /// The step by `glance`, which is that by `look`; and how many cells it has read.
@@ -121,28 +123,31 @@ mod tests {
         (step, read)
     }
 
+    /// In the second round the birth is read in addition, in later ones not.
     #[test]
-    fn a_refusal_reads_one_event_and_an_admission_three_cells() {
+    fn a_refusal_reads_one_event_and_an_admission_that_before_the_latest_too() {
         let params = four();
-        let word = word(&params, 2, 20_400);
-        let [old, oldest, next] = [20_100, 20_200, 20_250].map(|micros| cell(1, micros));
-        let cells = [cell(2, 20_300), old, oldest, next, cell(1, 20_050), 0];
-        assert_eq!(step(&params, word, &cells, at(30_199)), (Step::Refuse, 1));
+        for (lap, before, births_read) in [(SECOND, FIRST, 1), (3, 0, 0), (0, 3, 0)] {
+            let word = word(&params, lap, 20_400);
+            let [old, oldest, next] = [20_100, 20_200, 20_250].map(|micros| cell(before, micros));
+            let cells = [cell(lap, 20_300), old, oldest, next, cell(FIRST, 20_050), 0];
+            assert_eq!(step(&params, word, &cells, at(30_199)), (Step::Refuse, 1));
 
-        let (step, read) = step(&params, word, &cells, at(30_200));
-        assert!(matches!(step, Step::Admit { .. }) && read == 2);
-        let reads = Cell::new(read);
-        let ring = Counted { cells: &cells, reads: &reads };
-        let seen = params.glance(word, &cells[..], at(30_200), 1);
-        let puts = Cell::new([None, None]);
-        let stands = params.publish(seen, ring, |place, content| {
-            let [earlier, _] = puts.get();
-            puts.set([Some((place, content)), earlier]);
-            true
-        });
-        assert!(stands);
-        assert_eq!(puts.get(), [Some((1, cell(2, 20_400))), None], "one event is put");
-        assert_eq!(reads.get(), 3);
+            let (step, read) = step(&params, word, &cells, at(30_200));
+            assert!(matches!(step, Step::Admit { .. }) && read == 1 + births_read);
+            let reads = Cell::new(read);
+            let ring = Counted { cells: &cells, reads: &reads };
+            let seen = params.glance(word, &cells[..], at(30_200), 1);
+            let puts = Cell::new([None, None]);
+            let stands = params.publish(seen, ring, |place, content| {
+                let [earlier, _] = puts.get();
+                puts.set([Some((place, content)), earlier]);
+                true
+            });
+            assert!(stands);
+            assert_eq!(puts.get(), [Some((1, cell(lap, 20_400))), None], "one event is put");
+            assert_eq!(reads.get(), 2 + births_read);
+        }
     }
 
     /// All four were charged at once in the second round. What stands in two of their places was left
@@ -150,16 +155,19 @@ mod tests {
     #[test]
     fn what_an_earlier_life_left_admits_nothing() {
         let params = four();
-        let (birth, first) = (cell(1, 20_350), cell(1, 20_350));
+        let (birth, first) = (cell(FIRST, 20_350), cell(FIRST, 20_350));
         // By itself it would have left, or would not; it stands for the latest event, which has not.
         for (left, read) in [(3_000, 2), (20_345, 1)] {
-            let cells = [first, first, cell(3, left), cell(1, left), birth, 0];
-            let word = word(&params, 2, 20_400);
+            let cells = [first, first, cell(3, left), cell(3, left), birth, 0];
+            let word = word(&params, SECOND, 20_400);
             assert_eq!(step(&params, word, &cells, at(30_340)), (Step::Refuse, read));
         }
-        // In its third round a life has written all of its cells, and its birth is not asked for.
-        let cells = [cell(3, 20_399), cell(2, 3_000), cell(2, 3_000), cell(2, 20_398), birth, 0];
-        let (step, read) = step(&params, word(&params, 3, 20_400), &cells, at(30_340));
-        assert!(matches!(step, Step::Admit { .. }) && read == 1);
+        // From its third round on a life has written all of its cells, and its birth is not asked for.
+        for (lap, before) in [(3, 0), (0, 3)] {
+            let left = cell(before, 3_000);
+            let cells = [cell(lap, 20_399), left, left, cell(before, 20_398), birth, 0];
+            let (step, read) = step(&params, word(&params, lap, 20_400), &cells, at(30_340));
+            assert!(matches!(step, Step::Admit { .. }) && read == 1);
+        }
     }
 }

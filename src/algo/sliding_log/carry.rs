@@ -1,7 +1,7 @@
 //! A log from one clock to another.
 
 use super::events::{Entry, View};
-use super::{LAP, SlidingLogParams, TIME, cell_at};
+use super::{FIRST, SECOND, SlidingLogParams, TIME, cell, cell_at};
 use crate::algo::{Carry, FIGURES, Passage, Restart};
 
 /// Places and laps stay; all times move by the same number of units. What has left every window is
@@ -25,11 +25,11 @@ impl Carry for SlidingLogParams {
     }
 
     fn carry(&self, word: u64, ring: &mut [u64], passage: &Passage) -> Option<u64> {
-        let (lap, place) = (self.lap.of(word), self.place.of(word).min(self.places - 1));
+        let (lap, filled) = (self.lap.of(word), self.filled.of(word).min(self.places));
         let (last, word_ahead) = self.last(word, passage.then());
         let longest = i128::from(self.window_max);
         let last_ahead = passage.ahead(&self.grid, last).min(self.ahead_max.into());
-        if lap == 0 || last_ahead <= -longest {
+        if self.is_unused(word) || last_ahead <= -longest {
             return None;
         }
         let now = passage.now();
@@ -45,25 +45,25 @@ impl Carry for SlidingLogParams {
             birth => ahead_of(TIME.of(birth), -longest),
         };
         // Where the birth is not looked at, it says nothing of the events.
-        let least = if lap == 3 { -longest } else { birth_ahead };
+        let least = if matches!(lap, FIRST | SECOND) { birth_ahead } else { -longest };
         let birth = self.birth(lap, &*ring);
         let floor = passage.then();
         for back in 0..self.places {
             let view =
-                View { ring: &*ring, word, lap, place, last, floor, ahead: word_ahead, birth };
+                View { ring: &*ring, word, lap, filled, last, floor, ahead: word_ahead, birth };
             if back >= self.known(&view) {
                 // Places that the first round has not come to.
-                ring[cell_at(self.places + place - back)] = 0;
+                ring[cell_at(self.places + filled - 1 - back)] = 0;
                 continue;
             }
-            let place = cell_at(self.position(&view, back).0);
-            ring[place] = match self.entry(&view, back) {
+            let (place, lap) = self.position(&view, back);
+            ring[cell_at(place)] = match self.entry(&view, back) {
                 Entry::Latest => 0,
-                Entry::Older { time } => LAP.set(at(ahead_of(time, least)), LAP.of(ring[place])),
+                Entry::Older { time } => cell(at(ahead_of(time, least)), lap),
             };
         }
-        ring[birth_cell] = LAP.set(at(birth_ahead), 1);
+        ring[birth_cell] = cell(at(birth_ahead), FIRST);
         let time = self.time.set(0, at(last_ahead));
-        Some(time | self.lap.set(0, lap) | self.place.set(0, place))
+        Some(time | self.lap.set(0, lap) | self.filled.set(0, filled))
     }
 }

@@ -1,6 +1,6 @@
 //! The events of a log: which of them there are, when they happened, how many are in a window.
 
-use super::{Rate, SlidingLogParams, TIME, cell_at};
+use super::{FIRST, Rate, SECOND, SlidingLogParams, TIME, cell_at, round_of};
 use crate::algo::Ring;
 use crate::time::Tick;
 
@@ -10,7 +10,8 @@ pub(super) struct View<R> {
     pub(super) ring: R,
     pub(super) word: u64,
     pub(super) lap: u64,
-    pub(super) place: u64,
+    /// Places that events of this round have.
+    pub(super) filled: u64,
     pub(super) last: u64,
     pub(super) floor: u64,
     /// Units from `floor` to the latest event, if it is later: by a clock ahead of ours, or by
@@ -35,9 +36,9 @@ impl SlidingLogParams {
     pub(super) fn view_unborn<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
         let floor = self.floor(now);
         let (last, ahead) = self.last(word, floor);
-        // Any word makes sense, also one with a place that does not exist.
-        let (lap, place) = (self.lap.of(word), self.place.lowest_of(word).min(self.places - 1));
-        View { ring, word, lap, place, last, floor, ahead, birth: 0 }
+        // Any word makes sense, also one that fills more places than there are.
+        let (lap, filled) = (self.lap.of(word), self.filled.lowest_of(word).min(self.places));
+        View { ring, word, lap, filled, last, floor, ahead, birth: 0 }
     }
 
     #[inline(always)]
@@ -54,8 +55,10 @@ impl SlidingLogParams {
     /// When a life of the ring began; read once for all cells that are compared with it.
     #[inline(always)]
     pub(super) fn birth<R: Ring>(&self, lap: u64, ring: R) -> u64 {
-        // After two rounds all cells have been written in this life.
-        if lap == 0 || lap == 3 { 0 } else { TIME.of(ring.cell(cell_at(self.places))) }
+        match lap {
+            FIRST | SECOND => TIME.of(ring.cell(cell_at(self.places))),
+            _ => 0,
+        }
     }
 
     /// When the word's event happened, and how far ahead of `floor` that is.
@@ -89,21 +92,17 @@ impl SlidingLogParams {
     /// How many of the latest events are known.
     #[inline(always)]
     pub(super) fn known<R: Ring>(&self, view: &View<R>) -> u64 {
-        match view.lap {
-            0 => 0,
-            1 => view.place + 1,
-            _ => self.places,
-        }
+        if view.lap == FIRST { view.filled } else { self.places }
     }
 
     /// Where the event `back` (below the number of known ones) before the latest is, or would be:
-    /// its place and lap.
+    /// its place, and a lap that is odd or even as its own.
     #[inline(always)]
     pub(super) fn position<R: Ring>(&self, view: &View<R>, back: u64) -> (u64, u64) {
-        match view.place.checked_sub(back) {
+        let after = back + 1;
+        match view.filled.checked_sub(after) {
             Some(place) => (place, view.lap),
-            // The round before 2 was 3, or the first.
-            None => ((view.place + self.places).wrapping_sub(back), view.lap ^ 1),
+            None => ((view.filled + self.places).wrapping_sub(after), view.lap ^ 1),
         }
     }
 
@@ -123,13 +122,8 @@ impl SlidingLogParams {
             return Entry::Latest;
         }
         let (place, lap) = self.position(view, back);
-        let apart = view.ring.apart(cell_at(place), lap << TIME.bits());
-        // The round before 2 was 3, or the first.
-        let either = (lap & (lap ^ view.lap)) << 1;
-        if (apart >> TIME.bits()) & !either != 0 {
-            return Entry::Latest;
-        }
-        Entry::Older { time: TIME.of(apart) }
+        let apart = view.ring.apart(cell_at(place), round_of(lap) << TIME.bits());
+        if apart > TIME.max() { Entry::Latest } else { Entry::Older { time: apart } }
     }
 
     /// Whether a cell was written before this life of the ring, 1,024 lives ago.
@@ -137,7 +131,13 @@ impl SlidingLogParams {
     pub(super) fn before_birth<R: Ring>(&self, view: &View<R>, time: u64) -> bool {
         // By the shift the sign is that of a word of as many bits as a time.
         let older = view.birth.wrapping_sub(time) << (u64::BITS - TIME.bits());
-        view.lap != 3 && older.cast_signed() > 0
+        self.has_unwritten(view) && older.cast_signed() > 0
+    }
+
+    /// Whether this life may not have written every cell yet: before its third round.
+    #[inline(always)]
+    pub(super) fn has_unwritten<R: Ring>(&self, view: &View<R>) -> bool {
+        matches!(view.lap, FIRST | SECOND)
     }
 
     /// When the event `back` (below the number of known ones) before the latest happened.

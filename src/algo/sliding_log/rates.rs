@@ -179,9 +179,9 @@ impl SlidingLogParams {
         let longest = fold(|rate| rate.window, u64::max);
         let common = fold(|rate| rate.window, gcd);
 
-        let place = Field::new(0, (u64::BITS - (places - 1).leading_zeros()).max(1));
-        let lap = place.above(LAP_BITS);
-        let time = lap.above(PAYLOAD_BITS - LAP_BITS - place.bits());
+        let filled = Field::new(0, u64::BITS - places.leading_zeros());
+        let lap = filled.above(LAP_BITS);
+        let time = lap.above(PAYLOAD_BITS - LAP_BITS - filled.bits());
         let units = units_in(common, shortest, longest, time)?;
         for rate in given {
             // The windows are multiples of what the units divide.
@@ -199,9 +199,9 @@ impl SlidingLogParams {
             places,
             limit_min,
             window_max,
-            place,
+            filled,
             lap,
-            round: Field::new(0, place.bits() + LAP_BITS),
+            round: Field::new(0, filled.bits() + LAP_BITS),
             time,
         })
     }
