@@ -45,26 +45,44 @@ impl Supply {
 #[derive(Debug)]
 pub struct Stretched {
     real: QuantaClock,
-    first_nanos: u64,
-    times: u64,
-    /// Real nanoseconds that do not count.
-    paused_nanos: AtomicU64,
+    /// What a real nanosecond counts.
+    times: AtomicU64,
+    /// Added to the real nanoseconds times that.
+    ahead_nanos: AtomicU64,
+    /// From one decision to the next, as it should be: were it more for slow limiters than for fast
+    /// ones, their keys would ask for less. 0: it goes as fast as it was made.
+    step_nanos: u64,
     turn: Mutex<Turns>,
 }
 
 #[derive(Debug)]
 struct Turns {
     threads: usize,
+    began_nanos: u64,
+    /// What this clock said at the end.
     ended_nanos: u64,
+    decisions: usize,
 }
 
 impl Stretched {
     /// From `first_nanos` on; a real nanosecond is `times` of its own.
     #[must_use]
     pub fn new(first_nanos: u64, times: u64) -> Self {
-        let turn = Mutex::new(Turns { threads: 0, ended_nanos: 0 });
-        let real = QuantaClock::new();
-        Self { real, first_nanos, times, paused_nanos: AtomicU64::new(0), turn }
+        let turn = Turns { threads: 0, began_nanos: 0, ended_nanos: first_nanos, decisions: 0 };
+        Self {
+            real: QuantaClock::new(),
+            times: AtomicU64::new(times),
+            ahead_nanos: AtomicU64::new(0),
+            step_nanos: 0,
+            turn: Mutex::new(turn),
+        }
+    }
+
+    /// From `first_nanos` on; in each turn so fast that decisions as long as those of the turn before
+    /// are `step_nanos` apart. In the first turn they are if they take 100 nanoseconds.
+    #[must_use]
+    pub fn paced(first_nanos: u64, step_nanos: u64) -> Self {
+        Self { step_nanos, ..Self::new(first_nanos, (step_nanos / 100).max(1)) }
     }
 
     /// A thread begins its turn.
@@ -75,31 +93,53 @@ impl Stretched {
     pub fn begin(&self) {
         let mut turn = self.turn.lock().expect("no panic");
         if turn.threads == 0 {
-            let pause = self.real.now().as_nanos() - turn.ended_nanos;
-            self.paused_nanos.fetch_add(pause, Ordering::Relaxed);
+            turn.began_nanos = self.real.now().as_nanos();
+            turn.decisions = 0;
+            let ahead = turn.ended_nanos.wrapping_sub(self.stretched(turn.began_nanos));
+            self.ahead_nanos.store(ahead, Ordering::Relaxed);
         }
         turn.threads += 1;
     }
 
-    /// A thread ends its turn.
+    /// A thread ends its turn, in which it has made so many decisions.
     ///
     /// # Panics
     ///
     /// If another thread panicked meanwhile.
-    pub fn end(&self) {
+    pub fn end(&self, decisions: usize) {
         let mut turn = self.turn.lock().expect("no panic");
         turn.threads -= 1;
-        turn.ended_nanos = self.real.now().as_nanos();
+        turn.decisions += decisions;
+        let real = self.real.now().as_nanos();
+        turn.ended_nanos = turn.ended_nanos.max(self.read(real));
+        let took_nanos = real.saturating_sub(turn.began_nanos);
+        if turn.threads == 0 && self.step_nanos > 0 && took_nanos > 0 {
+            let times = times_for(self.step_nanos, turn.decisions, took_nanos);
+            self.times.store(times, Ordering::Relaxed);
+        }
     }
+
+    #[inline]
+    fn stretched(&self, real_nanos: u64) -> u64 {
+        real_nanos.wrapping_mul(self.times.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn read(&self, real_nanos: u64) -> u64 {
+        self.stretched(real_nanos).wrapping_add(self.ahead_nanos.load(Ordering::Relaxed))
+    }
+}
+
+/// What a real nanosecond counts where so many decisions took so long, and are to be a step apart.
+fn times_for(step_nanos: u64, decisions: usize, took_nanos: u64) -> u64 {
+    let times = u128::from(step_nanos) * decisions as u128 / u128::from(took_nanos);
+    u64::try_from(times).unwrap_or(u64::MAX).max(1)
 }
 
 impl Clock for Stretched {
     #[inline]
     fn now(&self) -> Tick {
-        // Counters of two cores may differ by a little.
-        let real = self.real.now().as_nanos();
-        let own = real.saturating_sub(self.paused_nanos.load(Ordering::Relaxed));
-        Tick::from_nanos(self.first_nanos + own * self.times)
+        Tick::from_nanos(self.read(self.real.now().as_nanos()))
     }
 }
 
@@ -117,11 +157,25 @@ mod tests {
     fn a_stretched_clock_stands_still_between_turns() {
         let clock = Stretched::new(5_000_000_000, 1_000_000);
         clock.begin();
-        clock.end();
+        clock.end(1);
         std::thread::sleep(std::time::Duration::from_millis(20));
         clock.begin();
         let seconds = clock.now().as_nanos() / 1_000_000_000 - 5;
-        clock.end();
+        clock.end(1);
         assert!(seconds < 20_000, "20 ms are 20,000 s on it: {seconds}");
+    }
+
+    #[test]
+    fn a_paced_clock_goes_by_the_decisions_of_the_turn_before() {
+        assert_eq!(times_for(1_000, 50, 25_000), 2, "500 ns each");
+        assert_eq!(times_for(1_000, 50, 100_000_000), 1, "never slower than the real one");
+        let clock = Stretched::paced(0, 1_000_000);
+        clock.begin();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        clock.end(1);
+        assert!(clock.times.load(Ordering::Relaxed) <= 1, "a decision of 20 ms");
+        clock.begin();
+        clock.end(1_000_000_000);
+        assert!(clock.times.load(Ordering::Relaxed) > 1_000_000, "of next to nothing");
     }
 }

@@ -22,9 +22,6 @@ use gate::{Behind, Brief, Gate};
 /// The window of every limiter that admits, in given and in stretched time.
 const PERIOD_NANOS: u64 = 60 * SECOND_NANOS;
 const SECOND_NANOS: u64 = 1_000_000_000;
-/// A decision of this length keeps a limiter with its own clock at the stated load; shorter ones
-/// raise it.
-const NOMINAL_NANOS: u64 = 20;
 /// The window of every limiter that refuses, and how far into it the refusals come: into the last
 /// of six sub-windows.
 const REFUSED_PERIOD_NANOS: u64 = 3_600 * SECOND_NANOS;
@@ -94,11 +91,10 @@ impl Case {
     }
 
     fn clock(self) -> Stretched {
-        let times = match self.ask {
-            Ask::Full => 1,
-            Ask::Load(_) => self.supply().step_nanos() / NOMINAL_NANOS,
-        };
-        Stretched::new(self.first_nanos(), times)
+        match self.ask {
+            Ask::Full => Stretched::new(self.first_nanos(), 1),
+            Ask::Load(_) => Stretched::paced(self.first_nanos(), self.supply().step_nanos()),
+        }
     }
 
     fn quota(self) -> Quota {
@@ -283,7 +279,7 @@ fn own_clock<G: Gate>(gate: &G, turn: Turn, case: Case, sequence: &[u64]) -> usi
             admitted += usize::from(black_box(gate.check(key)));
         }
     }
-    gate.clock().end();
+    gate.clock().end(first.len() + second.len());
     admitted
 }
 
