@@ -54,7 +54,10 @@ pub fn explore(name: &str, play: impl Fn() -> Played + Copy + Send + Sync + 'sta
         }
     };
     if let Ok(schedule) = std::env::var(REPLAY) {
-        Runner::new(ReplayScheduler::new_from_encoded(&schedule), config()).run(run);
+        // It ends where the history was not explained. One that is by now goes on from there.
+        let mut scheduler = ReplayScheduler::new_from_encoded(&schedule);
+        scheduler.set_allow_incomplete();
+        Runner::new(scheduler, config()).run(run);
         return;
     }
     let (count, seed) = (number(COUNT, 2_000), number(SEED, 1));
