@@ -37,7 +37,8 @@ const WAITERS_MAX: usize = 1_024;
 ///
 /// The first in a line has its cells charged ahead of their time, and goes ahead when that has come.
 /// Until then the key owes more than its burst, so that nobody can take cells in between. The others
-/// have charged nothing yet.
+/// have charged nothing yet. (Nor has the first while its turn is further away than a state can tell,
+/// sixteen times the burst in most cases: where others have overdrawn the key by so much.)
 ///
 /// A line takes a lock, which no decision of the limiter ever touches: those who do not wait are not
 /// slowed down.

@@ -15,12 +15,14 @@
 //! A booking that is granted late is charged as of then, so that a line that was not looked at for long
 //! is granted no more at once than others would be.
 //!
+//! A state can owe only so much. If that does not reach to the first one's turn (others have overdrawn
+//! the key, or it was charged by a clock far ahead), the first waits like those behind it until it does.
+//!
 //! Whoever looks, in whatever order, moves the line on: a booking whose turn has come is granted, and
 //! the next is booked. Everybody looks when its own turn should come, so that the line does not
 //! depend on one of them being looked at; and is woken if it comes to be booked for an earlier time,
 //! because somebody left.
 
-use core::time::Duration;
 use std::collections::VecDeque;
 use std::task::Waker;
 
@@ -104,7 +106,7 @@ impl Waiter {
 /// Those who wait for one key.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// In order of arrival. After each call the first of them is booked.
+    /// In order of arrival. After each call the first of them is booked, if a state can owe so much.
     waiting: VecDeque<Waiter>,
     /// Granted or refused, and not told yet; in the order in which that happened.
     settled: Vec<Waiter>,
@@ -120,10 +122,10 @@ impl Queue {
         !self.waiting.is_empty()
     }
 
-    /// Cells of those who wait behind the first, up to this place in the queue, exclusive.
-    fn cells_behind_first(&self, end: usize) -> u64 {
-        let cells = self.waiting.range(..end).skip(1).map(|waiter| waiter.request.n);
-        cells.fold(0, u64::saturating_add)
+    /// Cells of those up to this place in the queue, exclusive, who have charged none.
+    fn cells_not_charged(&self, end: usize) -> u64 {
+        let waiting = self.waiting.range(..end).filter(|waiter| waiter.stage.paid().is_none());
+        waiting.map(|waiter| waiter.request.n).fold(0, u64::saturating_add)
     }
 
     /// Joins at the end, and says when to look again; `None` if there is nothing to wait for. The line
@@ -137,7 +139,7 @@ impl Queue {
     ) -> Result<Option<Tick>, WaitError> {
         let Request { place, n, deadline } = request;
         let (stage, looks) = if self.is_standing() {
-            let ahead = self.cells_behind_first(self.waiting.len());
+            let ahead = self.cells_not_charged(self.waiting.len());
             let wait = gate.turn_behind(place, ahead.saturating_add(n), now);
             let turn = now.saturating_add(wait);
             if turn > deadline {
@@ -145,12 +147,11 @@ impl Queue {
             }
             (Stage::Waiting, turn)
         } else {
-            let (paid, wait) = book(gate, request, now)?;
-            if wait.is_zero() {
-                return Ok(None);
+            match book(gate, request, now)? {
+                Booking::Due(_) => return Ok(None),
+                Booking::Ahead(paid, turn) => (Stage::Booked { paid, turn }, turn),
+                Booking::TooFar(looks) => (Stage::Waiting, looks),
             }
-            let turn = now.saturating_add(wait);
-            (Stage::Booked { paid, turn }, turn)
         };
         self.waiting.push_back(Waiter { ticket, request, stage, looks, waker: None });
         Ok(Some(looks))
@@ -167,11 +168,14 @@ impl Queue {
                     Stage::Granted { paid }
                 }
                 _ => match book(gate, first.request, now) {
-                    Ok((paid, wait)) if wait.is_zero() => Stage::Granted { paid },
-                    Ok((paid, wait)) => {
-                        let turn = now.saturating_add(wait);
+                    Ok(Booking::Due(paid)) => Stage::Granted { paid },
+                    Ok(Booking::Ahead(paid, turn)) => {
                         first.stage = Stage::Booked { paid, turn };
                         first.rouse(turn, wakers);
+                        return;
+                    }
+                    Ok(Booking::TooFar(looks)) => {
+                        first.rouse(looks, wakers);
                         return;
                     }
                     Err(error) => Stage::Refused(overtaken(error)),
@@ -213,7 +217,7 @@ impl Queue {
             Stage::Booked { turn, .. } => turn,
             _ => {
                 let Request { place: key, deadline, .. } = self.waiting[place].request;
-                let cells = self.cells_behind_first(place + 1);
+                let cells = self.cells_not_charged(place + 1);
                 let wait = gate.turn_behind(key, cells, now);
                 let turn = now.saturating_add(wait);
                 if turn > deadline {
@@ -221,7 +225,8 @@ impl Queue {
                     wakers.retire(waiter.and_then(|waiter| waiter.waker));
                     return Progress::Done(Err(WaitError::Overtaken { wait }));
                 }
-                turn
+                // The first has to be booked before.
+                if place == 0 { bookable_from(gate, turn) } else { turn }
             }
         };
         let waiter = &mut self.waiting[place];
@@ -267,18 +272,41 @@ impl Queue {
     }
 }
 
+/// What comes of charging the first in line.
+enum Booking {
+    /// Its turn has come.
+    Due(Paid),
+    /// It will have come then.
+    Ahead(Paid, Tick),
+    /// Nothing is charged yet: its turn is further away than a state can tell until then.
+    TooFar(Tick),
+}
+
 /// Charges what is asked for, if its turn comes in time, and tells when.
-fn book(gate: &impl Gate, request: Request, now: Tick) -> Result<(Paid, Duration), WaitError> {
+fn book(gate: &impl Gate, request: Request, now: Tick) -> Result<Booking, WaitError> {
     let Request { place, n, deadline } = request;
     match gate.book(place, n, now, deadline.since(now)) {
-        Ok(booked) => Ok(booked),
-        Err(Some(_)) => Err(WaitError::TooLate { wait: gate.turn_behind(place, n, now) }),
+        Ok((paid, wait)) if wait.is_zero() => Ok(Booking::Due(paid)),
+        Ok((paid, wait)) => Ok(Booking::Ahead(paid, now.saturating_add(wait))),
+        Err(Some(_)) => {
+            let wait = gate.turn_behind(place, n, now);
+            let turn = now.saturating_add(wait);
+            if turn > deadline {
+                return Err(WaitError::TooLate { wait });
+            }
+            Ok(Booking::TooFar(bookable_from(gate, turn)))
+        }
         // There is no line before a limiter that has no place for the key: its policy decides.
         Err(None) => match gate.ask(place, n, now) {
-            Ok(_) => Ok((Paid::NOTHING, Duration::ZERO)),
+            Ok(_) => Ok(Booking::Due(Paid::NOTHING)),
             Err(denied) => Err(WaitError::NoPlace { retry_after: denied.retry_after() }),
         },
     }
+}
+
+/// From when on a state can owe as much as is charged ahead for that turn.
+fn bookable_from(gate: &impl Gate, turn: Tick) -> Tick {
+    turn.saturating_sub(gate.algo().ahead_max())
 }
 
 /// The same, of one who stood in line already.

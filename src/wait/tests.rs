@@ -164,6 +164,52 @@ fn who_was_overtaken_by_requests_outside_the_line_is_told_so() {
     assert_eq!(look(&mut second), Poll::Ready(Err(overtaken)));
 }
 
+/// A fast key can owe sixteen times its burst, here 32 milliseconds. Whoever asks by a clock that has not
+/// seen what another one charged may be further from its turn than that.
+#[test]
+fn a_turn_further_away_than_a_state_can_tell_is_waited_for() {
+    const MILLI: u64 = SECOND / 1_000;
+    let clock = ManualClock::new();
+    let quota = Quota::per_second(1_000).burst(2);
+    let line = Line::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
+    assert!(line.limiter().check_at(2, at(SECOND)).is_ok());
+    let [mut first, mut second] = [(); 2].map(|()| wait(&line, 1, 10 * SECOND));
+    assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
+    let late = WaitError::TooLate { wait: Duration::from_nanos(SECOND + 3 * MILLI) };
+    assert_eq!(look(&mut wait(&line, 1, SECOND + 3 * MILLI - 1)), Poll::Ready(Err(late)));
+
+    let [before, after] = [SECOND - 40 * MILLI, SECOND - 20 * MILLI].map(|now| {
+        clock.set(at(now));
+        assert!(look(&mut second).is_pending() && look(&mut first).is_pending());
+        line.limiter().peek_at(0, at(now)).expect("nothing is asked for").reset_after()
+    });
+    let charged = after + Duration::from_millis(20) - before;
+    assert_eq!(charged, Duration::from_millis(1), "booked as soon as that can be told");
+
+    clock.set(at(SECOND + MILLI - 1));
+    assert!(look(&mut first).is_pending());
+    clock.set(at(SECOND + MILLI));
+    assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
+    assert!(look(&mut second).is_pending());
+    clock.set(at(SECOND + 2 * MILLI));
+    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
+    assert_eq!(line.waiting(), 0);
+}
+
+/// The one behind moves up where the first, for whom nothing is charged yet, goes away.
+#[test]
+fn who_leaves_before_it_could_be_booked_leaves_for_nothing() {
+    let clock = ManualClock::new();
+    let quota = Quota::per_second(1_000).burst(2);
+    let line = Line::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
+    assert!(line.limiter().check_at(2, at(SECOND)).is_ok());
+    let [mut first, mut second] = [2, 1].map(|n| wait(&line, n, 10 * SECOND));
+    assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
+    drop(first);
+    clock.set(at(SECOND + SECOND / 1_000));
+    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
+}
+
 #[test]
 fn each_key_has_a_line_of_its_own() {
     for slots in [Slots::Wide, Slots::Compact] {

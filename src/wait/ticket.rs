@@ -51,7 +51,6 @@ impl<S: Bookable> Line<S> {
     /// Asks for cells, and joins the line if they are not there.
     pub(super) fn enter(&self, request: Request) -> Result<Entry<'_, S>, WaitError> {
         let gate = self.limiter.gate();
-        let joined = gate.now();
         if request.n == 0 {
             return Ok(Entry::Admitted(Waited { waited: Duration::ZERO }));
         }
@@ -59,7 +58,11 @@ impl<S: Bookable> Line<S> {
             return Err(WaitError::NeverFits { burst: gate.burst() });
         }
         let mut wakers = Wakers::default();
-        let number = self.lock().join(gate, request, joined, self.max_waiters, &mut wakers);
+        let mut queues = self.lock();
+        // Read before, it would be as old as others have held the lock.
+        let joined = gate.now();
+        let number = queues.join(gate, request, joined, self.max_waiters, &mut wakers);
+        drop(queues);
         wakers.wake();
         Ok(match number? {
             None => Entry::Admitted(Waited { waited: Duration::ZERO }),
@@ -181,9 +184,11 @@ impl<S: Bookable> Ticket<'_, S> {
     pub(super) fn look(&mut self, waker: &Waker) -> Look {
         let Self { line, request, number, .. } = *self;
         let gate = line.limiter.gate();
-        let (now, waker) = (gate.now(), waker.clone());
-        let mut wakers = Wakers::default();
-        let progress = line.lock().look(gate, request, number, now, waker, &mut wakers);
+        let (waker, mut wakers) = (waker.clone(), Wakers::default());
+        let mut queues = line.lock();
+        let now = gate.now();
+        let progress = queues.look(gate, request, number, now, waker, &mut wakers);
+        drop(queues);
         wakers.wake();
         match progress {
             Progress::Done(ended) => {
@@ -208,9 +213,10 @@ impl<S: Bookable> Drop for Ticket<'_, S> {
             return;
         }
         let gate = self.line.limiter.gate();
-        let now = gate.now();
         let mut wakers = Wakers::default();
-        self.line.lock().leave(gate, self.request, self.number, now, &mut wakers);
+        let mut queues = self.line.lock();
+        queues.leave(gate, self.request, self.number, gate.now(), &mut wakers);
+        drop(queues);
         wakers.wake();
     }
 }

@@ -35,6 +35,11 @@ impl GcraParams {
         self.grid.scale(now, floor).span(debt.saturating_sub(self.capacity))
     }
 
+    /// How far ahead of a clock a turn may be that is charged: no further than this, rounded down.
+    pub(crate) fn ahead_max(&self) -> Duration {
+        self.grid.span((self.grid.reach() - self.capacity).saturating_sub(1))
+    }
+
     /// The turn of what was charged last: no later than that, if it has passed.
     pub(crate) fn turn_of_last(&self, word: u64, now: Tick) -> Tick {
         let floor = self.grid.floor(now);
