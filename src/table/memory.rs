@@ -20,6 +20,7 @@ type Bucket = [Slot; BUCKET];
 
 /// Buckets begin at a cache line, so that the first four slots share one.
 const LINE_BYTES: usize = 64;
+pub(crate) const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
 const BUCKET_BYTES: usize = size_of::<Bucket>();
 const _: () = assert!(MODEL || BUCKET_BYTES == 2 * LINE_BYTES);
 

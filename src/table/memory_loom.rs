@@ -10,6 +10,9 @@ pub(crate) struct OutOfMemory;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HugePages(#[expect(dead_code, reason = "a model has none")] pub(crate) bool);
 
+/// As in the memory that ships.
+pub(crate) const LINE_WORDS: usize = 8;
+
 /// A model has no caches.
 pub(crate) fn prefetch<T>(_: &T) {}
 

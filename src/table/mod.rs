@@ -96,10 +96,10 @@ pub(crate) use snapshot::{Misplaced, Row, TRIES};
 use crate::algo::{GiveBack, Machine, Standing};
 use crate::cell::{Cells, Charge, Head, Paid};
 use crate::decision::{Apart, Decision, Denied};
-use crate::sync::MODEL;
+use crate::sync::{AtomicU64, MODEL};
 use crate::time::Tick;
 use layout::{BUCKET, Slot};
-use memory::{RingWords, Slots};
+use memory::{LINE_WORDS, RingWords, Slots};
 
 /// Live keys that fit in a table, as a share of its slots: 55 %.
 pub(crate) const LOAD_PERCENT: u64 = 55;
@@ -169,6 +169,19 @@ impl Wide {
         let first = self.index_of(slot) * self.ring.cells;
         let cells = &self.ring_words.all()[first..first + self.ring.cells];
         Cells::new(cells)
+    }
+
+    /// The first and the last word of a slot's ring, if it has one of a line's length at most, which may
+    /// lie in two.
+    #[inline(always)]
+    fn ends_of_short_ring(&self, slot: &Slot) -> Option<[&AtomicU64; 2]> {
+        let RingLayout { cells, .. } = self.ring;
+        if !(1..=LINE_WORDS).contains(&cells) {
+            return None;
+        }
+        let first = self.index_of(slot) * cells;
+        let words = self.ring_words.all();
+        Some([words.get(first)?, words.get(first + cells - 1)?])
     }
 
     /// The judge's clock, put back by the allowed skew: what was idle then is idle for all.

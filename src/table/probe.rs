@@ -166,10 +166,16 @@ fn scaled(hash: u64, range: u32) -> u32 {
 }
 
 impl Wide {
-    /// Asks for the cache line that [`find_at_once`](Self::find_at_once) looks at.
+    /// Asks for the cache line that [`find_at_once`](Self::find_at_once) looks at; and for the ring of
+    /// the slot that the key prefers, if that is a short one.
     #[inline(always)]
     pub(crate) fn prefetch(&self, probe: Probe) {
-        prefetch(&self.slots.bucket(probe.first())[probe.preferred()]);
+        let preferred = &self.slots.bucket(probe.first())[probe.preferred()];
+        prefetch(preferred);
+        if let Some([first, last]) = self.ends_of_short_ring(preferred) {
+            prefetch(first);
+            prefetch(last);
+        }
     }
 
     /// The key's committed slot, if it stands where the key would first be put.
