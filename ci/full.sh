@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 stages=(
     'tests|ci/test.sh|every ordinary test, the models and the tool on real logs'
     'lint|ci/lint.sh|lints, layers, documentation without warnings'
-    'models|ci/loom.sh full|the models of every atomic protocol, those that take minutes too'
+    'models|ci/loom.sh full|the models of every atomic protocol, deeper, and of 4 threads'
     'histories|ci/shuttle.sh full|random schedules, each history checked for linearizability'
     'leases|ci/leases.sh full|the protocols between processes and a server, in every state'
     'faults|ci/faults.sh|hundreds of faults on redis-server and on Valkey, against stated bounds'

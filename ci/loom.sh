@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# The models of the atomic protocols: 2 threads at 3 preemptions with stale
-# values, 3 threads at 4 with the latest ones. About 5 million interleavings, some ten minutes on two cores.
+# The models of the atomic protocols. How far each is explored: docs/model-checking.md.
 #
-#   ci/loom.sh        all but those that take minutes to show a mistake that others show in seconds
-#   ci/loom.sh full   those too
+#   ci/loom.sh        2 threads at 3 preemptions with stale values, 3 threads at 4 with the latest
+#                     ones: about 5 million interleavings, some ten minutes on two cores
+#   ci/loom.sh full   one preemption more, or all; 4 threads at 3; and those that take minutes to show
+#                     a mistake that others show in seconds
 set -euo pipefail
 cd "$(dirname "$0")/.."
+[ "${1:-}" = full ] && export TOLLGATE_LOOM_DEPTH=full
 RUST_BACKTRACE=0 RUSTFLAGS='--cfg tollgate_loom' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
     cargo test -p loom-tests --release --locked --tests -- --nocapture $([ "${1:-}" = full ] && echo --include-ignored)

@@ -5,14 +5,18 @@
 
 #![cfg(tollgate_loom)]
 
+mod explore;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::algo::oracle::{Oracle, Verdict};
 use tollgate::algo::{Algorithm, Machine};
-use tollgate::{
-    Builder, Clock, Direct, Gcra, Limiter, Loads, OnFull, Quota, Slots, Tick, let_loads_return,
+use tollgate::{Builder, Clock, Direct, Gcra, Limiter, OnFull, Quota, Slots, Tick};
+
+pub use explore::{
+    Preemptions, catch_latest, catch_three, catch_two, explore_four, explore_four_to,
+    explore_latest, explore_three, explore_three_to, explore_two, explore_two_to,
 };
 
 /// Time is given with every call.
@@ -118,6 +122,23 @@ fn begin(
     loom::thread::spawn(move || body(&gate))
 }
 
+/// What each of so many threads was granted, which do the same by what they share; the caller is
+/// the first of them.
+pub fn each_of<T: Send + Sync + 'static>(
+    threads: usize,
+    shared: &Arc<T>,
+    body: impl Fn(&T, usize) -> u64 + Copy + Send + 'static,
+) -> Vec<u64> {
+    let begin = |number| {
+        let shared = Arc::clone(shared);
+        loom::thread::spawn(move || body(&shared, number))
+    };
+    let others: Vec<_> = (1..threads).map(begin).collect();
+    let mine = body(shared, 0);
+    let theirs = others.into_iter().map(|thread| thread.join().unwrap());
+    core::iter::once(mine).chain(theirs).collect()
+}
+
 /// Cells, and the milliseconds after the origin at which they are asked for.
 pub type Request = (u64, u64);
 
@@ -213,37 +234,4 @@ fn some_order_explains(oracle: &impl Oracle, threads: &[&[Answer]], after: &[Ans
         threads[index] = rest;
         next.is_by(&mut oracle) && some_order_explains(&oracle, &threads, after)
     })
-}
-
-/// Explores two threads: every interleaving with at most 3 preemptions, and every stale value
-/// that a load may return. Prints how many there were.
-pub fn explore_two(name: &str, model: impl Fn() + Sync + Send + 'static) {
-    let_loads_return(Loads::Any);
-    explore(name, 3, model);
-}
-
-/// Explores three threads: every interleaving with at most 4 preemptions, loads returning the
-/// latest value. Prints how many there were.
-pub fn explore_three(name: &str, model: impl Fn() + Sync + Send + 'static) {
-    let_loads_return(Loads::Latest);
-    explore(name, 4, model);
-}
-
-/// The same with at most so many preemptions, and any number of threads.
-pub fn explore_latest(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let_loads_return(Loads::Latest);
-    explore(name, preemptions, model);
-}
-
-fn explore(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let explored = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&explored);
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        model();
-    });
-    println!("{name}: {} interleavings", explored.load(Ordering::Relaxed));
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use loom::thread;
 use loom_tests::{
-    Gate, ONE_BUCKET, ask, at, burst, compact, explore_latest, explore_three, explore_two, left,
-    together,
+    Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_latest, catch_two, compact, each_of,
+    explore_four, explore_latest, explore_three, explore_two, explore_two_to, left, together,
 };
 use tollgate::{Fault, OnFull, plant};
 
@@ -49,19 +49,36 @@ fn two_claims_of_one_key_with_only_idle_neighbours() {
     });
 }
 
+/// Several threads ask for a cell each, of which there is one less.
+fn several_claim(threads: usize) {
+    let cells = threads as u64 - 1;
+    let gate = compact(burst(cells), ONE_BUCKET, OnFull::Refuse);
+    let granted = each_of(threads, &gate, |gate, _| ask(gate, KEY, at(1)));
+    assert_eq!(granted.iter().sum::<u64>(), cells, "granted in all");
+    assert_eq!(left(&gate, KEY, at(1)), 0, "no charge was lost");
+}
+
 #[test]
 fn three_claims_of_one_key() {
-    explore_three("compact: same key, 3 threads", || {
-        let gate = compact(burst(2), ONE_BUCKET, OnFull::Refuse);
-        let claims = || {
-            let gate = Arc::clone(&gate);
-            thread::spawn(move || ask(&gate, KEY, at(1)))
-        };
-        let threads = [claims(), claims()];
-        let mine = ask(&gate, KEY, at(1));
-        let theirs: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-        assert_eq!(mine + theirs, 2);
-        assert_eq!(left(&gate, KEY, at(1)), 0);
+    explore_three("compact: same key, 3 threads", || several_claim(3));
+}
+
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn four_claims_of_one_key() {
+    explore_four("compact: same key, 4 threads", || several_claim(4));
+}
+
+/// Two keys, each claimed by two threads for the one cell that it has.
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn two_claims_of_each_of_two_keys() {
+    explore_four("compact: two keys, 2 threads each, 4 threads", || {
+        let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let granted = each_of(4, &gate, |gate, number| ask(gate, 1 + number as u64 % 2, at(1)));
+        assert_eq!(granted[0] + granted[2], 1, "granted to the first key: {granted:?}");
+        assert_eq!(granted[1] + granted[3], 1, "granted to the second key: {granted:?}");
+        assert_eq!(gate.len_at(at(1)), 2, "each in a slot of its own");
     });
 }
 
@@ -92,21 +109,23 @@ fn claims_of_two_keys() {
 }
 
 /// Claims displace one another where there is nothing else, but neither gains nor hangs by it.
+fn more_keys_than_slots(keys: usize) {
+    let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
+    let granted = each_of(keys, &gate, |gate, number| ask(gate, 1 + number as u64, at(1)));
+    assert_eq!(granted.iter().sum::<u64>(), 2, "granted in all");
+    assert_eq!(gate.stats().refused_full, keys as u64 - 2, "told that it is full");
+    assert_eq!(gate.len_at(at(1)), 2, "each in a slot of its own");
+}
+
 #[test]
 fn claims_of_more_keys_than_slots() {
-    explore_three("compact: 3 keys, 2 slots, 3 threads", || {
-        let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
-        let claims = |key| {
-            let gate = Arc::clone(&gate);
-            thread::spawn(move || ask(&gate, key, at(1)))
-        };
-        let threads = [claims(1), claims(2)];
-        let mine = ask(&gate, 3, at(1));
-        let theirs: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-        assert_eq!(mine + theirs, 2);
-        assert_eq!(gate.stats().refused_full, 1);
-        assert_eq!(gate.len_at(at(1)), 2, "each in a slot of its own");
-    });
+    explore_three("compact: 3 keys, 2 slots, 3 threads", || more_keys_than_slots(3));
+}
+
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn claims_of_twice_as_many_keys_as_slots() {
+    explore_four("compact: 4 keys, 2 slots, 4 threads", || more_keys_than_slots(4));
 }
 
 /// Both slots are taken: one by a live neighbour, one by a key that is idle at the time when it
@@ -126,13 +145,15 @@ fn a_take_over_against_a_late_charge() {
         assert_eq!(left(&gate, NEIGHBOUR, at(100)), 1);
         let refused = gate.stats().refused_full;
         assert_eq!(charged + claimed + refused, 4, "who was refused was told why");
-        assert!(charged + claimed >= 2, "one of the two has the slot");
+        // Each request may displace the other key's claim once. So three of them may be told that
+        // there is no place, and only the last one has the slot.
+        assert!(charged + claimed >= 1, "one of the two has the slot");
     });
 }
 
 #[test]
 fn a_take_over_against_a_charge_with_room_for_both() {
-    explore_two("compact: room for both, 2 threads x 2", || {
+    explore_two_to(Preemptions::Any, "compact: room for both, 2 threads x 2", || {
         let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, OTHER, at(1)), 1);
         let other = Arc::clone(&gate);
@@ -146,7 +167,7 @@ fn a_take_over_against_a_charge_with_room_for_both() {
 /// The idle key's own clock is behind, by less than what is allowed for.
 #[test]
 fn within_the_clock_skew_no_state_is_lost() {
-    explore_two("compact: clocks 1 ms apart", || {
+    explore_two_to(Preemptions::Any, "compact: clocks 1 ms apart", || {
         let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, OTHER, at(1)) + ask(&gate, NEIGHBOUR, at(2)), 2);
         let other = Arc::clone(&gate);
@@ -204,7 +225,7 @@ fn two_claims_of_one_key_in_different_slots() {
 #[should_panic(expected = "granted in all")]
 fn without_the_survey_a_key_has_two_slots() {
     plant(Fault::SurveySkipped);
-    explore_two("compact: survey skipped", || both_claim_different_slots(NEIGHBOUR));
+    catch_two("compact: survey skipped", || both_claim_different_slots(NEIGHBOUR));
 }
 
 /// The mistake avoided: the survey may have happened before the claim, as others see it.
@@ -212,7 +233,7 @@ fn without_the_survey_a_key_has_two_slots() {
 #[should_panic(expected = "granted in all")]
 fn without_the_fence_a_key_has_two_slots() {
     plant(Fault::FenceLeftOut);
-    explore_two("compact: fence left out", || both_claim_different_slots(NEIGHBOUR));
+    catch_two("compact: fence left out", || both_claim_different_slots(NEIGHBOUR));
 }
 
 /// A thread has surveyed for a claim, and is late to commit it. By then the key has been given up
@@ -234,7 +255,7 @@ fn a_late_committer() {
 
 #[test]
 fn a_late_committer_commits_no_later_claim() {
-    explore_latest("compact: late committer", 3, a_late_committer);
+    explore_latest("compact: late committer", 3, Preemptions::To(4), a_late_committer);
 }
 
 /// The mistake avoided: claims of one key look alike.
@@ -242,7 +263,7 @@ fn a_late_committer_commits_no_later_claim() {
 #[should_panic(expected = "3 granted")]
 fn without_the_nonce_a_late_committer_commits_a_later_claim() {
     plant(Fault::NonceKept);
-    explore_latest("compact: nonce kept", 4, a_late_committer);
+    catch_latest("compact: nonce kept", 4, a_late_committer);
 }
 
 /// A thread that lost a race for the second slot looks at the first, then sees a claim of its key
@@ -263,7 +284,7 @@ fn a_claim_just_seen() {
 
 #[test]
 fn a_claim_just_seen_is_surveyed_for_again() {
-    explore_latest("compact: claim just seen", 3, a_claim_just_seen);
+    explore_latest("compact: claim just seen", 3, Preemptions::To(4), a_claim_just_seen);
 }
 
 /// The mistake avoided: a claim is committed that this thread knew nothing of before its fence.
@@ -271,5 +292,5 @@ fn a_claim_just_seen_is_surveyed_for_again() {
 #[should_panic(expected = "2 granted")]
 fn a_claim_just_seen_is_not_yet_surveyed_for() {
     plant(Fault::ClaimJustSeen);
-    explore_latest("compact: claim just seen", 5, a_claim_just_seen);
+    catch_latest("compact: claim just seen", 5, a_claim_just_seen);
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use loom::thread;
 use loom_tests::{
-    Bucket, Gate, ONE_BUCKET, ask, at, bucket, burst, compact, explore_latest, explore_three,
-    explore_two, gate, left,
+    Bucket, Gate, ONE_BUCKET, Preemptions, ask, at, bucket, burst, catch_two, compact, each_of,
+    explore_four, explore_latest, explore_three, explore_two, explore_two_to, gate, left,
 };
 use tollgate::algo::Algorithm;
 use tollgate::{Clock, Composite, Direct, Fault, FixedWindow, Gcra, OnFull, Quota, Tick, plant};
@@ -51,12 +51,14 @@ fn one_is_refused<A: Algorithm + 'static>(algorithm: A) {
 
 #[test]
 fn of_two_threads_one_is_refused() {
-    explore_two("composite: 2 threads, one refused", || one_is_refused(Gcra::new()));
+    explore_two_to(Preemptions::Any, "composite: 2 threads, one refused", || {
+        one_is_refused(Gcra::new())
+    });
 }
 
 #[test]
 fn of_two_threads_one_is_refused_with_windows() {
-    explore_two("composite: windows, 2 threads, one refused", || {
+    explore_two_to(Preemptions::Any, "composite: windows, 2 threads, one refused", || {
         one_is_refused(FixedWindow::anchored());
     });
 }
@@ -66,7 +68,7 @@ fn of_two_threads_one_is_refused_with_windows() {
 #[should_panic(expected = "left in the first")]
 fn without_the_give_back_a_refusal_is_charged() {
     plant(Fault::GiveBackLeftOut);
-    explore_two("composite: not given back", || one_is_refused(Gcra::new()));
+    catch_two("composite: not given back", || one_is_refused(Gcra::new()));
 }
 
 /// A third request comes between, by the first limit alone.
@@ -91,23 +93,28 @@ fn against_charges_of_one_limit_alone() {
 #[should_panic(expected = "granted and left in the first")]
 fn given_back_twice_it_is_granted_twice() {
     plant(Fault::GivenBackTwice);
-    explore_two("composite: given back twice", one_is_refused_and_a_third_comes);
+    catch_two("composite: given back twice", one_is_refused_and_a_third_comes);
+}
+
+/// The first limit has a cell for each thread, the second for all but one.
+fn of_several_one_is_refused(threads: usize) {
+    let cells = threads as u64;
+    let (both, first, second) = two(Gcra::new(), burst(cells), cells - 1);
+    let granted = each_of(threads, &both, |both, _| ask_all(both));
+    assert_eq!(granted.iter().sum::<u64>(), cells - 1, "granted in all");
+    assert_eq!(left_in(&*second, at(1)), 0);
+    assert_eq!(left_in(&*first, at(1)), 1);
 }
 
 #[test]
 fn of_three_threads_one_is_refused() {
-    explore_three("composite: 3 threads, one refused", || {
-        let (both, first, second) = two(Gcra::new(), burst(3), 2);
-        let threads = [(); 2].map(|()| {
-            let both = Arc::clone(&both);
-            thread::spawn(move || ask_all(&both))
-        });
-        let mine = ask_all(&both);
-        let theirs: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-        assert_eq!(mine + theirs, 2, "granted in all");
-        assert_eq!(left_in(&*second, at(1)), 0);
-        assert_eq!(left_in(&*first, at(1)), 1);
-    });
+    explore_three("composite: 3 threads, one refused", || of_several_one_is_refused(3));
+}
+
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn of_four_threads_one_is_refused() {
+    explore_four("composite: 4 threads, one refused", || of_several_one_is_refused(4));
 }
 
 const SPENT: u64 = 1;
@@ -134,14 +141,14 @@ fn keys_differ(first: Arc<Gate>) {
 
 #[test]
 fn of_two_keys_one_is_refused() {
-    explore_latest("composite: keys, one refused", 3, || {
+    explore_latest("composite: keys, one refused", 3, Preemptions::To(5), || {
         keys_differ(gate(burst(1), ONE_BUCKET, OnFull::Refuse));
     });
 }
 
 #[test]
 fn of_two_keys_one_is_refused_in_compact_slots() {
-    explore_latest("composite: keys in compact slots, one refused", 3, || {
+    explore_latest("composite: keys in compact slots, one refused", 3, Preemptions::To(5), || {
         keys_differ(compact(burst(1), ONE_BUCKET, OnFull::Refuse));
     });
 }
@@ -189,5 +196,5 @@ fn time_passes_before_it_is_given_back() {
 #[should_panic(expected = "granted and left")]
 fn given_back_by_an_old_time_it_is_granted_twice() {
     plant(Fault::GivenBackByOldTime);
-    explore_two("composite: given back by an old time", time_passes);
+    catch_two("composite: given back by an old time", time_passes);
 }

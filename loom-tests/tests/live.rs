@@ -5,7 +5,10 @@
 use std::sync::Arc;
 
 use loom::thread;
-use loom_tests::{Keyed, ONE_BUCKET, ask, at, burst, explore_three, explore_two, keyed};
+use loom_tests::{
+    Keyed, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, each_of, explore_four,
+    explore_four_to, explore_three, explore_two, explore_two_to, keyed,
+};
 use tollgate::{Fault, Inherit, Live, OnFull, Shelf, plant};
 
 const KEY: u64 = 7;
@@ -36,12 +39,12 @@ fn words_are_of_one_version() {
 #[should_panic(expected = "of one version")]
 fn unlooked_at_words_are_of_two_versions() {
     plant(Fault::TornQuota);
-    explore_two("live: torn", replaced_while_read);
+    catch_two("live: torn", replaced_while_read);
 }
 
 #[test]
 fn of_two_writers_one_may_give_up_but_none_is_lost() {
-    explore_two("live: 2 writers", || {
+    explore_two_to(Preemptions::Any, "live: 2 writers", || {
         let shelf = Arc::new(Shelf::new(&[0, 0]));
         let add = |shelf: &Shelf<2>| {
             let replaced = shelf.replace(|&[a, b]| Ok::<_, ()>([a + 1, b + 1]));
@@ -55,24 +58,33 @@ fn of_two_writers_one_may_give_up_but_none_is_lost() {
     });
 }
 
+/// All threads but one read; that one writes twice.
+fn readers_and_a_writer(threads: usize) {
+    let shelf = Arc::new(Shelf::new(&[1, 1]));
+    let written = each_of(threads, &shelf, |shelf, number| {
+        if number == 0 {
+            for version in 2..=3 {
+                assert!(shelf.replace(|_| Ok::<_, ()>([version; 2])).is_ok());
+            }
+            return 3;
+        }
+        let [first, second] = shelf.read();
+        assert_eq!(first, second, "of one version");
+        first
+    });
+    assert!(written.iter().all(|version| (1..=3).contains(version)), "one that was written");
+    assert_eq!(shelf.read(), [3, 3], "the last one");
+}
+
 #[test]
 fn two_readers_and_a_writer() {
-    explore_three("live: 2 readers, 1 writer", || {
-        let shelf = Arc::new(Shelf::new(&[1, 1]));
-        let threads = [(); 2].map(|()| {
-            let shelf = Arc::clone(&shelf);
-            thread::spawn(move || {
-                let [first, second] = shelf.read();
-                assert_eq!(first, second, "of one version");
-            })
-        });
-        for version in 2..=3 {
-            assert!(shelf.replace(|_| Ok::<_, ()>([version; 2])).is_ok());
-        }
-        for thread in threads {
-            thread.join().unwrap();
-        }
-    });
+    explore_three("live: 2 readers, 1 writer", || readers_and_a_writer(3));
+}
+
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn three_readers_and_a_writer() {
+    explore_four("live: 3 readers, 1 writer, 4 threads", || readers_and_a_writer(4));
 }
 
 /// So many of a key's requests for one cell are admitted, one after the other.
@@ -110,5 +122,22 @@ fn what_is_inherited_is_no_more_than_there_was() {
 fn what_is_claimed_during_a_change_counts() {
     explore_three("live: changed while claimed", || {
         changed_while_charged(0, Inherit::Additive, 3);
+    });
+}
+
+/// Three threads charge a key while its quota changes from two cells to three.
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn three_charge_during_a_change() {
+    explore_four_to(Preemptions::To(2), "live: 3 charges during a change, 4 threads", || {
+        let gate = keyed(Live::new(), burst(2), ONE_BUCKET, OnFull::Refuse);
+        let during = each_of(4, &gate, |gate, number| {
+            if number == 0 {
+                assert_eq!(gate.set_quota_at(burst(3), Inherit::Additive, at(1)), Ok(()));
+                return 0;
+            }
+            ask(gate, KEY, at(1))
+        });
+        assert_eq!(during.iter().sum::<u64>() + ask_all(&gate), 3, "granted in all");
     });
 }

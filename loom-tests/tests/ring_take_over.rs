@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::thread;
-use loom_tests::{Keyed, ONE_BUCKET, ask, at, explore_two, keyed, left};
+use loom_tests::{
+    Keyed, ONE_BUCKET, Preemptions, ask, at, catch_two, each_of, explore_four, explore_three_to,
+    explore_two, explore_two_to, keyed, left,
+};
 use tollgate::algo::Algorithm;
 use tollgate::{Fault, OnFull, Quota, SlidingLog, SubWindows, plant};
 
@@ -65,7 +68,7 @@ fn of_windows_against_a_late_rotation() {
 
 #[test]
 fn of_a_log_against_a_late_charge() {
-    explore_two("ring take-over: log, late charge", || {
+    explore_two_to(Preemptions::To(3), "ring take-over: log, late charge", || {
         let gate = ten_seconds(3);
         let (charged, claimed) = a_late_charge(&gate, 100);
         // One of the two has the slot, with all it was granted; the other was told so.
@@ -84,7 +87,7 @@ fn of_a_log_against_a_late_charge() {
 #[should_panic]
 fn without_the_generation_a_cell_is_read_by_the_new_key() {
     plant(Fault::GenerationKept);
-    explore_two("ring take-over: generation kept", || {
+    catch_two("ring take-over: generation kept", || {
         a_late_rotation();
     });
 }
@@ -93,7 +96,7 @@ fn without_the_generation_a_cell_is_read_by_the_new_key() {
 /// counts by: only its generation tells that it is none of the new key's.
 #[test]
 fn within_one_window() {
-    explore_two("ring take-over: within one window", || {
+    explore_two_to(Preemptions::To(3), "ring take-over: within one window", || {
         let gate = two_seconds(3);
         assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(1)), 2);
         let other = Arc::clone(&gate);
@@ -135,5 +138,77 @@ fn two_claims_of_a_log() {
         let gate = ten_seconds(2);
         both_claim(&gate);
         assert_eq!((left(&gate, NEW, at(10)), left(&gate, NEW, at(11))), (0, 2));
+    });
+}
+
+/// One thread charges the old key, so that it has a cell to put; two or three want another key in
+/// its slot, which has a cell for each of them.
+fn by_several<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
+    let cells = left(gate, OLD, at(1));
+    assert_eq!(ask(gate, OLD, at(1)), 1);
+    assert_eq!(ask(gate, NEIGHBOUR, at(100)), 1);
+    let granted = each_of(threads, gate, |gate, number| {
+        ask(gate, if number == 0 { OLD } else { NEW }, at(100))
+    });
+    let (charged, claimed) = (granted[0], granted[1..].iter().sum::<u64>());
+    let told_full = gate.stats().refused_full;
+    assert_eq!(charged + claimed + told_full, threads as u64, "granted, or told that it is full");
+    assert!(charged == 0 || claimed == 0, "{charged} and {claimed} in one slot");
+    assert_eq!(left(gate, OLD, at(100)), cells - charged, "no charge of the old key was lost");
+    assert_eq!(left(gate, NEW, at(100)), cells - claimed, "no charge fell on the new key");
+}
+
+#[test]
+#[ignore = "3 threads: in the full run"]
+fn of_windows_by_three_threads() {
+    explore_three_to(Preemptions::To(4), "ring take-over: windows, 3 threads", || {
+        by_several(3, &two_seconds(3))
+    });
+}
+
+#[test]
+#[ignore = "3 threads: in the full run"]
+fn of_a_log_by_three_threads() {
+    explore_three_to(Preemptions::To(4), "ring take-over: log, 3 threads", || {
+        by_several(3, &ten_seconds(3))
+    });
+}
+
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn of_windows_by_four_threads() {
+    explore_four("ring take-over: windows, 4 threads", || by_several(4, &two_seconds(3)));
+}
+
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn of_a_log_by_four_threads() {
+    explore_four("ring take-over: log, 4 threads", || by_several(4, &ten_seconds(3)));
+}
+
+/// Several threads find a key absent, which has a cell for all of them but one.
+fn several_claim<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
+    let granted = each_of(threads, gate, |gate, _| ask(gate, NEW, at(1)));
+    assert_eq!(granted.iter().sum::<u64>(), threads as u64 - 1, "granted in all");
+    assert_eq!(left(gate, NEW, at(1)), 0, "no charge was lost");
+}
+
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn four_claims_of_windows() {
+    explore_four("ring claim: windows, same key, 4 threads", || {
+        let gate = two_seconds(3);
+        several_claim(4, &gate);
+        assert_eq!((left(&gate, NEW, at(2)), left(&gate, NEW, at(3))), (0, 3));
+    });
+}
+
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn four_claims_of_a_log() {
+    explore_four("ring claim: log, same key, 4 threads", || {
+        let gate = ten_seconds(3);
+        several_claim(4, &gate);
+        assert_eq!((left(&gate, NEW, at(10)), left(&gate, NEW, at(11))), (0, 3));
     });
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use loom::thread;
 use loom_tests::{
-    Gate, ONE_BUCKET, ask, at, burst, compact, explore_three, explore_two, gate, left,
+    Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, compact, each_of, explore_four,
+    explore_three, explore_two, explore_two_to, gate, left,
 };
 use tollgate::{Fault, OnFull, Quota, plant};
 
@@ -53,28 +54,46 @@ fn less_and_more_in_compact_slots() {
     explore_two("settle: less and more, compact", || less_and_more(compact));
 }
 
-fn three_threads(build: Build) {
+/// A cell is asked for while another thread settles for less, a third drains, and a fourth settles
+/// for nothing.
+fn several(threads: usize, build: Build) {
     let gate = build(burst(BURST), ONE_BUCKET, OnFull::Refuse);
     assert_eq!(ask(&gate, KEY, at(1)), 1);
-    let begin = |body: fn(&Gate) -> u64| {
-        let gate = Arc::clone(&gate);
-        thread::spawn(move || body(&gate))
-    };
-    let threads = [begin(|gate| settle(gate, 2, 1)), begin(|gate| gate.drain_at(&KEY, 2, at(1)))];
-    let mine = ask(&gate, KEY, at(1));
-    let theirs: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-    assert_eq!(1 + mine + theirs + left(&gate, KEY, at(1)), BURST, "spent and left");
+    let spent = each_of(threads, &gate, |gate, number| match number {
+        0 => ask(gate, KEY, at(1)),
+        1 => settle(gate, 2, 1),
+        2 => gate.drain_at(&KEY, 2, at(1)),
+        _ => settle(gate, 1, 0),
+    });
+    let spent = 1 + spent.iter().sum::<u64>();
+    assert_eq!(spent + left(&gate, KEY, at(1)), BURST, "spent and left");
 }
 
 #[test]
 fn three_threads_in_wide_slots() {
-    explore_three("settle: less, a drain and a charge, 3 threads, wide", || three_threads(gate));
+    explore_three("settle: less, a drain and a charge, 3 threads, wide", || several(3, gate));
+}
+
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn four_threads_in_wide_slots() {
+    explore_four("settle: less, nothing, a drain and a charge, 4 threads, wide", || {
+        several(4, gate);
+    });
+}
+
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn four_threads_in_compact_slots() {
+    explore_four("settle: less, nothing, a drain and a charge, 4 threads, compact", || {
+        several(4, compact);
+    });
 }
 
 #[test]
 fn three_threads_in_compact_slots() {
     explore_three("settle: less, a drain and a charge, 3 threads, compact", || {
-        three_threads(compact);
+        several(3, compact);
     });
 }
 
@@ -83,14 +102,14 @@ fn three_threads_in_compact_slots() {
 #[should_panic(expected = "spent and left")]
 fn with_a_stale_revision_a_charge_is_lost_in_wide_slots() {
     plant(Fault::RevisionStale);
-    explore_two("settle: stale revision, wide", || less_and_more(gate));
+    catch_two("settle: stale revision, wide", || less_and_more(gate));
 }
 
 #[test]
 #[should_panic(expected = "spent and left")]
 fn with_a_stale_revision_a_charge_is_lost_in_compact_slots() {
     plant(Fault::RevisionStale);
-    explore_two("settle: stale revision, compact", || less_and_more(compact));
+    catch_two("settle: stale revision, compact", || less_and_more(compact));
 }
 
 /// Another key takes the slot that was charged, while it is given back to.
@@ -111,12 +130,14 @@ fn given_back_during_a_take_over(build: Build) {
 
 #[test]
 fn against_a_take_over_in_wide_slots() {
-    explore_two("settle: less during a take-over, wide", || given_back_during_a_take_over(gate));
+    explore_two_to(Preemptions::Any, "settle: less during a take-over, wide", || {
+        given_back_during_a_take_over(gate)
+    });
 }
 
 #[test]
 fn against_a_take_over_in_compact_slots() {
-    explore_two("settle: less during a take-over, compact", || {
+    explore_two_to(Preemptions::Any, "settle: less during a take-over, compact", || {
         given_back_during_a_take_over(compact);
     });
 }
@@ -126,7 +147,7 @@ fn against_a_take_over_in_compact_slots() {
 #[should_panic(expected = "given back to it")]
 fn without_the_generation_the_new_key_is_given_cells() {
     plant(Fault::LifeUnchecked);
-    explore_two("settle: life unchecked, wide", || given_back_during_a_take_over(gate));
+    catch_two("settle: life unchecked, wide", || given_back_during_a_take_over(gate));
 }
 
 /// The same where the word itself names the key.
@@ -134,7 +155,7 @@ fn without_the_generation_the_new_key_is_given_cells() {
 #[should_panic(expected = "given back to it")]
 fn without_the_fingerprint_the_new_key_is_given_cells() {
     plant(Fault::LifeUnchecked);
-    explore_two("settle: life unchecked, compact", || given_back_during_a_take_over(compact));
+    catch_two("settle: life unchecked, compact", || given_back_during_a_take_over(compact));
 }
 
 /// The key is reset, and charged anew, while an earlier charge is given back.
@@ -154,13 +175,15 @@ fn given_back_during_a_reset(build: Build, exact: bool) {
 
 #[test]
 fn against_a_reset_in_wide_slots() {
-    explore_two("settle: less during a reset, wide", || given_back_during_a_reset(gate, true));
+    explore_two_to(Preemptions::Any, "settle: less during a reset, wide", || {
+        given_back_during_a_reset(gate, true)
+    });
 }
 
 /// Compact slots do not tell lives apart: no more than what was given back.
 #[test]
 fn against_a_reset_in_compact_slots() {
-    explore_two("settle: less during a reset, compact", || {
+    explore_two_to(Preemptions::Any, "settle: less during a reset, compact", || {
         given_back_during_a_reset(compact, false);
     });
 }
@@ -169,12 +192,12 @@ fn against_a_reset_in_compact_slots() {
 #[test]
 #[should_panic(expected = "its next life")]
 fn compact_slots_do_not_tell_lives_apart() {
-    explore_two("settle: lives told apart, compact", || given_back_during_a_reset(compact, true));
+    catch_two("settle: lives told apart, compact", || given_back_during_a_reset(compact, true));
 }
 
 #[test]
 #[should_panic(expected = "its next life")]
 fn without_the_generation_the_next_life_is_given_cells() {
     plant(Fault::LifeUnchecked);
-    explore_two("settle: life unchecked, reset", || given_back_during_a_reset(gate, true));
+    catch_two("settle: life unchecked, reset", || given_back_during_a_reset(gate, true));
 }

@@ -5,7 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loom_tests::{Bucket, Story, at_millis, bucket, explore_three, explore_two};
+use loom_tests::{
+    Bucket, Preemptions, Story, at_millis, bucket, catch_two, explore_four, explore_three,
+    explore_two, explore_two_to,
+};
 use tollgate::{Fault, Quota, SlidingCounter, SubWindows, plant};
 
 /// `limit` cells in any two successive seconds.
@@ -58,7 +61,7 @@ const ROTATION: Story = Story {
 
 #[test]
 fn a_rotation_against_two_charges() {
-    explore_two("windows: rotation against 2 charges", || {
+    explore_two_to(Preemptions::Any, "windows: rotation against 2 charges", || {
         assert_eq!(ROTATION.play(&two_seconds(3)), 2, "granted in all");
     });
 }
@@ -68,7 +71,7 @@ fn a_rotation_against_two_charges() {
 #[should_panic(expected = "no order explains")]
 fn without_the_put_a_count_is_lost() {
     plant(Fault::PutLeftOut);
-    explore_two("windows: put left out", || {
+    catch_two("windows: put left out", || {
         let _ = ROTATION.play(&two_seconds(3));
     });
 }
@@ -126,6 +129,21 @@ fn rotations_by_three_threads() {
     });
 }
 
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn rotations_by_four_threads() {
+    explore_four("windows: rotations by 1 and 2, a charge and a peek, 4 threads", || {
+        let story = Story {
+            before: &[(1, 1_000)],
+            threads: &[&[(1, 2_000)], &[(1, 1_000)], &[(1, 3_000)], &[(0, 2_000)]],
+            after: &[(0, 3_000), (1, 4_000), (1, 4_000), (1, 5_000), (2, 5_000)],
+        };
+        // At 3 s the first cell has left.
+        let granted = story.play(&two_seconds(3));
+        assert!((2..=3).contains(&granted), "{granted} granted in all");
+    });
+}
+
 /// Read before the other thread charged once more and moved on: its count of the first second
 /// is no longer the right one.
 const LATE_PUBLISHER: Story = Story {
@@ -146,7 +164,7 @@ fn a_late_publisher() {
 #[should_panic(expected = "no order explains")]
 fn without_the_check_a_late_put_replaces_the_final_count() {
     plant(Fault::PutUnchecked);
-    explore_two("windows: put unchecked", || {
+    catch_two("windows: put unchecked", || {
         let _ = LATE_PUBLISHER.play(&two_seconds(5));
     });
 }
@@ -171,7 +189,7 @@ fn a_refusal_has_its_reason() {
 #[should_panic(expected = "no order explains")]
 fn without_the_second_look_there_is_a_refusal_without_reason() {
     plant(Fault::RecheckSkipped);
-    explore_two("windows: recheck skipped", || {
+    catch_two("windows: recheck skipped", || {
         let _ = REFUSAL.play(&two_seconds(4));
     });
 }
@@ -181,7 +199,7 @@ const LOOK: Story = Story { threads: &[&[(0, 3_000)], &[(1, 3_000), (1, 4_000)]]
 
 #[test]
 fn a_look_has_its_reason() {
-    explore_two("windows: peek against 2 charges", || {
+    explore_two_to(Preemptions::Any, "windows: peek against 2 charges", || {
         assert_eq!(LOOK.play(&two_seconds(4)), 2, "there is always room");
     });
 }
@@ -190,7 +208,7 @@ fn a_look_has_its_reason() {
 #[should_panic(expected = "no order explains")]
 fn without_the_second_look_a_look_sees_what_never_was() {
     plant(Fault::RecheckSkipped);
-    explore_two("windows: peek, recheck skipped", || {
+    catch_two("windows: peek, recheck skipped", || {
         let _ = LOOK.play(&two_seconds(4));
     });
 }
@@ -213,7 +231,7 @@ fn a_weighed_rotation_against_two_charges() {
 #[should_panic(expected = "no order explains")]
 fn without_the_put_a_weighed_count_is_lost() {
     plant(Fault::PutLeftOut);
-    explore_two("counter: put left out", || {
+    catch_two("counter: put left out", || {
         let _ = WEIGHED_ROTATION.play(&weighed_second(4));
     });
 }
@@ -222,8 +240,22 @@ fn without_the_put_a_weighed_count_is_lost() {
 #[should_panic(expected = "no order explains")]
 fn without_the_check_a_late_put_replaces_the_final_weighed_count() {
     plant(Fault::PutUnchecked);
-    explore_two("counter: put unchecked", || {
+    catch_two("counter: put unchecked", || {
         let _ = WEIGHED_ROTATION.play(&weighed_second(4));
+    });
+}
+
+#[test]
+#[ignore = "4 threads: in the full run"]
+fn weighed_rotations_by_four_threads() {
+    explore_four("counter: 3 rotations and a charge, 4 threads", || {
+        let story = Story {
+            before: &[(2, 1_000)],
+            threads: &[&[(1, 2_500)], &[(1, 1_000)], &[(1, 2_500)], &[(1, 2_500)]],
+            after: &[(0, 2_500), (1, 2_500), (1, 3_000), (1, 3_500), (4, 4_000)],
+        };
+        let granted = story.play(&weighed_second(4));
+        assert!((3..=4).contains(&granted), "{granted} granted in all");
     });
 }
 
