@@ -12,7 +12,7 @@
 # is not tried again. Needs cargo-mutants. Nothing is changed here: it works in a copy.
 #
 # Survivors that make no difference stand in ci/mutants-known.txt, each with its reason. Any other one
-# fails, and so does a whole area of which less than 95 % was caught.
+# fails, and so does a run of all areas of which less than 95 % was caught.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -149,7 +149,7 @@ for area in "${areas[@]}"; do
         exit 1
     fi
 done
-failed=0
+failed=0 caught_in_all=0 viable_in_all=0
 for area in "${areas[@]}"; do
     describe "$area"
     pieces=$((($(cargo mutants --list "${selection[@]}" | wc -l) + piece_size - 1) / piece_size))
@@ -180,8 +180,11 @@ for area in "${areas[@]}"; do
     cat "$survivors"
     echo "mutants: $area: $caught of $viable caught ($((100 * caught / viable)) %), $known known to make no" \
         "difference, $missed not listed; $(lines_in "${done_pieces[@]/%//fast.unviable}") could not be built"
-    if [ "$missed" -gt 0 ] || { [ -z "$share" ] && [ $((100 * caught)) -lt $((95 * viable)) ]; }; then
-        failed=1
-    fi
+    [ "$missed" -eq 0 ] || failed=1
+    caught_in_all=$((caught_in_all + caught)) viable_in_all=$((viable_in_all + viable))
 done
+if [ -z "$share" ] && [ ${#areas[@]} -eq 5 ] && [ $((100 * caught_in_all)) -lt $((95 * viable_in_all)) ]; then
+    echo "mutants: $caught_in_all of $viable_in_all caught, which is less than 95 %"
+    failed=1
+fi
 exit $failed

@@ -374,3 +374,6 @@ impl Machine for AnyParams {
         }
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests;

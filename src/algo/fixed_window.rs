@@ -427,6 +427,55 @@ mod tests {
     }
 
     #[test]
+    fn a_compact_window_is_told_apart_for_a_day_and_by_clocks_ten_seconds_apart() {
+        let (mut narrow, mut none) = (0, 0);
+        for (digit, decade, nanos) in (0..12).flat_map(|decade| {
+            let nanos = (3..20).map(move |power| 10_u64.pow(power));
+            nanos.flat_map(move |nanos| [1, 2, 5].map(|digit| (digit, decade, nanos)))
+        }) {
+            let quota = Quota::new(digit * 10_u64.pow(decade), Duration::from_nanos(nanos));
+            let Ok(compact) = FixedWindow::anchored().compact_params(&quota, 0) else { continue };
+            let at_least = |span: Option<Duration>, least| span.is_none_or(|span| span >= least);
+            let Some(FixedWindowParams { grid, .. }) = compact else {
+                none += 1;
+                continue;
+            };
+            narrow += 1;
+            let (horizon, tolerance) = (grid.horizon(), grid.skew_tolerance());
+            assert!(at_least(horizon, Duration::from_secs(86_400)), "{quota}: {horizon:?}");
+            assert!(at_least(tolerance, Duration::from_secs(10)), "{quota}: {tolerance:?}");
+        }
+        assert!(narrow > 20 && none > 20, "{narrow} and {none}");
+    }
+
+    #[test]
+    fn a_plan_of_the_same_window_has_its_own_limit_and_nothing_else() {
+        // Ten units in 1,001 nanoseconds.
+        let window = |limit| Quota::new(limit, Duration::from_nanos(1_001_000));
+        let params = FixedWindow::anchored().params(&window(5), 0).expect("in range");
+        assert_eq!(params.grid.ratio(), (10, 1_001));
+        let plan = params.with_quota(&window(3));
+        assert_eq!(plan, Ok(FixedWindowParams { limit: 3, ..params }));
+    }
+
+    #[test]
+    fn a_late_clock_that_gives_back_leaves_what_an_early_one_still_counts() {
+        use crate::algo::{GiveBack, Receipt};
+        let params = params(FixedWindow::anchored(), "5/min", 0);
+        let opened = Tick::from_nanos(1_000_000_000_000);
+        let Step::Admit { next } = params.step(params.fresh(opened), opened, 3) else {
+            panic!("three of five are free")
+        };
+        let receipt = Receipt { cells: 3, at: opened, next };
+        let late = opened.saturating_add(Duration::from_secs(90));
+        assert_eq!(params.give_back(next, &receipt, late, 3), next, "its window is over by then");
+        let inside = opened.saturating_add(Duration::from_secs(30));
+        let given_back = params.give_back(next, &receipt, inside, 3);
+        let left = |word| params.permit(word, opened, 0).remaining();
+        assert_eq!((left(next), left(given_back)), (2, 5));
+    }
+
+    #[test]
     fn weeks_begin_on_monday() {
         // 1970-01-05 was the first Monday.
         let params = params(FixedWindow::aligned(), "1/week", 0);
@@ -444,7 +493,11 @@ mod tests {
         let big = Quota::per_day(1 << 30);
         let built = FixedWindow::anchored().params(&big, 0);
         assert_eq!(built, Err(QuotaError::WindowLimitTooLarge));
-        for offset in [DAY_SECS, -DAY_SECS, i32::MIN, i32::MAX] {
+        for offset in [86_399, -86_399] {
+            let window = FixedWindow::aligned().utc_offset_secs(offset);
+            assert!(window.params(&Quota::per_day(1), 0).is_ok(), "{offset}");
+        }
+        for offset in [86_400, -86_400, i32::MIN, i32::MAX] {
             let window = FixedWindow::aligned().utc_offset_secs(offset);
             let built = window.params(&Quota::per_day(1), 0);
             assert_eq!(built, Err(QuotaError::UtcOffsetTooLarge));

@@ -452,3 +452,6 @@ impl SlidingLogParams {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

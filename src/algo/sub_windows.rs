@@ -279,3 +279,6 @@ impl Machine for SubWindowParams {
         SubWindowCounts::new(self.grid.ratio(), ahead_nanos, limit, older, weighed)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -533,6 +533,32 @@ mod tests {
         assert!(!has_a_year(&short) && short.cell == UNITS_IN_CELL_MIN);
     }
 
+    /// From one clock to another, of which the origins are no whole number of units apart.
+    #[test]
+    fn what_is_cold_is_carried_with_its_turn_and_what_is_over_is_not() {
+        use crate::algo::{Moment, Restart};
+        let params = params("5/s", WarmUp::new(SECOND * 4).max_wait(SECOND * 60));
+        let params = params.expect("in range");
+        let (units, nanos) = params.grid.ratio();
+        let part = (nanos / units / 2).max(1);
+        let moment = |nanos| Moment { tick: Tick::from_nanos(nanos), unix_origin_nanos: 0 };
+        let (then, now) = (moment(1_000_000_000), moment(77_000_000_000 + part));
+        let carried = |word: u64, elapsed| {
+            let passage = params.passage(&Restart { then, elapsed, now });
+            params.carry(word, &mut [], &passage)
+        };
+        let cold = params.fresh(then.tick);
+        assert_eq!(carried(cold, Duration::ZERO), None);
+        // Cold, and yet with a time to go.
+        let ahead = params.cold_at.of(cold) + 1_000;
+        let waits = params.cold_at.set(0, ahead);
+        let word = carried(waits, Duration::ZERO).expect("a thousand units are to go");
+        assert_eq!(params.warmth.of(word), 0);
+        let left = params.grid.ahead(params.cold_at.of(word), params.grid.floor(now.tick));
+        assert!((1_000..=1_001).contains(&left), "{left}");
+        assert_eq!(carried(waits, SECOND * 3_600), None);
+    }
+
     /// Without a ramp it is a pace: one interval a cell, warm or cold.
     #[test]
     fn a_cold_factor_of_one_is_an_even_pace() {

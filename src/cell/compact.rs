@@ -115,7 +115,7 @@ impl core::fmt::Debug for Word {
 pub(crate) struct WordCell(AtomicU64);
 
 impl WordCell {
-    #[cfg(tollgate_loom)]
+    #[cfg(any(tollgate_loom, test))]
     pub(crate) fn vacant() -> Self {
         Self(AtomicU64::new(0))
     }

@@ -12,6 +12,8 @@ mod direct;
 mod receipt;
 mod ring;
 mod shelf;
+#[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
+pub(crate) mod tests;
 mod word;
 
 pub(crate) use compact::{Fingerprint, Word, WordCell};

@@ -309,3 +309,6 @@ impl<'a> Offer<'a> {
         Offer { free: best.free.or(rest.free), live, has_its_own, ..best }
     }
 }
+
+#[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
+mod tests;

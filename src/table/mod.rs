@@ -81,6 +81,8 @@ mod memory;
 mod probe;
 mod shares;
 mod snapshot;
+#[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
+mod tests;
 
 use core::time::Duration;
 

@@ -263,4 +263,14 @@ mod tests {
             assert_eq!(sorted, (0..BUCKET).collect::<Vec<_>>());
         }
     }
+
+    #[test]
+    fn a_seat_is_another_if_its_slot_or_its_head_is() {
+        let slots = crate::table::memory::Slots::zeroed(1, HugePages(false)).expect("memory");
+        let (head, another) = (Head::committed(1, 5), Head::committed(1, 6));
+        let seat = Seat { slot: &slots.bucket(0)[0], head };
+        assert!(seat.is(&Seat { slot: &slots.bucket(0)[0], head }));
+        assert!(!seat.is(&Seat { slot: &slots.bucket(0)[1], head }));
+        assert!(!seat.is(&Seat { slot: &slots.bucket(0)[0], head: another }));
+    }
 }

@@ -293,7 +293,26 @@ impl From<BuildFailed> for ReloadError {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error;
+
     use super::*;
+
+    #[test]
+    fn an_error_has_its_cause() {
+        let (rule, limit) = ("a".to_owned(), "5/s".to_owned());
+        let build = BuildFailed { rule, limit, error: BuildError::ZeroCapacity };
+        assert!(build.source().is_some_and(|cause| cause.is::<BuildError>()));
+        let rules = crate::Rules::parse("r.toml", "rule = []").expect_err("no rules");
+        let (path, error) = (PathBuf::new(), io::Error::other("gone"));
+        for (error, is_caused) in [
+            (ReloadError::from(build), true),
+            (ReloadError::from(rules), true),
+            (ReloadError::Unreadable { path, error }, true),
+            (ReloadError::Unfit("no".to_owned()), false),
+        ] {
+            assert_eq!(error.source().is_some(), is_caused, "{error:?}");
+        }
+    }
 
     #[test]
     fn a_place_is_a_line_a_column_and_a_width() {

@@ -408,3 +408,20 @@ impl<C: Clock> Active<C> {
         buckets + self.ban.as_ref().map_or(0, |ban| ban.memory_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_give_back_is_charged_last() {
+        let text = r#"rule = [
+            { name = "log", key = "none", algorithm = "sliding-log", limits = ["5/s", "50/min"] },
+            { name = "bucket", key = "none", limits = "5/s" },
+            { name = "window", key = "none", algorithm = "fixed-window", limits = "5/s" },
+        ]"#;
+        let gate = Gate::new(Rules::parse("r.toml", text).expect("rules")).expect("memory");
+        let hits = [0, 1, 2].map(|rule| Hit { rule, key: (0, 0) });
+        assert_eq!(gate.items(&hits).as_slice(), [(1, 0), (2, 0), (0, 0), (0, 1)]);
+    }
+}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::algo::{Ahead, NoRing, PerKey};
 use crate::word::tile;
 use proptest::prelude::*;
 
@@ -160,4 +161,93 @@ proptest! {
             prop_assert_eq!(COMPACT_TAT.of(word), word);
         }
     }
+}
+
+#[test]
+fn a_plan_of_the_same_quota_is_the_same_bucket() {
+    let quota: Quota = "100/s burst 20".parse().expect("a quota");
+    for gcra in [Gcra::new(), Gcra::start_empty(), Gcra::new().lanes(4)] {
+        let params = gcra.params(&quota, 0).expect("in range");
+        assert_eq!(params.with_quota(&quota), Ok(params));
+    }
+    let plain = params("100/s burst 20").with_quota(&quota).expect("a plan");
+    assert!(!plain.starts_in_debt());
+}
+
+#[test]
+fn a_plan_leaves_lanes_half_of_its_burst_and_no_more() {
+    let lanes = Gcra::new().lanes(4).params(&Quota::per_second(100), 0).expect("in range");
+    let plan = |burst| lanes.with_quota(&Quota::per_second(100).burst(burst));
+    for burst in [8, 9, 14, 200] {
+        let plan = plan(burst).expect("lanes of four");
+        assert_eq!(plan.permit(plan.fresh(Tick::ZERO), Tick::ZERO, 0).remaining(), burst - 4);
+    }
+    for burst in [1, 4, 7] {
+        assert_eq!(plan(burst), Err(QuotaError::LaneCellsTooMany), "{burst}");
+    }
+}
+
+#[test]
+fn a_plan_may_be_a_thousandth_slower_than_it_says() {
+    let params = params("1000/s");
+    let (units, nanos) = params.grid.ratio();
+    assert_eq!((units, nanos), (1, 2_500));
+    // 1,000 units for 143 cells are 7 for each, which makes 1,001; for 167 they are 6, and 1,002.
+    let plan = |limit| {
+        let quota = Quota::new(limit, Duration::from_nanos(1_000 * nanos)).burst(1);
+        params.with_quota(&quota).map(|plan| plan.cell.get())
+    };
+    assert_eq!(plan(143), Ok(7));
+    assert_eq!(plan(167), Err(QuotaError::PlanTooFast));
+}
+
+#[test]
+fn the_turn_of_what_was_charged_last_is_told_as_long_as_something_is_owed() {
+    let params = params("1/s burst 5");
+    let charged = Tick::from_nanos(100_000_000_000);
+    let after = |seconds: u64| charged.saturating_add(Duration::from_secs(seconds));
+    let ahead = params.within(charged, Duration::from_secs(60));
+    for (cells, turn) in [(5, 0), (8, 3), (30, 25)] {
+        let seen = ahead.look(ahead.fresh(charged), NoRing, charged, cells);
+        let Step::Admit { next } = ahead.step(seen, charged, cells) else { panic!("{cells} fit") };
+        // Of a key that owes nothing, only that it was as long ago as a burst takes.
+        for (now, exact) in (0..turn + 5).map(|now| (now, turn)).chain([(turn + 24, turn + 19)]) {
+            let told = params.turn_of_last(next, after(now));
+            // Never later, and by the grid a few units of 2.5 microseconds earlier.
+            let earliest = after(exact).saturating_sub(Duration::from_nanos(10_000));
+            assert!((earliest..=after(exact)).contains(&told), "{cells} {now}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_of_a_bucket_that_starts_empty_owes_its_own_burst() {
+    let quota = Quota::per_second(100).burst(20);
+    let empty = Gcra::start_empty().params(&quota, 0).expect("in range");
+    let plan = empty.with_quota(&quota.burst(7)).expect("a plan");
+    let now = Tick::from_nanos(1_000_000_000);
+    let fresh = plan.look(plan.fresh(now), NoRing, now, 1);
+    let first = plan.answer(fresh, now, 1).expect_err("it is empty").retry_after();
+    assert_eq!(first, Some(Duration::from_millis(10)));
+}
+
+#[test]
+fn a_bucket_for_plans_tells_quotas_a_little_slower_than_its_own() {
+    let (own, slower) = (Quota::per_second(50_000), Quota::per_second(49_999));
+    let plans = Gcra::new().for_plans().params(&own, 0).expect("in range");
+    assert!(plans.with_quota(&slower).is_ok());
+    let coarse = Gcra::new().params(&own, 0).expect("in range");
+    assert_eq!(coarse.with_quota(&slower), Err(QuotaError::PlanTooFast));
+}
+
+#[test]
+fn the_largest_burst_of_a_compact_state_has_room_in_its_ring() {
+    // Milliseconds, which come round.
+    let largest = Quota::per_second(1_000).burst(COMPACT_BURST_UNITS_MAX);
+    let compact = Gcra::new().compact_params(&largest, 0).expect("in range").expect("narrow");
+    assert_eq!(compact.capacity, COMPACT_BURST_UNITS_MAX);
+    assert!(compact.grid.ring().is_some());
+    assert_eq!(compact.grid.reach(), compact.capacity * DEBT_BURSTS - 1);
+    let more = largest.burst(COMPACT_BURST_UNITS_MAX + 1);
+    assert_eq!(Gcra::new().compact_params(&more, 0), Ok(None));
 }

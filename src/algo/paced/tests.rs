@@ -318,3 +318,48 @@ fn the_turn_of_a_charge_beyond_the_burst_is_when_its_debt_has_drained() {
     assert!(turn >= Duration::from_millis(500) && turn < Duration::from_millis(501), "{turn:?}");
     assert_eq!(params.turn(word, now), Duration::ZERO);
 }
+
+#[test]
+fn a_bucket_starts_in_debt_if_it_is_to_start_empty() {
+    for start_empty in [false, true] {
+        let params = PacedParams::new(&Quota::per_second(10), start_empty).expect("in range");
+        assert_eq!(params.starts_in_debt(), start_empty);
+    }
+}
+
+#[test]
+fn what_time_has_restored_by_the_rate_in_force_is_not_given_back() {
+    use crate::algo::{GiveBack, Receipt};
+    let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
+    let first = Quota::per_second(10).burst(20);
+    let params = PacedParams::new(&first, false).expect("in range");
+    let slower = Quota::per_second(5).burst(20);
+    let params = params.change(&slower, Inherit::AsIs, at(10_000)).expect("in range");
+    let charge = |word: u64, now: Tick, n: u64| match params.step(word, now, n) {
+        Step::Admit { next } => next,
+        _ => panic!("{n} cells are free"),
+    };
+    let five = charge(params.look(params.fresh(at(20_000)), NoRing, at(20_000), 5), at(20_000), 5);
+    let receipt = Receipt { cells: 5, at: at(20_000), next: five };
+    // Two of them have come back, and others took three.
+    let now = at(20_400);
+    let eight = charge(params.look(five, NoRing, now, 3), now, 3);
+    let word = params.give_back(eight, &receipt, now, 5);
+    let left = |word| params.permit(params.look(word, NoRing, now, 0), now, 0).remaining();
+    assert_eq!((left(eight), left(word)), (14, 17));
+}
+
+#[test]
+fn what_may_be_owed_never_shrinks_and_stays_within_the_ring() {
+    let quota = |burst| Quota::per_second(1_000).burst(burst);
+    let mut params = PacedParams::new(&quota(1_000), false).expect("in range");
+    let before = params.grid().reach();
+    let less = params.change(&quota(10), Inherit::AsIs, Tick::ZERO).expect("in range");
+    assert_eq!(less.grid().reach(), before);
+    let largest = BURST_UNITS_MAX / params.gcra.cell();
+    for burst in [1, largest].repeat(20) {
+        let changed = params.change(&quota(burst), Inherit::AsIs, Tick::ZERO);
+        params = changed.expect("in range");
+    }
+    assert_eq!(params.grid().reach(), 1 << 50);
+}

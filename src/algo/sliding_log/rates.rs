@@ -271,6 +271,13 @@ mod tests {
         assert_eq!(unit_nanos(fine, millis(1)), Ok(1));
         let apart = log.and(Quota::new(1, Duration::from_nanos(10)));
         assert_eq!(unit_nanos(apart, Quota::per_day(9)), Err(QuotaError::LogWindowsTooFarApart));
+        // With 17 bits for the places, 34 are left: they hold 1,024 such windows, to the unit.
+        let longest = Quota::new(1 << 16, Duration::from_nanos(2_000_000 << 24));
+        assert_eq!(unit_nanos(log, longest), Ok(2_000_000));
+        // So of a day they tell 5.1 ms at best, which is too much of a second.
+        let and_a_second = log.and(Quota::per_second(1));
+        let apart = unit_nanos(and_a_second, Quota::per_day(1 << 16));
+        assert_eq!(apart, Err(QuotaError::LogWindowsTooFarApart));
     }
 
     #[test]

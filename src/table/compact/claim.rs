@@ -257,3 +257,6 @@ impl Offer<'_> {
         Offer { claimed, live, its: best.its.or(rest.its), ..best }
     }
 }
+
+#[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
+mod tests;

@@ -263,3 +263,25 @@ impl<'a, I: DoubleEndedIterator<Item = &'a HeaderValue>> Entries<'a, I> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::net::SocketAddr;
+
+    use super::*;
+
+    #[test]
+    fn as_much_of_the_clients_address_counts_as_was_asked_for() {
+        let of = |key: ClientIp| {
+            let mut request = http::Request::new(()).into_parts().0;
+            let proxy = SocketAddr::from(([192, 0, 2, 1], 80));
+            request.extensions.insert(proxy);
+            let client = HeaderValue::from_static("for=\"[2001:db8:1:2:3::4]\"");
+            request.headers.insert(FORWARDED, client);
+            key.extract(&request).map(|its| its.to_string())
+        };
+        let usual = ClientIp::forwarded(Trust::hops(1));
+        assert_eq!(of(usual.clone()).as_deref(), Ok("2001:db8:1:2::"));
+        assert_eq!(of(usual.prefix(IpPrefix::new(24, 48))).as_deref(), Ok("2001:db8:1::"));
+    }
+}

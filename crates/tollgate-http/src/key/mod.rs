@@ -203,6 +203,12 @@ mod tests {
     }
 
     #[test]
+    fn a_function_says_what_it_is() {
+        let function = from_fn(|_: &Parts| Some(()));
+        assert_eq!(format!("{function:?}"), "FromFn");
+    }
+
+    #[test]
     fn only_what_is_missing_is_replaced() {
         let (request, ()) = http::Request::new(()).into_parts();
         for (first, expected) in [

@@ -226,6 +226,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn outside_quotes_a_backslash_is_a_character_like_others() {
+        let split = split_pair(br"for=192.0.2.7\;proto=http");
+        assert_eq!(split, Some((&br"for=192.0.2.7\"[..], &b"proto=http"[..])));
+        let split = split_pair(br#"for="a\";b";proto=http"#);
+        assert_eq!(split, Some((&br#"for="a\";b""#[..], &b"proto=http"[..])));
+    }
+
     proptest! {
         #[test]
         fn no_bytes_panic(list in prop::collection::vec(any::<u8>(), 0..200), quotes: bool) {

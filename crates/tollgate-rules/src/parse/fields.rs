@@ -196,6 +196,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn words_are_listed_with_an_or_between_the_last_two() {
+        assert_eq!(quoted_list(&["a"]), "\"a\"");
+        assert_eq!(quoted_list(&["a", "b"]), "\"a\" or \"b\"");
+        assert_eq!(quoted_list(&["a", "b", "c"]), "\"a\", \"b\" or \"c\"");
+    }
+
+    #[test]
     fn what_was_probably_meant() {
         let known = ["name", "match", "limits", "key"];
         for (name, meant) in [

@@ -29,3 +29,15 @@ pub(crate) fn word_at(content: &str, column: usize) -> Range<usize> {
     let rest = &content[start..];
     start..start + rest.find(char::is_whitespace).unwrap_or(rest.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::word_at;
+
+    #[test]
+    fn a_word_ends_where_a_space_or_the_text_does() {
+        for (column, word) in [(1, 0..2), (4, 3..6), (5, 4..6), (8, 7..9), (9, 8..9), (30, 9..9)] {
+            assert_eq!(word_at("10 per 2x", column), word, "{column}");
+        }
+    }
+}

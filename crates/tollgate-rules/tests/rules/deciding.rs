@@ -62,9 +62,12 @@ fn what_matches() {
         ("{ header = { x-other = true } }", with, false),
         ("{ header = { x-plan = \"free\", x-other = true } }", with, false),
     ] {
-        let (gate, _) = gate(&format!(
+        let text = format!(
             "rule = [{{ name = \"a\", match = {matcher}, key = \"none\", limits = \"1/s\" }}]"
-        ));
+        );
+        let rules = Rules::parse("r.toml", &text).expect("a rule");
+        assert_eq!(rules.rules()[0].fits(&request), fits, "{matcher} {request:?}");
+        let (gate, _) = gate(&text);
         let is_admitted = matches!(gate.decide(&request).outcome(), Outcome::Admitted(_));
         assert_eq!(is_admitted, fits, "{matcher} {request:?}");
         assert_eq!(!gate.decide(&request).is_admitted(), fits, "{matcher} {request:?}");

@@ -177,3 +177,26 @@ fn requests_are_decided_while_rules_change() {
     });
     assert_eq!(admitted, 5);
 }
+
+#[test]
+fn of_several_new_quotas_each_inherits_by_its_name() {
+    let text = |first: &str, second: &str| {
+        format!("rule = [{{ name = \"a\", key = \"none\", limits = [{first}, {second}] }}]")
+    };
+    let few = |cells: u8| format!("{{ name = \"few\", quota = \"{cells} per week\" }}");
+    let many = |cells: u8| format!("{{ name = \"many\", quota = \"{cells} per week\" }}");
+    let mut rules = Try::new("names.toml", &text(&few(5), &many(90)));
+    assert_eq!(rules.admitted(9), 5);
+    assert_eq!(rules.change(&text(&many(91), &few(7))), [0, 2, 0, 0]);
+    assert_eq!(rules.admitted(9), 2, "five of seven were used");
+}
+
+#[test]
+fn a_file_may_be_a_mebibyte_long() {
+    let mut text = format!("{FIVE}\n#");
+    text.extend(std::iter::repeat_n('x', (1 << 20) - text.len()));
+    let mut rules = Try::new("mebibyte.toml", &text);
+    text.push('x');
+    std::fs::write(&rules.path, text).expect("the file is ours");
+    assert!(matches!(rules.file.reload(), Err(ReloadError::Unreadable { .. })));
+}

@@ -117,3 +117,22 @@ fn a_password_is_in_no_text_of_the_rules() {
     let said = format!("{shared:?}\n{}", shared.rules()[0].explain());
     assert!(said.contains("redis://cache/0") && !said.contains("hunter2"), "{said}");
 }
+
+#[test]
+fn stores_are_reached_alike_by_one_place_one_deadline_and_one_prefix() {
+    let rules = rules(
+        r#"rule = [
+            { name = "a", limits = "1/s", store = "redis://cache" },
+            { name = "b", limits = "2/s", store = { url = "redis://cache", nodes = 3 } },
+            { name = "c", limits = "2/s", store = "redis://other" },
+            { name = "d", limits = "2/s", store = { url = "redis://cache", deadline = "1 s" } },
+            { name = "e", limits = "2/s", store = { url = "redis://cache", prefix = "mine" } },
+        ]"#,
+    );
+    let store = |index: usize| rules.rules()[index].store().expect("each has one");
+    assert!(store(0).is_reached_like(store(1)));
+    for other in 2..5 {
+        assert!(!store(0).is_reached_like(store(other)), "{other}");
+        assert!(store(other).is_reached_like(store(other)), "{other}");
+    }
+}

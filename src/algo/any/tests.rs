@@ -1,0 +1,65 @@
+use core::time::Duration;
+
+use super::*;
+
+const NOW: Tick = Tick::from_nanos(77_000_000_123);
+
+/// All that a machine says of itself.
+fn said(machine: &impl Machine, now: Tick) -> impl PartialEq + core::fmt::Debug {
+    (
+        (machine.ring_cells(), machine.has_note(), machine.cells_to_clear()),
+        (machine.fresh(now), machine.starts_in_debt(), machine.instant(now)),
+        (machine.skew_tolerance(), machine.horizon(), machine.as_gcra().copied()),
+        (machine.standing(machine.fresh(now), 5), machine.grid().ratio()),
+    )
+}
+
+/// What is put beside the word for a charge, and for another one a while later, and whether it was.
+fn published(machine: &impl Machine) -> (bool, [(usize, u64); 4]) {
+    let (mut ring, mut puts, mut count) = ([0; 16], [(0, 0); 4], 0);
+    let mut word = machine.fresh(NOW);
+    let mut all_were = true;
+    for now in [NOW, NOW.saturating_add(Duration::from_secs(20))] {
+        let seen = machine.look(word, &ring[..], now, 1);
+        let Step::Admit { next } = machine.step(seen, now, 1) else { break };
+        let begun = count;
+        all_were &= machine.publish(seen, &ring[..], |place, content| {
+            puts[count] = (place, content);
+            count += 1;
+            true
+        });
+        puts[begun..count].iter().for_each(|(place, content)| ring[*place] = *content);
+        word = next;
+    }
+    (all_were, puts)
+}
+
+fn is_as<A: Algorithm + Into<AnyAlgorithm> + Copy>(algorithm: A, quota: &Quota) {
+    let (one, any) = (algorithm.params(quota, 0), algorithm.into().params(quota, 0));
+    let (one, any) = (one.expect("in range"), any.expect("in range"));
+    assert_eq!(format!("{:?}", said(&any, NOW)), format!("{:?}", said(&one, NOW)));
+    assert_eq!(published(&any), published(&one));
+}
+
+#[test]
+fn each_of_them_says_what_it_says_by_itself() {
+    let quota = Quota::per_minute(2);
+    is_as(Gcra::new(), &quota);
+    is_as(Gcra::new(), &Quota::per_second(1_000_000_000));
+    is_as(FixedWindow::anchored(), &quota);
+    is_as(FixedWindow::aligned(), &quota);
+    is_as(LeakyQueue::new(), &quota.burst(2));
+    is_as(WarmUp::new(Duration::from_secs(9)), &quota.burst(2));
+    is_as(SubWindows::new(), &quota);
+    is_as(SlidingCounter::new(), &quota);
+    is_as(SlidingLog::new(), &quota);
+}
+
+#[test]
+fn a_bucket_that_starts_empty_does_so_by_any_name() {
+    let (empty, quota) = (Gcra::start_empty(), Quota::per_minute(2));
+    let (one, any) = (empty.params(&quota, 0), AnyAlgorithm::from(empty).params(&quota, 0));
+    let (one, any) = (one.expect("in range"), any.expect("in range"));
+    assert!(any.starts_in_debt() && one.cells_to_clear() == 0);
+    assert_eq!((any.fresh(NOW), any.cells_to_clear()), (one.fresh(NOW), 0));
+}

@@ -1,0 +1,178 @@
+use super::*;
+use crate::algo::{Algorithm, Carry, Moment, Restart};
+use crate::{Quota, QuotaError};
+
+fn params(quota: &str) -> SlidingLogParams {
+    SlidingLog::new().params(&quota.parse().expect("a quota"), 0).expect("in range")
+}
+
+/// Cells by hand, with bits of another life above their content.
+#[derive(Clone, Copy)]
+struct ByHand<'a>(&'a [u64]);
+
+impl Ring for ByHand<'_> {
+    fn cell(self, place: usize) -> u64 {
+        let content = self.0[place];
+        if content >> 54 == 0 { content } else { 0 }
+    }
+
+    fn apart(self, place: usize, content: u64) -> u64 {
+        self.0[place] ^ content
+    }
+}
+
+#[test]
+fn a_place_counts_if_its_round_and_its_life_are_those_of_the_log() {
+    let params = params("4/s");
+    for lap in 0..=3 {
+        // The latest is at place 1: place 0 is of this round, places 2 and 3 of the one before.
+        for (back, before) in [(1, false), (2, true)] {
+            let expected = round_of(if before { lap ^ 1 } else { lap });
+            if params.known(&view(&params, &[0; 6], lap)) <= back {
+                continue;
+            }
+            for (there, life) in (0..4).flat_map(|there| [(there, 0), (there, 1), (there, 512)]) {
+                let word = life << 54 | ROUND.set(1_000, there);
+                let mut ring = [0; 6];
+                ring[cell_at(params.position(&view(&params, &ring, lap), back).0)] = word;
+                let view = view(&params, &ring, lap);
+                let found = match params.found(&view, back) {
+                    Entry::Older { time } => Some(time),
+                    Entry::Latest => None,
+                };
+                assert_eq!(
+                    found,
+                    (there == expected && life == 0).then_some(1_000),
+                    "{lap} {back} {word:x}"
+                );
+            }
+        }
+    }
+}
+
+fn view<'a>(params: &SlidingLogParams, ring: &'a [u64], lap: u64) -> View<ByHand<'a>> {
+    let word = params.time.set(params.lap.set(params.filled.set(0, 2), lap), 2_000);
+    params.view(word, ByHand(ring), Tick::from_nanos(1_000_000_000))
+}
+
+#[test]
+fn a_birth_is_before_what_came_after_it_even_where_time_came_round() {
+    let params = params("4/s");
+    for (birth, time, before) in [
+        (1_000, 1_000, false),
+        (1_000, 999, true),
+        (1_000, 1_001, false),
+        (TIME.max() - 5, 3, false),
+        (3, TIME.max() - 5, true),
+    ] {
+        let view = View { birth, ..view(&params, &[0; 6], 1) };
+        assert_eq!(params.before_birth(&view, time), before, "{birth} {time}");
+    }
+}
+
+#[test]
+fn more_places_than_there_are_are_all_of_them() {
+    let params = params("4/s");
+    let now = Tick::from_nanos(7_000_000_000);
+    let floor = params.floor(now);
+    let older = |units: u64| cell(floor - units, SECOND);
+    let ring = [older(30), older(20), older(10), older(5), cell(floor - 90, FIRST), 0];
+    let ring = [ring, [older(50), older(40), 0, 0, 0, 0]];
+    for (ring, lap) in ring.iter().flat_map(|ring| (0..4).map(move |lap| (ring, lap))) {
+        let [beyond, all] = [7, 4].map(|filled| {
+            let word = params.time.set(params.lap.set(params.filled.set(0, filled), lap), floor);
+            assert_eq!(params.filled.of(word), filled);
+            let seen = params.look(word, &ring[..], now, 1);
+            let passage = params.passage(&here(now));
+            let mut carried = *ring;
+            let word = params.carry(word, &mut carried[..params.kept_cells()], &passage);
+            (params.answer(seen, now, 1), word, carried)
+        });
+        assert_eq!(beyond, all, "{lap}");
+    }
+}
+
+/// Whatever its cells say, and wherever its life began.
+#[test]
+fn a_log_that_is_carried_to_the_same_clock_answers_as_before() {
+    let params = params("4/s");
+    let now = Tick::from_nanos(7_000_000_000);
+    let floor = params.floor(now);
+    let events = [1_200, 900, 600, 300];
+    for (lap, place) in (0..=3).flat_map(|lap| (0..4).map(move |place| (lap, place))) {
+        // The birth is unknown, before all events, between them, or with the latest.
+        for birth in [0, floor - 2_000, floor - 700, floor - 100] {
+            let mut ring = [0; 6];
+            for (before, older) in events.into_iter().enumerate() {
+                let at = (place + 1 + before as u64) % 4;
+                let its_lap = if at <= place { lap } else { lap ^ 1 };
+                ring[cell_at(at)] = cell(floor - 150 * older, its_lap);
+            }
+            ring[cell_at(4)] = if birth == 0 { 0 } else { cell(birth, FIRST) };
+            let latest = params.time.set(0, floor - 50);
+            let word = latest | params.lap.set(0, lap) | params.filled.set(0, place + 1);
+            let mut carried = ring;
+            let kept = params.kept_cells();
+            let passage = params.passage(&here(now));
+            let next = params.carry(word, &mut carried[..kept], &passage).expect("it is live");
+            // Where the first round has not come to nothing stands.
+            let unknown = if lap == FIRST { place + 1..4 } else { 0..0 };
+            assert!(unknown.into_iter().all(|at| carried[cell_at(at)] == 0), "{lap} {place}");
+            for millis in (0..1_100).step_by(50) {
+                let later = now.saturating_add(Duration::from_millis(millis));
+                for n in 1..=4 {
+                    let answer = |word: u64, ring: &[u64; 6]| {
+                        params.answer(params.look(word, &ring[..], later, n), later, n)
+                    };
+                    let told = (lap, place, birth, millis, n);
+                    assert_eq!(answer(next, &carried), answer(word, &ring), "{told:?}");
+                }
+            }
+        }
+    }
+}
+
+/// A restart that changes nothing.
+fn here(now: Tick) -> Restart {
+    let moment = Moment { tick: now, unix_origin_nanos: 0 };
+    Restart { then: moment, elapsed: Duration::ZERO, now: moment }
+}
+
+#[test]
+fn the_latest_event_is_where_the_clock_says_and_never_before_the_origin() {
+    let params = params("1000/us"); // so fast that its time comes round
+    let (ring, ahead) = (params.time.max() + 1, params.ahead_max);
+    let (window, tolerance) = (params.window_max, params.grid.tolerance_units());
+    assert!(ahead < tolerance && window < ring - tolerance);
+    let last = |event: u64, floor: u64| params.last(params.time.set(0, event), floor);
+    // Ahead a little, behind, and so far behind that it is of the round before.
+    assert_eq!(last(5_000, 4_990), (5_000, 10));
+    assert_eq!(last(5_000, 9_000), (5_000, 0));
+    assert_eq!(last(ring - 7, ring + window), (ring - 7, 0));
+    // What would have happened before the origin is ahead, as far as clocks may differ.
+    let floor = window + 10;
+    assert_eq!(last(floor + ahead + 1, floor), (floor + ahead + 1, ahead + 1));
+    assert_eq!(last(floor + tolerance, floor), (floor + tolerance, tolerance));
+    // At the origin itself it did happen.
+    let floor = ring - tolerance;
+    assert_eq!(last(0, floor), (0, 0));
+}
+
+#[test]
+fn the_figures_hold_limits_of_up_to_two_to_the_sixteenth() {
+    let second = |limit| Quota::per_second(limit);
+    let figures =
+        |log: SlidingLog, limit| log.params(&second(limit), 0).expect("in range").figures(0)[2];
+    assert_eq!(figures(SlidingLog::new(), 1), 0);
+    assert_eq!(figures(SlidingLog::new(), 1 << 16), 0xffff);
+    let and = SlidingLog::new().and(Quota::per_minute(1 << 16));
+    assert_eq!(figures(and, 7), 6 << 16 | 0xffff);
+}
+
+#[test]
+fn an_invalid_quota_is_told_where_no_state_is_narrow() {
+    let none = SlidingLog::new().compact_params(&Quota::per_second(5), 0);
+    assert!(matches!(none, Ok(None)));
+    let invalid = SlidingLog::new().compact_params(&Quota::per_second(0), 0);
+    assert!(matches!(invalid, Err(QuotaError::ZeroLimit)));
+}

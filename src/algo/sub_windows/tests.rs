@@ -1,0 +1,108 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::algo::{Algorithm, Step};
+use crate::decision::Decision;
+use crate::{Quota, SlidingCounter};
+
+/// A key's word and ring.
+#[derive(Clone)]
+struct Counted {
+    params: SubWindowParams,
+    word: u64,
+    ring: Vec<u64>,
+}
+
+impl Counted {
+    fn new(params: SubWindowParams) -> Self {
+        Self { params, word: params.fresh(Tick::ZERO), ring: vec![0; params.ring_cells()] }
+    }
+
+    fn look(&self, now: Tick, n: u64) -> Decision {
+        let seen = self.params.look(self.word, &*self.ring, now, n);
+        self.params.answer(seen, now, n)
+    }
+
+    fn charge(&mut self, now: Tick, n: u64) {
+        let seen = self.params.look(self.word, &*self.ring, now, n);
+        let Step::Admit { next } = self.params.step(seen, now, n) else { return };
+        let mut put = None;
+        self.params.publish(seen, &*self.ring, |place, content| {
+            put = Some((place, content));
+            true
+        });
+        put.into_iter().for_each(|(place, content)| self.ring[place] = content);
+        self.word = next;
+    }
+}
+
+/// Whether what a refusal says is the first instant at which those cells fit, of all there are.
+fn tells_the_least_wait(
+    params: SubWindowParams,
+    charges: &[(u64, u64)],
+    part_nanos: u64,
+) -> Result<(), TestCaseError> {
+    let (mut key, mut now) = (Counted::new(params), Tick::ZERO);
+    for &(later, n) in charges {
+        now = now.saturating_add(Duration::from_nanos(later * part_nanos));
+        key.charge(now, n);
+        for n in 1..=params.limit {
+            let Err(denied) = key.look(now, n) else { continue };
+            let wait = denied.retry_after().expect("at most the limit");
+            let at = now.saturating_add(wait);
+            prop_assert!(key.look(at, n).is_ok(), "{} of {:?} after {:?}", n, params.limit, wait);
+            let before = at.saturating_sub(Duration::from_nanos(1));
+            prop_assert!(key.look(before, n).is_err(), "{} fit earlier than {:?}", n, wait);
+        }
+    }
+    Ok(())
+}
+
+fn charges() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    prop::collection::vec((prop_oneof![Just(0), 0..40_u64, 0..200_u64], 1..30_u64), 1..12)
+}
+
+proptest! {
+    #[test]
+    fn a_refusal_says_when_so_many_cells_fit(
+        limit in 1..30_u64, count in 2..7_u32, older in 1..4_u32, charges in charges(),
+    ) {
+        // Windows of twelve seconds, and of twelve milliseconds.
+        for part_nanos in [100_000, 100_000_000] {
+            let quota = Quota::new(limit, Duration::from_nanos(120 * part_nanos));
+            let plain = SubWindows::new().count(count).params(&quota, 0).expect("in range");
+            tells_the_least_wait(plain, &charges, part_nanos)?;
+            let weighed = SlidingCounter::new().older(older).params(&quota, 0).expect("in range");
+            tells_the_least_wait(weighed, &charges, part_nanos)?;
+        }
+    }
+}
+
+#[test]
+fn an_offset_is_as_if_the_clock_had_begun_so_much_later() {
+    let quota = Quota::per_hour(10);
+    let later = 60_000_000_000;
+    let plain = |origin| SubWindows::new().count(4).params(&quota, origin);
+    let offset = SubWindows::new().count(4).utc_offset_secs(60);
+    assert_eq!(offset.params(&quota, 0), plain(later));
+    assert_ne!(plain(0), plain(later));
+    let offset = SlidingCounter::new().utc_offset_secs(60);
+    assert_eq!(offset.params(&quota, 0), SlidingCounter::new().params(&quota, later));
+}
+
+#[test]
+fn room_for_several_cells_comes_as_one_sub_window_after_the_other_leaves() {
+    let quota = Quota::new(10, Duration::from_secs(4));
+    let params = SubWindows::new().count(4).params(&quota, 0).expect("in range");
+    let mut key = Counted::new(params);
+    let second = |second: u64| Tick::from_nanos((8 + second) * 1_000_000_000);
+    (0..4).for_each(|each| key.charge(second(each), each + 1));
+    // One, two, three and four cells: each of them leaves four seconds after its own began, or five.
+    let wait = |n| key.look(second(3), n).expect_err("it is full").retry_after().expect("it fits");
+    let waits = (1..=10).map(wait).map(|wait| wait.as_secs()).collect::<Vec<_>>();
+    let first = waits[0];
+    let more = [0, 1, 1, 2, 2, 2, 3, 3, 3, 3].map(|more| first + more);
+    assert_eq!(waits, more);
+    tells_the_least_wait(params, &[(20, 1), (10, 2), (10, 3), (10, 4)], 100_000_000)
+        .expect("no instant is missed");
+}

@@ -1,0 +1,293 @@
+//! What one thread makes of a word that another changes between its look and its swap.
+
+use core::time::Duration;
+use std::fmt;
+
+use super::ring::Cells;
+use super::word::{Charge, Head, HeadCell};
+use super::{Fingerprint, Word, WordCell};
+use crate::algo::sealed::Sealed;
+use crate::algo::{Algorithm, Grid, Machine, NoRing, Ring, Standing, Step};
+use crate::decision::{Denied, Permit};
+use crate::sync::AtomicU64;
+use crate::time::Tick;
+use crate::{Gcra, Quota, SlidingLog};
+
+/// A machine that lets another thread in between each look and what follows from it.
+#[derive(Clone)]
+pub(crate) struct Interrupted<'a, M> {
+    pub(crate) machine: M,
+    /// What the other thread does.
+    pub(crate) meanwhile: &'a (dyn Fn() + Sync),
+}
+
+impl<M: fmt::Debug> fmt::Debug for Interrupted<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.machine.fmt(f)
+    }
+}
+
+impl<M> Sealed for Interrupted<'_, M> {}
+
+impl<M: Machine> Machine for Interrupted<'_, M> {
+    type Oracle = M::Oracle;
+    type Seen = M::Seen;
+    const RINGED: bool = M::RINGED;
+    const MAY_BE_COMPACT: bool = M::MAY_BE_COMPACT;
+
+    fn ring_cells(&self) -> usize {
+        self.machine.ring_cells()
+    }
+
+    fn has_note(&self) -> bool {
+        self.machine.has_note()
+    }
+
+    fn cells_to_clear(&self) -> usize {
+        self.machine.cells_to_clear()
+    }
+
+    fn fresh(&self, now: Tick) -> u64 {
+        self.machine.fresh(now)
+    }
+
+    fn starts_in_debt(&self) -> bool {
+        self.machine.starts_in_debt()
+    }
+
+    fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> M::Seen {
+        let seen = self.machine.look(word, ring, now, n);
+        (self.meanwhile)();
+        seen
+    }
+
+    fn step(&self, seen: M::Seen, now: Tick, n: u64) -> Step {
+        self.machine.step(seen, now, n)
+    }
+
+    fn publish<R: Ring>(
+        &self,
+        seen: M::Seen,
+        ring: R,
+        put: impl FnMut(usize, u64) -> bool,
+    ) -> bool {
+        self.machine.publish(seen, ring, put)
+    }
+
+    fn note(&self, seen: M::Seen, n: u64) -> u64 {
+        self.machine.note(seen, n)
+    }
+
+    fn permit(&self, seen: M::Seen, now: Tick, n: u64) -> Permit {
+        self.machine.permit(seen, now, n)
+    }
+
+    fn denied(&self, seen: M::Seen, now: Tick, n: u64) -> Denied {
+        self.machine.denied(seen, now, n)
+    }
+
+    fn instant(&self, now: Tick) -> u64 {
+        self.machine.instant(now)
+    }
+
+    fn standing(&self, word: u64, instant: u64) -> Standing {
+        self.machine.standing(word, instant)
+    }
+
+    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        self.machine.no_place(word, now, skew)
+    }
+
+    fn grid(&self) -> &Grid {
+        self.machine.grid()
+    }
+
+    fn oracle(&self) -> M::Oracle {
+        self.machine.oracle()
+    }
+}
+
+const NOW: Tick = Tick::from_nanos(5_000_000_000);
+
+/// Five at once, and all of them back in five seconds.
+fn bucket() -> impl Machine {
+    Gcra::new().params(&Quota::per_second(1).burst(5), 0).expect("in range")
+}
+
+/// The state after `n` cells of a key never seen.
+fn charged(machine: &impl Machine, n: u64) -> u64 {
+    let seen = machine.look(machine.fresh(NOW), NoRing, NOW, n);
+    let Step::Admit { next } = machine.step(seen, NOW, n) else { panic!("{n} cells are free") };
+    next
+}
+
+/// A head in generation 3, which another thread replaces by `theirs` as soon as it was looked at.
+fn beside<T>(theirs: Head, decide: impl Fn(&HeadCell, Head, &(dyn Fn() + Sync)) -> T) -> (T, Head) {
+    let first = Head::committed(3, bucket().fresh(NOW));
+    let cell = HeadCell::new(first);
+    let answer = decide(&cell, first, &|| {
+        let _ = cell.swap(first, theirs);
+    });
+    (answer, cell.load())
+}
+
+#[test]
+fn who_loses_a_race_is_decided_by_what_the_winner_left() {
+    let theirs = Head::committed(3, charged(&bucket(), 4));
+    let both = Head::committed(3, charged(&bucket(), 5));
+    for (n, remaining, after) in [(1, Some(0), both), (2, None, theirs)] {
+        let (decided, head) = beside(theirs, |cell, first, meanwhile| {
+            let machine = Interrupted { machine: bucket(), meanwhile };
+            cell.decide(first, Cells::NONE, &machine, NOW, n)
+        });
+        let decided = decided.expect("the key is still there");
+        assert_eq!((decided.ok().map(|permit| permit.remaining()), head), (remaining, after));
+        let (allowed, head) = beside(theirs, |cell, first, meanwhile| {
+            let machine = Interrupted { machine: bucket(), meanwhile };
+            cell.allow(first, Cells::NONE, &machine, NOW, n)
+        });
+        assert_eq!((allowed, head), (Some(remaining.is_some()), after));
+        let (charge, head) = beside(theirs, |cell, first, meanwhile| {
+            let machine = Interrupted { machine: bucket(), meanwhile };
+            match cell.charge(first, Cells::NONE, &machine, NOW, n) {
+                Charge::Decided(ruling) => Some(ruling.is_admitted()),
+                Charge::Moved => None,
+            }
+        });
+        assert_eq!((charge, head), (Some(remaining.is_some()), after));
+        // A first try that lost is no answer.
+        let (admitted, head) = beside(theirs, |cell, first, meanwhile| {
+            let machine = Interrupted { machine: bucket(), meanwhile };
+            cell.admit(first, Cells::NONE, &machine, NOW, n).is_some()
+        });
+        assert_eq!((admitted, head), (false, theirs));
+    }
+}
+
+#[test]
+fn a_word_that_changed_hands_is_charged_no_more() {
+    let fresh = bucket().fresh(NOW);
+    for theirs in
+        [Head::committed(4, fresh), Head::provisional(3, fresh), Head::provisional(4, fresh)]
+    {
+        let (decided, head) = beside(theirs, |cell, first, meanwhile| {
+            let machine = Interrupted { machine: bucket(), meanwhile };
+            let decided = cell.decide(first, Cells::NONE, &machine, NOW, 1).is_some();
+            (decided, cell.allow(first, Cells::NONE, &machine, NOW, 1))
+        });
+        assert_eq!((decided, head), ((false, None), theirs));
+    }
+}
+
+#[test]
+fn the_first_try_without_a_race_is_an_answer() {
+    let cell = HeadCell::new(Head::committed(3, bucket().fresh(NOW)));
+    let decided = cell.decide(cell.load(), Cells::NONE, &bucket(), NOW, 4);
+    assert_eq!(decided.expect("nobody is beside it").expect("free").remaining(), 1);
+    assert_eq!(cell.allow(cell.load(), Cells::NONE, &bucket(), NOW, 2), Some(false));
+    assert_eq!(cell.allow(cell.load(), Cells::NONE, &bucket(), NOW, 1), Some(true));
+    assert_eq!(cell.load(), Head::committed(3, charged(&bucket(), 5)));
+}
+
+#[test]
+fn cells_are_taken_ahead_up_to_a_quarter_and_just_one_only_if_that_will_do() {
+    let hundred = Gcra::new().params(&Quota::per_second(100), 0).expect("in range");
+    let first = Head::committed(3, hundred.fresh(NOW));
+    for (most, or_just_one, taken) in
+        [(100, false, Some(25)), (9, true, Some(9)), (1, true, Some(1)), (1, false, None)]
+    {
+        let cell = HeadCell::new(first);
+        let charged_ahead = cell.charge_ahead(first, &hundred, NOW, 1, most, or_just_one);
+        assert_eq!(charged_ahead.map(|(taken, _)| taken), taken);
+        assert_eq!(cell.load().payload(), charged(&hundred, taken.unwrap_or(0)));
+    }
+}
+
+/// A log of two an hour, and cells for it.
+fn log() -> (impl Machine, [AtomicU64; 4]) {
+    let log = SlidingLog::new().params(&Quota::per_hour(2), 0).expect("in range");
+    assert_eq!(log.ring_cells(), 4);
+    (log, [(); 4].map(|()| AtomicU64::new(0)))
+}
+
+#[test]
+fn what_was_read_beside_a_head_that_moved_on_is_read_again() {
+    let (log, ring) = log();
+    let cells = Cells::new(&ring);
+    let fresh = Head::committed(3, log.fresh(NOW));
+    let cell = HeadCell::new(fresh);
+    let theirs = || {
+        if cell.load() == fresh {
+            assert_eq!(cell.allow(fresh, cells, &log, NOW, 2), Some(true));
+        }
+    };
+    let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
+    // A look, and a charge of nothing, which writes nothing either.
+    let seen = cell.peek(fresh, cells, &machine, NOW, 0).expect("the key is still there");
+    assert_eq!(machine.permit(seen, NOW, 0).remaining(), 0);
+    let (log, ring) = self::log();
+    let (cells, cell) = (Cells::new(&ring), HeadCell::new(fresh));
+    let theirs = || {
+        if cell.load() == fresh {
+            assert_eq!(cell.allow(fresh, cells, &log, NOW, 2), Some(true));
+        }
+    };
+    let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
+    let decided = cell.decide(fresh, cells, &machine, NOW, 0).expect("the key is still there");
+    assert_eq!(decided.expect("nothing was asked for").remaining(), 0);
+}
+
+#[test]
+fn a_refusal_by_a_ring_that_changed_hands_is_none() {
+    let (log, ring) = log();
+    let cells = Cells::new(&ring);
+    let cell = HeadCell::new(Head::committed(3, log.fresh(NOW)));
+    assert_eq!(cell.allow(cell.load(), cells, &log, NOW, 2), Some(true));
+    let full = cell.load();
+    let others = Head::committed(4, log.fresh(NOW));
+    let theirs = || {
+        let _ = cell.swap(full, others);
+    };
+    let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
+    assert!(cell.decide(full, cells, &machine, NOW, 1).is_none());
+    assert_eq!(cell.load(), others);
+}
+
+#[test]
+fn a_compact_word_is_charged_once_or_not_at_all() {
+    let mine = Fingerprint::of(7);
+    let machine = Gcra::new().compact_params(&Quota::per_second(1).burst(5), 0);
+    let machine = machine.expect("in range").expect("narrow");
+    let free = Word::committed(mine, machine.fresh(NOW));
+    let cell = WordCell::vacant();
+    assert_eq!(cell.swap(Word::VACANT, free), Ok(()));
+    // A charge of nothing changes nothing, and one that does not fit is left to be decided anew.
+    assert_eq!(cell.admit(free, &machine, NOW, 0).expect("free").remaining(), 5);
+    assert_eq!(cell.load(), free);
+    assert_eq!(cell.admit(free, &machine, NOW, 4).expect("free").remaining(), 1);
+    let four = Word::committed(mine, charged(&machine, 4));
+    assert_eq!(cell.load(), four);
+    assert!(cell.admit(four, &machine, NOW, 2).is_none());
+    assert!(cell.admit(free, &machine, NOW, 1).is_none(), "it was another word by then");
+    assert_eq!(cell.load(), four);
+}
+
+#[test]
+fn only_a_committed_word_of_a_key_is_kept() {
+    let (mine, state) = (Fingerprint::of(7), 12_345);
+    let committed = Word::committed(mine, state);
+    assert_eq!(Word::from_bits(committed.bits()), Some(committed));
+    assert_eq!(Word::from_bits(Word::provisional(mine, state).bits()), None);
+    assert_eq!(Word::from_bits(state), None, "nobody's");
+    assert_eq!(Word::from_bits(Word::VACANT.bits()), None);
+}
+
+#[test]
+fn words_tell_their_fields_where_they_are_printed() {
+    let head = Head::provisional(7, 5);
+    let text = "Head { generation: 7, provisional: true, payload: 5 }";
+    assert_eq!(format!("{head:?} {:?}", HeadCell::new(head)), format!("{text} {text}"));
+    let word = Word::committed(Fingerprint::of(9), 5);
+    let text = "Word { fingerprint: 9, provisional: false, state: 5 }";
+    assert_eq!(format!("{word:?}"), text);
+}
