@@ -437,6 +437,8 @@ pub enum Fault {
     ClaimHidesSlot,
     /// A key that has just got its slot takes it for another's, and finds no place.
     OwnSlotUnseen,
+    /// A request displaces claims as often as it finds one.
+    DisplacesAgain,
     /// A swap is a load and a store.
     #[cfg_attr(
         not(any(tollgate_loom, tollgate_shuttle)),

@@ -75,8 +75,13 @@ pub fn explore_latest(
 
 /// Looks for a planted mistake as the ordinary run explores two threads, in any run.
 pub fn catch_two(name: &str, model: impl Fn() + Sync + Send + 'static) {
+    catch_two_to(To(3), name, model);
+}
+
+/// The same with so many preemptions.
+pub fn catch_two_to(most: Preemptions, name: &str, model: impl Fn() + Sync + Send + 'static) {
     let_loads_return(Loads::Any);
-    explore(name, To(3), model);
+    explore(name, most, model);
 }
 
 /// Looks for one as the ordinary run explores three threads.

@@ -15,7 +15,7 @@ use tollgate::algo::{Algorithm, Machine};
 use tollgate::{Builder, Clock, Direct, Gcra, Limiter, OnFull, Quota, Slots, Tick};
 
 pub use explore::{
-    Preemptions, catch_latest, catch_three, catch_two, explore_four, explore_four_to,
+    Preemptions, catch_latest, catch_three, catch_two, catch_two_to, explore_four, explore_four_to,
     explore_latest, explore_three, explore_three_to, explore_two, explore_two_to,
 };
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use loom::thread;
 use loom_tests::{
-    ONE_BUCKET, Preemptions, ask, at, burst, catch_two, each_of, explore_four, explore_three,
-    explore_two, explore_two_to, gate, left,
+    ONE_BUCKET, Preemptions, ask, at, burst, catch_two, catch_two_to, each_of, explore_four,
+    explore_three, explore_two, explore_two_to, gate, left,
 };
 use tollgate::{Fault, OnFull, plant};
 
@@ -95,21 +95,33 @@ fn within_the_clock_skew_no_state_is_lost() {
     });
 }
 
-/// By force: a live key loses its slot, is counted, and may start afresh once for it.
+/// By force: a live key loses its slot, is counted, and may start afresh once for it. Without a bound, two
+/// keys would displace each other's claims for ever if they might.
 #[test]
 fn by_eviction() {
-    explore_two("take-over: eviction against 2 charges", || {
-        let gate = gate(burst(2), ONE_BUCKET, OnFull::EvictNearestIdle);
-        assert_eq!(ask(&gate, OLD, at(1)), 1);
-        assert_eq!(ask(&gate, NEIGHBOUR, at(1)) + ask(&gate, NEIGHBOUR, at(1)), 2);
-        let other = Arc::clone(&gate);
-        let thread = thread::spawn(move || ask(&other, NEW, at(1)));
-        let charged = 1 + ask(&gate, OLD, at(1)) + ask(&gate, OLD, at(1));
-        assert_eq!(thread.join().unwrap(), 1, "the new key is served");
-        let evicted = gate.stats().evicted;
-        assert!(evicted >= 1);
-        assert!(charged <= 2 * (1 + evicted), "{charged} granted, {evicted} evicted");
-    });
+    explore_two_to(Preemptions::Any, "take-over: eviction against 2 charges", eviction);
+}
+
+/// One thread takes a slot by force, and the other charges the key that has it.
+fn eviction() {
+    let gate = gate(burst(2), ONE_BUCKET, OnFull::EvictNearestIdle);
+    assert_eq!(ask(&gate, OLD, at(1)), 1);
+    assert_eq!(ask(&gate, NEIGHBOUR, at(1)) + ask(&gate, NEIGHBOUR, at(1)), 2);
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || ask(&other, NEW, at(1)));
+    let charged = 1 + ask(&gate, OLD, at(1)) + ask(&gate, OLD, at(1));
+    assert_eq!(thread.join().unwrap(), 1, "the new key is served");
+    let evicted = gate.stats().evicted;
+    assert!(evicted >= 1);
+    assert!(charged <= 2 * (1 + evicted), "{charged} granted, {evicted} evicted");
+}
+
+/// The mistake avoided: two requests displace each other's claims for ever.
+#[test]
+#[should_panic(expected = "exceeded maximum number of branches")]
+fn without_a_limit_two_keys_displace_each_other_for_ever() {
+    plant(Fault::DisplacesAgain);
+    catch_two_to(Preemptions::Any, "take-over: displaces again", eviction);
 }
 
 /// One of the threads charges the old key, the others a new one that has a cell for one of them.

@@ -53,17 +53,27 @@ impl<'a> Candidate<'a> {
         (!candidate.is_nobodys() || slot.head.load() == head).then_some(candidate)
     }
 
-    /// How good the slot is to have, and what would be forgotten.
+    /// How good the slot is to have, and what would be forgotten. A claim that may not be displaced is
+    /// not to be had at all.
     #[inline(always)]
-    fn rank<A: Machine>(&self, algo: &A, instant: u64) -> (u64, u64) {
+    fn rank<A: Machine>(&self, algo: &A, instant: u64, may_displace: bool) -> (u64, u64) {
         let Self { owner, head, .. } = *self;
         let is_vacant = !owner.belongs() || owner.generation() != head.generation();
         let (rank, debt) = match algo.standing(head.payload(), instant) {
             Standing::Idle { units } => (units.saturating_add(IDLE).min(VACANT - 1), u64::MAX),
             Standing::Live { debt } => (LIVE, debt),
         };
-        let rank = if head.is_provisional() { rank.min(CLAIMED) } else { rank };
+        let (rank, debt) = match head.is_provisional() {
+            true if may_displace => (rank.min(CLAIMED), debt),
+            true => (LIVE, u64::MAX),
+            false => (rank, debt),
+        };
         if is_vacant { (VACANT, u64::MAX) } else { (rank, debt) }
+    }
+
+    /// Whether it is another's, that has charged nothing yet.
+    fn is_claimed(&self) -> bool {
+        self.head.is_provisional() && !self.is_nobodys()
     }
 
     /// Whether the slot is taken, and waits for an owner to be written.
@@ -83,6 +93,8 @@ struct Offer<'a> {
     live: Option<(u64, Candidate<'a>)>,
     /// Whether nothing is free, and one is the key's: it got it since it was looked for.
     has_its_own: bool,
+    /// Whether there are claims that may not be displaced.
+    has_claims: bool,
 }
 
 /// How good a slot is to have: not at all, if that forgets something.
@@ -111,6 +123,7 @@ impl Wide {
         // The lookup that found nothing stands for a first survey: whatever it missed, the
         // survey after the claim sees.
         let mut survey = if found.is_none() { Survey::Absent } else { self.survey(probe, found) };
+        let mut may_displace = true;
         loop {
             // A claim that this thread has written, or read, by now.
             let known = match survey {
@@ -134,7 +147,7 @@ impl Wide {
                     }
                     None
                 }
-                Survey::Absent => match self.claim(probe, algo, now, n, evict) {
+                Survey::Absent => match self.claim(probe, algo, now, n, evict, &mut may_displace) {
                     Ok(known) => known,
                     Err(outcome) => return (outcome, None),
                 },
@@ -199,6 +212,7 @@ impl Wide {
         now: Tick,
         n: u64,
         evict: bool,
+        may_displace: &mut bool,
     ) -> Result<Option<Seat<'_>>, Outcome<A::Seen>> {
         let fresh = algo.fresh(now);
         let seen = algo.look(fresh, NoRing, now, n);
@@ -210,7 +224,7 @@ impl Wide {
             Step::Admit { .. } if n == 0 => return Err(Outcome::Decided(Ruling::Admitted(seen))),
             _ => {}
         }
-        let chosen = self.choose(probe, algo, now, evict);
+        let chosen = self.choose(probe, algo, now, evict, *may_displace);
         let Some((candidate, event)) = chosen.map_err(|nearest| Outcome::Full { nearest })? else {
             return Ok(None);
         };
@@ -222,6 +236,7 @@ impl Wide {
             if slot.head.swap(head, taken).is_err() {
                 return Ok(None);
             }
+            *may_displace &= !candidate.is_claimed() || planted(Fault::DisplacesAgain);
             if let Some(event) = event {
                 self.counters.count(event);
             }
@@ -242,9 +257,11 @@ impl Wide {
         algo: &A,
         now: Tick,
         evict: bool,
+        may_displace: bool,
     ) -> Result<Option<(Candidate<'_>, Option<Event>)>, u64> {
         let instant = algo.instant(self.beyond_skew(now));
-        let mut buckets = probe.buckets().map(|bucket| self.offer(probe, bucket, algo, instant));
+        let offer = |bucket| self.offer(probe, bucket, algo, instant, may_displace);
+        let mut buckets = probe.buckets().map(offer);
         let Some(mut best) = buckets.next() else { return Ok(None) };
         // The first bucket while it has two places, so that a lookup seldom needs the second.
         if best.reusable < 2
@@ -256,6 +273,8 @@ impl Wide {
             return Ok(Some((candidate, None)));
         }
         match best.live {
+            // Nothing but claims, and one was displaced already.
+            None if best.has_claims && !best.has_its_own => Err(algo.fresh(now)),
             None => Ok(None),
             Some(_) if best.has_its_own && !planted(Fault::OwnSlotUnseen) => Ok(None),
             Some((_, candidate)) if evict => Ok(Some((candidate, Some(Event::Evicted)))),
@@ -265,7 +284,14 @@ impl Wide {
 
     /// Looks at all slots of a bucket, as far as can be without a branch: what they hold cannot be
     /// predicted.
-    fn offer<A: Machine>(&self, probe: &Probe, bucket: u32, algo: &A, instant: u64) -> Offer<'_> {
+    fn offer<A: Machine>(
+        &self,
+        probe: &Probe,
+        bucket: u32,
+        algo: &A,
+        instant: u64,
+        may_displace: bool,
+    ) -> Offer<'_> {
         let slots = self.slots.bucket(bucket);
         let mut seen = [(Owner::NOBODY, Head::committed(0, 0)); BUCKET];
         let (mut reusable, mut best, mut free) = (0, LIVE, BUCKET);
@@ -273,7 +299,7 @@ impl Wide {
         for (index, slot) in probe.order(slots).enumerate() {
             let Some(candidate) = Candidate::of(slot) else { continue };
             seen[index] = (candidate.owner, candidate.head);
-            let (rank, debt) = candidate.rank(algo, instant);
+            let (rank, debt) = candidate.rank(algo, instant, may_displace);
             reusable += usize::from(rank >= IDLE);
             (best, free) = if rank > best { (rank, index) } else { (best, free) };
             (least, live) = if debt < least { (debt, index) } else { (least, live) };
@@ -286,8 +312,9 @@ impl Wide {
             *owner == probe.owner(owner.generation()) && owner.generation() == head.generation()
         };
         let has_its_own = free == BUCKET && seen.iter().any(is_its_own);
+        let has_claims = !may_displace && seen.iter().any(|(_, head)| head.is_provisional());
         let live = candidate(live).map(|live| (least, live));
-        Offer { reusable, free: candidate(free), live, has_its_own }
+        Offer { reusable, free: candidate(free), live, has_its_own, has_claims }
     }
 }
 
@@ -306,7 +333,8 @@ impl<'a> Offer<'a> {
             (a, b) => a.or(b),
         };
         let has_its_own = best.has_its_own || rest.has_its_own;
-        Offer { free: best.free.or(rest.free), live, has_its_own, ..best }
+        let has_claims = best.has_claims || rest.has_claims;
+        Offer { free: best.free.or(rest.free), live, has_its_own, has_claims, ..best }
     }
 }
 

@@ -59,6 +59,13 @@
 //! succeed. `loom-tests/` explores this, with models that fail without the survey and without
 //! the generation.
 //!
+//! # Claims of others
+//!
+//! Another key's claim holds nothing that could be lost, so it may be displaced: its thread finds that
+//! its commit fails, and claims again. It is done where nothing is vacant or idle, and once in a
+//! request, so that two threads cannot displace each other for ever; who may not do it again evicts a
+//! live key, if it may, or has found no place.
+//!
 //! # Recurrence
 //!
 //! A head's old value can come back only if the slot changes hands a multiple of 1,024 times and

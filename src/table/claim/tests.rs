@@ -53,7 +53,8 @@ fn filled(debts: [[u64; BUCKET]; 2]) -> Wide {
 
 /// Where the key would be put, and whether somebody is evicted for it; `None` if it would look again.
 fn chosen(table: &Wide, evict: bool) -> Option<((u32, usize), bool)> {
-    let (candidate, event) = table.choose(&probe(), &bucket(), NOW, evict).expect("a place")?;
+    let chosen = table.choose(&probe(), &bucket(), NOW, evict, true);
+    let (candidate, event) = chosen.expect("a place")?;
     let index = table.index_of(candidate.slot);
     let bucket = u32::try_from(index / BUCKET).expect("one of two");
     Some(((bucket, index % BUCKET), event.is_some()))
@@ -83,7 +84,7 @@ fn where_nothing_is_free_the_least_debt_is_evicted_or_told() {
         let debts = least.map(|least| [9, 8, 9, 9, 7, 9, least, least]);
         let table = filled(debts);
         assert_eq!(chosen(&table, true), Some((place, true)));
-        let full = table.choose(&probe(), &bucket(), NOW, false);
+        let full = table.choose(&probe(), &bucket(), NOW, false, true);
         assert_eq!(full.map(|_| ()), Err(charged(3)));
     }
 }
@@ -108,10 +109,12 @@ fn a_slot_whose_claimant_sleeps_is_taken_as_it_is() {
         let slot = &table.slots.bucket(u32::from(index >= BUCKET))[index % BUCKET];
         assert_eq!(slot.head.swap(Head::committed(0, 0), claim), Ok(()));
     }
-    let taken = table.claim(&probe(), &bucket(), NOW, 1, false);
+    let mut may_displace = true;
+    let taken = table.claim(&probe(), &bucket(), NOW, 1, false, &mut may_displace);
     let Ok(Some(Seat { slot, head })) = taken else { panic!("nothing else is there to be had") };
     assert_eq!((table.index_of(slot), head), (0, claim));
     assert_eq!((slot.head.load(), slot.owner()), (claim, probe().owner(1)));
+    assert!(may_displace, "nobody was displaced");
 }
 
 #[test]
@@ -121,10 +124,44 @@ fn anothers_claim_is_taken_before_a_live_key_and_in_a_generation_of_its_own() {
     let table = filled(debts);
     put(&table, (1, 4), 0x7777, Head::provisional(1, bucket().fresh(NOW)));
     assert_eq!(chosen(&table, true), Some(((1, 4), false)));
-    let taken = table.claim(&probe(), &bucket(), NOW, 1, true);
+    let mut may_displace = true;
+    let taken = table.claim(&probe(), &bucket(), NOW, 1, true, &mut may_displace);
     let Ok(Some(Seat { slot, head })) = taken else { panic!("a claim may be taken") };
     assert_eq!(head, Head::provisional(2, bucket().fresh(NOW)));
     assert_eq!((slot.head.load(), slot.owner()), (head, probe().owner(2)));
+    assert!(!may_displace);
+}
+
+/// Whoever has displaced a claim takes a live key's slot, if it may, or finds no place.
+#[test]
+fn a_request_displaces_one_claim_and_no_more() {
+    let claim = Head::provisional(1, bucket().fresh(NOW));
+    let mut debts = [[9; BUCKET]; 2];
+    (debts[1][4], debts[0][2]) = (0, 5);
+    let table = filled(debts);
+    put(&table, (1, 4), 0x7777, claim);
+    let again = |table: &Wide, evict| {
+        let chosen = table.choose(&probe(), &bucket(), NOW, evict, false);
+        chosen.map(|chosen| chosen.map(|(candidate, _)| table.index_of(candidate.slot)))
+    };
+    assert_eq!(again(&table, true), Ok(Some(2)), "the least debt");
+    assert_eq!(again(&table, false), Err(charged(5)));
+
+    let all_claimed = |its: Option<usize>| {
+        let table = self::table();
+        for index in 0..2 * BUCKET {
+            let place = (u32::from(index >= BUCKET), index % BUCKET);
+            put(&table, place, if its == Some(index) { KEY } else { 0x7777 }, claim);
+        }
+        table
+    };
+    for evict in [false, true] {
+        let fresh = bucket().fresh(NOW);
+        assert_eq!(again(&all_claimed(None), evict), Err(fresh), "nothing but claims");
+        for index in [0, 6, 13] {
+            assert_eq!(again(&all_claimed(Some(index)), evict), Ok(None), "one of them is its own");
+        }
+    }
 }
 
 #[test]
