@@ -46,6 +46,8 @@ const WORDS: usize = PACED_WORDS + 2;
 /// - A [reservation](crate::Reservation) from before the change gives nothing back.
 /// - The rate can become 32 times as fast as the first, or more if that is slow; the largest burst
 ///   in units of the first rate is 2^47. What is beyond is refused, and leaves the quota as it was.
+/// - Clocks may differ by 18 minutes, and a key that comes back after 91 days may be refused for a while for
+///   what it did then, however slow the first rate is: it may become a fast one.
 /// - Slots are wide. There are no lanes, and no shares of hot keys.
 ///
 /// ```
@@ -360,6 +362,16 @@ impl Machine for LiveParams {
     /// As built.
     fn grid(&self) -> &Grid {
         self.first.grid()
+    }
+
+    /// Of any quota that may come: a faster one tells less apart.
+    fn skew_tolerance(&self) -> Option<Duration> {
+        PacedParams::least_grid().skew_tolerance()
+    }
+
+    /// As the tolerance.
+    fn horizon(&self) -> Option<Duration> {
+        PacedParams::least_grid().horizon()
     }
 
     fn oracle(&self) -> Level {

@@ -191,6 +191,13 @@ impl PacedParams {
         }
     }
 
+    /// The grid that tells least apart, of all that a quota may come to have: no unit is shorter than a
+    /// nanosecond, and none reaches further.
+    #[cfg(feature = "std")]
+    pub(crate) fn least_grid() -> Grid {
+        Grid::wrapping(1, 1, TAT.max(), REACH_MAX)
+    }
+
     /// Cells that the bucket holds.
     #[cfg(feature = "std")]
     pub(crate) fn burst(&self) -> u64 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate::algo::Machine;
 use tollgate::algo::oracle::Oracle;
-use tollgate::{AnyAlgorithm, Direct, Limiter, ManualClock, Quota, Slots, Tick};
+use tollgate::{AnyAlgorithm, Direct, Inherit, Limiter, Live, ManualClock, Quota, Slots, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
@@ -140,6 +140,31 @@ fn extreme_quotas_grant_what_they_say() {
         let wait = denied.retry_after().expect("it comes back");
         assert!(wait.as_nanos() <= u128::from(cell_nanos) && !wait.is_zero(), "{quota}: {wait:?}");
         assert!(gate.check_at(1, now.saturating_add(wait)).is_ok(), "{quota}");
+    }
+}
+
+/// Bound: what a limiter states before its quota changes. (It stated eleven years, and a clock that was
+/// an hour behind was granted a fresh burst by the faster quota.)
+#[test]
+fn a_quota_that_became_fast_is_kept_by_clocks_as_far_behind_as_was_stated() {
+    for first in [Quota::per_minute(1), Quota::per_second(10), Quota::per_second(31_250)] {
+        let clock = ManualClock::new();
+        let build = Direct::builder(first).algorithm(Live::new()).clock(clock);
+        let gate = build.build().expect("in range");
+        let tolerance = gate.params().skew_tolerance().expect("a ring");
+        let (changed, now) = (Tick::from_nanos(YEAR), Tick::from_nanos(YEAR + DAY));
+        let mut rates = 0;
+        for rate in (0..30).map(|bits| 1_u64 << bits) {
+            let faster = gate.set_quota_at(Quota::per_second(rate), Inherit::Reset, changed);
+            if faster.is_ok() {
+                rates += 1;
+                gate.reset();
+                assert!(gate.check_at(rate, now).is_ok(), "{first}, then {rate}/s");
+                let behind = now.saturating_sub(tolerance);
+                assert!(gate.check_at(1, behind).is_err(), "{first}, then {rate}/s");
+            }
+        }
+        assert!(rates > 5, "{first}: {rates}");
     }
 }
 
