@@ -73,6 +73,18 @@ struct Inner {
     key_head: Vec<u8>,
 }
 
+/// How many cells a script is to grant.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    least: u64,
+    most: u64,
+}
+
+impl Wanted {
+    /// It is asked how things stand.
+    const NONE: Self = Self { least: 0, most: 0 };
+}
+
 /// Cells that were taken ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -207,22 +219,9 @@ impl Central {
                 "this limiter was built without leases: call leases(..) on its builder".into(),
             ));
         }
-        // Wanting none at least is wanting one: an answer of none says when to come again.
-        let least = least.max(1);
-        let most = most.max(least).min(TAKEN_MAX);
-        let possible = least <= self.most_at_once().min(TAKEN_MAX);
-        let told = if possible {
-            self.tell(key.as_ref(), least, most, true).await?
-        } else {
-            self.tell(key.as_ref(), 0, 0, false).await?
-        };
-        let cells = if possible { told.cells.unwrap_or(0) } else { 0 };
-        Ok(Taken {
-            cells,
-            lifetime: told.lifetime,
-            stated: told.stated,
-            retry_after: (possible && cells == 0).then_some(told.retry_after),
-        })
+        let (wanted, is_possible) = self.wanted(least, most);
+        let reply = self.ask(key.as_ref(), wanted, is_possible).await?;
+        self.taken_by(&reply, least, most)
     }
 
     /// How long cells may be kept that are taken ahead; zero, if the limiter was built without
@@ -307,37 +306,73 @@ impl Central {
         Self { now_micros: Some(now.min(1 << 51)), ..self.clone() }
     }
 
-    pub(crate) fn most_at_once(&self) -> u64 {
-        self.inner.plan.most_at_once()
-    }
-
-    async fn decide(&self, key: &[u8], n: u64, charge: bool) -> Result<Decision, Unavailable> {
+    /// What [`check_n`](Self::check_n) makes of numbers that a script returned, for tests and fuzzing.
+    ///
+    /// # Errors
+    ///
+    /// The script cannot have returned them.
+    #[doc(hidden)]
+    pub fn decided_by(&self, reply: &[i64], n: u64) -> Result<Decision, Unavailable> {
         if n > self.most_at_once() {
-            let told = self.tell(key, 0, 0, false).await?;
-            return Ok(Err(told.stated.denied(None)));
+            return Ok(Err(self.read(reply, Wanted::NONE)?.stated.denied(None)));
         }
-        let told = self.tell(key, n, n, charge).await?;
+        let told = self.read(reply, Wanted { least: n, most: n })?;
         Ok(match told.cells {
             Some(_) => Ok(told.stated.permit()),
             None => Err(told.stated.denied(Some(told.retry_after))),
         })
     }
 
-    async fn tell(
-        &self,
-        key: &[u8],
-        least: u64,
-        most: u64,
-        charge: bool,
-    ) -> Result<Told, Unavailable> {
+    /// What [`take`](Self::take) makes of them.
+    ///
+    /// # Errors
+    ///
+    /// The script cannot have returned them.
+    #[doc(hidden)]
+    pub fn taken_by(&self, reply: &[i64], least: u64, most: u64) -> Result<Taken, Unavailable> {
+        let (wanted, is_possible) = self.wanted(least, most);
+        let told = self.read(reply, wanted)?;
+        let cells = told.cells.unwrap_or(0);
+        Ok(Taken {
+            cells,
+            lifetime: told.lifetime,
+            stated: told.stated,
+            retry_after: (is_possible && cells == 0).then_some(told.retry_after),
+        })
+    }
+
+    pub(crate) fn most_at_once(&self) -> u64 {
+        self.inner.plan.most_at_once()
+    }
+
+    /// What is asked for in place of that, and whether so many can be granted.
+    fn wanted(&self, least: u64, most: u64) -> (Wanted, bool) {
+        // Wanting none at least is wanting one: an answer of none says when to come again.
+        let least = least.max(1);
+        let most = most.max(least).min(TAKEN_MAX);
+        let is_possible = least <= self.most_at_once().min(TAKEN_MAX);
+        (if is_possible { Wanted { least, most } } else { Wanted::NONE }, is_possible)
+    }
+
+    async fn decide(&self, key: &[u8], n: u64, charge: bool) -> Result<Decision, Unavailable> {
+        let is_possible = n <= self.most_at_once();
+        let wanted = if is_possible { Wanted { least: n, most: n } } else { Wanted::NONE };
+        let reply = self.ask(key, wanted, charge && is_possible).await?;
+        self.decided_by(&reply, n)
+    }
+
+    async fn ask(&self, key: &[u8], wanted: Wanted, charge: bool) -> Result<Vec<i64>, Unavailable> {
         let Inner { store, plan, script, .. } = &*self.inner;
         let now = self.now_micros.map_or_else(Vec::new, |now| now.to_string().into_bytes());
-        let common = [least, most, u64::from(charge)];
-        let own = plan.arguments(least);
+        let common = [wanted.least, wanted.most, u64::from(charge)];
+        let own = plan.arguments(wanted.least);
         let numbers = common.iter().chain(&own).map(|number| number.to_string().into_bytes());
         let args: Vec<Vec<u8>> = core::iter::once(now).chain(numbers).collect();
-        let reply = store.run(script, &[self.redis_key(key)], &args).await?;
-        plan.tell(&reply, least).ok_or_else(|| {
+        store.run(script, &[self.redis_key(key)], &args).await
+    }
+
+    fn read(&self, reply: &[i64], wanted: Wanted) -> Result<Told, Unavailable> {
+        self.inner.plan.tell(reply, wanted.least, wanted.most).ok_or_else(|| {
             Unavailable::Failed(format!("the script returned what it cannot have: {reply:?}"))
         })
     }

@@ -107,9 +107,14 @@ impl Plan {
         whichever!(self, each => each.lifetime())
     }
 
-    /// What the script's answer means; `None`, if it is none of that script.
-    pub(crate) fn tell(&self, reply: &[i64], least: u64) -> Option<Told> {
-        whichever!(self, each => each.tell(reply, least))
+    /// What the script's answer means to who wanted so many; `None`, if it is none of that script.
+    pub(crate) fn tell(&self, reply: &[i64], least: u64, most: u64) -> Option<Told> {
+        let told = whichever!(self, each => each.tell(reply, least))?;
+        let is_possible = match told.cells {
+            Some(cells) => (least..=most).contains(&cells),
+            None => reply.first() == Some(&REFUSED),
+        };
+        (is_possible && told.stated.remaining <= told.stated.limit).then_some(told)
     }
 }
 
@@ -137,6 +142,9 @@ fn epoch_into(period: u64, utc_offset_secs: i32) -> Result<u64, CentralError> {
     let local = i128::from(utc_offset_secs) * 1_000_000 + week;
     Ok(u64::try_from(local.rem_euclid(i128::from(period))).unwrap_or(0))
 }
+
+/// What a script returns for cells where it grants none.
+const REFUSED: i64 = -1;
 
 /// Cells of an answer: `None` is refused.
 fn granted(number: i64) -> Option<u64> {

@@ -16,6 +16,8 @@ mod lease;
 mod link;
 mod places;
 mod remote;
+#[doc(hidden)]
+pub mod reply;
 mod roster;
 mod script;
 mod share;

@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
+use crate::reply;
 use crate::script::Script;
 use crate::store::{Store, is_name};
 use crate::{Beat, Roll, Unavailable, WindowsError};
@@ -63,11 +64,7 @@ impl Roll for Roster {
         let micros = u64::try_from(lifetime.as_micros()).unwrap_or(u64::MAX);
         let args = [id.as_bytes().to_vec(), micros.to_string().into_bytes(), Vec::new()];
         let reply = store.run(beat, keys, &args).await?;
-        let wrong = || Unavailable::Failed("the script returned what it cannot have".to_owned());
-        let &[live, member_micros] = &*reply else { return Err(wrong()) };
-        let live = u64::try_from(live).map_err(|_| wrong())?;
-        let member_micros = u64::try_from(member_micros).map_err(|_| wrong())?;
-        Ok(Beat { live, member_for: Duration::from_micros(member_micros) })
+        reply::beat(&reply).ok_or_else(reply::impossible)
     }
 
     async fn leave(&self, id: &str) -> Result<(), Unavailable> {

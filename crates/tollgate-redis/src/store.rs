@@ -16,6 +16,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::breaker::{Breaker, Leave};
 use crate::link::Link;
+use crate::reply;
 use crate::script::{self, Script};
 use crate::stats::{Counters, StoreStats, count};
 use crate::unavailable::Unavailable;
@@ -154,7 +155,7 @@ impl Store {
         };
         let key = keys.first().map_or(&b""[..], Vec::as_slice);
         let value = self.call(key, asking).await?;
-        numbers(value).ok_or_else(|| {
+        reply::numbers_of(value).ok_or_else(|| {
             Unavailable::Failed("the script returned something else than numbers".into())
         })
     }
@@ -267,10 +268,4 @@ fn is_away(error: &RedisError) -> bool {
             ErrorKind::AuthenticationFailed
                 | ErrorKind::Server(BusyLoading | ClusterDown | MasterDown)
         )
-}
-
-fn numbers(value: Value) -> Option<Vec<i64>> {
-    let Value::Array(values) = value else { return None };
-    let number = |value| if let Value::Int(number) = value { Some(number) } else { None };
-    values.into_iter().map(number).collect()
 }

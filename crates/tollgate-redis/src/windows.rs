@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use crate::central::key;
+use crate::reply;
 use crate::script::Script;
 use crate::store::{Store, is_name};
 use crate::{Charge, Known, Ledger, Unavailable};
@@ -136,15 +137,7 @@ impl Windows {
         args.extend(charges.iter().map(|its| its.cells.to_string()));
         let args: Vec<_> = args.into_iter().map(String::into_bytes).collect();
         let reply = store.run(script, &keys, &args).await?;
-        let known = |pair: &[i64]| {
-            let [used, micros] = pair else { return None };
-            let ends_after = Duration::from_micros(u64::try_from(*micros).ok()?);
-            Some(Known { used: u64::try_from(*used).ok()?, ends_after })
-        };
-        let all: Option<Vec<_>> = reply.chunks(2).map(known).collect();
-        all.filter(|all| all.len() == charges.len()).ok_or_else(|| {
-            Unavailable::Failed("the script returned what it cannot have".to_owned())
-        })
+        reply::known(&reply, charges.len()).ok_or_else(reply::impossible)
     }
 }
 
