@@ -21,7 +21,8 @@ stages=(
     'leases|ci/leases.sh full|the protocols between processes and a server, in every state'
     'faults|ci/faults.sh|hundreds of faults on redis-server and on Valkey, against stated bounds'
     'proofs|ci/prove.sh|the pure steps over all inputs'
-    'fuzz|ci/fuzz.sh 1800|each fuzz target for half an hour'
+    'oracles|ci/oracles.sh 10000000000|10^10 decisions of all algorithms, each compared with its oracle'
+    'fuzz|ci/fuzz.sh 5400|ten fuzz targets, an hour and a half each on average'
     'miri|ci/miri.sh|undefined behaviour and weak memory, on four kinds of machine'
     'races|ci/tsan.sh|the tests with real threads under the thread sanitizer'
     'packages|ci/packages-check.sh|licences, advisories, least versions, each feature, oldest compiler'
@@ -99,7 +100,7 @@ for stage in "${stages[@]}"; do
     elif [ "$skipped" -gt 0 ]; then
         outcome=SKIPPED note="$skipped left out: $(grep -m1 SKIPPED "$log")"
     else
-        outcome=passed note="$(grep -E '^(fuzz|miri|races|packages|mutants|pingora|soak|prove|shuttle|loom|leases|faults): ' "$log" | tail -1)"
+        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|packages|mutants|pingora|soak|prove|shuttle|loom|leases|faults): ' "$log" | tail -1)"
         printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
     fi
     printf '%-10s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"

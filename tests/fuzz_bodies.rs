@@ -2,9 +2,12 @@
 
 mod bodies;
 
+use std::panic::catch_unwind;
 use std::path::Path;
 
+use bodies::mistake::{Mistake, plant};
 use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
 
 fn config(cases: u32) -> ProptestConfig {
     let default = ProptestConfig {
@@ -64,6 +67,20 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(config(6_000))]
+
+    #[test]
+    fn accounts_of_random_bytes(data in prop::collection::vec(any::<u8>(), 0..1_000)) {
+        bodies::accounts(&data);
+    }
+
+    #[test]
+    fn changes_of_random_bytes(data in prop::collection::vec(any::<u8>(), 0..1_000)) {
+        bodies::changes(&data);
+    }
+}
+
+proptest! {
     #![proptest_config(config(8_000))]
 
     #[test]
@@ -91,5 +108,38 @@ fn replay(target: &str, body: fn(&[u8])) -> usize {
 fn the_kept_corpus_passes() {
     assert!(replay("words", bodies::words) >= 16);
     assert!(replay("operations", bodies::operations) >= 17);
+    assert!(replay("accounts", bodies::accounts) >= 8);
+    assert!(replay("changes", bodies::changes) >= 8);
     assert!(replay("snapshot", bodies::snapshot::snapshot) >= 1);
+}
+
+type Body = fn(&[u8]);
+
+/// A body that finds no mistake would pass whatever it is given.
+#[test]
+fn every_planted_mistake_is_found() {
+    let planted: [(Mistake, Body); 8] = [
+        (Mistake::ChargeLost, bodies::words),
+        (Mistake::WaitTooShort, bodies::words),
+        (Mistake::CostCut, bodies::operations),
+        (Mistake::ResetLeftOut, bodies::operations),
+        (Mistake::GivenBackTwice, bodies::accounts),
+        (Mistake::RowLost, bodies::accounts),
+        (Mistake::ChangeMissed, bodies::changes),
+        (Mistake::RowLost, bodies::snapshot::snapshot),
+    ];
+    for (mistake, body) in planted {
+        let mut chance = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        let found = (0..2_000).any(|case| {
+            // Some bodies want few bytes, and some many.
+            let mut data = vec![0; 8 + case * 37 % 600];
+            chance.fill_bytes(&mut data);
+            body(&data);
+            plant(Some(mistake));
+            let passes = catch_unwind(|| body(&data)).is_ok();
+            plant(None);
+            !passes
+        });
+        assert!(found, "{mistake:?} was not found");
+    }
 }

@@ -68,7 +68,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A number of any size, from two bytes.
-    fn scaled(&mut self) -> u64 {
+    pub(crate) fn scaled(&mut self) -> u64 {
         let short = u64::from(self.short());
         let (mantissa, shift) = (short >> 6, short & 63);
         mantissa << shift >> shift << shift

@@ -5,11 +5,16 @@
 
 #![allow(dead_code, reason = "each of the tests and fuzz targets uses a part")]
 
+mod accounts;
 pub(crate) mod back;
+mod changes;
 pub(crate) mod choice;
 mod cursor;
 pub(crate) mod grid;
 pub(crate) mod keyed;
+pub(crate) mod ledger;
+pub(crate) mod mistake;
+pub(crate) mod moves;
 pub(crate) mod snapshot;
 pub(crate) mod span;
 pub(crate) mod total;
@@ -24,12 +29,14 @@ use total::{Cells, steps_are_total};
 
 #[allow(unused_imports, reason = "one test chooses among them")]
 pub(crate) use cursor::{FIRST_RING, LAST_RING};
+#[allow(unused_imports, reason = "one test calls them")]
+pub(crate) use {accounts::accounts, changes::changes};
 
 /// Steps from any word, with any ring beside it, at any instant, for any cost.
 pub(crate) fn words(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let (choice, quota) = (cursor.choice(), cursor.quota());
-    let (choice, quota) = cursor.for_log(choice, quota, 2_000);
+    let (choice, quota) = cursor.for_log(choice, quota, 300);
     let (near, word, now) = (cursor.byte() % 3, cursor.long(), cursor.tick());
     let (mut about, mut cells) = (0, Vec::new());
     if choice.has_ring() {

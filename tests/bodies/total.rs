@@ -7,6 +7,7 @@ use tollgate::{Denied, Tick};
 
 use super::choice::Cost;
 use super::grid::nanos;
+use super::mistake::{Mistake, planted};
 
 /// Bits of a cell that hold what an algorithm has put there; the table keeps the rest.
 const CONTENT_BITS: u32 = 54;
@@ -108,7 +109,9 @@ impl State {
             false
         });
         assert!(stops == (refused == 0) && refused <= 1, "went on after the word had moved");
-        self.word = next;
+        if !planted(Mistake::ChargeLost) {
+            self.word = next;
+        }
         if self.has_note {
             let note = self.places();
             self.ring[note] = params.note(seen, n);
@@ -229,6 +232,7 @@ fn wait_is_enough<P: Machine>(
     denied: &Denied,
 ) -> Option<u64> {
     let wait = denied.retry_after()?;
+    let wait = wait - Duration::from_nanos(planted(Mistake::WaitTooShort).into());
     // What lies beyond the last tick cannot be tried. Windows of the wall clock stand still
     // once its time is beyond it, which is less than a period earlier.
     let then = now.as_nanos().checked_add(nanos(wait)).filter(|then| *then < latest)?;

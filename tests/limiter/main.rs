@@ -9,7 +9,6 @@ mod batch;
 mod bodies;
 mod composite;
 mod lanes;
-mod ledger;
 mod lines;
 mod lives;
 mod model;

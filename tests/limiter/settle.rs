@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use tollgate::algo::{Algorithm, GiveBack, Machine};
 use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Slots, Tick};
 
-use crate::bodies::grid::{nanos, units_in_cell, units_in_window};
-use crate::ledger::{Held, Ledger, Level, Units, Window};
+use crate::bodies::grid::nanos;
+use crate::bodies::ledger::{Held, Ledger, compact_level, level, window};
 
 const KEY: &str = "key";
 
@@ -247,31 +247,6 @@ fn follows(
         }
         assert_eq!(gate.left(now), ledger.left(now), "after {event:?} at {now:?}");
     }
-}
-
-fn level<P: Machine>(params: &P, quota: &Quota, (lanes, start_empty): (u64, bool)) -> Level {
-    let units = Units::of(params);
-    let cell = u128::from(units_in_cell(params, quota));
-    let capacity = u128::from(quota.burst_cells() - lanes) * cell;
-    let bound = match params.grid().ring() {
-        // Up to the last value that the field has, seen from the last instant of a tick.
-        None => (1 << 53) - 1 - units.begun(Tick::MAX),
-        Some(ring) => (capacity * 16).min(u128::from(ring) / 8),
-    };
-    Level { units, cell, capacity, bound, start_empty, level: None }
-}
-
-/// The quarter of a compact ring less one unit is what sixteen of the largest bursts need.
-fn compact_level<P: Machine>(params: &P, quota: &Quota, start_empty: bool) -> Level {
-    let level = level(params, quota, (0, start_empty));
-    Level { bound: (level.capacity * 16).min((1 << 35) - 1), ..level }
-}
-
-fn window<P: Machine>(params: &P, quota: &Quota, aligned: bool) -> Window {
-    let length = if aligned { 1 } else { u128::from(units_in_window(params, quota)) };
-    let bound = u128::from(u64::MAX >> (quota.limit() + 1).leading_zeros());
-    let (units, limit) = (Units::of(params), quota.limit().into());
-    Window { units, length, limit, bound, end: 0, counted: 0 }
 }
 
 /// Quotas with long rings and short ones, bursts of one cell and of a month.

@@ -7,7 +7,7 @@ use tollgate::algo::Algorithm;
 use tollgate::{FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SubWindows};
 
 use crate::bodies::choice::{Choice, Cost, LogRates, ORIGIN_2025, Pace, with_algorithm};
-use crate::bodies::grid::nanos;
+pub(crate) use crate::bodies::moves::{Last, Move};
 
 /// A number of cases, unless `PROPTEST_CASES` asks for another. What fails is printed in full and
 /// then named in a test of its own, so no files of seeds are kept.
@@ -165,26 +165,6 @@ pub(crate) fn any_quota() -> impl Strategy<Value = Quota> {
         .prop_filter("the quota is valid", |quota| quota.validate().is_ok())
 }
 
-/// Where time goes next, seen from the last instant and the last answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Move {
-    Stay,
-    Forward(u64),
-    /// Emission intervals, whole periods, bursts, each give or take a nanosecond.
-    Intervals(u64, i64),
-    Periods(u64, i64),
-    Bursts(u64, i64),
-    /// A fraction of the period.
-    Parts(u32, u32, i64),
-    /// To when the last refusal said, and to when the last answer says all is over.
-    Retry(i64),
-    Reset(i64),
-    Back(u64),
-    BackIntervals(u64, i64),
-    Anywhere(u64),
-    NearTheEnd(u64),
-}
-
 /// Moves that never go back.
 pub(crate) fn forward() -> impl Strategy<Value = Move> {
     prop_oneof![
@@ -218,42 +198,6 @@ pub(crate) fn starts() -> impl Strategy<Value = u64> {
         any::<u64>(),
         (0_u64..1_000_000).prop_map(|off| u64::MAX - off)
     ]
-}
-
-impl Move {
-    pub(crate) fn apply(self, now: u64, quota: &Quota, last: &Last) -> u64 {
-        let period = nanos(quota.period());
-        let interval = period / quota.limit();
-        let refill =
-            u128::from(period) * u128::from(quota.burst_cells()) / u128::from(quota.limit());
-        let refill = u64::try_from(refill).unwrap_or(u64::MAX);
-        let forward = |span: u64, off: i64| now.saturating_add(span).saturating_add_signed(off);
-        match self {
-            Self::Stay => now,
-            Self::Forward(span) => forward(span, 0),
-            Self::Intervals(count, off) => forward(interval.saturating_mul(count), off).max(now),
-            Self::Periods(count, off) => forward(period.saturating_mul(count), off).max(now),
-            Self::Bursts(count, off) => forward(refill.saturating_mul(count), off).max(now),
-            Self::Parts(parts, of, off) => {
-                forward((period / u64::from(of)).saturating_mul(parts.into()), off).max(now)
-            }
-            Self::Retry(off) => forward(nanos(last.retry_after), off).max(now),
-            Self::Reset(off) => forward(nanos(last.reset_after), off).max(now),
-            Self::Back(span) => now.saturating_sub(span),
-            Self::BackIntervals(count, off) => {
-                now.saturating_sub(interval.saturating_mul(count)).saturating_add_signed(off)
-            }
-            Self::Anywhere(instant) => instant,
-            Self::NearTheEnd(before) => u64::MAX - before,
-        }
-    }
-}
-
-/// The spans of the last answer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Last {
-    pub(crate) retry_after: Duration,
-    pub(crate) reset_after: Duration,
 }
 
 pub(crate) fn costs() -> impl Strategy<Value = Cost> {

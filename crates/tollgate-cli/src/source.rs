@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use flate2::bufread::MultiGzDecoder;
 
 /// A longer line is no log line; it is skipped, so that memory stays bounded.
-const LINE_BYTES_MAX: usize = 1 << 20;
+pub(crate) const LINE_BYTES_MAX: usize = if cfg!(fuzzing) { 1 << 10 } else { 1 << 20 };
 /// So many lines are looked at to recognise a format.
 const RECOGNISED_WITHIN_LINES: usize = 16;
 const BUFFER_BYTES: usize = 1 << 16;

@@ -15,11 +15,9 @@ use flate2::write::GzEncoder;
 
 use crate::charge::{Charge, Request};
 use crate::format::{self, Format, Reader};
-use crate::source::{Input, Line};
+use crate::source::{Input, LINE_BYTES_MAX, Line};
 use printed::Seen;
 
-/// As `source.rs` has it; a line of so many bytes is left out.
-const LINE_BYTES_MAX: usize = 1 << 20;
 /// The headers that are asked for.
 const HEADERS: [&str; 3] = ["user-agent", "referer", "x-user"];
 const CHARGES: [(&str, &str); 5] = [

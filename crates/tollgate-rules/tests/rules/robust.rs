@@ -1,5 +1,6 @@
 //! Any text is rules or errors with a place in it; any request is decided.
 
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
@@ -71,4 +72,19 @@ proptest! {
         let request = Request { method: &method, path: &path, host: Some(&host), headers: &headers, peer: None };
         let _ = GATE.decide(&request);
     }
+}
+
+#[test]
+fn the_kept_corpus_passes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/rules");
+    let files = std::fs::read_dir(&folder).expect("the corpus is kept with the sources");
+    let mut replayed = 0;
+    for path in files.map(|entry| entry.expect("a readable folder").path()) {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-")) {
+            let seed = std::fs::read(&path).expect("a readable seed");
+            hold(&String::from_utf8_lossy(&seed));
+            replayed += 1;
+        }
+    }
+    assert!(replayed >= 2, "{replayed}");
 }

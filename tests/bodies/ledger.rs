@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use tollgate::Tick;
 use tollgate::algo::Machine;
+use tollgate::{Quota, Tick};
+
+use super::grid::{units_in_cell, units_in_window};
 
 /// A charge that may be taken back.
 #[derive(Clone, Copy, Debug)]
@@ -203,4 +205,33 @@ impl Ledger for Window {
     fn add(&mut self, now: Tick, n: u64) {
         self.lower(self.units.begun(now), n.into());
     }
+}
+
+pub(crate) fn level<P: Machine>(
+    params: &P,
+    quota: &Quota,
+    (lanes, start_empty): (u64, bool),
+) -> Level {
+    let units = Units::of(params);
+    let cell = u128::from(units_in_cell(params, quota));
+    let capacity = u128::from(quota.burst_cells() - lanes) * cell;
+    let bound = match params.grid().ring() {
+        // Up to the last value that the field has, seen from the last instant of a tick.
+        None => (1 << 53) - 1 - units.begun(Tick::MAX),
+        Some(ring) => (capacity * 16).min(u128::from(ring) / 8),
+    };
+    Level { units, cell, capacity, bound, start_empty, level: None }
+}
+
+/// The quarter of a compact ring less one unit is what sixteen of the largest bursts need.
+pub(crate) fn compact_level<P: Machine>(params: &P, quota: &Quota, start_empty: bool) -> Level {
+    let level = level(params, quota, (0, start_empty));
+    Level { bound: (level.capacity * 16).min((1 << 35) - 1), ..level }
+}
+
+pub(crate) fn window<P: Machine>(params: &P, quota: &Quota, aligned: bool) -> Window {
+    let length = if aligned { 1 } else { u128::from(units_in_window(params, quota)) };
+    let bound = u128::from(u64::MAX >> (quota.limit() + 1).leading_zeros());
+    let (units, limit) = (Units::of(params), quota.limit().into());
+    Window { units, length, limit, bound, end: 0, counted: 0 }
 }

@@ -1,0 +1,229 @@
+//! Answers of a server, from their bytes on: what is no answer of a script is refused, and what is one
+//! means what the script says that it does.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use tollgate::Quota;
+use tollgate_redis::{Central, CentralError, Counting, Store, Unavailable, reply};
+
+use super::meaning::{Means, longest, of_reply};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Limit, period, and burst (0: none).
+const QUOTAS: [(u64, Duration, u64); 8] = [
+    (90, SECOND, 0),
+    (1, SECOND, 1),
+    (7, SECOND, 50),
+    (3, Duration::from_secs(366 * 86_400), 0),
+    (1_000_003, SECOND, 7),
+    (1_000_000_000, SECOND, 100),
+    (1_000, Duration::from_secs(3_600), 1 << 32),
+    (1_000_000, Duration::from_secs(86_400), 0),
+];
+/// A lease takes no more than so many cells.
+const TAKEN_MAX: u64 = 1 << 20;
+
+/// Bytes that run out are zeros.
+struct Cursor<'a>(&'a [u8]);
+
+impl Cursor<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn wide(&mut self) -> u64 {
+        u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
+    }
+
+    /// A number as scripts return it, or as none does.
+    fn number(&mut self) -> i64 {
+        match self.byte() {
+            small @ 0..=99 => i64::from(small) - 1,
+            100..=149 => i64::from(self.byte()) * 1_000,
+            150..=199 => i64::from_ne_bytes((self.wide() >> 20).to_ne_bytes()),
+            200..=209 => i64::MAX - i64::from(self.byte()),
+            210..=219 => i64::MIN + i64::from(self.byte()),
+            _ => i64::from_ne_bytes(self.wide().to_ne_bytes()),
+        }
+    }
+
+    fn cells(&mut self) -> u64 {
+        match self.byte() {
+            small @ 0..=199 => small.into(),
+            200..=229 => u64::from(self.byte()) << (self.byte() % 56),
+            _ => self.wide(),
+        }
+    }
+}
+
+/// Bytes of the protocol as they are, or numbers put into it.
+pub(crate) fn replies(data: &[u8]) {
+    let mut cursor = Cursor(data);
+    let (how, shape) = (cursor.byte(), cursor.byte());
+    let (least, most) = (cursor.cells(), cursor.cells());
+    let numbers = match how % 4 {
+        0 => read(cursor.0),
+        kind => {
+            let count = usize::from(cursor.byte() % 8 + if kind == 1 { 0 } else { 3 });
+            let numbers: Vec<i64> = (0..count).map(|_| cursor.number()).collect();
+            assert_eq!(reply::numbers(&written(&numbers)).as_ref(), Some(&numbers));
+            Some(numbers)
+        }
+    };
+    let Some(numbers) = numbers else { return };
+    counts_are_told(&numbers);
+    let (counting, quota) = (counting(shape), quota(shape));
+    let lease = (shape & 1 > 0).then_some(Duration::from_millis(50));
+    let Ok(gate) = central(&counting, quota, lease) else { return };
+    let asked = Means::new(&counting, quota, lease);
+    let heard = if PLANTED.get() { misheard(&numbers) } else { numbers.clone() };
+    let answer = Answer { gate, asked, lease: lease.unwrap_or_default(), numbers, heard };
+    answer.decides(least);
+    answer.takes(least, most);
+}
+
+thread_local! {
+    static PLANTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A mistake to be found, on this thread: a number is read as the next one.
+pub(crate) fn plant(mistake: bool) {
+    PLANTED.set(mistake);
+}
+
+fn misheard(numbers: &[i64]) -> Vec<i64> {
+    let next = |(place, number): (usize, &i64)| number.saturating_add((place == 1).into());
+    numbers.iter().enumerate().map(next).collect()
+}
+
+/// What a server said to a limiter, and what the limiter heard.
+struct Answer {
+    gate: Central,
+    asked: Means,
+    lease: Duration,
+    numbers: Vec<i64>,
+    heard: Vec<i64>,
+}
+
+/// What the client reads; numbers that it read are the same when they are written by the book.
+fn read(bytes: &[u8]) -> Option<Vec<i64>> {
+    let numbers = reply::numbers(bytes)?;
+    assert_eq!(reply::numbers(&written(&numbers)).as_ref(), Some(&numbers));
+    Some(numbers)
+}
+
+fn written(numbers: &[i64]) -> Vec<u8> {
+    let each = numbers.iter().map(|number| format!(":{number}\r\n"));
+    format!("*{}\r\n{}", numbers.len(), each.collect::<String>()).into_bytes()
+}
+
+fn counting(shape: u8) -> Counting {
+    match shape >> 5 {
+        0 | 1 => Counting::Gcra,
+        2 => Counting::fixed_window(),
+        3 => Counting::aligned_window(),
+        4 => Counting::sliding_counter(),
+        5 => Counting::SlidingCounter { older: 6, utc_offset_secs: 3_600 },
+        6 => Counting::sliding_log(),
+        _ => Counting::sliding_log().and(Quota::new(5, SECOND)).counting_refusals(),
+    }
+}
+
+fn quota(shape: u8) -> Quota {
+    let (limit, period, burst) = QUOTAS[usize::from(shape >> 1) % QUOTAS.len()];
+    let quota = Quota::new(limit, period);
+    if burst > 0 { quota.burst(burst) } else { quota }
+}
+
+/// One that never asks anybody.
+fn central(
+    counting: &Counting,
+    quota: Quota,
+    lease: Option<Duration>,
+) -> Result<Central, CentralError> {
+    thread_local! {
+        static STORE: Store = Store::builder("redis://127.0.0.1:1").build().expect("not asked");
+    }
+    let builder = STORE.with(|store| Central::builder(store, "any", quota));
+    let builder = builder.counting(counting.clone());
+    lease.into_iter().fold(builder, |builder, lease| builder.leases(lease)).build()
+}
+
+impl Answer {
+    fn decides(&self, n: u64) {
+        let Self { gate, asked, numbers, heard, .. } = self;
+        let possible = n <= asked.most_at_once();
+        let wanted = if possible { n } else { 0 };
+        let expected = of_reply(asked, numbers, (wanted, wanted));
+        match (gate.decided_by(heard, n), expected) {
+            (Err(Unavailable::Failed(why)), None) => assert!(why.contains("cannot have")),
+            (Ok(Ok(permit)), Some(its)) => {
+                assert_eq!(its.cells, Some(n), "granted what was asked for");
+                assert!(possible && permit.remaining() <= permit.limit());
+                assert_eq!(permit.limit(), asked.most_at_once());
+                assert_eq!(u128::from(permit.remaining()), its.remaining);
+                assert_eq!(micros(permit.reset_after()), longest(its.reset_micros));
+            }
+            (Ok(Err(denied)), Some(its)) => {
+                assert_eq!(denied.retry_after().is_none(), !possible, "what fits comes back");
+                assert_eq!(u128::from(denied.remaining()), its.remaining);
+                assert_eq!(micros(denied.reset_after()), longest(its.reset_micros));
+                if let Some(wait) = denied.retry_after() {
+                    assert_eq!(its.cells, None);
+                    asked.is_the_wait(numbers, n, micros(wait));
+                }
+            }
+            (answer, expected) => panic!("{answer:?} of {numbers:?}, which means {expected:?}"),
+        }
+    }
+
+    fn takes(&self, least: u64, most: u64) {
+        let Self { gate, asked, numbers, heard, .. } = self;
+        let least = least.max(1);
+        let possible = least <= asked.most_at_once().min(TAKEN_MAX);
+        let wanted = if possible { (least, most.max(least).min(TAKEN_MAX)) } else { (0, 0) };
+        let expected = of_reply(asked, numbers, wanted);
+        match (gate.taken_by(heard, least, most), expected) {
+            (Err(Unavailable::Failed(why)), None) => assert!(why.contains("cannot have")),
+            (Ok(taken), Some(its)) => {
+                assert!(taken.cells <= wanted.1, "no more than were asked for");
+                assert_eq!(taken.cells, its.cells.unwrap_or(0));
+                assert!(taken.cells == 0 || taken.cells >= least);
+                assert!(taken.lifetime <= self.lease);
+                assert_eq!(u128::from(taken.stated.remaining), its.remaining);
+                assert_eq!(taken.retry_after.is_some(), possible && its.cells.is_none());
+            }
+            (answer, expected) => panic!("{answer:?} of {numbers:?}, which means {expected:?}"),
+        }
+    }
+}
+
+fn micros(span: Duration) -> u128 {
+    span.as_nanos().div_ceil(1_000)
+}
+
+/// Counts of windows and of nodes are all natural numbers, or none are told.
+fn counts_are_told(numbers: &[i64]) {
+    let natural = numbers.iter().all(|number| *number >= 0);
+    for charges in [numbers.len() / 2, numbers.len()] {
+        let known = reply::known(numbers, charges);
+        let whole = natural && numbers.len() == 2 * charges;
+        assert_eq!(known.is_some(), whole, "{numbers:?} for {charges} keys");
+        for (its, pair) in known.iter().flatten().zip(numbers.chunks(2)) {
+            assert_eq!(i64::try_from(its.used), Ok(pair[0]));
+            assert_eq!(
+                i128::from(pair[1]),
+                i128::try_from(its.ends_after.as_micros()).expect("few")
+            );
+        }
+    }
+    let beat = reply::beat(numbers);
+    assert_eq!(beat.is_some(), natural && numbers.len() == 2);
+    if let Some(beat) = beat {
+        assert_eq!(i64::try_from(beat.live), Ok(numbers[0]));
+        assert_eq!(i64::try_from(beat.member_for.as_micros()), Ok(numbers[1]));
+    }
+}

@@ -1,0 +1,8 @@
+//! What a Redis server answers: any bytes, and any numbers.
+
+#![no_main]
+
+#[path = "../../crates/tollgate-redis/tests/bodies/mod.rs"]
+mod bodies;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::replies::replies(data));

@@ -1,0 +1,381 @@
+//! A keyed limiter of sixteen slots, whose charges may be taken back, and which may be saved and
+//! restored at any time, against an exact model a key.
+//!
+//! Keys that find no place are refused, so that nothing is forgotten that is live; all slots are
+//! candidates of each key, so that it is known when that may happen.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tollgate::algo::{Algorithm, Carry, GiveBack, Machine};
+use tollgate::{
+    Builder, FixedWindow, Gcra, KeySource, Limiter, ManualClock, OnFull, Quota, Reservation, Slots,
+    Source, Tick,
+};
+
+use super::choice::Cost;
+use super::cursor::Cursor;
+use super::grid::{horizon, nanos};
+use super::ledger::{Held, Ledger, compact_level, level, window};
+use super::mistake::{Mistake, planted};
+
+/// Of a limiter with few enough keys.
+const PLACES: usize = 16;
+const KEYS: u8 = 20;
+/// Reservations at a time.
+const HELD_MAX: usize = 12;
+const OPERATIONS_MAX: usize = 2_048;
+/// Quotas with long rings and short ones, bursts of one cell and of a month.
+const WIDE: [&str; 6] =
+    ["10/s", "7/s burst 3", "1000/min burst 50", "1/s burst 1", "1000000000/s burst 100", "40/30d"];
+const COMPACT: [&str; 6] =
+    ["10/s", "7/s burst 3", "100/s burst 20", "1/s burst 1", "1000/d", "40/30d"];
+const WINDOWS: [&str; 6] = ["10/s", "7/min", "1000/h", "1/s", "1023/d", "6/s"];
+const COMPACT_WINDOWS: [&str; 6] = ["20/min", "1000/h", "6/d", "7/h", "20/h", "1/d"];
+
+pub(crate) fn accounts(data: &[u8]) {
+    let mut cursor = Cursor::new(data);
+    let (kind, which) = (cursor.byte(), usize::from(cursor.byte()) % 6);
+    let quota = |texts: [&str; 6]| -> Quota { texts[which].parse().expect("a quota") };
+    let aligned = kind & 4 > 0;
+    let windows = if aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
+    match kind & 3 {
+        0 => play(Gcra::new(), quota(WIDE), Slots::Wide, &mut cursor, |params, quota| {
+            level(params, quota, (0, false))
+        }),
+        1 => play(Gcra::new(), quota(COMPACT), Slots::Compact, &mut cursor, |params, quota| {
+            compact_level(params, quota, false)
+        }),
+        2 => play(windows, quota(WINDOWS), Slots::Wide, &mut cursor, |params, quota| {
+            window(params, quota, aligned)
+        }),
+        _ => play(windows, quota(COMPACT_WINDOWS), Slots::Compact, &mut cursor, |params, quota| {
+            window(params, quota, aligned)
+        }),
+    }
+}
+
+type Gate<A> = Limiter<u8, A, ManualClock>;
+
+/// Runs the operations, on one limiter after the other: each is restored from the one before.
+fn play<A, L>(
+    algorithm: A,
+    quota: Quota,
+    slots: Slots,
+    cursor: &mut Cursor<'_>,
+    ledger: impl Fn(&A::Params, &Quota) -> L,
+) where
+    A: Algorithm<Params: Carry + GiveBack> + Copy,
+    L: Ledger + Clone,
+{
+    let start = cursor.tick().as_nanos();
+    let (seed, skew) = (cursor.byte(), cursor.scaled());
+    let build = |now: u64| -> Builder<u8, A, ManualClock> {
+        let clock = ManualClock::new();
+        clock.set(Tick::from_nanos(now));
+        let builder = Limiter::builder(quota).algorithm(algorithm).clock(clock).slots(slots);
+        let builder = builder.capacity(8).on_full(OnFull::Refuse).hash_seed(seed.into());
+        builder.max_clock_skew(Duration::from_nanos(skew))
+    };
+    let Ok(mut gate) = build(start).build() else { return };
+    let params = gate.params().clone();
+    let most = params.skew_tolerance().map_or(u64::MAX, |tolerance| nanos(tolerance) / 2);
+    if skew > most {
+        return;
+    }
+    // The first state may be written before the start.
+    let end = horizon(&params, horizon(&params, start).0).1;
+    let mut accounts = Accounts {
+        fresh: ledger(&params, &quota),
+        ledgers: HashMap::new(),
+        has_lives: matches!(slots, Slots::Wide),
+        quota,
+        interval: nanos(quota.period()) / quota.limit(),
+        time: Time { now: start, newest: start, oldest: 0, skew, end },
+        left: OPERATIONS_MAX,
+    };
+    while accounts.run(&gate, cursor) {
+        let now = accounts.time.newest;
+        gate.clock().set(Tick::from_nanos(now));
+        let bytes = gate.snapshot();
+        gate = build(now).restore(&bytes).expect("what was saved a moment ago");
+        if planted(Mistake::RowLost) {
+            (0..KEYS).for_each(|key| gate.reset(&key));
+        }
+        accounts.restored(&gate);
+    }
+}
+
+struct Time {
+    now: u64,
+    newest: u64,
+    /// No clock is behind this: what was idle then has been left out of a snapshot.
+    oldest: u64,
+    skew: u64,
+    end: u64,
+}
+
+impl Time {
+    fn tick(&self) -> Tick {
+        Tick::from_nanos(self.now)
+    }
+
+    /// The oldest clock that any thread may have.
+    fn stalest(&self) -> Tick {
+        Tick::from_nanos(self.newest.saturating_sub(self.skew).max(self.oldest))
+    }
+
+    fn forward(&mut self, span: u64) {
+        self.now = self.now.saturating_add(span).min(self.end);
+        self.newest = self.newest.max(self.now);
+    }
+
+    fn back(&mut self, span: u64) {
+        self.now = self.now.saturating_sub(span).max(self.stalest().as_nanos());
+    }
+}
+
+struct Accounts<L> {
+    fresh: L,
+    ledgers: HashMap<u8, L>,
+    /// Whether a reservation is told from one of the key's earlier life.
+    has_lives: bool,
+    quota: Quota,
+    interval: u64,
+    time: Time,
+    /// Operations to come, at most.
+    left: usize,
+}
+
+/// A charge that may be taken back; `None`, if the key has lost the life that was charged.
+struct Reserved<S: Source> {
+    key: u8,
+    model: Option<Held>,
+    reservation: Reservation<S>,
+}
+
+/// What became of an operation.
+#[derive(Clone, Copy, Debug)]
+enum Said {
+    Granted(bool),
+    Owed(Duration),
+    Drained(u64),
+    Nothing,
+}
+
+impl<L: Ledger + Clone> Accounts<L> {
+    fn ledger(&self, key: u8) -> &L {
+        self.ledgers.get(&key).unwrap_or(&self.fresh)
+    }
+
+    fn cells(&self, key: u8, cost: Cost) -> u64 {
+        cost.cells(self.quota.burst_cells(), self.ledger(key).left(self.time.tick()).0)
+    }
+
+    /// Until a snapshot is asked for, or nothing more.
+    fn run<A>(&mut self, gate: &Gate<A>, cursor: &mut Cursor<'_>) -> bool
+    where
+        A: Algorithm<Params: Carry + GiveBack>,
+    {
+        let mut held = Vec::new();
+        while !cursor.is_empty() && self.left > 0 {
+            self.left -= 1;
+            gate.clock().set(self.time.tick());
+            let kind = cursor.byte();
+            let key = cursor.byte() % KEYS;
+            match kind {
+                0..=149 => {
+                    let n = self.cells(key, cursor.cost());
+                    let is_told = self.charges(gate, kind, key, n, &mut held);
+                    self.is_left(gate, key, is_told);
+                }
+                150..=194 => self.settles(gate, cursor, &mut held),
+                195..=204 => self.count(gate),
+                205..=219 => self.time.forward(cursor.scaled()),
+                220..=234 => {
+                    self.time.forward(self.interval.saturating_mul(cursor.byte().into()));
+                }
+                235..=247 => self.time.back(cursor.scaled()),
+                _ => {
+                    held.into_iter().for_each(forget);
+                    return true;
+                }
+            }
+        }
+        self.count(gate);
+        held.into_iter().for_each(forget);
+        false
+    }
+
+    /// Checks, reserves, charges, drains or adds; whether the key has a place, or needs none.
+    fn charges<'a, A>(
+        &mut self,
+        gate: &'a Gate<A>,
+        kind: u8,
+        key: u8,
+        n: u64,
+        held: &mut Vec<Reserved<KeySource<&'a Gate<A>>>>,
+    ) -> bool
+    where
+        A: Algorithm<Params: Carry + GiveBack>,
+    {
+        let (now, before) = (self.time.tick(), gate.stats());
+        let mut reserved = None;
+        let said = match kind {
+            0..=49 => Said::Granted(gate.check_at(&key, n, now).is_ok()),
+            50..=99 if held.len() < HELD_MAX => {
+                reserved = gate.reserve_at(&key, n, now).ok();
+                Said::Granted(reserved.is_some())
+            }
+            50..=119 => Said::Owed(gate.charge_at(&key, n, now)),
+            120..=134 => Said::Drained(gate.drain_at(&key, n, now)),
+            _ => {
+                gate.add_at(&key, n, now);
+                Said::Nothing
+            }
+        };
+        self.begins_again(gate, key, before.claimed, held);
+        let mut model = self.ledger(key).clone();
+        let left = model.left(now).0;
+        let charged = match said {
+            Said::Granted(_) => model.charge(now, n),
+            Said::Drained(_) => model.charge(now, left.min(n)),
+            _ => None,
+        };
+        let is_as_said = match said {
+            Said::Granted(granted) => granted == charged.is_some(),
+            Said::Drained(cells) => cells == left.min(n),
+            Said::Owed(debt) => debt == model.charge_anyway(now, n),
+            Said::Nothing => {
+                model.add(now, n);
+                true
+            }
+        };
+        // Who finds no place is not always told so.
+        let found_none = gate.stats().refused_full > before.refused_full
+            || matches!(said, Said::Owed(_)) && told(gate, key, now) == self.fresh.left(now);
+        if found_none && self.may_be_full(key) {
+            return false;
+        }
+        assert!(is_as_said, "{said:?} for {n} of {key} at {now:?}, which has {left}");
+        if let Some(reservation) = reserved {
+            assert_eq!(reservation.cells(), n);
+            held.push(Reserved { key, model: charged, reservation });
+        }
+        self.ledgers.insert(key, model);
+        true
+    }
+
+    /// Where a key was given a place, it had none: it is idle for every clock. What it was charged
+    /// before is given back to no other life.
+    fn begins_again<A, S>(
+        &mut self,
+        gate: &Gate<A>,
+        key: u8,
+        claimed: u64,
+        held: &mut Vec<Reserved<S>>,
+    ) where
+        A: Algorithm,
+        S: Source,
+    {
+        if gate.stats().claimed == claimed {
+            return;
+        }
+        let owed = self.ledger(key).left(self.time.stalest()).1;
+        assert!(owed.is_zero(), "{key} was live, and was given another place");
+        self.ledgers.remove(&key);
+        let has_lives = self.has_lives;
+        for its in held.extract_if(.., |its| its.key == key && !has_lives) {
+            forget(its);
+        }
+        held.iter_mut().filter(|its| its.key == key).for_each(|its| its.model = None);
+    }
+
+    /// Whether a key may be without a place: all are taken by keys that are live for who judges, which
+    /// may be a clock that is behind, and allows for others behind it.
+    fn may_be_full(&self, key: u8) -> bool {
+        let judged = Tick::from_nanos(self.time.now.saturating_sub(self.time.skew));
+        let live = |ledger: &&L| !ledger.left(judged).1.is_zero();
+        let stalest = self.time.stalest();
+        let has_place = !self.ledger(key).left(stalest).1.is_zero();
+        !has_place && self.ledgers.values().filter(live).count() >= PLACES
+    }
+
+    fn settles<A, S>(
+        &mut self,
+        gate: &Gate<A>,
+        cursor: &mut Cursor<'_>,
+        held: &mut Vec<Reserved<S>>,
+    ) where
+        A: Algorithm<Params: GiveBack>,
+        S: Source,
+    {
+        let (place, cost, how) = (usize::from(cursor.byte()), cursor.cost(), cursor.byte());
+        if held.is_empty() {
+            return;
+        }
+        let Reserved { key, model, reservation } = held.swap_remove(place % held.len());
+        let (now, n) = (self.time.tick(), reservation.cells());
+        let actual = self.cells(key, cost);
+        // Dropped, settled for no more than was reserved, or for whatever it cost.
+        let actual = match how % 3 {
+            0 => 0,
+            1 => actual.min(n),
+            _ => actual,
+        };
+        let claimed = gate.stats().claimed;
+        match how % 3 {
+            0 => drop(reservation),
+            _ => reservation.settle_at(actual, now),
+        }
+        if planted(Mistake::GivenBackTwice) {
+            gate.add_at(&key, n.saturating_sub(actual), now);
+        }
+        self.begins_again(gate, key, claimed, held);
+        let mut ledger = self.ledger(key).clone();
+        if actual > n {
+            ledger.charge_anyway(now, actual - n);
+        } else if let Some(charge) = model {
+            ledger.give_back(now, charge, n - actual);
+        }
+        let has_place = !self.may_be_full(key) || told(gate, key, now) == ledger.left(now);
+        if has_place {
+            self.ledgers.insert(key, ledger);
+        }
+        self.is_left(gate, key, has_place);
+    }
+
+    /// What the limiter tells of the key is what its ledger does.
+    fn is_left<A: Algorithm>(&self, gate: &Gate<A>, key: u8, has_place: bool) {
+        let now = self.time.tick();
+        let ledger = if has_place { self.ledger(key) } else { &self.fresh };
+        assert_eq!(told(gate, key, now), ledger.left(now), "of {key} at {now:?}");
+    }
+
+    fn count<A: Algorithm>(&self, gate: &Gate<A>) {
+        let now = self.time.tick();
+        let live = |ledger: &&L| !ledger.left(now).1.is_zero();
+        assert_eq!(gate.len_at(now), self.ledgers.values().filter(live).count());
+    }
+
+    /// What was idle is left out; all else goes on.
+    fn restored<A: Algorithm>(&mut self, gate: &Gate<A>) {
+        (self.time.now, self.time.oldest) = (self.time.newest, self.time.newest);
+        let now = self.time.tick();
+        self.ledgers.retain(|_, ledger| !ledger.left(now).1.is_zero());
+        self.count(gate);
+        for key in 0..KEYS {
+            self.is_left(gate, key, true);
+        }
+    }
+}
+
+fn told<A: Algorithm>(gate: &Gate<A>, key: u8, now: Tick) -> (u64, Duration) {
+    let permit = gate.peek_at(&key, 0, now).expect("nothing is asked for");
+    (permit.remaining(), permit.reset_after())
+}
+
+/// Its cells are given back to nobody.
+fn forget<S: Source>(reserved: Reserved<S>) {
+    std::mem::forget(reserved.reservation);
+}
