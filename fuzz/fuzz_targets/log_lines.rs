@@ -1,7 +1,11 @@
 //! Any bytes as an access log that `tollgate replay` reads.
 
 #![no_main]
-#![allow(dead_code, unused_imports, reason = "a command has no library: these are the modules that read logs")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "a command has no library: these are the modules that read logs"
+)]
 
 #[path = "../../crates/tollgate-cli/src/charge.rs"]
 mod charge;

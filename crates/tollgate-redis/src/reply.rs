@@ -1,5 +1,5 @@
 //! From the bytes of an answer to numbers, and to what numbers of some scripts mean. (What those of a
-//! limiter's mean is its [`Plan`](crate::count::Plan)'s to say.) Nothing here needs a server, so that
+//! limiter's mean is its plan's to say.) Nothing here needs a server, so that
 //! tests and fuzzing go the way that answers go.
 
 use core::time::Duration;
