@@ -6,7 +6,9 @@ use std::time::Duration;
 use tollgate::algo::Algorithm;
 use tollgate::{FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SubWindows};
 
-use crate::bodies::choice::{Choice, Cost, LogRates, ORIGIN_2025, Pace, with_algorithm};
+use crate::bodies::choice::{
+    Choice, Cost, EXTREMES, LogRates, ORIGIN_2025, Pace, SECOND, YEAR, with_algorithm,
+};
 use crate::bodies::moves::Move;
 use crate::chance::Chance;
 
@@ -160,22 +162,6 @@ fn log(chance: &mut Chance) -> (Choice, Quota) {
         .collect();
     (Choice::Log(LogRates::beside(&quota, &shares, chance.below(2) == 0)), quota)
 }
-
-const SECOND: u64 = 1_000_000_000;
-const YEAR: u64 = 365 * 24 * 3_600 * SECOND;
-/// Limit and period in nanoseconds.
-const EXTREMES: [(u64, u64); 10] = [
-    (1, YEAR),
-    (1, 366 * 24 * 3_600 * SECOND),
-    (3, YEAR),
-    (1_000_000_000, SECOND),
-    (999_999_937, SECOND),
-    (600_000_000, SECOND),
-    (1, 1),
-    (1_000_003, SECOND),
-    (1 << 40, 24 * 3_600 * SECOND),
-    ((1 << 30) - 1, 3_600 * SECOND),
-];
 
 fn period_nanos(chance: &mut Chance) -> u64 {
     const DAY: u64 = 24 * 3_600 * SECOND;

@@ -6,6 +6,23 @@ use tollgate::{
     FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SlidingLog, SubWindows, WarmUp,
 };
 
+pub(crate) const SECOND: u64 = 1_000_000_000;
+pub(crate) const YEAR: u64 = 365 * 24 * 3_600 * SECOND;
+
+/// Rates that no grid has an easy time with: limit, and period in nanoseconds.
+pub(crate) const EXTREMES: [(u64, u64); 10] = [
+    (1, YEAR),
+    (1, 366 * 24 * 3_600 * SECOND),
+    (3, YEAR),
+    (1_000_000_000, SECOND),
+    (999_999_937, SECOND),
+    (600_000_000, SECOND),
+    (1, 1),
+    (1_000_003, SECOND),
+    (1 << 40, 24 * 3_600 * SECOND),
+    ((1 << 30) - 1, 3_600 * SECOND),
+];
+
 /// A Unix time in 2025, for windows aligned to the wall clock.
 pub(crate) const ORIGIN_2025: u64 = 1_735_700_000_123_456_789;
 
