@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn a_log_says_for_how_long_and_by_which_clocks_it_is_read_right() {
         let log = params(SlidingLog::new(), Quota::per_second(16)).expect("in range");
-        // 51 bits of payload less four for the place: 47 of time, in units of 5 microseconds.
+        // 51 bits of payload less five for the places: 46 of time, in units of 5 microseconds.
         let time = log.time.max();
         let span = |units: u64| Duration::from_nanos(units * 5_000);
         assert_eq!(log.horizon(), Some(span(time - log.ahead_max - 1)));
