@@ -287,6 +287,12 @@ const fn cell(time: u64, lap: u64) -> u64 {
     ROUND.set(TIME.of(time), round_of(lap))
 }
 
+/// Whether a life that is in this lap may not have written every cell yet: before its third round.
+#[inline(always)]
+const fn has_unwritten(lap: u64) -> bool {
+    matches!(lap, FIRST | SECOND)
+}
+
 /// How a round is told in the ring.
 #[inline(always)]
 const fn round_of(lap: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! Yes or no by one event, where there is one rate and refusals are not counted.
 
 use super::events::{Entry, View};
-use super::{SlidingLogParams, SlidingLogSeen, Step};
+use super::{SlidingLogParams, SlidingLogSeen, Step, has_unwritten};
 use crate::algo::Ring;
 use crate::decision::NEVER;
 use crate::time::Tick;
@@ -50,7 +50,7 @@ impl SlidingLogParams {
             return Some(self.born(view));
         }
         match self.found(&view, back) {
-            Entry::Older { time } if !self.has_unwritten(&view) => (!inside(time)).then_some(view),
+            Entry::Older { time } if !has_unwritten(view.lap) => (!inside(time)).then_some(view),
             Entry::Older { time } => {
                 let (event_is_inside, latest_is_inside) = (inside(time), inside(view.last));
                 if event_is_inside && latest_is_inside {

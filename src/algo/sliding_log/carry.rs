@@ -1,7 +1,7 @@
 //! A log from one clock to another.
 
 use super::events::{Entry, View};
-use super::{FIRST, SECOND, SlidingLogParams, TIME, cell, cell_at};
+use super::{FIRST, SlidingLogParams, TIME, cell, cell_at, has_unwritten};
 use crate::algo::{Carry, FIGURES, Passage, Restart};
 
 /// Places and laps stay; all times move by the same number of units. What has left every window is
@@ -45,7 +45,7 @@ impl Carry for SlidingLogParams {
             birth => ahead_of(TIME.of(birth), -longest),
         };
         // Where the birth is not looked at, it says nothing of the events.
-        let least = if matches!(lap, FIRST | SECOND) { birth_ahead } else { -longest };
+        let least = if has_unwritten(lap) { birth_ahead } else { -longest };
         let birth = self.birth(lap, &*ring);
         let floor = passage.then();
         for back in 0..self.places {

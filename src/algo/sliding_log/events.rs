@@ -1,6 +1,6 @@
 //! The events of a log: which of them there are, when they happened, how many are in a window.
 
-use super::{FIRST, Rate, SECOND, SlidingLogParams, TIME, cell_at, round_of};
+use super::{FIRST, Rate, SlidingLogParams, TIME, cell_at, has_unwritten, round_of};
 use crate::algo::Ring;
 use crate::time::Tick;
 
@@ -55,10 +55,7 @@ impl SlidingLogParams {
     /// When a life of the ring began; read once for all cells that are compared with it.
     #[inline(always)]
     pub(super) fn birth<R: Ring>(&self, lap: u64, ring: R) -> u64 {
-        match lap {
-            FIRST | SECOND => TIME.of(ring.cell(cell_at(self.places))),
-            _ => 0,
-        }
+        if has_unwritten(lap) { TIME.of(ring.cell(cell_at(self.places))) } else { 0 }
     }
 
     /// When the word's event happened, and how far ahead of `floor` that is.
@@ -131,13 +128,7 @@ impl SlidingLogParams {
     pub(super) fn before_birth<R: Ring>(&self, view: &View<R>, time: u64) -> bool {
         // By the shift the sign is that of a word of as many bits as a time.
         let older = view.birth.wrapping_sub(time) << (u64::BITS - TIME.bits());
-        self.has_unwritten(view) && older.cast_signed() > 0
-    }
-
-    /// Whether this life may not have written every cell yet: before its third round.
-    #[inline(always)]
-    pub(super) fn has_unwritten<R: Ring>(&self, view: &View<R>) -> bool {
-        matches!(view.lap, FIRST | SECOND)
+        has_unwritten(view.lap) && older.cast_signed() > 0
     }
 
     /// When the event `back` (below the number of known ones) before the latest happened.
