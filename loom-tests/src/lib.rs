@@ -139,6 +139,18 @@ pub fn each_of<T: Send + Sync + 'static>(
     core::iter::once(mine).chain(theirs).collect()
 }
 
+/// So many threads ask for a cell each of a key that was never seen, and has one less.
+///
+/// # Panics
+///
+/// Other than all its cells were granted, or a charge was lost.
+pub fn several_ask_for_one_less(gate: &Arc<Gate>, threads: usize) {
+    const KEY: u64 = 7;
+    let granted = each_of(threads, gate, |gate, _| ask(gate, KEY, at(1)));
+    assert_eq!(granted.iter().sum::<u64>(), threads as u64 - 1, "granted in all");
+    assert_eq!(left(gate, KEY, at(1)), 0, "no charge was lost");
+}
+
 /// Cells, and the milliseconds after the origin at which they are asked for.
 pub type Request = (u64, u64);
 

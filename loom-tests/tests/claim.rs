@@ -8,7 +8,7 @@ use loom::thread;
 use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_latest, catch_two, each_of, explore_four,
     explore_latest, explore_three, explore_three_to, explore_two, explore_two_to, gate, left,
-    together,
+    several_ask_for_one_less, together,
 };
 use tollgate::{Fault, OnFull, plant};
 
@@ -62,11 +62,7 @@ fn of_one_key_with_only_idle_neighbours() {
 
 /// Several threads ask for a cell each, of which there is one less.
 fn several_claim(threads: usize) {
-    let cells = threads as u64 - 1;
-    let gate = gate(burst(cells), ONE_BUCKET, OnFull::Refuse);
-    let granted = each_of(threads, &gate, |gate, _| ask(gate, KEY, at(1)));
-    assert_eq!(granted.iter().sum::<u64>(), cells, "granted in all");
-    assert_eq!(left(&gate, KEY, at(1)), 0, "no charge was lost");
+    several_ask_for_one_less(&gate(burst(threads as u64 - 1), ONE_BUCKET, OnFull::Refuse), threads);
 }
 
 #[test]
