@@ -101,7 +101,7 @@ impl Wide {
         let debt = debt_of(state, algo, instant);
         // Buckets after this one are empty yet.
         let others = hashes.flat_map(|hash| Probe::new(hash, buckets).buckets());
-        for other in others.filter(|other| *other <= bucket) {
+        for other in not_after(bucket, others) {
             for slot in self.slots.bucket(other).iter().filter(|slot| slot.owner() == owner) {
                 let head = slot.head.load();
                 if !head.is_committed_in(GENERATION) {
@@ -121,6 +121,24 @@ impl Wide {
         debug_assert!(taken.is_ok() && handed_over, "put back twice");
         Ok(())
     }
+}
+
+/// Those of the buckets that are not after this one. Of a small table each is told once, since a
+/// thousand hashes name the same few; in a large one none is named often.
+fn not_after(bucket: u32, named: impl Iterator<Item = u32>) -> impl Iterator<Item = u32> {
+    let is_small = bucket < u64::BITS;
+    // A bit for each that has not been told.
+    let left = if is_small { u64::MAX >> (u64::BITS - 1 - bucket) } else { u64::MAX };
+    let told = move |left: &mut u64, other: u32| {
+        if *left == 0 {
+            return None;
+        }
+        let its = if is_small { 1 << other } else { 0 };
+        let is_new = !is_small || *left & its > 0;
+        *left &= !its;
+        Some(is_new.then_some(other))
+    };
+    named.filter(move |other| *other <= bucket).scan(left, told).flatten()
 }
 
 /// What would be forgotten with a state; 0 where it is idle.
@@ -198,6 +216,20 @@ mod tests {
                 let may = |hash: &u64| Probe::new(*hash, buckets).buckets().any(|b| b == bucket);
                 prop_assert_eq!(found, all.filter(may).collect::<Vec<_>>());
             }
+        }
+
+        #[test]
+        fn each_bucket_that_is_named_is_told(
+            named in prop::collection::vec(0_u32..80, 0..300), bucket in 0_u32..80,
+        ) {
+            let mut told: Vec<u32> = not_after(bucket, named.iter().copied()).collect();
+            let mut expected: Vec<u32> = named.iter().copied().filter(|its| *its <= bucket).collect();
+            if bucket < u64::BITS {
+                expected.sort_unstable();
+                expected.dedup();
+                told.sort_unstable();
+            }
+            prop_assert_eq!(told, expected);
         }
     }
 }
