@@ -22,7 +22,7 @@ stages=(
     'faults|ci/faults.sh|hundreds of faults on redis-server and on Valkey, against stated bounds'
     'proofs|ci/prove.sh|the pure steps over all inputs'
     'oracles|ci/oracles.sh 10000000000|10^10 decisions of all algorithms, each compared with its oracle'
-    'fuzz|ci/fuzz.sh 5400|ten fuzz targets, an hour and a half each on average'
+    'fuzz|ci/fuzz.sh 300M|300 million executions of ten fuzz targets'
     'miri|ci/miri.sh|undefined behaviour and weak memory, on four kinds of machine'
     'races|ci/tsan.sh|the tests with real threads under the thread sanitizer'
     'packages|ci/packages-check.sh|licences, advisories, least versions, each feature, oldest compiler'

@@ -11,7 +11,8 @@ use flate2::bufread::MultiGzDecoder;
 pub(crate) const LINE_BYTES_MAX: usize = if cfg!(fuzzing) { 1 << 10 } else { 1 << 20 };
 /// So many lines are looked at to recognise a format.
 const RECOGNISED_WITHIN_LINES: usize = 16;
-const BUFFER_BYTES: usize = 1 << 16;
+/// Small where lines are to be found that cross from one into the next.
+const BUFFER_BYTES: usize = if cfg!(fuzzing) { 1 << 6 } else { 1 << 16 };
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Where a log comes from.
