@@ -2,8 +2,12 @@
 
 mod bodies;
 
-use std::path::Path;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
 
+use bodies::fields::fields;
+use bodies::forwarded::forwarded;
+use bodies::mistake::{Mistake, plant};
 use bodies::structured::{Item, Value, list};
 use proptest::prelude::*;
 
@@ -21,7 +25,7 @@ proptest! {
         head in prop::collection::vec(any::<u8>(), 12),
         rest in bytes(b"\",;=\\[]: \nfor_0123456789.ab", 200),
     ) {
-        bodies::forwarded::forwarded(&[head, rest].concat());
+        forwarded(&[head, rest].concat());
     }
 
     #[test]
@@ -32,34 +36,61 @@ proptest! {
             0..12,
         ),
     ) {
-        bodies::forwarded::forwarded(&[head, entries.join(",").into_bytes()].concat());
+        forwarded(&[head, entries.join(",").into_bytes()].concat());
     }
 
     #[test]
     fn fields_of_random_bytes(data in bytes(b"\x01\x02\x03\x04\x06\x07\x08\"\\;,= a", 160)) {
-        bodies::fields::fields(&data);
+        fields(&data);
     }
 }
 
-/// Replays what is kept, and says how many files that was.
-fn replay(target: &str, body: fn(&[u8])) -> usize {
+type Body = fn(&[u8]);
+
+/// What is kept for a target.
+fn kept(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut replayed = 0;
-    for entry in std::fs::read_dir(&folder).expect("the corpus is kept with the sources") {
-        let path = entry.expect("a readable folder").path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("seed-") {
-            body(&std::fs::read(&path).expect("a readable seed"));
-            replayed += 1;
-        }
-    }
-    replayed
+    let files = std::fs::read_dir(&folder).expect("the corpus is kept with the sources");
+    let paths = files.map(|entry| entry.expect("a readable folder").path());
+    let is_seed = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-"))
+    };
+    paths.filter(is_seed).map(|path| std::fs::read(path).expect("a readable seed")).collect()
 }
 
 #[test]
 fn the_kept_corpus_passes() {
-    assert!(replay("forwarded", bodies::forwarded::forwarded) >= 8);
-    assert!(replay("fields", bodies::fields::fields) >= 8);
+    let bodies: [(&str, Body); 2] = [("forwarded", forwarded), ("fields", fields)];
+    for (target, body) in bodies {
+        let kept = kept(target);
+        kept.iter().for_each(|data| body(data));
+        assert!(kept.len() >= 8, "{} for {target}", kept.len());
+    }
+}
+
+/// A body that finds no mistake would pass whatever it is given.
+#[test]
+fn every_planted_mistake_is_found() {
+    let planted: [(Mistake, &str, Body); 11] = [
+        (Mistake::AllTrusted, "forwarded", forwarded),
+        (Mistake::StrangerBelieved, "forwarded", forwarded),
+        (Mistake::EntryLost, "forwarded", forwarded),
+        (Mistake::PrefixLeftOut, "forwarded", forwarded),
+        (Mistake::PeerLost, "forwarded", forwarded),
+        (Mistake::ReadingLost, "fields", fields),
+        (Mistake::LimitOff, "fields", fields),
+        (Mistake::RemainingOff, "fields", fields),
+        (Mistake::ResetOff, "fields", fields),
+        (Mistake::PatienceOff, "fields", fields),
+        (Mistake::QuoteLost, "fields", fields),
+    ];
+    for (mistake, target, body) in planted {
+        plant(Some(mistake));
+        let passes = |data: &Vec<u8>| catch_unwind(|| body(data)).is_ok();
+        let found = kept(target).iter().any(|data| !passes(data));
+        plant(None);
+        assert!(found, "{mistake:?} was not found");
+    }
 }
 
 #[test]

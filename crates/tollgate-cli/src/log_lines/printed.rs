@@ -4,6 +4,7 @@ use crate::format::Format;
 use crate::head::{Asked, Head};
 use crate::record::Stamp;
 
+use super::mistake::{Mistake, planted};
 use super::{HEADERS, Printed, read_again};
 
 /// All that a line tells.
@@ -31,9 +32,10 @@ impl Seen {
         assert_eq!(read_again(Format::Csv, Some(&header), &row).as_ref(), Some(self), "{row}");
         printed.csv += 1;
         // A Unix time has no offset.
-        let utc = Stamp { offset_secs: 0, ..self.stamp };
+        let mut utc = Stamp { offset_secs: 0, ..self.stamp };
         let (header, row) = self.csv(&unix(self.stamp));
         let again = read_again(Format::Csv, Some(&header), &row);
+        utc.unix_nanos = utc.unix_nanos.wrapping_sub(planted(Mistake::UnixOff).into());
         assert_eq!(again.map(|seen| seen.stamp), Some(utc), "{row}");
         if let Some(line) = self.clf() {
             assert_eq!(read_again(Format::Clf, None, &line).as_ref(), Some(self), "{line}");

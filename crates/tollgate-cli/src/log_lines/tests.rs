@@ -1,9 +1,11 @@
 //! The body on random bytes, and on the corpus that is kept with the sources.
 
-use std::path::Path;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
+use super::mistake::plant;
 use super::printed::Civil;
 use super::*;
 use crate::record::Stamp;
@@ -46,25 +48,48 @@ proptest! {
     }
 }
 
+/// What is kept for the fuzz target.
+fn kept() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/log_lines");
+    let files = std::fs::read_dir(&folder).expect("the corpus is kept with the sources");
+    let paths = files.map(|entry| entry.expect("a readable folder").path());
+    let is_seed = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-"))
+    };
+    paths.filter(is_seed).map(|path| std::fs::read(path).expect("a readable seed")).collect()
+}
+
 #[test]
 fn the_kept_corpus_is_read_and_printed_back() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/log_lines");
+    let kept = kept();
     let mut all = Printed::default();
-    let mut replayed = 0;
-    for entry in std::fs::read_dir(&folder).expect("the corpus is kept with the sources") {
-        let path = entry.expect("a readable folder").path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !name.starts_with("seed-") {
-            continue;
-        }
-        let printed = log_lines(&std::fs::read(&path).expect("a readable seed"));
+    for data in &kept {
+        let printed = log_lines(data);
         all.clf += printed.clf;
         all.json += printed.json;
         all.csv += printed.csv;
-        replayed += 1;
     }
-    assert!(replayed >= 12, "{replayed}");
+    assert!(kept.len() >= 12, "{}", kept.len());
     assert!(all.clf >= 10 && all.json >= 20 && all.csv >= 20, "{all:?}");
+}
+
+/// A body that finds no mistake would pass whatever it is given.
+#[test]
+fn every_planted_mistake_is_found() {
+    let kept = kept();
+    for mistake in [
+        Mistake::LineLost,
+        Mistake::PackedLineLost,
+        Mistake::Misread(Format::Jsonl),
+        Mistake::Misread(Format::Csv),
+        Mistake::Misread(Format::Clf),
+        Mistake::UnixOff,
+    ] {
+        plant(Some(mistake));
+        let found = kept.iter().any(|data| catch_unwind(|| log_lines(data)).is_err());
+        plant(None);
+        assert!(found, "{mistake:?} was not found");
+    }
 }
 
 #[test]

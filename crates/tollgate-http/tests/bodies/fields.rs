@@ -15,6 +15,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::cursor::Cursor;
+use super::mistake::{Mistake, planted};
 use super::structured::{Item, Value, list};
 
 const INTEGER_MAX: u64 = 999_999_999_999_999;
@@ -51,12 +52,26 @@ struct Saying(Arc<Said>);
 
 impl Gate for Saying {
     fn decide(&self, _: &Parts, report: &mut Report) -> Verdict {
-        self.0.readings.iter().cloned().for_each(|reading| report.note(reading));
+        let lost = usize::from(planted(Mistake::ReadingLost));
+        self.0.readings.iter().skip(lost).for_each(|reading| report.note(said(reading)));
         match self.0.refuses {
             true => Verdict::Refuse,
             false => Verdict::Admit(Admission::default()),
         }
     }
+}
+
+/// The reading, or that of a mistake that the checks have to find.
+fn said(reading: &Reading) -> Reading {
+    let mut said = reading.clone();
+    if planted(Mistake::LimitOff) {
+        let more = Quota::new(said.limit.saturating_add(1), Duration::from_secs(1));
+        said.policy = Policy::new(said.policy.name(), &more).expect("its name");
+    }
+    said.remaining = said.remaining.saturating_sub(planted(Mistake::RemainingOff).into());
+    let late = Duration::from_secs(planted(Mistake::ResetOff).into());
+    said.reset_after = said.reset_after.saturating_add(late);
+    said
 }
 
 fn layer(said: &Arc<Said>, kind: u8) -> RateLimitLayer<Saying> {
@@ -128,8 +143,9 @@ fn items(headers: &HeaderMap, name: &str) -> Vec<Item> {
     let lines = headers.get_all(name).iter().map(|line| line.as_bytes());
     let mut all = Vec::new();
     for line in lines {
-        let text = String::from_utf8_lossy(line);
-        let parsed = list(line).unwrap_or_else(|at| panic!("{name} is wrong at {at}: {text}"));
+        let line = &line[usize::from(planted(Mistake::QuoteLost))..];
+        let parsed = list(line)
+            .unwrap_or_else(|at| panic!("{name} is wrong at {at}: {}", line.escape_ascii()));
         assert!(!parsed.is_empty(), "an empty line of {name}");
         all.extend(parsed);
     }
@@ -157,7 +173,10 @@ fn limits_are_told(headers: &HeaderMap, said: &Said, expected: usize) {
     let items = items(headers, "ratelimit");
     assert_eq!(items.len(), expected);
     let retry_after = headers.get("retry-after").map(|value| value.to_str().expect("digits"));
-    let retry_after: Option<u64> = retry_after.map(|text| text.parse().expect("a number"));
+    let mut retry_after: Option<u64> = retry_after.map(|text| text.parse().expect("a number"));
+    if planted(Mistake::PatienceOff) {
+        retry_after = retry_after.map(|secs| secs.saturating_sub(1).max(1));
+    }
     if said.refuses {
         assert!(retry_after.is_none_or(|secs| secs > 0));
     }

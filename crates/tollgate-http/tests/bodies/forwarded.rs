@@ -9,6 +9,7 @@ use tollgate_http::KeyError;
 use tollgate_http::key::{ClientIp, Extractor, IpPrefix, Trust};
 
 use super::cursor::Cursor;
+use super::mistake::{Mistake, planted};
 
 /// Beyond these the header is not read, which the plain reading does not know.
 const BYTES_MAX: usize = 4_096;
@@ -52,12 +53,12 @@ pub(crate) fn forwarded(data: &[u8]) {
     let lines: Vec<&[u8]> = cursor.rest().split(|byte| *byte == b'\n').collect();
     for is_list in [true, false] {
         let name = if is_list { "x-forwarded-for" } else { "forwarded" };
-        let request = request(peer, name, &lines);
-        let found = key(is_list, trusted).extract(&request);
+        let is_stranger = !trusted.covers(0, Some(peer.to_canonical()));
+        let found = found(is_list, trusted, is_stranger, request(peer, name, &lines));
         if let Ok(address) = found {
             assert_eq!(IpPrefix::default().of(address), address);
         }
-        if !trusted.covers(0, Some(peer.to_canonical())) {
+        if is_stranger {
             assert_eq!(found, Ok(IpPrefix::default().of(peer)));
         }
         assert_ne!(found, Err(KeyError::Unavailable));
@@ -68,8 +69,31 @@ pub(crate) fn forwarded(data: &[u8]) {
     }
 }
 
-fn key(is_list: bool, trusted: Trusted) -> ClientIp {
-    let trust = trusted.told();
+/// The key, or that of a mistake that the checks have to find.
+fn found(
+    is_list: bool,
+    trusted: Trusted,
+    is_stranger: bool,
+    mut request: Parts,
+) -> Result<IpAddr, KeyError> {
+    let mut trust = trusted.told();
+    if planted(Mistake::AllTrusted) && is_list && !is_stranger {
+        trust = Trust::hops(ENTRIES_MAX);
+    }
+    if planted(Mistake::StrangerBelieved) && !is_list && is_stranger {
+        trust = Trust::hops(1);
+    }
+    if planted(Mistake::PeerLost) && !is_list && !is_stranger {
+        request.extensions.clear();
+    }
+    let mut key = key(is_list, trust);
+    if planted(Mistake::PrefixLeftOut) && !is_list && !is_stranger {
+        key = key.prefix(IpPrefix::new(32, 128));
+    }
+    key.extract(&request)
+}
+
+fn key(is_list: bool, trust: Trust) -> ClientIp {
     if is_list { ClientIp::x_forwarded_for(trust) } else { ClientIp::forwarded(trust) }
 }
 
@@ -91,9 +115,12 @@ fn appended_is_believed(is_list: bool, lines: &[&[u8]], client: IpAddr) {
     };
     let sendable = |line: &&&[u8]| HeaderValue::from_bytes(line).is_ok();
     let last = lines.iter().rev().find(sendable).copied().unwrap_or_default();
-    let line = [last, b", ", entry.as_bytes()].concat();
+    let mut line = [last, b", ", entry.as_bytes()].concat();
+    if planted(Mistake::EntryLost) {
+        line = last.to_vec();
+    }
     let request = request([10, 0, 0, 1].into(), name, &[lines, &[&line]].concat());
-    let found = key(is_list, Trusted::Hops(1)).extract(&request);
+    let found = key(is_list, Trust::hops(1)).extract(&request);
     assert_eq!(found, Ok(IpPrefix::default().of(client)), "{}", line.escape_ascii());
 }
 

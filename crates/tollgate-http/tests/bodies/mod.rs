@@ -8,4 +8,5 @@
 mod cursor;
 pub(crate) mod fields;
 pub(crate) mod forwarded;
+pub(crate) mod mistake;
 pub(crate) mod structured;

@@ -1,13 +1,14 @@
 //! Any text is rules or errors with a place in it; any request is decided.
 
-use std::path::Path;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use tollgate::ManualClock;
 use tollgate_rules::{Gate, Request, Rules};
 
-use crate::body::hold;
+use crate::body::{Mistake, hold, plant};
 
 const EXAMPLE: &str = include_str!("../../../../rules/example.toml");
 
@@ -74,17 +75,43 @@ proptest! {
     }
 }
 
-#[test]
-fn the_kept_corpus_passes() {
+/// What is kept for the fuzz target.
+fn kept() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/rules");
     let files = std::fs::read_dir(&folder).expect("the corpus is kept with the sources");
-    let mut replayed = 0;
-    for path in files.map(|entry| entry.expect("a readable folder").path()) {
-        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-")) {
-            let seed = std::fs::read(&path).expect("a readable seed");
-            hold(&String::from_utf8_lossy(&seed));
-            replayed += 1;
-        }
+    let paths = files.map(|entry| entry.expect("a readable folder").path());
+    let is_seed = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-"))
+    };
+    let text =
+        |path| String::from_utf8_lossy(&std::fs::read(path).expect("a readable seed")).into_owned();
+    paths.filter(is_seed).map(text).collect()
+}
+
+#[test]
+fn the_kept_corpus_passes() {
+    let kept = kept();
+    kept.iter().for_each(|text| hold(text));
+    assert!(kept.len() >= 8, "{}", kept.len());
+}
+
+/// A body that finds no mistake would pass whatever it is given.
+#[test]
+fn every_planted_mistake_is_found() {
+    let kept = kept();
+    for mistake in [
+        Mistake::LineOff,
+        Mistake::ColumnOff,
+        Mistake::MessageLost,
+        Mistake::ControlKept,
+        Mistake::ErrorLost,
+        Mistake::CaretOff,
+        Mistake::SourceOff,
+        Mistake::LimitLost,
+    ] {
+        plant(Some(mistake));
+        let found = kept.iter().any(|text| catch_unwind(|| hold(text)).is_err());
+        plant(None);
+        assert!(found, "{mistake:?} was not found");
     }
-    assert!(replayed >= 2, "{replayed}");
 }
