@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The models of the atomic protocols. How far each is explored: docs/model-checking.md.
 #
-#   ci/loom.sh        2 threads at 3 preemptions with stale values, 3 threads at 4 with the latest
-#                     ones: about 5 million interleavings, some ten minutes on two cores
-#   ci/loom.sh full   one preemption more, or all; 4 threads at 3; and those that take minutes to show
-#                     a mistake that others show in seconds
+#   ci/loom.sh        2 threads at 2 or 3 preemptions with stale values, 3 threads at 3 or 4 with the
+#                     latest ones
+#   ci/loom.sh full   one or two preemptions more, or all; 4 threads at 3; and those that take minutes
+#                     to show a mistake that others show in seconds
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "${1:-}" = full ] && export TOLLGATE_LOOM_DEPTH=full

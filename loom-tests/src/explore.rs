@@ -30,24 +30,24 @@ impl core::fmt::Display for Preemptions {
 /// Explores two threads, and every stale value that a load may return: interleavings with at most 3
 /// preemptions, in the full run 4.
 pub fn explore_two(name: &str, model: impl Fn() + Sync + Send + 'static) {
-    explore_two_to(To(4), name, model);
+    explore_two_to(name, 3, To(4), model);
 }
 
-/// The same, in the full run with so many preemptions.
-pub fn explore_two_to(full: Preemptions, name: &str, model: impl Fn() + Sync + Send + 'static) {
+/// The same with at most so many preemptions, in the full run with others.
+pub fn explore_two_to(
+    name: &str,
+    ordinary: usize,
+    full: Preemptions,
+    model: impl Fn() + Sync + Send + 'static,
+) {
     let_loads_return(Loads::Any);
-    explore(name, if is_full() { full } else { To(3) }, model);
+    explore(name, if is_full() { full } else { To(ordinary) }, model);
 }
 
 /// Explores three threads, loads returning the latest value: interleavings with at most 4
 /// preemptions, in the full run 5.
 pub fn explore_three(name: &str, model: impl Fn() + Sync + Send + 'static) {
-    explore_three_to(To(5), name, model);
-}
-
-/// The same, in the full run with so many preemptions.
-pub fn explore_three_to(full: Preemptions, name: &str, model: impl Fn() + Sync + Send + 'static) {
-    explore_latest(name, 4, full, model);
+    explore_latest(name, 4, To(5), model);
 }
 
 /// Explores four threads, loads returning the latest value: interleavings with at most 2

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use loom::thread;
 use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_latest, catch_two, each_of, explore_four,
-    explore_latest, explore_three, explore_three_to, explore_two, explore_two_to, gate, left,
-    several_ask_for_one_less, together,
+    explore_latest, explore_two, explore_two_to, gate, left, several_ask_for_one_less, together,
 };
 use tollgate::{Fault, OnFull, plant};
 
@@ -33,7 +32,7 @@ fn of_one_key_in_an_empty_bucket() {
 
 #[test]
 fn of_one_key_with_two_empty_buckets() {
-    explore_two("claim: same key, two buckets, 2 threads x 2", || {
+    explore_two_to("claim: same key, two buckets, 2 threads x 2", 2, Preemptions::To(4), || {
         both_claim(&gate(burst(3), 2, OnFull::Refuse), 1, 3);
     });
 }
@@ -50,8 +49,9 @@ fn of_one_key_with_an_idle_neighbour() {
 #[test]
 fn of_one_key_with_only_idle_neighbours() {
     explore_two_to(
-        Preemptions::To(3),
         "claim: same key, only idle neighbours, 2 threads x 2",
+        2,
+        Preemptions::To(3),
         || {
             let gate = gate(burst(3), ONE_BUCKET, OnFull::Refuse);
             assert_eq!(ask(&gate, 1, at(1)) + ask(&gate, 2, at(2)), 2);
@@ -67,7 +67,7 @@ fn several_claim(threads: usize) {
 
 #[test]
 fn of_one_key_by_three_threads() {
-    explore_three("claim: same key, 3 threads", || several_claim(3));
+    explore_latest("claim: same key, 3 threads", 3, Preemptions::To(4), || several_claim(3));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn more_keys_than_slots(keys: usize) {
 
 #[test]
 fn of_more_keys_than_slots() {
-    explore_three_to(Preemptions::To(4), "claim: 3 keys, 2 slots, 3 threads", || {
+    explore_latest("claim: 3 keys, 2 slots, 3 threads", 3, Preemptions::To(4), || {
         more_keys_than_slots(3)
     });
 }
@@ -204,7 +204,7 @@ fn a_claim_just_seen() {
 
 #[test]
 fn of_one_key_that_is_seated_meanwhile() {
-    explore_latest("claim: just seen, 3 threads", 3, Preemptions::To(4), a_claim_just_seen);
+    explore_latest("claim: just seen, 3 threads", 2, Preemptions::To(4), a_claim_just_seen);
 }
 
 /// The mistake avoided: a claim is committed that this thread knew nothing of before its fence.

@@ -51,14 +51,14 @@ fn one_is_refused<A: Algorithm + 'static>(algorithm: A) {
 
 #[test]
 fn of_two_threads_one_is_refused() {
-    explore_two_to(Preemptions::Any, "composite: 2 threads, one refused", || {
+    explore_two_to("composite: 2 threads, one refused", 3, Preemptions::Any, || {
         one_is_refused(Gcra::new())
     });
 }
 
 #[test]
 fn of_two_threads_one_is_refused_with_windows() {
-    explore_two_to(Preemptions::Any, "composite: windows, 2 threads, one refused", || {
+    explore_two_to("composite: windows, 2 threads, one refused", 3, Preemptions::Any, || {
         one_is_refused(FixedWindow::anchored());
     });
 }

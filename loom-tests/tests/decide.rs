@@ -98,7 +98,7 @@ fn a_stale_clock_grants_nothing_more() {
 
 #[test]
 fn a_reset_races_a_charge() {
-    explore_two_to(Preemptions::Any, "decide: reset against 2 charges", || {
+    explore_two_to("decide: reset against 2 charges", 3, Preemptions::Any, || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, 7, at(1)), 1);
         let other = Arc::clone(&gate);

@@ -94,8 +94,9 @@ fn given_back_during_a_take_over() {
 #[test]
 fn against_a_take_over() {
     explore_two_to(
-        Preemptions::Any,
         "lanes: given back during a take-over",
+        3,
+        Preemptions::Any,
         given_back_during_a_take_over,
     );
 }

@@ -44,7 +44,7 @@ fn unlooked_at_words_are_of_two_versions() {
 
 #[test]
 fn of_two_writers_one_may_give_up_but_none_is_lost() {
-    explore_two_to(Preemptions::Any, "live: 2 writers", || {
+    explore_two_to("live: 2 writers", 3, Preemptions::Any, || {
         let shelf = Arc::new(Shelf::new(&[0, 0]));
         let add = |shelf: &Shelf<2>| {
             let replaced = shelf.replace(|&[a, b]| Ok::<_, ()>([a + 1, b + 1]));

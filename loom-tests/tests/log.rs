@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom_tests::{
-    Bucket, Preemptions, Story, bucket, catch_two, explore_four, explore_three, explore_two,
+    Bucket, Preemptions, Story, bucket, catch_two, explore_four, explore_latest, explore_two,
     explore_two_to,
 };
 use tollgate::{Fault, Quota, SlidingLog, plant};
@@ -23,7 +23,7 @@ fn ten_quiet_seconds(limit: u64) -> Arc<Bucket<SlidingLog>> {
 
 #[test]
 fn a_bucket_is_used_for_the_first_time() {
-    explore_two_to(Preemptions::To(3), "log: first use, 2 threads x 2", || {
+    explore_two_to("log: first use, 2 threads x 2", 2, Preemptions::To(3), || {
         let story = Story {
             before: &[],
             threads: &[&[(1, 1_000), (1, 1_000)], &[(1, 1_000), (1, 1_000)]],
@@ -88,7 +88,7 @@ fn a_bundle_is_put_by_two_threads() {
 
 #[test]
 fn a_bundle_is_put_by_three_threads() {
-    explore_three("log: bundle of 2 put by 3 threads", || {
+    explore_latest("log: bundle of 2 put by 3 threads", 3, Preemptions::To(4), || {
         let story = Story {
             before: &[(2, 1_000)],
             threads: &[&[(1, 2_000)], &[(1, 2_000)], &[(0, 2_000)]],

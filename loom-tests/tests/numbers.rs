@@ -35,7 +35,7 @@ fn count_by(threads: u64) {
 
 #[test]
 fn two_threads() {
-    explore_two_to(Preemptions::Any, "numbers: 2 threads", || count_by(2));
+    explore_two_to("numbers: 2 threads", 3, Preemptions::Any, || count_by(2));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loom::thread;
 use loom_tests::{
-    Preemptions, catch_three, catch_two, each_of, explore_four, explore_three, explore_three_to,
+    Preemptions, catch_three, catch_two, each_of, explore_four, explore_latest, explore_three,
     explore_two, explore_two_to,
 };
 use tollgate::Tick;
@@ -115,7 +115,7 @@ fn spent_about_the_end() {
 
 #[test]
 fn about_the_end() {
-    explore_three_to(Preemptions::Any, "purse: spent about the end", spent_about_the_end);
+    explore_latest("purse: spent about the end", 4, Preemptions::Any, spent_about_the_end);
 }
 
 /// The mistake avoided: cells are spent however old they are.
@@ -184,7 +184,7 @@ fn two_call() {
 
 #[test]
 fn two_threads_call() {
-    explore_two_to(Preemptions::Any, "purse: 2 threads call", two_call);
+    explore_two_to("purse: 2 threads call", 3, Preemptions::Any, two_call);
 }
 
 /// The mistake avoided: who asks does not look whether somebody else has begun.
@@ -259,7 +259,7 @@ fn four_threads_call() {
 /// Whoever sees that calls are over finds what they have put in, behind the end of its own too.
 #[test]
 fn after_a_call_its_cells_are_there() {
-    explore_two_to(Preemptions::Any, "purse: cells are there after the calls", || {
+    explore_two_to("purse: cells are there after the calls", 3, Preemptions::Any, || {
         let purse = Arc::new(Purse::default());
         assert_eq!((purse.begin(2, at(1)), purse.begin(2, at(1))), (Some(0), Some(1)));
         let other = Arc::clone(&purse);

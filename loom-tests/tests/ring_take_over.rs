@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use loom::thread;
 use loom_tests::{
-    Keyed, ONE_BUCKET, Preemptions, ask, at, catch_two, each_of, explore_four, explore_three_to,
+    Keyed, ONE_BUCKET, Preemptions, ask, at, catch_two, each_of, explore_four, explore_latest,
     explore_two, explore_two_to, keyed, left,
 };
 use tollgate::algo::Algorithm;
@@ -63,12 +63,17 @@ fn a_late_rotation() {
 
 #[test]
 fn of_windows_against_a_late_rotation() {
-    explore_two("ring take-over: windows, late rotation", a_late_rotation);
+    explore_two_to(
+        "ring take-over: windows, late rotation",
+        2,
+        Preemptions::To(3),
+        a_late_rotation,
+    );
 }
 
 #[test]
 fn of_a_log_against_a_late_charge() {
-    explore_two_to(Preemptions::To(3), "ring take-over: log, late charge", || {
+    explore_two_to("ring take-over: log, late charge", 2, Preemptions::To(3), || {
         let gate = ten_seconds(3);
         let (charged, claimed) = a_late_charge(&gate, 100);
         // One of the two has the slot, with all it was granted; the other was told so.
@@ -96,7 +101,7 @@ fn without_the_generation_a_cell_is_read_by_the_new_key() {
 /// counts by: only its generation tells that it is none of the new key's.
 #[test]
 fn within_one_window() {
-    explore_two_to(Preemptions::To(3), "ring take-over: within one window", || {
+    explore_two_to("ring take-over: within one window", 2, Preemptions::To(3), || {
         let gate = two_seconds(3);
         assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(1)), 2);
         let other = Arc::clone(&gate);
@@ -134,7 +139,7 @@ fn two_claims_of_windows() {
 
 #[test]
 fn two_claims_of_a_log() {
-    explore_two("ring claim: log, same key, 1 against 2", || {
+    explore_two_to("ring claim: log, same key, 1 against 2", 2, Preemptions::To(3), || {
         let gate = ten_seconds(2);
         both_claim(&gate);
         assert_eq!((left(&gate, NEW, at(10)), left(&gate, NEW, at(11))), (0, 2));
@@ -161,7 +166,7 @@ fn by_several<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
 #[test]
 #[ignore = "3 threads: in the full run"]
 fn of_windows_by_three_threads() {
-    explore_three_to(Preemptions::To(4), "ring take-over: windows, 3 threads", || {
+    explore_latest("ring take-over: windows, 3 threads", 4, Preemptions::To(4), || {
         by_several(3, &two_seconds(3))
     });
 }
@@ -169,7 +174,7 @@ fn of_windows_by_three_threads() {
 #[test]
 #[ignore = "3 threads: in the full run"]
 fn of_a_log_by_three_threads() {
-    explore_three_to(Preemptions::To(4), "ring take-over: log, 3 threads", || {
+    explore_latest("ring take-over: log, 3 threads", 4, Preemptions::To(4), || {
         by_several(3, &ten_seconds(3))
     });
 }

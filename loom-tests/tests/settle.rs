@@ -130,14 +130,14 @@ fn given_back_during_a_take_over(build: Build) {
 
 #[test]
 fn against_a_take_over_in_wide_slots() {
-    explore_two_to(Preemptions::Any, "settle: less during a take-over, wide", || {
+    explore_two_to("settle: less during a take-over, wide", 3, Preemptions::Any, || {
         given_back_during_a_take_over(gate)
     });
 }
 
 #[test]
 fn against_a_take_over_in_compact_slots() {
-    explore_two_to(Preemptions::Any, "settle: less during a take-over, compact", || {
+    explore_two_to("settle: less during a take-over, compact", 3, Preemptions::Any, || {
         given_back_during_a_take_over(compact);
     });
 }
@@ -175,7 +175,7 @@ fn given_back_during_a_reset(build: Build, exact: bool) {
 
 #[test]
 fn against_a_reset_in_wide_slots() {
-    explore_two_to(Preemptions::Any, "settle: less during a reset, wide", || {
+    explore_two_to("settle: less during a reset, wide", 3, Preemptions::Any, || {
         given_back_during_a_reset(gate, true)
     });
 }
@@ -183,7 +183,7 @@ fn against_a_reset_in_wide_slots() {
 /// Compact slots do not tell lives apart: no more than what was given back.
 #[test]
 fn against_a_reset_in_compact_slots() {
-    explore_two_to(Preemptions::Any, "settle: less during a reset, compact", || {
+    explore_two_to("settle: less during a reset, compact", 3, Preemptions::Any, || {
         given_back_during_a_reset(compact, false);
     });
 }

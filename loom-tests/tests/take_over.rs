@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loom::thread;
 use loom_tests::{
     ONE_BUCKET, Preemptions, ask, at, burst, catch_two, catch_two_to, each_of, explore_four,
-    explore_three, explore_two, explore_two_to, gate, left,
+    explore_latest, explore_two, explore_two_to, gate, left,
 };
 use tollgate::{Fault, OnFull, plant};
 
@@ -51,7 +51,7 @@ fn without_the_generation_a_charge_falls_on_the_new_key() {
 /// The same with a free slot beside it, so that both keys find a place.
 #[test]
 fn against_a_charge_with_room_for_both() {
-    explore_two_to(Preemptions::Any, "take-over: room for both, 2 threads", || {
+    explore_two_to("take-over: room for both, 2 threads", 3, Preemptions::Any, || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, OLD, at(1)), 1);
         let other = Arc::clone(&gate);
@@ -81,7 +81,7 @@ fn by_two_keys_at_once() {
 /// judged idle then, so the late thread finds its state or is too late for nothing.
 #[test]
 fn within_the_clock_skew_no_state_is_lost() {
-    explore_two_to(Preemptions::Any, "take-over: clocks 1 ms apart", || {
+    explore_two_to("take-over: clocks 1 ms apart", 3, Preemptions::Any, || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(2)), 2);
         let other = Arc::clone(&gate);
@@ -99,7 +99,7 @@ fn within_the_clock_skew_no_state_is_lost() {
 /// keys would displace each other's claims for ever if they might.
 #[test]
 fn by_eviction() {
-    explore_two_to(Preemptions::Any, "take-over: eviction against 2 charges", eviction);
+    explore_two_to("take-over: eviction against 2 charges", 3, Preemptions::To(4), eviction);
 }
 
 /// One thread takes a slot by force, and the other charges the key that has it.
@@ -142,7 +142,7 @@ fn by_several(threads: usize) {
 
 #[test]
 fn by_three_threads() {
-    explore_three("take-over: 3 threads", || by_several(3));
+    explore_latest("take-over: 3 threads", 3, Preemptions::To(5), || by_several(3));
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn left(gate: &Gate, now: Tick) -> u64 {
 
 #[test]
 fn a_booking_is_taken_back_while_others_ask() {
-    explore_two_to(Preemptions::Any, "waiting: a booking taken back", || {
+    explore_two_to("waiting: a booking taken back", 3, Preemptions::Any, || {
         let (gate, line, _) = empty();
         let other = Arc::clone(&gate);
         let ask = move || (0..2).filter(|_| other.check_at(1, at(1)).is_ok()).count() as u64;
@@ -83,7 +83,7 @@ fn left_late() {
 
 #[test]
 fn a_booking_is_taken_back_after_its_turn() {
-    explore_two_to(Preemptions::Any, "waiting: a booking taken back after its turn", left_late);
+    explore_two_to("waiting: a booking taken back after its turn", 3, Preemptions::Any, left_late);
 }
 
 /// The mistake avoided: what time has restored since its turn is given back once more.
@@ -96,7 +96,7 @@ fn by_the_time_of_its_turn_what_others_were_granted_is_taken_back() {
 
 #[test]
 fn the_second_moves_up_when_the_first_leaves() {
-    explore_two_to(Preemptions::Any, "waiting: two in line, one leaves", || {
+    explore_two_to("waiting: two in line, one leaves", 3, Preemptions::Any, || {
         let (gate, line, clock) = empty();
         let line = Arc::new(line);
         let other = Arc::clone(&line);

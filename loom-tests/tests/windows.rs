@@ -61,7 +61,7 @@ const ROTATION: Story = Story {
 
 #[test]
 fn a_rotation_against_two_charges() {
-    explore_two_to(Preemptions::Any, "windows: rotation against 2 charges", || {
+    explore_two_to("windows: rotation against 2 charges", 3, Preemptions::Any, || {
         assert_eq!(ROTATION.play(&two_seconds(3)), 2, "granted in all");
     });
 }
@@ -199,7 +199,7 @@ const LOOK: Story = Story { threads: &[&[(0, 3_000)], &[(1, 3_000), (1, 4_000)]]
 
 #[test]
 fn a_look_has_its_reason() {
-    explore_two_to(Preemptions::Any, "windows: peek against 2 charges", || {
+    explore_two_to("windows: peek against 2 charges", 3, Preemptions::Any, || {
         assert_eq!(LOOK.play(&two_seconds(4)), 2, "there is always room");
     });
 }
