@@ -1,5 +1,5 @@
 //! What is checked of bytes: the bodies of the fuzz targets, which run as properties on stable
-//! too (`tests/fuzz_bodies.rs`), and what the other tests share with them.
+//! too (`tests/fuzz_bodies`), and what the other tests share with them.
 //!
 //! Bytes that run out are zeros, so every input means something.
 

@@ -11,7 +11,6 @@ mod composite;
 mod lanes;
 mod lines;
 mod lives;
-mod model;
 mod occupancy;
 mod penalty;
 mod places;

@@ -1,6 +1,9 @@
-//! The fuzz targets' bodies on random bytes, and on the corpus that is kept with the sources.
+//! The fuzz targets' bodies on random bytes, on the corpus that is kept with the sources, and on
+//! operations that are drawn.
 
+#[path = "../bodies/mod.rs"]
 mod bodies;
+mod model;
 
 use std::panic::catch_unwind;
 use std::path::Path;
