@@ -76,16 +76,23 @@ fn of_one_key_by_four_threads() {
     explore_four("claim: same key, 4 threads", || several_claim(4));
 }
 
-/// Two keys, each claimed by two threads for the one cell that it has.
+/// Two keys, each claimed by two threads for the one cell that it has. While one key's claims stand in
+/// both slots the other's displace them, and those displace these: who is then told that there is no
+/// place has charged nothing, and finds one when it asks again.
 #[test]
 #[ignore = "4 threads: in the full run"]
 fn of_two_keys_by_two_threads_each() {
     explore_four("claim: two keys, 2 threads each, 4 threads", || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
         let granted = each_of(4, &gate, |gate, number| ask(gate, 1 + number as u64 % 2, at(1)));
-        assert_eq!(granted[0] + granted[2], 1, "granted to the first key: {granted:?}");
-        assert_eq!(granted[1] + granted[3], 1, "granted to the second key: {granted:?}");
-        assert_eq!(left(&gate, 1, at(1)) + left(&gate, 2, at(1)), 0, "no charge was lost");
+        let (first, second) = (granted[0] + granted[2], granted[1] + granted[3]);
+        assert!(first <= 1 && second <= 1, "granted: {granted:?}");
+        assert!(first + second > 0, "one goes on");
+        assert!(first + second == 2 || gate.stats().refused_full > 0, "granted: {granted:?}");
+        assert_eq!(left(&gate, 1, at(1)), 1 - first, "no charge was lost, none is left over");
+        assert_eq!(left(&gate, 2, at(1)), 1 - second, "no charge was lost, none is left over");
+        let again = ask(&gate, 1, at(1)) + ask(&gate, 2, at(1));
+        assert_eq!(first + second + again, 2, "each has its cell in the end");
     });
 }
 
