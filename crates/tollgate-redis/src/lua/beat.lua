@@ -17,6 +17,19 @@ for i = 1, #dead do
     redis.call('HDEL', KEYS[2], dead[i])
 end
 
+-- A clock that was set back: as if it had stood still since the beats that are ahead of it. Else who
+-- is dead would be counted until it has caught up, and who is new would wait as long.
+local from = '(' .. string.format('%.0f', now)
+local ahead = redis.call('ZRANGEBYSCORE', KEYS[1], from, '+inf', 'WITHSCORES')
+for i = 1, #ahead, 2 do
+    local node, by = ahead[i], tonumber(ahead[i + 1]) - now
+    local since = redis.call('HGET', KEYS[2], node)
+    if since then
+        redis.call('HSET', KEYS[2], node, string.format('%.0f', tonumber(since) - by))
+    end
+    redis.call('ZADD', KEYS[1], string.format('%.0f', now), node)
+end
+
 local heard = redis.call('ZSCORE', KEYS[1], id)
 local came = redis.call('HGET', KEYS[2], id)
 if not heard or not came then
@@ -24,8 +37,6 @@ if not heard or not came then
     redis.call('HSET', KEYS[2], id, string.format('%.0f', now))
 else
     came = tonumber(came)
-    -- A clock that was set back: nobody is heard of earlier than before.
-    now = math.max(now, tonumber(heard))
 end
 redis.call('ZADD', KEYS[1], string.format('%.0f', now), id)
 

@@ -40,6 +40,12 @@ impl Standing {
     }
 }
 
+/// Whether a part that may be used until then may be used now.
+#[inline]
+pub(crate) fn holds(until: Tick, now: Tick) -> bool {
+    now < until
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +64,7 @@ mod tests {
         let until = Tick::from_nanos(1_200);
         assert_eq!(standing(3, 200), Standing::Part { live: 3, until });
         assert_eq!(standing(0, 200), Standing::Part { live: 1, until });
+        assert!(holds(until, Tick::from_nanos(1_199)) && !holds(until, until));
     }
 
     #[test]

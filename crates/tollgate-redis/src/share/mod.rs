@@ -11,12 +11,15 @@
 //! was not dropped yet: so it was counted. Everybody's part is the quota divided by at least the
 //! number of those who use one.
 //!
-//! That holds while messages are lost, too, and when the server loses all data; it takes a server's
-//! clock that does not jump by an interval, and clocks that run at the same speed.
+//! That holds while messages are lost, too, when the server loses all data, and when its clock is set
+//! back. It takes one list, a clock of the server that is not set ahead, and clocks that run at the same
+//! speed. What parts may sum to for a while where a replica takes over with an older list, or a clock
+//! jumps, is in `docs/distributed.md`, and shown by `lease-model/`.
 
 mod builder;
 mod membership;
 mod node;
+mod part;
 mod roll;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;

@@ -9,8 +9,9 @@ use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
 use tollgate::{Clock, Decision, Inherit, Limiter, Live, QuantaClock, Quota, Stated, Tick};
 
-use super::builder::{Alone, ShareBuilder, part};
-use super::membership::{COUNTED, Standing};
+use super::builder::{Alone, ShareBuilder};
+use super::membership::{COUNTED, Standing, holds};
+use super::part::part;
 use super::roll::Roll;
 use crate::sync::{AtomicU64, Ordering, PlainCount};
 use crate::{Answer, Origin};
@@ -43,7 +44,10 @@ pub(crate) struct Chosen {
 /// A node whose beats fail goes on with its part until two intervals after the last one that did
 /// not, and then does what is [chosen](ShareBuilder::alone): before others count it for dead.
 ///
-/// **Not guaranteed.** All this takes a server's clock that does not jump by an interval or more.
+/// **Not guaranteed.** Nodes may use more than the whole for a while, at most twice as much for two
+/// intervals, where a replica takes over that lacks more than an interval of a node's beats, or the
+/// server's clock is set ahead; for as long as two servers answer beats; and a node whose own clock is
+/// set back may use its part for so much longer.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -299,7 +303,7 @@ impl<C: Clock> Shared<C> {
     #[inline]
     fn has_part(&self, now: Tick) -> bool {
         // Acquire: pairs with the Release in stand(); the quota of the part is then in force.
-        now.as_nanos() < self.until_nanos.load(Ordering::Acquire)
+        holds(Tick::from_nanos(self.until_nanos.load(Ordering::Acquire)), now)
     }
 
     /// No part: come back when there may be one.

@@ -163,6 +163,32 @@ fn without_a_server_parts_lapse() {
     });
 }
 
+/// Granted: nothing by it. A server's clock that is set back by an hour takes nobody's part, and a dead
+/// node is not counted for an hour more, nor has a new one to wait for so long.
+#[test]
+fn a_clock_that_is_set_back_keeps_nobody_waiting() {
+    const SECOND: u64 = 1_000_000;
+    let Some(server) = Server::start() else { return };
+    let mut admin = server.admin();
+    let script =
+        concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/beat.lua"));
+    let script = redis::Script::new(script);
+    let mut beat = |node: &str, at: u64| -> (u64, u64) {
+        let mut call = script.key("{set back}:heard");
+        let call = call.key("{set back}:came").arg(node).arg(3 * SECOND).arg(at * SECOND);
+        let (live, member_for): (u64, u64) = call.invoke(&mut admin).expect("an answer");
+        (live, member_for / SECOND)
+    };
+    assert_eq!(beat("old", 10_000), (1, 0));
+    assert_eq!(beat("dead", 10_001), (2, 0));
+    assert_eq!(beat("new", 10_002), (3, 0));
+    assert_eq!(beat("old", 10_002), (3, 2));
+    assert_eq!(beat("old", 6_402), (3, 2), "as if the clock had stood still");
+    assert_eq!(beat("new", 6_404), (3, 2));
+    assert_eq!(beat("old", 6_404), (3, 4));
+    assert_eq!(beat("old", 6_405), (2, 5), "the dead one is counted no longer");
+}
+
 /// Granted: no part by a roll that holds something else; the error says so, of beats and of farewells.
 #[test]
 fn what_is_not_ours_is_an_error() {
