@@ -282,7 +282,7 @@ impl Leases {
         world.owed = world.owed.saturating_sub(1);
         world.replicated = world.replicated.saturating_sub(1);
         world.deposed = world.deposed.map(|owed| owed.saturating_sub(1));
-        world.meter.tick();
+        world.meter.tick(1);
         for process in &mut world.processes {
             self.go_on(process, 1);
         }

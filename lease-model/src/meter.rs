@@ -1,6 +1,6 @@
 //! What was granted in the worst span that ends now, and what faults have added to its bound.
 
-/// In units of time: a cell is as many as it takes to come back.
+/// In units of time: a cell is as many as it takes to come back. Or in cells.
 ///
 /// A bucket that leaks at the rate holds what the worst span has beyond it. A fault adds to the bound
 /// of all spans that begin before it, or while cells may still be spent that were charged before it.
@@ -13,9 +13,9 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Time goes on by a unit.
-    pub(crate) fn tick(&mut self) {
-        self.level = self.level.saturating_sub(1);
+    /// Time goes on by a unit, in which so much comes back.
+    pub(crate) fn tick(&mut self, rate: u8) {
+        self.level = self.level.saturating_sub(rate.into());
         for (_, left) in &mut self.extras {
             *left -= 1;
         }
@@ -34,6 +34,11 @@ impl Meter {
             self.extras.push((units, within.max(1)));
             self.extras.sort_unstable();
         }
+    }
+
+    /// So much is added to spans that began before.
+    pub(crate) fn forgive(&mut self, units: u16) {
+        self.level = self.level.saturating_sub(units);
     }
 
     /// What the worst span has beyond the rate, without what faults have added.

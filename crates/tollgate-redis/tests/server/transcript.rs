@@ -1,11 +1,14 @@
-//! The bucket that `lease-model/` takes for the server, compared with a server.
+//! The bucket and the list of nodes that `lease-model/` takes for the server, compared with a server.
 
 #[path = "../bodies/bucket.rs"]
 mod bucket;
+#[path = "../bodies/roll.rs"]
+mod roll;
 
 use std::time::Duration;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use tollgate::Quota;
 use tollgate_redis::Central;
@@ -53,4 +56,60 @@ fn the_models_bucket_is_the_servers() {
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
     assert!(keys.get() >= 300, "{}", keys.get());
+}
+
+/// What a node does, or its server's clock.
+#[derive(Clone, Copy, Debug)]
+enum Doing {
+    Beat(usize),
+    Leave(usize),
+}
+
+/// Granted: nothing; every beat is answered as the model says, by clocks that go on, jump ahead and are
+/// set back.
+#[test]
+fn the_models_roll_is_the_servers() {
+    const NODES: usize = 4;
+    /// In microseconds: the server expires keys by a clock of its own.
+    const LIFETIME: u64 = 300_000_000;
+    const MICROS: i64 = 1_000_000;
+    let Some(server) = Server::start() else { return };
+    let mut admin = server.admin();
+    let beats =
+        concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/beat.lua"));
+    let (beats, leaves) =
+        (redis::Script::new(beats), redis::Script::new(include_str!("../../src/lua/leave.lua")));
+    let doing =
+        prop_oneof![9 => (0..NODES).prop_map(Doing::Beat), 1 => (0..NODES).prop_map(Doing::Leave)];
+    let passes = prop_oneof![6 => 0_i64..200, 1 => -400_i64..400];
+    let script = prop::collection::vec((doing, passes), 1..60);
+    let (mut gone, mut set_back) = (0_u64, 0_u64);
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(200));
+    let scripts = (0..200).map(|_| script.new_tree(&mut runner).expect("it draws").current());
+    for (rolls, script) in scripts.enumerate() {
+        let keys = ["heard", "came"].map(|of| format!("{{roll {rolls}}}:{of}"));
+        let (mut places, mut now) = ([None; NODES], BEGINNING_MICROS);
+        for (doing, by) in script {
+            now = now.saturating_add_signed(by * MICROS);
+            set_back += u64::from(by < 0);
+            match doing {
+                Doing::Beat(node) => {
+                    let mut call = beats.key(&keys[0]);
+                    let call = call.key(&keys[1]).arg(node).arg(LIFETIME).arg(now);
+                    let answer: (u64, u64) = call.invoke(&mut admin).expect("an answer");
+                    let before = places.iter().flatten().count();
+                    assert_eq!(answer, roll::beat(&mut places, node, now, LIFETIME));
+                    gone += u64::from(places.iter().flatten().count() < before);
+                }
+                Doing::Leave(node) => {
+                    let mut call = leaves.key(&keys[0]);
+                    let call = call.key(&keys[1]).arg(node);
+                    let there: (u64,) = call.invoke(&mut admin).expect("an answer");
+                    assert_eq!(there.0 == 1, places[node].is_some());
+                    roll::leave(&mut places, node);
+                }
+            }
+        }
+    }
+    assert!(gone > 200 && set_back > 200, "{gone} dropped, set back {set_back} times");
 }

@@ -1,0 +1,207 @@
+//! What nodes do, and what becomes of their beats.
+
+use super::place::{Ages, Node, Place, Reply, lacks};
+use super::roll::{Member, beat, leave};
+use super::{Fault, Mistake, NOW_UNITS, Shares, Step, World, at, at_units, faults};
+use crate::share::membership::holds;
+
+impl Shares {
+    pub(super) fn steps(&self, world: &World, steps: &mut Vec<Step>) {
+        steps.push(Step::Tick);
+        let replicates = self.may(Fault::FailOver) || self.may(Fault::SplitBrain);
+        if world.faults > 0 && replicates {
+            steps.push(Step::Replicate);
+        }
+        let free = |place: &Place| {
+            place.node.is_none()
+                && [place.listed, place.copied, place.at_deposed].iter().all(Option::is_none)
+        };
+        steps.extend(world.places.iter().position(free).map(Step::Come));
+        for (index, place) in world.places.iter().enumerate() {
+            let leaves_first = self.mistake == Mistake::LeavesFirst && place.node.is_some();
+            if place.listed.is_some() && (place.node.is_none() || leaves_first) {
+                steps.push(Step::Leave(index));
+            }
+            let Some(node) = &place.node else {
+                if place.stray {
+                    steps.push(Step::ArriveStray(index));
+                }
+                continue;
+            };
+            steps.push(Step::Die(index));
+            match node.reply {
+                None => steps.push(Step::Beat(index)),
+                Some(_) => steps.extend([Step::Land(index), Step::Lose(index)]),
+            }
+            if self.may_grant(node) {
+                steps.push(Step::Grant(index));
+            }
+            if node.asks_deposed {
+                steps.push(Step::Move(index));
+            }
+        }
+        if world.faults > 0 {
+            for &fault in self.kinds {
+                let of_node = matches!(fault, Fault::ClientBack | Fault::ClientAhead);
+                let last = if of_node { self.nodes } else { 1 };
+                steps.extend((0..last).map(|index| Step::Happen(fault, index)));
+            }
+        }
+    }
+
+    fn may_grant(&self, node: &Node) -> bool {
+        let has_part =
+            node.live > 0 && (holds(at(node.left), at(0)) || self.mistake == Mistake::NeverLapses);
+        has_part && node.owed < self.cells(node.live)
+    }
+
+    pub(super) fn act(&self, world: &mut World, step: Step) -> Option<()> {
+        match step {
+            Step::Tick => self.tick(world),
+            Step::Come(index) => {
+                let node = Node { asks_deposed: world.has_deposed, ..Node::default() };
+                world.places[index].node = Some(node);
+                world.places[index].stray = false;
+            }
+            Step::Beat(index) => self.beat(world, index)?,
+            Step::Lose(index) => world.places[index].node.as_mut()?.reply = None,
+            Step::Land(index) => self.land(world, index)?,
+            Step::Grant(index) => {
+                let node = world.places[index].node.as_mut()?;
+                node.owed += 1;
+                // What is granted by a part of the deposed server is what that adds.
+                if !node.is_of_deposed || self.mistake == Mistake::FaultsAddNothing {
+                    world.meter.grant(1);
+                }
+            }
+            Step::Die(index) => {
+                world.places[index].node = None;
+                world.places[index].early = 0;
+                world.places[index].stray = true;
+            }
+            Step::ArriveStray(index) => {
+                world.places[index].stray = false;
+                self.arrive(world, index, false);
+            }
+            Step::Leave(index) => self.leave(world, index),
+            Step::Move(index) => world.places[index].node.as_mut()?.asks_deposed = false,
+            Step::Replicate => {
+                world.places.iter_mut().for_each(|place| place.copied = place.listed);
+            }
+            Step::Happen(fault, index) => self.happen(world, fault, index)?,
+        }
+        Some(())
+    }
+
+    /// A beat arrives at a server. How many nodes are alive, and for how long this has been one.
+    fn arrive(&self, world: &mut World, index: usize, at_deposed: bool) -> (u64, u64) {
+        let lifetime = u64::try_from(self.counted()).expect("some time");
+        let mut members = members(world, at_deposed);
+        let was_listed = members[index].is_some_and(|it| it.heard + lifetime > NOW_UNITS);
+        let answer = beat(&mut members, index, NOW_UNITS, lifetime);
+        put(world, &members, at_deposed);
+        if !was_listed && !at_deposed {
+            // No jump before this one makes it come early.
+            world.places[index].early = 0;
+        }
+        answer
+    }
+
+    fn beat(&self, world: &mut World, index: usize) -> Option<()> {
+        let node = world.places[index].node.as_ref()?;
+        let (of_deposed, had_part) = (node.asks_deposed, node.live > 0);
+        let (live, member_for) = self.arrive(world, index, of_deposed);
+        let gap_unseen = self.mistake == Mistake::GapUnseen && had_part;
+        let live = self.reply(live, if gap_unseen { u8::MAX.into() } else { member_for });
+        world.places[index].node.as_mut()?.reply =
+            live.map(|live| Reply { ago: 0, live, of_deposed });
+        Some(())
+    }
+
+    /// An answer is there that gives a part.
+    fn land(&self, world: &mut World, index: usize) -> Option<()> {
+        let place = &mut world.places[index];
+        let node = place.node.as_mut()?;
+        let reply = node.reply.take()?;
+        let (old, new) = (self.cells(node.live), self.cells(reply.live));
+        let owed = if reply.live == node.live { node.owed } else { lacks(node.owed, old, new) };
+        let (had, has) = (old.saturating_sub(node.owed), new.saturating_sub(owed));
+        let moves = node.is_of_deposed && !reply.of_deposed;
+        let comes = node.left <= 0 || moves;
+        let for_a_change = self.mistake == Mistake::CellsForAChange && reply.live != node.live;
+        node.owed = if for_a_change { 0 } else { owed };
+        (node.live, node.left) = (reply.live, self.left(reply));
+        node.is_of_deposed = reply.of_deposed;
+        if node.left <= 0 {
+            // Too late to be a part.
+            return Some(());
+        }
+        let early = core::mem::take(&mut place.early);
+        if comes && self.mistake != Mistake::ComingsAddNothing {
+            // It comes, or is back, or comes over: what it has, spans see that began before.
+            world.meter.forgive(has.into());
+        } else if !comes && self.mistake != Mistake::GoingsAddNothing {
+            // Others went: so much has it at once that had spent nothing.
+            world.meter.forgive(has.saturating_sub(had).into());
+        }
+        self.come_early(world, reply.live, early);
+        Some(())
+    }
+
+    fn leave(&self, world: &mut World, index: usize) {
+        let mut members = members(world, false);
+        leave(&mut members, index);
+        put(world, &members, false);
+    }
+
+    fn tick(&self, world: &mut World) {
+        world.meter.tick(self.rate);
+        let (oldest, faults) = (self.oldest(world), faults(world));
+        for place in &mut world.places {
+            let lists = [&mut place.listed, &mut place.copied, &mut place.at_deposed];
+            lists.into_iter().flatten().for_each(|ages| ages.go_on(1, oldest));
+            if let Some(node) = &mut place.node {
+                self.go_on(node, 1, faults);
+            }
+        }
+    }
+
+    /// What makes no difference any longer is as if it had never been.
+    pub(super) fn forget_the_old(&self, world: &mut World) {
+        let oldest = self.oldest(world);
+        world.has_deposed &= world
+            .places
+            .iter()
+            .any(|place| place.node.as_ref().is_some_and(|node| node.asks_deposed));
+        let replicates = self.may(Fault::FailOver) || self.may(Fault::SplitBrain);
+        for place in &mut world.places {
+            if world.faults == 0 || !replicates {
+                place.copied = None;
+            }
+            if !world.has_deposed {
+                place.at_deposed = None;
+            }
+            for list in [&mut place.listed, &mut place.copied, &mut place.at_deposed] {
+                *list = list.filter(|ages| ages.heard < oldest.heard);
+            }
+        }
+    }
+}
+
+fn list(place: &mut Place, at_deposed: bool) -> &mut Option<Ages> {
+    if at_deposed { &mut place.at_deposed } else { &mut place.listed }
+}
+
+fn members(world: &mut World, at_deposed: bool) -> Vec<Option<Member>> {
+    let when = |age: i8| u64::try_from(at_units(-age)).expect("after the beginning");
+    let member = |ages: Ages| Member { came: when(ages.came), heard: when(ages.heard) };
+    world.places.iter_mut().map(|place| list(place, at_deposed).map(member)).collect()
+}
+
+fn put(world: &mut World, members: &[Option<Member>], at_deposed: bool) {
+    let age = |when: u64| at_units(0) - i8::try_from(when).expect("small");
+    for (place, member) in world.places.iter_mut().zip(members) {
+        *list(place, at_deposed) =
+            member.map(|it| Ages { came: age(it.came), heard: age(it.heard) });
+    }
+}

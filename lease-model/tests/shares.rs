@@ -1,0 +1,157 @@
+//! Parts of a quota: the bound of each fault, and mistakes that must be found.
+
+use lease_model::report::explore;
+use lease_model::shares::{Fault, Mistake, Shares, lacks};
+use tollgate::{Direct, Inherit, Live, ManualClock, Quota};
+
+/// Two nodes; a burst of 2, which comes back in a unit.
+const SMALL: Shares = Shares {
+    nodes: 2,
+    rate: 2,
+    burst: 2,
+    interval: 1,
+    faults: 0,
+    kinds: &[],
+    mistake: Mistake::None,
+};
+
+fn keeps(name: &str, model: Shares) {
+    assert!(!explore(name, model).is_beyond, "{name}");
+}
+
+const ALL: &[Fault] = &[
+    Fault::Forget,
+    Fault::FailOver,
+    Fault::SplitBrain,
+    Fault::ServerAhead,
+    Fault::ServerBack,
+    Fault::ClientBack,
+    Fault::ClientAhead,
+];
+
+#[test]
+fn nodes_that_come_and_go_add_their_part_of_the_burst() {
+    keeps("shares, 2 nodes", SMALL);
+    keeps("shares, 2 nodes, intervals of 2 units", Shares { interval: 2, ..SMALL });
+    keeps("shares, 3 nodes", Shares { nodes: 3, rate: 6, burst: 6, ..SMALL });
+}
+
+#[test]
+fn each_fault_adds_what_is_stated_and_no_more() {
+    for kind in ALL {
+        let kinds = core::slice::from_ref(kind);
+        keeps(&format!("shares, {kind:?} once"), Shares { faults: 1, kinds, ..SMALL });
+        if *kind != Fault::SplitBrain {
+            keeps(&format!("shares, {kind:?} twice"), Shares { faults: 2, kinds, ..SMALL });
+        }
+    }
+}
+
+/// Steps of a clock by half an interval.
+#[test]
+fn smaller_steps_add_as_little_as_they_are() {
+    for kind in [Fault::ServerAhead, Fault::ServerBack, Fault::ClientBack, Fault::ClientAhead] {
+        let kinds: &'static [Fault] = Box::leak(Box::new([kind]));
+        let name = format!("shares, intervals of 2 units, {kind:?} once");
+        keeps(&name, Shares { faults: 1, kinds, interval: 2, ..SMALL });
+    }
+}
+
+#[test]
+fn two_faults_of_a_server_add_what_each_does() {
+    let kinds = &[Fault::Forget, Fault::FailOver, Fault::ServerAhead, Fault::ServerBack];
+    keeps("shares, any 2 faults of a server", Shares { faults: 2, kinds, ..SMALL });
+}
+
+#[test]
+#[ignore = "minutes: ci/leases.sh full"]
+fn any_two_faults_add_what_each_does() {
+    let kinds = &[
+        Fault::Forget,
+        Fault::FailOver,
+        Fault::ServerAhead,
+        Fault::ServerBack,
+        Fault::ClientBack,
+        Fault::ClientAhead,
+    ];
+    keeps("shares, any 2 faults", Shares { faults: 2, kinds, ..SMALL });
+    let kinds = &[Fault::SplitBrain];
+    keeps("shares, SplitBrain twice", Shares { faults: 2, kinds, ..SMALL });
+}
+
+#[test]
+fn mistakes_are_found() {
+    for mistake in [
+        Mistake::NewcomersDoNotWait,
+        Mistake::GapUnseen,
+        Mistake::CountedFromReply,
+        Mistake::NeverLapses,
+        Mistake::ForgottenTooSoon,
+        Mistake::CellsForAChange,
+        Mistake::LeavesFirst,
+    ] {
+        let name = format!("shares, {mistake:?} planted");
+        // With the shortest interval a node that is forgotten after one is never counted.
+        let interval = if mistake == Mistake::ForgottenTooSoon { 2 } else { 1 };
+        assert!(explore(&name, Shares { interval, mistake, ..SMALL }).is_beyond, "{name}");
+    }
+}
+
+/// So none of the bounds is larger than need be.
+#[test]
+fn what_is_said_to_add_something_does() {
+    for (mistake, name) in [
+        (Mistake::ComingsAddNothing, "a node that comes"),
+        (Mistake::GoingsAddNothing, "one that goes"),
+    ] {
+        let name = format!("shares, {name} said to add nothing");
+        assert!(explore(&name, Shares { mistake, ..SMALL }).is_beyond, "{name}");
+    }
+    let mistake = Mistake::FaultsAddNothing;
+    for kind in [
+        Fault::FailOver,
+        Fault::SplitBrain,
+        Fault::ServerAhead,
+        Fault::ClientBack,
+        Fault::ClientAhead,
+    ] {
+        let kinds: &'static [Fault] = Box::leak(Box::new([kind]));
+        let name = format!("shares, {kind:?} said to add nothing");
+        assert!(explore(&name, Shares { faults: 1, kinds, mistake, ..SMALL }).is_beyond, "{name}");
+    }
+}
+
+/// Nor is a part of them: what a part has at once, and what comes back to it in time.
+#[test]
+fn what_a_fault_adds_is_burst_and_time() {
+    let time = Shares { faults: 2, mistake: Mistake::PartsAddNoTime, ..SMALL };
+    let burst = Shares { faults: 1, burst: 4, mistake: Mistake::PartsAddNoBurst, ..SMALL };
+    for (kind, what, model) in [
+        (Fault::FailOver, "time", time),
+        (Fault::ServerAhead, "time", time),
+        (Fault::FailOver, "burst", burst),
+        (Fault::ServerAhead, "burst", burst),
+        (Fault::ClientBack, "burst", burst),
+    ] {
+        let kinds: &'static [Fault] = Box::leak(Box::new([kind]));
+        let name = format!("shares, {kind:?}, a part's {what} said to add nothing");
+        assert!(explore(&name, Shares { kinds, ..model }).is_beyond, "{name}");
+    }
+}
+
+/// The model's bucket changes its size as the one that ships.
+#[test]
+fn a_bucket_changes_as_live_does() {
+    let quota = |burst: u8| Quota::per_day(6).burst(burst.into());
+    for (old, new) in (1..=6).flat_map(|old| (1..=6).map(move |new| (old, new))) {
+        for owed in 0..=old {
+            let clock = ManualClock::new();
+            let builder = Direct::builder(quota(old)).algorithm(Live::new()).clock(&clock);
+            let bucket = builder.build().expect("a bucket");
+            assert!(bucket.check_n(owed.into()).is_ok());
+            bucket.set_quota(quota(new), Inherit::AsIs).expect("in range");
+            let left = bucket.check_n(0).expect("no cells").remaining();
+            assert_eq!(left, u64::from(new - lacks(owed, old, new)), "{owed} of {old} to {new}");
+        }
+    }
+}
