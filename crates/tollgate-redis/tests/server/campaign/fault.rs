@@ -3,25 +3,34 @@
 use std::time::Duration;
 
 use super::Numbers;
-use super::scene::{Clock, Scene, owed};
-use super::way::{Client, RATE, Way};
+use super::scene::{Clock, Scene, heard, owed};
+use super::way::{BURST, Client, INTERVAL_MILLIS, RATE, Way};
 use crate::harness::Server;
 
-/// A kind of fault.
+/// For how long a part is used after its beat.
+const HOLDS_MILLIS: u64 = 2 * INTERVAL_MILLIS;
+
+/// A kind of fault. To nodes with parts, each that comes or goes by it adds its part of a burst besides
+/// (`watched.rs`).
 ///
 /// | kind | may add |
 /// |---|---|
-/// | `Kill` | killed, and back with nothing: one fresh burst, or window |
+/// | `Kill` | killed, and back with nothing: one fresh burst, or window; to parts nothing |
 /// | `KillKept` | killed, and back with all that it had answered (`appendfsync always`): nothing |
 /// | `Stop` | stopped for a while: nothing |
 /// | `Reset` | connections reset: nothing |
 /// | `Swallow` | requests arrive, answers do not: nothing |
 /// | `Delay` | answers late, some beyond the deadline: nothing |
+/// | `Partition` | neither requests nor answers arrive, of one node or of all processes: nothing |
 /// | `ScriptFlush` | scripts forgotten: nothing |
 /// | `NoMemory` | out of memory, `noeviction`: nothing |
 /// | `FailOver` | a replica takes over: what was charged and had not reached it |
 /// | `ClientClock` | a process's clock is set back by `s`: rate x `s`; ahead: nothing |
 /// | `ServerClock` | the server's is set ahead by `s`: rate x `s`, a fresh burst at most; back: nothing |
+///
+/// The last three add to parts: those, for two intervals, of nodes whose beats the replica lacks for more
+/// than one; one, and what comes back to it in `s`, by a step back, or that alone by one ahead; a burst and
+/// what comes back in `s`, or in two intervals, by a step of the server's clock ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Kill,
@@ -30,6 +39,7 @@ pub(crate) enum Kind {
     Reset,
     Swallow,
     Delay,
+    Partition,
     ScriptFlush,
     NoMemory,
     FailOver,
@@ -37,13 +47,14 @@ pub(crate) enum Kind {
     ServerClock,
 }
 
-pub(crate) const KINDS: [Kind; 11] = [
+pub(crate) const KINDS: [Kind; 12] = [
     Kind::Kill,
     Kind::KillKept,
     Kind::Stop,
     Kind::Reset,
     Kind::Swallow,
     Kind::Delay,
+    Kind::Partition,
     Kind::ScriptFlush,
     Kind::NoMemory,
     Kind::FailOver,
@@ -55,7 +66,7 @@ impl Kind {
     pub(crate) fn ways(self) -> &'static [Way] {
         match self {
             // The others have no use for a clock of their own.
-            Self::ClientClock => &[Way::Leased],
+            Self::ClientClock => &[Way::Leased, Way::Share],
             _ => &Way::ALL,
         }
     }
@@ -104,6 +115,13 @@ impl Kind {
                 link.delay(Duration::ZERO);
                 0
             }
+            Self::Partition => {
+                for _ in 0..numbers.within(5, 40) {
+                    link.let_die();
+                    pause(Duration::from_millis(10));
+                }
+                0
+            }
             Self::ScriptFlush => {
                 for _ in 0..numbers.within(1, 8) {
                     tell(server, &["SCRIPT", "FLUSH"]);
@@ -118,40 +136,66 @@ impl Kind {
                 tell(server, &["CONFIG", "SET", "maxmemory", "0"]);
                 0
             }
-            Self::FailOver => fail_over(scene, numbers),
-            Self::ClientClock => clients.iter().map(|client| jump(client, numbers)).sum(),
+            Self::FailOver => fail_over(way, scene, clients, numbers),
+            Self::ClientClock => clients.iter().map(|client| jump(way, client, numbers)).sum(),
             Self::ServerClock => {
                 let clock = scene.clock.as_ref().expect("this kind has one");
-                way.kept(jump_of_server(server, clock, numbers))
+                let ahead = jump_of_server(server, clock, numbers);
+                way.kept(&ahead)
             }
         }
     }
 }
 
 impl Way {
-    /// What of so many cells that come back a server gives before it has all.
-    fn kept(self, cells: u64) -> u64 {
+    /// What comes back by steps ahead of the server's clock.
+    fn kept(self, ahead_millis: &[u64]) -> u64 {
+        let all = ahead_millis.iter().sum::<u64>();
         match self {
             // No episode sees the end of a window.
             Self::Batched => 0,
-            _ => cells.min(self.fresh()),
+            Self::Central | Self::Leased => cells_in(all).min(self.fresh()),
+            // Old parts hold beside new ones.
+            Self::Share => {
+                ahead_millis.iter().map(|&millis| BURST + cells_in(millis.min(HOLDS_MILLIS))).sum()
+            }
+        }
+    }
+
+    /// What comes back by steps of a process's clock.
+    fn kept_by(self, client: &Client, ahead_millis: i64) -> u64 {
+        let cells = cells_in(ahead_millis.unsigned_abs());
+        match (self, ahead_millis < 0) {
+            (Self::Share, true) => (BURST + cells).div_ceil(client.live()),
+            (Self::Share, false) => cells.min(BURST).div_ceil(client.live()),
+            (_, true) => cells,
+            (_, false) => 0,
         }
     }
 }
 
+/// Cells that come back in so long.
+fn cells_in(millis: u64) -> u64 {
+    (RATE * millis).div_ceil(1_000)
+}
+
 /// A replica that some last writes have not reached takes the server's place and address. The old one
 /// is dead, or follows the new one.
-fn fail_over(scene: &mut Scene, numbers: &mut Numbers) -> u64 {
+fn fail_over(way: Way, scene: &mut Scene, clients: &[Client], numbers: &mut Numbers) -> u64 {
     let replica = scene.replica.as_ref().expect("this kind has one");
     replica.link.swallow_answers();
     pause(numbers.millis(5, 100));
     // From here on the old one charges nothing, so what it knows can be compared.
     tell(&scene.server, &["CLIENT", "PAUSE", "60000", "WRITE"]);
-    let charged = owed(&scene.server);
-    // Both are rounded up, so a part of a cell may be missing.
-    let lost = charged.saturating_sub(owed(&replica.server)) + 1;
+    let lost = match way {
+        Way::Share => lost_parts(&scene.server, &replica.server, clients),
+        // Both are rounded up, so a part of a cell may be missing.
+        _ => owed(&scene.server).saturating_sub(owed(&replica.server)) + 1,
+    };
     tell(&replica.server, &["REPLICAOF", "NO", "ONE"]);
-    scene.link.lead_to(replica.server.port());
+    for link in [&scene.link, &scene.second_link] {
+        link.lead_to(replica.server.port());
+    }
     if numbers.within(0, 1) == 0 {
         scene.server.kill();
     } else {
@@ -162,34 +206,41 @@ fn fail_over(scene: &mut Scene, numbers: &mut Numbers) -> u64 {
     lost
 }
 
-/// Sets a process's clock some times. What comes back while leases live on that should have ended.
-fn jump(client: &Client, numbers: &mut Numbers) -> u64 {
-    let mut back_micros = 0;
-    for _ in 0..numbers.within(1, 3) {
-        let millis = numbers.within(1, 400);
-        let nanos = i64::try_from(millis * 1_000_000).expect("small");
-        if numbers.within(0, 2) == 0 {
-            client.shift_clock(nanos);
-        } else {
-            client.shift_clock(-nanos);
-            back_micros += millis * 1_000;
-        }
-        pause(numbers.millis(1, 60));
-    }
-    (RATE * back_micros).div_ceil(1_000_000)
+/// The parts, for two intervals, of nodes that will be dropped before these end.
+fn lost_parts(server: &Server, replica: &Server, clients: &[Client]) -> u64 {
+    let known = heard(replica);
+    let is_lost = |(id, at): &(String, u64)| {
+        !known.iter().any(|(other, then)| other == id && then + INTERVAL_MILLIS * 1_000 >= *at)
+    };
+    let lost = u64::try_from(heard(server).iter().filter(|node| is_lost(node)).count());
+    let live = clients.iter().map(Client::live).min().unwrap_or(1);
+    (lost.expect("few") * (BURST + cells_in(HOLDS_MILLIS))).div_ceil(live)
 }
 
-/// Sets the server's clock some times. What comes back by its steps ahead.
-fn jump_of_server(server: &Server, clock: &Clock, numbers: &mut Numbers) -> u64 {
-    let (mut at, mut ahead_millis) = (0, 0);
+/// Sets a process's clock some times. What that adds.
+fn jump(way: Way, client: &Client, numbers: &mut Numbers) -> u64 {
+    let mut added = 0;
+    for _ in 0..numbers.within(1, 3) {
+        let millis = i64::try_from(numbers.within(1, 400)).expect("small");
+        let ahead = if numbers.within(0, 2) == 0 { millis } else { -millis };
+        added += way.kept_by(client, ahead);
+        client.shift_clock(ahead * 1_000_000);
+        pause(numbers.millis(1, 60));
+    }
+    added
+}
+
+/// Sets the server's clock some times. Its steps ahead.
+fn jump_of_server(server: &Server, clock: &Clock, numbers: &mut Numbers) -> Vec<u64> {
+    let (mut at, mut ahead_millis) = (0, Vec::new());
     for _ in 0..numbers.within(1, 3) {
         let to = i64::try_from(numbers.within(0, 1_200)).expect("small") - 400;
-        ahead_millis += u64::try_from(to - at).unwrap_or(0);
+        ahead_millis.extend(u64::try_from(to - at).ok().filter(|millis| *millis > 0));
         at = to;
         clock.set_of(server, at);
         pause(numbers.millis(1, 100));
     }
-    (RATE * ahead_millis).div_ceil(1_000)
+    ahead_millis
 }
 
 fn tell(server: &Server, words: &[&str]) {

@@ -1,5 +1,6 @@
 //! Who asks, without a pause to speak of, and what was granted when.
 
+use core::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -15,12 +16,15 @@ const TASKS_EACH: u32 = 4;
 /// microseconds of the episode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
+    /// Each has a key of its own.
+    round: u64,
     asked: u64,
     answered: u64,
 }
 
 /// Tasks that ask until they are ended.
 pub(crate) struct Load {
+    pub(crate) began: Instant,
     over: Arc<AtomicBool>,
     tasks: Vec<JoinHandle<Vec<Granted>>>,
 }
@@ -37,8 +41,11 @@ impl Load {
                     let mut granted = Vec::new();
                     while !over.load(SeqCst) {
                         let asked = micros();
-                        if client.is_granted().await {
-                            granted.push(Granted { asked, answered: micros() });
+                        let round = client.round().map_or(0, |span| {
+                            asked / u64::try_from(span.as_micros()).expect("short")
+                        });
+                        if client.is_granted(round).await {
+                            granted.push(Granted { round, asked, answered: micros() });
                         }
                         tokio::time::sleep(Duration::from_micros(500)).await;
                     }
@@ -46,7 +53,7 @@ impl Load {
                 }));
             }
         }
-        Self { over, tasks }
+        Self { began, over, tasks }
     }
 
     /// All that was granted.
@@ -81,8 +88,21 @@ impl Span {
 }
 
 /// Of all spans that begin with a request and end with an answer, the one closest to its bound, or
-/// furthest beyond it.
-pub(crate) fn worst(granted: &[Granted], bound: impl Fn(u64) -> u64) -> Span {
+/// furthest beyond it. Spans are in microseconds of the episode.
+pub(crate) fn worst(granted: &[Granted], bound: impl Fn(&Range<u64>) -> u64) -> Span {
+    let mut rounds = granted.to_vec();
+    rounds.sort_by_key(|cell| cell.round);
+    let mut worst = Span { granted: 0, bound: 1, micros: 0 };
+    for round in rounds.chunk_by(|one, other| one.round == other.round) {
+        let span = worst_of_a_key(round, &bound);
+        if span.is_closer_than(&worst) {
+            worst = span;
+        }
+    }
+    worst
+}
+
+fn worst_of_a_key(granted: &[Granted], bound: impl Fn(&Range<u64>) -> u64) -> Span {
     let mut latest_first = granted.to_vec();
     latest_first.sort_by_key(|cell| core::cmp::Reverse(cell.asked));
     // When all cells were answered that were asked for later.
@@ -93,7 +113,7 @@ pub(crate) fn worst(granted: &[Granted], bound: impl Fn(u64) -> u64) -> Span {
         answered.insert(place, cell.answered);
         for (granted, at) in (1..).zip(&answered) {
             let micros = at - cell.asked;
-            let span = Span { granted, bound: bound(micros), micros };
+            let span = Span { granted, bound: bound(&(cell.asked..*at)), micros };
             if span.is_closer_than(&worst) {
                 worst = span;
             }
@@ -105,9 +125,9 @@ pub(crate) fn worst(granted: &[Granted], bound: impl Fn(u64) -> u64) -> Span {
 #[test]
 fn the_worst_span_is_found() {
     let cells = |times: &[(u64, u64)]| -> Vec<Granted> {
-        times.iter().map(|&(asked, answered)| Granted { asked, answered }).collect()
+        times.iter().map(|&(asked, answered)| Granted { round: 0, asked, answered }).collect()
     };
-    let bound = |micros: u64| 3 + micros / 10;
+    let bound = |span: &Range<u64>| 3 + (span.end - span.start) / 10;
     let even = cells(&[(0, 1), (0, 1), (1, 2), (10, 11), (20, 21)]);
     let closest = worst(&even, bound);
     assert!(!closest.is_beyond() && closest.granted == closest.bound, "{closest:?}");

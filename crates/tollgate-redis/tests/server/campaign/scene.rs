@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tollgate_redis::Store;
 
 use super::fault::Kind;
-use super::way::{KEY, RATE};
+use super::way::{KEY, RATE, Way};
 use crate::harness::{Server, binary};
 use crate::proxy::Proxy;
 
@@ -22,6 +22,8 @@ pub(crate) struct Scene {
     pub(crate) server: Server,
     /// What the clients ask.
     pub(crate) link: Proxy,
+    /// What the second node asks: what happens to links happens to the first one.
+    pub(crate) second_link: Proxy,
     pub(crate) replica: Option<Replica>,
     pub(crate) clock: Option<Clock>,
 }
@@ -55,16 +57,24 @@ impl Scene {
             clock.set_of(&server, 3_600_000);
             clock.set_of(&server, 0);
         }
-        let link = Proxy::to(server.port());
+        let [link, second_link] = [(); 2].map(|()| Proxy::to(server.port()));
         let replica = (kind == Kind::FailOver).then(|| Replica::of(&server));
-        Some(Self { server, link, replica, clock })
+        Some(Self { server, link, second_link, replica, clock })
     }
 
-    pub(crate) fn store(&self) -> Store {
-        let store = Store::builder(self.link.url()).deadline(DEADLINE).connect_timeout(DEADLINE);
-        let store = store.probe_every(Duration::from_millis(100));
-        store.build().expect("a store")
+    /// What the clients ask, one after the other.
+    pub(crate) fn links(&self, way: Way) -> Vec<&Proxy> {
+        match way {
+            // What one node is cut off from, the other goes on with.
+            Way::Share => vec![&self.link, &self.second_link],
+            _ => vec![&self.link],
+        }
     }
+}
+
+pub(crate) fn store(link: &Proxy) -> Store {
+    let store = Store::builder(link.url()).deadline(DEADLINE).connect_timeout(DEADLINE);
+    store.probe_every(Duration::from_millis(100)).build().expect("a store")
 }
 
 impl Replica {
@@ -102,6 +112,18 @@ pub(crate) fn owed(server: &Server) -> u64 {
     (full_at + 1).saturating_sub(now_micros(server)).div_ceil(CELL_MICROS)
 }
 
+/// When nodes were heard of, in microseconds.
+pub(crate) fn heard(server: &Server) -> Vec<(String, u64)> {
+    let mut admin = server.admin();
+    let places: Vec<String> =
+        redis::cmd("KEYS").arg("*:nodes}:heard").query(&mut admin).expect("keys");
+    let mut all = redis::cmd("ZRANGE");
+    places.first().map_or_else(Vec::new, |place| {
+        let all = all.arg(place).arg(0).arg(-1).arg("WITHSCORES");
+        all.query(&mut admin).expect("nodes")
+    })
+}
+
 fn now_micros(server: &Server) -> u64 {
     let (secs, micros): (u64, u64) = redis::cmd("TIME").query(&mut server.admin()).expect("a time");
     secs * 1_000_000 + micros
@@ -126,11 +148,14 @@ impl Clock {
             );
             return None;
         };
+        // The allocator of Debian's Redis asks for the time before libfaketime can tell it, which asks the
+        // allocator for memory: neither goes on. With the C library's own allocator both do.
+        let preloaded = format!("{} libc.so.6", found.to_str()?);
         let number = NEXT.fetch_add(1, SeqCst);
         let file = format!("tollgate-clock-{}-{number}", std::process::id());
         let file = std::env::temp_dir().join(file);
         let variables = [
-            ("LD_PRELOAD", found.to_str()?),
+            ("LD_PRELOAD", preloaded.as_str()),
             ("FAKETIME_TIMESTAMP_FILE", file.to_str()?),
             ("FAKETIME_NO_CACHE", "1"),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
@@ -142,7 +167,7 @@ impl Clock {
         IS_BORNE.get_or_init(|| clock.is_borne()).then_some(clock)
     }
 
-    /// Some allocators ask for the time before it can be told; the server then hangs for ever.
+    /// Whether the server runs by it at all: one that links another allocator in may hang for ever.
     fn is_borne(&self) -> bool {
         let mut trial = Command::new(binary());
         trial.arg("--version").envs(self.variables.iter().cloned());

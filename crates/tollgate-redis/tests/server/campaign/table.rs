@@ -57,6 +57,7 @@ fn name(kind: Kind) -> &'static str {
         Kind::Reset => "connections reset",
         Kind::Swallow => "answers swallowed",
         Kind::Delay => "answers delayed",
+        Kind::Partition => "cut off",
         Kind::ScriptFlush => "scripts flushed",
         Kind::NoMemory => "out of memory",
         Kind::FailOver => "replica takes over",

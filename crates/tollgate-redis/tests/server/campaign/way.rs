@@ -2,19 +2,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate::{Clock, QuantaClock, Quota, Tick};
-use tollgate_redis::{Batched, Central, Leased, Store, Windows};
+use tollgate_redis::{Batched, Central, Leased, Roster, Share, Store, Windows};
 
-use super::scene::Scene;
+use super::scene::{self, Scene};
+use super::watched::{Change, Watched};
+use crate::proxy::Proxy;
 
 pub(crate) const PROCESSES: u64 = 2;
 pub(crate) const KEY: &str = "k";
 /// Cells a second, of a bucket.
 pub(crate) const RATE: u64 = 100;
-const BURST: u64 = 200;
+pub(crate) const BURST: u64 = 200;
 const LIFETIME: Duration = Duration::from_millis(100);
+/// Between two beats.
+pub(crate) const INTERVAL_MILLIS: u64 = 50;
+const READY_MAX: Duration = Duration::from_secs(10);
 /// Cells of a window that no episode sees the end of, and what a process may have unsent.
 const LIMIT: u64 = 600;
 const UNSENT: u64 = 20;
@@ -26,31 +31,43 @@ pub(crate) enum Way {
     Central,
     Leased,
     Batched,
+    Share,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 3] = [Self::Central, Self::Leased, Self::Batched];
+    pub(crate) const ALL: [Self; 4] = [Self::Central, Self::Leased, Self::Batched, Self::Share];
 
     /// The most that a span of so long may see.
     pub(crate) fn bound(self, micros: u64) -> u64 {
         match self {
-            Self::Central | Self::Leased => BURST + RATE * micros / 1_000_000,
+            Self::Central | Self::Leased | Self::Share => BURST + RATE * micros / 1_000_000,
             Self::Batched => LIMIT - 1 + PROCESSES * UNSENT,
         }
     }
 
     /// What a server that has forgotten all may grant anew.
     pub(crate) fn fresh(self) -> u64 {
-        self.bound(0)
+        match self {
+            Self::Share => 0,
+            _ => self.bound(0),
+        }
     }
 
     /// Limiters as so many processes would have them, each with a connection and a clock of its own.
     pub(crate) fn clients(self, scene: &Scene) -> Vec<Client> {
-        (0..PROCESSES).map(|_| self.client(scene, "shared")).collect()
+        let links = scene.links(self).into_iter().cycle();
+        let clients = links.zip(0..PROCESSES).map(|(link, _)| self.client(link, "shared"));
+        let clients: Vec<_> = clients.collect();
+        let began = Instant::now();
+        while !clients.iter().all(|client| client.has_part_of(PROCESSES)) {
+            assert!(began.elapsed() < READY_MAX, "nodes do not count each other");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        clients
     }
 
-    pub(crate) fn client(self, scene: &Scene, name: &str) -> Client {
-        let store = scene.store();
+    pub(crate) fn client(self, link: &Proxy, name: &str) -> Client {
+        let store = scene::store(link);
         let clock = Arc::new(Shifted::default());
         let quota = Quota::per_second(RATE).burst(BURST);
         let central = Central::builder(&store, name, quota);
@@ -69,6 +86,15 @@ impl Way {
                 let batched = Batched::builder(windows, LIMIT).most_unsent(UNSENT);
                 Gate::Batched(batched.build().expect("a limiter"))
             }
+            Self::Share => {
+                let roster = Roster::new(&store, name).expect("a name");
+                let watched = Watched::new(roster, &clock);
+                let share = Share::builder(watched.clone(), quota).clock(Arc::clone(&clock));
+                Gate::Share(
+                    share.interval(Duration::from_millis(INTERVAL_MILLIS)).build().expect("a node"),
+                    watched,
+                )
+            }
         };
         Client { gate, store, clock, next: Arc::default() }
     }
@@ -79,6 +105,7 @@ enum Gate {
     Central(Central),
     Leased(Leased<Central, Arc<Shifted>>),
     Batched(Batched<Windows>),
+    Share(Share<Watched, Arc<Shifted>>, Watched),
 }
 
 /// A limiter as one process has it.
@@ -92,8 +119,41 @@ pub(crate) struct Client {
 
 impl Client {
     /// Whether a cell of the key that all ask for is granted.
-    pub(crate) async fn is_granted(&self) -> bool {
-        self.ask(KEY.as_bytes()).await
+    pub(crate) async fn is_granted(&self, round: u64) -> bool {
+        match round {
+            0 => self.ask(KEY.as_bytes()).await,
+            _ => self.ask(format!("{KEY}{round}").as_bytes()).await,
+        }
+    }
+
+    /// How long one key is asked for, before all go on to one that nobody has asked for: so that there is
+    /// a burst to be spent whenever something happens to a node's part.
+    pub(crate) fn round(&self) -> Option<Duration> {
+        matches!(self.gate, Gate::Share(..)).then_some(Duration::from_millis(60))
+    }
+
+    /// Whether it has a part of so many, if it has one of a quota at all.
+    fn has_part_of(&self, live: u64) -> bool {
+        match &self.gate {
+            Gate::Share(share, _) => share.stats().live == Some(live),
+            _ => true,
+        }
+    }
+
+    /// What comings and goings of nodes have added, and when.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        match &self.gate {
+            Gate::Share(_, watched) => watched.changes(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// By how many nodes its part is.
+    pub(crate) fn live(&self) -> u64 {
+        match &self.gate {
+            Gate::Share(_, watched) => watched.live(),
+            _ => 1,
+        }
     }
 
     async fn ask(&self, key: &[u8]) -> bool {
@@ -103,11 +163,16 @@ impl Client {
             Gate::Batched(gate) => {
                 gate.check(key).await.is_ok_and(|answer| answer.decision.is_ok())
             }
+            Gate::Share(gate, _) => gate.check(key).decision.is_ok(),
         }
     }
 
-    /// Asks for a key that nobody has asked for; whether the server has answered since.
+    /// Asks for a key that nobody has asked for; whether the server has answered since. Of a node: whether
+    /// it has a part.
     pub(crate) async fn is_answered(&self) -> bool {
+        if let Gate::Share(share, _) = &self.gate {
+            return share.stats().live.is_some();
+        }
         let before = self.store.stats().answered;
         let key = format!("fresh {}", self.next.fetch_add(1, SeqCst));
         self.ask(key.as_bytes()).await;
@@ -123,7 +188,7 @@ impl Client {
 
 /// A process's clock that jumps.
 #[derive(Debug, Default)]
-struct Shifted {
+pub(crate) struct Shifted {
     clock: QuantaClock,
     ahead_nanos: AtomicI64,
 }

@@ -1,0 +1,88 @@
+//! A list of nodes that is listened to: what the comings and goings add that a node's beats tell of.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tollgate::Clock;
+use tollgate_redis::{Beat, Roll, Roster, Unavailable};
+
+use super::way::{BURST, INTERVAL_MILLIS, Shifted};
+
+/// The node reads its clock a moment before or after it is read here.
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// A node has so many cells more: it came, or another went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    /// When it was told, and does it not before.
+    pub(crate) told: Instant,
+    /// When it has done it, however late its task goes on: then it paused for an interval, and beat.
+    pub(crate) done: Option<Instant>,
+    pub(crate) cells: u64,
+}
+
+impl Change {
+    /// Whether it may have been done between these.
+    pub(crate) fn may_be_within(&self, first: Instant, last: Instant) -> bool {
+        self.told <= last && self.done.is_none_or(|done| first <= done)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    roster: Roster,
+    clock: Arc<Shifted>,
+    told: Arc<Told>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    until_nanos: AtomicU64,
+    live: AtomicU64,
+    changes: Mutex<Vec<Change>>,
+}
+
+impl Watched {
+    pub(crate) fn new(roster: Roster, clock: &Arc<Shifted>) -> Self {
+        Self { roster, clock: Arc::clone(clock), told: Arc::default() }
+    }
+
+    /// Each time that this node had a part that had none, or a larger one as another went.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        self.told.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// By how many nodes the last part was.
+    pub(crate) fn live(&self) -> u64 {
+        self.told.live.load(SeqCst).max(1)
+    }
+}
+
+impl Roll for Watched {
+    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Beat, Unavailable> {
+        let Self { roster, clock, told } = self;
+        let changes = || told.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = changes().last_mut() {
+            let paused = Duration::from_millis(INTERVAL_MILLIS);
+            last.done.get_or_insert_with(|| (Instant::now() - paused).max(last.told));
+        }
+        let sent = clock.now();
+        let beat = roster.beat(id, lifetime).await?;
+        let holds = lifetime * 2 / 3;
+        if beat.member_for >= holds {
+            let live = beat.live.max(1);
+            let before = told.live.swap(live, SeqCst).max(1);
+            let until = told.until_nanos.swap(sent.saturating_add(holds).as_nanos(), SeqCst);
+            let had_none = clock.now().saturating_add(MOMENT).as_nanos() >= until;
+            let kept = if had_none { 0 } else { BURST / before };
+            let cells = (BURST / live).saturating_sub(kept);
+            changes().push(Change { told: Instant::now(), done: None, cells });
+        }
+        Ok(beat)
+    }
+
+    async fn leave(&self, id: &str) -> Result<(), Unavailable> {
+        self.roster.leave(id).await
+    }
+}
