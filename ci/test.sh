@@ -4,7 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ci/packages.sh
-cargo test --workspace --all-features --locked
+# Examples are left to the lints: what they show is tested in the documentation.
+cargo test --workspace --all-features --locked --lib --bins --tests
+cargo test --workspace --all-features --locked --doc
 ci/loom.sh
 ci/shuttle.sh
 ci/leases.sh

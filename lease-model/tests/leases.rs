@@ -68,6 +68,12 @@ fn single_cells_are_no_more_either() {
     keeps("single cells, 3 processes", Leases { processes: 3, ..central });
     let kinds = &[Fault::FailOver, Fault::ServerAhead, Fault::ServerBack];
     keeps("single cells, any 3 faults", Leases { faults: 3, kinds, ..central });
+}
+
+#[test]
+#[ignore = "ten seconds: ci/leases.sh full"]
+fn nor_are_single_cells_of_two_servers() {
+    let central = Leases { lifetime: 0, ..SMALL };
     keeps(
         "single cells, a split brain",
         Leases { faults: 2, kinds: &[Fault::SplitBrain], ..central },

@@ -8,8 +8,8 @@ use std::time::Duration;
 use loom::thread;
 use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_latest, catch_two, compact, each_of,
-    explore_four, explore_latest, explore_three, explore_two, explore_two_to, left,
-    several_ask_for_one_less, together,
+    explore_four, explore_latest, explore_two, explore_two_to, left, several_ask_for_one_less,
+    together,
 };
 use tollgate::{Fault, OnFull, plant};
 
@@ -60,7 +60,7 @@ fn several_claim(threads: usize) {
 
 #[test]
 fn three_claims_of_one_key() {
-    explore_three("compact: same key, 3 threads", || several_claim(3));
+    explore_latest("compact: same key, 3 threads", 3, Preemptions::To(5), || several_claim(3));
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn a_claim_just_seen() {
 
 #[test]
 fn a_claim_just_seen_is_surveyed_for_again() {
-    explore_latest("compact: claim just seen", 3, Preemptions::To(4), a_claim_just_seen);
+    explore_latest("compact: claim just seen", 2, Preemptions::To(4), a_claim_just_seen);
 }
 
 /// The mistake avoided: a claim is committed that this thread knew nothing of before its fence.

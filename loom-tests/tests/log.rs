@@ -60,7 +60,7 @@ fn one_place_is_used_again() {
 
 #[test]
 fn two_places_are_used_again() {
-    explore_two("log: 2 places, 1 against 2", || {
+    explore_two_to("log: 2 places, 1 against 2", 2, Preemptions::To(4), || {
         let story = Story {
             before: &[(2, 1_000)],
             threads: &[&[(1, 21_000)], &[(1, 11_000), (1, 21_000)]],
@@ -157,7 +157,7 @@ const LATE_PUBLISHER: Story = Story {
 
 #[test]
 fn a_late_publisher() {
-    explore_two("log: late publisher, 1 against 2", || {
+    explore_two_to("log: late publisher, 1 against 2", 2, Preemptions::To(4), || {
         assert_eq!(LATE_PUBLISHER.play(&ten_seconds(2)), 2, "granted in all");
     });
 }
