@@ -3,21 +3,20 @@
 
 #[path = "../bodies/mod.rs"]
 mod bodies;
+#[path = "../../fuzz/kept.rs"]
+mod kept;
 mod model;
 
 use std::panic::catch_unwind;
-use std::path::Path;
 
 use bodies::mistake::{Mistake, plant};
+use kept::kept;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
+/// A number of cases, unless `PROPTEST_CASES` asks for another.
 fn config(cases: u32) -> ProptestConfig {
-    let default = ProptestConfig {
-        failure_persistence: None,
-        max_local_rejects: u32::MAX,
-        ..ProptestConfig::default()
-    };
+    let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() {
         return default;
     }
@@ -94,17 +93,9 @@ proptest! {
 
 /// Replays what is kept, and says how many files that was.
 fn replay(target: &str, body: fn(&[u8])) -> usize {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    let mut replayed = 0;
-    for entry in std::fs::read_dir(&folder).expect("the corpus is kept with the sources") {
-        let path = entry.expect("a readable folder").path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("seed-") {
-            body(&std::fs::read(&path).expect("a readable seed"));
-            replayed += 1;
-        }
-    }
-    replayed
+    let kept = kept(target);
+    kept.iter().for_each(|data| body(data));
+    kept.len()
 }
 
 #[test]

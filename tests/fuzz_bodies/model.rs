@@ -10,14 +10,7 @@ use tollgate::{
 use crate::bodies::choice::{Choice, Cost, LogRates, Pace};
 use crate::bodies::keyed::{Keyed, Operation, Setup};
 use crate::bodies::run;
-
-fn config(cases: u32) -> ProptestConfig {
-    let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    if std::env::var_os("PROPTEST_CASES").is_some() {
-        return default;
-    }
-    ProptestConfig { cases, ..default }
-}
+use crate::config;
 
 fn choices() -> impl Strategy<Value = Choice> {
     prop_oneof![

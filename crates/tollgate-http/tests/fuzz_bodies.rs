@@ -1,14 +1,16 @@
 //! The fuzz targets' bodies on random bytes, and on the corpus that is kept with the sources.
 
 mod bodies;
+#[path = "../../../fuzz/kept.rs"]
+mod kept;
 
 use std::panic::catch_unwind;
-use std::path::{Path, PathBuf};
 
 use bodies::fields::fields;
 use bodies::forwarded::forwarded;
 use bodies::mistake::{Mistake, plant};
 use bodies::structured::{Item, Value, list};
+use kept::kept;
 use proptest::prelude::*;
 
 /// Bytes among which those that mean something are frequent.
@@ -46,17 +48,6 @@ proptest! {
 }
 
 type Body = fn(&[u8]);
-
-/// What is kept for a target.
-fn kept(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let files = std::fs::read_dir(&folder).expect("the corpus is kept with the sources");
-    let paths = files.map(|entry| entry.expect("a readable folder").path());
-    let is_seed = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-"))
-    };
-    paths.filter(is_seed).map(|path| std::fs::read(path).expect("a readable seed")).collect()
-}
 
 #[test]
 fn the_kept_corpus_passes() {

@@ -1,10 +1,13 @@
 //! The body on random bytes, and on the corpus that is kept with the sources.
 
+#[path = "../../../../fuzz/kept.rs"]
+mod kept;
+
 use std::panic::catch_unwind;
-use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
+use self::kept::kept;
 use super::mistake::plant;
 use super::printed::Civil;
 use super::*;
@@ -48,20 +51,9 @@ proptest! {
     }
 }
 
-/// What is kept for the fuzz target.
-fn kept() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/log_lines");
-    let files = std::fs::read_dir(&folder).expect("the corpus is kept with the sources");
-    let paths = files.map(|entry| entry.expect("a readable folder").path());
-    let is_seed = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-"))
-    };
-    paths.filter(is_seed).map(|path| std::fs::read(path).expect("a readable seed")).collect()
-}
-
 #[test]
 fn the_kept_corpus_is_read_and_printed_back() {
-    let kept = kept();
+    let kept = kept("log_lines");
     let mut all = Printed::default();
     for data in &kept {
         let printed = log_lines(data);
@@ -76,7 +68,7 @@ fn the_kept_corpus_is_read_and_printed_back() {
 /// A body that finds no mistake would pass whatever it is given.
 #[test]
 fn every_planted_mistake_is_found() {
-    let kept = kept();
+    let kept = kept("log_lines");
     for mistake in [
         Mistake::LineLost,
         Mistake::PackedLineLost,

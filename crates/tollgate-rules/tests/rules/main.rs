@@ -4,6 +4,8 @@ mod body;
 mod deciding;
 mod errors;
 mod explain;
+#[path = "../../../../fuzz/kept.rs"]
+mod kept;
 mod reload;
 mod robust;
 mod stores;

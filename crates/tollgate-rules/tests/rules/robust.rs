@@ -1,7 +1,6 @@
 //! Any text is rules or errors with a place in it; any request is decided.
 
 use std::panic::catch_unwind;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
@@ -9,6 +8,7 @@ use tollgate::ManualClock;
 use tollgate_rules::{Gate, Request, Rules};
 
 use crate::body::{Mistake, hold, plant};
+use crate::kept::kept;
 
 const EXAMPLE: &str = include_str!("../../../../rules/example.toml");
 
@@ -76,21 +76,14 @@ proptest! {
 }
 
 /// What is kept for the fuzz target.
-fn kept() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/rules");
-    let files = std::fs::read_dir(&folder).expect("the corpus is kept with the sources");
-    let paths = files.map(|entry| entry.expect("a readable folder").path());
-    let is_seed = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seed-"))
-    };
-    let text =
-        |path| String::from_utf8_lossy(&std::fs::read(path).expect("a readable seed")).into_owned();
-    paths.filter(is_seed).map(text).collect()
+fn kept_texts() -> Vec<String> {
+    let text = |data: Vec<u8>| String::from_utf8_lossy(&data).into_owned();
+    kept("rules").into_iter().map(text).collect()
 }
 
 #[test]
 fn the_kept_corpus_passes() {
-    let kept = kept();
+    let kept = kept_texts();
     kept.iter().for_each(|text| hold(text));
     assert!(kept.len() >= 8, "{}", kept.len());
 }
@@ -98,7 +91,7 @@ fn the_kept_corpus_passes() {
 /// A body that finds no mistake would pass whatever it is given.
 #[test]
 fn every_planted_mistake_is_found() {
-    let kept = kept();
+    let kept = kept_texts();
     for mistake in [
         Mistake::LineOff,
         Mistake::ColumnOff,

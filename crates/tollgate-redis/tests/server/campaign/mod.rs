@@ -11,7 +11,8 @@
 //! | `table.rs` | worst granted against bound, by kind of fault |
 //!
 //! `TOLLGATE_FAULTS` is how many faults there are, a dozen unless said; `TOLLGATE_FAULTS_SEED` draws
-//! others, `TOLLGATE_FAULTS_WAY` (say `Share`) is the one limiter that they happen to. `ci/faults.sh` runs hundreds on each server that it finds.
+//! others, `TOLLGATE_FAULTS_WAY` (say `Share`) is the one limiter that they happen to. `ci/faults.sh`
+//! runs hundreds on each server that it finds.
 
 mod fault;
 mod load;
