@@ -14,6 +14,7 @@ pub(crate) enum PlantedFault {
     DepositedByStore,
     FinishedByStore,
     LandedFirst,
+    GivenUpUnmarked,
 }
 
 std::thread_local! {

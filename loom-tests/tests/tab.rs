@@ -68,6 +68,91 @@ fn three_ask_while_it_lands() {
     explore_four("tab: 3 ask while it lands, 4 threads", || several_ask_while_it_lands(4));
 }
 
+/// A key's tab, and the one that it has once the first is given up.
+struct Key([Tab; 2]);
+
+impl Key {
+    fn of_model() -> Arc<Self> {
+        Arc::new(Self([Tab::of_model(), Tab::of_model()]))
+    }
+
+    /// Asks so many times, as one who has the first tab in hand; what each has admitted.
+    fn ask(&self, times: u64) -> [u64; 2] {
+        let mut admitted = [0; 2];
+        for _ in 0..times {
+            for (tab, admitted) in self.0.iter().zip(&mut admitted) {
+                let found = tab.ask(1, LIMIT, LIMIT, NOW);
+                *admitted += u64::from(matches!(found, Found::Admitted { .. }));
+                if found != Found::GivenUp {
+                    break;
+                }
+            }
+        }
+        admitted
+    }
+
+    /// Gives the first tab up, if that may be, and asks the one that the key then has.
+    fn give_up_and_ask(&self, times: u64) -> [u64; 2] {
+        match self.0[0].give_up(NOW) {
+            true => [0, ask(&self.0[1], times)],
+            false => [ask(&self.0[0], times), 0],
+        }
+    }
+}
+
+/// Somebody asks while another thread gives the tab up, and asks as well.
+fn asked_while_it_is_given_up() {
+    let key = Key::of_model();
+    let other = Arc::clone(&key);
+    let thread = thread::spawn(move || other.ask(2));
+    let mine = key.give_up_and_ask(2);
+    let admitted: u64 = mine.into_iter().chain(thread.join().unwrap()).sum();
+    assert!(admitted <= LIMIT, "admitted {admitted}, over the limit");
+    assert_eq!(admitted, LIMIT, "one asks for more than is left");
+}
+
+#[test]
+fn while_it_is_given_up() {
+    explore_two("tab: asked while it is given up", asked_while_it_is_given_up);
+}
+
+/// One thread lands the end of a window, another gives the tab up as soon as it may, a third asks.
+fn asked_while_it_lands_and_is_given_up() {
+    let key = Key::of_model();
+    assert_eq!(ask(&key.0[0], 1), 1);
+    let told = each_of(3, &key, |key, number| {
+        let [first, second] = match number {
+            0 => {
+                let used = key.0[0].send();
+                key.0[0].land(Known { used, ends_after: Duration::ZERO }, NOW);
+                [used, 0]
+            }
+            1 => key.give_up_and_ask(2),
+            _ => key.ask(2),
+        };
+        first << 8 | second
+    });
+    let sum = |shift: u32| told[1..].iter().map(|told| told >> shift & 0xff).sum::<u64>();
+    let (said, admitted, anew) = (told[0] >> 8, 1 + sum(8), sum(0));
+    let given_up = key.0[0].give_up(NOW);
+    let unsaid = if given_up { 0 } else { key.0[0].send() };
+    assert_eq!(said + unsaid, admitted, "admitted is said, and nothing on a tab that is given up");
+    assert!(anew <= LIMIT && (anew == 0 || given_up), "admitted {anew}, over the limit");
+}
+
+#[test]
+fn while_it_lands_and_is_given_up() {
+    explore_three("tab: lands and is given up, 3 threads", asked_while_it_lands_and_is_given_up);
+}
+
+/// The mistake avoided: what is admitted on a tab that is given up, the key's next tab knows nothing of.
+#[test]
+#[should_panic(expected = "over the limit")]
+fn given_up_unmarked_it_admits_beside_the_next() {
+    plant_in_front(PlantedFault::GivenUpUnmarked);
+    catch_two("tab: given up unmarked", asked_while_it_is_given_up);
+}
+
 /// The mistake avoided: for a moment, what was on its way counts nowhere.
 #[test]
 #[should_panic(expected = "over the limit")]

@@ -8,7 +8,7 @@ use core::hash::{Hash, Hasher};
 use core::time::Duration;
 use std::sync::Arc;
 
-use papaya::HashSet;
+use papaya::HashMap;
 use tollgate::Tick;
 
 use crate::sync::PlainCount;
@@ -20,8 +20,9 @@ pub(crate) trait Entry: Send + Sync + 'static {
 
     fn key(&self) -> &[u8];
 
-    /// Whether little would be forgotten with it.
-    fn is_idle(&self, now: Tick) -> bool;
+    /// Whether little is forgotten with it. One in which it matters that nothing is put any more, by
+    /// whoever has it in hand, refuses that from then on.
+    fn give_up(&self, now: Tick) -> bool;
 
     /// Cells that are lost with it.
     fn unspent(&self) -> u64;
@@ -56,7 +57,7 @@ const SEARCH_NANOS: u64 = 100_000_000;
 
 /// Entries by key.
 pub(crate) struct Places<E> {
-    held: HashSet<Held<E>, ahash::RandomState>,
+    held: HashMap<Held<E>, (), ahash::RandomState>,
     capacity: u64,
     /// How many there are. Never more than the capacity: a place is reserved first.
     taken: PlainCount,
@@ -73,7 +74,7 @@ pub(crate) struct Dropped {
 impl<E: Entry> Places<E> {
     pub(crate) fn new(capacity: u64) -> Self {
         Self {
-            held: HashSet::with_hasher(ahash::RandomState::new()),
+            held: HashMap::with_hasher(ahash::RandomState::new()),
             capacity,
             taken: PlainCount::default(),
             search_at_nanos: PlainCount::default(),
@@ -83,29 +84,42 @@ impl<E: Entry> Places<E> {
     /// What `look` sees in a key's entry, if it has one.
     #[inline]
     pub(crate) fn look<R>(&self, key: &[u8], look: impl FnOnce(&Arc<E>) -> R) -> Option<R> {
-        self.held.pin().get(key).map(|held| look(&held.0))
+        self.held.pin().get_key_value(key).map(|(held, ())| look(&held.0))
     }
 
-    /// A key's entry, made if it has none; `None` if there is no place.
+    /// A key's entry, made if it has none; `None` if there is no place. Threads that make it at the
+    /// same time are given the same one.
     pub(crate) fn open(&self, key: &[u8], now: impl Fn() -> Tick) -> (Option<Arc<E>>, Dropped) {
-        if let Some(entry) = self.look(key, Arc::clone) {
-            return (Some(entry), Dropped::default());
-        }
         let mut dropped = Dropped::default();
-        if !self.reserve() {
-            dropped = self.search(&now);
-            if !self.reserve() {
-                return (None, dropped);
+        loop {
+            if let Some(entry) = self.look(key, Arc::clone) {
+                return (Some(entry), dropped);
             }
+            if !self.reserve() {
+                dropped.cells += self.search(&now).cells;
+                if !self.reserve() {
+                    // Somebody may have taken the last place for this key.
+                    return (self.look(key, Arc::clone), dropped);
+                }
+            }
+            let entry = Arc::new(E::new(key));
+            // Not `insert`, which puts it in the place of one that somebody else has in hand.
+            if self.held.pin().try_insert(Held(Arc::clone(&entry)), ()).is_ok() {
+                return (Some(entry), dropped);
+            }
+            self.taken.subtract(1);
         }
-        let entry = Arc::new(E::new(key));
-        if self.held.pin().insert(Held(Arc::clone(&entry))) {
-            return (Some(entry), dropped);
+    }
+
+    /// Takes out an entry that was given up. Whether it was still there.
+    pub(crate) fn forget(&self, entry: &Arc<E>) -> bool {
+        let held = self.held.pin();
+        let same = |held: &Held<E>, (): &()| Arc::ptr_eq(&held.0, entry);
+        let was_there = matches!(held.remove_if(entry.key(), same), Ok(Some(_)));
+        if was_there {
+            self.taken.subtract(1);
         }
-        // Somebody else was faster.
-        self.taken.subtract(1);
-        let theirs = self.look(key, Arc::clone);
-        (Some(theirs.unwrap_or(entry)), dropped)
+        was_there
     }
 
     fn reserve(&self) -> bool {
@@ -130,11 +144,9 @@ impl<E: Entry> Places<E> {
         }
         let held = self.held.pin();
         let mut dropped = Dropped::default();
-        for entry in &held {
-            // Who has it in hand already may still put cells in; nobody then spends them.
-            if entry.0.is_idle(begun) && held.remove(entry) {
+        for entry in held.keys() {
+            if entry.0.give_up(begun) && self.forget(&entry.0) {
                 dropped.cells += entry.0.unspent();
-                self.taken.subtract(1);
             }
         }
         let ended = now();
@@ -164,7 +176,7 @@ mod tests {
             &self.key
         }
 
-        fn is_idle(&self, _: Tick) -> bool {
+        fn give_up(&self, _: Tick) -> bool {
             self.busy.read() == 0
         }
 
@@ -198,6 +210,53 @@ mod tests {
         assert!(places.open(b"newer", at(250)).0.is_none(), "a search was made just now");
         assert!(places.open(b"newer", at(300)).0.is_some());
         assert_eq!(places.len(), 2);
+    }
+
+    /// Made only when another one is made, too.
+    struct Twin(Note);
+
+    static BOTH_MAKE: std::sync::Barrier = std::sync::Barrier::new(2);
+
+    impl Entry for Twin {
+        fn new(key: &[u8]) -> Self {
+            BOTH_MAKE.wait();
+            Self(Note::new(key))
+        }
+
+        fn key(&self) -> &[u8] {
+            self.0.key()
+        }
+
+        fn give_up(&self, now: Tick) -> bool {
+            self.0.give_up(now)
+        }
+
+        fn unspent(&self) -> u64 {
+            self.0.unspent()
+        }
+    }
+
+    #[test]
+    fn threads_that_open_a_new_key_together_have_one_entry() {
+        let places = Places::<Twin>::new(2);
+        let open = || places.open(b"a", at(0)).0.expect("room");
+        let (one, other) = std::thread::scope(|scope| {
+            let other = scope.spawn(open);
+            (open(), other.join().expect("it ends"))
+        });
+        assert!(Arc::ptr_eq(&one, &other) && Arc::ptr_eq(&one, &open()));
+        assert_eq!(places.len(), 1);
+    }
+
+    #[test]
+    fn what_is_forgotten_takes_nobody_elses_place() {
+        let places = Places::<Note>::new(2);
+        let open = || places.open(b"a", at(0)).0.expect("room");
+        let first = open();
+        assert!(places.forget(&first) && !places.forget(&first));
+        let second = open();
+        assert!(!places.forget(&first), "another has its key now");
+        assert!(Arc::ptr_eq(&second, &open()) && places.len() == 1);
     }
 
     #[test]

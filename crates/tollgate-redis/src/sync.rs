@@ -57,6 +57,8 @@ pub enum PlantedFault {
     FinishedByStore,
     /// What was on its way is taken off before it is in what is used.
     LandedFirst,
+    /// Who has a tab in hand is not told that it is given up.
+    GivenUpUnmarked,
 }
 
 /// Whether a model has planted this fault.

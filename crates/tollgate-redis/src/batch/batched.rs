@@ -45,7 +45,10 @@ pub(crate) struct Rules {
 /// were true when they were heard.
 ///
 /// **Not guaranteed.** That a process which ends has said all: its unsent cells are lost, at most
-/// `n`. That nothing is counted twice: counts of a call that failed are sent again.
+/// `n`. That nothing is counted twice: counts of a call that failed are sent again. The bound where
+/// [`capacity`](BatchedBuilder::capacity) is too small: a key that had no place, and then finds
+/// one, is known nothing of, so that one process alone may admit `limit + n`, and `p` of them
+/// `limit + p * n`.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -84,6 +87,13 @@ struct Shared<L, C> {
     /// Calls that have failed in a row.
     failures: PlainCount,
     counts: Counts,
+}
+
+/// What a request is told without waiting.
+enum Asked {
+    Answered(Answer),
+    Crowded,
+    NoPlace,
 }
 
 #[derive(Debug, Default)]
@@ -217,15 +227,15 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn check_n(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
-        let (tab, _) = self.shared.tabs.open(key, || self.shared.clock.now());
-        let Some(tab) = tab else { return self.shared.ask_at_once(key, n).await };
         for _ in 0..ROUNDS {
             // In line before the look: an answer that comes after it is told to those in line.
             let landed = self.shared.landed.notified();
             let mut landed = core::pin::pin!(landed);
             landed.as_mut().enable();
-            if let Some(answer) = self.ask(&tab, n) {
-                return Ok(answer);
+            match self.ask(key, n) {
+                Asked::Answered(answer) => return Ok(answer),
+                Asked::NoPlace => return self.shared.ask_at_once(key, n).await,
+                Asked::Crowded => {}
             }
             if self.unsent.is_closed() {
                 return Err(Unavailable::Failed("the task that sends counts has ended".into()));
@@ -234,7 +244,10 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
             landed.await;
             if self.shared.failures.read() > 0 {
                 let why = "as many counts are unsent as may be, and sending them failed";
-                return self.ask(&tab, n).ok_or_else(|| Unavailable::Failed(why.into()));
+                return match self.ask(key, n) {
+                    Asked::Answered(answer) => Ok(answer),
+                    Asked::NoPlace | Asked::Crowded => Err(Unavailable::Failed(why.into())),
+                };
             }
         }
         Err(Unavailable::TimedOut)
@@ -260,30 +273,39 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_check(&self, key: &[u8], n: u64) -> Option<Answer> {
-        let (tab, _) = self.shared.tabs.open(key, || self.shared.clock.now());
-        self.ask(&tab?, n)
+        match self.ask(key, n) {
+            Asked::Answered(answer) => Some(answer),
+            Asked::NoPlace | Asked::Crowded => None,
+        }
     }
 
-    fn ask(&self, tab: &Arc<Tab>, n: u64) -> Option<Answer> {
-        let Shared { rules, counts, full, clock, .. } = &*self.shared;
-        let decision = match tab.ask(n, rules.limit, rules.most_unsent, clock.now()) {
-            Found::Admitted { stated, first, full: is_full } => {
-                if first {
-                    // The task ends after this does, or with the runtime; then nobody is told.
-                    let _ = self.unsent.send(Arc::clone(tab));
+    fn ask(&self, key: &[u8], n: u64) -> Asked {
+        let Shared { rules, counts, full, clock, tabs, .. } = &*self.shared;
+        loop {
+            let (Some(tab), _) = tabs.open(key, || clock.now()) else { return Asked::NoPlace };
+            let decision = match tab.ask(n, rules.limit, rules.most_unsent, clock.now()) {
+                Found::Admitted { stated, first, full: is_full } => {
+                    if first {
+                        // The task ends after this does, or with the runtime; then nobody is told.
+                        let _ = self.unsent.send(tab);
+                    }
+                    if is_full {
+                        full.notify_one();
+                    }
+                    Ok(stated.permit())
                 }
-                if is_full {
-                    full.notify_one();
+                Found::Refused { stated, after } => {
+                    Err(stated.denied((n <= rules.limit).then_some(after)))
                 }
-                Ok(stated.permit())
-            }
-            Found::Refused { stated, after } => {
-                Err(stated.denied((n <= rules.limit).then_some(after)))
-            }
-            Found::Crowded => return None,
-        };
-        counts.decisions.add(1);
-        Some(Answer { decision, origin: Origin::Memory })
+                Found::Crowded => return Asked::Crowded,
+                Found::GivenUp => {
+                    tabs.forget(&tab);
+                    continue;
+                }
+            };
+            counts.decisions.add(1);
+            return Asked::Answered(Answer { decision, origin: Origin::Memory });
+        }
     }
 
     /// The cells of a window.

@@ -8,8 +8,10 @@
 //! process alone never exceeds the limit, since it counts what it has not said.
 //!
 //! What is admitted at the end of a window and said in the next counts in that one; it is among
-//! the `n`. A process keeps to a window until it has surely ended. (A key that is given up for
-//! want of places while a request has it in hand may for that moment have twice `n`.)
+//! the `n`. A process keeps to a window until it has surely ended.
+//!
+//! A request for a key without a place is counted first and then decided, and no tab knows of it. If
+//! such a one takes the count to the limit, nobody's batch did: `limit + processes * n`.
 
 mod batched;
 mod builder;

@@ -11,6 +11,10 @@
 //! word counts landings, so that it is not the same again after one: a request would have to sleep
 //! through 65,536 of them between its load and its swap to be misled.
 //!
+//! **Given up.** A tab with nothing unsaid whose window has ended may make room for another key. Its
+//! word then says so for good: who still has it in hand opens the key anew, and nobody admits cells
+//! on a tab that the next request does not see.
+//!
 //! Model: `loom-tests/tests/tab.rs`.
 
 use core::time::Duration;
@@ -51,6 +55,9 @@ impl Unsaid {
         self.on_their_way() + self.unsent()
     }
 
+    /// All bits: a sum that is never reached.
+    const GIVEN_UP: Self = Self(u64::MAX);
+
     fn landed(self) -> Self {
         Self::new(self.landings().wrapping_add(1) & 0xffff, 0, self.unsent())
     }
@@ -79,6 +86,8 @@ pub enum Found {
     },
     /// So much is unsaid that it has to be said first.
     Crowded,
+    /// The key is to be opened anew.
+    GivenUp,
 }
 
 /// What is known of one key.
@@ -101,8 +110,8 @@ impl Entry for Tab {
         &self.key
     }
 
-    fn is_idle(&self, now: Tick) -> bool {
-        self.load().sum() == 0 && now >= self.ends_at()
+    fn give_up(&self, now: Tick) -> bool {
+        Self::give_up(self, now)
     }
 
     fn unspent(&self) -> u64 {
@@ -118,6 +127,16 @@ impl Tab {
         Entry::new(b"key")
     }
 
+    /// If nothing is unsaid and the window has ended, nothing is admitted from now on. Whether so.
+    pub fn give_up(&self, now: Tick) -> bool {
+        let unsaid = self.load();
+        let ends_at = self.ends_at();
+        if unsaid == Unsaid::GIVEN_UP || unsaid.sum() > 0 || now < ends_at {
+            return unsaid == Unsaid::GIVEN_UP;
+        }
+        planted(PlantedFault::GivenUpUnmarked) || self.swap(unsaid, Unsaid::GIVEN_UP).is_ok()
+    }
+
     fn ends_at(&self) -> Tick {
         Tick::from_nanos(self.ends_at_nanos.load(Ordering::Relaxed))
     }
@@ -131,6 +150,9 @@ impl Tab {
     pub fn ask(&self, n: u64, limit: u64, most: u64, now: Tick) -> Found {
         let mut unsaid = self.load();
         loop {
+            if unsaid == Unsaid::GIVEN_UP {
+                return Found::GivenUp;
+            }
             let ends_at = self.ends_at();
             let used = if now < ends_at { self.used.load(Ordering::Relaxed) } else { 0 };
             let sum = unsaid.sum();
@@ -221,6 +243,7 @@ mod tests {
             landings in 0_u64..1 << 16, on_their_way in 0..=CELLS_MAX, unsent in 0..=CELLS_MAX,
         ) {
             let unsaid = Unsaid::new(landings, on_their_way, unsent);
+            prop_assert!(unsaid != Unsaid::GIVEN_UP || on_their_way + unsent > CELLS_MAX);
             let parts = (unsaid.landings(), unsaid.on_their_way(), unsaid.unsent());
             prop_assert_eq!(parts, (landings, on_their_way, unsent));
             let landed = unsaid.landed();
@@ -241,12 +264,17 @@ mod tests {
         let stated = Stated { limit: 10, remaining: 0, reset_after: Duration::from_millis(60) };
         let refused = Found::Refused { stated, after: Duration::from_millis(60) };
         assert_eq!(tab.ask(1, 10, 5, at(41)), refused);
-        assert!(!tab.is_idle(at(200)));
+        assert!(!tab.give_up(at(200)), "4 are unsent");
         assert_eq!(tab.send(), 4);
         assert!(!tab.fail());
         assert_eq!(tab.send(), 4, "again");
         tab.land(known(4, 100), at(150));
-        assert!(!tab.is_idle(at(249)) && tab.is_idle(at(250)));
+        assert!(!tab.give_up(at(249)), "its window is open");
+        assert!(is_admitted(tab.ask(0, 10, 5, at(249))));
+        assert!(tab.give_up(at(250)) && tab.give_up(at(0)), "for good");
+        for cells in [0, 1, 11] {
+            assert_eq!(tab.ask(cells, 10, 5, at(300)), Found::GivenUp);
+        }
     }
 
     #[test]

@@ -252,3 +252,42 @@ async fn a_key_without_a_place_costs_a_call_for_each_request() {
     assert!(batched.check_n(b"b", 101).await.expect("refused").decision.is_err());
     assert_eq!((batched.stats().without_place, batched.stats().calls), (4, 4));
 }
+
+/// Windows of one key, "b", that do not end; those of others end at once.
+#[derive(Debug, Default)]
+struct OfB(PlainCount);
+
+impl Ledger for OfB {
+    async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+        let count = |charge: &Charge| match &*charge.key {
+            b"b" => {
+                let used = self.0.add(charge.cells) + charge.cells;
+                Known { used, ends_after: Duration::from_secs(3_600) }
+            }
+            _ => Known { used: charge.cells, ends_after: Duration::ZERO },
+        };
+        Ok(charges.iter().map(count).collect())
+    }
+}
+
+/// Stated, and the most there is: what was counted without a tab, the tab does not know.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_finds_a_place_late_exceeds_its_limit_by_what_is_unsent() {
+    let clock = Arc::new(ManualClock::new());
+    let builder = Batched::builder(OfB::default(), 5).most_unsent(2).capacity(1);
+    let batched = builder.clock(Arc::clone(&clock)).build().expect("valid");
+    assert!(batched.check(b"a").await.is_ok());
+    let mut admitted = 0;
+    for step in 0..20 {
+        let answer = batched.check(b"b").await.expect("there is a ledger");
+        let origin = if step < 10 { Origin::Server } else { Origin::Memory };
+        assert_eq!(answer.origin, origin, "{step}");
+        admitted += u64::from(answer.decision.is_ok());
+        if step == 9 {
+            assert_eq!(admitted, 5);
+            tokio::time::sleep(Duration::from_millis(11)).await;
+            clock.advance(Duration::from_millis(101));
+        }
+    }
+    assert_eq!(admitted, 5 + 2);
+}

@@ -114,7 +114,8 @@ impl Entry for Account {
         &self.key
     }
 
-    fn is_idle(&self, now: Tick) -> bool {
+    /// Who has it in hand may still put cells in: nobody then spends them.
+    fn give_up(&self, now: Tick) -> bool {
         self.purse.is_idle(now)
     }
 
