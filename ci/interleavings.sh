@@ -6,12 +6,15 @@ set -euo pipefail
 awk '
     match($0, /[a-z -]+: .*: [0-9]+ interleavings/) {
         line = substr($0, RSTART, RLENGTH)
-        sub(/^.*\.\.\. /, "", line)
+        sub(/^(.*\.\.\.)? */, "", line)
         protocol = line
         sub(/:.*/, "", protocol)
         sub(/ interleavings$/, "", line)
+        # One that is explored in two ways is one model.
+        name = line
+        sub(/: [0-9]+$/, "", name)
+        if (!known[name]++) models[protocol]++
         sub(/^.*: /, "", line)
-        models[protocol]++
         explored[protocol] += line
         all += line
     }

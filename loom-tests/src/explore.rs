@@ -33,7 +33,19 @@ pub fn explore_two(name: &str, model: impl Fn() + Sync + Send + 'static) {
     explore_two_to(name, 3, To(4), model);
 }
 
-/// The same with at most so many preemptions, in the full run with others.
+/// The same, and in the full run also with any number of preemptions, loads returning the latest
+/// value.
+pub fn explore_two_whole(name: &str, model: impl Fn() + Sync + Send + 'static) {
+    let model = Arc::new(model);
+    let again = Arc::clone(&model);
+    explore_two(name, move || model());
+    if is_full() {
+        let_loads_return(Loads::Latest);
+        explore(name, Any, move || again());
+    }
+}
+
+/// As [`explore_two`] with at most so many preemptions, in the full run with others.
 pub fn explore_two_to(
     name: &str,
     ordinary: usize,

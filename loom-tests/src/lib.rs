@@ -16,7 +16,7 @@ use tollgate::{Builder, Clock, Direct, Gcra, Limiter, OnFull, Quota, Slots, Tick
 
 pub use explore::{
     Preemptions, catch_latest, catch_three, catch_two, catch_two_to, explore_four, explore_four_to,
-    explore_latest, explore_three, explore_two, explore_two_to,
+    explore_latest, explore_three, explore_two, explore_two_to, explore_two_whole,
 };
 
 /// Time is given with every call.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use loom::thread;
 use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_latest, catch_two, compact, each_of,
-    explore_four, explore_latest, explore_two, explore_two_to, left, several_ask_for_one_less,
-    together,
+    explore_four, explore_latest, explore_two, explore_two_to, explore_two_whole, left,
+    several_ask_for_one_less, together,
 };
 use tollgate::{Fault, OnFull, plant};
 
@@ -84,7 +84,7 @@ fn two_claims_of_each_of_two_keys() {
 
 #[test]
 fn two_claims_with_clocks_that_differ() {
-    explore_two("compact: same key, clocks 4 us apart, 2 threads", || {
+    explore_two_whole("compact: same key, clocks 4 us apart, 2 threads", || {
         let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
         let other = Arc::clone(&gate);
         let stale = at(1).saturating_sub(Duration::from_micros(4));
@@ -97,7 +97,7 @@ fn two_claims_with_clocks_that_differ() {
 
 #[test]
 fn claims_of_two_keys() {
-    explore_two("compact: two keys, one bucket, 2 threads x 2", || {
+    explore_two_whole("compact: two keys, one bucket, 2 threads x 2", || {
         let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || ask(&other, 1, at(1)) + ask(&other, 1, at(1)));
@@ -217,7 +217,7 @@ fn both_claim_different_slots(neighbour: u64) {
 
 #[test]
 fn two_claims_of_one_key_in_different_slots() {
-    explore_two("compact: same key, different slots, 2 threads", || {
+    explore_two_whole("compact: same key, different slots, 2 threads", || {
         both_claim_different_slots(NEIGHBOUR);
     });
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use loom_tests::{
     Bucket, Gate, ONE_BUCKET, Preemptions, ask, at, bucket, burst, catch_two, compact, each_of,
-    explore_four, explore_latest, explore_three, explore_two, explore_two_to, gate, left,
+    explore_four, explore_latest, explore_three, explore_two_to, explore_two_whole, gate, left,
 };
 use tollgate::algo::Algorithm;
 use tollgate::{Clock, Composite, Direct, Fault, FixedWindow, Gcra, OnFull, Quota, Tick, plant};
@@ -85,7 +85,10 @@ fn one_is_refused_and_a_third_comes() {
 
 #[test]
 fn against_charges_of_one_limit_alone() {
-    explore_two("composite: refused, and 3 charges of one limit", one_is_refused_and_a_third_comes);
+    explore_two_whole(
+        "composite: refused, and 3 charges of one limit",
+        one_is_refused_and_a_third_comes,
+    );
 }
 
 /// The mistake avoided: what one thread gives back twice is another's.
@@ -188,7 +191,7 @@ fn time_passes() {
 
 #[test]
 fn time_passes_before_it_is_given_back() {
-    explore_two("composite: time passes before the give-back", time_passes);
+    explore_two_whole("composite: time passes before the give-back", time_passes);
 }
 
 /// The mistake avoided: what time has restored, and another was granted, is given back too.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use loom::thread;
 use loom_tests::{
     NoClock, ONE_BUCKET, Preemptions, ask, at, bucket, burst, each_of, explore_four, explore_three,
-    explore_two, explore_two_to, gate, left,
+    explore_two, explore_two_to, explore_two_whole, gate, left,
 };
 use tollgate::{Direct, Gcra, OnFull};
 
 #[test]
 fn two_threads_on_one_word() {
-    explore_two("decide: direct, 2 threads x 2", || {
+    explore_two_whole("decide: direct, 2 threads x 2", || {
         let built = Direct::builder(burst(3)).clock(NoClock).build();
         let gate = Arc::new(built.expect("in range"));
         let other = Arc::clone(&gate);
@@ -45,7 +45,7 @@ fn four_threads_on_one_word() {
 
 #[test]
 fn two_threads_on_a_resident_key() {
-    explore_two("decide: keyed, 2 threads x 2", || {
+    explore_two_whole("decide: keyed, 2 threads x 2", || {
         let gate = gate(burst(4), ONE_BUCKET, OnFull::Refuse);
         assert_eq!(ask(&gate, 7, at(1)), 1);
         let other = Arc::clone(&gate);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loom::thread;
 use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, explore_four, explore_three,
-    explore_two, explore_two_to, keyed, left,
+    explore_two_to, explore_two_whole, keyed, left,
 };
 use tollgate::{Fault, Gcra, Lane, OnFull, plant};
 
@@ -38,7 +38,7 @@ fn lane(gate: &Arc<Gate>, times: u64) -> u64 {
 
 #[test]
 fn two_lanes_of_one_key() {
-    explore_two("lanes: 2 lanes, each taken and given back", || {
+    explore_two_whole("lanes: 2 lanes, each taken and given back", || {
         let gate = gate(OnFull::Refuse);
         assert_eq!(ask(&gate, KEY, at(1)), 1);
         let other = Arc::clone(&gate);
@@ -124,7 +124,7 @@ fn an_old_lane() {
 
 #[test]
 fn after_its_time() {
-    explore_two("lanes: a lane after its time", an_old_lane);
+    explore_two_whole("lanes: a lane after its time", an_old_lane);
 }
 
 /// The mistake avoided: what was taken ahead is spent although time has restored it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loom::thread;
 use loom_tests::{
     Keyed, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, each_of, explore_four,
-    explore_four_to, explore_three, explore_two, explore_two_to, keyed,
+    explore_four_to, explore_three, explore_two_to, explore_two_whole, keyed,
 };
 use tollgate::{Fault, Inherit, Live, OnFull, Shelf, plant};
 
@@ -31,7 +31,7 @@ fn replaced_while_read() {
 
 #[test]
 fn words_are_of_one_version() {
-    explore_two("live: replaced twice while read", replaced_while_read);
+    explore_two_whole("live: replaced twice while read", replaced_while_read);
 }
 
 /// The mistake avoided: what was read is believed.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use loom_tests::{
     Bucket, Preemptions, Story, bucket, catch_two, explore_four, explore_latest, explore_two,
-    explore_two_to,
+    explore_two_to, explore_two_whole,
 };
 use tollgate::{Fault, Quota, SlidingLog, plant};
 
@@ -123,7 +123,7 @@ fn without_the_put_a_bundle_becomes_younger() {
 
 #[test]
 fn a_bundle_against_two_single_cells() {
-    explore_two("log: bundle of 2 against 2 charges", || {
+    explore_two_whole("log: bundle of 2 against 2 charges", || {
         let story = Story {
             before: &[(1, 1_000)],
             threads: &[&[(2, 2_000)], &[(1, 2_000), (1, 2_000)]],
@@ -200,7 +200,7 @@ fn without_the_second_look_there_is_a_refusal_without_reason() {
 /// The same, and the first thread only looks.
 #[test]
 fn a_look_has_its_reason() {
-    explore_two("log: peek against 2 charges", || {
+    explore_two_whole("log: peek against 2 charges", || {
         let story = Story { threads: &[&[(0, 12_000)], &[(1, 12_000), (1, 12_000)]], ..REFUSAL };
         assert_eq!(story.play(&ten_seconds(4)), 2, "there is always room");
     });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loom::thread;
 use loom_tests::{
     Preemptions, catch_three, catch_two, each_of, explore_four, explore_latest, explore_three,
-    explore_two, explore_two_to,
+    explore_two, explore_two_to, explore_two_whole,
 };
 use tollgate::Tick;
 use tollgate_redis::{Call, Last, PlantedFault, Purse, Until, plant_in_front};
@@ -55,7 +55,7 @@ fn without_a_swap_a_cell_is_spent_twice() {
 /// Both leases are taken, so that a deposit drops what is left of one while it is being spent.
 #[test]
 fn a_deposit_in_the_place_of_what_is_being_spent() {
-    explore_two("purse: a deposit drops what is being spent", || {
+    explore_two_whole("purse: a deposit drops what is being spent", || {
         let purse = purse(2);
         assert_eq!(purse.deposit(2, at(20), at(1)), 0);
         let other = Arc::clone(&purse);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loom::thread;
 use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, compact, each_of, explore_four,
-    explore_three, explore_two, explore_two_to, gate, left,
+    explore_three, explore_two_to, explore_two_whole, gate, left,
 };
 use tollgate::{Fault, OnFull, Quota, plant};
 
@@ -46,12 +46,12 @@ fn less_and_more(build: Build) {
 
 #[test]
 fn less_and_more_in_wide_slots() {
-    explore_two("settle: less and more, wide", || less_and_more(gate));
+    explore_two_whole("settle: less and more, wide", || less_and_more(gate));
 }
 
 #[test]
 fn less_and_more_in_compact_slots() {
-    explore_two("settle: less and more, compact", || less_and_more(compact));
+    explore_two_whole("settle: less and more, compact", || less_and_more(compact));
 }
 
 /// A cell is asked for while another thread settles for less, a third drains, and a fourth settles

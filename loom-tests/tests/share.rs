@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loom::thread;
 use loom_tests::{
     Gate, NoClock, ONE_BUCKET, ask, at, burst, catch_two, each_of, explore_four, explore_three,
-    explore_two, left,
+    explore_two_whole, left,
 };
 use tollgate::{Fault, Gcra, Limiter, Tick, plant};
 
@@ -51,7 +51,7 @@ fn two_threads() {
 
 #[test]
 fn two_threads_of_one_key() {
-    explore_two("share: 2 threads", two_threads);
+    explore_two_whole("share: 2 threads", two_threads);
 }
 
 /// Several threads, all but one of which ask twice.
@@ -107,7 +107,7 @@ fn two_keys() {
 
 #[test]
 fn and_another_key() {
-    explore_two("share: another key", two_keys);
+    explore_two_whole("share: another key", two_keys);
 }
 
 /// The mistake avoided: what is held is spent by whatever key is asked for.
@@ -133,7 +133,7 @@ fn an_old_share() {
 
 #[test]
 fn after_its_time() {
-    explore_two("share: after its time", an_old_share);
+    explore_two_whole("share: after its time", an_old_share);
 }
 
 /// The mistake avoided: what was taken ahead is spent although time has restored it.

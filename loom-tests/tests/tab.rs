@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::thread;
-use loom_tests::{catch_two, each_of, explore_four, explore_three, explore_two};
+use loom_tests::{catch_two, each_of, explore_four, explore_three, explore_two_whole};
 use tollgate::Tick;
 use tollgate_redis::{Found, Known, PlantedFault, Tab, plant_in_front};
 
@@ -40,7 +40,7 @@ fn asked_while_it_lands() {
 
 #[test]
 fn while_it_lands() {
-    explore_two("tab: asked while it lands", asked_while_it_lands);
+    explore_two_whole("tab: asked while it lands", asked_while_it_lands);
 }
 
 /// One of the threads sends and lands, the next asks twice, the others once.
@@ -113,7 +113,7 @@ fn asked_while_it_is_given_up() {
 
 #[test]
 fn while_it_is_given_up() {
-    explore_two("tab: asked while it is given up", asked_while_it_is_given_up);
+    explore_two_whole("tab: asked while it is given up", asked_while_it_is_given_up);
 }
 
 /// One thread lands the end of a window, another gives the tab up as soon as it may, a third asks.
