@@ -132,6 +132,20 @@ fn anothers_claim_is_taken_before_a_live_key_and_in_a_generation_of_its_own() {
     assert!(!may_displace);
 }
 
+#[test]
+fn who_takes_an_idle_keys_slot_has_displaced_no_claim() {
+    let mut debts = [[9; BUCKET]; 2];
+    debts[1][4] = 0;
+    let table = filled(debts);
+    put(&table, (1, 4), 0x7777, Head::committed(1, bucket().fresh(NOW)));
+    let mut may_displace = true;
+    let taken = table.claim(&probe(), &bucket(), NOW, 1, false, &mut may_displace);
+    let Ok(Some(Seat { slot, head })) = taken else { panic!("an idle key's slot may be taken") };
+    assert_eq!(table.index_of(slot), BUCKET + 4);
+    assert_eq!(head, Head::provisional(2, bucket().fresh(NOW)));
+    assert!(may_displace);
+}
+
 /// Whoever has displaced a claim takes a live key's slot, if it may, or finds no place.
 #[test]
 fn a_request_displaces_one_claim_and_no_more() {
