@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Undefined behaviour, data races and weak memory, by Miri: tests/miri.rs, which has all protocols
 # with real threads, under several schedules; also where words are 32 bits and where bytes are the
-# other way around, once each. Needs the nightly toolchain with miri and rust-src, which it adds where
+# other way around, twice each. Needs the nightly toolchain with miri and rust-src, which it adds where
 # rustup can.
 #
 #   ci/miri.sh [SEEDS] [TARGET ...]    8 schedules on the first target, and all targets, unless said
@@ -25,7 +25,7 @@ done_count=0
 for target in "${targets[@]}"; do
     seeds_here=$seeds
     # The first knows all of them; the others are about widths, byte orders and barriers.
-    [ "$target" = "${targets[0]}" ] || seeds_here=1
+    [ "$target" = "${targets[0]}" ] || seeds_here=$((seeds < 2 ? seeds : 2))
     if ! cargo +nightly miri setup --target "$target" >/dev/null 2>&1; then
         echo "miri: SKIPPED: $target, for which there is no library"
         continue
