@@ -66,6 +66,11 @@ fn several_claim(threads: usize) {
 }
 
 #[test]
+fn of_one_key_by_two_threads() {
+    explore_latest("claim: same key, 2 threads", 3, Preemptions::To(6), || several_claim(2));
+}
+
+#[test]
 fn of_one_key_by_three_threads() {
     explore_latest("claim: same key, 3 threads", 3, Preemptions::To(4), || several_claim(3));
 }
@@ -120,6 +125,16 @@ fn of_two_keys() {
         assert_eq!((mine, thread.join().unwrap()), (1, 1), "each has its own bucket");
         assert_eq!(gate.len_at(at(1)), 2);
         assert_eq!(gate.stats().refused_full, 0);
+    });
+}
+
+#[test]
+fn of_two_keys_once_each() {
+    explore_latest("claim: two keys, one bucket, 2 threads", 3, Preemptions::Any, || {
+        let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let granted = each_of(2, &gate, |gate, number| ask(gate, 1 + number as u64, at(1)));
+        assert_eq!(granted, [1, 1], "each has its own bucket");
+        assert_eq!((gate.len_at(at(1)), gate.stats().refused_full), (2, 0));
     });
 }
 

@@ -146,6 +146,57 @@ fn two_claims_of_a_log() {
     });
 }
 
+/// A slot is wanted by the key that has it, and is idle, and by another: each asks once.
+fn either_has_the_slot<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
+    assert_eq!(ask(gate, OLD, at(1)), 1);
+    assert_eq!(ask(gate, NEIGHBOUR, at(100)), 1);
+    let told = each_of(2, gate, |gate, number| ask(gate, [OLD, NEW][number], at(100)));
+    assert_eq!(told.iter().sum::<u64>(), 1, "granted in all");
+    assert_eq!(left(gate, OLD, at(100)), 3 - told[0], "no charge of the old key was lost");
+}
+
+#[test]
+fn of_windows_against_one_charge() {
+    explore_latest("ring take-over: windows, 1 against 1", 4, Preemptions::To(6), || {
+        either_has_the_slot(&two_seconds(3));
+    });
+}
+
+#[test]
+fn of_a_log_against_one_charge() {
+    explore_latest("ring take-over: log, 1 against 1", 4, Preemptions::To(6), || {
+        either_has_the_slot(&ten_seconds(3));
+    });
+}
+
+/// A life of the slot ends while a charge puts its cell: it is in the one life, or in the next.
+fn a_life_ends<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
+    assert_eq!(ask(gate, OLD, at(1)) + ask(gate, NEIGHBOUR, at(1)), 2);
+    let other = Arc::clone(gate);
+    let thread = thread::spawn(move || other.reset(&OLD));
+    assert_eq!(ask(gate, OLD, at(1)), 1, "granted");
+    thread.join().unwrap();
+    let left_after = left(gate, OLD, at(1));
+    assert!(matches!(left_after, 2 | 3), "{left_after} of 3 left");
+    let granted: u64 = (0..4).map(|_| ask(gate, OLD, at(1))).sum();
+    assert_eq!(granted, left_after, "nothing of the first life is left, nothing of the next lost");
+    assert_eq!(left(gate, NEIGHBOUR, at(1)), 2);
+}
+
+#[test]
+fn of_windows_whose_life_ends() {
+    explore_two_to("ring take-over: windows, a life ends", 3, Preemptions::Any, || {
+        a_life_ends(&two_seconds(3));
+    });
+}
+
+#[test]
+fn of_a_log_whose_life_ends() {
+    explore_two_to("ring take-over: log, a life ends", 3, Preemptions::Any, || {
+        a_life_ends(&ten_seconds(3));
+    });
+}
+
 /// One thread charges the old key, so that it has a cell to put; two or three want another key in
 /// its slot, which has a cell for each of them.
 fn by_several<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
