@@ -117,33 +117,37 @@ fn a_slot_whose_claimant_sleeps_is_taken_as_it_is() {
     assert!(may_displace, "nobody was displaced");
 }
 
-#[test]
-fn anothers_claim_is_taken_before_a_live_key_and_in_a_generation_of_its_own() {
+/// All slots but one are live keys', and that one holds `head` of another key, in generation 1.
+fn beside_live_keys(head: Head) -> Wide {
     let mut debts = [[9; BUCKET]; 2];
     debts[1][4] = 0;
     let table = filled(debts);
-    put(&table, (1, 4), 0x7777, Head::provisional(1, bucket().fresh(NOW)));
-    assert_eq!(chosen(&table, true), Some(((1, 4), false)));
+    put(&table, (1, 4), 0x7777, head);
+    table
+}
+
+/// Claims that one slot, in a generation of its own. Whether a claim may still be displaced then.
+fn claim_it(table: &Wide, evict: bool) -> bool {
     let mut may_displace = true;
-    let taken = table.claim(&probe(), &bucket(), NOW, 1, true, &mut may_displace);
-    let Ok(Some(Seat { slot, head })) = taken else { panic!("a claim may be taken") };
+    let taken = table.claim(&probe(), &bucket(), NOW, 1, evict, &mut may_displace);
+    let Ok(Some(Seat { slot, head })) = taken else { panic!("it may be taken") };
+    assert_eq!(table.index_of(slot), BUCKET + 4);
     assert_eq!(head, Head::provisional(2, bucket().fresh(NOW)));
     assert_eq!((slot.head.load(), slot.owner()), (head, probe().owner(2)));
-    assert!(!may_displace);
+    may_displace
+}
+
+#[test]
+fn anothers_claim_is_taken_before_a_live_key_and_in_a_generation_of_its_own() {
+    let table = beside_live_keys(Head::provisional(1, bucket().fresh(NOW)));
+    assert_eq!(chosen(&table, true), Some(((1, 4), false)));
+    assert!(!claim_it(&table, true));
 }
 
 #[test]
 fn who_takes_an_idle_keys_slot_has_displaced_no_claim() {
-    let mut debts = [[9; BUCKET]; 2];
-    debts[1][4] = 0;
-    let table = filled(debts);
-    put(&table, (1, 4), 0x7777, Head::committed(1, bucket().fresh(NOW)));
-    let mut may_displace = true;
-    let taken = table.claim(&probe(), &bucket(), NOW, 1, false, &mut may_displace);
-    let Ok(Some(Seat { slot, head })) = taken else { panic!("an idle key's slot may be taken") };
-    assert_eq!(table.index_of(slot), BUCKET + 4);
-    assert_eq!(head, Head::provisional(2, bucket().fresh(NOW)));
-    assert!(may_displace);
+    let table = beside_live_keys(Head::committed(1, bucket().fresh(NOW)));
+    assert!(claim_it(&table, false));
 }
 
 /// Whoever has displaced a claim takes a live key's slot, if it may, or finds no place.

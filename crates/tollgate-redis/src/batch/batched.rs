@@ -244,10 +244,7 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
             landed.await;
             if self.shared.failures.read() > 0 {
                 let why = "as many counts are unsent as may be, and sending them failed";
-                return match self.ask(key, n) {
-                    Asked::Answered(answer) => Ok(answer),
-                    Asked::NoPlace | Asked::Crowded => Err(Unavailable::Failed(why.into())),
-                };
+                return self.try_check(key, n).ok_or_else(|| Unavailable::Failed(why.into()));
             }
         }
         Err(Unavailable::TimedOut)

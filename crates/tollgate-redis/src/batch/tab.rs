@@ -131,10 +131,9 @@ impl Tab {
     pub fn give_up(&self, now: Tick) -> bool {
         let unsaid = self.load();
         let ends_at = self.ends_at();
-        if unsaid == Unsaid::GIVEN_UP || unsaid.sum() > 0 || now < ends_at {
-            return unsaid == Unsaid::GIVEN_UP;
-        }
-        planted(PlantedFault::GivenUpUnmarked) || self.swap(unsaid, Unsaid::GIVEN_UP).is_ok()
+        let mark = || self.swap(unsaid, Unsaid::GIVEN_UP).is_ok();
+        let is_idle = unsaid.sum() == 0 && now >= ends_at;
+        unsaid == Unsaid::GIVEN_UP || is_idle && (planted(PlantedFault::GivenUpUnmarked) || mark())
     }
 
     fn ends_at(&self) -> Tick {
