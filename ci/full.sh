@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 
 # Name, command, what it shows.
 stages=(
-    'tests|ci/test.sh|every ordinary test, the models and the tool on real logs'
+    'tests|ci/test.sh --new-seed|every ordinary test, the models and the tool on real logs'
     'lint|ci/lint.sh|lints, layers, documentation without warnings'
     'models|ci/loom.sh full|the models of every atomic protocol, deeper, and of 4 threads'
     'histories|ci/shuttle.sh full|random schedules, each history checked for linearizability'
@@ -29,6 +29,7 @@ stages=(
     'packages|ci/packages-check.sh|licences, advisories, least versions, each feature, oldest compiler'
     'mutants|ci/mutants.sh|that tests notice what is changed in the code'
     'pingora|ci/pingora.sh|the filter for Pingora'
+    'repeat|ci/repeat.sh 50|the ordinary tests with the cases of 50 other seeds'
     'soak|ci/soak.sh 3600|the proxy under load for an hour, rules and Redis coming and going'
 )
 
