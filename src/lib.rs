@@ -101,6 +101,8 @@ mod time;
 mod top;
 #[cfg(feature = "std")]
 mod wait;
+#[cfg(feature = "std")]
+mod within;
 mod word;
 
 pub use algo::any::{AnyAlgorithm, UnknownAlgorithm};

@@ -2,11 +2,12 @@
 
 use core::hash::Hash;
 use core::marker::PhantomData;
+use core::time::Duration;
 
 use ahash::RandomState;
 
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, Machine, NoRing, Visit};
+use crate::algo::{Algorithm, Machine, NoRing, Visit, WithinDelay};
 use crate::builder::Builder;
 use crate::cell::DirectCell;
 use crate::clock::QuantaClock;
@@ -227,6 +228,20 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ) -> Decision {
         let evict = matches!(self.when_full, WhenFull::Evict);
         algo.meet(Ask { limiter: self, probe, lookup, now, n, evict })
+    }
+
+    /// The straight line, where a request may have to wait for so long at most.
+    pub(crate) fn decide_within(
+        &self,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+        max_delay: Duration,
+    ) -> Decision {
+        let (lookup, evict) =
+            (self.table.find_at_once(probe), matches!(self.when_full, WhenFull::Evict));
+        let ask = Ask { limiter: self, probe, lookup, now, n, evict };
+        self.params.meet(AskWithin { ask, max_delay })
     }
 
     /// The straight line to yes or no.
@@ -474,6 +489,20 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Ask<'_, K, A, C> {
         };
         limiter.count(decision.is_ok());
         decision
+    }
+}
+
+/// A request for cells that may have to wait for so long at most.
+struct AskWithin<'a, K: ?Sized, A: Algorithm, C> {
+    ask: Ask<'a, K, A, C>,
+    max_delay: Duration,
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for AskWithin<'_, K, A, C> {
+    type Out = Decision;
+
+    fn by<M: Machine>(self, algo: &M) -> Decision {
+        self.ask.by(&WithinDelay::new(algo.clone(), self.max_delay))
     }
 }
 

@@ -256,6 +256,7 @@ impl Machine for AnyParams {
     type Oracle = AnyOracle;
     type Seen = AnySeen;
     const RINGED: bool = true;
+    const MAY_DELAY: bool = true;
 
     #[inline(always)]
     fn meet<V: Visit>(&self, visit: V) -> V::Out {

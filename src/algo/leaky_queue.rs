@@ -198,6 +198,7 @@ impl Machine for LeakyQueueParams {
     type Oracle = Queue;
     type Seen = u64;
     const MAY_BE_COMPACT: bool = true;
+    const MAY_DELAY: bool = true;
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {

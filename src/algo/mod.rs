@@ -41,9 +41,13 @@ pub mod sliding_counter;
 pub mod sliding_log;
 pub mod sub_windows;
 pub mod warm_up;
+#[cfg(feature = "std")]
+mod within_delay;
 
 pub use carry::{Carry, FIGURES, Moment, Passage, Restart};
 pub use grid::Grid;
+#[cfg(feature = "std")]
+pub(crate) use within_delay::WithinDelay;
 
 use core::time::Duration;
 
@@ -197,6 +201,9 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
 
     /// Whether there are states of [`COMPACT_BITS`].
     const MAY_BE_COMPACT: bool = false;
+
+    /// Whether an admission can have a [delay](Permit::delay).
+    const MAY_DELAY: bool = false;
 
     /// Words of the ring, its note included.
     fn ring_cells(&self) -> usize {

@@ -360,6 +360,7 @@ impl Machine for WarmUpParams {
     #[cfg(feature = "std")]
     type Oracle = Ramp;
     type Seen = u64;
+    const MAY_DELAY: bool = true;
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {
