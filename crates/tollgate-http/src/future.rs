@@ -56,15 +56,16 @@ pub(crate) type Answer = Pin<Box<dyn Future<Output = (Fate, request::Parts)> + S
 
 struct Asking<S, B> {
     answer: Answer,
-    /// The service, which is ready, and the request's body.
-    ready: Option<(S, B)>,
+    /// The service, which is not ready, and the request's body.
+    rest: Option<(S, B)>,
 }
 
 /// Apart, as the refusal is: most futures are being served, and are moved about.
 struct Waiting<S, B> {
-    sleeping: Sleeping,
-    /// Held as long as it waits.
-    _place: Place,
+    /// `None`: the turn has come, and only the service is waited for.
+    sleeping: Option<Sleeping>,
+    /// Held until the request is passed on.
+    _place: Option<Place>,
     service: S,
     request: Option<Request<B>>,
 }
@@ -90,26 +91,26 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
         Self::new(State::Serving { response }, charge, fields)
     }
 
-    /// `service` has said that it is ready.
     pub(crate) fn asking(answer: Answer, service: S, body: B) -> Self {
-        let asking = Box::new(Asking { answer, ready: Some((service, body)) });
+        let asking = Box::new(Asking { answer, rest: Some((service, body)) });
         Self::new(State::Asking { asking }, None, Fields::default())
     }
 
-    /// `service` has said that it is ready.
     pub(crate) fn waiting(
-        Wait { sleeping, place }: Wait,
+        wait: Wait,
         service: S,
         request: Request<B>,
         charge: Option<Box<dyn Charge>>,
         fields: Fields,
     ) -> Self {
-        Self::new(State::waiting(Wait { sleeping, place }, service, request), charge, fields)
+        Self::new(State::waiting(Some(wait), service, request), charge, fields)
     }
 }
 
 impl<S: Service<Request<B>>, B> State<S, B> {
-    fn waiting(Wait { sleeping, place }: Wait, service: S, request: Request<B>) -> Self {
+    /// Waits for a turn, if there is one to wait for, and then for the service.
+    fn waiting(wait: Option<Wait>, service: S, request: Request<B>) -> Self {
+        let (sleeping, place) = wait.map(|Wait { sleeping, place }| (sleeping, place)).unzip();
         let waiting = Waiting { sleeping, _place: place, service, request: Some(request) };
         Self::Waiting { waiting: Box::new(waiting) }
     }
@@ -135,22 +136,23 @@ where
                 }
                 StateProj::Asking { asking } => {
                     let (fate, head) = ready!(asking.answer.as_mut().poll(context));
-                    let (mut service, body) = asking.ready.take().expect("taken once");
+                    let (service, body) = asking.rest.take().expect("taken once");
                     let request = Request::from_parts(head, body);
                     match fate {
                         Fate::Stop { response } => State::refused(response),
-                        Fate::Skip => State::Serving { response: service.call(request) },
+                        Fate::Skip => State::waiting(None, service, request),
                         Fate::Go { wait, charge, fields } => {
                             (*this.charge, *this.fields) = (charge, fields);
-                            match wait {
-                                Some(wait) => State::waiting(wait, service, request),
-                                None => State::Serving { response: service.call(request) },
-                            }
+                            State::waiting(wait, service, request)
                         }
                     }
                 }
                 StateProj::Waiting { waiting } => {
-                    ready!(waiting.sleeping.as_mut().poll(context));
+                    if let Some(sleeping) = &mut waiting.sleeping {
+                        ready!(sleeping.as_mut().poll(context));
+                        waiting.sleeping = None;
+                    }
+                    ready!(waiting.service.poll_ready(context))?;
                     let request = waiting.request.take().expect("taken once");
                     State::Serving { response: waiting.service.call(request) }
                 }

@@ -36,17 +36,70 @@ use crate::policy::Policy;
 pub trait Gate: Send + Sync {
     /// Decides, and notes in `report` what each limit said.
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict;
+
+    /// Decides a request behind which at most `max_waiting` requests of its key may wait, itself
+    /// included. With 0, it may not wait at all. The layer asks this way: see
+    /// [`LayerBuilder::wait`](crate::LayerBuilder::wait).
+    ///
+    /// A request that would have to wait behind more is [`Verdict::QueueFull`], and is charged
+    /// nothing. Unless this is implemented, it is [`decide`](Self::decide): the layer then denies what
+    /// may not wait after it was charged, and [cancels](Charge::cancel) the charge where there is one
+    /// to cancel. A gate that never delays a request needs nothing else.
+    fn decide_queued(
+        &self,
+        request: &request::Parts,
+        max_waiting: u64,
+        report: &mut Report,
+    ) -> Verdict {
+        let _ = max_waiting;
+        self.decide(request, report)
+    }
+
+    /// Notes in `report` each limit that would deny the request now, as
+    /// [`decide_queued`](Self::decide_queued) would, and charges nothing.
+    ///
+    /// [`Several`](crate::Several) limits look at the others this way when one of them denies, so that
+    /// clients are told the longest wait. Unless this is implemented, nothing is noted.
+    fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
+        let _ = (request, max_waiting, report);
+    }
 }
 
 impl<G: Gate + ?Sized> Gate for Arc<G> {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
         (**self).decide(request, report)
     }
+
+    fn decide_queued(
+        &self,
+        request: &request::Parts,
+        max_waiting: u64,
+        report: &mut Report,
+    ) -> Verdict {
+        (**self).decide_queued(request, max_waiting, report)
+    }
+
+    fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
+        (**self).peek(request, max_waiting, report);
+    }
 }
 
 impl<G: Gate + ?Sized> Gate for Box<G> {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
         (**self).decide(request, report)
+    }
+
+    fn decide_queued(
+        &self,
+        request: &request::Parts,
+        max_waiting: u64,
+        report: &mut Report,
+    ) -> Verdict {
+        (**self).decide_queued(request, max_waiting, report)
+    }
+
+    fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
+        (**self).peek(request, max_waiting, report);
     }
 }
 
@@ -64,6 +117,9 @@ pub enum Verdict {
     Admit(Admission),
     /// The request is over a limit: the report says which.
     Refuse,
+    /// The request would have to wait behind more requests than it may: the report says which limit
+    /// delays it. Nothing was charged.
+    QueueFull,
     /// The request has no key, and the limit admits none such.
     WithoutKey(KeyError),
     /// It is to be asked elsewhere: the request waits for the answer.
@@ -320,6 +376,17 @@ impl Report {
         self.others.retain(|reading| reading.refused);
         if self.first.as_ref().is_some_and(|reading| !reading.refused) {
             self.first = (!self.others.is_empty()).then(|| self.others.remove(0));
+        }
+    }
+
+    /// Adds the limits that would deny too, which [`Gate::peek`] has found. A limit that has denied
+    /// already is not added again.
+    pub(crate) fn add_denials(&mut self, found: Self) {
+        for reading in found.first.into_iter().chain(found.others) {
+            let is_known = self.readings().any(|known| known.policy == reading.policy);
+            if reading.refused && !is_known {
+                self.note(reading);
+            }
         }
     }
 

@@ -30,6 +30,7 @@ pub(crate) struct Judge<G> {
     pub(crate) inspect: Option<Box<Inspect>>,
     pub(crate) sleep: Option<Box<Sleep>>,
     pub(crate) queue: Queue,
+    pub(crate) max_waiting_per_key: u64,
     pub(crate) counters: Counters,
 }
 
@@ -50,7 +51,7 @@ pub(crate) enum Fate {
 /// A fate, or the question that it hangs on.
 pub(crate) enum Judged {
     Now(Fate),
-    Ask { asking: Asking, report: Report },
+    Ask { asking: Asking, report: Report, max_waiting: u64 },
 }
 
 /// A wait for a turn.
@@ -66,16 +67,29 @@ impl<G: Gate> Judge<G> {
             return Judged::Now(Fate::Skip);
         }
         let mut report = Report::default();
-        let ruling = match self.gate.decide(request, &mut report) {
+        let max_waiting = self.max_waiting();
+        let ruling = match self.gate.decide_queued(request, max_waiting, &mut report) {
             Verdict::Admit(admission) => Ok(admission),
             Verdict::Refuse => Err(Reason::OverLimit),
+            Verdict::QueueFull if max_waiting == 0 && self.sleep.is_some() => {
+                Err(Reason::QueueFull)
+            }
+            // Its own key has too many, or nobody may wait.
+            Verdict::QueueFull => Err(Reason::OverLimit),
             Verdict::WithoutKey(error) => Err(Reason::WithoutKey(error)),
             Verdict::Ask(asking) => {
                 self.counters.count(Event::Asked);
-                return Judged::Ask { asking, report };
+                return Judged::Ask { asking, report, max_waiting };
             }
         };
-        Judged::Now(self.carry_out(request, report, ruling))
+        let was_promised = max_waiting > 0;
+        Judged::Now(self.carry_out(request, report, ruling, was_promised))
+    }
+
+    /// How many requests of a key may wait, as far as there are places for any.
+    fn max_waiting(&self) -> u64 {
+        let may_wait = self.sleep.is_some() && !self.queue.is_full();
+        if may_wait { self.max_waiting_per_key } else { 0 }
     }
 
     /// Awaits the answer, and judges by it.
@@ -84,16 +98,27 @@ impl<G: Gate> Judge<G> {
         request: request::Parts,
         asking: Asking,
         mut report: Report,
+        max_waiting: u64,
     ) -> (Fate, request::Parts) {
         let (ruling, said) = asking.await;
         report.add(said);
         if let Err(Reason::OverLimit) = ruling {
             report.keep_refusals();
+            let mut found = Report::default();
+            self.gate.peek(&request, max_waiting, &mut found);
+            report.add_denials(found);
         }
-        (self.carry_out(&request, report, ruling), request)
+        (self.carry_out(&request, report, ruling, false), request)
     }
 
-    fn carry_out(&self, request: &request::Parts, mut report: Report, ruling: Ruling) -> Fate {
+    /// `was_promised`: the gate decided by a queue with a place in it.
+    fn carry_out(
+        &self,
+        request: &request::Parts,
+        mut report: Report,
+        ruling: Ruling,
+        was_promised: bool,
+    ) -> Fate {
         report.without_key().for_each(|error| self.counters.count_without_key(error));
         report.shadow_refusals().for_each(|_| self.counters.count(Event::ShadowRefused));
         let fate = match ruling {
@@ -101,7 +126,7 @@ impl<G: Gate> Judge<G> {
                 let fields = Fields::new(&report, self.wanted);
                 Fate::Go { wait: None, charge: admission.charge, fields }
             }
-            Ok(admission) => self.wait(request, admission, &mut report),
+            Ok(admission) => self.wait(request, admission, &mut report, was_promised),
             Err(reason) => self.stop(request, &report, reason),
         };
         if matches!(fate, Fate::Go { .. }) {
@@ -118,8 +143,18 @@ impl<G: Gate> Judge<G> {
             || self.skip.as_ref().is_some_and(|skip| skip(request))
     }
 
-    fn wait(&self, request: &request::Parts, admission: Admission, report: &mut Report) -> Fate {
-        let place = self.sleep.as_ref().map(|sleep| (sleep, self.queue.enter()));
+    fn wait(
+        &self,
+        request: &request::Parts,
+        admission: Admission,
+        report: &mut Report,
+        was_promised: bool,
+    ) -> Fate {
+        let enter = || match was_promised {
+            true => Some(self.queue.enter_promised()),
+            false => self.queue.enter(),
+        };
+        let place = self.sleep.as_ref().map(|sleep| (sleep, enter()));
         let reason = match place {
             Some((sleep, Some(place))) => {
                 self.counters.count(Event::Waited);
@@ -166,6 +201,7 @@ impl<G: fmt::Debug> fmt::Debug for Judge<G> {
             .field("skip_preflight", &self.skip_preflight)
             .field("waits", &self.sleep.is_some())
             .field("queue", &self.queue)
+            .field("max_waiting_per_key", &self.max_waiting_per_key)
             .finish_non_exhaustive()
     }
 }

@@ -17,6 +17,8 @@ use crate::stats::{Counters, Queue, Stats};
 
 /// Requests that wait at a time, unless said otherwise.
 const WAITING_MAX: usize = 1_024;
+/// Of one key. An eighth, so that no few keys can take all places.
+const WAITING_PER_KEY_MAX: u64 = 128;
 
 /// Limits the requests to a service.
 ///
@@ -67,6 +69,7 @@ impl<G: Gate> RateLimitLayer<G> {
             inspect: None,
             sleep: None,
             queue: Queue::new(WAITING_MAX),
+            max_waiting_per_key: WAITING_PER_KEY_MAX,
             counters: Counters::default(),
         })
     }
@@ -229,12 +232,26 @@ impl<G: Gate> LayerBuilder<G> {
 
     /// Lets requests wait for their turn, where a limit says so: those of a
     /// [`LeakyQueue`](tollgate::LeakyQueue). `sleep` is the runtime's, such as
-    /// `tokio::time::sleep`. Without it, such requests are refused, and charged all the same.
+    /// `tokio::time::sleep`. Without it, such requests are denied.
     ///
-    /// A key's queue is as long as its burst. Over all keys at most 1,024 requests wait, unless
-    /// [`max_waiting`](Self::max_waiting) says otherwise; further ones are answered 503.
+    /// A key's queue is as long as its burst, and at most 128 requests unless
+    /// [`max_waiting_per_key`](Self::max_waiting_per_key) says otherwise; further ones are answered
+    /// 429. Over all keys at most 1,024 requests wait, unless [`max_waiting`](Self::max_waiting) says
+    /// otherwise; further ones that would have to wait are answered 503. Requests with nothing to wait
+    /// for go ahead however many others wait.
     ///
-    /// **Not guaranteed.** A client that leaves while it waits gives its turn to nobody.
+    /// **Guarantee.** A request that is turned away, because it may not wait or because too many do, is
+    /// charged nothing by a [`Limit`](crate::Limit). A request that waits does not hold the inner
+    /// service ready: the layer asks it for readiness again after the wait.
+    ///
+    /// **Not guaranteed.**
+    ///
+    /// - A client that leaves while it waits frees its place in the queue of all keys at once. But its
+    ///   turn goes to nobody: what its request was charged, by every limit, stays charged.
+    /// - A gate of your own that delays requests charges those that are turned away, unless it
+    ///   implements [`decide_queued`](Gate::decide_queued), or its charge can be cancelled.
+    /// - Of [`Several`](crate::Several) limits, those before the one that turns a request away are
+    ///   charged unless they are [`returnable`](crate::Limit::returnable).
     ///
     /// ```
     /// use std::net::IpAddr;
@@ -260,6 +277,9 @@ impl<G: Gate> LayerBuilder<G> {
 
     /// How many requests may wait at a time, over all keys; 1,024 unless said otherwise.
     ///
+    /// Requests that are decided at the same moment, on several threads, may take the last place
+    /// together: then as many more wait as there are threads, less one.
+    ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, RateLimitLayer, key::PeerIp}};
     /// # let limit = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?;
@@ -268,6 +288,27 @@ impl<G: Gate> LayerBuilder<G> {
     /// ```
     pub fn max_waiting(mut self, requests: usize) -> Self {
         self.0.queue = Queue::new(requests);
+        self
+    }
+
+    /// How many requests of one key may wait at a time; 128 unless said otherwise. With 0, none may.
+    ///
+    /// A bound below [`max_waiting`](Self::max_waiting) keeps one key from taking the places of all
+    /// others. The key's place in the queue is what counts, at one cell for each request: requests
+    /// that cost more, and the turns of clients that left, take the places of as many as fit into
+    /// their time.
+    ///
+    /// ```
+    /// # use {tollgate::Quota, tollgate_http::{Limit, RateLimitLayer, key::PeerIp}};
+    /// # let limit = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?;
+    /// let layer = RateLimitLayer::builder(limit)
+    ///     .wait(tokio::time::sleep)
+    ///     .max_waiting_per_key(10)
+    ///     .build();
+    /// # Ok::<(), tollgate_http::LimitError>(())
+    /// ```
+    pub fn max_waiting_per_key(mut self, requests: u64) -> Self {
+        self.0.max_waiting_per_key = requests;
         self
     }
 

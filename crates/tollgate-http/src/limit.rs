@@ -52,7 +52,15 @@ pub struct Limit<
 type Cost = Box<dyn Fn(&request::Parts) -> u64 + Send + Sync>;
 
 /// How cells are taken: see [`pass`] and [`reserve`].
-type Take<Q, A, C> = fn(&Arc<Limiter<Q, A, C>>, &Q, u64, &Settle) -> Result<Taken, Denied>;
+type Take<Q, A, C> = fn(&Arc<Limiter<Q, A, C>>, &Q, Ask, &Settle) -> Result<Taken, Denied>;
+
+/// What is asked of a limiter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) cells: u64,
+    /// How long the request may wait for its turn.
+    pub(crate) max_delay: Duration,
+}
 
 /// Cells that were taken.
 pub(crate) struct Taken {
@@ -261,12 +269,21 @@ where
     C: Clock + Send + Sync,
 {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
+        self.decide_queued(request, u64::MAX, report)
+    }
+
+    fn decide_queued(
+        &self,
+        request: &request::Parts,
+        max_waiting: u64,
+        report: &mut Report,
+    ) -> Verdict {
         let key = match self.key.extract(request) {
             Ok(key) => key,
             Err(error) => return self.without_key.decide(error, report),
         };
-        let cost = self.cost.as_ref().map_or(1, |cost| cost(request));
-        match (self.take)(&self.limiter, key.borrow(), cost, &self.settle) {
+        let ask = self.ask(request, max_waiting);
+        match (self.take)(&self.limiter, key.borrow(), ask, &self.settle) {
             Ok(Taken { limit, remaining, reset_after, delay, charge }) => {
                 let reading = Reading::new(self.policy.clone(), limit, remaining);
                 report.note(Reading { reset_after, delay, ..reading });
@@ -274,9 +291,29 @@ where
             }
             Err(denied) => {
                 report.note(Reading::of_refusal(self.policy.clone(), &denied));
-                Verdict::Refuse
+                // It has the cells, so its turn is what comes too late.
+                let fits = denied.remaining() >= ask.cells;
+                if fits { Verdict::QueueFull } else { Verdict::Refuse }
             }
         }
+    }
+
+    fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
+        let Ok(key) = self.key.extract(request) else { return };
+        let Ask { cells, max_delay } = self.ask(request, max_waiting);
+        let now = self.limiter.clock().now();
+        let seen = self.limiter.peek_within_at(key.borrow(), cells, max_delay, now);
+        if let Err(denied) = seen {
+            report.note(Reading::of_refusal(self.policy.clone(), &denied));
+        }
+    }
+}
+
+impl<E: Extractor, Q: ?Sized, A: Algorithm, C> Limit<E, Q, A, C> {
+    /// A request waits for no longer than as many others of its key take, at one cell each.
+    fn ask(&self, request: &request::Parts, max_waiting: u64) -> Ask {
+        let cells = self.cost.as_ref().map_or(1, |cost| cost(request));
+        Ask { cells, max_delay: self.policy.time_of(max_waiting) }
     }
 }
 
@@ -284,7 +321,7 @@ where
 fn pass<Q, A, C>(
     limiter: &Arc<Limiter<Q, A, C>>,
     key: &Q,
-    cells: u64,
+    Ask { cells, max_delay }: Ask,
     _: &Settle,
 ) -> Result<Taken, Denied>
 where
@@ -292,7 +329,7 @@ where
     A: Algorithm,
     C: Clock,
 {
-    let permit: Permit = limiter.check_n(key, cells)?;
+    let permit: Permit = limiter.check_within(key, cells, max_delay)?;
     Ok(Taken {
         limit: permit.limit(),
         remaining: permit.remaining(),

@@ -1,6 +1,7 @@
 //! What a limit is called, and what it promises: an item of the `RateLimit-Policy` field.
 
 use core::fmt::{self, Write};
+use core::time::Duration;
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -39,6 +40,7 @@ struct Texts {
     /// The name as a structured-field string, which JSON reads alike.
     quoted: Box<str>,
     item: HeaderValue,
+    quota: Quota,
 }
 
 impl Policy {
@@ -88,7 +90,7 @@ impl Policy {
             let _ = write!(item, ";w={}", period.as_secs());
         }
         let item = HeaderValue::try_from(item).expect("printable ASCII");
-        Ok(Self(Arc::new(Texts { name: name.into(), quoted: quoted.into(), item })))
+        Ok(Self(Arc::new(Texts { name: name.into(), quoted: quoted.into(), item, quota: *quota })))
     }
 
     /// The name, as given.
@@ -101,6 +103,13 @@ impl Policy {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// How long the quota takes to restore so many cells, rounded up to a nanosecond.
+    pub(crate) fn time_of(&self, cells: u64) -> Duration {
+        let nanos = self.0.quota.period().as_nanos().saturating_mul(cells.into());
+        let nanos = nanos.div_ceil(self.0.quota.limit().max(1).into());
+        u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos)
     }
 
     /// The name in quotes, as structured fields and JSON have it.

@@ -1,7 +1,6 @@
 //! The service that asks before it passes a request on.
 
 use core::fmt;
-use core::mem;
 use core::task::{Context, Poll};
 use std::sync::Arc;
 
@@ -61,11 +60,6 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (parts, body) = request.into_parts();
         match self.judge.judge(&parts) {
-            Judged::Now(Fate::Go { wait: Some(wait), charge, fields }) => {
-                let request = Request::from_parts(parts, body);
-                ResponseFuture::waiting(wait, self.take_ready(), request, charge, fields)
-            }
-            Judged::Now(Fate::Stop { response }) => ResponseFuture::refused(response),
             Judged::Now(Fate::Skip) => {
                 let response = self.inner.call(Request::from_parts(parts, body));
                 ResponseFuture::skipping(response)
@@ -74,19 +68,33 @@ where
                 let response = self.inner.call(Request::from_parts(parts, body));
                 ResponseFuture::serving(response, charge, fields)
             }
-            Judged::Ask { asking, report } => {
-                let answer = Arc::clone(&self.judge).ask(parts, asking, report);
-                ResponseFuture::asking(Box::pin(answer), self.take_ready(), body)
+            Judged::Now(Fate::Go { wait: Some(wait), charge, fields }) => {
+                let request = Request::from_parts(parts, body);
+                ResponseFuture::waiting(wait, self.for_later(), request, charge, fields)
+            }
+            Judged::Now(Fate::Stop { response }) => {
+                self.release();
+                ResponseFuture::refused(response)
+            }
+            Judged::Ask { asking, report, max_waiting } => {
+                let answer = Arc::clone(&self.judge).ask(parts, asking, report, max_waiting);
+                ResponseFuture::asking(Box::pin(answer), self.for_later(), body)
             }
         }
     }
 }
 
 impl<S: Clone, G> RateLimit<S, G> {
-    /// It is the service in here that is ready, and its clone that must become so.
-    fn take_ready(&mut self) -> S {
-        let clone = self.inner.clone();
-        mem::replace(&mut self.inner, clone)
+    /// Gives up what the inner service has reserved for a call that does not come, or not now, such as
+    /// a place under a concurrency limit. A clone is not ready, and has reserved nothing.
+    fn release(&mut self) {
+        self.inner = self.inner.clone();
+    }
+
+    /// The service for a call that comes later, and has to ask it for readiness first.
+    fn for_later(&mut self) -> S {
+        self.release();
+        self.inner.clone()
     }
 }
 

@@ -9,7 +9,7 @@ use tollgate::algo::{Algorithm, GiveBack};
 use tollgate::{Clock, Denied, KeySource, Limiter, Reservation};
 
 use crate::gate::Charge;
-use crate::limit::Taken;
+use crate::limit::{Ask, Taken};
 
 type OfHead = dyn Fn(&response::Parts) -> u64 + Send + Sync;
 type OfBytes = dyn Fn(u64) -> u64 + Send + Sync;
@@ -41,11 +41,11 @@ struct Kept<Q: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> {
     settle: Settle,
 }
 
-/// Takes cells that can be given back, and settled.
+/// Takes cells that can be given back, and settled. The algorithms that can do so never delay.
 pub(crate) fn reserve<Q, A, C>(
     limiter: &Arc<Limiter<Q, A, C>>,
     key: &Q,
-    cells: u64,
+    Ask { cells, .. }: Ask,
     settle: &Settle,
 ) -> Result<Taken, Denied>
 where

@@ -52,7 +52,7 @@ impl<G: Gate> Gate for Shadow<G> {
                 report.take_as_shadow(trial);
                 Verdict::Admit(at_once(admission))
             }
-            Verdict::Refuse | Verdict::WithoutKey(_) => {
+            Verdict::Refuse | Verdict::QueueFull | Verdict::WithoutKey(_) => {
                 report.take_as_shadow(trial);
                 Verdict::Admit(Admission::default())
             }

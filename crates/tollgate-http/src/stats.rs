@@ -138,6 +138,17 @@ impl Queue {
         Self { waiting: Arc::default(), most }
     }
 
+    /// Whether all places are taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.load(Relaxed) >= self.most
+    }
+
+    /// A place for a request that was promised one: one too many, if others were faster.
+    pub(crate) fn enter_promised(&self) -> Place {
+        self.waiting.fetch_add(1, Relaxed);
+        Place(Arc::clone(&self.waiting))
+    }
+
     /// A place, unless all are taken.
     pub(crate) fn enter(&self) -> Option<Place> {
         let next = |waiting| (waiting < self.most).then_some(waiting + 1);

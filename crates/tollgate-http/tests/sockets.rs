@@ -6,9 +6,11 @@ use axum::Router;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::Quota;
-use tollgate_http::key::{ClientIp, Matched, Method, PeerIp, Trust};
-use tollgate_http::{Gate, Limit, RateLimitLayer};
+use tollgate::{LeakyQueue, Limiter, Quota};
+use tollgate_http::key::{ClientIp, Header, Matched, Method, PeerIp, Trust};
+use tollgate_http::{Gate, Limit, Policy, RateLimitLayer};
+use tower::ServiceBuilder;
+use tower::limit::ConcurrencyLimitLayer;
 
 async fn serve<G: Gate + 'static>(layer: &RateLimitLayer<G>) -> SocketAddr {
     let app = Router::new()
@@ -150,4 +152,36 @@ async fn method_and_template_are_a_key() {
     // What has no route has a key too, and but one.
     assert_eq!(client.status("GET /none", "").await, 404);
     assert_eq!(client.status("GET /nor/this", "").await, 429);
+}
+
+/// The issue that led to this measured 4.68 s for the other key, at 2 a second.
+#[tokio::test]
+async fn a_client_with_nothing_to_wait_for_is_served_while_20_of_another_wait_for_hours() {
+    let quota = Quota::per_hour(1).burst(30);
+    let limiter: Limiter<str, LeakyQueue> =
+        Limiter::builder(quota).algorithm(LeakyQueue::new()).build().expect("in range");
+    let key = Header::new("key").expect("a name");
+    let limit = Limit::new(Policy::new("paced", &quota).expect("a name"), limiter.into(), key);
+    let layer = RateLimitLayer::builder(limit).wait(tokio::time::sleep).build();
+    // Ten at a time, inside the limit.
+    let both = ServiceBuilder::new().layer(layer.clone()).layer(ConcurrencyLimitLayer::new(10));
+    let app = Router::new().route("/", get(|| async { "hello" })).layer(both);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let server = listener.local_addr().expect("bound");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+
+    let mut busy = Client::new(server).await;
+    assert_eq!(busy.status("GET /", "key: busy\r\n").await, 200);
+    let queued = (0..20).map(|_| {
+        tokio::spawn(
+            async move { Client::new(server).await.status("GET /", "key: busy\r\n").await },
+        )
+    });
+    let queued: Vec<_> = queued.collect();
+    while layer.stats().waited < 20 {
+        tokio::task::yield_now().await;
+    }
+    let mut other = Client::new(server).await;
+    assert_eq!(other.status("GET /", "key: other\r\n").await, 200);
+    assert!(queued.iter().all(|call| !call.is_finished()));
 }

@@ -79,6 +79,7 @@ async fn decide(gate: &impl Gate, request: &request::Parts) -> (Ruling, bool, Re
     match gate.decide(request, &mut report) {
         Verdict::Admit(admission) => (Ok(admission), false, report),
         Verdict::Refuse => (Err(Reason::OverLimit), false, report),
+        Verdict::QueueFull => (Err(Reason::QueueFull), false, report),
         Verdict::WithoutKey(error) => (Err(Reason::WithoutKey(error)), false, report),
         Verdict::Ask(asking) => {
             let (ruling, said) = asking.await;
