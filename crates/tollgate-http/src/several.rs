@@ -12,11 +12,14 @@ use crate::gate::{Admission, Charge, Gate, Report, Verdict};
 /// refuses decides; those that [ask elsewhere](Verdict::Ask) come after the others.
 ///
 /// **Guarantee.** A request that is admitted was charged in each. No limit ever grants more than
-/// its quota.
+/// its quota. Of a request that is denied, clients are told the longest wait of all limits that would
+/// deny it then, so that none of them denies it at that time if nothing else was charged meanwhile.
 ///
 /// **Not guaranteed.** What earlier limits charged is given back when a later one refuses only
 /// where they are [`returnable`](crate::Limit::returnable) or settled; in between, another request
-/// may be refused that would have fitted. So put limits that cannot give back last.
+/// may be refused that would have fitted. So put limits that cannot give back last. Limits that ask
+/// elsewhere are not asked for their wait when another denies; nor are gates of your own without
+/// [`peek`](Gate::peek).
 ///
 /// ```
 /// use tollgate::Quota;
@@ -57,16 +60,30 @@ impl Several {
 
 impl Gate for Several {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
+        self.decide_queued(request, u64::MAX, report)
+    }
+
+    fn decide_queued(
+        &self,
+        request: &request::Parts,
+        max_waiting: u64,
+        report: &mut Report,
+    ) -> Verdict {
         let mut all = All::default();
         let mut questions = Vec::new();
         for gate in &self.0 {
-            match gate.decide(request, report) {
+            match gate.decide_queued(request, max_waiting, report) {
                 Verdict::Admit(admission) => all.add(admission),
                 Verdict::Ask(asking) => questions.push(asking),
-                refusal => {
+                denial => {
                     all.cancel();
                     report.keep_refusals();
-                    return refusal;
+                    if !matches!(denial, Verdict::WithoutKey(_)) {
+                        let mut found = Report::default();
+                        self.peek(request, max_waiting, &mut found);
+                        report.add_denials(found);
+                    }
+                    return denial;
                 }
             }
         }
@@ -74,6 +91,10 @@ impl Gate for Several {
             true => Verdict::Admit(all.admission()),
             false => Verdict::Ask(Asking::new(ask_in_turn(all, questions))),
         }
+    }
+
+    fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
+        self.0.iter().for_each(|gate| gate.peek(request, max_waiting, report));
     }
 }
 

@@ -1,0 +1,119 @@
+//! Several limits, one of which denies: clients are told the longest wait of all.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Empty;
+use tollgate::algo::Algorithm;
+use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingLog};
+use tollgate_http::key::{FromFn, from_fn};
+use tollgate_http::{Gate, Limit, Policy, RateLimitLayer, Several, Shadow};
+use tower::{Layer, ServiceExt, service_fn};
+
+type Clock = &'static ManualClock;
+type OneForAll = FromFn<fn(&http::request::Parts) -> Option<()>>;
+
+fn clock() -> Clock {
+    Box::leak(Box::default())
+}
+
+fn limit<A: Algorithm>(
+    name: &str,
+    quota: Quota,
+    algorithm: A,
+    clock: Clock,
+) -> Limit<OneForAll, (), A, Clock> {
+    let builder = Limiter::builder(quota).algorithm(algorithm).clock(clock).capacity(16);
+    let limiter = Arc::new(builder.build().expect("in range"));
+    let policy = Policy::new(name, &quota).expect("a name");
+    Limit::new(policy, limiter, from_fn(|_| Some(())))
+}
+
+/// The status and the header `name`.
+async fn ask<G: Gate + 'static>(layer: &RateLimitLayer<G>) -> (u16, String, String) {
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+    }));
+    let answer = service.oneshot(Request::new(())).await.expect("infallible");
+    let field = |name| {
+        let value = answer.headers().get(name).map(|value| value.to_str().expect("ASCII"));
+        value.unwrap_or_default().to_owned()
+    };
+    (answer.status().as_u16(), field("retry-after"), field("ratelimit"))
+}
+
+/// The largest `t` of a `RateLimit` field.
+fn longest_time(field: &str) -> &str {
+    let times = field.split(", ").filter_map(|limit| limit.split_once(";t=")).map(|(_, t)| t);
+    times.max_by_key(|t| t.parse::<u64>().expect("seconds")).expect("a limit with a time")
+}
+
+/// Sends as fast as it is admitted, and waits as long as it is told to when it is not.
+async fn every_retry_is_admitted(several: Several, clock: Clock) {
+    let layer = RateLimitLayer::new(several);
+    for retry in 0..18 {
+        let (secs, field) = loop {
+            match ask(&layer).await {
+                (200, ..) => clock.advance(Duration::from_millis(70)),
+                (_, secs, field) => break (secs, field),
+            }
+        };
+        assert_eq!(longest_time(&field), secs, "{field}");
+        clock.advance(Duration::from_secs(secs.parse().expect("seconds")));
+        assert_eq!(ask(&layer).await.0, 200, "retry {retry} after {secs} s: {field}");
+    }
+}
+
+#[tokio::test]
+async fn a_retry_after_exactly_the_time_that_several_limits_told_is_admitted() {
+    let second = |clock| limit("second", Quota::per_second(2), Gcra::new(), clock);
+    let minute = |clock| limit("minute", Quota::per_minute(10), FixedWindow::anchored(), clock);
+    let hour = |clock| limit("hour", Quota::per_hour(30), SlidingLog::new(), clock);
+    let time = clock();
+    let several = Several::new().and(second(time)).and(minute(time)).and(hour(time));
+    every_retry_is_admitted(several, time).await;
+    let time = clock();
+    let several = Several::new().and(hour(time)).and(minute(time)).and(second(time));
+    every_retry_is_admitted(several, time).await;
+    let time = clock();
+    let nested = Several::new().and(second(time).returnable()).and(minute(time).returnable());
+    every_retry_is_admitted(Several::new().and(nested).and(hour(time)), time).await;
+}
+
+#[tokio::test]
+async fn all_limits_that_would_deny_are_named_and_none_is_charged_for_it() {
+    let time = clock();
+    let (first, second) = (Quota::per_second(1), Quota::per_minute(1));
+    let spare = limit("spare", Quota::per_hour(5), FixedWindow::anchored(), time);
+    let spare_limiter = Arc::clone(spare.limiter());
+    let layer = RateLimitLayer::new(
+        Several::new()
+            .and(limit("first", first, Gcra::new(), time))
+            .and(limit("second", second, Gcra::new(), time))
+            .and(Shadow::new(limit("trial", second, Gcra::new(), time)))
+            .and(spare),
+    );
+    assert_eq!(ask(&layer).await.0, 200);
+    for _ in 0..10 {
+        let (status, retry_after, field) = ask(&layer).await;
+        assert_eq!((status, retry_after.as_str()), (429, "60"));
+        assert_eq!(field, "\"first\";r=0;t=1, \"second\";r=0;t=60");
+    }
+    assert_eq!(spare_limiter.check_n(&(), 0).expect("nothing asked for").remaining(), 4);
+}
+
+#[tokio::test]
+async fn where_one_limit_never_admits_no_time_is_told() {
+    let time = clock();
+    let few = limit("few", Quota::per_minute(2), Gcra::new(), time).cost(|_| 3);
+    let layer = RateLimitLayer::new(
+        Several::new().and(limit("a", Quota::per_hour(1), Gcra::new(), time)).and(few),
+    );
+    assert_eq!(ask(&layer).await.0, 429, "charged in the first, and never admitted by the second");
+    let (status, retry_after, field) = ask(&layer).await;
+    assert_eq!((status, retry_after.as_str()), (429, ""));
+    assert_eq!(field, "\"a\";r=0;t=3600, \"few\";r=2");
+}
