@@ -65,7 +65,7 @@ impl<G: Gate> RateLimitLayer<G> {
             wanted: Wanted { ietf: true, x: false },
             write: Box::new(problem),
             skip: None,
-            skip_preflight: true,
+            skip_preflight: false,
             inspect: None,
             sleep: None,
             queue: Queue::new(WAITING_MAX),
@@ -216,17 +216,25 @@ impl<G: Gate> LayerBuilder<G> {
         self.skip(move |request| methods.contains(&request.method))
     }
 
-    /// Limits CORS preflights too (`OPTIONS` with `Origin` and `Access-Control-Request-Method`),
-    /// which are skipped otherwise: a browser sends them of itself.
+    /// Does not limit CORS preflights: `OPTIONS` with `Origin` and `Access-Control-Request-Method`.
+    /// They are limited unless this is called.
+    ///
+    /// A browser sends preflights of itself, so that limiting them halves what a page may ask for
+    /// across origins.
+    ///
+    /// **Risk.** Any client can send such requests, to any path, without limit: they pass this layer
+    /// whatever their key. Call this only where something cheap answers all of them before they reach
+    /// the application, such as a CORS layer directly inside this one. Better, put the CORS layer
+    /// outside: then it answers them, and they never come here.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, RateLimitLayer, key::PeerIp}};
     /// # let limit = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?;
-    /// let layer = RateLimitLayer::builder(limit).count_preflights().build();
+    /// let layer = RateLimitLayer::builder(limit).skip_preflights().build();
     /// # Ok::<(), tollgate_http::LimitError>(())
     /// ```
-    pub fn count_preflights(mut self) -> Self {
-        self.0.skip_preflight = false;
+    pub fn skip_preflights(mut self) -> Self {
+        self.0.skip_preflight = true;
         self
     }
 

@@ -37,7 +37,7 @@ pub struct Stats {
     pub asked: u64,
     /// Refusals by limits on trial: what they would have refused.
     pub shadow_refused: u64,
-    /// Requests that no limit was asked about, such as CORS preflights.
+    /// Requests that no limit was asked about, since they were [skipped](crate::LayerBuilder::skip).
     pub skipped: u64,
     /// Requests refused for want of a key.
     pub refused_without_key: u64,

@@ -120,33 +120,46 @@ async fn what_has_no_key_is_refused_or_admitted_by_choice() {
     }
 }
 
+fn preflight() -> Request<()> {
+    let headers = [("origin", "https://a.example"), ("access-control-request-method", "PUT")];
+    let mut request = with("a", "/", &headers);
+    *request.method_mut() = Method::OPTIONS;
+    request
+}
+
 #[tokio::test]
-async fn preflights_and_chosen_methods_are_not_counted() {
+async fn what_looks_like_a_preflight_is_limited_unless_preflights_are_skipped() {
     let limit = || Limit::gcra("a", Quota::per_hour(1), key()).expect("in range");
-    let preflight = || {
-        let headers = [("origin", "https://a.example"), ("access-control-request-method", "PUT")];
-        let mut request = with("a", "/", &headers);
-        *request.method_mut() = Method::OPTIONS;
-        request
-    };
-    let layer = RateLimitLayer::builder(limit()).skip_methods([Method::HEAD]).build();
+    let layer = RateLimitLayer::new(limit());
+    assert_eq!(send(&layer, preflight()).await.status(), 200);
+    for _ in 0..3 {
+        assert_eq!(send(&layer, preflight()).await.status(), 429);
+    }
+    assert_eq!((layer.stats().skipped, layer.stats().refused), (0, 3));
+
+    let layer = RateLimitLayer::builder(limit()).skip_preflights().build();
     for _ in 0..3 {
         assert_eq!(send(&layer, preflight()).await.status(), 200);
-        let mut head = of("a");
-        *head.method_mut() = Method::HEAD;
-        assert_eq!(send(&layer, head).await.status(), 200);
     }
-    assert_eq!(layer.stats().skipped, 6);
+    assert_eq!(layer.stats().skipped, 3);
     // An OPTIONS that lacks either header is no preflight.
     for (nth, header) in [(0, "origin"), (1, "access-control-request-method")] {
         let mut options = with("a", "/", &[(header, "PUT")]);
         *options.method_mut() = Method::OPTIONS;
         assert_eq!(send(&layer, options).await.status(), [200, 429][nth]);
     }
+}
 
-    let layer = RateLimitLayer::builder(limit()).count_preflights().build();
-    assert_eq!(send(&layer, preflight()).await.status(), 200);
-    assert_eq!(send(&layer, preflight()).await.status(), 429);
+#[tokio::test]
+async fn chosen_methods_are_not_counted() {
+    let limit = Limit::gcra("a", Quota::per_hour(1), key()).expect("in range");
+    let layer = RateLimitLayer::builder(limit).skip_methods([Method::HEAD]).build();
+    for _ in 0..3 {
+        let mut head = of("a");
+        *head.method_mut() = Method::HEAD;
+        assert_eq!(send(&layer, head).await.status(), 200);
+    }
+    assert_eq!((layer.stats().skipped, layer.stats().admitted), (3, 0));
 }
 
 #[tokio::test]

@@ -104,8 +104,6 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
     crate::print(&banner.to_string())?;
 
     let layer = RateLimitLayer::builder(Arc::clone(&gate))
-        // Whatever a client sends is counted; the rules say what is not.
-        .count_preflights()
         .wait(tokio::time::sleep)
         .max_waiting(args.max_waiting)
         .build();
