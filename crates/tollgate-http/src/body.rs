@@ -5,6 +5,8 @@ use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::{StatusCode, response};
 use http_body::{Frame, SizeHint};
 use pin_project_lite::pin_project;
 
@@ -37,14 +39,17 @@ pin_project! {
 }
 
 impl<B> Body<B> {
-    pub(crate) fn served(body: B, charge: Option<Box<dyn Charge>>) -> Self {
-        let meter = charge.map(|charge| Meter { charge: Some(charge), bytes: 0 });
-        Self { content: Content::Served { body }, meter }
-    }
-
     pub(crate) fn refused(text: Bytes) -> Self {
         let text = (!text.is_empty()).then_some(text);
         Self { content: Content::Refused { text }, meter: None }
+    }
+}
+
+impl<B: http_body::Body> Body<B> {
+    /// The body of a response with this head.
+    pub(crate) fn served(body: B, head: &response::Parts, charge: Option<Box<dyn Charge>>) -> Self {
+        let meter = charge.map(|charge| Meter::new(charge, head, &body));
+        Self { content: Content::Served { body }, meter }
     }
 }
 
@@ -57,20 +62,22 @@ impl<B: http_body::Body<Data = Bytes>> http_body::Body for Body<B> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.project();
-        let body = match this.content.project() {
+        let mut body = match this.content.project() {
             ContentProj::Refused { text } => {
                 return Poll::Ready(text.take().map(Frame::data).map(Ok));
             }
             ContentProj::Served { body } => body,
         };
-        let frame = ready!(body.poll_frame(context));
-        match (&frame, this.meter.as_mut()) {
-            (Some(Ok(frame)), Some(meter)) => {
-                let bytes = frame.data_ref().map_or(0, Bytes::len);
-                meter.bytes = meter.bytes.saturating_add(bytes as u64);
+        let frame = ready!(body.as_mut().poll_frame(context));
+        if let Some(meter) = this.meter.as_mut() {
+            match &frame {
+                Some(Ok(frame)) => {
+                    let bytes = frame.data_ref().map_or(0, Bytes::len);
+                    meter.count(bytes as u64, body.is_end_stream());
+                }
+                Some(Err(_)) => meter.settle(false),
+                None => meter.settle(true),
             }
-            (None, _) => *this.meter = None, // settles
-            _ => {}
         }
         Poll::Ready(frame)
     }
@@ -92,17 +99,43 @@ impl<B: http_body::Body<Data = Bytes>> http_body::Body for Body<B> {
     }
 }
 
-/// Counts what is sent of a body, and settles when it is dropped.
+/// Counts what is sent of a body, and settles when it ends, fails or is dropped.
 struct Meter {
+    /// `None`: settled.
     charge: Option<Box<dyn Charge>>,
     bytes: u64,
+    /// How long the body is, where that was said.
+    length: Option<u64>,
+    /// Servers drop a body without asking for its end where they know that it has come.
+    is_complete: bool,
+}
+
+impl Meter {
+    fn new(charge: Box<dyn Charge>, head: &response::Parts, body: &impl http_body::Body) -> Self {
+        let said = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        let length = said.and_then(|text| text.parse().ok()).or_else(|| body.size_hint().exact());
+        let has_none = matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let is_complete = has_none || body.is_end_stream() || length == Some(0);
+        Self { charge: Some(charge), bytes: 0, length, is_complete }
+    }
+
+    fn count(&mut self, bytes: u64, is_end: bool) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.is_complete = is_end || self.length.is_some_and(|length| self.bytes >= length);
+    }
+
+    fn settle(&mut self, is_complete: bool) {
+        match self.charge.take() {
+            Some(charge) if is_complete => charge.sent(self.bytes),
+            Some(charge) => charge.cut_short(self.bytes),
+            None => {}
+        }
+    }
 }
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        if let Some(charge) = self.charge.take() {
-            charge.sent(self.bytes);
-        }
+        self.settle(self.is_complete);
     }
 }
 

@@ -22,7 +22,7 @@ pin_project! {
     ///
     /// ```
     /// use tollgate_http::ResponseFuture;
-    /// fn is_future<S: tower::Service<http::Request<()>, Response = http::Response<()>>>(
+    /// fn is_future<S: tower::Service<http::Request<()>, Response = http::Response<String>>>(
     ///     future: ResponseFuture<S, ()>,
     /// ) -> impl Future {
     ///     future
@@ -123,6 +123,7 @@ impl<S: Service<Request<B>>, B> State<S, B> {
 impl<S, B, R> Future for ResponseFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
+    R: http_body::Body,
 {
     type Output = Result<Response<Body<R>>, S::Error>;
 
@@ -160,7 +161,7 @@ where
                     let (mut head, body) = ready!(response.poll(context))?.into_parts();
                     let charge = this.charge.take().and_then(|charge| charge.answered(&head));
                     core::mem::take(this.fields).add_to(&mut head.headers);
-                    let body = Body::served(body, charge);
+                    let body = Body::served(body, &head, charge);
                     return Poll::Ready(Ok(Response::from_parts(head, body)));
                 }
             };

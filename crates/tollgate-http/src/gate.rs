@@ -170,8 +170,14 @@ pub trait Charge: fmt::Debug + Send {
     /// The head of the response is there. Returns what is to be settled when the body was sent.
     fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>>;
 
-    /// The body has been sent, or will not be sent further: `body_bytes` of it were.
+    /// The body has been sent to its end: `body_bytes` of it. An empty body is sent at once.
     fn sent(self: Box<Self>, body_bytes: u64);
+
+    /// The body failed, or the client left, after `body_bytes` of it were sent. Unless this is
+    /// implemented, it is [`sent`](Self::sent).
+    fn cut_short(self: Box<Self>, body_bytes: u64) {
+        self.sent(body_bytes);
+    }
 }
 
 /// What one limit said of a request.

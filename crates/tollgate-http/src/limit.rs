@@ -244,8 +244,19 @@ where
         Self { take: reserve, settle: Settle::Head(Arc::new(actual)), ..self }
     }
 
-    /// Settles when the body has been sent, or will not be sent further: `actual(bytes)` cells,
-    /// where `bytes` of the body were sent. As [`settle`](Self::settle) otherwise.
+    /// Settles by the bytes of the response's body: `actual(bytes)` cells instead of what
+    /// [`cost`](Self::cost) estimated. More is charged whatever the limit; less is given back as far
+    /// as time has not restored it. Bytes count as sent when the server takes them from the body.
+    ///
+    /// | what becomes of the body | cells |
+    /// |---|---|
+    /// | sent to its end; empty, as with 204 and 304 | `actual(bytes)`, with 0 bytes where it is empty |
+    /// | it fails, or the client leaves | `actual(bytes)` of those sent until then, but at least the estimate |
+    /// | there is none to count: `HEAD`, `CONNECT`, an upgrade (101) | the estimate |
+    /// | no response comes | the estimate |
+    ///
+    /// So a client that leaves early never pays less than the estimate. Where empty responses should
+    /// cost something, let `actual` do so: `|bytes| bytes.max(100)`.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, key::PeerIp}};
@@ -283,7 +294,8 @@ where
             Err(error) => return self.without_key.decide(error, report),
         };
         let ask = self.ask(request, max_waiting);
-        match (self.take)(&self.limiter, key.borrow(), ask, &self.settle) {
+        let settle = self.settle.of(request);
+        match (self.take)(&self.limiter, key.borrow(), ask, settle) {
             Ok(Taken { limit, remaining, reset_after, delay, charge }) => {
                 let reading = Reading::new(self.policy.clone(), limit, remaining);
                 report.note(Reading { reset_after, delay, ..reading });

@@ -48,6 +48,7 @@ impl<S, G, B, R> Service<Request<B>> for RateLimit<S, G>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     G: Gate + 'static,
+    R: http_body::Body,
 {
     type Response = Response<Body<R>>;
     type Error = S::Error;

@@ -4,7 +4,7 @@ use core::fmt;
 use core::hash::Hash;
 use std::sync::Arc;
 
-use http::response;
+use http::{Method, request, response};
 use tollgate::algo::{Algorithm, GiveBack};
 use tollgate::{Clock, Denied, KeySource, Limiter, Reservation};
 
@@ -21,6 +21,18 @@ pub(crate) enum Settle {
     Never,
     Head(Arc<OfHead>),
     Bytes(Arc<OfBytes>),
+}
+
+impl Settle {
+    /// How the cost of this request is known: where its response has no body, not by the body.
+    pub(crate) fn of(&self, request: &request::Parts) -> &Self {
+        match self {
+            Self::Bytes(_) if [Method::HEAD, Method::CONNECT].contains(&request.method) => {
+                &Self::Never
+            }
+            settle => settle,
+        }
+    }
 }
 
 impl fmt::Debug for Settle {
@@ -90,6 +102,8 @@ where
                 self.settle(actual);
                 None
             }
+            // What follows is no body, and not counted here.
+            Settle::Bytes(_) if response.status.is_informational() => None,
             Settle::Bytes(_) => Some(self),
         }
     }
@@ -97,6 +111,14 @@ where
     fn sent(mut self: Box<Self>, body_bytes: u64) {
         if let Settle::Bytes(actual) = &self.settle {
             let actual = actual(body_bytes);
+            self.settle(actual);
+        }
+    }
+
+    fn cut_short(mut self: Box<Self>, body_bytes: u64) {
+        if let Settle::Bytes(actual) = &self.settle {
+            let estimate = self.held.as_ref().map_or(0, Reservation::cells);
+            let actual = actual(body_bytes).max(estimate);
             self.settle(actual);
         }
     }

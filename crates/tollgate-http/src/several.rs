@@ -162,4 +162,8 @@ impl Charge for Charges {
     fn sent(self: Box<Self>, body_bytes: u64) {
         self.0.into_iter().for_each(|charge| charge.sent(body_bytes));
     }
+
+    fn cut_short(self: Box<Self>, body_bytes: u64) {
+        self.0.into_iter().for_each(|charge| charge.cut_short(body_bytes));
+    }
 }
