@@ -258,7 +258,7 @@ async fn several_limits_all_admit_or_none_is_charged() {
         assert_eq!(answer.status(), 429);
         assert_eq!(field(&answer, "ratelimit-policy"), "\"few\";q=3;w=3600");
     }
-    assert_eq!(many.check_n(&"a".to_owned(), 0).expect("room").remaining(), 7);
+    assert_eq!(many.check_n(&"a".into(), 0).expect("room").remaining(), 7);
 }
 
 fn paced(burst: u64, most: usize) -> RateLimitLayer<impl Gate> {

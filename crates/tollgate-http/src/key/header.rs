@@ -1,11 +1,9 @@
 //! A header as a key.
 
-use core::str;
-
 use http::HeaderName;
 use http::request::Parts;
 
-use super::{Extractor, KeyError};
+use super::{Extractor, HeaderText, KeyError};
 
 /// The longest text that is a key, in bytes.
 const BYTES_MAX: usize = 1_024;
@@ -53,16 +51,16 @@ impl From<HeaderName> for Header {
 }
 
 impl Extractor for Header {
-    type Key = String;
+    type Key = HeaderText;
 
-    fn extract(&self, request: &Parts) -> Result<String, KeyError> {
+    fn extract(&self, request: &Parts) -> Result<HeaderText, KeyError> {
         let mut values = request.headers.get_all(&self.0).iter();
-        let value = values.next().ok_or(KeyError::Missing)?.as_bytes();
+        let value = values.next().ok_or(KeyError::Missing)?;
         if values.next().is_some() || value.len() > BYTES_MAX {
             return Err(KeyError::Malformed);
         }
-        let text = str::from_utf8(value).map_err(|_| KeyError::Malformed)?.trim();
-        if text.is_empty() { Err(KeyError::Missing) } else { Ok(text.to_owned()) }
+        let text = HeaderText::new(value).ok_or(KeyError::Malformed)?;
+        if text.is_empty() { Err(KeyError::Missing) } else { Ok(text) }
     }
 }
 
@@ -72,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    fn extract(values: &[&[u8]]) -> Result<String, KeyError> {
+    fn extract(values: &[&[u8]]) -> Result<HeaderText, KeyError> {
         let (mut request, ()) = http::Request::new(()).into_parts();
         for value in values {
             request.headers.append("x-key", HeaderValue::from_bytes(value).expect("a value"));

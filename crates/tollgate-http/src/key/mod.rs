@@ -4,18 +4,21 @@
 //! |---|---|---|
 //! | [`PeerIp`] | the address at the other end of the connection | `IpAddr` |
 //! | [`ClientIp`] | the client's address behind trusted proxies | `IpAddr` |
-//! | [`Header`] | a header's text | `String`, for a `Limiter<str>` |
+//! | [`Header`] | a header's text | [`HeaderText`], for a `Limiter<str>` |
 //! | [`Method`] | the method | `http::Method` |
 //! | [`Templates`], `Matched` | the template that the path matches | `Arc<str>`, for a `Limiter<str>` |
 //! | [`from_fn`] | whatever a closure finds | its own |
 //! | `(a, b)`, `(a, b, c)` | all of them together | a tuple |
-//! | [`or`](Extractor::or) | the first that is there | that of both |
+//! | [`otherwise`](Extractor::otherwise) | the first that is there, of two kinds | [`Either`] |
+//! | [`or`](Extractor::or) | the first that is there, of one kind | that of both |
 
 mod forwarded;
 mod header;
 mod node;
+mod otherwise;
 mod peer;
 mod route;
+mod text;
 
 use core::fmt;
 use core::hash::Hash;
@@ -24,10 +27,12 @@ use http::request::Parts;
 
 pub use forwarded::{ClientIp, ParseNetworkError, Trust};
 pub use header::Header;
+pub use otherwise::{Either, Otherwise};
 pub use peer::{IpPrefix, PeerIp};
 #[cfg(feature = "axum")]
 pub use route::Matched;
 pub use route::{Method, TemplateError, Templates};
+pub use text::HeaderText;
 
 /// Finds the key that a request is counted under.
 ///
@@ -58,13 +63,42 @@ pub trait Extractor: Send + Sync {
     /// Why there is none.
     fn extract(&self, request: &Parts) -> Result<Self::Key, KeyError>;
 
-    /// This key, or where it is [missing](KeyError::Missing) the other. Where it is malformed,
-    /// there is none.
+    /// This key, otherwise one of another kind: where this one is [missing](KeyError::Missing), the
+    /// other. Where this one is malformed, there is none.
+    ///
+    /// Keys of both kinds never meet, so that a client which names an address as its API key is not
+    /// counted as that address: see [`Either`]. For keys of one type, see [`or`](Self::or).
+    ///
+    /// **Not guaranteed.** That the first key is genuine. Where clients may invent it, each new one has
+    /// a fresh quota, and an address is limited only when it sends none: put the layer behind what
+    /// verifies the key, or add a limit by address with [`Several`](crate::Several).
     ///
     /// ```
-    /// use tollgate_http::key::{Extractor, Header, from_fn};
+    /// use tollgate::Quota;
+    /// use tollgate_http::Limit;
+    /// use tollgate_http::key::{Extractor, Header, PeerIp};
     ///
-    /// let key = Header::new("x-api-key")?.or(from_fn(|_| Some("anonymous".to_owned())));
+    /// // The API key, otherwise the address.
+    /// let key = Header::new("x-api-key")?.otherwise(PeerIp::new());
+    /// let limit = Limit::gcra("per-client", Quota::per_second(10), key)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn otherwise<E: Extractor>(self, other: E) -> Otherwise<Self, E>
+    where
+        Self: Sized,
+    {
+        Otherwise(self, other)
+    }
+
+    /// This key, or where it is [missing](KeyError::Missing) the other. Where it is malformed,
+    /// there is none. Both are of one type, and the same text found by both is the same key; for keys
+    /// of two types, see [`otherwise`](Self::otherwise).
+    ///
+    /// ```
+    /// use tollgate_http::key::{Extractor, Header, HeaderText, from_fn};
+    ///
+    /// let anonymous = from_fn(|_| Some(HeaderText::from("anonymous")));
+    /// let key = Header::new("x-api-key")?.or(anonymous);
     /// let (request, ()) = http::Request::new(()).into_parts();
     /// assert_eq!(key.extract(&request).as_deref(), Ok("anonymous"));
     /// # Ok::<(), http::Error>(())
@@ -99,7 +133,11 @@ impl fmt::Display for KeyError {
         f.write_str(match self {
             Self::Missing => "the request carries no key",
             Self::Malformed => "the request's key is malformed",
-            Self::Unavailable => "the server does not provide what the key is made of",
+            Self::Unavailable => {
+                "the server does not provide what the key is made of; for the client's address, \
+                 serve with `into_make_service_with_connect_info::<SocketAddr>()`, or put a \
+                 `SocketAddr` into the request's extensions"
+            }
         })
     }
 }

@@ -72,8 +72,10 @@ impl IpPrefix {
 /// The address at the other end of the connection.
 ///
 /// It is taken from the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum`),
-/// or else a plain [`SocketAddr`] that the server puts there. Headers are not looked at: behind
-/// a proxy take [`ClientIp`](super::ClientIp).
+/// or else a plain [`SocketAddr`] that the server puts there. Without either the key is
+/// [unavailable](KeyError::Unavailable), and requests are answered 500 with the remedy: serve with
+/// `into_make_service_with_connect_info::<SocketAddr>()`. Headers are not looked at: behind a proxy
+/// take [`ClientIp`](super::ClientIp).
 ///
 /// ```
 /// use std::net::SocketAddr;

@@ -1,0 +1,73 @@
+//! A decision by API key, otherwise by address, allocates nothing: counted by the allocator itself.
+//!
+//! A file of its own, because the allocator is the whole process's. The count is each thread's.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use tollgate::Quota;
+use tollgate_http::key::{Extractor, Header, PeerIp};
+use tollgate_http::{Gate, Limit, Report, Verdict};
+
+/// The system's allocator, which counts what it is asked for.
+struct Counting;
+
+thread_local! {
+    // Constant, and without a destructor: reading it allocates nothing.
+    static ASKED: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ASKED.set(ASKED.get() + 1);
+        // SAFETY: the caller keeps the promises of `GlobalAlloc::alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the promises of `GlobalAlloc::dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(body: impl FnOnce()) -> usize {
+    let before = ASKED.get();
+    body();
+    ASKED.get() - before
+}
+
+/// A request whose headers are slices of what was read from the connection, as hyper makes them.
+fn request(read: &Bytes, key: Option<std::ops::Range<usize>>) -> http::request::Parts {
+    let mut request = http::Request::new(());
+    request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 7], 80)));
+    if let Some(range) = key {
+        let value = HeaderValue::from_maybe_shared(read.slice(range)).expect("a value");
+        request.headers_mut().insert("x-api-key", value);
+    }
+    request.into_parts().0
+}
+
+#[test]
+fn api_key_otherwise_address_allocates_nothing() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(vec![1_u8]))), 1, "the count counts");
+    let read = Bytes::from("x-api-key: ".to_owned() + &"k".repeat(200) + " \r\n\r\n");
+    let key = Header::new("x-api-key").expect("a name").otherwise(PeerIp::new());
+    let gate = Limit::gcra("client", Quota::per_hour(2), key).expect("in range");
+    for request in [request(&read, Some(11..212)), request(&read, None)] {
+        for is_admitted in [true, true, false] {
+            let mut report = Report::default();
+            let asked = allocations(|| {
+                let verdict = gate.decide(&request, &mut report);
+                assert_eq!(matches!(verdict, Verdict::Admit(_)), is_admitted);
+            });
+            assert_eq!(asked, 0, "{:?}", request.headers);
+        }
+    }
+}
