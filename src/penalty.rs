@@ -5,6 +5,7 @@
 //! looked up without writing, ends by itself, and its end is known.
 
 mod answer;
+mod strike;
 
 use core::fmt;
 use core::hash::Hash;
@@ -31,7 +32,8 @@ const CAPACITY_DEFAULT: u64 = 100_000;
 
 /// A limiter that bans a key for a while when it was refused too often.
 ///
-/// Each refusal is a strike. The first opens a period; with the last of the allowed number in that
+/// Each refusal is a strike, and so is each failure that is [reported](Self::strike), such as a wrong
+/// password. The first opens a period; with the last of the allowed number in that
 /// period the key is banned, and its strikes are forgotten. While it is banned, everything is refused
 /// without asking the limiter, and the refusal carries the time until the ban ends.
 ///
@@ -47,7 +49,8 @@ const CAPACITY_DEFAULT: u64 = 100_000;
 /// - When there are more keys with strikes, or bans, than the [capacity](PenaltiesBuilder::capacity),
 ///   the one is forgotten that has the fewest strikes, or whose ban ends first. So a flood of banned
 ///   keys ends some bans early.
-/// - Every refusal is a strike, for whatever reason. If the limiter [refuses keys](OnFull::Refuse)
+/// - Every refusal is a strike, for whatever reason, unless
+///   [failures alone](PenaltiesBuilder::failures_only) are. If the limiter [refuses keys](OnFull::Refuse)
 ///   that find no place, or has them share an overflow limiter, they are punished for it: choose
 ///   another policy.
 /// - Like all keys, two that coincide (see [`Limiter`]) share their strikes and bans.
@@ -83,6 +86,7 @@ pub struct Penalties<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     strikes: Limiter<K, FixedWindow, Unread>,
     bans: Limiter<K, AnyAlgorithm, Unread>,
     prolonged: bool,
+    failures_only: bool,
     /// Bans that began, and requests refused because of one.
     tally: Tally,
 }
@@ -116,7 +120,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         strikes: Quota,
         ban: Duration,
     ) -> PenaltiesBuilder<K, A, C> {
-        PenaltiesBuilder { limiter, strikes, ban, capacity: CAPACITY_DEFAULT, prolonged: false }
+        let capacity = CAPACITY_DEFAULT;
+        let (prolonged, failures_only) = (false, false);
+        PenaltiesBuilder { limiter, strikes, ban, capacity, prolonged, failures_only }
     }
 
     /// Asks for one cell for `key`, now.
@@ -181,7 +187,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         if let Some(ends_in) = self.banned_at(key, now) {
             return Err(self.refuse_banned(key, ends_in, now));
         }
-        self.limiter.check_at(key, n, now).map_err(|denied| self.strike(key, denied, now))
+        self.limiter.check_at(key, n, now).map_err(|denied| self.deny(key, denied, now))
     }
 
     #[cold]
@@ -192,36 +198,6 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         }
         self.tally.count(false);
         Rejected::Banned(Ban { ends_in, begins: false })
-    }
-
-    /// The limiter has refused.
-    #[cold]
-    #[inline(never)]
-    fn strike(&self, key: &K, denied: Denied, now: Tick) -> Rejected {
-        let is_last = match self.strikes.check_at(key, 1, now) {
-            Ok(permit) => permit.remaining() == 0,
-            // Another thread had the last strike, or the key has found no place for its own.
-            Err(_) => self.strikes.peek_at(key, 1, now).is_err(),
-        };
-        if !is_last {
-            // Another thread may have banned the key meanwhile. A strike that came after the others
-            // were forgotten does not open a period.
-            let Some(ends_in) = self.banned_at(key, now) else { return Rejected::Limited(denied) };
-            self.strikes.reset(key);
-            return self.refuse_banned(key, ends_in, now);
-        }
-        let begins = self.bans.check_at(key, 1, now).is_ok();
-        if begins {
-            self.strikes.reset(key);
-        }
-        match self.banned_at(key, now) {
-            Some(ends_in) => {
-                self.tally.count(begins);
-                Rejected::Banned(Ban { ends_in, begins })
-            }
-            // It has found no place, or was pardoned already.
-            None => Rejected::Limited(denied),
-        }
     }
 
     /// For how long `key` is banned yet; `None` if it is not.
@@ -357,6 +333,7 @@ pub struct PenaltiesBuilder<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     ban: Duration,
     capacity: u64,
     prolonged: bool,
+    failures_only: bool,
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
@@ -396,6 +373,25 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
         Self { prolonged: true, ..self }
     }
 
+    /// Counts as strikes only the failures that are [reported](Penalties::strike), and no denials; not
+    /// unless called.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota, Rejected};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60))
+    ///     .failures_only()
+    ///     .build()?;
+    /// assert!(matches!(gate.check_n(&7, 10), Err(Rejected::Limited(_))));
+    /// assert!(gate.strike(&7).is_some());
+    /// assert!(matches!(gate.check_n(&7, 10), Err(Rejected::Banned(_))));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn failures_only(self) -> Self {
+        Self { failures_only: true, ..self }
+    }
+
     /// Checks everything and takes the memory.
     ///
     /// # Errors
@@ -411,7 +407,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn build(self) -> Result<Penalties<K, A, C>, BuildError> {
-        let Self { limiter, strikes, ban, capacity, prolonged } = self;
+        let Self { limiter, strikes, ban, capacity, prolonged, failures_only } = self;
         let skew = limiter.table.skew();
         let limit = |quota| {
             let begun = Limiter::builder(quota).clock(Unread).capacity(capacity);
@@ -428,6 +424,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
             tally: Tally::new(),
             limiter,
             prolonged,
+            failures_only,
         })
     }
 }
@@ -440,6 +437,7 @@ impl<K: ?Sized, A: Algorithm, C: fmt::Debug> fmt::Debug for PenaltiesBuilder<K, 
             .field("ban", &self.ban)
             .field("capacity", &self.capacity)
             .field("prolonged", &self.prolonged)
+            .field("failures_only", &self.failures_only)
             .finish()
     }
 }

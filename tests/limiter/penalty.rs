@@ -128,3 +128,54 @@ fn when_there_is_no_room_the_ban_is_forgotten_that_ends_first() {
         assert_eq!(gate.banned_at(&key, at(20)).is_some(), key >= 4, "{key}");
     }
 }
+
+#[test]
+fn reported_failures_ban_and_denials_do_not_where_only_failures_are_strikes() {
+    let limiter = Limiter::builder(Quota::per_hour(4)).clock(ManualClock::new());
+    let limiter: Limiter<u8, _, _> = limiter.build().expect("in range");
+    let strikes = Quota::per_minute(3);
+    let gate = Penalties::builder(limiter, strikes, Duration::from_secs(600)).failures_only();
+    let gate = gate.build().expect("in range");
+    let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
+    for _ in 0..100 {
+        assert!(matches!(gate.check_at(&1, 5, at(0)), Err(Rejected::Limited(_))));
+    }
+    // Two failures, and after a minute they are forgotten.
+    assert_eq!([gate.strike_at(&1, at(0)), gate.strike_at(&1, at(30))], [None; 2]);
+    assert_eq!([gate.strike_at(&1, at(60)), gate.strike_at(&1, at(61))], [None; 2]);
+    assert!(gate.check_at(&1, 1, at(61)).is_ok());
+    let ban = gate.strike_at(&1, at(62)).expect("the third in a minute");
+    assert_eq!((ban.begins(), ban.ends_in()), (true, Duration::from_secs(600)));
+    assert!(matches!(gate.check_at(&1, 1, at(63)), Err(Rejected::Banned(_))));
+    assert!(gate.check_at(&2, 1, at(63)).is_ok());
+    // Failures of requests that were under way do not prolong it.
+    let late = gate.strike_at(&1, at(70)).expect("banned");
+    assert_eq!((late.begins(), late.ends_in()), (false, Duration::from_secs(592)));
+    assert!(gate.check_at(&1, 1, at(661)).is_err());
+    assert!(gate.check_at(&1, 1, at(662)).is_ok());
+    let stats = gate.stats_at(at(662));
+    assert_eq!((stats.bans, stats.refused_banned, stats.banned_now), (1, 2, 0));
+}
+
+#[test]
+fn of_failures_that_threads_report_together_the_last_allowed_begins_the_only_ban() {
+    let limiter: Limiter<u8> = Limiter::builder(Quota::per_hour(9)).build().expect("in range");
+    let strikes = Quota::per_hour(5);
+    let gate = Penalties::builder(limiter, strikes, Duration::from_secs(3_600));
+    let gate = gate.build().expect("in range");
+    for key in 0..50 {
+        let begun: usize = std::thread::scope(|scope| {
+            let reports = (0..2).map(|_| {
+                scope.spawn(|| {
+                    let bans = (0..4).filter_map(|_| gate.strike(&key));
+                    bans.filter(|ban| ban.begins()).count()
+                })
+            });
+            let reports: Vec<_> = reports.collect();
+            reports.into_iter().map(|report| report.join().expect("no panic")).sum()
+        });
+        assert_eq!(begun, 1, "key {key}");
+        assert!(gate.banned(&key).is_some());
+    }
+    assert_eq!(gate.stats().bans, 50);
+}

@@ -1,0 +1,103 @@
+//! Strikes: by denials, and by failures that callers report.
+
+use core::hash::Hash;
+
+use super::{Ban, Penalties, Rejected};
+use crate::algo::Algorithm;
+use crate::decision::Denied;
+use crate::time::{Clock, Tick};
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
+    /// The limiter has denied.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn deny(&self, key: &K, denied: Denied, now: Tick) -> Rejected {
+        if self.failures_only {
+            return Rejected::Limited(denied);
+        }
+        match self.add_strike(key, now) {
+            None => Rejected::Limited(denied),
+            Some(ban) if ban.begins => Rejected::Banned(ban),
+            Some(ban) => self.refuse_banned(key, ban.ends_in, now),
+        }
+    }
+
+    /// Counts a strike. `None`: the key is not banned.
+    fn add_strike(&self, key: &K, now: Tick) -> Option<Ban> {
+        let is_last = match self.strikes.check_at(key, 1, now) {
+            Ok(permit) => permit.remaining() == 0,
+            // Another thread had the last strike, or the key has found no place for its own.
+            Err(_) => self.strikes.peek_at(key, 1, now).is_err(),
+        };
+        if !is_last {
+            // Another thread may have banned the key meanwhile. A strike that came after the others
+            // were forgotten does not open a period.
+            let ends_in = self.banned_at(key, now)?;
+            self.strikes.reset(key);
+            return Some(Ban { ends_in, begins: false });
+        }
+        let begins = self.bans.check_at(key, 1, now).is_ok();
+        if begins {
+            self.strikes.reset(key);
+        }
+        // `None`: it has found no place, or was pardoned already.
+        let ends_in = self.banned_at(key, now)?;
+        if begins {
+            self.tally.count(true);
+        }
+        Some(Ban { ends_in, begins })
+    }
+
+    /// Counts a failure of `key` that is no denial, such as a wrong password, as a strike, now: see
+    /// [`strike_at`](Self::strike_at).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, Penalties, Quota};
+    ///
+    /// // Ten tries a second. Three wrong passwords within a minute: banned for ten minutes.
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
+    /// let gate = Penalties::builder(gate, Quota::per_minute(3), Duration::from_secs(600))
+    ///     .failures_only()
+    ///     .build()?;
+    ///
+    /// for password in ["swordfish", "123456", "letmein"] {
+    ///     assert!(gate.check("ada").is_ok());
+    ///     let is_wrong = password != "correct horse";
+    ///     let ban = is_wrong.then(|| gate.strike("ada")).flatten();
+    ///     assert_eq!(ban.is_some(), password == "letmein");
+    /// }
+    /// assert!(gate.check("ada").is_err());
+    /// assert!(gate.check("bob").is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn strike(&self, key: &K) -> Option<Ban> {
+        self.strike_at(key, self.limiter.clock().now())
+    }
+
+    /// Counts a failure of `key` at the instant `now` as a strike, as a denial counts. Returns the ban
+    /// that it begins, or under which the key is already; a key that is banned gets no strike, and its
+    /// ban is not prolonged.
+    ///
+    /// **Not guaranteed.** Attempts that are under way at the same time are all admitted before the
+    /// first of them fails: only the limiter bounds their number.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
+    /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
+    /// assert!(gate.strike_at(&7, at(0)).is_none());
+    /// assert!(gate.strike_at(&7, at(1)).is_some_and(|ban| ban.begins()));
+    /// assert!(gate.strike_at(&7, at(2)).is_some_and(|ban| !ban.begins()));
+    /// assert_eq!(gate.banned_at(&7, at(2)), Some(Duration::from_secs(59)));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn strike_at(&self, key: &K, now: Tick) -> Option<Ban> {
+        match self.banned_at(key, now) {
+            Some(ends_in) => Some(Ban { ends_in, begins: false }),
+            None => self.add_strike(key, now),
+        }
+    }
+}
