@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`RateLimitLayer`] | the layer, for axum, hyper, tonic and whatever else speaks tower and `http` |
 //! | [`Limit`] | a limiter, a [key] for each request, and what a request costs |
+//! | [`Penalized`] | a limit that bans a key for failures, such as wrong passwords |
 //! | [`Several`] | several limits, all of which must admit |
 //! | [`Shadow`] | a limit on trial |
 //! | [`Gate`] | what all of these are, and what you can write yourself |
@@ -40,6 +41,7 @@ mod judge;
 pub mod key;
 mod layer;
 mod limit;
+mod penalized;
 mod policy;
 pub mod refusal;
 mod service;
@@ -55,6 +57,7 @@ pub use gate::{Admission, Charge, Gate, Reading, Report, Verdict};
 pub use key::KeyError;
 pub use layer::{LayerBuilder, RateLimitLayer};
 pub use limit::{Limit, LimitError, WithoutKey};
+pub use penalized::Penalized;
 pub use policy::{Policy, PolicyError};
 pub use refusal::{Reason, Refusal};
 pub use service::RateLimit;

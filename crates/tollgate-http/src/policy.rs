@@ -105,6 +105,11 @@ impl Policy {
         &self.0.name
     }
 
+    /// The quota's limit.
+    pub(crate) fn limit(&self) -> u64 {
+        self.0.quota.limit()
+    }
+
     /// How long the quota takes to restore so many cells, rounded up to a nanosecond.
     pub(crate) fn time_of(&self, cells: u64) -> Duration {
         let nanos = self.0.quota.period().as_nanos().saturating_mul(cells.into());

@@ -1,0 +1,266 @@
+//! A limiter with penalties as a [`Gate`]: responses that are failures ban the key.
+
+use core::borrow::Borrow;
+use core::fmt;
+use core::hash::Hash;
+use core::time::Duration;
+use std::sync::Arc;
+
+use http::{request, response};
+use tollgate::algo::Algorithm;
+use tollgate::{Clock, Denied, Gcra, Penalties, QuantaClock, Rejected};
+
+use crate::gate::{Admission, Charge, Gate, Reading, Report, Verdict};
+use crate::key::Extractor;
+use crate::limit::WithoutKey;
+use crate::policy::Policy;
+
+type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
+
+/// A limiter with penalties, a key for each request, and the responses that count as failures: three
+/// wrong passwords, and the client is banned for a while.
+///
+/// A request costs one cell. While its key is banned it is denied, and `Retry-After` is the end of the
+/// ban. Each response that is a failure is a strike of the key; so is each denial, unless the penalties
+/// count [failures only](tollgate::PenaltiesBuilder::failures_only).
+///
+/// A handler that answers every request with 200 can mark a failure with a value of its own in the
+/// response's extensions. A handler that knows better than the response shares the [`Penalties`] and
+/// calls [`strike`](Penalties::strike) itself.
+///
+/// **Not guaranteed.**
+///
+/// - Requests that are under way at the same time are all admitted before the first of them fails: only
+///   the limiter bounds their number. So give it a small burst.
+/// - A request whose future is dropped before there is a response is no failure.
+/// - A limiter that makes requests wait charges those that may not wait.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use axum::body::Body;
+/// use axum::extract::Request;
+/// use http::StatusCode;
+/// use tollgate::{Limiter, Penalties, Quota};
+/// use tollgate_http::key::Header;
+/// use tollgate_http::{Penalized, Policy, RateLimitLayer};
+/// use tower::ServiceExt;
+///
+/// // Ten tries a minute. Three wrong passwords within a minute: banned for ten minutes.
+/// let quota = Quota::per_minute(10);
+/// let limiter: Limiter<str> = Limiter::builder(quota).build()?;
+/// let penalties = Penalties::builder(limiter, Quota::per_minute(3), Duration::from_secs(600))
+///     .failures_only()
+///     .build()?;
+/// let gate = Penalized::new(
+///     Policy::new("login", &quota)?,
+///     Arc::new(penalties),
+///     Header::new("x-user")?,
+///     |response| response.status == StatusCode::UNAUTHORIZED,
+/// );
+///
+/// async fn login(password: String) -> StatusCode {
+///     if password == "correct horse" { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
+/// }
+/// let app = axum::Router::new()
+///     .route("/login", axum::routing::post(login))
+///     .layer(RateLimitLayer::new(gate));
+///
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let post = async |user, password: &'static str| {
+///     let request = Request::post("/login").header("x-user", user).body(Body::from(password));
+///     app.clone().oneshot(request.expect("a request")).await.expect("infallible").status().as_u16()
+/// };
+/// for wrong in ["swordfish", "123456", "letmein"] {
+///     assert_eq!(post("ada", wrong).await, 401);
+/// }
+/// assert_eq!(post("ada", "correct horse").await, 429);
+/// assert_eq!(post("bob", "correct horse").await, 200);
+/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Penalized<
+    E: Extractor,
+    Q: ?Sized = <E as Extractor>::Key,
+    A: Algorithm = Gcra,
+    C = QuantaClock,
+> {
+    policy: Policy,
+    penalties: Arc<Penalties<Q, A, C>>,
+    key: E,
+    is_failure: Arc<IsFailure>,
+    without_key: WithoutKey,
+}
+
+impl<E, Q, A, C> Penalized<E, Q, A, C>
+where
+    E: Extractor<Key: Borrow<Q> + Send + 'static>,
+    Q: Hash + ?Sized + 'static,
+    A: Algorithm + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    /// Asks `penalties` for a cell of each request's key, and reports a failure where `is_failure` says
+    /// that the response is one. Limiter and policy should have the same quota; the policy is what
+    /// clients are told.
+    ///
+    /// ```
+    /// # use std::{net::IpAddr, sync::Arc, time::Duration};
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate_http::{Penalized, Policy, key::PeerIp};
+    /// let quota = Quota::per_second(5);
+    /// let limiter: Limiter<IpAddr> = Limiter::builder(quota).build()?;
+    /// let penalties =
+    ///     Penalties::builder(limiter, Quota::per_minute(20), Duration::from_secs(60)).build()?;
+    /// let policy = Policy::new("scans", &quota)?;
+    /// let gate = Penalized::new(policy, Arc::new(penalties), PeerIp::new(), |response| {
+    ///     response.status == http::StatusCode::NOT_FOUND
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new<F>(policy: Policy, penalties: Arc<Penalties<Q, A, C>>, key: E, is_failure: F) -> Self
+    where
+        F: Fn(&response::Parts) -> bool + Send + Sync + 'static,
+    {
+        let (is_failure, without_key) = (Arc::new(is_failure), WithoutKey::default());
+        Self { policy, penalties, key, is_failure, without_key }
+    }
+
+    /// What to do with requests that have no key; [`WithoutKey::Refuse`] unless said otherwise.
+    ///
+    /// ```
+    /// # use std::{net::IpAddr, sync::Arc, time::Duration};
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate_http::{Penalized, Policy, WithoutKey, key::PeerIp};
+    /// # let quota = Quota::per_second(5);
+    /// # let limiter: Limiter<IpAddr> = Limiter::builder(quota).build()?;
+    /// # let penalties =
+    /// #     Penalties::builder(limiter, Quota::per_minute(20), Duration::from_secs(60)).build()?;
+    /// # let policy = Policy::new("scans", &quota)?;
+    /// let gate = Penalized::new(policy, Arc::new(penalties), PeerIp::new(), |_| false)
+    ///     .without_key(WithoutKey::Admit);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn without_key(self, choice: WithoutKey) -> Self {
+        Self { without_key: choice, ..self }
+    }
+
+    /// The limiter with its penalties, which may be shared with others.
+    ///
+    /// ```
+    /// # use std::{net::IpAddr, sync::Arc, time::Duration};
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate_http::{Penalized, Policy, key::PeerIp};
+    /// # let quota = Quota::per_second(5);
+    /// # let limiter: Limiter<IpAddr> = Limiter::builder(quota).build()?;
+    /// # let penalties =
+    /// #     Penalties::builder(limiter, Quota::per_minute(20), Duration::from_secs(60)).build()?;
+    /// # let policy = Policy::new("scans", &quota)?;
+    /// let gate = Penalized::new(policy, Arc::new(penalties), PeerIp::new(), |_| false);
+    /// gate.penalties().pardon(&IpAddr::from([192, 0, 2, 7]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn penalties(&self) -> &Arc<Penalties<Q, A, C>> {
+        &self.penalties
+    }
+
+    fn banned(&self, ends_in: Duration) -> Reading {
+        let reading = Reading::new(self.policy.clone(), self.policy.limit(), 0);
+        let retry_after = Some(ends_in);
+        Reading { reset_after: ends_in, refused: true, retry_after, ..reading }
+    }
+
+    fn denied(&self, denied: &Denied) -> Reading {
+        Reading::of_refusal(self.policy.clone(), denied)
+    }
+}
+
+impl<E, Q, A, C> Gate for Penalized<E, Q, A, C>
+where
+    E: Extractor<Key: Borrow<Q> + Send + 'static>,
+    Q: Hash + ?Sized + 'static,
+    A: Algorithm + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
+        let key = match self.key.extract(request) {
+            Ok(key) => key,
+            Err(error) => return self.without_key.decide(error, report),
+        };
+        match self.penalties.check(key.borrow()) {
+            Ok(permit) => {
+                report.note(Reading::of(self.policy.clone(), &Ok(permit)));
+                let (penalties, is_failure) = (Arc::clone(&self.penalties), &self.is_failure);
+                let attempt = Attempt { penalties, key, is_failure: Arc::clone(is_failure) };
+                Verdict::Admit(Admission { delay: permit.delay(), charge: Some(Box::new(attempt)) })
+            }
+            Err(Rejected::Limited(denied)) => {
+                report.note(self.denied(&denied));
+                Verdict::Refuse
+            }
+            Err(Rejected::Banned(ban)) => {
+                report.note(self.banned(ban.ends_in()));
+                Verdict::Refuse
+            }
+        }
+    }
+
+    fn peek(&self, request: &request::Parts, _: u64, report: &mut Report) {
+        let Ok(key) = self.key.extract(request) else { return };
+        if let Some(ends_in) = self.penalties.banned(key.borrow()) {
+            return report.note(self.banned(ends_in));
+        }
+        let limiter = self.penalties.limiter();
+        if let Err(denied) = limiter.peek_at(key.borrow(), 1, limiter.clock().now()) {
+            report.note(self.denied(&denied));
+        }
+    }
+}
+
+impl<E, Q, A, C> fmt::Debug for Penalized<E, Q, A, C>
+where
+    E: Extractor + fmt::Debug,
+    Q: ?Sized,
+    A: Algorithm,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Penalized")
+            .field("policy", &self.policy)
+            .field("key", &self.key)
+            .field("without_key", &self.without_key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request that was admitted, until its response says whether it was a failure.
+struct Attempt<K, Q: ?Sized, A: Algorithm, C> {
+    penalties: Arc<Penalties<Q, A, C>>,
+    key: K,
+    is_failure: Arc<IsFailure>,
+}
+
+impl<K, Q, A, C> Charge for Attempt<K, Q, A, C>
+where
+    K: Borrow<Q> + Send + 'static,
+    Q: Hash + ?Sized + 'static,
+    A: Algorithm + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    /// Its cell stays charged: not every algorithm can give one back.
+    fn cancel(self: Box<Self>) {}
+
+    fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
+        if (self.is_failure)(response) {
+            let _ = self.penalties.strike(self.key.borrow());
+        }
+        None
+    }
+
+    fn sent(self: Box<Self>, _: u64) {}
+}
+
+impl<K, Q: ?Sized, A: Algorithm, C> fmt::Debug for Attempt<K, Q, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt").finish_non_exhaustive()
+    }
+}

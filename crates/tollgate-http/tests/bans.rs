@@ -1,0 +1,105 @@
+//! Bans by failures: what the response says decides, and the client is told when the ban ends.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tollgate::{Gcra, Limiter, ManualClock, Penalties, Quota};
+use tollgate_http::key::Header;
+use tollgate_http::{Gate, Limit, Penalized, Policy, RateLimitLayer, Several};
+use tower::{Layer, ServiceExt, service_fn};
+
+type Clock = &'static ManualClock;
+
+/// A password that was wrong, as a handler says it that answers 200.
+#[derive(Clone)]
+struct Wrong;
+
+fn login(clock: Clock) -> Penalized<Header, str, Gcra, Clock> {
+    let quota = Quota::per_minute(10);
+    let limiter: Limiter<str, _, _> =
+        Limiter::builder(quota).clock(clock).build().expect("in range");
+    let ban = Duration::from_secs(600);
+    let penalties = Penalties::builder(limiter, Quota::per_minute(3), ban).failures_only();
+    let penalties = Arc::new(penalties.build().expect("in range"));
+    let policy = Policy::new("login", &quota).expect("a name");
+    let user = Header::new("user").expect("a name");
+    Penalized::new(policy, penalties, user, |response| {
+        response.status == 401 || response.extensions.get::<Wrong>().is_some()
+    })
+}
+
+/// The status and `Retry-After`. The request says how it is answered.
+async fn ask<G: Gate + 'static>(
+    layer: &RateLimitLayer<G>,
+    user: &str,
+    answer: &'static str,
+) -> (u16, String) {
+    let service = layer.layer(service_fn(async |request: Request<()>| {
+        let mut response = Response::new(Full::<Bytes>::default());
+        match request.uri().path() {
+            "/401" => *response.status_mut() = http::StatusCode::UNAUTHORIZED,
+            "/wrong" => {
+                response.extensions_mut().insert(Wrong);
+            }
+            _ => {}
+        }
+        Ok::<_, Infallible>(response)
+    }));
+    let request = Request::builder().uri(answer).header("user", user).body(());
+    let answer = service.oneshot(request.expect("a request")).await.expect("infallible");
+    let retry_after = answer.headers().get("retry-after");
+    let retry_after = retry_after.map_or("", |value| value.to_str().expect("ASCII"));
+    (answer.status().as_u16(), retry_after.to_owned())
+}
+
+#[tokio::test]
+async fn three_wrong_passwords_ban_their_user_until_the_end_that_is_told() {
+    let clock: Clock = Box::leak(Box::default());
+    let gate = login(clock);
+    let penalties = Arc::clone(gate.penalties());
+    let layer = RateLimitLayer::new(gate);
+    // Right passwords are no strikes.
+    for answer in ["/401", "/", "/wrong", "/", "/401"] {
+        assert_ne!(ask(&layer, "ada", answer).await.0, 429, "{answer}");
+    }
+    assert_eq!(ask(&layer, "ada", "/").await, (429, "600".to_owned()));
+    assert_eq!(ask(&layer, "bob", "/").await.0, 200);
+    clock.advance(Duration::from_secs(599));
+    assert_eq!(ask(&layer, "ada", "/").await, (429, "1".to_owned()));
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(ask(&layer, "ada", "/").await.0, 200);
+    assert_eq!((penalties.stats().bans, penalties.stats().refused_banned), (1, 2));
+    assert_eq!(layer.stats().refused, 2);
+}
+
+#[tokio::test]
+async fn requests_over_the_limit_do_not_ban_where_only_failures_are_strikes() {
+    let clock: Clock = Box::leak(Box::default());
+    let layer = RateLimitLayer::new(login(clock));
+    for nth in 0..30 {
+        let expected = if nth < 10 { (200, "") } else { (429, "6") };
+        assert_eq!(ask(&layer, "ada", "/").await, (expected.0, expected.1.to_owned()));
+    }
+    clock.advance(Duration::from_secs(6));
+    assert_eq!(ask(&layer, "ada", "/").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_ban_is_the_longest_wait_of_several_limits() {
+    let clock: Clock = Box::leak(Box::default());
+    let all = Quota::per_minute(4);
+    let limiter: Limiter<str, _, _> = Limiter::builder(all).clock(clock).build().expect("in range");
+    let user = Header::new("user").expect("a name");
+    let first = Limit::new(Policy::new("all", &all).expect("a name"), Arc::new(limiter), user);
+    let layer = RateLimitLayer::new(Several::new().and(first).and(login(clock)));
+    for _ in 0..3 {
+        assert_eq!(ask(&layer, "ada", "/401").await.0, 401);
+    }
+    assert_eq!(ask(&layer, "ada", "/").await, (429, "600".to_owned()), "banned");
+    // Now the first denies, and the ban is told all the same.
+    assert_eq!(ask(&layer, "ada", "/").await, (429, "600".to_owned()), "over both");
+}
