@@ -22,6 +22,7 @@ mod tally;
 mod timeline;
 mod worst;
 
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
         (Command::Replay(_), None) => unreachable!("a parsed command has its matches"),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("tollgate: {error:#}");
+        tell(format_args!("tollgate: {error:#}\n"));
         ExitCode::from(FAILED)
     })
 }
@@ -68,7 +69,8 @@ fn replay(args: ReplayArgs, matches: &ArgMatches) -> Result<ExitCode> {
         std::fs::write(file, page).with_context(|| format!("cannot write {file}"))?;
     }
     for broken in &outcome.incomplete {
-        eprintln!("tollgate: {} could not be read to its end: {}", broken.file, broken.why);
+        let (file, why) = (&broken.file, &broken.why);
+        tell(format_args!("tollgate: {file} could not be read to its end: {why}\n"));
     }
     Ok(if !outcome.incomplete.is_empty() {
         ExitCode::from(FAILED)
@@ -86,10 +88,15 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(mistakes) => {
-            eprint!("{mistakes}");
+            tell(format_args!("{mistakes}"));
             Ok(ExitCode::from(WRONG))
         }
     }
+}
+
+/// Writes to standard error; where nobody reads it, nothing is lost but the words.
+fn tell(text: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
 }
 
 /// Prints it all; a reader who has seen enough (`| head`) is not an error.

@@ -36,7 +36,7 @@ pub(super) struct Admin {
 
 impl Admin {
     /// Answers for ever.
-    pub(super) async fn serve(self, listener: TcpListener) {
+    pub(super) async fn serve(self, listener: Arc<TcpListener>) {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");

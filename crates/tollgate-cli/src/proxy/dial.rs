@@ -17,6 +17,8 @@ use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::log;
+
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Opens connections.
@@ -107,7 +109,7 @@ impl Told {
         let DialError::Tls(why) = error else { return };
         let why = why.to_string();
         if **self.0.load() != why {
-            eprintln!("tollgate: no secure connection to the upstream: {why}");
+            log::warn(format_args!("no secure connection to the upstream: {why}"));
             self.0.store(Arc::new(why));
         }
     }

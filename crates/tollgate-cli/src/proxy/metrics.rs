@@ -7,9 +7,11 @@ use http::StatusCode;
 use tollgate_http::Stats;
 
 use super::answer::Failure;
+use super::log;
 use super::page::Page;
 use super::rules::RulesGate;
 use super::shared;
+use super::tasks::Task;
 
 /// The upper bounds of the histogram's buckets, as they are written, and in microseconds.
 const BOUNDS: [(&str, u64); 12] = [
@@ -80,6 +82,7 @@ pub(super) struct Metrics {
     tunnels_open: AtomicI64,
     tunnel_bytes: [AtomicU64; 2],
     last_reload_failed: AtomicBool,
+    task_restarts: [AtomicU64; Task::ALL.len()],
 }
 
 impl Metrics {
@@ -102,6 +105,7 @@ impl Metrics {
             tunnels_open: AtomicI64::new(0),
             tunnel_bytes: zeros(),
             last_reload_failed: AtomicBool::new(false),
+            task_restarts: zeros(),
         }
     }
 
@@ -188,9 +192,20 @@ impl Metrics {
         self.last_reload_failed.store(!is_taken_over, Ordering::Relaxed);
     }
 
+    pub(super) fn count_task_restart(&self, task: Task) {
+        add(&self.task_restarts[task as usize]);
+    }
+
+    /// How often a task ended and was begun again.
+    #[cfg(test)]
+    pub(super) fn task_restarts(&self, task: Task) -> u64 {
+        read(&self.task_restarts[task as usize])
+    }
+
     /// All of it.
     pub(super) fn page(&self, gate: &RulesGate, layer: Stats) -> String {
         let mut page = Page::default();
+        self.write_process(&mut page);
         self.write_connections(&mut page);
         self.write_requests(&mut page);
         self.write_bodies(&mut page);
@@ -219,10 +234,21 @@ impl Metrics {
         page.into_text()
     }
 
-    fn write_connections(&self, page: &mut Page) {
+    fn write_process(&self, page: &mut Page) {
         let version = env!("CARGO_PKG_VERSION");
         page.family("tollgate_build_info", "gauge", "The version that runs; always 1.");
         page.labelled("version", version, 1);
+        let name = "tollgate_task_restarts_total";
+        page.family(name, "counter", "Tasks of the proxy that ended and were begun again.");
+        for task in Task::ALL {
+            page.labelled("task", task.word(), read(&self.task_restarts[task as usize]));
+        }
+        let name = "tollgate_log_messages_dropped_total";
+        let help = "Messages that were not logged, because standard error took no more.";
+        page.single(name, "counter", help, log::dropped());
+    }
+
+    fn write_connections(&self, page: &mut Page) {
         let name = "tollgate_connections_total";
         page.single(name, "counter", "Connections of clients.", read(&self.connections));
         let open = self.connections_open.load(Ordering::Relaxed);

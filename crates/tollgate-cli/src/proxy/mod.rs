@@ -8,6 +8,7 @@
 //!                               -> links    connections to it (dial: TCP, TLS), used again
 //!                               -> tunnel   what was upgraded: bytes both ways
 //! admin    /metrics, /healthz      follow   the rules file, on changes and SIGHUP
+//! log      standard error          tasks    what runs for ever, begun again if it ends
 //! ```
 
 mod admin;
@@ -24,6 +25,7 @@ mod front;
 mod headers;
 mod idle;
 mod links;
+mod log;
 mod metrics;
 mod page;
 mod patient;
@@ -33,6 +35,7 @@ mod serve;
 mod shared;
 mod stop;
 mod streams;
+mod tasks;
 mod tunnel;
 mod upgrade;
 mod upload;
@@ -61,13 +64,19 @@ use self::metrics::Metrics;
 use self::rules::RulesGate;
 use self::serve::Server;
 use self::stop::{Hangups, Stops};
+use self::tasks::Task;
 use crate::args::ProxyArgs;
 
 /// The exit code of a proxy that had to cut requests off.
 const CUT_OFF: u8 = 1;
 
+/// How long the end of the process may wait for its last words to be written.
+const LOG_PATIENCE: Duration = Duration::from_millis(200);
+
 /// Serves until it is told to stop.
 pub(crate) fn run(args: ProxyArgs) -> Result<ExitCode> {
+    // The usual hook writes to standard error, and waits if nobody reads it.
+    std::panic::set_hook(Box::new(|panic| log::error(panic)));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -75,6 +84,7 @@ pub(crate) fn run(args: ProxyArgs) -> Result<ExitCode> {
     let code = runtime.block_on(serve(args));
     // A file that is being read must not keep the process.
     runtime.shutdown_timeout(Duration::from_millis(100));
+    log::flush(LOG_PATIENCE);
     code
 }
 
@@ -115,9 +125,15 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
         metrics: Arc::clone(&metrics),
         is_stopping: Arc::clone(&is_stopping),
     };
-    tokio::spawn(admin.serve(admin_listener));
+    let admin_listener = Arc::new(admin_listener);
+    tasks::keep(Task::Admin, Arc::clone(&metrics), move || {
+        admin.clone().serve(Arc::clone(&admin_listener))
+    });
     if let Some(file) = file {
-        tokio::spawn(rules::follow(file, gate, hangups));
+        let follower = rules::Follower::new(file, gate, hangups);
+        tasks::keep(Task::Rules, Arc::clone(&metrics), move || {
+            rules::follow(Arc::clone(&follower))
+        });
     }
     let finder = Arc::new(Finder::new(trust(&args)));
     let server = Server {
@@ -129,12 +145,12 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
     };
     let is_whole = server.run(listener, &mut stops, || {
         is_stopping.store(true, Ordering::Relaxed);
-        eprintln!("tollgate: stopping; requests under way: {}", under_way(&metrics));
+        log::info(format_args!("stopping; requests under way: {}", under_way(&metrics)));
     });
     if is_whole.await {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("tollgate: requests cut off: {}", under_way(&metrics));
+    log::warn(format_args!("requests cut off: {}", under_way(&metrics)));
     Ok(ExitCode::from(CUT_OFF))
 }
 

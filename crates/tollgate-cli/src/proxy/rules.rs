@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use arc_swap::ArcSwap;
 use http::request::Parts;
+use tokio::sync::Mutex;
 use tokio::time::MissedTickBehavior;
 use tollgate_http::{Admission, Asking, KeyError, Reading, Reason, Report, Verdict};
 use tollgate_rules::{
@@ -17,12 +18,15 @@ use tollgate_rules::{
 use super::book::Book;
 use super::demo;
 use super::facts::Head;
+use super::log;
 use super::metrics::{Decision, Metrics};
 use super::shared::{Inquiry, Question, Shared};
 use super::stop::Hangups;
 
 /// How often the file is looked at.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// So many mistakes of a file are logged; `tollgate check` shows all.
+const MISTAKES_LOGGED: usize = 5;
 
 /// Decides requests by rules.
 #[derive(Debug)]
@@ -69,6 +73,7 @@ impl RulesGate {
     /// Looks at the file; takes it over, if it changed or `is_told`, and all its limits can be kept.
     fn renew(&self, file: &mut RulesFile, is_told: bool) -> Result<Option<Carried>, ReloadError> {
         let before = self.shared.load_full();
+        let mut undo = Undo { shared: &self.shared, before: Some(Arc::clone(&before)) };
         // Those of the new rules are there before these are in force, and those of the old ones
         // still after.
         let fits = |rules: &Rules| {
@@ -79,10 +84,9 @@ impl RulesGate {
             true => file.reload_if(fits).map(Some),
             false => file.poll_if(fits),
         };
-        match &outcome {
-            Ok(None) => {}
-            Ok(Some(_)) => self.renew_book(),
-            Err(_) => self.shared.store(before),
+        if let Ok(Some(_)) = outcome {
+            undo.before = None;
+            self.renew_book();
         }
         outcome
     }
@@ -192,6 +196,20 @@ impl tollgate_http::Gate for RulesGate {
     }
 }
 
+/// Puts the limits in stores back when it is dropped, also by a panic, unless nothing is left to undo.
+struct Undo<'a> {
+    shared: &'a ArcSwap<Shared>,
+    before: Option<Arc<Shared>>,
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.shared.store(before);
+        }
+    }
+}
+
 /// Adds what was said elsewhere.
 fn tell(report: &mut Report, said: &Report) {
     said.readings().for_each(|reading| report.note(reading.clone()));
@@ -219,35 +237,81 @@ fn refusal(book: &Book, refused: &Refused<'_>) -> Reading {
     reading
 }
 
-/// Looks at the file every second, and when the process is told to (SIGHUP), for ever.
-pub(super) async fn follow(mut file: RulesFile, gate: Arc<RulesGate>, mut hangups: Hangups) {
-    let mut ticks = tokio::time::interval(POLL_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        let is_told = tokio::select! {
-            _ = ticks.tick() => false,
-            () = hangups.next() => true,
-        };
-        // The file may be slow to read, and tables are reserved.
-        let renewing = Arc::clone(&gate);
-        let read = tokio::task::spawn_blocking(move || {
-            let outcome = renewing.renew(&mut file, is_told);
-            (file, outcome)
-        });
-        let outcome;
-        (file, outcome) = read.await.expect("reading rules does not panic");
-        match outcome {
+/// A rules file, the rules that it keeps up to date, and the signals that ask for it.
+#[derive(Debug)]
+pub(super) struct Follower {
+    file: RulesFile,
+    gate: Arc<RulesGate>,
+    hangups: Hangups,
+    /// The mistake that was logged last, until the file is right.
+    told: Option<String>,
+}
+
+impl Follower {
+    pub(super) fn new(file: RulesFile, gate: Arc<RulesGate>, hangups: Hangups) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { file, gate, hangups, told: None }))
+    }
+
+    /// Looks at the file, and says what came of it. A mistake is logged again only if the process was
+    /// told to look.
+    fn renew(&mut self, is_told: bool) {
+        let metrics = &self.gate.metrics;
+        match self.gate.renew(&mut self.file, is_told) {
             Ok(None) => {}
             Ok(Some(carried)) => {
-                gate.metrics.rules_were_read(true);
-                eprintln!("tollgate: rules reloaded: {carried}");
+                metrics.rules_were_read(true);
+                self.told = None;
+                log::info(format_args!("rules reloaded: {carried}"));
             }
             Err(error) => {
-                gate.metrics.rules_were_read(false);
-                eprintln!("tollgate: the rules in force stay as they are\n{}", told(&error));
+                metrics.rules_were_read(false);
+                let why = briefly(&error);
+                if is_told || self.told.as_ref() != Some(&why) {
+                    log::error(format_args!("the rules in force stay as they are\n{why}"));
+                    self.told = Some(why);
+                }
             }
         }
     }
+}
+
+/// Looks at the file every second, and when the process is told to (SIGHUP), for ever; or until
+/// looking at it panics, which changes nothing.
+pub(super) async fn follow(follower: Arc<Mutex<Follower>>) {
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut follower = follower.lock_owned().await;
+    let metrics = Arc::clone(&follower.gate.metrics);
+    loop {
+        let is_told = tokio::select! {
+            _ = ticks.tick() => false,
+            () = follower.hangups.next() => true,
+        };
+        // The file may be slow to read, and tables are reserved.
+        let renewed = tokio::task::spawn_blocking(move || {
+            follower.renew(is_told);
+            follower
+        });
+        match renewed.await {
+            Ok(its) => follower = its,
+            Err(_) => return metrics.rules_were_read(false),
+        }
+    }
+}
+
+/// The first mistakes, each with its line, in a few lines.
+fn briefly(error: &ReloadError) -> String {
+    let ReloadError::Rules(wrong) = error else { return error.to_string() };
+    let (file, errors) = (wrong.file(), wrong.errors());
+    let shown = errors.iter().take(MISTAKES_LOGGED);
+    let mut text: Vec<String> = shown
+        .map(|error| format!("{file}:{}:{}: {}", error.line(), error.column(), error.message()))
+        .collect();
+    if errors.len() > MISTAKES_LOGGED {
+        let more = errors.len() - MISTAKES_LOGGED;
+        text.push(format!("and {more} more: `tollgate check {file}` shows all of them"));
+    }
+    text.join("\n")
 }
 
 /// All that is wrong, with the lines.

@@ -6,6 +6,7 @@
 mod failures;
 mod http2;
 mod limits;
+mod log;
 mod redis;
 mod reload;
 #[allow(dead_code, reason = "other tests use the rest")]

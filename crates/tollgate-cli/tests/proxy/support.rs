@@ -21,20 +21,30 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// One on ports of its own, with these words besides.
     pub(crate) fn start(name: &str, words: &[&str]) -> Self {
-        let stderr = scratch(&format!("{name}.stderr"), "");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        let file = std::fs::File::create(scratch(&format!("{name}.stderr"), ""));
+        Self::launch(name, words, &[], file.expect("a place for scratch files").into())
+    }
+
+    /// As [`start`](Self::start), with another standard error, and begun by these words, such as
+    /// those of a shell that sets limits.
+    pub(crate) fn launch(name: &str, words: &[&str], before: &[&str], stderr: Stdio) -> Self {
+        let binary = env!("CARGO_BIN_EXE_tollgate");
+        let begin = [before, &[binary]].concat();
+        let mut child = Command::new(begin[0])
+            .args(&begin[1..])
             .args(["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .args(words)
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
             .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(&stderr).expect("a place for scratch files"))
+            .stderr(stderr)
             .spawn()
             .expect("the binary starts");
+        let stderr = place(&format!("{name}.stderr"));
         let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut address = |after: &str| loop {
             let mut line = String::new();
             if stdout.read_line(&mut line).expect("readable") == 0 {
-                panic!("it ended: {}", std::fs::read_to_string(&stderr).expect("readable"));
+                panic!("it ended: {}", std::fs::read_to_string(&stderr).unwrap_or_default());
             }
             if let Some(rest) = line.trim().strip_prefix(after) {
                 let address = rest.trim_start().trim_start_matches("http://");
@@ -76,8 +86,9 @@ impl Proxy {
         code.and_then(|status| status.code()).expect("no signal ended it")
     }
 
+    /// What it wrote to standard error; nothing, if that is no file.
     pub(crate) fn stderr(&self) -> String {
-        std::fs::read_to_string(&self.stderr).expect("readable")
+        std::fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
     /// The figure of this name, with its labels.
@@ -198,7 +209,12 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A file of that name and content in a place that is thrown away with the build.
 pub(crate) fn scratch(name: &str, content: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("proxy-{name}"));
+    let path = place(name);
     std::fs::write(&path, content).expect("a place for scratch files");
     path
+}
+
+/// Where the scratch file of that name is.
+fn place(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("proxy-{name}"))
 }
