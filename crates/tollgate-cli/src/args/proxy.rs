@@ -18,7 +18,7 @@ Headers:
 Answers of its own, all of application/problem+json:
   429 a rule refuses (with Retry-After, RateLimit-Policy, RateLimit)   503 too many wait for a turn
   400 a rule needs a key that the request has not, or its body is malformed
-  408 the client stops sending its body
+  408 the client stops sending its body, or sends it too slowly
   502 the upstream cannot be reached, is not trusted (https), or answers what is no HTTP
   504 the upstream takes too long
   501 CONNECT, and the target `*`
@@ -45,12 +45,25 @@ Stopping:
   SIGINT and SIGTERM: no more connections, requests under way and upgraded connections have --drain-timeout to end, then
   exit code 0; 1 if some had to be cut off. A second signal stops at once.
 
-Not done: TLS to clients, retries, several upstreams, upgrades over HTTP/2 (RFC 8441). A body that
-moves, however slowly, is not ended.
+Bounds:
+  The soft limit of open files is raised to the hard one. A quarter of it (64 to 512) is kept for files,
+  stores and --admin. Half of the rest bounds the connections of clients, and what those leave bounds
+  the ones to the upstream. Connections beyond --max-connections wait in the system's queue (4096), and
+  meanwhile HTTP/1 connections are closed after their next answer to make room. A request that
+  needs a connection to the upstream when all are in use waits for one up to --connect-timeout.
+
+  A client that sends the body of a request more slowly than --min-body-rate is answered 408 before there
+  is a response; set 0 where clients stream messages that are far between.
+
+Not done: TLS to clients, retries, several upstreams, upgrades over HTTP/2 (RFC 8441). The body of a
+response that moves, however slowly, is not ended.
 
 Examples:
   tollgate proxy
   tollgate proxy --upstream http://127.0.0.1:3000 --rules rules/example.toml --listen 0.0.0.0:8080";
+
+/// A browser opens about as many.
+const CLIENT_CONNECTIONS_MIN: u32 = 8;
 
 /// `tollgate proxy`.
 #[derive(Args, Debug)]
@@ -118,14 +131,39 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) drain_timeout: Duration,
 
-    /// Connections at one time; more wait until one ends
+    /// How long a client may be waited for while it sends a body, and a second more for each
+    /// --min-body-rate bytes that it has sent; then it is answered 408
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds)]
+    pub(crate) body_grace: Duration,
+
+    /// Bytes a second that a client must send of a body, until there is a response; 0 is no such
+    /// limit
+    #[arg(long, value_name = "BYTES", default_value = "500")]
+    #[arg(value_parser = value_parser!(u32).range(0..=1_000_000_000))]
+    pub(crate) min_body_rate: u32,
+
+    /// Connections of clients at one time; more wait until one ends. It is lowered to what the limit
+    /// of open files has room for
     #[arg(long, value_name = "N", default_value = "10000")]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
 
+    /// Connections that one client address (of IPv6, one /64) may have at one time, 0 for no limit;
+    /// more are closed at once. Trusted proxies are not limited [default: half of --max-connections, at least 8]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=1_000_000))]
+    pub(crate) max_connections_per_client: Option<u32>,
+
     /// Requests that may wait for their turn (algorithm leaky-queue) at one time
     #[arg(long, value_name = "N", default_value_t = 1_024)]
     pub(crate) max_waiting: usize,
+}
+
+impl ProxyArgs {
+    /// As chosen, or half of all connections, so that no address has all of them.
+    pub(crate) fn max_connections_per_client(&self) -> u32 {
+        let half = (self.max_connections / 2).max(CLIENT_CONNECTIONS_MIN);
+        self.max_connections_per_client.unwrap_or(half)
+    }
 }
 
 /// `10.0.0.0/8,192.0.2.7`.
@@ -143,6 +181,24 @@ fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_has_half_of_all_connections_unless_said_otherwise() {
+        #[derive(clap::Parser)]
+        struct Words {
+            #[command(flatten)]
+            args: ProxyArgs,
+        }
+
+        let most = |words: &[&str]| {
+            let words: Words = clap::Parser::parse_from([&["proxy"], words].concat());
+            words.args.max_connections_per_client()
+        };
+        assert_eq!(most(&[]), 5_000);
+        assert_eq!(most(&["--max-connections", "3"]), 8);
+        assert_eq!(most(&["--max-connections-per-client", "7"]), 7);
+        assert_eq!(most(&["--max-connections-per-client", "0"]), 0);
+    }
 
     #[test]
     fn seconds_are_bounded() {

@@ -20,7 +20,7 @@ use tollgate_http::RateLimitLayer;
 use super::metrics::Metrics;
 use super::rules::RulesGate;
 
-const CONNECTIONS_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 16;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const FIGURES: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

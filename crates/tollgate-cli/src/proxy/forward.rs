@@ -24,6 +24,7 @@ use super::headers::{name_connection_options, to_client, to_upstream};
 use super::idle::{Idle, Pulse};
 use super::links::Links;
 use super::metrics::Metrics;
+use super::pace::Pace;
 use super::tunnel::Tunnel;
 use super::upgrade::Asked;
 use super::upload::{Progress, Upload};
@@ -41,18 +42,26 @@ struct Inner {
     preserve_host: bool,
     response_timeout: Duration,
     body_timeout: Duration,
+    pace: Pace,
     tunnel_timeout: Duration,
     metrics: Arc<Metrics>,
 }
 
 impl Forward {
-    pub(super) fn new(upstream: Upstream, args: &ProxyArgs, metrics: Arc<Metrics>) -> Result<Self> {
+    /// To this upstream, over at most `places` connections.
+    pub(super) fn new(
+        upstream: Upstream,
+        args: &ProxyArgs,
+        places: usize,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self> {
         Ok(Self(Arc::new(Inner {
-            links: Links::new(&upstream, args)?,
+            links: Links::new(&upstream, args, places)?,
             upstream,
             preserve_host: args.preserve_host,
             response_timeout: args.response_timeout,
             body_timeout: args.body_timeout,
+            pace: Pace::new(args),
             tunnel_timeout: args.tunnel_timeout,
             metrics,
         })))
@@ -100,7 +109,7 @@ impl Inner {
 
         let pulse = Pulse::new();
         let idle = || Idle::new(Arc::clone(&pulse), self.body_timeout);
-        let (upload, progress) = Upload::new(body, idle(), Arc::clone(&self.metrics));
+        let (upload, progress) = Upload::new(body, idle(), self.pace, Arc::clone(&self.metrics));
         let sent = self.links.send(Request::from_parts(head, upload), asked.is_some());
         let response = self.in_time(sent, &progress).await?;
         progress.answered();

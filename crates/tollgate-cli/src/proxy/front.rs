@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::UPGRADE;
-use http::{Request, Response};
+use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use http::{Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
@@ -60,9 +60,15 @@ impl hyper::service::Service<Request<Incoming>> for Door {
         if finder.mark(&mut head, self.peer).address.is_none() {
             metrics.count_client_unknown();
         }
+        let (open, version) = (Arc::clone(&self.open), head.version);
         let response = service.call(Request::from_parts(head, body));
         Box::pin(async move {
-            let response = response.await?;
+            let mut response = response.await?;
+            if version <= Version::HTTP_11 && open.is_wanted() {
+                // Between two requests it would keep its place from a client that has one to make.
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().entry(CONNECTION).or_insert(close);
+            }
             underway.is_answered = true;
             metrics.request_answered(response.status(), underway.began.elapsed());
             Ok(response.map(|body| Tracked { body, _underway: underway }))

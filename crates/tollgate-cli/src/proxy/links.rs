@@ -1,6 +1,7 @@
 //! The connections to the upstream, which are kept and used again: of the protocol that it speaks,
 //! and those of HTTP/1.1, which alone can be upgraded.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -8,7 +9,9 @@ use http::Request;
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::RootCertStore;
+use tokio::sync::Semaphore;
 
+use super::bounded::Bounded;
 use super::dial::Dial;
 use super::roots;
 use super::upload::Upload;
@@ -24,13 +27,14 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Links {
-    usual: Client<Dial, Upload>,
-    upgradable: Option<Client<Dial, Upload>>,
+    usual: Client<Bounded, Upload>,
+    upgradable: Option<Client<Bounded, Upload>>,
     are_http1: bool,
 }
 
 impl Links {
-    pub(super) fn new(upstream: &Upstream, args: &ProxyArgs) -> Result<Self> {
+    /// At most `places` connections at a time.
+    pub(super) fn new(upstream: &Upstream, args: &ProxyArgs, places: usize) -> Result<Self> {
         let is_secure = upstream.is_secure();
         if args.upstream_ca.is_some() && !is_secure {
             bail!("--upstream-ca is for an https upstream, and {upstream} is none");
@@ -39,9 +43,14 @@ impl Links {
             true => roots::trusted(args.upstream_ca.as_deref())?,
             false => RootCertStore::empty(),
         };
+        // Each of two pools may keep connections that the other cannot use.
+        let idle_max = IDLE_CONNECTIONS.min(places / 4);
+        let places = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
         let client = |protocols: &[&str]| {
             let tls = roots::config(roots.clone(), protocols)?;
-            anyhow::Ok(client(Dial::new(tls, args.connect_timeout), args.upstream_http2))
+            let (timeout, places) = (args.connect_timeout, Arc::clone(&places));
+            let dial = Bounded { dial: Dial::new(tls, timeout), places, timeout };
+            anyhow::Ok(client(dial, idle_max, args.upstream_http2))
         };
         if args.upstream_http2 {
             return Ok(Self { usual: client(&["h2"])?, upgradable: None, are_http1: false });
@@ -71,12 +80,12 @@ impl Links {
     }
 }
 
-fn client(dial: Dial, is_http2: bool) -> Client<Dial, Upload> {
+fn client(dial: Bounded, idle_max: usize, is_http2: bool) -> Client<Bounded, Upload> {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
-        .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        .pool_max_idle_per_host(idle_max)
         .http2_only(is_http2)
         .http2_keep_alive_interval(PING_INTERVAL)
         .build(dial)

@@ -66,6 +66,8 @@ pub(super) enum Way {
 pub(super) struct Metrics {
     connections: AtomicU64,
     connections_open: AtomicI64,
+    connections_max: u32,
+    connections_denied: AtomicU64,
     accept_errors: AtomicU64,
     header_timeouts: AtomicU64,
     in_flight: AtomicI64,
@@ -78,6 +80,7 @@ pub(super) struct Metrics {
     decisions: [AtomicU64; 4],
     failures: [AtomicU64; Failure::ALL.len()],
     stalls: [AtomicU64; 4],
+    slow_bodies: AtomicU64,
     upgrades: AtomicU64,
     tunnels_open: AtomicI64,
     tunnel_bytes: [AtomicU64; 2],
@@ -86,10 +89,13 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new() -> Self {
+    /// Of a proxy that has at most so many connections of clients at a time.
+    pub(super) fn new(connections_max: u32) -> Self {
         Self {
             connections: AtomicU64::new(0),
             connections_open: AtomicI64::new(0),
+            connections_max,
+            connections_denied: AtomicU64::new(0),
             accept_errors: AtomicU64::new(0),
             header_timeouts: AtomicU64::new(0),
             in_flight: AtomicI64::new(0),
@@ -101,6 +107,7 @@ impl Metrics {
             decisions: zeros(),
             failures: zeros(),
             stalls: zeros(),
+            slow_bodies: AtomicU64::new(0),
             upgrades: AtomicU64::new(0),
             tunnels_open: AtomicI64::new(0),
             tunnel_bytes: zeros(),
@@ -116,6 +123,10 @@ impl Metrics {
 
     pub(super) fn connection_closed(&self) {
         self.connections_open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_connection_denied(&self) {
+        add(&self.connections_denied);
     }
 
     pub(super) fn count_accept_error(&self) {
@@ -168,6 +179,10 @@ impl Metrics {
 
     pub(super) fn count_stall(&self, of: Stall) {
         add(&self.stalls[of as usize]);
+    }
+
+    pub(super) fn count_slow_body(&self) {
+        add(&self.slow_bodies);
     }
 
     pub(super) fn tunnel_opened(&self) {
@@ -253,6 +268,11 @@ impl Metrics {
         page.single(name, "counter", "Connections of clients.", read(&self.connections));
         let open = self.connections_open.load(Ordering::Relaxed);
         page.single("tollgate_connections_open", "gauge", "Those open now.", open);
+        let help = "Those that may be open at a time.";
+        page.single("tollgate_connections_max", "gauge", help, self.connections_max);
+        let name = "tollgate_connections_denied_total";
+        let help = "Connections that were closed at once, because their address has too many.";
+        page.single(name, "counter", help, read(&self.connections_denied));
         let name = "tollgate_connection_header_timeouts_total";
         let help = "Connections that were closed before a first request was complete.";
         page.single(name, "counter", help, read(&self.header_timeouts));
@@ -305,6 +325,9 @@ impl Metrics {
         ] {
             page.labelled("of", word, read(&self.stalls[stall as usize]));
         }
+        let name = "tollgate_slow_bodies_total";
+        let help = "Bodies of requests that were ended, because they came too slowly.";
+        page.single(name, "counter", help, read(&self.slow_bodies));
         let name = "tollgate_upgrades_total";
         page.single(name, "counter", "Connections that were upgraded.", read(&self.upgrades));
         let open = self.tunnels_open();

@@ -15,8 +15,10 @@ mod admin;
 mod answer;
 mod banner;
 mod book;
+mod bounded;
 mod client;
 mod demo;
+mod descriptors;
 mod dial;
 mod download;
 mod facts;
@@ -27,8 +29,10 @@ mod idle;
 mod links;
 mod log;
 mod metrics;
+mod pace;
 mod page;
 mod patient;
+mod per_client;
 mod roots;
 mod rules;
 mod serve;
@@ -48,7 +52,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tollgate_http::RateLimitLayer;
 use tollgate_http::key::Trust;
 use tower_layer::Layer;
@@ -58,9 +62,11 @@ pub(crate) use self::upstream::Upstream;
 use self::admin::Admin;
 use self::banner::Banner;
 use self::client::Finder;
+use self::descriptors::Budget;
 use self::forward::Forward;
 use self::front::Front;
 use self::metrics::Metrics;
+use self::per_client::PerClient;
 use self::rules::RulesGate;
 use self::serve::Server;
 use self::stop::{Hangups, Stops};
@@ -69,6 +75,9 @@ use crate::args::ProxyArgs;
 
 /// The exit code of a proxy that had to cut requests off.
 const CUT_OFF: u8 = 1;
+/// Connections that the system completes before they are accepted: a burst of clients must not wait
+/// for the next attempt of their TCP, a second later. The system may set a lower bound.
+const BACKLOG: u32 = 4_096;
 
 /// How long the end of the process may wait for its last words to be written.
 const LOG_PATIENCE: Duration = Duration::from_millis(200);
@@ -91,11 +100,12 @@ pub(crate) fn run(args: ProxyArgs) -> Result<ExitCode> {
 async fn serve(args: ProxyArgs) -> Result<ExitCode> {
     let mut stops = Stops::listen().context("cannot listen to signals")?;
     let hangups = Hangups::listen().context("cannot listen to signals")?;
-    let metrics = Arc::new(Metrics::new());
+    let budget = Budget::claim(args.max_connections, args.upstream.is_none())?;
+    let metrics = Arc::new(Metrics::new(budget.clients));
     let (gate, file) = RulesGate::open(args.rules.as_deref(), Arc::clone(&metrics))?;
     let gate = Arc::new(gate);
-    let listener = bind(args.listen).await?;
-    let admin_listener = bind(args.admin).await?;
+    let listener = bind(args.listen)?;
+    let admin_listener = bind(args.admin)?;
     let upstream = match &args.upstream {
         Some(upstream) => upstream.clone(),
         None => {
@@ -103,7 +113,8 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
             Upstream::at(address.context("cannot start the built-in upstream")?)
         }
     };
-    let forward = Forward::new(upstream.clone(), &args, Arc::clone(&metrics))?;
+    let places = budget.upstream;
+    let forward = Forward::new(upstream.clone(), &args, places, Arc::clone(&metrics))?;
     let banner = Banner {
         args: &args,
         listen: listener.local_addr()?,
@@ -112,6 +123,7 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
         gate: &gate,
     };
     crate::print(&banner.to_string())?;
+    tell_bound(budget, args.max_connections);
 
     let layer = RateLimitLayer::builder(Arc::clone(&gate))
         .wait(tokio::time::sleep)
@@ -141,7 +153,8 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
         header_timeout: args.header_timeout,
         drain_timeout: args.drain_timeout,
         read_timeout: args.body_timeout,
-        max_connections: args.max_connections,
+        max_connections: budget.clients,
+        per_client: PerClient::new(args.max_connections_per_client(), trust(&args)),
     };
     let is_whole = server.run(listener, &mut stops, || {
         is_stopping.store(true, Ordering::Relaxed);
@@ -161,8 +174,29 @@ fn under_way(metrics: &Metrics) -> String {
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+fn tell_bound(budget: Budget, wanted: u32) {
+    let Budget { files, clients, .. } = budget;
+    if clients < wanted {
+        log::warn(format_args!(
+            "at most {clients} connections of clients at a time, not {wanted}: {files} files may be \
+             open; raise the limit (`ulimit -n`), or lower --max-connections"
+        ));
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener> {
+    let listen = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // Elsewhere it would let two proxies have one address.
+        #[cfg(unix)]
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().with_context(|| format!("cannot listen on {address}"))
 }
 
 fn trust(args: &ProxyArgs) -> Option<Trust> {

@@ -1,5 +1,6 @@
 //! Connections: accepted up to a bound, served in HTTP/1.1 or HTTP/2, and let go when it is time.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::front::{Door, Front};
 use super::metrics::Metrics;
 use super::patient::Patient;
+use super::per_client::{Entry, PerClient};
 use super::stop::Stops;
 use super::streams::Streams;
 
@@ -32,6 +34,7 @@ pub(super) struct Server {
     /// How long a client may read nothing of what it is sent.
     pub(super) read_timeout: Duration,
     pub(super) max_connections: u32,
+    pub(super) per_client: Arc<PerClient>,
 }
 
 impl Server {
@@ -70,23 +73,29 @@ impl Server {
         alive: mpsc::Sender<()>,
     ) {
         let most = usize::try_from(self.max_connections).unwrap_or(Semaphore::MAX_PERMITS);
-        let places = Arc::new(Semaphore::new(most));
+        let places = Places::new(most);
         let builder = Arc::new(self.builder());
         loop {
-            let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
                 Err(_) => {
                     self.front.metrics.count_accept_error();
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
+            let Some(entry) = self.per_client.enter(peer.ip()) else {
+                self.front.metrics.count_connection_denied();
+                continue;
+            };
+            let place = places.take().await;
+            let held = Held { place, _entry: entry };
             let connection = Connection {
                 front: self.front.clone(),
                 header_timeout: self.header_timeout,
                 read_timeout: self.read_timeout,
-                open: Open::begin(Arc::clone(&self.front.metrics), place, alive.clone()),
+                peer,
+                open: Open::begin(Arc::clone(&self.front.metrics), held, alive.clone()),
             };
             tokio::spawn(connection.serve(stream, Arc::clone(&builder), graceful.watcher()));
         }
@@ -111,18 +120,63 @@ impl Server {
 #[derive(Debug)]
 pub(super) struct Open {
     metrics: Arc<Metrics>,
-    _place: OwnedSemaphorePermit,
+    held: Held,
     _alive: mpsc::Sender<()>,
 }
 
+/// What bounds have counted of a connection.
+#[derive(Debug)]
+struct Held {
+    place: Place,
+    _entry: Entry,
+}
+
+/// Places of connections.
+#[derive(Debug)]
+struct Places {
+    free: Arc<Semaphore>,
+    /// A client has connected and waits for one.
+    is_wanted: AtomicBool,
+}
+
+impl Places {
+    fn new(count: usize) -> Arc<Self> {
+        let free = Arc::new(Semaphore::new(count));
+        Arc::new(Self { free, is_wanted: AtomicBool::new(false) })
+    }
+
+    /// The next that is free.
+    async fn take(self: &Arc<Self>) -> Place {
+        let free = Arc::clone(&self.free);
+        let permit = match Arc::clone(&free).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                self.is_wanted.store(true, Ordering::Relaxed);
+                let permit = free.acquire_owned().await.expect("it is never closed");
+                self.is_wanted.store(false, Ordering::Relaxed);
+                permit
+            }
+        };
+        Place { places: Arc::clone(self), _permit: permit }
+    }
+}
+
+/// One that is taken, until this is dropped.
+#[derive(Debug)]
+struct Place {
+    places: Arc<Places>,
+    _permit: OwnedSemaphorePermit,
+}
+
 impl Open {
-    fn begin(
-        metrics: Arc<Metrics>,
-        place: OwnedSemaphorePermit,
-        alive: mpsc::Sender<()>,
-    ) -> Arc<Self> {
+    fn begin(metrics: Arc<Metrics>, held: Held, alive: mpsc::Sender<()>) -> Arc<Self> {
         metrics.connection_opened();
-        Arc::new(Self { metrics, _place: place, _alive: alive })
+        Arc::new(Self { metrics, held, _alive: alive })
+    }
+
+    /// Whether another client waits for a connection to end, because there may be no more of them.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.held.place.places.is_wanted.load(Ordering::Relaxed)
     }
 }
 
@@ -137,13 +191,13 @@ struct Connection {
     front: Front,
     header_timeout: Duration,
     read_timeout: Duration,
+    peer: SocketAddr,
     open: Arc<Open>,
 }
 
 impl Connection {
     async fn serve(self, stream: TcpStream, builder: Arc<Builder<Streams>>, watcher: Watcher) {
-        // Gone already, if it has no peer.
-        let Ok(peer) = stream.peer_addr() else { return };
+        let peer = self.peer;
         let _ = stream.set_nodelay(true);
         let metrics = Arc::clone(&self.front.metrics);
         let stream = Patient::new(stream, self.read_timeout, Arc::clone(&metrics));

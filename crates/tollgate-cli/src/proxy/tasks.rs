@@ -59,7 +59,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_panics_is_begun_again_and_counted() {
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::new(1));
         let (ran, mut runs) = mpsc::unbounded_channel();
         keep(Task::Rules, Arc::clone(&metrics), move || {
             let ran = ran.clone();
@@ -71,7 +71,8 @@ mod tests {
         for _ in 0..3 {
             runs.recv().await.expect("it runs");
         }
-        assert_eq!(metrics.task_restarts(Task::Rules), 2);
+        // It may have ended the third time.
+        assert!((2..=3).contains(&metrics.task_restarts(Task::Rules)));
         assert_eq!(metrics.task_restarts(Task::Admin), 0);
     }
 }

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 
 use super::idle::{BoxError, Idle};
 use super::metrics::{Metrics, Stall};
+use super::pace::{Pace, Waits};
 
 /// What is known of an upload.
 #[derive(Debug, Default)]
@@ -49,19 +50,40 @@ impl Progress {
     }
 }
 
+/// What polling the client's body came to.
+type Polled = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
+
 /// The body, watched.
 #[derive(Debug)]
 pub(super) struct Upload {
     body: Incoming,
     idle: Idle,
+    waits: Waits,
     progress: Arc<Progress>,
     metrics: Arc<Metrics>,
 }
 
 impl Upload {
-    pub(super) fn new(body: Incoming, idle: Idle, metrics: Arc<Metrics>) -> (Self, Arc<Progress>) {
-        let progress = Arc::new(Progress::default());
-        (Self { body, idle, progress: Arc::clone(&progress), metrics }, progress)
+    pub(super) fn new(
+        body: Incoming,
+        idle: Idle,
+        pace: Pace,
+        metrics: Arc<Metrics>,
+    ) -> (Self, Arc<Progress>) {
+        let (progress, waits) = (Arc::new(Progress::default()), Waits::new(pace));
+        (Self { body, idle, waits, progress: Arc::clone(&progress), metrics }, progress)
+    }
+
+    /// The client sends more slowly than it must, and there is no answer yet. After that both ways
+    /// may move as the two sides agree.
+    fn is_too_slow(&mut self, polled: &Polled, context: &mut Context<'_>) -> bool {
+        let bytes = match polled {
+            Poll::Pending => None,
+            Poll::Ready(Some(Ok(frame))) => Some(frame.data_ref().map_or(0, Bytes::len)),
+            Poll::Ready(_) => Some(0),
+        };
+        let is_too_slow = self.waits.is_too_slow(bytes, context);
+        is_too_slow && !self.progress.is_answered.load(Ordering::Relaxed)
     }
 
     fn stalled(&self) -> BoxError {
@@ -85,6 +107,10 @@ impl Body for Upload {
         let Some(polled) = this.idle.poll(&mut this.body, context) else {
             return Poll::Ready(Some(Err(this.stalled())));
         };
+        if this.is_too_slow(&polled, context) {
+            this.metrics.count_slow_body();
+            return Poll::Ready(Some(Err(this.stalled())));
+        }
         let progress = &this.progress;
         progress.waits_for_client.store(polled.is_pending(), Ordering::Relaxed);
         let frame = ready!(polled);

@@ -27,7 +27,8 @@ fn assert_works(name: &str, stderr: Stdio, is_closed: bool) {
         if read_head(&mut stream).starts_with("GET /slow ") {
             gone.lock().expect("no panic").recv().expect("told");
         }
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").expect("written");
+        let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\n";
+        stream.write_all(format!("{head}done").as_bytes()).expect("written");
     });
     let (file, slow) = (rules(name, "1000000/s"), format!("http://{slow}"));
     let words = ["--upstream", &slow, "--rules", &file];

@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::disallowed_types, reason = "locks and clocks of the tests, not of the limiter")]
 
+mod bounds;
 mod failures;
 mod http2;
 mod limits;

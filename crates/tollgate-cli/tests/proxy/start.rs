@@ -29,6 +29,10 @@ fn mistakes_are_told() {
         (["--rules", "no/such/file.toml"], "no/such/file.toml cannot be read"),
         (["--trusted-proxies", "10.0.0.0/33"], "`10.0.0.0/33` is neither an address nor"),
         (["--response-timeout", "0"], "write seconds above 0"),
+        (["--body-grace", "0"], "write seconds above 0"),
+        (["--min-body-rate", "1kB"], "invalid value '1kB' for '--min-body-rate <BYTES>'"),
+        (["--max-connections", "0"], "0 is not in 1..=1000000"),
+        (["--max-connections-per-client", "9999999"], "9999999 is not in 0..=1000000"),
     ] {
         let stderr = refused(&words, &[]);
         assert!(stderr.contains(said), "{said}: {stderr}");

@@ -71,6 +71,22 @@ impl Trust {
         Ok(Self(Trusted::Networks(networks?)))
     }
 
+    /// Whether the other end of a connection is a proxy in front, if it has this address.
+    ///
+    /// Where hops are counted, every peer is one, unless none are.
+    ///
+    /// ```
+    /// # use tollgate_http::key::Trust;
+    /// let trust = Trust::networks(["10.0.0.0/8"])?;
+    /// assert!(trust.trusts("10.0.0.1".parse()?) && !trust.trusts("192.0.2.7".parse()?));
+    /// assert!(Trust::hops(1).trusts("192.0.2.7".parse()?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.covers(Ok(peer.to_canonical()), 0)
+    }
+
     /// Whether who is `hop` hops from here is a proxy.
     fn covers(&self, who: Result<IpAddr, KeyError>, hop: usize) -> bool {
         match &self.0 {

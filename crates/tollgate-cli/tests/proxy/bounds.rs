@@ -1,0 +1,260 @@
+//! What one proxy takes on: descriptors, connections, and bodies that hardly move.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::server::{runtime, serve, text};
+use crate::support::{
+    PATIENCE, Proxy, UNLIMITED, answer, connect, eventually, get, read_head, scratch, upstream,
+};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+const DENIED: &str = "tollgate_connections_denied_total";
+
+/// A proxy before this upstream that may open so many files: the words of `ulimit`.
+fn limited(name: &str, upstream: SocketAddr, limits: &str, words: &[&str]) -> Proxy {
+    let rules = scratch(&format!("{name}.toml"), UNLIMITED);
+    let stderr = std::fs::File::create(scratch(&format!("{name}.stderr"), "")).expect("a file");
+    let shell = format!("{limits}; exec \"$@\"");
+    let url = format!("http://{upstream}");
+    let given = ["--upstream", &url, "--rules", rules.to_str().expect("UTF-8")];
+    Proxy::launch(name, &[&given, words].concat(), &["sh", "-c", &shell, "sh"], stderr.into())
+}
+
+/// Answers every request of a connection.
+fn done() -> SocketAddr {
+    upstream(|mut stream| {
+        while !read_head(&mut stream).is_empty() {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").expect("written");
+        }
+    })
+}
+
+/// A request and its answer on a connection that stays open; the status.
+fn status(stream: &mut TcpStream) -> u16 {
+    exchange(stream).0
+}
+
+/// The status, and whether the connection is to stay open.
+fn exchange(stream: &mut TcpStream) -> (u16, bool) {
+    stream.write_all(REQUEST).expect("written");
+    let head = read_head(stream);
+    stream.read_exact(&mut [0; 4]).expect("a body");
+    (head[9..12].parse().expect("a status"), !head.contains("connection: close"))
+}
+
+#[test]
+fn four_hundred_clients_of_a_proxy_with_two_hundred_files_see_no_502() {
+    const CLIENTS: usize = 400;
+    let proxy = limited("files", done(), "ulimit -n 200", &[]);
+    let together = Arc::new(Barrier::new(CLIENTS));
+    let clients = (0..CLIENTS).map(|_| {
+        let (listen, together) = (proxy.listen, Arc::clone(&together));
+        std::thread::spawn(move || {
+            let begin = || {
+                let stream = connect(listen);
+                stream.set_read_timeout(Some(6 * PATIENCE)).expect("set");
+                stream
+            };
+            let mut stream = begin();
+            together.wait();
+            [(); 5].map(|()| {
+                let (status, is_open) = exchange(&mut stream);
+                if !is_open {
+                    stream = begin();
+                }
+                status
+            })
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    for client in clients {
+        assert_eq!(client.join().expect("answers"), [200; 5]);
+    }
+    assert_eq!(proxy.metric("tollgate_accept_errors_total").to_bits(), 0_f64.to_bits());
+    assert_eq!(proxy.metric("tollgate_connections_max").to_bits(), 68_f64.to_bits());
+    let stderr = proxy.stderr();
+    assert!(stderr.contains(" WARN at most 68 connections of clients at a time"), "{stderr}");
+}
+
+#[test]
+fn a_client_that_waits_gets_the_place_of_one_that_is_between_two_requests() {
+    let proxy =
+        Proxy::before("rotate", done(), &["--max-connections", "1", "--header-timeout", "60"]);
+    let mut first = connect(proxy.listen);
+    assert_eq!(status(&mut first), 200);
+    let mut second = connect(proxy.listen);
+    second.write_all(REQUEST).expect("written");
+    // Until it is known that another one waits.
+    eventually("the first is asked to close", || exchange(&mut first) == (200, false));
+    assert_eq!(first.read(&mut [0; 1]).expect("the end"), 0);
+    assert!(read_head(&mut second).starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn more_streams_than_files_wait_for_connections_to_the_upstream() {
+    const STREAMS: usize = 200;
+    let slow = serve(None, |_| async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        http::Response::new(text("done"))
+    });
+    let patience = PATIENCE.as_secs().to_string();
+    let proxy = limited("streams", slow, "ulimit -n 120", &["--connect-timeout", &patience]);
+    runtime().block_on(async {
+        let client: Client<_, Empty<bytes::Bytes>> =
+            Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        let url = format!("http://{}/", proxy.listen);
+        let get = || client.get(url.parse().expect("a URL"));
+        // One connection, which is there already.
+        assert_eq!(get().await.expect("an answer").status(), 200);
+        let asked: Vec<_> = (0..STREAMS).map(|_| tokio::spawn(get())).collect();
+        for asked in asked {
+            let answer = asked.await.expect("no panic").expect("an answer");
+            assert_eq!(answer.status(), 200);
+            assert_eq!(answer.collect().await.expect("a body").to_bytes(), "done");
+        }
+    });
+}
+
+#[test]
+fn the_soft_limit_of_files_is_raised_to_the_hard_one() {
+    let proxy = limited("soft", done(), "ulimit -n 1000 && ulimit -S -n 90", &[]);
+    assert_eq!(proxy.metric("tollgate_connections_max").to_bits(), 375_f64.to_bits());
+}
+
+#[test]
+fn too_few_files_are_told_at_start() {
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 70; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_tollgate"), "proxy"])
+        .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let told = "tollgate: only 70 files may be open, and at least 88 are needed: raise the limit";
+    assert!(stderr.starts_with(told), "{stderr}");
+}
+
+#[test]
+fn a_burst_of_connections_waits_in_the_systems_queue() {
+    const BURST: usize = 300;
+    let path = "/proc/sys/net/core/somaxconn";
+    let bound = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+    if bound.is_some_and(|bound: usize| bound <= BURST) {
+        println!("SKIPPED: {path} is too low");
+        return;
+    }
+    let proxy =
+        Proxy::start("burst", &["--max-connections", "1", "--max-connections-per-client", "0"]);
+    // Where the queue is full, TCP tries again after one second, three, seven, and so on.
+    let connect = |_| TcpStream::connect_timeout(&proxy.listen, PATIENCE).expect("completed");
+    let held: Vec<_> = (0..BURST).map(connect).collect();
+    assert_eq!(held.len(), BURST);
+}
+
+#[test]
+fn one_address_has_a_bounded_number_of_connections_and_others_have_theirs() {
+    let proxy = Proxy::before(
+        "address",
+        done(),
+        &["--max-connections-per-client", "3", "--drain-timeout", "1"],
+    );
+    let mut held = [(); 3].map(|()| connect(proxy.listen));
+    for stream in &mut held {
+        assert_eq!(status(stream), 200);
+    }
+    let mut more = connect(proxy.listen);
+    let _ = more.write_all(REQUEST);
+    // Closed or reset, and not answered.
+    assert_eq!(more.read(&mut [0; 1]).unwrap_or(0), 0);
+    assert_eq!(proxy.metric(DENIED).to_bits(), 1_f64.to_bits());
+    // The whole of 127.0.0.0/8 is this machine.
+    runtime().block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind("127.0.0.2:0".parse().expect("an address")).expect("bound");
+        let mut other = socket.connect(proxy.listen).await.expect("listening");
+        other.write_all(REQUEST).await.expect("written");
+        let mut head = [0; 12];
+        other.read_exact(&mut head).await.expect("an answer");
+        assert_eq!(&head, b"HTTP/1.1 200");
+    });
+    // One that ends makes room.
+    let [first, ..] = held;
+    drop(first);
+    eventually("it is counted no longer", || proxy.metric("tollgate_connections_open") <= 2.0);
+    assert_eq!(get(proxy.listen, "/", "").status, 200);
+}
+
+#[test]
+fn connections_of_a_trusted_proxy_are_not_bounded_by_its_address() {
+    let words = ["--max-connections-per-client", "1", "--trusted-proxies", "127.0.0.1"];
+    let proxy = Proxy::before("address-trusted", done(), &words);
+    let mut held = [(); 4].map(|()| connect(proxy.listen));
+    for stream in &mut held {
+        assert_eq!(status(stream), 200);
+    }
+    assert_eq!(proxy.metric(DENIED).to_bits(), 0_f64.to_bits());
+}
+
+#[test]
+fn clients_that_trickle_their_bodies_do_not_hold_all_connections() {
+    const CLIENTS: usize = 50;
+    let reader = upstream(|mut stream| {
+        if read_head(&mut stream).starts_with("POST ") {
+            let _ = stream.read_to_end(&mut Vec::new());
+        } else {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").expect("written");
+        }
+    });
+    let connections = CLIENTS.to_string();
+    let proxy = Proxy::before(
+        "trickle",
+        reader,
+        &["--max-connections", &connections, "--max-connections-per-client", "0"]
+            .into_iter()
+            .chain(["--body-grace", "1", "--min-body-rate", "100"])
+            .collect::<Vec<_>>(),
+    );
+    let mut trickling: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(proxy.listen)).collect();
+    let head = b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 1000\r\n\r\n";
+    trickling.iter_mut().for_each(|stream| stream.write_all(head).expect("written"));
+    eventually("all connections are held", || {
+        proxy.metric("tollgate_http_requests_in_flight") >= 50.0
+    });
+    let listen = proxy.listen;
+    let honest = std::thread::spawn(move || get(listen, "/", "").status);
+    // A byte now and then, some ten a second, until each is given up.
+    eventually("they are given up", || {
+        for stream in &mut trickling {
+            let _ = stream.write(b"x");
+        }
+        proxy.metric("tollgate_slow_bodies_total") >= 50.0
+    });
+    assert_eq!(honest.join().expect("an answer"), 200);
+    let failures = "tollgate_forward_failures_total{reason=\"client_timeout\"}";
+    assert_eq!(proxy.metric(failures).to_bits(), 50_f64.to_bits());
+}
+
+#[test]
+fn a_trickled_body_is_answered_408() {
+    let reader = upstream(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let words = ["--body-grace", "0.5", "--min-body-rate", "1000"];
+    let proxy = Proxy::before("too-slow", reader, &words);
+    let mut client = connect(proxy.listen);
+    let head = b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 1000\r\n\r\nx";
+    client.write_all(head).expect("written");
+    // It sends no more, so that no byte is on its way when the answer comes.
+    let answer = answer(client);
+    assert_eq!(answer.status, 408, "{answer:?}");
+    assert_eq!(answer.header("content-type"), "application/problem+json");
+    assert_eq!(proxy.metric("tollgate_slow_bodies_total").to_bits(), 1_f64.to_bits());
+}
