@@ -4,7 +4,8 @@
 set -euo pipefail
 
 # Program and package.
-wanted=(curl:curl nginx:nginx-light wrk:wrk hey:hey redis-server:redis-server faketime:faketime)
+wanted=(curl:curl nginx:nginx-light wrk:wrk hey:hey redis-server:redis-server faketime:faketime
+    promtool:prometheus)
 
 # nginx is where only root looks.
 PATH="$PATH:/usr/sbin"

@@ -6,7 +6,7 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use tollgate::algo::Algorithm;
 use tollgate::{Clock, DecisionCount, Limiter};
 
-pub(crate) const DECISIONS: &str = "tollgate_decisions_total";
+pub(crate) const DECISIONS: &str = "tollgate_limiter_decisions_total";
 const CLAIMS: &str = "tollgate_claims_total";
 const EVICTIONS: &str = "tollgate_evictions_total";
 const NO_PLACE: &str = "tollgate_no_place_total";

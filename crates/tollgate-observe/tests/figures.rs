@@ -52,8 +52,8 @@ fn a_limiter_tells_all_its_counts() {
     let expected = [
         ("tollgate_capacity_keys", 8.0),
         ("tollgate_claims_total", 16.0),
-        ("tollgate_decisions_total admitted", 32.0),
-        ("tollgate_decisions_total refused", 28.0),
+        ("tollgate_limiter_decisions_total admitted", 32.0),
+        ("tollgate_limiter_decisions_total refused", 28.0),
         ("tollgate_evictions_total", 0.0),
         ("tollgate_live_keys", 16.0),
         ("tollgate_load_ratio", 1.0),
@@ -70,7 +70,7 @@ fn a_limiter_tells_all_its_counts() {
 fn what_is_not_counted_is_not_told() {
     let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(2)).build().expect("in range");
     let told = told(|| record(&gate, "api"));
-    assert!(!told.keys().any(|name| name.starts_with("tollgate_decisions_total")));
+    assert!(!told.keys().any(|name| name.starts_with("tollgate_limiter_decisions_total")));
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn recording_again_counts_nothing_twice() {
             record_count(&count, "api");
         }
     });
-    assert_eq!(told["tollgate_decisions_total admitted"], 2.0);
-    assert_eq!(told["tollgate_decisions_total refused"], 1.0);
+    assert_eq!(told["tollgate_limiter_decisions_total admitted"], 2.0);
+    assert_eq!(told["tollgate_limiter_decisions_total refused"], 1.0);
 }
 
 #[test]

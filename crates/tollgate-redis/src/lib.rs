@@ -9,6 +9,7 @@ mod central;
 mod count;
 mod counting;
 mod guarded;
+mod health;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
@@ -32,6 +33,7 @@ pub use batch::{BatchError, BatchStats, Batched, BatchedBuilder, Charge, Known, 
 pub use central::{Central, CentralBuilder, CentralError, Taken};
 pub use counting::{Counting, UnknownCounting};
 pub use guarded::{Guarded, GuardedStats, OnDown};
+pub use health::Health;
 pub use lease::{Bank, Grant, LeaseError, LeaseStats, Leased, LeasedBuilder, Want};
 pub use remote::Remote;
 pub use roster::Roster;

@@ -15,6 +15,7 @@ use std::time::Instant;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::breaker::{Breaker, Leave};
+use crate::health::{Health, OnChange};
 use crate::link::Link;
 use crate::reply;
 use crate::script::{self, Script};
@@ -60,6 +61,9 @@ struct Inner {
     deadline: Duration,
     probe_timeout: Duration,
     breaker: Mutex<Breaker>,
+    /// Changed while the breaker is held, so that the two agree.
+    health: Mutex<Health>,
+    on_change: OnChange,
     counters: Counters,
     /// What the breaker counts time from.
     born: Instant,
@@ -113,6 +117,40 @@ impl Store {
     /// ```
     pub fn is_circuit_open(&self) -> bool {
         self.breaker().is_open()
+    }
+
+    /// Whether the server is asked, and if not, why. It is down exactly while the circuit is open.
+    ///
+    /// ```
+    /// # use tollgate_redis::{Health, Store};
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// assert_eq!(store.health(), Health::Up);
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// ```
+    pub fn health(&self) -> Health {
+        self.0.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks the server for a sign of life: a call like any other, which ends by the deadline, counts for
+    /// the circuit breaker, and has the server probed if the circuit is open. Asked every second or so,
+    /// it keeps [`health`](Self::health) true where there are no requests.
+    ///
+    /// # Errors
+    ///
+    /// Why there was no answer.
+    ///
+    /// ```
+    /// # use tollgate_redis::{Store, Unavailable};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let store = Store::builder("redis://127.0.0.1:1").build()?; // nobody is there
+    /// assert!(store.ping().await.is_err());
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn ping(&self) -> Result<(), Unavailable> {
+        let cmd = redis::cmd("PING");
+        self.call(self.prefix().as_bytes(), self.0.link.ask(&cmd)).await.map(|_| ())
     }
 
     /// How long a call may take.
@@ -186,10 +224,13 @@ impl Store {
             return Err(Unavailable::CircuitOpen);
         }
         count(&counters.calls);
-        let (answer, is_away) = match tokio::time::timeout(self.0.deadline, asking).await {
-            Ok(Ok(answer)) => (Ok(answer), false),
-            Ok(Err(error)) => (Err(self.explain(&error)), is_away(&error)),
-            Err(_) => (Err(Unavailable::TimedOut), true),
+        // Of a server that is away, what is known of why.
+        let (answer, away) = match tokio::time::timeout(self.0.deadline, asking).await {
+            Ok(Ok(answer)) => (Ok(answer), None),
+            Ok(Err(error)) => {
+                (Err(self.explain(&error)), is_away(&error).then(|| error.to_string()))
+            }
+            Err(_) => (Err(Unavailable::TimedOut), Some(String::new())),
         };
         count(match &answer {
             Ok(_) => &counters.answered,
@@ -197,12 +238,27 @@ impl Store {
             Err(Unavailable::Failed(_)) => &counters.failed,
             Err(_) => &counters.disconnected,
         });
-        if !is_away {
-            self.breaker().answered();
-        } else if self.breaker().failed(self.now(), self.chance()) {
-            count(&counters.circuit_opened);
+        match (away, &answer) {
+            (Some(detail), Err(reason)) => self.missed(reason, detail),
+            _ => self.breaker().answered(),
         }
         answer
+    }
+
+    /// A call was not answered, since the server is away.
+    fn missed(&self, reason: &Unavailable, detail: String) {
+        let mut breaker = self.breaker();
+        if breaker.failed(self.now(), self.chance()) {
+            count(&self.0.counters.circuit_opened);
+            let health = Health::Down { reason: reason.clone(), detail };
+            self.change(&health);
+            drop(breaker);
+            self.0.on_change.tell(&health);
+        }
+    }
+
+    fn change(&self, health: &Health) {
+        *self.0.health.lock().unwrap_or_else(PoisonError::into_inner) = health.clone();
     }
 
     /// Looks whether the server is back, on new connections, which are then ready for all.
@@ -217,7 +273,14 @@ impl Store {
             Ok(Err(error)) => !is_away(&error),
             Err(_) => false,
         };
-        self.breaker().probed(answered, self.now(), self.chance());
+        let mut breaker = self.breaker();
+        let was_open = breaker.is_open();
+        breaker.probed(answered, self.now(), self.chance());
+        if was_open && !breaker.is_open() {
+            self.change(&Health::Up);
+            drop(breaker);
+            self.0.on_change.tell(&Health::Up);
+        }
     }
 
     fn explain(&self, error: &RedisError) -> Unavailable {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tollgate::{
-    AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Inherit, Limiter, Live, OnFull,
-    Quota, Reservation, Source, Tick,
+    AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Inherit, Limiter, Live,
+    Occupancy, OnFull, Quota, Reservation, Source, Stats, Tick,
 };
 
 use crate::rule::{Limit, Penalty};
@@ -96,6 +96,14 @@ impl<C: Clock> Bucket<C> {
                 rest()
             }
         }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        whichever!(self, gate => gate.stats())
+    }
+
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        whichever!(self, gate => gate.occupancy())
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {

@@ -7,6 +7,11 @@ use std::path::PathBuf;
 
 use tollgate::BuildError;
 
+/// Characters of a line of the file that are shown before a mistake, at most.
+const SHOWN_CHARS: usize = 120;
+/// The longest message, in characters.
+const MESSAGE_CHARS: usize = 600;
+
 /// One thing that is wrong in a rules file.
 ///
 /// ```
@@ -77,8 +82,11 @@ impl RuleError {
     }
 }
 
-/// A message may repeat what a file says, but no control characters of it.
+/// A message may repeat what a file says, but no control characters of it, and not at length.
 fn printable(message: &str) -> String {
+    if let Some((cut, _)) = message.char_indices().nth(MESSAGE_CHARS) {
+        return printable(&message[..cut]) + " ...";
+    }
     let escaped = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
         false => c.to_string(),
@@ -163,7 +171,12 @@ impl RulesError {
     fn shown(&self, error: &RuleError) -> String {
         let line = self.text.lines().nth(error.line - 1).unwrap_or("");
         // A control character could move the cursor; a tab would move the carets.
-        let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let printable = line.chars().map(|c| if c.is_control() { ' ' } else { c });
+        // Of a long line, what is around the mistake.
+        let skipped = if error.column > SHOWN_CHARS { error.column - SHOWN_CHARS / 2 } else { 0 };
+        let line: String = printable.skip(skipped).take(SHOWN_CHARS * 3 / 2).collect();
+        let column = error.column - skipped;
+        let width = error.width.min((line.chars().count() + 1).saturating_sub(column)).max(1);
         let gutter = " ".repeat(error.line.to_string().len());
         let mut out = String::new();
         let written = write!(
@@ -175,8 +188,8 @@ impl RulesError {
             error.column,
             error.line,
             line.trim_end(),
-            " ".repeat(error.column - 1),
-            "^".repeat(error.width),
+            " ".repeat(column - 1),
+            "^".repeat(width),
         );
         written.expect("a string takes everything");
         out
@@ -311,6 +324,21 @@ mod tests {
             (ReloadError::Unfit("no".to_owned()), false),
         ] {
             assert_eq!(error.source().is_some(), is_caused, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_in_a_long_line_is_shown_in_a_few_short_ones() {
+        for place in [1, 90, 130, 1 << 19] {
+            let (begin, end) = ("x".repeat(place - 1), "z".repeat(1 << 20));
+            let text = format!("{begin}{}{end}", "y".repeat(300));
+            let error = RuleError::at(&text, place - 1..place + 299, text.clone());
+            let shown = RulesError::new("r.toml", &text, vec![error]).with_source();
+            assert!(shown.len() < 1_500, "{} of {place}", shown.len());
+            let [.., source, carets] = shown.lines().collect::<Vec<_>>()[..] else { panic!() };
+            let at = carets.find('^').expect("a caret");
+            assert_eq!(source.find('y'), Some(at), "{shown}");
+            assert!(carets.len() <= source.len(), "{shown}");
         }
     }
 

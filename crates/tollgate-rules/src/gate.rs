@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate::{Clock, Denied, QuantaClock, Tick};
+use tollgate::{Clock, DecisionCount, Denied, QuantaClock, Tick};
 
 use crate::bucket::{Ban, Bucket};
 use crate::error::BuildFailed;
@@ -64,6 +64,8 @@ pub(crate) struct Active<C: Clock> {
     /// One for each limit.
     pub(crate) buckets: Vec<Arc<Bucket<C>>>,
     pub(crate) ban: Option<Arc<Ban<C>>>,
+    /// Requests that it admitted, of all rules of its name since the first.
+    pub(crate) admitted: Arc<DecisionCount>,
 }
 
 /// A rule that applies, and where its key stands among the keys.
@@ -279,10 +281,19 @@ impl<C: Clock> Gate<C> {
             // Had the rules in shadow been in force, they would not have been charged either.
             Err(refused) => return Verdict::refusal(refused),
         };
+        self.count(enforced.as_slice());
         for hit in shadow.as_slice() {
-            shadowed.extend(self.ask(&[*hit], ask).err());
+            match self.ask(&[*hit], ask) {
+                Ok(_) => self.count(&[*hit]),
+                Err(refused) => shadowed.push(refused),
+            }
         }
         Verdict { outcome, shadowed, elsewhere }
+    }
+
+    /// Counts an admission by each of these rules.
+    fn count(&self, hits: &[Hit]) {
+        hits.iter().for_each(|hit| self.active[hit.rule].admitted.count(true));
     }
 
     /// Asks all limits of these rules: all are charged, or none.
@@ -328,7 +339,7 @@ impl<C: Clock> Gate<C> {
         let mut tightest: Option<Standing<'_>> = None;
         let mut longest: Option<Refused<'_>> = None;
         for hit in hits {
-            let Active { rule, buckets, ban } = &self.active[hit.rule];
+            let Active { rule, buckets, ban, .. } = &self.active[hit.rule];
             let key = ask.key(*hit);
             let mut is_refused = false;
             for (limit, bucket) in rule.limits.iter().zip(buckets) {
@@ -370,7 +381,7 @@ impl<C: Clock> Gate<C> {
     /// back as this returns.
     fn charge(&self, hits: &[Hit], items: &[Item], ask: Ask<'_>) -> Result<(), Late<'_>> {
         let Some((&(index, limit), rest)) = items.split_first() else { return Ok(()) };
-        let Active { rule, buckets, ban } = &self.active[hits[index].rule];
+        let Active { rule, buckets, ban, .. } = &self.active[hits[index].rule];
         let key = ask.key(hits[index]);
         let charged = buckets[limit].charge_then(key, ask.cells, ask.now, || {
             self.charge(hits, rest, ask).map_err(Failed::Later)

@@ -84,8 +84,9 @@ pub(crate) fn activate<C: Clock>(
     before: Option<&Active<C>>,
     clock: &Arc<C>,
 ) -> Result<Taken<C>, BuildFailed> {
+    let admitted = before.map(|before| Arc::clone(&before.admitted)).unwrap_or_default();
     if rule.store.is_some() {
-        let active = Active { rule, buckets: Vec::new(), ban: None };
+        let active = Active { rule, buckets: Vec::new(), ban: None, admitted };
         return Ok(Taken { active, kept: 0, changes: Vec::new() });
     }
     let before = before.filter(|before| has_same_keys(&before.rule, &rule));
@@ -127,7 +128,7 @@ pub(crate) fn activate<C: Clock>(
         buckets.push(bucket);
     }
     let ban = ban(&rule, before, clock)?;
-    Ok(Taken { active: Active { rule, buckets, ban }, kept, changes })
+    Ok(Taken { active: Active { rule, buckets, ban, admitted }, kept, changes })
 }
 
 fn build<C: Clock>(

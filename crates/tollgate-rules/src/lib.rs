@@ -43,6 +43,7 @@ mod parse;
 mod path;
 mod pattern;
 mod rule;
+mod stats;
 mod store;
 mod verdict;
 
@@ -53,5 +54,6 @@ pub use inherit::Carried;
 pub use key::{Key, OnNoKey};
 pub use live::{LiveRules, Loaded, RulesFile};
 pub use rule::{Apply, Limit, Penalty, Rule, Rules};
+pub use stats::{LimitStats, RuleStats};
 pub use store::{Store, WhenDown};
 pub use verdict::{Elsewhere, Outcome, Refused, Standing, Verdict, Why};

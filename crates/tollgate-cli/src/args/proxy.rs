@@ -39,7 +39,16 @@ Rules:
   in force as they are; standard error and the metric tollgate_rules_last_reload_successful tell so.
 
 Metrics:
-  GET /metrics at --admin, in Prometheus's text format; GET /healthz is 200, or 503 while stopping.
+  GET /metrics at --admin, in Prometheus's text format; docs/metrics.md explains them.
+
+Health:
+  GET /healthz is 200, or 503 while stopping. GET /readyz is 503, too, while a store is down that a rule
+  needs (when_down of \"block\"); it names all stores that are down, and why. Each store is asked for a sign
+  of life every second.
+
+Log:
+  Standard error, a line for each: time (UTC), level, message. Lines that nobody reads are dropped and
+  counted; nothing waits for them.
 
 Stopping:
   SIGINT and SIGTERM: no more connections, requests under way and upgraded connections have --drain-timeout to end, then

@@ -1,6 +1,5 @@
-//! `/metrics` and `/healthz`, on an address of their own.
+//! `/metrics`, `/healthz` and `/readyz`, on an address of their own.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,6 +18,7 @@ use tollgate_http::RateLimitLayer;
 
 use super::metrics::Metrics;
 use super::rules::RulesGate;
+use super::shared::Down;
 
 const CONNECTIONS_MAX: usize = 16;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,7 +46,11 @@ impl Admin {
             };
             let admin = self.clone();
             tokio::spawn(async move {
-                let answer = service_fn(|request| std::future::ready(admin.answer(&request)));
+                let answer = service_fn(|request| {
+                    let admin = admin.clone();
+                    // Live keys of many limits take a while to count.
+                    tokio::task::spawn_blocking(move || admin.answer(&request))
+                });
                 let mut builder = http1::Builder::new();
                 builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
                 let _ = builder.serve_connection(TokioIo::new(stream), answer).await;
@@ -55,26 +59,49 @@ impl Admin {
         }
     }
 
-    #[allow(clippy::unnecessary_wraps, reason = "a service returns a result")]
-    fn answer(&self, request: &Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    /// Whether requests should be sent here: not while a store is down without which they are denied.
+    /// A store that others stand in for is told, and is no reason to send them elsewhere.
+    fn readiness(&self) -> (StatusCode, String) {
+        let down = self.gate.shared().down();
+        let is_ready = !down.iter().any(|its| its.blocks);
+        let (status, word) = match (is_ready, down.is_empty()) {
+            (true, true) => (StatusCode::OK, "ready\n"),
+            (true, false) => (StatusCode::OK, "degraded\n"),
+            (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+        };
+        let lines = down.iter().map(|Down { store, health, blocks }| {
+            let what = if *blocks { "some requests are denied" } else { "rules do without it" };
+            format!("store {store} is down: {health}; {what}\n")
+        });
+        (status, word.to_owned() + &lines.collect::<String>())
+    }
+
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let (status, kind, text) = match request.uri().path() {
-            "/metrics" | "/healthz" if !is_read => {
+            "/metrics" | "/healthz" | "/readyz" if !is_read => {
                 (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".to_owned())
             }
             "/metrics" => {
                 let page = self.metrics.page(&self.gate, self.layer.stats());
                 (StatusCode::OK, FIGURES, page)
             }
-            "/healthz" if self.is_stopping.load(Ordering::Relaxed) => {
+            "/healthz" | "/readyz" if self.is_stopping.load(Ordering::Relaxed) => {
                 (StatusCode::SERVICE_UNAVAILABLE, TEXT, "stopping\n".to_owned())
             }
             "/healthz" => (StatusCode::OK, TEXT, "ok\n".to_owned()),
-            _ => (StatusCode::NOT_FOUND, TEXT, "there is /metrics and /healthz\n".to_owned()),
+            "/readyz" => {
+                let (status, text) = self.readiness();
+                (status, TEXT, text)
+            }
+            _ => {
+                let text = "there are /metrics, /healthz and /readyz\n".to_owned();
+                (StatusCode::NOT_FOUND, TEXT, text)
+            }
         };
         let mut response = Response::new(Full::new(Bytes::from(text)));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, kind);
-        Ok(response)
+        response
     }
 }

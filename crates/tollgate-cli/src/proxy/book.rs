@@ -42,12 +42,18 @@ impl Page {
 pub(super) struct Counts {
     pub(super) refused: AtomicU64,
     pub(super) shadow_refused: AtomicU64,
+    /// Requests that all limits in a store admitted.
+    pub(super) store_admitted: AtomicU64,
     origins: [AtomicU64; ORIGINS.len()],
 }
 
 impl Counts {
     pub(super) fn count_refusal(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_store_admission(&self) {
+        self.store_admitted.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn count_shadow_refusal(&self) {

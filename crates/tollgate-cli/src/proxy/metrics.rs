@@ -341,6 +341,38 @@ impl Metrics {
     fn write_rules(&self, page: &mut Page, gate: &RulesGate) {
         let book = gate.book();
         let counts = book.counts();
+        let (mut evictions, mut live, mut capacity) = (Vec::new(), Vec::new(), Vec::new());
+        let name = "tollgate_rule_admissions_total";
+        page.family(name, "counter", "Requests that were charged to all limits of a rule.");
+        gate.read(|gate| {
+            for rule in gate.stats() {
+                let name = rule.rule.name();
+                let counts = counts.iter().find(|(its, _)| *its == name);
+                let in_store = counts.map_or(0, |(_, counts)| read(&counts.store_admitted));
+                page.labelled("rule", name, rule.admitted + in_store);
+                for its in rule.limits {
+                    let of = |figure: u64| (name.to_owned(), its.limit.name().to_owned(), figure);
+                    evictions.push(of(its.stats.evicted));
+                    live.push(of(its.occupancy.live as u64));
+                    capacity.push(of(its.occupancy.capacity as u64));
+                }
+            }
+        });
+        for (name, kind, help, figures) in [
+            (
+                "tollgate_rule_evictions_total",
+                "counter",
+                "Times that a limit forgot a live key to make room for another.",
+                evictions,
+            ),
+            ("tollgate_rule_live_keys", "gauge", "Keys that a limit remembers, about.", live),
+            ("tollgate_rule_capacity_keys", "gauge", "Keys that it has room for.", capacity),
+        ] {
+            page.family(name, kind, help);
+            for (rule, limit, figure) in figures {
+                page.labelled_twice(("rule", &rule), ("limit", &limit), figure);
+            }
+        }
         let name = "tollgate_rule_refusals_total";
         page.family(name, "counter", "Refusals by the rule that refuses for longest.");
         for (rule, counts) in &counts {

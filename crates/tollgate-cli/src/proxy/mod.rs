@@ -7,7 +7,7 @@
 //!                               -> forward  to the upstream and back, bodies as they come
 //!                               -> links    connections to it (dial: TCP, TLS), used again
 //!                               -> tunnel   what was upgraded: bytes both ways
-//! admin    /metrics, /healthz      follow   the rules file, on changes and SIGHUP
+//! admin    /metrics, health        follow   the rules file, on changes and SIGHUP
 //! log      standard error          tasks    what runs for ever, begun again if it ends
 //! ```
 
@@ -141,6 +141,8 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
     tasks::keep(Task::Admin, Arc::clone(&metrics), move || {
         admin.clone().serve(Arc::clone(&admin_listener))
     });
+    let watched = Arc::clone(&gate);
+    tasks::keep(Task::Stores, Arc::clone(&metrics), move || shared::watch(Arc::clone(&watched)));
     if let Some(file) = file {
         let follower = rules::Follower::new(file, gate, hangups);
         tasks::keep(Task::Rules, Arc::clone(&metrics), move || {

@@ -25,6 +25,8 @@ use super::stop::Hangups;
 
 /// How often the file is looked at.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a reload waits until its line of the log is written.
+const LOG_PATIENCE: Duration = Duration::from_millis(100);
 /// So many mistakes of a file are logged; `tollgate check` shows all.
 const MISTAKES_LOGGED: usize = 5;
 
@@ -259,17 +261,20 @@ impl Follower {
         match self.gate.renew(&mut self.file, is_told) {
             Ok(None) => {}
             Ok(Some(carried)) => {
-                metrics.rules_were_read(true);
                 self.told = None;
                 log::info(format_args!("rules reloaded: {carried}"));
+                log::flush(LOG_PATIENCE);
+                metrics.rules_were_read(true);
             }
             Err(error) => {
-                metrics.rules_were_read(false);
                 let why = briefly(&error);
                 if is_told || self.told.as_ref() != Some(&why) {
                     log::error(format_args!("the rules in force stay as they are\n{why}"));
                     self.told = Some(why);
                 }
+                // Whoever sees the metric finds the reason in the log.
+                log::flush(LOG_PATIENCE);
+                metrics.rules_were_read(false);
             }
         }
     }

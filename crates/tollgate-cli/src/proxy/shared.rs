@@ -4,11 +4,13 @@
 //! build    a rule's limits: on which store, how counted, whether leased, what if it is down
 //! ask      one request's questions, answered at once or in turn
 //! figures  what became of all calls, for the metrics
+//! watch    asks idle servers for a sign of life, and tells which are down
 //! ```
 
 mod ask;
 mod build;
 mod figures;
+mod watch;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use tollgate_rules::{Key, Limit, Rule, WhenDown};
 
 pub(super) use self::ask::{Inquiry, Question};
 pub(super) use self::figures::write;
+pub(super) use self::watch::{Down, watch};
 
 /// The limits of all rules that have a store.
 #[derive(Debug, Default)]

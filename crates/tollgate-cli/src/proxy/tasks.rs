@@ -17,17 +17,20 @@ pub(super) enum Task {
     Rules,
     /// Answers `/metrics` and the questions about health.
     Admin,
+    /// Asks stores for a sign of life.
+    Stores,
 }
 
 impl Task {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 2] = [Self::Rules, Self::Admin];
+    pub(super) const ALL: [Self; 3] = [Self::Rules, Self::Admin, Self::Stores];
 
     /// The word in metrics.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Rules => "rules",
             Self::Admin => "admin",
+            Self::Stores => "stores",
         }
     }
 }

@@ -79,3 +79,34 @@ fn with_stderr_full_and_unread_rules_are_reloaded_and_requests_finished() {
     assert_works("full", writer.into(), false);
     drop(reader);
 }
+
+#[test]
+fn a_wrong_rules_file_of_a_megabyte_is_logged_in_a_few_lines_and_only_once() {
+    let long = format!("rule = [{{ name = \"{}\", limits = 7 }}]\n", "x".repeat(1_000_000));
+    let wrong = |n| format!("[[rule]]\nname = \"r{n}\"\nlimits = \"5/fortnight\"\n");
+    let many = (0..1_000).map(wrong).collect::<String>();
+    for (name, text) in [("long", long), ("many", many)] {
+        let proxy = Proxy::with_rules(name, "rule = [{ name = \"a\", limits = \"1/s\" }]");
+        // The same mistakes in a file that is written again and again.
+        for count in 1..=3 {
+            scratch(&format!("{name}.toml"), &format!("{text}{}", "\n".repeat(count)));
+            eventually("it is looked at", || proxy.metric(FAILURES) >= count as f64);
+        }
+        eventually("it is logged", || proxy.stderr().contains("stay as they are"));
+        let stderr = proxy.stderr();
+        assert_eq!(stderr.matches("the rules in force stay as they are").count(), 1, "{stderr}");
+        assert!(stderr.contains(&format!("{name}.toml:")), "{stderr}");
+        assert!(stderr.len() < 4_000, "{} bytes", stderr.len());
+        let lines = stderr.lines().filter(|line| !line.contains(" WARN "));
+        assert!((2..=8).contains(&lines.clone().count()), "{stderr}");
+        for line in lines {
+            let (time, rest) = line.split_once("Z ERROR ").expect("a time and a level");
+            assert!(time.starts_with("20") && time.len() == 23 && rest.len() <= 510, "{line}");
+        }
+        // Asked, it says so again.
+        proxy.signal("HUP");
+        eventually("it is logged again", || {
+            proxy.stderr().matches("the rules in force stay as they are").count() == 2
+        });
+    }
+}

@@ -8,6 +8,7 @@ mod failures;
 mod http2;
 mod limits;
 mod log;
+mod metrics;
 mod redis;
 mod reload;
 #[allow(dead_code, reason = "other tests use the rest")]

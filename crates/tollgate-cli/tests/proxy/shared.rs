@@ -203,3 +203,59 @@ fn limits_here_and_there_and_in_shadow_are_told_together() {
     assert_eq!(sum(&proxies, "tollgate_rule_refusals_total{rule=\"trial\"}"), 0);
     assert_eq!(sum(&proxies, "tollgate_rule_refusals_total{rule=\"there\"}"), 6 - count);
 }
+
+/// Why the store is down, as the metrics tell.
+fn reasons(proxy: &Proxy, redis: &Redis) -> [f64; 3] {
+    ["timed_out", "disconnected", "failed"].map(|reason| {
+        let labels = format!("store=\"{}\",reason=\"{reason}\"", redis.url());
+        proxy.metric(&format!("tollgate_store_down{{{labels}}}"))
+    })
+}
+
+#[test]
+fn a_store_that_goes_and_comes_back_is_told_in_the_log_the_metrics_and_readiness() {
+    let Some(mut redis) = Redis::start() else { return };
+    let rules = format!(
+        "[[rule]]\nname = \"a\"\nlimits = \"1000/s\"\n\
+         store = {{ url = \"{}\", when_down = \"block\", deadline = \"1 s\" }}\n",
+        redis.url()
+    );
+    let proxy = Proxy::with_rules("health", &rules);
+    let ready = || get(proxy.admin, "/readyz", "");
+    assert_eq!((ready().status, ready().body.as_str()), (200, "ready\n"));
+    assert_eq!(reasons(&proxy, &redis), [0.0; 3]);
+
+    // No request asks it.
+    redis.kill();
+    let down = format!(" WARN store {} is down: the server cannot be reached (", redis.url());
+    eventually("it is logged", || proxy.stderr().contains(&down));
+    let answer = ready();
+    assert_eq!(answer.status, 503);
+    let told = format!("not ready\nstore {} is down: the server cannot be reached (", redis.url());
+    assert!(answer.body.starts_with(&told), "{answer:?}");
+    assert_eq!(reasons(&proxy, &redis), [0.0, 1.0, 0.0]);
+    assert_eq!(get(proxy.admin, "/healthz", "").status, 200);
+
+    redis.run();
+    let back = format!(" INFO store {} is back", redis.url());
+    eventually("it is logged", || proxy.stderr().contains(&back));
+    assert_eq!(ready().status, 200);
+    assert_eq!(reasons(&proxy, &redis), [0.0; 3]);
+    let stderr = proxy.stderr();
+    assert_eq!(stderr.matches(" is down: ").count(), 1, "{stderr}");
+    assert_eq!(stderr.matches(" is back").count(), 1, "{stderr}");
+}
+
+#[test]
+fn a_store_that_rules_do_without_is_told_and_requests_are_still_wanted() {
+    // Nobody listens there.
+    let rules = "[[rule]]\nname = \"a\"\nlimits = \"1000/s\"\n\
+                 store = { url = \"redis://user:secret@127.0.0.1:1\", when_down = \"admit\" }\n";
+    let proxy = Proxy::with_rules("degraded", rules);
+    eventually("it is noticed", || get(proxy.admin, "/readyz", "").body != "ready\n");
+    let answer = get(proxy.admin, "/readyz", "");
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.starts_with("degraded\nstore redis://127.0.0.1:1 is down: "), "{answer:?}");
+    assert!(!(answer.body + &proxy.stderr()).contains("secret"));
+    assert_eq!(get(proxy.listen, "/", "").status, 200);
+}

@@ -12,6 +12,7 @@ use redis::{Client, IntoConnectionInfo};
 
 use super::{Inner, Store};
 use crate::breaker::{Breaker, Patience};
+use crate::health::{Health, OnChange};
 use crate::link::{Limits, Link, Target};
 use crate::stats::Counters;
 
@@ -33,6 +34,7 @@ pub struct StoreBuilder {
     connections: usize,
     open_after: u32,
     probe_every: Duration,
+    on_change: OnChange,
 }
 
 impl fmt::Debug for StoreBuilder {
@@ -53,6 +55,7 @@ impl StoreBuilder {
             connections: 1,
             open_after: 5,
             probe_every: Duration::from_secs(1),
+            on_change: OnChange::default(),
         }
     }
 
@@ -133,6 +136,20 @@ impl StoreBuilder {
         self
     }
 
+    /// Calls `tell` each time that the server goes down or comes back: once for each change, on the
+    /// thread that noticed it. `tell` must neither block nor panic.
+    ///
+    /// ```
+    /// # use tollgate_redis::Store;
+    /// let store = Store::builder("redis://127.0.0.1:6379")
+    ///     .on_change(|health| println!("the store is {health}"));
+    /// assert!(store.build().is_ok());
+    /// ```
+    pub fn on_change(mut self, tell: impl Fn(&Health) + Send + Sync + 'static) -> Self {
+        self.on_change = OnChange(Some(Arc::new(tell)));
+        self
+    }
+
     /// The store. It does not connect yet.
     ///
     /// # Errors
@@ -180,6 +197,8 @@ impl StoreBuilder {
             deadline: self.deadline,
             probe_timeout: limits.connect + limits.response,
             breaker: Mutex::new(Breaker::new(patience)),
+            health: Mutex::new(Health::Up),
+            on_change: self.on_change,
             counters: Counters::default(),
             born: Instant::now(),
             chance: RandomState::new(),

@@ -117,6 +117,9 @@ impl Inquiry {
         let reading = Reading::of(policy, &answer.decision);
         question.answered += 1;
         let is_refused = answer.decision.is_err();
+        if question.is_settled() && !is_refused {
+            counts.count_store_admission();
+        }
         if question.is_settled() || is_refused {
             self.current += 1;
         }

@@ -4,10 +4,11 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate_redis::{Central, CentralError, Counting, Guarded, Leased, OnDown, Store};
+use tollgate_redis::{Central, CentralError, Counting, Guarded, Health, Leased, OnDown, Store};
 use tollgate_rules::{Limit, Rule, WhenDown};
 
 use super::{SharedRule, Tier};
+use crate::proxy::log;
 
 /// A lease that brings fewer cells saves next to no calls.
 const CELLS_WORTH_A_LEASE: u32 = 10;
@@ -34,6 +35,11 @@ pub(super) fn store(at: &tollgate_rules::Store) -> Result<Store, String> {
     if let Some(prefix) = at.prefix() {
         builder = builder.prefix(prefix);
     }
+    let name = at.to_string();
+    let builder = builder.on_change(move |health| match health {
+        Health::Up => log::info(format_args!("store {name} is back")),
+        down => log::warn(format_args!("store {name} is down: {down}")),
+    });
     builder.build().map_err(|error| format!("store {at}: {error}"))
 }
 

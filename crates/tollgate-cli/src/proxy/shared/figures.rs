@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_redis::StoreStats;
+use tollgate_redis::{Health, StoreStats, Unavailable};
 
 use super::Shared;
 use crate::proxy::page::Page;
@@ -17,10 +17,14 @@ const OUTCOMES: [Column; 5] = [
     ("skipped", |stats| stats.skipped),
 ];
 
+/// Why a store is down, as metrics call it.
+const REASONS: [&str; 3] = ["timed_out", "disconnected", "failed"];
+
 /// Of what is known under one URL, where users, passwords, deadlines and prefixes are left out.
 #[derive(Debug, Default)]
 struct Figures {
     open: u64,
+    reasons: [u64; REASONS.len()],
     opened: u64,
     outcomes: [u64; OUTCOMES.len()],
 }
@@ -31,6 +35,9 @@ pub(in crate::proxy) fn write(page: &mut Page, shared: &Shared) {
     for (at, store) in &shared.stores {
         let (stats, figures) = (store.stats(), stores.entry(at.to_string()).or_default());
         figures.open += u64::from(store.is_circuit_open());
+        if let Some(reason) = reason(&store.health()) {
+            figures.reasons[reason] = 1;
+        }
         figures.opened += stats.circuit_opened;
         for (sum, (_, read)) in figures.outcomes.iter_mut().zip(OUTCOMES) {
             *sum += read(&stats);
@@ -40,6 +47,13 @@ pub(in crate::proxy) fn write(page: &mut Page, shared: &Shared) {
     page.family(name, "gauge", "1, if a store fails and is only probed; else 0.");
     for (store, figures) in &stores {
         page.labelled("store", store, figures.open.min(1));
+    }
+    let name = "tollgate_store_down";
+    page.family(name, "gauge", "1 for the reason why a store is only probed; else 0.");
+    for (store, figures) in &stores {
+        for (reason, is_so) in REASONS.iter().zip(figures.reasons) {
+            page.labelled_twice(("store", store), ("reason", reason), is_so);
+        }
     }
     let name = "tollgate_store_circuit_opened_total";
     page.family(name, "counter", "How often that began.");
@@ -52,5 +66,15 @@ pub(in crate::proxy) fn write(page: &mut Page, shared: &Shared) {
         for ((outcome, _), count) in OUTCOMES.iter().zip(figures.outcomes) {
             page.labelled_twice(("store", store), ("outcome", outcome), count);
         }
+    }
+}
+
+/// The number of the reason, of a store that is down.
+fn reason(health: &Health) -> Option<usize> {
+    match health {
+        Health::Down { reason: Unavailable::TimedOut, .. } => Some(0),
+        Health::Down { reason: Unavailable::Disconnected, .. } => Some(1),
+        Health::Down { .. } => Some(2),
+        _ => None,
     }
 }
