@@ -4,12 +4,16 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
+use crate::central::key;
 use crate::reply;
 use crate::script::Script;
 use crate::store::{Store, is_name};
 use crate::{Beat, Roll, Unavailable, WindowsError};
 
 /// Who is alive, on a server: the [`Roll`] of a [`Share`](crate::Share).
+///
+/// The list has no quota. Nodes with different quotas, as in a roll-out, each have a part of their own
+/// one; together the parts are no more than the larger quota.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -51,8 +55,7 @@ impl Roster {
         if !is_name(name) {
             return Err(WindowsError::Name);
         }
-        let prefix = store.prefix();
-        let keys = ["heard", "came"].map(|of| format!("{{{prefix}:{name}:nodes}}:{of}").into());
+        let keys = ["heard", "came"].map(|of| key::of_nodes(store.prefix(), name, of));
         let (beat, leave) = (Script::beat(), Script::leave());
         Ok(Self(Arc::new(Inner { store: store.clone(), beat, leave, keys })))
     }

@@ -18,6 +18,7 @@ mod http;
 mod lease;
 mod leased;
 mod many;
+mod names;
 mod proxy;
 mod replies;
 mod shared;

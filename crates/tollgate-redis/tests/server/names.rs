@@ -1,0 +1,68 @@
+//! Limits whose prefixes, names and keys are made of the letters that separate them.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tollgate::Quota;
+use tollgate_redis::{Central, Counting, Roll as _, Roster, Store};
+
+use crate::harness::{Server, block_on};
+
+fn login(store: &Store, name: &str) -> Central {
+    Central::builder(store, name, Quota::per_hour(1)).build().expect("a limiter")
+}
+
+/// Granted: one cell to each of all limits and keys, which are all different.
+#[test]
+fn a_client_does_not_reach_another_limit_by_the_key_it_chooses() {
+    let Some(server) = Server::start() else { return };
+    let prefixed = |prefix: &str| server.store().prefix(prefix).build().expect("a store");
+    let (shop, shop_eu) = (prefixed("shop"), prefixed("shop:eu"));
+    let limits = [
+        (login(&shop, "eu:login"), "admin"),
+        (login(&shop_eu, "login"), "admin"),
+        (login(&shop_eu, "login"), "bucket:admin"),
+        (login(&shop_eu, "login:bucket"), "admin"),
+        (login(&shop_eu, "login%3Abucket"), "admin"),
+        (login(&shop, "eu:login:bucket"), "admin"),
+        (login(&shop, "eu"), "login:bucket:admin"),
+        (login(&shop, "eu"), "admin}"),
+        (login(&shop, "eu"), "{admin}"),
+    ];
+    let places: HashSet<_> = limits.iter().map(|(gate, key)| gate.redis_key(key)).collect();
+    assert_eq!(places.len(), limits.len());
+    for (gate, key) in &limits {
+        assert!(block_on(gate.check(key)).expect("an answer").is_ok(), "{key}");
+    }
+    for (gate, key) in &limits {
+        assert!(block_on(gate.check(key)).expect("an answer").is_err(), "{key}");
+    }
+    let mut admin = server.admin();
+    let keys: HashSet<Vec<u8>> = redis::cmd("KEYS").arg("*").query(&mut admin).expect("keys");
+    assert_eq!(keys, places, "what stands on the server");
+}
+
+/// Whatever counts in whatever way, of names that would be the same without an escape.
+#[test]
+fn every_way_to_count_keeps_names_apart() {
+    let Some(server) = Server::start() else { return };
+    let prefixed = |prefix: &str| server.store().prefix(prefix).build().expect("a store");
+    let (one, other) = (prefixed("a"), prefixed("a:b"));
+    for counting in Counting::NAMES {
+        let gate = |store, name| {
+            let builder = Central::builder(store, name, Quota::per_hour(1));
+            builder.counting(counting.parse().expect("a name")).build().expect("a limiter")
+        };
+        assert!(block_on(gate(&one, "b:c").check("k")).expect("an answer").is_ok());
+        assert!(block_on(gate(&other, "c").check("k")).expect("an answer").is_ok(), "{counting}");
+    }
+    block_on(async {
+        let beat = async |store, name, id| {
+            let roster = Roster::new(store, name).expect("a name");
+            roster.beat(id, Duration::from_secs(60)).await.expect("an answer").live
+        };
+        assert_eq!(beat(&one, "b:c", "x").await, 1);
+        assert_eq!(beat(&other, "c", "y").await, 1, "not a node of the other list");
+        assert_eq!(beat(&one, "b:c", "z").await, 2);
+    });
+}
