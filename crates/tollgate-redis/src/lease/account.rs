@@ -216,7 +216,10 @@ impl Account {
     }
 
     fn refused(&self, n: u64, until: Until, now: Tick) -> Answer {
+        let limit = self.told.limit.read();
         let wait = match until {
+            // A refusal of fewer cells is remembered. More than the limit never fit.
+            Until::Then(_) if limit > 0 && n > limit => None,
             Until::Then(then) => Some(then.since(now)),
             Until::Never => None,
         };

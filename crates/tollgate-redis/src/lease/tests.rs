@@ -147,6 +147,24 @@ async fn a_refusal_is_remembered_until_its_time() {
     assert_eq!(leased.stats().calls, 2);
 }
 
+/// The bank's limit is 50. What it denied was less.
+#[tokio::test]
+async fn more_than_the_limit_is_never_granted_though_less_is_denied_for_a_time() {
+    let wait = Duration::from_millis(700);
+    let (leased, _) = scripted([Reply::Refuse(Some(wait))]);
+    for n in [3, 50] {
+        let denied = leased.check_n(b"a", n).await.expect("denied").decision.unwrap_err();
+        assert!(denied.retry_after().is_some(), "{n} come back");
+    }
+    for n in [51, 1_001, u64::MAX] {
+        let told = leased.check_n(b"a", n).await.expect("denied");
+        let now = leased.try_check(b"a", n).expect("from memory").decision.unwrap_err();
+        assert_eq!(told.decision.unwrap_err().retry_after(), None, "{n} never fit");
+        assert_eq!((told.origin, now.retry_after()), (Origin::Memory, None));
+    }
+    assert_eq!(leased.stats().calls, 1);
+}
+
 #[tokio::test]
 async fn a_long_refusal_is_doubted_in_the_background() {
     let day = Duration::from_secs(86_400);
