@@ -40,8 +40,9 @@ pub enum Counting {
         /// Seconds east of Greenwich, less than a day.
         utc_offset_secs: i32,
     },
-    /// Every event, exactly. At most 65,536 cells a window, some 130 bytes of the server's memory
-    /// each. The burst is not used.
+    /// Every event, exactly. Each cell takes some 130 bytes of the server's memory, so a limit has
+    /// [`MAX_LOG_LIMIT`](Self::MAX_LOG_LIMIT) cells at most, and one request
+    /// [`MAX_LOG_CELLS_PER_CALL`](Self::MAX_LOG_CELLS_PER_CALL). The burst is not used.
     SlidingLog {
         /// Further rates, at most three.
         more: Vec<Quota>,
@@ -59,6 +60,33 @@ impl Counting {
     /// ```
     pub const NAMES: &[&str] =
         &["gcra", "fixed-window", "fixed-window-aligned", "sliding-counter", "sliding-log"];
+
+    /// The largest limit of a sliding log, in cells: some 1.3 MB of the server's memory a key. A
+    /// larger one is [`CentralError::LogTooLarge`](crate::CentralError::LogTooLarge).
+    ///
+    /// ```
+    /// use tollgate::Quota;
+    /// use tollgate_redis::{Central, CentralError, Counting, Store};
+    ///
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// let log = |limit| Central::builder(&store, "a", Quota::per_hour(limit))
+    ///     .counting(Counting::sliding_log())
+    ///     .build();
+    /// assert!(log(Counting::MAX_LOG_LIMIT).is_ok());
+    /// assert_eq!(log(Counting::MAX_LOG_LIMIT + 1).unwrap_err(), CentralError::LogTooLarge);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const MAX_LOG_LIMIT: u64 = 10_000;
+
+    /// The most cells that one request can have of a sliding log. A server does nothing else while it
+    /// enters them. A request for more is denied without a time to come back, as one for more than
+    /// the limit is: ask for fewer cells at a time, or use the sliding counter.
+    ///
+    /// ```
+    /// use tollgate_redis::Counting;
+    /// assert!(Counting::MAX_LOG_CELLS_PER_CALL < Counting::MAX_LOG_LIMIT);
+    /// ```
+    pub const MAX_LOG_CELLS_PER_CALL: u64 = 1_000;
 
     /// Windows that begin with their first cell.
     ///

@@ -50,7 +50,8 @@ impl CentralBuilder {
     /// All requests are then held to a little less, so that the quota is kept whatever happens to
     /// the leases: a bucket's burst is lowered by what comes back in that time, and the windows of a
     /// sliding counter are longer by it. Fixed windows are as before, and leases end with them. All
-    /// processes need the same lifetime.
+    /// processes need the same lifetime: if two lifetimes of a bucket differ by `d`, the larger rate
+    /// times `d` may be spent in addition; a counter counts each lifetime apart.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -120,6 +121,8 @@ pub enum CentralError {
     NoRoomForLeases,
     /// Leases of a sliding log.
     LeaseOfLog,
+    /// A sliding log of more than [`Counting::MAX_LOG_LIMIT`] cells.
+    LogTooLarge,
 }
 
 impl fmt::Display for CentralError {
@@ -142,6 +145,10 @@ impl fmt::Display for CentralError {
             }
             Self::LeaseOfLog => {
                 "an exact log has no leases: ask the server each time, or use the sliding counter"
+            }
+            Self::LogTooLarge => {
+                "a sliding log on a server has 10,000 cells at most: lower the limit, or use the \
+                 sliding counter"
             }
         })
     }

@@ -6,9 +6,8 @@ use tollgate::{Quota, QuotaError, Stated};
 
 use super::{Told, granted, natural, whole_micros};
 use crate::central::CentralError;
+use crate::counting::Counting;
 
-/// The largest limit: what a key takes on the server grows with it.
-const LIMIT_MAX: u64 = 1 << 16;
 /// The most rates, the quota's own included.
 const RATES_MAX: usize = 4;
 
@@ -30,8 +29,8 @@ impl Log {
         }
         let rate = |quota: &Quota| {
             quota.validate().map_err(CentralError::Quota)?;
-            if quota.limit() > LIMIT_MAX {
-                return Err(CentralError::Quota(QuotaError::LogLimitTooLarge));
+            if quota.limit() > Counting::MAX_LOG_LIMIT {
+                return Err(CentralError::LogTooLarge);
             }
             Ok((quota.limit(), whole_micros(quota.period())?))
         };
@@ -49,8 +48,13 @@ impl Log {
         [u64::from(self.count_refusals), places].into_iter().chain(rates).collect()
     }
 
-    pub(super) fn most_at_once(&self) -> u64 {
+    /// The least limit of all rates.
+    fn limit(&self) -> u64 {
         self.rates.iter().map(|(limit, _)| *limit).min().unwrap_or(1)
+    }
+
+    pub(super) fn most_at_once(&self) -> u64 {
+        self.limit().min(Counting::MAX_LOG_CELLS_PER_CALL)
     }
 
     pub(super) fn lifetime(&self) -> Duration {
@@ -62,7 +66,7 @@ impl Log {
         Some(Told {
             cells: granted(cells),
             stated: Stated {
-                limit: self.most_at_once(),
+                limit: self.limit(),
                 remaining: natural(remaining)?,
                 reset_after: Duration::from_micros(natural(reset)?),
             },

@@ -15,7 +15,7 @@ pub(crate) enum Means {
         limit: u128,
     },
     Counter(Counter),
-    /// At most the least limit of its rates is granted at once.
+    /// The least limit of its rates.
     Log {
         least: u128,
     },
@@ -66,13 +66,21 @@ impl Means {
         }
     }
 
-    pub(crate) fn most_at_once(&self) -> u64 {
-        let most = match self {
+    /// The limit that is stated.
+    pub(crate) fn limit(&self) -> u64 {
+        let limit = match self {
             Self::Bucket(bucket) => bucket.capacity / bucket.cell,
             Self::Window { limit } | Self::Counter(Counter { limit, .. }) => *limit,
             Self::Log { least } => *least,
         };
-        u64::try_from(most).expect("a limit")
+        u64::try_from(limit).expect("a limit")
+    }
+
+    pub(crate) fn most_at_once(&self) -> u64 {
+        match self {
+            Self::Log { .. } => self.limit().min(Counting::MAX_LOG_CELLS_PER_CALL),
+            _ => self.limit(),
+        }
     }
 
     /// That a refusal's wait is enough, and a microsecond less is not.

@@ -163,7 +163,7 @@ impl Answer {
             (Ok(Ok(permit)), Some(its)) => {
                 assert_eq!(its.cells, Some(n), "granted what was asked for");
                 assert!(possible && permit.remaining() <= permit.limit());
-                assert_eq!(permit.limit(), asked.most_at_once());
+                assert_eq!(permit.limit(), asked.limit());
                 assert_eq!(u128::from(permit.remaining()), its.remaining);
                 assert_eq!(micros(permit.reset_after()), longest(its.reset_micros));
             }

@@ -300,16 +300,22 @@ fn sliding_logs_equal_the_oracle() {
     equals_the_oracle(&log(), "700/min");
 }
 
-/// Granted: no more than the limit; what takes thousands of members at once is one decision too.
+/// Granted: no more than the limit; what takes a thousand members at once is one decision too.
 #[test]
-fn a_log_takes_its_whole_limit_at_once() {
+fn a_log_is_used_up_by_the_largest_calls() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    let gate = Central::builder(&store, "log", Quota::per_hour(65_536));
+    let (limit, call) = (Counting::MAX_LOG_LIMIT, Counting::MAX_LOG_CELLS_PER_CALL);
+    let gate = Central::builder(&store, "log", Quota::per_hour(limit));
     let gate = gate.counting(Counting::sliding_log()).build().expect("a limiter");
     block_on(async {
-        let permit = gate.check_n("k", 65_535).await.expect("an answer").expect("a fresh key");
-        assert_eq!(permit.remaining(), 1);
+        let denied = gate.check_n("k", call + 1).await.expect("an answer").expect_err("too many");
+        assert_eq!((denied.limit(), denied.retry_after()), (limit, None), "never at once");
+        for calls in 1..limit / call {
+            let permit = gate.check_n("k", call).await.expect("an answer").expect("there is room");
+            assert_eq!((permit.limit(), permit.remaining()), (limit, limit - calls * call));
+        }
+        assert!(gate.check_n("k", call - 1).await.expect("an answer").is_ok());
         assert!(gate.check_n("k", 2).await.expect("an answer").is_err());
         assert!(gate.check("k").await.expect("an answer").is_ok());
         assert!(gate.check("k").await.expect("an answer").is_err());
