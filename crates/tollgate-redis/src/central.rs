@@ -23,9 +23,22 @@ const TAKEN_MAX: u64 = 1 << 20;
 /// One quota for each key, over all processes that ask the same server: each decision is one round
 /// trip, and one script that the server runs alone. Cheap to clone.
 ///
-/// All limiters of a [`Store`]'s prefix that have the same name and quota share their keys' states,
-/// in whichever process they are. When the quota is changed, states carry over; but keys of fixed
-/// windows and counters begin anew with a new period.
+/// All limiters of a [`Store`]'s prefix that have the same name and algorithm share their keys'
+/// states, in whichever process they are.
+///
+/// # When the quota changes
+///
+/// A key keeps the cells that it has used. If the quota is raised, the rest of the new burst or limit
+/// is there at once. If it is lowered, a key in a bucket owes the new burst at most; a window, a
+/// counter and a log count on, so a key that has used more than the new limit is denied for two periods
+/// at most. Fixed windows and sliding counters start afresh with a new period, and counters with another
+/// number of sub-windows. A bucket and a log carry over: a bucket's debt is a number of cells, which
+/// drains by the new rate from the last charge on.
+///
+/// Processes may have different quotas, as in a roll-out. All of them together are then granted, in a
+/// span `w`, no more than the larger burst and the larger rate times `w` of a bucket, and no more than
+/// the larger limit of a window, a counter or a log of one period. Windows, counters and logs of
+/// different periods add up to the sum of both.
 ///
 /// **Guarantee.** Decisions are those of the algorithm of the same name in [`tollgate`], made one
 /// after the other by the server's clock in whole microseconds; no rate is rounded. No clock of a
@@ -35,7 +48,9 @@ const TAKEN_MAX: u64 = 1 << 20;
 /// **Not guaranteed.** Where the server forgets a key (`FLUSHALL`, eviction, a restart without
 /// persistence, a failover to a replica that had not yet received the last charges), the key begins
 /// anew: one fresh burst (or window) more, each time. Where the server's clock is set back, keys that
-/// are in debt stay so for as much longer; where it is set ahead, they are restored as much earlier. A call that ended with
+/// are in debt stay so for as much longer, but no longer than until a bucket's burst has come back, two
+/// periods of a window or a log, or three of a counter. Where it is set ahead, they are restored as much
+/// earlier. A call that ended with
 /// [`Unavailable::TimedOut`] or [`Unavailable::Disconnected`] may have been charged.
 ///
 /// Keys are any bytes. A key of more than 200 bytes, or with a brace in it, is replaced by its
@@ -137,7 +152,9 @@ impl Central {
         self.check_n(key, 1).await
     }
 
-    /// Decides about `n` cells, all or none. None are always admitted.
+    /// Decides about `n` cells, all or none. None are always admitted. More than the burst or the limit
+    /// are never admitted, and neither are more than 1,000 at once of a sliding log
+    /// ([`Counting::MAX_LOG_CELLS_PER_CALL`]): such a denial has no time to come back.
     ///
     /// # Errors
     ///

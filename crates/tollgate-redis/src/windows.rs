@@ -19,6 +19,9 @@ const KEYS_MAX: usize = 500;
 /// It adds what it is told, and refuses nobody; windows are by the server's time. In a cluster each
 /// key is a call of its own.
 ///
+/// The limit is not on the server: processes with different limits count in the same windows, and each
+/// admits by its own. With another period, keys start afresh.
+///
 /// ```
 /// use std::time::Duration;
 /// use tollgate_redis::{Batched, Store, Windows};

@@ -68,7 +68,8 @@ impl Counter {
     pub(super) fn tell(&self, reply: &[i64], least: u64) -> Option<Told> {
         let [cells, now, latest, counts @ ..] = reply else { return None };
         let counts: Option<Vec<u128>> =
-            counts.iter().map(|count| natural(*count).map(u128::from)).collect();
+            // A sub-window weighs no more than the limit, whichever quota has counted in it.
+            counts.iter().map(|count| natural(*count).map(|it| it.min(self.limit).into())).collect();
         let latest = u128::try_from(*latest).ok();
         let counts = Counts { counter: self, latest, counts: counts? };
         let now = u128::from(natural(*now)?) + u128::from(self.ahead);

@@ -31,14 +31,18 @@ for i = 1, #KEYS do
             return redis.error_reply('ERR the state of a counter cannot be read; delete the key')
         end
     end
+    -- When a window ends that opens now.
+    local opening, ahead_max = now + period, 0
+    if ARGV[2] ~= 'first' then
+        local into = (now - tonumber(ARGV[2])) % period
+        opening, ahead_max = opening - into, period
+    end
     if now >= ends then
-        used = 0
-        if ARGV[2] == 'first' then
-            ends = now + period
-        else
-            local into = (now - tonumber(ARGV[2])) % period
-            ends = now - into + period
-        end
+        used, ends = 0, opening
+    elseif ends - opening > ahead_max then
+        -- A clock that is behind. A window that is to begin later than by a period is this one;
+        -- without boundaries, so is one that is to begin at all.
+        ends = opening
     end
     -- Beyond 2^53 a double would count wrongly; so much is over any limit.
     used = math.min(used + cells, 9007199254740991)

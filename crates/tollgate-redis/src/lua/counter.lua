@@ -1,6 +1,7 @@
 -- The state is the latest sub-window that was charged, what it has counted, and what those before
 -- it have: "index cells_0 cells_1 .. cells_older". A sub-window is period / older; a place within
--- one is in parts of a microsecond of which there are `older`.
+-- one is in parts of a microsecond of which there are `older`. Limits of all quotas with this period and
+-- these sub-windows count in it; none lets a sub-window weigh more than its own limit.
 local limit, period = tonumber(ARGV[5]), tonumber(ARGV[6])
 local older, ahead = tonumber(ARGV[7]), tonumber(ARGV[8])
 
@@ -35,15 +36,21 @@ if state then
   end
 end
 
--- What a clock says that is behind the latest charge is the beginning of that sub-window.
+-- What a clock says that is behind the latest charge is the beginning of that sub-window. If it is
+-- behind by more than a period, the charges move back by whole periods, to less than one ahead.
 local behind = math.max(latest - index, 0)
+local is_moved = behind > older
+if is_moved then
+  behind = math.fmod(behind, older)
+  latest = index + behind
+end
 if behind > 0 then index, passed = latest, 0 end
 local current = {}
 for back = 0, older do
   current[back + 1] = state and counts[back + 1 - (index - latest)] or 0
 end
-local estimate = share(current[older + 1], period - passed, period)
-for back = 0, older - 1 do estimate = estimate + current[back + 1] end
+local estimate = share(math.min(current[older + 1], limit), period - passed, period)
+for back = 0, older - 1 do estimate = estimate + math.min(current[back + 1], limit) end
 
 local room = math.max(limit - estimate, 0)
 local cells = -1
@@ -57,7 +64,7 @@ if cells > 0 then
   current[1] = current[1] + cells
   latest, counts = index, current
 end
-if cells > 0 and charge then
+if charge and (cells > 0 or is_moved) then
   local value = {whole(latest)}
   for back = 0, older do value[back + 2] = whole(counts[back + 1]) end
   redis.call('SET', key, table.concat(value, ' '), 'PX', expiry_ms(until_idle(latest)))

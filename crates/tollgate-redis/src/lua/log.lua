@@ -1,5 +1,6 @@
--- The state is a sorted set: the score is when a cell was spent, the member that and a number of its
--- own. It holds the latest cells, as many as the largest limit.
+-- The state is a sorted set: the score is when a cell was spent, the member that and a number that is
+-- larger than those before. It holds the latest cells, as many as the largest limit of all quotas that
+-- need them.
 local count_refusals = ARGV[5] == '1'
 local places = tonumber(ARGV[6])
 local rates, window_max = {}, 0
@@ -9,35 +10,59 @@ for at = 7, #ARGV, 2 do
   window_max = math.max(window_max, rate.window)
 end
 
+local function member(at, number)
+  return string.format('%016.0f:%015.0f', at, number)
+end
+
+-- Puts in scores and members, a part at a time: a call to the server takes only so many arguments.
+local function put(list)
+  for first = 1, #list, 1000 do
+    redis.call('ZADD', key, unpack(list, first, math.min(first + 999, #list)))
+  end
+end
+
 local last, number = nil, 0
 local latest = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
 if latest[1] then
-  local at, sequence = string.match(latest[1], '^(%d+):(%d+)$')
-  last = tonumber(latest[2])
-  if not at or tonumber(at) ~= last or last > LARGEST then return alien() end
+  local sequence = string.match(latest[1], '^%d+:(%d+)$')
+  last = math.ceil(tonumber(latest[2]))
+  if not sequence or #latest[1] ~= 32 or last > LARGEST then return alien() end
   number = tonumber(sequence) + 1
+  -- A clock that is behind by more than the longest window: the latest cell is of now, and those
+  -- before it are as much earlier. One command scales all scores, which shortens the spans between
+  -- cells by the part that the clock is behind: a year of 56 is 2 %.
+  if last - now > window_max then
+    if charge then
+      redis.call('ZUNIONSTORE', key, 1, key, 'WEIGHTS', string.format('%.17g', now / last))
+      redis.call('PEXPIRE', key, expiry_ms(window_max))
+      last = now
+    else
+      now = last
+    end
+  end
 end
 local at = math.max(now, last or 0)
-if at ~= last then number = 0 end
 
-local admitted = true
+local admitted, inside_max = true, 0
 for _, rate in ipairs(rates) do
   rate.inside = redis.call('ZCOUNT', key, '(' .. whole(now - rate.window), '+inf')
   admitted = admitted and (least == 0 or rate.inside + least <= rate.limit)
+  inside_max = math.max(inside_max, rate.inside)
 end
 
 local function enter(cells)
-  -- More than there are places would push each other out.
-  for first = 0, cells - 1, 500 do
-    local members = {}
-    for cell = first, math.min(first + 499, cells - 1) do
-      members[#members + 1] = whole(at)
-      members[#members + 1] = string.format('%016.0f:%015.0f', at, number + cell)
-    end
-    redis.call('ZADD', key, unpack(members))
+  local entered = {}
+  for cell = 0, cells - 1 do
+    entered[#entered + 1], entered[#entered + 2] = whole(at), member(at, number + cell)
   end
-  redis.call('ZREMRANGEBYRANK', key, 0, -(places + 1))
-  redis.call('PEXPIRE', key, expiry_ms(at - now + window_max))
+  -- Cells that count for a quota with a larger limit stay. If the state is kept for longer than this
+  -- quota needs, one with a longer window needs all of it.
+  local expiry, kept = tonumber(expiry_ms(at - now + window_max)), redis.call('PTTL', key)
+  local keep = math.max(places, inside_max)
+  if kept > expiry then keep = math.max(places, redis.call('ZCARD', key)) end
+  put(entered)
+  redis.call('ZREMRANGEBYRANK', key, 0, -(keep + 1))
+  redis.call('PEXPIRE', key, whole(math.max(expiry, kept)))
 end
 
 local counted = least > 0 and (admitted or (count_refusals and charge))
@@ -56,7 +81,7 @@ for _, rate in ipairs(rates) do
     -- Until so many have left that the others and these are no more than the limit.
     local back = rate.limit - least
     local leaving = redis.call('ZREVRANGE', key, back, back, 'WITHSCORES')
-    if leaving[2] then wait = math.max(wait, tonumber(leaving[2]) + rate.window - now) end
+    if leaving[2] then wait = math.max(wait, math.ceil(tonumber(leaving[2])) + rate.window - now) end
   end
 end
 local reset = last and math.max(last + window_max - now, 0) or 0

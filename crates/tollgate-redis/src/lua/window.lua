@@ -1,19 +1,24 @@
--- The state is the window that is open: "micros_at_which_it_ends cells_counted".
+-- The state is the window that is open: "micros_at_which_it_ends cells_counted". Limits of all quotas
+-- with this period count in it.
 local limit, period = tonumber(ARGV[5]), tonumber(ARGV[6])
 -- How far into its window the epoch lies; '' where a window begins with its first cell.
 local ahead = tonumber(ARGV[7])
 
-local ends, counted = 0, 0
+-- When a window ends that opens now.
+local opening = now + period
+if ahead then opening = opening - math.fmod(now + ahead, period) end
+
+local ends, counted, is_moved = opening, 0, false
 local state = redis.call('GET', key)
 if state then
   local at, count = string.match(state, '^(%d+) (%d+)$')
   at, count = tonumber(at), tonumber(count)
   if not at or at > LARGEST or count > LARGEST then return alien() end
   if now < at then ends, counted = at, count end
-end
-if ends == 0 then
-  ends = now + period
-  if ahead then ends = ends - math.fmod(now + ahead, period) end
+  -- A clock that is behind. A window that is to begin later than by a period is this one; without
+  -- boundaries, so is one that is to begin at all.
+  is_moved = ends - opening > (ahead and period or 0)
+  if is_moved then ends = opening end
 end
 
 local room = math.max(limit - counted, 0)
@@ -21,7 +26,7 @@ local cells = -1
 if least == 0 or least <= room then cells = math.max(least, math.min(most, room)) end
 
 if cells > 0 then counted = counted + cells end
-if cells > 0 and charge then
+if charge and (cells > 0 or is_moved) then
   redis.call('SET', key, whole(ends) .. ' ' .. whole(counted), 'PX', expiry_ms(ends - now))
 elseif state then
   repair(counted > 0 and ends - now or 0)

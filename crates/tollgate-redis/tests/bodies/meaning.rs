@@ -124,7 +124,8 @@ impl Counter {
         let mut sum = 0;
         for (back, count) in counts.iter().enumerate() {
             let Some(index) = latest.checked_sub(back as u128) else { continue };
-            let count = u128::try_from(*count).expect("a natural number");
+            // A sub-window weighs no more than the limit.
+            let count = u128::try_from(*count).expect("a natural number").min(self.limit);
             let left_at = (index + self.older + 1) * self.period;
             sum += match left_at.saturating_sub(at) {
                 covered if covered >= self.period => count,

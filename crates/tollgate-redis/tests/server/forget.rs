@@ -141,7 +141,19 @@ fn what_is_not_ours_is_an_error() {
             assert!(failed_with("ZADD", &["1", "a"]).contains("ALIEN"));
             assert!(failed_with("ZADD", &["1.5", "1:1"]).contains("ALIEN"));
         } else {
-            for value in ["", "x", "1", "-1 -1 -1", "99999999999999999999 1 1", "1 2 3 4 5 6"] {
+            for value in [
+                "",
+                "x",
+                "1",
+                "-1 -1 -1",
+                "99999999999999999999 1 1",
+                "1 2 3 4 5 6",
+                "1 2+0 3+0/0",
+                "1 2+0 0+0/1",
+                "1 2+0 3+0/1 ",
+                "1 2+0 3+0/1 1+0",
+                "1 2+0 3+0/1 99999999999999999999+0 1+0",
+            ] {
                 assert!(failed_with("SET", &[value]).contains("ALIEN"), "{counting}: {value}");
             }
         }
