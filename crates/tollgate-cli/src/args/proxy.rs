@@ -19,7 +19,8 @@ Answers of its own, all of application/problem+json:
   429 a rule refuses (with Retry-After, RateLimit-Policy, RateLimit)   503 too many wait for a turn
   400 a rule needs a key that the request has not, or its body is malformed
   408 the client stops sending its body, or sends it too slowly
-  502 the upstream cannot be reached, is not trusted (https), or answers what is no HTTP
+  502 the upstream cannot be reached, is not trusted (https), or answers what is no HTTP, or an answer
+      that states its length twice (Content-Length and Transfer-Encoding), unknowably or wrongly
   504 the upstream takes too long
   501 CONNECT, and the target `*`
 
@@ -29,6 +30,13 @@ The upstream:
   error says why one was not trusted. Trailers pass both ways, so gRPC does, from an HTTP/2 client to
   an HTTP/2 upstream; over HTTP/1.1 they have to be announced (Trailer, and by a client TE: trailers),
   and a body before them has no Content-Length.
+  Connections to the upstream are kept and used again. If a kept connection turns out to be closed, a
+  request without a body whose method is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) is sent
+  once more, on a new connection; tollgate_upstream_retries_total counts these. No other request is
+  sent twice, unless nothing of it was sent.
+  A response that ends too early or turns out longer than its Content-Length, after its head has been
+  passed on, is cut off: HTTP/1.1 clients see a closed connection amid the body, HTTP/2 clients a
+  reset stream; tollgate_response_faults_total counts these.
 
 Upgrades (WebSocket and others, HTTP/1.1 on both sides):
   One request, decided as any other; what comes after it is neither read nor limited. What would hide
@@ -64,7 +72,7 @@ Bounds:
   A client that sends the body of a request more slowly than --min-body-rate is answered 408 before there
   is a response; set 0 where clients stream messages that are far between.
 
-Not done: TLS to clients, retries, several upstreams, upgrades over HTTP/2 (RFC 8441). The body of a
+Not done: TLS to clients, other retries, several upstreams, upgrades over HTTP/2 (RFC 8441). The body of a
 response that moves, however slowly, is not ended.
 
 Examples:

@@ -27,13 +27,17 @@ pub(super) enum Failure {
     Tls,
     /// The upstream broke off, or did not answer with HTTP.
     Protocol,
+    /// The upstream closed a connection that had served before, instead of answering.
+    Closed,
+    /// The upstream's answer states its length twice, in an unknown way, or wrongly.
+    Framing,
     /// The upstream did not answer in time.
     ResponseTimeout,
 }
 
 impl Failure {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::NotPassedOn,
         Self::ClientBody,
         Self::ClientTimeout,
@@ -41,6 +45,8 @@ impl Failure {
         Self::ConnectTimeout,
         Self::Tls,
         Self::Protocol,
+        Self::Closed,
+        Self::Framing,
         Self::ResponseTimeout,
     ];
 
@@ -54,6 +60,8 @@ impl Failure {
             Self::ConnectTimeout => "connect_timeout",
             Self::Tls => "tls",
             Self::Protocol => "protocol",
+            Self::Closed => "closed",
+            Self::Framing => "framing",
             Self::ResponseTimeout => "response_timeout",
         }
     }
@@ -63,7 +71,8 @@ impl Failure {
             Self::NotPassedOn => StatusCode::NOT_IMPLEMENTED,
             Self::ClientBody => StatusCode::BAD_REQUEST,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Connect | Self::Tls | Self::Protocol => StatusCode::BAD_GATEWAY,
+            Self::Connect | Self::Tls => StatusCode::BAD_GATEWAY,
+            Self::Protocol | Self::Closed | Self::Framing => StatusCode::BAD_GATEWAY,
             Self::ConnectTimeout | Self::ResponseTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -77,6 +86,8 @@ impl Failure {
             Self::ConnectTimeout => "the upstream did not accept a connection in time",
             Self::Tls => "no secure connection to the upstream, or none that is trusted",
             Self::Protocol => "the upstream gave no answer, or none that is HTTP",
+            Self::Closed => "the upstream closed the connection instead of answering",
+            Self::Framing => "the upstream's answer does not have the length that it announces",
             Self::ResponseTimeout => "the upstream did not answer in time",
         }
     }

@@ -11,21 +11,26 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::exchange::Noted;
 use super::log;
 
 type BoxError = Box<dyn Error + Send + Sync>;
+
+/// A connection.
+pub(super) type Link = TokioIo<Noted<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
 
 /// Opens connections.
 #[derive(Clone, Debug)]
 pub(super) struct Dial {
     connector: HttpsConnector<HttpConnector>,
     timeout: Duration,
+    is_http2: bool,
     told: Arc<Told>,
 }
 
@@ -41,30 +46,33 @@ pub(super) enum DialError {
 }
 
 impl Dial {
-    pub(super) fn new(tls: ClientConfig, timeout: Duration) -> Self {
+    pub(super) fn new(tls: ClientConfig, timeout: Duration, is_http2: bool) -> Self {
         let mut http = HttpConnector::new();
         http.set_nodelay(true);
         http.set_connect_timeout(Some(timeout));
         http.enforce_http(false);
-        Self { connector: HttpsConnector::from((http, tls)), timeout, told: Arc::default() }
+        let connector = HttpsConnector::from((http, tls));
+        Self { connector, timeout, is_http2, told: Arc::default() }
     }
 }
 
 impl Service<Uri> for Dial {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Response = Link;
     type Error = DialError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, DialError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Link, DialError>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), DialError>> {
         self.connector.poll_ready(context).map_err(DialError::from)
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let told = Arc::clone(&self.told);
+        let (told, is_http2) = (Arc::clone(&self.told), self.is_http2);
         let dialled = tokio::time::timeout(self.timeout, self.connector.call(target));
         Box::pin(async move {
             let dialled = dialled.await.map_err(|_| DialError::Timeout)?;
-            dialled.map_err(DialError::from).inspect_err(|error| told.tell(error))
+            let stream = dialled.map_err(DialError::from).inspect_err(|error| told.tell(error))?;
+            let is_http2 = is_http2 || stream.connected().is_negotiated_h2();
+            Ok(TokioIo::new(Noted::new(TokioIo::new(stream), is_http2)))
         })
     }
 }

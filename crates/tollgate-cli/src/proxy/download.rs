@@ -1,5 +1,8 @@
-//! A response's body on its way to the client: ended if the upstream stops amid it.
+//! A response's body on its way to the client: ended if the upstream stops amid it, and cut off where it
+//! has not the length that it announces, so that the client does not take it for whole.
 
+use std::error::Error;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -8,20 +11,41 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::exchange::Trace;
 use super::idle::{BoxError, Idle};
-use super::metrics::{Metrics, Stall};
+use super::metrics::{Fault, Metrics, Stall};
 
 /// The body, watched.
 #[derive(Debug)]
 pub(super) struct Download {
     body: Incoming,
     idle: Idle,
+    announced: Option<Announced>,
     metrics: Arc<Metrics>,
 }
 
+/// The length that an HTTP/1.1 response announces.
+#[derive(Debug)]
+pub(super) struct Announced {
+    pub(super) bytes: u64,
+    pub(super) trace: Trace,
+}
+
+impl Announced {
+    /// Whether more has come already.
+    pub(super) fn is_exceeded(&self) -> bool {
+        self.trace.body_bytes() > self.bytes
+    }
+}
+
 impl Download {
-    pub(super) fn new(body: Incoming, idle: Idle, metrics: Arc<Metrics>) -> Self {
-        Self { body, idle, metrics }
+    pub(super) fn new(
+        body: Incoming,
+        idle: Idle,
+        announced: Option<Announced>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { body, idle, announced, metrics }
     }
 }
 
@@ -33,11 +57,22 @@ impl Body for Download {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Self { body, idle, metrics } = self.get_mut();
-        match idle.poll(body, context) {
-            Some(polled) => polled.map_err(BoxError::from),
-            None => Poll::Ready(Some(Err(idle.count(metrics, Stall::Response)))),
+        let Self { body, idle, announced, metrics } = self.get_mut();
+        let Some(polled) = idle.poll(body, context) else {
+            return Poll::Ready(Some(Err(idle.count(metrics, Stall::Response))));
+        };
+        if let Poll::Ready(Some(Err(error))) = &polled {
+            metrics.count_fault(fault(error));
         }
+        // With the last piece the response would be whole.
+        let is_too_long = polled.is_ready()
+            && body.is_end_stream()
+            && announced.as_ref().is_some_and(Announced::is_exceeded);
+        if is_too_long {
+            metrics.count_fault(Fault::Long);
+            return Poll::Ready(Some(Err("more has come than was announced".into())));
+        }
+        polled.map_err(BoxError::from)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -47,4 +82,16 @@ impl Body for Download {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+fn fault(error: &hyper::Error) -> Fault {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<io::Error>();
+        if io.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof) {
+            return Fault::Short;
+        }
+        cause = error.source();
+    }
+    Fault::Broken
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::error::Error as _;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,20 +10,23 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bytes::Bytes;
-use http::header::{CONNECTION, HeaderValue, UPGRADE};
-use http::{Request, Response, StatusCode, Version};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::{Extensions, Method, Request, Response, StatusCode, Version, request};
+use http_body::Body as _;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Error;
+use hyper_util::client::legacy::connect::capture_connection;
 use tower_service::Service;
 
 use super::answer::{Content, Failure};
 use super::client::Client;
 use super::dial::DialError;
-use super::download::Download;
+use super::download::{Announced, Download};
+use super::exchange::Trace;
 use super::headers::{name_connection_options, to_client, to_upstream};
 use super::idle::{Idle, Pulse};
-use super::links::Links;
+use super::links::{Links, Over};
 use super::metrics::Metrics;
 use super::pace::Pace;
 use super::tunnel::Tunnel;
@@ -107,12 +111,15 @@ impl Inner {
         head.version = Version::HTTP_11;
         head.extensions.clear();
 
+        let is_upgrade = asked.is_some();
+        let again = may_be_repeated(&head, &body).then(|| head.clone());
         let pulse = Pulse::new();
-        let idle = || Idle::new(Arc::clone(&pulse), self.body_timeout);
-        let (upload, progress) = Upload::new(body, idle(), self.pace, Arc::clone(&self.metrics));
-        let sent = self.links.send(Request::from_parts(head, upload), asked.is_some());
-        let response = self.in_time(sent, &progress).await?;
-        progress.answered();
+        let mut sent = self.send(head, Some(body), is_upgrade, Over::Any, &pulse).await;
+        if let (Err(Failure::Closed), Some(head)) = (&sent, again) {
+            self.metrics.count_retry();
+            sent = self.send(head, None, is_upgrade, Over::New, &pulse).await;
+        }
+        let (response, announced) = sent?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             // Nobody may have asked for it.
             return self.switch(asked.ok_or(Failure::Protocol)?, response);
@@ -121,8 +128,37 @@ impl Inner {
         to_client(&mut head.headers, head.version);
         // The server side writes the version that its client speaks.
         head.version = Version::HTTP_11;
-        let body = Download::new(body, idle(), Arc::clone(&self.metrics));
+        let idle = Idle::new(pulse, self.body_timeout);
+        let body = Download::new(body, idle, announced, Arc::clone(&self.metrics));
         Ok(Response::from_parts(head, Either::Left(body)))
+    }
+
+    /// Sends a request, and checks the head of the answer.
+    async fn send(
+        &self,
+        head: request::Parts,
+        body: Option<Incoming>,
+        is_upgrade: bool,
+        over: Over,
+        pulse: &Arc<Pulse>,
+    ) -> Result<(Response<Incoming>, Option<Announced>), Failure> {
+        let is_head = head.method == Method::HEAD;
+        let idle = Idle::new(Arc::clone(pulse), self.body_timeout);
+        let (upload, progress) = Upload::new(body, idle, self.pace, Arc::clone(&self.metrics));
+        let mut request = Request::from_parts(head, upload);
+        let connection = capture_connection(&mut request);
+        let sent = self.links.send(request, is_upgrade, over);
+        let mut response = self.in_time(sent, &progress).await?;
+        progress.answered();
+        let trace: Trace = response.extensions_mut().remove().expect("its connection is noted");
+        trace.answered();
+        let announced = announced_bytes(&response, is_head).map(|bytes| Announced { bytes, trace });
+        if !has_known_end(&response) || announced.as_ref().is_some_and(Announced::is_exceeded) {
+            // Where the next answer would begin is not known.
+            connection.connection_metadata().as_ref().inspect(|connected| connected.poison());
+            return Err(Failure::Framing);
+        }
+        Ok((response, announced))
     }
 
     /// The upstream agrees to another protocol: what comes then goes through a tunnel.
@@ -169,10 +205,41 @@ impl Inner {
     }
 }
 
+/// Whether a request may be executed twice, and can be sent twice.
+fn may_be_repeated(head: &request::Parts, body: &Incoming) -> bool {
+    head.method.is_idempotent() && body.is_end_stream()
+}
+
+/// Whether an answer says at most once, and in a way that is known, where it ends.
+fn has_known_end(response: &Response<Incoming>) -> bool {
+    let headers = response.headers();
+    let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
+    // Another encoding than this one would reach the client as if it were the content's.
+    encodings.next().is_none_or(|encoding| {
+        encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
+            && encodings.next().is_none()
+            && !headers.contains_key(CONTENT_LENGTH)
+    })
+}
+
+/// The length of the body, if the answer has one and says it. HTTP/2 checks it itself.
+fn announced_bytes(response: &Response<Incoming>, is_head: bool) -> Option<u64> {
+    let has_body = !is_head
+        && response.version() != Version::HTTP_2
+        && !matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        && response.headers().contains_key(CONTENT_LENGTH);
+    response.body().size_hint().exact().filter(|_| has_body)
+}
+
 /// What an error of the client side means.
 fn failure(error: &Error) -> Failure {
     if !error.is_connect() {
-        return Failure::Protocol;
+        let is_reused = error.connect_info().is_some_and(|connected| {
+            let mut extras = Extensions::new();
+            connected.get_extras(&mut extras);
+            extras.get().is_some_and(Trace::is_reused_in_vain)
+        });
+        return if is_reused && has_closed(error) { Failure::Closed } else { Failure::Protocol };
     }
     match error.source().and_then(|cause| cause.downcast_ref()) {
         Some(DialError::Timeout) => Failure::ConnectTimeout,
@@ -181,4 +248,24 @@ fn failure(error: &Error) -> Failure {
         // The first words of HTTP/2 were not understood.
         None => Failure::Protocol,
     }
+}
+
+/// Whether the upstream has closed the connection, or told it to end, without looking at the request.
+fn has_closed(error: &Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if error.downcast_ref().is_some_and(hyper::Error::is_incomplete_message)
+            || error.is::<io::Error>()
+            || error.downcast_ref().is_some_and(is_end_of_http2)
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn is_end_of_http2(error: &h2::Error) -> bool {
+    let is_refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (error.is_go_away() || is_refused) || error.is_io()
 }

@@ -27,9 +27,25 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Links {
-    usual: Client<Bounded, Upload>,
-    upgradable: Option<Client<Bounded, Upload>>,
+    usual: Pair,
+    upgradable: Option<Pair>,
     are_http1: bool,
+}
+
+/// Connections that are kept, and those that serve one request.
+#[derive(Clone, Debug)]
+struct Pair {
+    kept: Client<Bounded, Upload>,
+    fresh: Client<Bounded, Upload>,
+}
+
+/// Which connection a request is sent over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// One that is kept, or a new one if none is free.
+    Any,
+    /// A new one.
+    New,
 }
 
 impl Links {
@@ -44,23 +60,27 @@ impl Links {
             false => RootCertStore::empty(),
         };
         // Each of two pools may keep connections that the other cannot use.
-        let idle_max = IDLE_CONNECTIONS.min(places / 4);
+        let kept_max = IDLE_CONNECTIONS.min(places / 4);
         let places = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
-        let client = |protocols: &[&str]| {
+        let pair = |protocols: &[&str]| {
             let tls = roots::config(roots.clone(), protocols)?;
             let (timeout, places) = (args.connect_timeout, Arc::clone(&places));
-            let dial = Bounded { dial: Dial::new(tls, timeout), places, timeout };
-            anyhow::Ok(client(dial, idle_max, args.upstream_http2))
+            let dial = Dial::new(tls, timeout, args.upstream_http2);
+            let dial = Bounded { dial, places, timeout };
+            anyhow::Ok(Pair {
+                kept: client(dial.clone(), args.upstream_http2, kept_max),
+                fresh: client(dial, args.upstream_http2, 0),
+            })
         };
         if args.upstream_http2 {
-            return Ok(Self { usual: client(&["h2"])?, upgradable: None, are_http1: false });
+            return Ok(Self { usual: pair(&["h2"])?, upgradable: None, are_http1: false });
         }
-        let http1 = client(&["http/1.1"])?;
+        let http1 = pair(&["http/1.1"])?;
         // The `:authority` of HTTP/2 is the connection's, so a client's host needs HTTP/1.1.
         if args.preserve_host || !is_secure {
             return Ok(Self { usual: http1.clone(), upgradable: Some(http1), are_http1: true });
         }
-        Ok(Self { usual: client(&["h2", "http/1.1"])?, upgradable: Some(http1), are_http1: false })
+        Ok(Self { usual: pair(&["h2", "http/1.1"])?, upgradable: Some(http1), are_http1: false })
     }
 
     /// Whether connections may become another protocol's.
@@ -73,19 +93,28 @@ impl Links {
         self.are_http1
     }
 
-    /// Sends a request over one of them, or over a new one.
-    pub(super) fn send(&self, request: Request<Upload>, is_upgrade: bool) -> ResponseFuture {
+    /// Sends a request.
+    pub(super) fn send(
+        &self,
+        request: Request<Upload>,
+        is_upgrade: bool,
+        over: Over,
+    ) -> ResponseFuture {
         let upgradable = self.upgradable.as_ref().filter(|_| is_upgrade);
-        upgradable.unwrap_or(&self.usual).request(request)
+        let pair = upgradable.unwrap_or(&self.usual);
+        match over {
+            Over::Any => pair.kept.request(request),
+            Over::New => pair.fresh.request(request),
+        }
     }
 }
 
-fn client(dial: Bounded, idle_max: usize, is_http2: bool) -> Client<Bounded, Upload> {
+fn client(dial: Bounded, is_http2: bool, kept_max: usize) -> Client<Bounded, Upload> {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
-        .pool_max_idle_per_host(idle_max)
+        .pool_max_idle_per_host(kept_max)
         .http2_only(is_http2)
         .http2_keep_alive_interval(PING_INTERVAL)
         .build(dial)

@@ -54,6 +54,17 @@ pub(super) enum Stall {
     Tunnel,
 }
 
+/// What was wrong with a response whose head the client already had, so that it was cut off.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fault {
+    /// It ended too early.
+    Short,
+    /// It was longer than it announced.
+    Long,
+    /// It was malformed, or the connection was reset.
+    Broken,
+}
+
 /// The ways through a tunnel.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
@@ -79,6 +90,8 @@ pub(super) struct Metrics {
     client_unknown: AtomicU64,
     decisions: [AtomicU64; 4],
     failures: [AtomicU64; Failure::ALL.len()],
+    retries: AtomicU64,
+    faults: [AtomicU64; 3],
     stalls: [AtomicU64; 4],
     slow_bodies: AtomicU64,
     upgrades: AtomicU64,
@@ -106,6 +119,8 @@ impl Metrics {
             client_unknown: AtomicU64::new(0),
             decisions: zeros(),
             failures: zeros(),
+            retries: AtomicU64::new(0),
+            faults: zeros(),
             stalls: zeros(),
             slow_bodies: AtomicU64::new(0),
             upgrades: AtomicU64::new(0),
@@ -175,6 +190,14 @@ impl Metrics {
 
     pub(super) fn count_failure(&self, failure: Failure) {
         add(&self.failures[failure as usize]);
+    }
+
+    pub(super) fn count_retry(&self) {
+        add(&self.retries);
+    }
+
+    pub(super) fn count_fault(&self, fault: Fault) {
+        add(&self.faults[fault as usize]);
     }
 
     pub(super) fn count_stall(&self, of: Stall) {
@@ -312,6 +335,9 @@ impl Metrics {
         for failure in Failure::ALL {
             page.labelled("reason", failure.word(), read(&self.failures[failure as usize]));
         }
+        let name = "tollgate_upstream_retries_total";
+        let help = "Requests sent once more, since the upstream had closed a reused connection.";
+        page.single(name, "counter", help, read(&self.retries));
     }
 
     fn write_bodies(&self, page: &mut Page) {
@@ -328,6 +354,13 @@ impl Metrics {
         let name = "tollgate_slow_bodies_total";
         let help = "Bodies of requests that were ended, because they came too slowly.";
         page.single(name, "counter", help, read(&self.slow_bodies));
+        let name = "tollgate_response_faults_total";
+        page.family(name, "counter", "Responses cut off amid the body, by what was wrong with it.");
+        for (fault, word) in
+            [(Fault::Short, "short"), (Fault::Long, "long"), (Fault::Broken, "broken")]
+        {
+            page.labelled("fault", word, read(&self.faults[fault as usize]));
+        }
         let name = "tollgate_upgrades_total";
         page.single(name, "counter", "Connections that were upgraded.", read(&self.upgrades));
         let open = self.tunnels_open();

@@ -6,6 +6,7 @@
 //!                               -> shared   limits in stores, if a rule has one
 //!                               -> forward  to the upstream and back, bodies as they come
 //!                               -> links    connections to it (dial: TCP, TLS), used again
+//!                               -> exchange what came over them: reused or not, longer than announced
 //!                               -> tunnel   what was upgraded: bytes both ways
 //! admin    /metrics, health        follow   the rules file, on changes and SIGHUP
 //! log      standard error          tasks    what runs for ever, begun again if it ends
@@ -21,6 +22,7 @@ mod demo;
 mod descriptors;
 mod dial;
 mod download;
+mod exchange;
 mod facts;
 mod forward;
 mod front;

@@ -56,7 +56,8 @@ type Polled = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
 /// The body, watched.
 #[derive(Debug)]
 pub(super) struct Upload {
-    body: Incoming,
+    /// `None` where there is none to send.
+    body: Option<Incoming>,
     idle: Idle,
     waits: Waits,
     progress: Arc<Progress>,
@@ -65,7 +66,7 @@ pub(super) struct Upload {
 
 impl Upload {
     pub(super) fn new(
-        body: Incoming,
+        body: Option<Incoming>,
         idle: Idle,
         pace: Pace,
         metrics: Arc<Metrics>,
@@ -104,7 +105,8 @@ impl Body for Upload {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
-        let Some(polled) = this.idle.poll(&mut this.body, context) else {
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        let Some(polled) = this.idle.poll(body, context) else {
             return Poll::Ready(Some(Err(this.stalled())));
         };
         if this.is_too_slow(&polled, context) {
@@ -122,10 +124,10 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
     }
 }

@@ -9,6 +9,8 @@
 #[cfg(unix)]
 mod exact;
 #[cfg(unix)]
+mod faults;
+#[cfg(unix)]
 mod loads;
 #[cfg(unix)]
 mod nginx;
@@ -33,6 +35,21 @@ fn main() -> std::process::ExitCode {
         ("exact::curl_in_both_versions", &["curl", "nginx"], exact::curl_in_both_versions),
         ("exact::hey", &["hey", "nginx"], exact::hey),
         ("exact::wrk", &["wrk", "nginx"], exact::wrk),
+        (
+            "faults::an_upstream_that_closes_reused_connections",
+            &["curl", "nginx"],
+            faults::an_upstream_that_closes_reused_connections,
+        ),
+        (
+            "faults::an_answer_with_two_lengths_or_a_longer_body_is_a_502",
+            &["curl"],
+            faults::an_answer_with_two_lengths_or_a_longer_body_is_a_502,
+        ),
+        (
+            "faults::a_body_that_is_cut_is_an_error",
+            &["curl"],
+            faults::a_body_that_is_cut_is_an_error,
+        ),
         ("refill::wrk", &["wrk", "nginx"], refill::wrk),
         ("refill::hey", &["hey", "nginx"], refill::hey),
         ("whole::a_large_file", &["curl", "nginx"], whole::a_large_file),

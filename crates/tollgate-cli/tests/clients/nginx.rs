@@ -21,6 +21,26 @@ impl Nginx {
 
     /// One with these words behind `listen ADDRESS`; `prepare` fills its folder.
     pub(crate) fn with(name: &str, words: &str, prepare: impl FnOnce(&std::path::Path)) -> Self {
+        let hello = "location = / { return 200 'hello from nginx\\n'; }";
+        Self::configured(name, "", words, hello, prepare)
+    }
+
+    /// One that passes everything on to this server, over connections that it keeps.
+    pub(crate) fn before(name: &str, upstream: SocketAddr) -> Self {
+        let servers = format!("upstream behind {{ server {upstream}; keepalive 16; }}");
+        // It says of each connection that it found closed.
+        let pass = "error_log error.log; location / { proxy_pass http://behind; proxy_http_version 1.1; \
+                    proxy_set_header Connection ''; }";
+        Self::configured(name, &servers, "", pass, |_| {})
+    }
+
+    fn configured(
+        name: &str,
+        servers: &str,
+        words: &str,
+        locations: &str,
+        prepare: impl FnOnce(&std::path::Path),
+    ) -> Self {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("nginx-{name}"));
         // Of a run that was killed.
         let _ = std::fs::remove_dir_all(&folder);
@@ -29,7 +49,8 @@ impl Nginx {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("bound");
         let file = folder.join("nginx.conf");
-        std::fs::write(&file, configuration(address, words)).expect("written");
+        let text = configuration(address, servers, words, locations);
+        std::fs::write(&file, text).expect("written");
         drop(free);
         let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
         let child = Command::new("nginx")
@@ -68,7 +89,7 @@ impl Drop for Nginx {
 }
 
 /// One process, so that nothing is left when it is killed; and nothing outside its folder.
-fn configuration(address: SocketAddr, words: &str) -> String {
+fn configuration(address: SocketAddr, servers: &str, words: &str, locations: &str) -> String {
     format!(
         "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr error;\n\
          events {{ worker_connections 512; }}\n\
@@ -78,10 +99,11 @@ fn configuration(address: SocketAddr, words: &str) -> String {
          client_body_temp_path body;\nproxy_temp_path proxy;\nfastcgi_temp_path fastcgi;\n\
          uwsgi_temp_path uwsgi;\nscgi_temp_path scgi;\n\
          keepalive_requests 1000000;\n\
+         {servers}\n\
          server {{\n\
          listen {address} {words};\n\
          root files;\n\
-         location = / {{ return 200 'hello from nginx\\n'; }}\n\
+         {locations}\n\
          }}\n}}\n"
     )
 }

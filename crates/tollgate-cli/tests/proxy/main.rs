@@ -5,6 +5,7 @@
 
 mod bounds;
 mod failures;
+mod faults;
 mod http2;
 mod limits;
 mod log;

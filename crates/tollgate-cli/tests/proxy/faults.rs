@@ -1,0 +1,402 @@
+//! Upstreams that close a connection between two requests, or answer with a body of another length than
+//! they announce.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+
+use crate::failures::{assert_problem, failures};
+use crate::server::runtime;
+use crate::support::{
+    Answer, PATIENCE, Proxy, ask, connect, eventually, get, read_head, send, upstream,
+};
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+fn retries(proxy: &Proxy) -> u64 {
+    proxy.metric("tollgate_upstream_retries_total").to_string().parse().expect("whole")
+}
+
+fn faults(proxy: &Proxy, fault: &str) -> u64 {
+    let name = format!("tollgate_response_faults_total{{fault=\"{fault}\"}}");
+    proxy.metric(&name).to_string().parse().expect("whole")
+}
+
+/// An upstream that answers the first request of each connection, and reads the second to its end and
+/// closes. It tells the heads it was sent.
+fn one_answer_each() -> (SocketAddr, mpsc::Receiver<String>) {
+    let (told, heads) = mpsc::channel();
+    let told = Mutex::new(told);
+    let address = upstream(move |mut stream| {
+        for answer in [Some(OK), None] {
+            let head = read_head(&mut stream);
+            if head.is_empty() {
+                return;
+            }
+            told.lock().expect("no panic").send(head).expect("it is heard");
+            if let Some(answer) = answer {
+                stream.write_all(answer).expect("written");
+            }
+        }
+    });
+    (address, heads)
+}
+
+fn count(heads: &mpsc::Receiver<String>) -> usize {
+    heads.try_iter().count()
+}
+
+#[test]
+fn a_get_on_a_reused_connection_that_is_closed_is_sent_once_more() {
+    let (up, heads) = one_answer_each();
+    let proxy = Proxy::before("retry-get", up, &[]);
+    for _ in 0..20 {
+        let answer = get(proxy.listen, "/", "");
+        assert_eq!((answer.status, answer.body.as_str()), (200, "ok"));
+    }
+    // A connection of a retry is not kept: 1st, 3rd, ... request on a new one; each other twice.
+    assert_eq!((count(&heads), retries(&proxy)), (30, 10));
+    for reason in ["closed", "protocol"] {
+        assert_eq!(failures(&proxy, reason), 0, "{reason}");
+    }
+}
+
+#[test]
+fn only_idempotent_requests_without_a_body_are_sent_once_more() {
+    for (method, headers, is_repeated) in [
+        ("HEAD", "", true),
+        ("OPTIONS", "", true),
+        ("PUT", "content-length: 0\r\n", true),
+        ("DELETE", "", true),
+        ("POST", "content-length: 0\r\n", false),
+        ("PATCH", "", false),
+        ("PURGE", "", false),
+    ] {
+        let (up, heads) = one_answer_each();
+        let proxy = Proxy::before(&format!("retry-{method}"), up, &[]);
+        assert_eq!(get(proxy.listen, "/", "").status, 200);
+        let answer = ask(proxy.listen, method, "/", headers);
+        assert_eq!(answer.status, if is_repeated { 200 } else { 502 }, "{method}");
+        assert_eq!(count(&heads), if is_repeated { 3 } else { 2 }, "{method}");
+        assert_eq!(retries(&proxy), u64::from(is_repeated), "{method}");
+        assert_eq!(failures(&proxy, "closed"), u64::from(!is_repeated), "{method}");
+    }
+    // A body that may have been read is not there any more.
+    let (up, _heads) = one_answer_each();
+    let proxy = Proxy::before("retry-body", up, &[]);
+    assert_eq!(get(proxy.listen, "/", "").status, 200);
+    let put = "PUT / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 1\r\n\r\nx";
+    assert_problem(&send(proxy.listen, put), 502);
+    assert_eq!(retries(&proxy), 0);
+}
+
+/// All connections that are kept may be closed, and the second attempt must not take one of them.
+#[test]
+fn the_second_attempt_uses_a_connection_of_its_own() {
+    const KEPT: usize = 4;
+    let all_asked = Arc::new(Barrier::new(KEPT));
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
+    let up = upstream(move |mut stream| {
+        read_head(&mut stream);
+        // The first ones are held until all are there, so each has a connection.
+        if count.fetch_add(1, Ordering::Relaxed) < KEPT {
+            all_asked.wait();
+        }
+        stream.write_all(OK).expect("written");
+        if !read_head(&mut stream).is_empty() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let proxy = Proxy::before("retry-many", up, &[]);
+    let listen = proxy.listen;
+    let clients = [(); KEPT].map(|()| std::thread::spawn(move || get(listen, "/", "").status));
+    for client in clients {
+        assert_eq!(client.join().expect("no panic"), 200);
+    }
+    for _ in 0..KEPT {
+        assert_eq!(get(listen, "/", "").status, 200);
+    }
+    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (3 * KEPT, 4));
+}
+
+#[test]
+fn a_second_attempt_that_fails_is_the_last() {
+    let is_down = Arc::new(AtomicBool::new(false));
+    let requests = Arc::new(AtomicUsize::new(0));
+    let (down, count) = (Arc::clone(&is_down), Arc::clone(&requests));
+    let up = upstream(move |mut stream| {
+        while !read_head(&mut stream).is_empty() {
+            count.fetch_add(1, Ordering::Relaxed);
+            if down.load(Ordering::Relaxed) {
+                return;
+            }
+            stream.write_all(OK).expect("written");
+        }
+    });
+    let proxy = Proxy::before("retry-once", up, &[]);
+    assert_eq!(get(proxy.listen, "/", "").status, 200);
+    is_down.store(true, Ordering::Relaxed);
+    assert_problem(&get(proxy.listen, "/", ""), 502);
+    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (3, 1));
+    // A new connection that is closed is not an old one: nothing is sent again.
+    assert_problem(&get(proxy.listen, "/", ""), 502);
+    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (4, 1));
+    assert_eq!(failures(&proxy, "protocol"), 2);
+}
+
+#[test]
+fn an_answer_that_has_begun_is_not_asked_for_again() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
+    let up = upstream(move |mut stream| {
+        for answer in [OK, b"HTTP/1.1 200 OK\r\ncontent-le"] {
+            if read_head(&mut stream).is_empty() {
+                return;
+            }
+            count.fetch_add(1, Ordering::Relaxed);
+            stream.write_all(answer).expect("written");
+        }
+    });
+    let proxy = Proxy::before("retry-begun", up, &[]);
+    assert_eq!(get(proxy.listen, "/", "").status, 200);
+    assert_problem(&get(proxy.listen, "/", ""), 502);
+    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (2, 0));
+}
+
+/// An upstream that answers every request with these bytes, and then closes or waits.
+fn answers(response: &'static [u8], closes: bool) -> SocketAddr {
+    upstream(move |mut stream| {
+        while !read_head(&mut stream).is_empty() {
+            stream.write_all(response).expect("written");
+            if closes {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn an_answer_whose_length_is_said_twice_or_in_an_unknown_way_is_a_502() {
+    let answers_of: [&[u8]; 8] = [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 9\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\ncontent-length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -3\r\n\r\nabc",
+    ];
+    for (number, answer) in answers_of.into_iter().enumerate() {
+        for closes in [true, false] {
+            let proxy =
+                Proxy::before(&format!("two-lengths-{number}"), answers(answer, closes), &[]);
+            let said = String::from_utf8_lossy(answer);
+            assert_problem(&get(proxy.listen, "/", ""), 502);
+            assert_eq!(failures(&proxy, "framing") + failures(&proxy, "protocol"), 1, "{said}");
+        }
+    }
+}
+
+/// The bytes that follow could be a second answer, which nobody asked for.
+#[test]
+fn a_connection_with_two_lengths_is_not_used_again() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    let up = upstream(move |mut stream| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let both =
+            "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+        while !read_head(&mut stream).is_empty() {
+            stream.write_all(both.as_bytes()).expect("written");
+        }
+    });
+    let proxy = Proxy::before("poisoned", up, &[]);
+    for _ in 0..5 {
+        assert_problem(&get(proxy.listen, "/", ""), 502);
+    }
+    assert_eq!(connections.load(Ordering::Relaxed), 5);
+}
+
+#[test]
+fn a_body_longer_than_announced_is_a_502_if_it_comes_with_the_head() {
+    let answers_of: [&[u8]; 4] = [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello world",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nhello world",
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 5\r\n\r\nhello world",
+        b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.0 200 OK\ncontent-length: 5\n\nhello world",
+    ];
+    for (number, answer) in answers_of.into_iter().enumerate() {
+        for closes in [true, false] {
+            let proxy = Proxy::before(&format!("long-{number}"), answers(answer, closes), &[]);
+            assert_problem(&get(proxy.listen, "/", ""), 502);
+            assert_eq!(failures(&proxy, "framing"), 1, "{number}");
+        }
+    }
+    // What announces no length cannot exceed it, and what has no body announces another's.
+    let fitting: [(&str, &[u8]); 4] = [
+        ("GET", b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"),
+        ("GET", b"HTTP/1.1 200 OK\r\n\r\nhello"),
+        ("HEAD", b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"),
+        ("GET", b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n"),
+    ];
+    for (number, (method, answer)) in fitting.into_iter().enumerate() {
+        let proxy = Proxy::before(&format!("fits-{number}"), answers(answer, true), &[]);
+        assert!(matches!(ask(proxy.listen, method, "/", "").status, 200 | 304));
+        assert_eq!(failures(&proxy, "framing"), 0);
+    }
+}
+
+/// What a client of HTTP/1.1 gets to see until its connection ends.
+fn seen(proxy: &Proxy, after_head: impl FnOnce()) -> (String, String) {
+    let mut client = connect(proxy.listen);
+    client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
+    let head = read_head(&mut client);
+    after_head();
+    let mut body = String::new();
+    // Closed or reset, not left open.
+    let read = client.read_to_string(&mut body);
+    let waits = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+    assert!(!read.as_ref().is_err_and(waits), "{head}{body}");
+    (head, body)
+}
+
+/// An upstream that sends the second part when it is told to.
+fn in_two_parts(
+    head: &'static [u8],
+    rest: &'static [u8],
+    ends: fn(TcpStream),
+) -> (SocketAddr, impl Fn()) {
+    let (go, wait) = mpsc::channel();
+    let wait = Mutex::new(wait);
+    let up = upstream(move |mut stream| {
+        read_head(&mut stream);
+        stream.write_all(head).expect("written");
+        wait.lock().expect("no panic").recv_timeout(PATIENCE).expect("told");
+        stream.write_all(rest).expect("written");
+        ends(stream);
+    });
+    (up, move || go.send(()).expect("it is heard"))
+}
+
+#[test]
+fn a_body_longer_than_announced_never_looks_whole() {
+    let stays = |mut stream: TcpStream| drop(stream.read_to_end(&mut Vec::new()));
+    for (number, ends) in [drop as fn(TcpStream), stays].into_iter().enumerate() {
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello ";
+        let (up, go) = in_two_parts(head, b"world, and more", ends);
+        let proxy = Proxy::before(&format!("later-{number}"), up, &[]);
+        let (head, body) = seen(&proxy, go);
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("content-length: 11\r\n"));
+        assert_eq!(body, "hello ");
+        eventually("it is counted", || faults(&proxy, "long") == 1);
+    }
+}
+
+#[test]
+fn a_body_shorter_than_announced_never_looks_whole() {
+    for (number, (head, rest, shown)) in [
+        ("content-length: 11\r\n\r\nhello ", "worl", "hello worl"),
+        (
+            "transfer-encoding: chunked\r\n\r\n6\r\nhello \r\n",
+            "5\r\nwo",
+            "6\r\nhello \r\n2\r\nwo\r\n",
+        ),
+        (
+            "transfer-encoding: chunked\r\n\r\n6\r\nhello \r\n",
+            "5\r\nworld\r\n",
+            "6\r\nhello \r\n5\r\nworld\r\n",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let head: &'static str = format!("HTTP/1.1 200 OK\r\n{head}").leak();
+        let (up, go) = in_two_parts(head.as_bytes(), rest.as_bytes(), drop);
+        let proxy = Proxy::before(&format!("short-{number}"), up, &[]);
+        let (head, body) = seen(&proxy, go);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert_eq!(body, shown);
+        eventually("it is counted", || faults(&proxy, "short") == 1);
+    }
+}
+
+#[test]
+fn an_http2_client_sees_that_a_body_is_cut() {
+    let short: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello";
+    let proxy = Proxy::before("cut", answers(short, true), &[]);
+    runtime().block_on(async {
+        let client: Client<_, Empty<bytes::Bytes>> =
+            Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        let url = format!("http://{}/", proxy.listen).parse().expect("a URL");
+        let response = client.get(url).await.expect("a head");
+        assert!(response.into_body().collect().await.is_err());
+    });
+    eventually("it is counted", || faults(&proxy, "short") == 1);
+}
+
+/// An HTTP/2 upstream that answers the first request of each connection, and closes at the second.
+fn one_answer_each_in_http2() -> (SocketAddr, Arc<AtomicUsize>) {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
+    let up = upstream(move |stream| {
+        stream.set_nonblocking(true).expect("set");
+        runtime().block_on(async {
+            let stream = tokio::net::TcpStream::from_std(stream).expect("a stream");
+            let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
+            for is_first in [true, false] {
+                let Some(Ok((_request, mut answer))) = connection.accept().await else { return };
+                count.fetch_add(1, Ordering::Relaxed);
+                if is_first {
+                    answer.send_response(http::Response::new(()), true).expect("sent");
+                }
+            }
+        });
+    });
+    (up, requests)
+}
+
+#[test]
+fn a_get_on_a_reused_http2_connection_that_is_closed_is_sent_once_more() {
+    let (up, requests) = one_answer_each_in_http2();
+    let proxy = Proxy::before("retry-http2", up, &["--upstream-http2"]);
+    for _ in 0..4 {
+        assert_eq!(get(proxy.listen, "/", "").status, 200);
+    }
+    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (6, 2));
+    assert_eq!(get(proxy.listen, "/", "").status, 200);
+    assert_problem(&ask(proxy.listen, "POST", "/", ""), 502);
+    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (8, 2));
+    assert_eq!(failures(&proxy, "closed"), 1);
+}
+
+#[test]
+fn connections_of_whole_answers_are_still_used_again() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    let up = upstream(move |mut stream| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let answers: [&[u8]; 4] = [
+            OK,
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+            b"HTTP/1.1 204 No Content\r\n\r\n",
+            b"\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+        ];
+        for answer in answers.into_iter().cycle() {
+            if read_head(&mut stream).is_empty() {
+                return;
+            }
+            stream.write_all(answer).expect("written");
+        }
+    });
+    let proxy = Proxy::before("reused", up, &[]);
+    let answers: Vec<Answer> = (0..40).map(|_| get(proxy.listen, "/", "")).collect();
+    assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 204)), "{answers:?}");
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+}
