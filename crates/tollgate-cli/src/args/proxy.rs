@@ -38,6 +38,12 @@ The upstream:
   passed on, is cut off: HTTP/1.1 clients see a closed connection amid the body, HTTP/2 clients a
   reset stream; tollgate_response_faults_total counts these.
 
+Clients:
+  A request that is answered before its body has been read, such as an upload that is denied, receives
+  its answer: the rest of the body, up to 16 MiB and for --header-timeout, is read and thrown away, and
+  the connection serves again. In HTTP/2 the stream is reset after the answer, with NO_ERROR. A client
+  that closes its sending side after its request receives its answer, see --half-close-timeout.
+
 Upgrades (WebSocket and others, HTTP/1.1 on both sides):
   One request, decided as any other; what comes after it is neither read nor limited. What would hide
   requests from the rules is not upgraded to: h2c, HTTP and TLS.
@@ -123,7 +129,7 @@ pub(crate) struct ProxyArgs {
     pub(crate) preserve_host: bool,
 
     /// A connection is closed whose client takes longer for the head of a request, the next
-    /// included
+    /// included, or for the rest of a body that was answered early
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) header_timeout: Duration,
 
@@ -139,6 +145,11 @@ pub(crate) struct ProxyArgs {
     /// a client may read nothing of what it is sent
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(crate) body_timeout: Duration,
+
+    /// How long a client that has closed its sending side is waited for while nothing is sent to it;
+    /// then its request is given up. A client that resets its connection is given up at once
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub(crate) half_close_timeout: Duration,
 
     /// How long nothing may move either way on an upgraded connection, such as a WebSocket
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]

@@ -26,6 +26,7 @@ use super::download::{Announced, Download};
 use super::exchange::Trace;
 use super::headers::{name_connection_options, to_client, to_upstream};
 use super::idle::{Idle, Pulse};
+use super::inbound::Inbound;
 use super::links::{Links, Over};
 use super::metrics::Metrics;
 use super::pace::Pace;
@@ -72,7 +73,7 @@ impl Forward {
     }
 }
 
-impl Service<Request<Incoming>> for Forward {
+impl Service<Request<Inbound>> for Forward {
     type Response = Response<Content>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Content>, Infallible>> + Send>>;
@@ -81,7 +82,7 @@ impl Service<Request<Incoming>> for Forward {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, request: Request<Inbound>) -> Self::Future {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             Ok(inner.pass(request).await.unwrap_or_else(|failure| {
@@ -93,7 +94,7 @@ impl Service<Request<Incoming>> for Forward {
 }
 
 impl Inner {
-    async fn pass(&self, mut request: Request<Incoming>) -> Result<Response<Content>, Failure> {
+    async fn pass(&self, mut request: Request<Inbound>) -> Result<Response<Content>, Failure> {
         let asked = self.links.can_upgrade().then(|| Asked::of(&mut request)).flatten();
         let (mut head, body) = request.into_parts();
         let target = self.upstream.target(&head.method, &head.uri);
@@ -137,7 +138,7 @@ impl Inner {
     async fn send(
         &self,
         head: request::Parts,
-        body: Option<Incoming>,
+        body: Option<Inbound>,
         is_upgrade: bool,
         over: Over,
         pulse: &Arc<Pulse>,
@@ -206,7 +207,7 @@ impl Inner {
 }
 
 /// Whether a request may be executed twice, and can be sent twice.
-fn may_be_repeated(head: &request::Parts, body: &Incoming) -> bool {
+fn may_be_repeated(head: &request::Parts, body: &Inbound) -> bool {
     head.method.is_idempotent() && body.is_end_stream()
 }
 

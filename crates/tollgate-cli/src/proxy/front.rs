@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
@@ -21,6 +22,7 @@ use tower_service::Service as _;
 use super::answer::Content;
 use super::client::Finder;
 use super::forward::Forward;
+use super::inbound::Inbound;
 use super::metrics::Metrics;
 use super::rules::RulesGate;
 use super::serve::Open;
@@ -32,6 +34,8 @@ pub(super) struct Front {
     pub(super) service: RateLimit<Forward, Arc<RulesGate>>,
     pub(super) finder: Arc<Finder>,
     pub(super) metrics: Arc<Metrics>,
+    /// How long the rest of a body is read that was answered early.
+    pub(super) rest_patience: Duration,
 }
 
 /// The front door as one connection sees it.
@@ -51,7 +55,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.is_used.store(true, Ordering::Relaxed);
-        let Front { mut service, finder, metrics } = self.front.clone();
+        let Front { mut service, finder, metrics, rest_patience } = self.front.clone();
         let mut underway = Underway::begin(Arc::clone(&metrics));
         let (mut head, body) = request.into_parts();
         if head.headers.contains_key(UPGRADE) {
@@ -61,6 +65,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
             metrics.count_client_unknown();
         }
         let (open, version) = (Arc::clone(&self.open), head.version);
+        let body = Inbound::new(&head, body, rest_patience);
         let response = service.call(Request::from_parts(head, body));
         Box::pin(async move {
             let mut response = response.await?;

@@ -28,6 +28,7 @@ mod forward;
 mod front;
 mod headers;
 mod idle;
+mod inbound;
 mod links;
 mod log;
 mod metrics;
@@ -68,6 +69,7 @@ use self::descriptors::Budget;
 use self::forward::Forward;
 use self::front::Front;
 use self::metrics::Metrics;
+use self::patient::Patience;
 use self::per_client::PerClient;
 use self::rules::RulesGate;
 use self::serve::Server;
@@ -153,10 +155,15 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
     }
     let finder = Arc::new(Finder::new(trust(&args)));
     let server = Server {
-        front: Front { service, finder, metrics: Arc::clone(&metrics) },
+        front: Front {
+            service,
+            finder,
+            metrics: Arc::clone(&metrics),
+            rest_patience: args.header_timeout,
+        },
         header_timeout: args.header_timeout,
         drain_timeout: args.drain_timeout,
-        read_timeout: args.body_timeout,
+        patience: Patience { reader: args.body_timeout, half_closed: args.half_close_timeout },
         max_connections: budget.clients,
         per_client: PerClient::new(args.max_connections_per_client(), trust(&args)),
     };

@@ -1,4 +1,5 @@
-//! A client's connection, given up when the client reads nothing of what it is sent for too long.
+//! A client's connection, given up when the client reads nothing of what it is sent for too long, or is
+//! gone while it waits for an answer.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,23 +8,35 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::metrics::{Metrics, Stall};
 
+/// How long a client is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// One that reads nothing of what it is sent.
+    pub(super) reader: Duration,
+    /// One that has closed its sending side, and is sent nothing.
+    pub(super) half_closed: Duration,
+}
+
 /// The connection.
 #[derive(Debug)]
-pub(super) struct Patient<T> {
-    stream: T,
-    span: Duration,
+pub(super) struct Patient {
+    stream: TcpStream,
+    patience: Patience,
     /// Set while a write waits.
     alarm: Option<Pin<Box<Sleep>>>,
+    /// Set while the client's sending side is closed, and begun anew by each write.
+    half_closed: Option<Pin<Box<Sleep>>>,
     metrics: Arc<Metrics>,
 }
 
-impl<T> Patient<T> {
-    pub(super) fn new(stream: T, span: Duration, metrics: Arc<Metrics>) -> Self {
-        Self { stream, span, alarm: None, metrics }
+impl Patient {
+    pub(super) fn new(stream: TcpStream, patience: Patience, metrics: Arc<Metrics>) -> Self {
+        Self { stream, patience, alarm: None, half_closed: None, metrics }
     }
 
     fn judge<R>(
@@ -33,9 +46,10 @@ impl<T> Patient<T> {
     ) -> Poll<io::Result<R>> {
         if polled.is_ready() {
             self.alarm = None;
+            self.half_closed = None;
             return polled;
         }
-        let span = self.span;
+        let span = self.patience.reader;
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
         if alarm.as_mut().poll(context).is_pending() {
             return Poll::Pending;
@@ -44,9 +58,25 @@ impl<T> Patient<T> {
         self.metrics.count_stall(Stall::Reader);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
+
+    /// Whether the client has reset the connection, or has closed its sending side for too long. Whether
+    /// it still receives cannot be seen before something is sent to it.
+    fn is_gone(&mut self, context: &mut Context<'_>) -> bool {
+        let mut byte = [0];
+        match self.stream.poll_peek(context, &mut ReadBuf::new(&mut byte)) {
+            Poll::Ready(Ok(0)) => {
+                let span = self.patience.half_closed;
+                let alarm =
+                    self.half_closed.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
+                alarm.as_mut().poll(context).is_ready()
+            }
+            Poll::Ready(Err(_)) => true,
+            Poll::Ready(Ok(_)) | Poll::Pending => false,
+        }
+    }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
+impl AsyncRead for Patient {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -56,7 +86,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
+impl AsyncWrite for Patient {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -79,12 +109,12 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
         self.stream.is_write_vectored()
     }
 
+    /// TCP has nothing to flush. But hyper flushes whenever it looks at the connection, also while it
+    /// reads nothing since a request is under way.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_flush(context);
-        // TCP has nothing to flush; a write that waits must not lose its alarm by it.
-        match polled {
-            Poll::Ready(_) => polled,
-            Poll::Pending => self.judge(polled, context),
+        match self.is_gone(context) {
+            false => Poll::Ready(Ok(())),
+            true => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
         }
     }
 

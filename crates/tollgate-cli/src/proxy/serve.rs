@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::front::{Door, Front};
 use super::metrics::Metrics;
-use super::patient::Patient;
+use super::patient::{Patience, Patient};
 use super::per_client::{Entry, PerClient};
 use super::stop::Stops;
 use super::streams::Streams;
@@ -31,8 +31,7 @@ pub(super) struct Server {
     pub(super) front: Front,
     pub(super) header_timeout: Duration,
     pub(super) drain_timeout: Duration,
-    /// How long a client may read nothing of what it is sent.
-    pub(super) read_timeout: Duration,
+    pub(super) patience: Patience,
     pub(super) max_connections: u32,
     pub(super) per_client: Arc<PerClient>,
 }
@@ -93,7 +92,7 @@ impl Server {
             let connection = Connection {
                 front: self.front.clone(),
                 header_timeout: self.header_timeout,
-                read_timeout: self.read_timeout,
+                patience: self.patience,
                 peer,
                 open: Open::begin(Arc::clone(&self.front.metrics), held, alive.clone()),
             };
@@ -103,10 +102,15 @@ impl Server {
 
     fn builder(&self) -> Builder<Streams> {
         let mut builder = Builder::new(Streams {
-            read_timeout: self.read_timeout,
+            read_timeout: self.patience.reader,
             metrics: Arc::clone(&self.front.metrics),
         });
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.header_timeout);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.header_timeout)
+            // A client may close its sending side as soon as its request is sent.
+            .half_close(true);
         builder
             .http2()
             .timer(TokioTimer::new())
@@ -190,7 +194,7 @@ impl Drop for Open {
 struct Connection {
     front: Front,
     header_timeout: Duration,
-    read_timeout: Duration,
+    patience: Patience,
     peer: SocketAddr,
     open: Arc<Open>,
 }
@@ -200,7 +204,7 @@ impl Connection {
         let peer = self.peer;
         let _ = stream.set_nodelay(true);
         let metrics = Arc::clone(&self.front.metrics);
-        let stream = Patient::new(stream, self.read_timeout, Arc::clone(&metrics));
+        let stream = Patient::new(stream, self.patience, Arc::clone(&metrics));
         let is_used = Arc::new(AtomicBool::new(false));
         let (front, open) = (self.front.clone(), Arc::clone(&self.open));
         let door = Door { front, peer, is_used: Arc::clone(&is_used), open };

@@ -7,9 +7,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use super::idle::{BoxError, Idle};
+use super::inbound::Inbound;
 use super::metrics::{Metrics, Stall};
 use super::pace::{Pace, Waits};
 
@@ -57,7 +57,7 @@ type Polled = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
 #[derive(Debug)]
 pub(super) struct Upload {
     /// `None` where there is none to send.
-    body: Option<Incoming>,
+    body: Option<Inbound>,
     idle: Idle,
     waits: Waits,
     progress: Arc<Progress>,
@@ -66,7 +66,7 @@ pub(super) struct Upload {
 
 impl Upload {
     pub(super) fn new(
-        body: Option<Incoming>,
+        body: Option<Inbound>,
         idle: Idle,
         pace: Pace,
         metrics: Arc<Metrics>,
@@ -107,6 +107,7 @@ impl Body for Upload {
         let this = self.get_mut();
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
         let Some(polled) = this.idle.poll(body, context) else {
+            body.abandon();
             return Poll::Ready(Some(Err(this.stalled())));
         };
         if this.is_too_slow(&polled, context) {
@@ -124,10 +125,10 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+        self.body.as_ref().is_none_or(Inbound::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
     }
 }

@@ -94,7 +94,8 @@ fn a_client_that_vanishes_takes_its_request_with_it() {
         let is_end = matches!(stream.read(&mut [0]), Ok(0) | Err(_));
         told.lock().expect("no panic").send(is_end).expect("it is heard");
     });
-    let proxy = Proxy::before("vanish", slow, &[]);
+    // It may have closed its sending side only, and is waited for so long.
+    let proxy = Proxy::before("vanish", slow, &["--half-close-timeout", "0.3"]);
     let mut client = connect(proxy.listen);
     client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
     eventually("it is under way", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);

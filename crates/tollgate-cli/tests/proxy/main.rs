@@ -22,4 +22,5 @@ mod streams;
 mod support;
 mod tls;
 mod upgrades;
+mod uploads;
 mod wire;

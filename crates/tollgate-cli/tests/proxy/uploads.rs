@@ -1,0 +1,206 @@
+//! Uploads that are denied, and clients that close their sending side.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+
+use crate::server::runtime;
+use crate::support::{
+    PATIENCE, Proxy, answer, connect, eventually, read_head, scratch, upstream, value,
+};
+
+/// Nobody may do anything more than once.
+const ONCE: &str = r#"rule = [{ name = "a", limits = "1/day" }]"#;
+const UPLOAD_BYTES: usize = 300_000;
+
+/// A proxy whose only cell is spent.
+fn denying(name: &str, words: &[&str]) -> Proxy {
+    let rules = scratch(&format!("{name}.toml"), ONCE);
+    let rules = ["--rules", rules.to_str().expect("UTF-8")];
+    let proxy = Proxy::start(name, &[&rules, words].concat());
+    assert_eq!(crate::support::get(proxy.listen, "/", "").status, 200);
+    proxy
+}
+
+fn head(length: usize, more: &str) -> String {
+    format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n{more}\r\n")
+}
+
+/// Reads one answer, whose length is announced, and returns its status line.
+fn one_answer(client: &mut std::net::TcpStream) -> String {
+    let head = read_head(client);
+    let length = value(&head, "content-length").parse().expect("a length");
+    client.read_exact(&mut vec![0; length]).expect("the body");
+    head.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_denied_upload_may_go_on_after_its_429_and_the_connection_serves_again() {
+    let proxy = denying("denied-on", &[]);
+    let body = vec![b'x'; UPLOAD_BYTES];
+    for chunked in [false, true] {
+        let mut client = connect(proxy.listen);
+        for _ in 0..3 {
+            let (head, end) = match chunked {
+                false => (head(body.len(), ""), &b""[..]),
+                true => {
+                    let head = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+                    (format!("{head}{:x}\r\n", body.len()), &b"\r\n0\r\n\r\n"[..])
+                }
+            };
+            client.write_all(head.as_bytes()).expect("written");
+            assert_eq!(one_answer(&mut client), "HTTP/1.1 429 Too Many Requests");
+            client.write_all(&body).expect("it is still read");
+            client.write_all(end).expect("it is still read");
+        }
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
+        assert_eq!(one_answer(&mut client), "HTTP/1.1 429 Too Many Requests");
+    }
+    assert_eq!(proxy.metric("tollgate_connections_total").to_string(), "3");
+}
+
+#[test]
+fn every_denied_upload_receives_its_429() {
+    let proxy = denying("denied-all", &[]);
+    let upload =
+        [head(UPLOAD_BYTES, "connection: close\r\n").into_bytes(), vec![b'x'; UPLOAD_BYTES]];
+    let upload = upload.concat();
+    for _ in 0..100 {
+        let mut client = connect(proxy.listen);
+        // As many clients do: the answer is read when all is written.
+        client.write_all(&upload).expect("no broken pipe");
+        assert_eq!(answer(client).status, 429);
+    }
+}
+
+#[test]
+fn every_denied_upload_over_http2_receives_its_429() {
+    let proxy = denying("denied-http2", &[]);
+    runtime().block_on(async {
+        let client: Client<_, Full<Bytes>> =
+            Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        for _ in 0..100 {
+            let body = Full::new(Bytes::from(vec![b'x'; UPLOAD_BYTES]));
+            let request = http::Request::post(format!("http://{}/", proxy.listen)).body(body);
+            let response = client.request(request.expect("a request")).await.expect("an answer");
+            assert_eq!(response.status(), 429);
+            response.into_body().collect().await.expect("the whole body");
+        }
+    });
+}
+
+#[test]
+fn a_denied_client_that_waits_for_100_is_not_told_to_send() {
+    let proxy = denying("denied-100", &[]);
+    let mut client = connect(proxy.listen);
+    let head = head(UPLOAD_BYTES, "expect: 100-continue\r\n");
+    client.write_all(head.as_bytes()).expect("written");
+    assert_eq!(one_answer(&mut client), "HTTP/1.1 429 Too Many Requests");
+}
+
+#[test]
+fn what_is_read_of_a_denied_upload_is_bounded_in_bytes_and_in_time() {
+    const FAR_TOO_MUCH: usize = 256 << 20;
+    let proxy = denying("denied-bounds", &["--header-timeout", "0.5"]);
+    let mut client = connect(proxy.listen);
+    client.write_all(head(FAR_TOO_MUCH, "").as_bytes()).expect("written");
+    let piece = vec![b'x'; 1 << 20];
+    let written = (0..FAR_TOO_MUCH / piece.len()).take_while(|_| client.write_all(&piece).is_ok());
+    assert!(written.count() < FAR_TOO_MUCH / piece.len());
+
+    let mut client = connect(proxy.listen);
+    client.write_all(head(UPLOAD_BYTES, "").as_bytes()).expect("written");
+    assert_eq!(one_answer(&mut client), "HTTP/1.1 429 Too Many Requests");
+    // It sends nothing more, and is let go.
+    assert_eq!(client.read(&mut [0]).expect("closed"), 0);
+    eventually("none is open", || proxy.metric("tollgate_connections_open") == 0.0);
+}
+
+/// An upstream that tells of each request, and answers when it is told to, or never.
+fn held() -> (SocketAddr, mpsc::Receiver<()>, mpsc::Sender<()>, mpsc::Receiver<bool>) {
+    let (told, asked) = mpsc::channel();
+    let (go, wait) = mpsc::channel();
+    let (ended, is_cut) = mpsc::channel();
+    let inner = std::sync::Mutex::new((told, wait, ended));
+    let up = upstream(move |mut stream| {
+        read_head(&mut stream);
+        let inner = inner.lock().expect("no panic");
+        inner.0.send(()).expect("it is heard");
+        if inner.1.recv_timeout(PATIENCE).is_ok() {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").expect("written");
+        }
+        inner.2.send(matches!(stream.read(&mut [0]), Ok(0) | Err(_))).expect("it is heard");
+    });
+    (up, asked, go, is_cut)
+}
+
+#[test]
+fn a_half_closed_client_receives_its_answer() {
+    for request in [
+        "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello",
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ] {
+        let (up, asked, go, _) = held();
+        let proxy = Proxy::before("half-closed", up, &[]);
+        let mut client = connect(proxy.listen);
+        client.write_all(request.as_bytes()).expect("written");
+        client.shutdown(Shutdown::Write).expect("shut");
+        asked.recv_timeout(PATIENCE).expect("it is passed on");
+        // Long enough for the proxy to see that nothing more comes.
+        std::thread::sleep(Duration::from_millis(200));
+        go.send(()).expect("it is heard");
+        let answer = answer(client);
+        assert_eq!((answer.status, answer.body.as_str()), (200, "ok"), "{request}");
+        eventually("none is open", || proxy.metric("tollgate_connections_open") == 0.0);
+        assert_eq!(proxy.metric("tollgate_http_requests_abandoned_total").to_string(), "0");
+    }
+}
+
+#[test]
+fn two_requests_of_a_half_closed_client_are_both_answered() {
+    let proxy = Proxy::start("half-closed-two", &[]);
+    let mut client = connect(proxy.listen);
+    client.write_all("GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2).as_bytes()).expect("written");
+    client.shutdown(Shutdown::Write).expect("shut");
+    assert_eq!(answer(client).body.matches("hello from").count(), 2);
+}
+
+#[test]
+fn a_client_that_is_half_closed_for_too_long_is_given_up() {
+    let (up, asked, _go, is_cut) = held();
+    let proxy = Proxy::before("half-closed-long", up, &["--half-close-timeout", "0.3"]);
+    let mut client = connect(proxy.listen);
+    client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
+    asked.recv_timeout(PATIENCE).expect("it is passed on");
+    client.shutdown(Shutdown::Write).expect("shut");
+    assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)));
+    drop(_go);
+    assert!(is_cut.recv_timeout(PATIENCE).expect("it ends"));
+    eventually("it is counted", || proxy.metric("tollgate_http_requests_abandoned_total") == 1.0);
+}
+
+/// A reset says that nobody is there any more: there is nothing to wait for.
+#[test]
+fn a_client_that_resets_its_connection_is_given_up_at_once() {
+    let (up, asked, go, _) = held();
+    let proxy = Proxy::before("reset", up, &["--half-close-timeout", "3600"]);
+    let mut client = connect(proxy.listen);
+    let get = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    client.write_all(get).expect("written");
+    asked.recv_timeout(PATIENCE).expect("it is passed on");
+    go.send(()).expect("it is heard");
+    client.peek(&mut [0]).expect("the answer comes");
+    client.write_all(get).expect("written");
+    eventually("it is under way", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
+    // What it has not read makes the system send a reset.
+    drop(client);
+    eventually("it is counted", || proxy.metric("tollgate_http_requests_abandoned_total") == 1.0);
+}
