@@ -11,7 +11,7 @@ use tower_layer::Layer;
 use crate::gate::{Gate, Report};
 use crate::headers::Wanted;
 use crate::judge::Judge;
-use crate::refusal::{Refusal, problem};
+use crate::refusal::{Refusal, by_protocol};
 use crate::service::RateLimit;
 use crate::stats::{Counters, Queue, Stats};
 
@@ -63,7 +63,7 @@ impl<G: Gate> RateLimitLayer<G> {
         LayerBuilder(Judge {
             gate,
             wanted: Wanted { ietf: true, x: false },
-            write: Box::new(problem),
+            write: Box::new(by_protocol),
             skip: None,
             skip_preflight: false,
             inspect: None,
@@ -168,7 +168,7 @@ impl<G: Gate> LayerBuilder<G> {
         self
     }
 
-    /// What requests are answered that may not go ahead; [`problem`] unless said otherwise. The
+    /// What requests are answered that may not go ahead; [`by_protocol`] unless said otherwise. The
     /// layer adds `Retry-After`, unless the answer has one, and the `RateLimit` fields.
     ///
     /// ```

@@ -126,8 +126,41 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// The answer unless another is chosen: `application/problem+json` (RFC 9457), over a limit of the
-/// type `quota-exceeded`, which names the policies that refused.
+/// The answer unless another is chosen: [`grpc`] for gRPC calls, whose content type is
+/// `application/grpc` or begins with `application/grpc+`, `application/grpc-web` and the like, and
+/// [`problem`] for all other requests. A gRPC client takes an HTTP status of 429 for `UNAVAILABLE`.
+///
+/// ```
+/// use tollgate_http::{Reason, Refusal, Report, refusal};
+///
+/// let request = http::Request::post("/pkg.Service/Call").header("content-type", "application/grpc");
+/// let (request, ()) = request.body(())?.into_parts();
+/// let report = Report::default();
+/// let response = refusal::by_protocol(&Refusal::new(&request, &report, Reason::OverLimit));
+/// assert_eq!((response.status(), &response.headers()["grpc-status"]), (http::StatusCode::OK, &"8"));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[must_use]
+pub fn by_protocol(refusal: &Refusal<'_>) -> Response<Bytes> {
+    match grpc_content_type(refusal.request) {
+        Some(_) => grpc(refusal),
+        None => problem(refusal),
+    }
+}
+
+/// The content type of a gRPC call.
+fn grpc_content_type(request: &request::Parts) -> Option<&HeaderValue> {
+    const GRPC: &[u8] = b"application/grpc";
+    request.headers.get(CONTENT_TYPE).filter(|value| {
+        let Some((start, rest)) = value.as_bytes().split_at_checked(GRPC.len()) else {
+            return false;
+        };
+        start.eq_ignore_ascii_case(GRPC) && matches!(rest, [] | [b'+' | b'-' | b';' | b' ', ..])
+    })
+}
+
+/// An answer in `application/problem+json` (RFC 9457), over a limit of the type `quota-exceeded`, which
+/// names the policies that refused.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -174,8 +207,8 @@ fn kind(name: &str, title: &str) -> String {
     format!("\"type\":\"{registry}#{name}\",\"title\":\"{title}\"")
 }
 
-/// An answer for gRPC: status 200 and, as headers, `grpc-status` with `grpc-message`. Over a limit
-/// the code is `RESOURCE_EXHAUSTED`, and `UNAVAILABLE` where too many wait or the limit's store is
+/// An answer for gRPC: status 200 and, as headers, `grpc-status` with `grpc-message`. The content type
+/// is the call's, or `application/grpc`. Over a limit the code is `RESOURCE_EXHAUSTED`, and `UNAVAILABLE` where too many wait or the limit's store is
 /// down.
 ///
 /// Clients that retry by themselves are told when by `grpc-retry-pushback-ms` (gRFC A6): the
@@ -201,7 +234,9 @@ pub fn grpc(refusal: &Refusal<'_>) -> Response<Bytes> {
     };
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    let content_type = grpc_content_type(refusal.request).cloned();
+    let content_type = content_type.unwrap_or(HeaderValue::from_static("application/grpc"));
+    headers.insert(CONTENT_TYPE, content_type);
     headers.insert("grpc-status", HeaderValue::from_static(code));
     headers.insert("grpc-message", HeaderValue::from_static(message));
     if let Reason::OverLimit | Reason::QueueFull = refusal.reason {
@@ -304,6 +339,36 @@ mod tests {
         // What no quota is the reason for, is retried or not by the client's own rules.
         for reason in [Reason::Unavailable, Reason::WithoutKey(KeyError::Missing)] {
             assert_eq!(pushback(reason, Some(Duration::ZERO)), None);
+        }
+    }
+
+    #[test]
+    fn grpc_calls_are_told_by_their_content_type() {
+        let answered = |content_type: &str| {
+            let mut request = http::Request::new(());
+            request.headers_mut().insert(CONTENT_TYPE, content_type.parse().expect("a value"));
+            let (request, ()) = request.into_parts();
+            let report = Report::default();
+            let refusal = Refusal { request: &request, report: &report, reason: Reason::OverLimit };
+            refusal.respond(by_protocol)
+        };
+        for grpc in [
+            "application/grpc",
+            "application/grpc+proto",
+            "Application/gRPC; charset=utf-8",
+            "application/grpc-web",
+            "application/grpc-web-text+proto",
+        ] {
+            let response = answered(grpc);
+            assert_eq!((response.status().as_u16(), response.body().len()), (200, 0), "{grpc}");
+            assert_eq!(response.headers()["grpc-status"], "8");
+            assert_eq!(response.headers()["grpc-retry-pushback-ms"], "-1");
+            assert_eq!(response.headers()[CONTENT_TYPE], grpc);
+        }
+        for other in ["application/grpcx", "application/json", "application/", "text/grpc", ""] {
+            let response = answered(other);
+            assert_eq!(response.status(), 429, "{other}");
+            assert!(!response.headers().contains_key("grpc-status"), "{other}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use http::Request;
 use tollgate::Quota;
 use tollgate_http::key::{ClientIp, Header, PeerIp, Trust};
-use tollgate_http::{Gate, Limit, RateLimitLayer, Stats, refusal};
+use tollgate_http::{Gate, Limit, RateLimitLayer, Stats};
 use tonic::body::Body;
 use tonic::metadata::MetadataMap;
 use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
@@ -33,7 +33,7 @@ fn serve<G: Gate + 'static>(
     gate: G,
     prepare: fn(Request<Body>) -> Request<Body>,
 ) -> (SocketAddr, RateLimitLayer<G>) {
-    let layer = RateLimitLayer::builder(gate).refuse_with(refusal::grpc).build();
+    let layer = RateLimitLayer::new(gate);
     let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
     let address = incoming.local_addr().expect("bound");
     let (_, health) = tonic_health::server::health_reporter();

@@ -23,6 +23,8 @@ Answers of its own, all of application/problem+json:
       that states its length twice (Content-Length and Transfer-Encoding), unknowably or wrongly
   504 the upstream takes too long
   501 CONNECT, and the target `*`
+  A gRPC call (content type application/grpc...) that a rule denies is answered in gRPC instead, with
+  status 200, grpc-status 8 (RESOURCE_EXHAUSTED) and grpc-retry-pushback-ms.
 
 The upstream:
   http is HTTP/1.1, or HTTP/2 with --upstream-http2 (prior knowledge); https is what the upstream

@@ -6,6 +6,7 @@
 mod bounds;
 mod failures;
 mod faults;
+mod grpc;
 mod http2;
 mod limits;
 mod log;
