@@ -38,29 +38,37 @@ fn one_answer_each() -> (SocketAddr, mpsc::Receiver<String>) {
             if head.is_empty() {
                 return;
             }
+            let has_body = !head.starts_with("HEAD ");
             told.lock().expect("no panic").send(head).expect("it is heard");
             if let Some(answer) = answer {
-                stream.write_all(answer).expect("written");
+                let end = if has_body { answer.len() } else { answer.len() - 2 };
+                stream.write_all(&answer[..end]).expect("written");
             }
         }
     });
     (address, heads)
 }
 
-fn count(heads: &mpsc::Receiver<String>) -> usize {
-    heads.try_iter().count()
+/// Asks until a kept connection was taken and closed so often. Whether one is free for a request is not
+/// certain: it may not yet have been given back.
+fn until_retried(proxy: &Proxy, times: u64, mut ask: impl FnMut()) {
+    eventually("a kept connection is taken", || {
+        ask();
+        retries(proxy) >= times
+    });
 }
 
 #[test]
 fn a_get_on_a_reused_connection_that_is_closed_is_sent_once_more() {
     let (up, heads) = one_answer_each();
     let proxy = Proxy::before("retry-get", up, &[]);
-    for _ in 0..20 {
+    let mut requests = 0;
+    until_retried(&proxy, 10, || {
         let answer = get(proxy.listen, "/", "");
         assert_eq!((answer.status, answer.body.as_str()), (200, "ok"));
-    }
-    // A connection of a retry is not kept: 1st, 3rd, ... request on a new one; each other twice.
-    assert_eq!((count(&heads), retries(&proxy)), (30, 10));
+        requests += 1;
+    });
+    assert_eq!(heads.try_iter().count() as u64, requests + retries(&proxy));
     for reason in ["closed", "protocol"] {
         assert_eq!(failures(&proxy, reason), 0, "{reason}");
     }
@@ -68,31 +76,41 @@ fn a_get_on_a_reused_connection_that_is_closed_is_sent_once_more() {
 
 #[test]
 fn only_idempotent_requests_without_a_body_are_sent_once_more() {
-    for (method, headers, is_repeated) in [
-        ("HEAD", "", true),
-        ("OPTIONS", "", true),
-        ("PUT", "content-length: 0\r\n", true),
-        ("DELETE", "", true),
-        ("POST", "content-length: 0\r\n", false),
-        ("PATCH", "", false),
-        ("PURGE", "", false),
-    ] {
+    for (method, headers) in
+        [("HEAD", ""), ("OPTIONS", ""), ("PUT", "content-length: 0\r\n"), ("DELETE", "")]
+    {
         let (up, heads) = one_answer_each();
         let proxy = Proxy::before(&format!("retry-{method}"), up, &[]);
-        assert_eq!(get(proxy.listen, "/", "").status, 200);
-        let answer = ask(proxy.listen, method, "/", headers);
-        assert_eq!(answer.status, if is_repeated { 200 } else { 502 }, "{method}");
-        assert_eq!(count(&heads), if is_repeated { 3 } else { 2 }, "{method}");
-        assert_eq!(retries(&proxy), u64::from(is_repeated), "{method}");
-        assert_eq!(failures(&proxy, "closed"), u64::from(!is_repeated), "{method}");
+        let mut requests = 0;
+        until_retried(&proxy, 1, || {
+            assert_eq!(ask(proxy.listen, method, "/", headers).status, 200, "{method}");
+            requests += 1;
+        });
+        assert_eq!(heads.try_iter().count() as u64, requests + retries(&proxy), "{method}");
     }
-    // A body that may have been read is not there any more.
-    let (up, _heads) = one_answer_each();
-    let proxy = Proxy::before("retry-body", up, &[]);
-    assert_eq!(get(proxy.listen, "/", "").status, 200);
     let put = "PUT / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 1\r\n\r\nx";
-    assert_problem(&send(proxy.listen, put), 502);
-    assert_eq!(retries(&proxy), 0);
+    for request in [
+        "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+        "PATCH / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+        "PURGE / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+        // A body that may have been read is not there any more.
+        put,
+    ] {
+        let (up, heads) = one_answer_each();
+        let name = request.split(' ').next().expect("a method");
+        let proxy = Proxy::before(&format!("no-retry-{name}"), up, &[]);
+        let mut requests = 0;
+        eventually("a kept connection is taken", || {
+            assert_eq!(get(proxy.listen, "/", "").status, 200);
+            let status = send(proxy.listen, request).status;
+            assert!(matches!(status, 200 | 502), "{status}");
+            requests += 1;
+            status == 502
+        });
+        assert_eq!(failures(&proxy, "closed"), 1, "{name}");
+        let sent = heads.try_iter().filter(|head| head.starts_with(name)).count();
+        assert_eq!(sent, requests, "{name}");
+    }
 }
 
 /// All connections that are kept may be closed, and the second attempt must not take one of them.
@@ -109,9 +127,7 @@ fn the_second_attempt_uses_a_connection_of_its_own() {
             all_asked.wait();
         }
         stream.write_all(OK).expect("written");
-        if !read_head(&mut stream).is_empty() {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        read_head(&mut stream);
     });
     let proxy = Proxy::before("retry-many", up, &[]);
     let listen = proxy.listen;
@@ -119,10 +135,7 @@ fn the_second_attempt_uses_a_connection_of_its_own() {
     for client in clients {
         assert_eq!(client.join().expect("no panic"), 200);
     }
-    for _ in 0..KEPT {
-        assert_eq!(get(listen, "/", "").status, 200);
-    }
-    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (3 * KEPT, 4));
+    until_retried(&proxy, 4, || assert_eq!(get(listen, "/", "").status, 200));
 }
 
 #[test]
@@ -140,14 +153,19 @@ fn a_second_attempt_that_fails_is_the_last() {
         }
     });
     let proxy = Proxy::before("retry-once", up, &[]);
-    assert_eq!(get(proxy.listen, "/", "").status, 200);
-    is_down.store(true, Ordering::Relaxed);
-    assert_problem(&get(proxy.listen, "/", ""), 502);
-    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (3, 1));
+    let mut expected = 0;
+    until_retried(&proxy, 1, || {
+        is_down.store(false, Ordering::Relaxed);
+        assert_eq!(get(proxy.listen, "/", "").status, 200);
+        is_down.store(true, Ordering::Relaxed);
+        assert_problem(&get(proxy.listen, "/", ""), 502);
+        expected += 2;
+    });
+    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (expected + 1, 1));
     // A new connection that is closed is not an old one: nothing is sent again.
     assert_problem(&get(proxy.listen, "/", ""), 502);
-    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (4, 1));
-    assert_eq!(failures(&proxy, "protocol"), 2);
+    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (expected + 2, 1));
+    assert_eq!(failures(&proxy, "closed"), 0);
 }
 
 #[test]
@@ -164,9 +182,12 @@ fn an_answer_that_has_begun_is_not_asked_for_again() {
         }
     });
     let proxy = Proxy::before("retry-begun", up, &[]);
-    assert_eq!(get(proxy.listen, "/", "").status, 200);
-    assert_problem(&get(proxy.listen, "/", ""), 502);
-    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (2, 0));
+    let mut asked = 0;
+    eventually("a kept connection is taken", || {
+        asked += 1;
+        get(proxy.listen, "/", "").status == 502
+    });
+    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (asked, 0));
 }
 
 /// An upstream that answers every request with these bytes, and then closes or waits.
@@ -322,7 +343,8 @@ fn a_body_shorter_than_announced_never_looks_whole() {
         let proxy = Proxy::before(&format!("short-{number}"), up, &[]);
         let (head, body) = seen(&proxy, go);
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-        assert_eq!(body, shown);
+        // What has not been sent yet when the end comes is not sent any more.
+        assert!(shown.starts_with(&body), "{body}");
         eventually("it is counted", || faults(&proxy, "short") == 1);
     }
 }
@@ -398,5 +420,6 @@ fn connections_of_whole_answers_are_still_used_again() {
     let proxy = Proxy::before("reused", up, &[]);
     let answers: Vec<Answer> = (0..40).map(|_| get(proxy.listen, "/", "")).collect();
     assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 204)), "{answers:?}");
-    assert_eq!(connections.load(Ordering::Relaxed), 1);
+    // One that is not yet given back is not taken, so there may be more than one.
+    assert!(connections.load(Ordering::Relaxed) < answers.len());
 }
