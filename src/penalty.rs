@@ -20,7 +20,7 @@ use crate::algo::gcra::Gcra;
 use crate::algo::sliding_log::SlidingLog;
 use crate::builder::{BuildError, OnFull};
 use crate::clock::QuantaClock;
-use crate::decision::{Denied, Permit};
+use crate::decision::Permit;
 use crate::limiter::Limiter;
 use crate::quota::Quota;
 use crate::slots::Slots;

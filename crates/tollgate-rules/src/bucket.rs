@@ -1,6 +1,7 @@
 //! A limit at work: the only file that knows which limiter of the core counts it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate::{
     AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Inherit, Limiter, Live,
@@ -19,6 +20,25 @@ pub(crate) enum Bucket<C: Clock> {
     Gcra(Limiter<[u8], Live, Arc<C>>),
     Window(Limiter<[u8], FixedWindow, Arc<C>>),
     Other(Limiter<[u8], AnyAlgorithm, Arc<C>>),
+}
+
+/// What a request costs, and how long it may wait for its turn; `None`: as long as it takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    pub(crate) n: u64,
+    pub(crate) max_delay: Option<Duration>,
+}
+
+impl Cost {
+    /// A request that waits behind so many of its key, at one cell each, itself included.
+    pub(crate) fn queued(n: u64, max_waiting: Option<u64>, quota: &Quota) -> Self {
+        let delay = |requests: u64| {
+            let nanos = quota.period().as_nanos().saturating_mul(requests.into());
+            let nanos = nanos.div_ceil(quota.limit().max(1).into());
+            u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos)
+        };
+        Self { n, max_delay: max_waiting.map(delay) }
+    }
 }
 
 /// Calls the same of whichever limiter it is.
@@ -50,14 +70,20 @@ impl<C: Clock> Bucket<C> {
         })
     }
 
-    /// Charges `n` cells, or none.
-    pub(crate) fn check(&self, key: &[u8], n: u64, now: Tick) -> Decision {
-        whichever!(self, gate => gate.check_at(key, n, now))
+    /// Charges the cells, or none.
+    pub(crate) fn check(&self, key: &[u8], Cost { n, max_delay }: Cost, now: Tick) -> Decision {
+        match max_delay {
+            None => whichever!(self, gate => gate.check_at(key, n, now)),
+            Some(max) => whichever!(self, gate => gate.check_within_at(key, n, max, now)),
+        }
     }
 
     /// What [`check`](Self::check) would answer.
-    pub(crate) fn peek(&self, key: &[u8], n: u64, now: Tick) -> Decision {
-        whichever!(self, gate => gate.peek_at(key, n, now))
+    pub(crate) fn peek(&self, key: &[u8], Cost { n, max_delay }: Cost, now: Tick) -> Decision {
+        match max_delay {
+            None => whichever!(self, gate => gate.peek_at(key, n, now)),
+            Some(max) => whichever!(self, gate => gate.peek_within_at(key, n, max, now)),
+        }
     }
 
     /// Whether the quota can be replaced, where that is not too far from the first.
@@ -84,15 +110,15 @@ impl<C: Clock> Bucket<C> {
     pub(crate) fn charge_then<E: From<Denied>>(
         &self,
         key: &[u8],
-        n: u64,
+        cost: Cost,
         now: Tick,
         rest: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         match self {
-            Self::Gcra(gate) => hold(gate.reserve_at(key, n, now)?, now, rest),
-            Self::Window(gate) => hold(gate.reserve_at(key, n, now)?, now, rest),
-            Self::Other(gate) => {
-                let _ = gate.check_at(key, n, now)?;
+            Self::Gcra(gate) => hold(gate.reserve_at(key, cost.n, now)?, now, rest),
+            Self::Window(gate) => hold(gate.reserve_at(key, cost.n, now)?, now, rest),
+            Self::Other(_) => {
+                let _ = self.check(key, cost, now)?;
                 rest()
             }
         }

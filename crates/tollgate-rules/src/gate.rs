@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate::{Clock, DecisionCount, Denied, QuantaClock, Tick};
 
-use crate::bucket::{Ban, Bucket};
+use crate::bucket::{Ban, Bucket, Cost};
 use crate::error::BuildFailed;
 use crate::facts::Facts;
 use crate::inherit;
@@ -12,7 +12,7 @@ use crate::inline::Inline;
 use crate::key::{Key, KeyBytes, OnNoKey};
 use crate::matching::{Asks, Seen};
 use crate::path::Segments;
-use crate::rule::{Apply, Rule, Rules};
+use crate::rule::{Apply, Limit, Rule, Rules};
 use crate::verdict::{Elsewhere, Outcome, Refused, Standing, Verdict, Why};
 
 /// Rules at work: every limit has its limiter.
@@ -83,12 +83,23 @@ type Item = (usize, usize);
 struct Ask<'k> {
     keys: &'k [u8],
     cells: u64,
+    /// How many requests of the key may wait, this one included; `None`: any number.
+    max_waiting: Option<u64>,
     now: Tick,
 }
 
 impl Ask<'_> {
     fn key(&self, hit: Hit) -> &[u8] {
         &self.keys[hit.key.0..hit.key.1]
+    }
+
+    fn cost(&self, limit: &Limit) -> Cost {
+        Cost::queued(self.cells, self.max_waiting, &limit.quota())
+    }
+
+    /// Whether a denial is a strike. That a turn comes too late is none.
+    fn is_strike(&self, denied: &Denied) -> bool {
+        self.max_waiting.is_none() || denied.remaining() < self.cells
     }
 }
 
@@ -210,6 +221,29 @@ impl<C: Clock> Gate<C> {
         self.decide_among(facts, cells, |_, _| true)
     }
 
+    /// Decides a request that costs one cell, and behind which at most `max_waiting` requests of its
+    /// key may wait, itself included. With 0, it may not wait at all.
+    ///
+    /// A request that would have to wait behind more is denied, and charged nothing; its
+    /// [`remaining`](crate::Refused::remaining) is then not 0. That is no strike towards a ban. Rules in
+    /// shadow decide as if it could wait.
+    ///
+    /// ```
+    /// # use tollgate_rules::{Gate, Request, Rules};
+    /// let text = r#"rule = [
+    ///     { name = "a", key = "none", algorithm = "leaky-queue", limits = "10/min burst 5" },
+    /// ]"#;
+    /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.decide_queued(&Request::default(), 0).is_admitted());
+    /// let verdict = gate.decide_queued(&Request::default(), 0);
+    /// assert_eq!(verdict.refused().expect("its turn is in 6 s").remaining(), 4);
+    /// assert!(gate.decide_queued(&Request::default(), 1).is_admitted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decide_queued(&self, facts: &impl Facts, max_waiting: u64) -> Verdict<'_> {
+        self.decide_by(facts, 1, Some(max_waiting), |_, _| true)
+    }
+
     /// Decides as [`decide_n`](Self::decide_n) does, by those rules alone for which `counts` holds.
     ///
     /// It is asked about one rule after the other, with its place in the file, before the rule is
@@ -230,6 +264,16 @@ impl<C: Clock> Gate<C> {
         &self,
         facts: &impl Facts,
         cells: u64,
+        counts: impl FnMut(usize, &Rule) -> bool,
+    ) -> Verdict<'_> {
+        self.decide_by(facts, cells, None, counts)
+    }
+
+    fn decide_by(
+        &self,
+        facts: &impl Facts,
+        cells: u64,
+        max_waiting: Option<u64>,
         mut counts: impl FnMut(usize, &Rule) -> bool,
     ) -> Verdict<'_> {
         let mut keys = KeyBytes::new(0);
@@ -274,7 +318,7 @@ impl<C: Clock> Gate<C> {
         if enforced.as_slice().is_empty() && shadow.as_slice().is_empty() {
             return Verdict { outcome: Outcome::NoRule, shadowed, elsewhere };
         }
-        let ask = Ask { keys: keys.as_slice(), cells, now: self.clock.now() };
+        let ask = Ask { keys: keys.as_slice(), cells, max_waiting, now: self.clock.now() };
         let outcome = match self.ask(enforced.as_slice(), ask) {
             Ok(None) => Outcome::NoRule,
             Ok(Some(standing)) => Outcome::Admitted(standing),
@@ -282,6 +326,7 @@ impl<C: Clock> Gate<C> {
             Err(refused) => return Verdict::refusal(refused),
         };
         self.count(enforced.as_slice());
+        let ask = Ask { max_waiting: None, ..ask };
         for hit in shadow.as_slice() {
             match self.ask(&[*hit], ask) {
                 Ok(_) => self.count(&[*hit]),
@@ -305,10 +350,10 @@ impl<C: Clock> Gate<C> {
             let Active { rule, ban, .. } = &self.active[hit.rule];
             let limit = &rule.limits[0];
             let key = ask.key(hit);
-            return match bucket.check(key, ask.cells, ask.now) {
+            return match bucket.check(key, ask.cost(limit), ask.now) {
                 Ok(permit) => Ok(Some(Standing { rule, limit, permit, delay: permit.delay() })),
                 Err(denied) => {
-                    if let Some(ban) = ban {
+                    if let (true, Some(ban)) = (ask.is_strike(&denied), ban) {
                         ban.note(key, ask.now);
                     }
                     Err(Refused { rule, why: Why::Limit(limit, denied) })
@@ -343,7 +388,7 @@ impl<C: Clock> Gate<C> {
             let key = ask.key(*hit);
             let mut is_refused = false;
             for (limit, bucket) in rule.limits.iter().zip(buckets) {
-                match bucket.peek(key, ask.cells, ask.now) {
+                match bucket.peek(key, ask.cost(limit), ask.now) {
                     Ok(permit) => {
                         let standing = Standing { rule, limit, permit, delay: permit.delay() };
                         tightest = Some(tightest.map_or(standing, |other| other.tighter(standing)));
@@ -351,7 +396,7 @@ impl<C: Clock> Gate<C> {
                     Err(denied) => {
                         let refused = Refused { rule, why: Why::Limit(limit, denied) };
                         longest = Some(longest.map_or(refused, |other| other.longer(refused)));
-                        is_refused = true;
+                        is_refused |= ask.is_strike(&denied);
                     }
                 }
             }
@@ -383,13 +428,14 @@ impl<C: Clock> Gate<C> {
         let Some((&(index, limit), rest)) = items.split_first() else { return Ok(()) };
         let Active { rule, buckets, ban, .. } = &self.active[hits[index].rule];
         let key = ask.key(hits[index]);
-        let charged = buckets[limit].charge_then(key, ask.cells, ask.now, || {
+        let cost = ask.cost(&rule.limits[limit]);
+        let charged = buckets[limit].charge_then(key, cost, ask.now, || {
             self.charge(hits, rest, ask).map_err(Failed::Later)
         });
         charged.map_err(|failed| match failed {
             Failed::Later(late) => late,
             Failed::Here(denied) => {
-                if let Some(ban) = ban {
+                if let (true, Some(ban)) = (ask.is_strike(&denied), ban) {
                     ban.note(key, ask.now);
                 }
                 Late(Refused { rule, why: Why::Limit(&rule.limits[limit], denied) })

@@ -183,7 +183,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=1_000_000))]
     pub(crate) max_connections_per_client: Option<u32>,
 
-    /// Requests that may wait for their turn (algorithm leaky-queue) at one time
+    /// Requests that may wait for their turn (algorithm leaky-queue) at one time; 128 of one key
     #[arg(long, value_name = "N", default_value_t = 1_024)]
     pub(crate) max_waiting: usize,
 }

@@ -119,8 +119,7 @@ impl RulesGate {
         }
     }
 
-    fn judge(&self, gate: &Gate, request: &Parts, report: &mut Report) -> Verdict {
-        let verdict = gate.decide(&Head(request));
+    fn judge(&self, verdict: &tollgate_rules::Verdict<'_>, report: &mut Report) -> Verdict {
         let book = self.book.load();
         for refused in verdict.shadowed() {
             book.count(refused.rule(), |counts| &counts.shadow_refused);
@@ -151,7 +150,9 @@ impl RulesGate {
             return Verdict::WithoutKey(KeyError::Missing);
         }
         report.note(refusal(book, refused));
-        Verdict::Refuse
+        // It has its cell, so its turn is what comes too late.
+        let fits = matches!(refused.why(), Why::Limit(..)) && refused.remaining() > 0;
+        if fits { Verdict::QueueFull } else { Verdict::Refuse }
     }
 
     /// Goes on with the limits in stores, since those of this process admit the request.
@@ -194,7 +195,11 @@ impl RulesGate {
 
 impl tollgate_http::Gate for RulesGate {
     fn decide(&self, request: &Parts, report: &mut Report) -> Verdict {
-        self.read(|gate| self.judge(gate, request, report))
+        self.read(|gate| self.judge(&gate.decide(&Head(request)), report))
+    }
+
+    fn decide_queued(&self, request: &Parts, max_waiting: u64, report: &mut Report) -> Verdict {
+        self.read(|gate| self.judge(&gate.decide_queued(&Head(request), max_waiting), report))
     }
 }
 

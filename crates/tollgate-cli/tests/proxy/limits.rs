@@ -99,6 +99,31 @@ fn a_queue_makes_requests_wait() {
 }
 
 #[test]
+fn a_client_that_is_turned_away_since_others_fill_the_queue_is_charged_nothing() {
+    let rules = r#"rule = [{
+        name = "q", key = "header:x-user", algorithm = "leaky-queue", limits = "1/h burst 10" }]"#;
+    let file = crate::support::scratch("queue-full.toml", rules);
+    let words = ["--rules", file.to_str().expect("UTF-8"), "--max-waiting", "1"];
+    let proxy = Proxy::start("queue-full", &words);
+    let listen = proxy.listen;
+    assert_eq!(get(listen, "/", "x-user: busy\r\n").status, 200);
+    // It waits for its turn in an hour, as long as the connection is open.
+    let mut waits = crate::support::connect(listen);
+    let request = b"GET / HTTP/1.1\r\nhost: a\r\nx-user: busy\r\n\r\n";
+    std::io::Write::write_all(&mut waits, request).expect("connected");
+    while proxy.metric("tollgate_queued_total") < 1.0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(get(listen, "/", "x-user: other\r\n").status, 200);
+    for _ in 0..20 {
+        let answer = get(listen, "/", "x-user: other\r\n");
+        assert_eq!(answer.status, 503);
+        assert!(answer.header("ratelimit").starts_with("\"q\";r=9;"), "{}", answer.head);
+    }
+    assert_eq!(proxy.metric("tollgate_queue_full_total").to_bits(), 20_f64.to_bits());
+}
+
+#[test]
 fn only_a_trusted_proxy_says_who_the_client_is() {
     let rules = r#"rule = [{ name = "a", limits = "1/day" }]"#;
     let forged = |n: u8| format!("x-forwarded-for: 192.0.2.{n}\r\n");

@@ -6,6 +6,7 @@ mod errors;
 mod explain;
 #[path = "../../../../fuzz/kept.rs"]
 mod kept;
+mod queues;
 mod reload;
 mod robust;
 mod stores;
