@@ -264,9 +264,10 @@ impl Leases {
                 self.allow(world, gained.into());
             }
             Fault::ServerBack => {
-                // What was full long ago may be full now too.
+                // What was full long ago may be full now too. A key owes the burst at most.
+                let most = u8::try_from(self.bucket().capacity).expect("small");
                 for owed in [&mut world.owed, &mut world.replicated] {
-                    *owed += u8::from(*owed > 0);
+                    *owed = (*owed + u8::from(*owed > 0)).min(most);
                 }
             }
             Fault::ClientBack => {
