@@ -1,20 +1,44 @@
 //! The connections to a server, or to a cluster of them.
+//!
+//! A connection to a single server may end at any time, with a word or without. What is done about it:
+//!
+//! | what happens | what is done | charged |
+//! |---|---|---|
+//! | it was closed before a request is written | a new one is made, and the request sent on it | once |
+//! | nothing was heard on it for long, or the last request had no answer | a `PING` first; without an answer in a quarter of the deadline, a new one is made | once |
+//! | it ends when a request was written | an error: the request may have been executed | at most once |
+//! | a request has no answer by the deadline | an error, and the next request sends a `PING` first | at most once |
+//!
+//! So a request is written to one connection at most, whatever it does: a script that charges does not
+//! charge twice, and no lease is bought that nobody spends. `wire.rs` has one connection, `socket.rs`
+//! knows what was written to it.
+//!
+//! The connections to a cluster are the client's own. It asks again by itself, up to three times, also
+//! where a connection breaks after a request was written. Where that did not suffice to make a new
+//! connection, it is asked once more.
 
 #![allow(clippy::disallowed_types, reason = "held for a clone, before a round trip")]
 
+mod socket;
+mod wire;
+
+pub(crate) use socket::keepalive;
+
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::time::Duration;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::{
-    Client, Cmd, RedisResult, Value,
-    aio::{ConnectionManager, ConnectionManagerConfig},
-};
+use redis::{Client, Cmd, RedisResult, Value};
 #[cfg(feature = "cluster")]
 use redis::{
+    ErrorKind,
     cluster::{ClusterClient, ClusterConfig},
     cluster_async::ClusterConnection,
 };
+use tokio::sync::watch;
+
+use crate::stats::{Counters, count};
+use wire::{Failure, Wire, closed};
 
 /// Calls that may wait for their turn to be written, on one connection.
 const QUEUE: usize = 1_024;
@@ -26,48 +50,66 @@ pub(crate) enum Target {
     Cluster(Box<ClusterClient>),
 }
 
-/// How long connections may take.
+/// How long connections may take, and be without a word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) connect: Duration,
     pub(crate) response: Duration,
+    /// A connection on which nothing was heard for so long is checked before it is used.
+    pub(crate) idle: Duration,
+    /// How long a check may take.
+    pub(crate) check: Duration,
 }
 
 /// A few connections, made when they are first used and used in turn.
 pub(crate) struct Link {
-    target: Target,
     limits: Limits,
-    wires: Box<[Mutex<Option<Wire>>]>,
+    lines: Lines,
     next: AtomicUsize,
 }
 
-#[derive(Clone)]
-enum Wire {
-    Single(ConnectionManager),
+enum Lines {
+    Single(Client, Box<[Line]>),
     #[cfg(feature = "cluster")]
-    Cluster(ClusterConnection),
+    Cluster(Box<ClusterClient>, Box<[Mutex<Option<ClusterConnection>>]>),
 }
+
+/// A place for a connection.
+#[derive(Default)]
+struct Line(Mutex<Option<Making>>);
+
+/// A connection that is made, or on its way: `None` until it is known how that went.
+type Making = watch::Receiver<Option<RedisResult<Arc<Wire>>>>;
 
 impl Link {
     pub(crate) fn new(target: Target, limits: Limits, connections: usize) -> Self {
-        let wires = (0..connections.max(1)).map(|_| Mutex::new(None)).collect();
-        Self { target, limits, wires, next: AtomicUsize::new(0) }
+        let places = 0..connections.max(1);
+        let lines = match target {
+            Target::Single(client) => {
+                Lines::Single(client, places.map(|_| Line::default()).collect())
+            }
+            #[cfg(feature = "cluster")]
+            Target::Cluster(client) => {
+                Lines::Cluster(client, places.map(|_| Mutex::default()).collect())
+            }
+        };
+        Self { limits, lines, next: AtomicUsize::new(0) }
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        !matches!(self.target, Target::Single(_))
+        !matches!(self.lines, Lines::Single(..))
     }
 
     /// Asks on the next connection. The caller sees to the deadline.
-    pub(crate) async fn ask(&self, cmd: &Cmd) -> RedisResult<Value> {
-        let index = self.next.fetch_add(1, Relaxed) % self.wires.len();
-        self.ask_on(index, cmd).await
+    pub(crate) async fn ask(&self, cmd: &Cmd, counters: &Counters) -> RedisResult<Value> {
+        let index = self.next.fetch_add(1, Relaxed) % self.len();
+        self.ask_on(index, cmd, counters).await
     }
 
     /// Asks on every connection, one after the other, until one fails.
-    pub(crate) async fn ask_on_each(&self, cmd: &Cmd) -> RedisResult<()> {
-        for index in 0..self.wires.len() {
-            self.ask_on(index, cmd).await?;
+    pub(crate) async fn ask_on_each(&self, cmd: &Cmd, counters: &Counters) -> RedisResult<()> {
+        for index in 0..self.len() {
+            self.ask_on(index, cmd, counters).await?;
         }
         Ok(())
     }
@@ -75,58 +117,138 @@ impl Link {
     /// Gives all connections up, so that the next calls make new ones: one that died without a
     /// word would otherwise be waited for until the system notices, which takes minutes.
     pub(crate) fn renew(&self) {
-        for wire in &self.wires {
-            *wire.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
-    }
-
-    async fn ask_on(&self, index: usize, cmd: &Cmd) -> RedisResult<Value> {
-        match self.wire(index)? {
-            Wire::Single(mut manager) => cmd.query_async(&mut manager).await,
+        match &self.lines {
+            Lines::Single(_, lines) => lines.iter().for_each(|line| *line.lock() = None),
             #[cfg(feature = "cluster")]
-            Wire::Cluster(mut connection) => cmd.query_async(&mut connection).await,
+            Lines::Cluster(_, lines) => lines.iter().for_each(|line| *lock(line) = None),
         }
     }
 
-    fn wire(&self, index: usize) -> RedisResult<Wire> {
-        let mut wire = self.wires[index].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(wire) = &*wire {
-            return Ok(wire.clone());
+    fn len(&self) -> usize {
+        match &self.lines {
+            Lines::Single(_, lines) => lines.len(),
+            #[cfg(feature = "cluster")]
+            Lines::Cluster(_, lines) => lines.len(),
         }
-        let made = self.make()?;
-        *wire = Some(made.clone());
-        Ok(made)
     }
 
-    fn make(&self) -> RedisResult<Wire> {
-        match &self.target {
-            Target::Single(client) => {
-                // The circuit breaker decides when to try again, so the manager tries once.
-                let config = ConnectionManagerConfig::new()
-                    .set_connection_timeout(Some(self.limits.connect))
-                    .set_response_timeout(Some(self.limits.response))
-                    .set_number_of_retries(0)
-                    .set_min_delay(Duration::from_millis(1))
-                    .set_max_delay(self.limits.connect)
-                    .set_pipeline_buffer_size(QUEUE);
-                let manager = ConnectionManager::new_lazy_with_config(client.clone(), config)?;
-                // It connects while somebody waits for it: a caller gives up at its deadline, this
-                // goes on.
-                let mut waiting = manager.clone();
-                tokio::spawn(async move {
-                    let _: RedisResult<Value> = redis::cmd("PING").query_async(&mut waiting).await;
-                });
-                Ok(Wire::Single(manager))
+    async fn ask_on(&self, index: usize, cmd: &Cmd, counters: &Counters) -> RedisResult<Value> {
+        match &self.lines {
+            Lines::Single(client, lines) => {
+                lines[index].ask(client, self.limits, cmd, counters).await
             }
             #[cfg(feature = "cluster")]
-            Target::Cluster(client) => {
-                let config = ClusterConfig::new()
-                    .set_connection_timeout(self.limits.connect)
-                    .set_response_timeout(self.limits.response);
-                Ok(Wire::Cluster(client.get_pending_async_connection_with_config(config)))
+            Lines::Cluster(client, lines) => {
+                let mut connection = self.cluster_connection(client, &lines[index]);
+                match cmd.query_async(&mut connection).await {
+                    // Its tries were over before it had made a new connection. The next waits for that.
+                    Err(error) if error.kind() == ErrorKind::ClusterConnectionNotFound => {
+                        count(&counters.sent_again);
+                        cmd.query_async(&mut connection).await
+                    }
+                    answer => answer,
+                }
             }
         }
     }
+
+    #[cfg(feature = "cluster")]
+    fn cluster_connection(
+        &self,
+        client: &ClusterClient,
+        line: &Mutex<Option<ClusterConnection>>,
+    ) -> ClusterConnection {
+        let make = || {
+            let config = ClusterConfig::new()
+                .set_connection_timeout(self.limits.connect)
+                .set_response_timeout(self.limits.response);
+            client.get_pending_async_connection_with_config(config)
+        };
+        lock(line).get_or_insert_with(make).clone()
+    }
+}
+
+impl Line {
+    /// Asks; and once more on a new connection, if the request was surely not written to the first.
+    async fn ask(
+        &self,
+        client: &Client,
+        limits: Limits,
+        cmd: &Cmd,
+        counters: &Counters,
+    ) -> RedisResult<Value> {
+        let wire = self.wire(client, limits).await?;
+        let Failure { error, is_unsent, is_final } = match wire.ask(cmd).await {
+            Ok(answer) => return Ok(answer),
+            Err(failure) => failure,
+        };
+        if is_final {
+            self.give_up(&wire, counters);
+        }
+        if !is_unsent {
+            return Err(error);
+        }
+        count(&counters.sent_again);
+        let wire = self.wire(client, limits).await?;
+        wire.ask(cmd).await.map_err(|failure| {
+            if failure.is_final {
+                self.give_up(&wire, counters);
+            }
+            failure.error
+        })
+    }
+
+    /// The connection, or a new one.
+    async fn wire(&self, client: &Client, limits: Limits) -> RedisResult<Arc<Wire>> {
+        let mut making = self.making(client, limits);
+        match making.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(made)) => made.clone(),
+            // Its runtime is gone.
+            _ => Err(closed()),
+        }
+    }
+
+    /// A new one is made by a task of its own: a caller gives up at its deadline, that goes on.
+    fn making(&self, client: &Client, limits: Limits) -> Making {
+        let mut line = self.lock();
+        if let Some(making) = line.as_ref().filter(|making| is_of_use(making)) {
+            return making.clone();
+        }
+        let (tell, making) = watch::channel(None);
+        let client = client.clone();
+        tokio::spawn(async move {
+            let made = Wire::make(&client, limits).await.map(Arc::new);
+            let _ = tell.send(Some(made));
+        });
+        *line = Some(making.clone());
+        making
+    }
+
+    /// Another caller may have given it up, and a new one may be there already.
+    fn give_up(&self, wire: &Arc<Wire>, counters: &Counters) {
+        let mut line = self.lock();
+        let is_this = |making: &Making| matches!(&*making.borrow(), Some(Ok(current)) if Arc::ptr_eq(current, wire));
+        if line.as_ref().is_some_and(is_this) {
+            *line = None;
+            count(&counters.connections_renewed);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Making>> {
+        lock(&self.0)
+    }
+}
+
+/// Whether there is a connection, or may be one soon.
+fn is_of_use(making: &Making) -> bool {
+    match &*making.borrow() {
+        Some(made) => made.is_ok(),
+        None => making.has_changed().is_ok(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl core::fmt::Debug for Link {
@@ -134,7 +256,7 @@ impl core::fmt::Debug for Link {
         // The target may hold a password.
         f.debug_struct("Link")
             .field("limits", &self.limits)
-            .field("connections", &self.wires.len())
+            .field("connections", &self.len())
             .finish_non_exhaustive()
     }
 }

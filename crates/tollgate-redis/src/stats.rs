@@ -34,6 +34,9 @@ pub struct StoreStats {
     pub probes: u64,
     /// Connections that were given up and replaced.
     pub connections_renewed: u64,
+    /// Calls that were sent on a new connection, because the old one was closed before anything of them
+    /// was written.
+    pub sent_again: u64,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +51,7 @@ pub(crate) struct Counters {
     pub(crate) circuit_opened: AtomicU64,
     pub(crate) probes: AtomicU64,
     pub(crate) connections_renewed: AtomicU64,
+    pub(crate) sent_again: AtomicU64,
 }
 
 impl Counters {
@@ -63,6 +67,7 @@ impl Counters {
             circuit_opened: self.circuit_opened.load(Relaxed),
             probes: self.probes.load(Relaxed),
             connections_renewed: self.connections_renewed.load(Relaxed),
+            sent_again: self.sent_again.load(Relaxed),
         }
     }
 }

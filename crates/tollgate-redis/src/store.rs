@@ -32,6 +32,7 @@ use crate::unavailable::Unavailable;
 /// | [`deadline`](StoreBuilder::deadline) of a call, connecting included | 10 ms | 1 ms to 60 s |
 /// | [`connect_timeout`](StoreBuilder::connect_timeout) | 50 ms | 1 ms to 60 s |
 /// | [`connections`](StoreBuilder::connections) | 1 | 1 to 64 |
+/// | [`check_idle_after`](StoreBuilder::check_idle_after) | 1 s | 10 ms to 60 s |
 /// | [`open_after`](StoreBuilder::open_after) failures in a row | 5 | 1 to 2^32 - 1 |
 /// | [`probe_every`](StoreBuilder::probe_every), once pauses have grown | 1 s | 100 ms to 60 s |
 /// | [`prefix`](StoreBuilder::prefix) of all keys | `tollgate` | 1 to 64 bytes, no braces |
@@ -39,6 +40,17 @@ use crate::unavailable::Unavailable;
 /// **Guarantee.** A call ends by its deadline, give or take tokio's timers (a millisecond, and what
 /// the scheduler needs), whatever server and network do. While the circuit is open, calls end at
 /// once, and the server sees one probe at a time from this process.
+///
+/// A call to a single server is sent at most once. It is sent on a new connection where the old one was closed before a byte
+/// of the call was written: by the server (`timeout`, `CLIENT KILL`, a restart), or by anything between.
+/// A connection that was idle for long, or that did not answer the last call in time, is asked for a sign
+/// of life (`PING`) before it is used, and is replaced if none comes in a quarter of the deadline. All of
+/// this counts towards the deadline. The system's TCP keepalive is on: 15 seconds without a packet, then
+/// every 5 seconds.
+///
+/// **Not guaranteed.** Connections to a cluster are kept by the client library. It replaces closed ones, and
+/// sends a call again whose connection breaks, seven times at most: that call may be charged more than
+/// once, to the limit's side. Silent connections of a cluster are noticed by TCP keepalive only.
 ///
 /// ```
 /// use std::time::Duration;
@@ -182,11 +194,11 @@ impl Store {
         args: &[Vec<u8>],
     ) -> Result<Vec<i64>, Unavailable> {
         let asking = async {
-            let link = &self.0.link;
-            match link.ask(&script.by_hash(keys, args)).await {
+            let Inner { link, counters, .. } = &*self.0;
+            match link.ask(&script.by_hash(keys, args), counters).await {
                 Err(error) if script::is_missing(&error) => {
-                    count(&self.0.counters.scripts_sent);
-                    link.ask(&script.in_full(keys, args)).await
+                    count(&counters.scripts_sent);
+                    link.ask(&script.in_full(keys, args), counters).await
                 }
                 answer => answer,
             }
@@ -202,7 +214,7 @@ impl Store {
     pub(crate) async fn delete(&self, key: &[u8]) -> Result<(), Unavailable> {
         let mut cmd = redis::cmd("DEL");
         cmd.arg(key);
-        self.call(key, self.0.link.ask(&cmd)).await.map(|_| ())
+        self.call(key, self.0.link.ask(&cmd, &self.0.counters)).await.map(|_| ())
     }
 
     /// One call, within the deadline and by the breaker's leave.
@@ -267,7 +279,7 @@ impl Store {
         self.renew();
         let mut cmd = redis::cmd("EXISTS");
         cmd.arg(key);
-        let asking = self.0.link.ask_on_each(&cmd);
+        let asking = self.0.link.ask_on_each(&cmd, &self.0.counters);
         let answered = match tokio::time::timeout(self.0.probe_timeout, asking).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => !is_away(&error),

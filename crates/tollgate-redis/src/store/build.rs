@@ -8,17 +8,20 @@ use std::hash::RandomState;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use redis::io::tcp::TcpSettings;
 use redis::{Client, IntoConnectionInfo};
 
 use super::{Inner, Store};
 use crate::breaker::{Breaker, Patience};
 use crate::health::{Health, OnChange};
-use crate::link::{Limits, Link, Target};
+use crate::link::{Limits, Link, Target, keepalive};
 use crate::stats::Counters;
 
 const CONNECTIONS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
 const LONGEST: Duration = Duration::from_secs(60);
+/// The shortest time without a word that a connection is checked after.
+const IDLE_MIN: Duration = Duration::from_millis(10);
 /// The first pause of an open circuit; the next ones double.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
@@ -32,6 +35,7 @@ pub struct StoreBuilder {
     deadline: Duration,
     connect_timeout: Duration,
     connections: usize,
+    check_idle_after: Duration,
     open_after: u32,
     probe_every: Duration,
     on_change: OnChange,
@@ -53,6 +57,7 @@ impl StoreBuilder {
             deadline: Duration::from_millis(10),
             connect_timeout: Duration::from_millis(50),
             connections: 1,
+            check_idle_after: Duration::from_secs(1),
             open_after: 5,
             probe_every: Duration::from_secs(1),
             on_change: OnChange::default(),
@@ -108,6 +113,24 @@ impl StoreBuilder {
     /// ```
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count;
+        self
+    }
+
+    /// After how long without an answer a connection is checked before it is used. The check is a `PING`,
+    /// one more round trip of that call. Without an answer in a quarter of the deadline, the connection is
+    /// replaced.
+    ///
+    /// Something between that forgets connections and says nothing does so after a minute or more. A
+    /// closed connection is noticed without this. It does not concern clusters.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate_redis::Store;
+    /// let store = Store::builder("redis://db.example:6379");
+    /// assert!(store.check_idle_after(Duration::from_secs(30)).build().is_ok());
+    /// ```
+    pub fn check_idle_after(mut self, idle: Duration) -> Self {
+        self.check_idle_after = idle;
         self
     }
 
@@ -174,6 +197,9 @@ impl StoreBuilder {
         if !in_range(self.probe_every, PAUSE_MIN) {
             return Err(StoreError::ProbeEvery);
         }
+        if !in_range(self.check_idle_after, IDLE_MIN) {
+            return Err(StoreError::CheckIdleAfter);
+        }
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
             return Err(StoreError::Connections);
         }
@@ -185,6 +211,8 @@ impl StoreBuilder {
             connect: self.connect_timeout,
             // Callers give up by their deadline; this frees the place of an answer that never comes.
             response: self.deadline.max(self.connect_timeout),
+            idle: self.check_idle_after,
+            check: self.deadline / 4,
         };
         let patience = Patience {
             failures: self.open_after,
@@ -213,8 +241,7 @@ impl StoreBuilder {
             return self.cluster_target();
         }
         let info = url.as_str().into_connection_info().map_err(|_| StoreError::Url)?;
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        let client = Client::open(info.set_tcp_settings(tcp)).map_err(|_| StoreError::Url)?;
+        let client = Client::open(info.set_tcp_settings(tcp())).map_err(|_| StoreError::Url)?;
         Ok(Target::Single(client))
     }
 
@@ -222,7 +249,7 @@ impl StoreBuilder {
     fn cluster_target(&self) -> Result<Target, StoreError> {
         let urls = self.urls.iter().map(String::as_str);
         let client = redis::cluster::ClusterClient::builder(urls)
-            .tcp_settings(redis::io::tcp::TcpSettings::default().set_nodelay(true))
+            .tcp_settings(tcp())
             // Enough to follow a slot that moves, well within a deadline.
             .retries(3)
             .min_retry_wait(1)
@@ -235,6 +262,10 @@ impl StoreBuilder {
     fn cluster_target(&self) -> Result<Target, StoreError> {
         Err(StoreError::Url)
     }
+}
+
+fn tcp() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true).set_keepalive(keepalive())
 }
 
 /// What may stand in a key before the first colon that is the caller's.
@@ -254,6 +285,8 @@ pub enum StoreError {
     Timeout,
     /// Too few connections, or too many.
     Connections,
+    /// A check of idle connections after a time out of range.
+    CheckIdleAfter,
     /// A circuit that opens after no failure at all.
     OpenAfter,
     /// Probes too often, or too seldom.
@@ -273,6 +306,7 @@ impl fmt::Display for StoreError {
                  in the same network"
             }
             Self::Connections => "the connections are from 1 to 64: start with 1",
+            Self::CheckIdleAfter => "idle connections are checked after 10 ms to 60 s: use 1 s",
             Self::OpenAfter => "the circuit needs at least 1 failure to open: use 5",
             Self::ProbeEvery => "probes are from 100 ms to 60 s apart: use 1 s",
         })

@@ -141,6 +141,21 @@ fn keys_spread_over_the_nodes() {
     assert_eq!(cluster.nodes.iter().map(there).collect::<Vec<_>>(), per_node);
 }
 
+/// Granted: 2 of "2 per day", though all nodes close all connections between two requests, and the circuit
+/// stays closed.
+#[test]
+fn nodes_close_their_connections_and_still_decide() {
+    let Some(cluster) = Cluster::start() else { return };
+    let store = cluster.store();
+    let gate = Central::builder(&store, "killed", Quota::per_day(2)).build().expect("a limiter");
+    let mut granted = 0;
+    for _ in 0..7 {
+        granted += u32::from(block_on(gate.check("k")).expect("an answer").is_ok());
+        cluster.nodes.iter().for_each(Server::kill_clients);
+    }
+    assert_eq!((granted, store.stats().circuit_opened), (2, 0));
+}
+
 /// Granted: by the nodes that are left, exactly the burst of each of their keys; of the others' keys
 /// nothing, and that by the deadline.
 #[test]

@@ -102,6 +102,29 @@ impl Server {
         client.get_connection().expect("it runs")
     }
 
+    /// Has the server close all connections but the one that says so.
+    pub(crate) fn kill_clients(&self) {
+        let mut kill = redis::cmd("CLIENT");
+        let kill = kill.arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes");
+        let _: u32 = kill.query(&mut self.admin()).expect("a count");
+        closes_are_heard_of(self.port);
+    }
+
+    /// Waits until the server has no client but the one that asks, and the others have heard so.
+    pub(crate) fn has_closed_all_others(&self) {
+        let mut admin = self.admin();
+        let began = Instant::now();
+        loop {
+            let clients: String =
+                redis::cmd("CLIENT").arg("LIST").query(&mut admin).expect("a list");
+            if clients.lines().count() == 1 {
+                return closes_are_heard_of(self.port);
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "clients stay: {clients}");
+            sleep(Duration::from_millis(5));
+        }
+    }
+
     fn run(&mut self) -> bool {
         let log = fs::File::create(self.directory.join("log")).expect("a directory of our own");
         let process = Command::new(binary())
@@ -150,6 +173,28 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         };
     }
     RUNTIME.with(|runtime| runtime.block_on(future))
+}
+
+/// Waits until the other ends of all connections that were closed at this port have heard so: then no
+/// connection is in the state `FIN_WAIT1`. Where there is no `/proc`, a moment is all there is to wait.
+pub(crate) fn closes_are_heard_of(port: u16) {
+    const LOCAL_ADDRESS: usize = 1;
+    const STATE: usize = 3;
+    let at_port = format!(":{port:04X}");
+    let is_on_its_way = |line: &str| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let [address, state] = [LOCAL_ADDRESS, STATE].map(|field| fields.get(field));
+        address.is_some_and(|it| it.ends_with(&at_port)) && state == Some(&"04")
+    };
+    let began = Instant::now();
+    while began.elapsed() < START_MAX {
+        match fs::read_to_string("/proc/net/tcp") {
+            Ok(table) if table.lines().any(is_on_its_way) => sleep(Duration::from_millis(1)),
+            Ok(_) => return,
+            Err(_) => return sleep(Duration::from_millis(50)),
+        }
+    }
+    panic!("a close at port {port} is not acknowledged");
 }
 
 /// A port that was free just now.

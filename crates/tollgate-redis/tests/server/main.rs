@@ -15,6 +15,7 @@ mod forget;
 mod harness;
 #[cfg(feature = "http")]
 mod http;
+mod idle;
 mod lease;
 mod leased;
 mod many;

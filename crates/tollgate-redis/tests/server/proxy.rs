@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::harness::closes_are_heard_of;
+
 #[derive(Default)]
 struct Faults {
     /// Where new connections lead.
@@ -85,6 +87,18 @@ impl Proxy {
             let _ = client.shutdown(Shutdown::Read);
             let _ = server.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Ends all connections in order, as a balancer ends idle ones. New ones work. Returns when the
+    /// client's side has heard of it.
+    pub(crate) fn close(&self) {
+        let mut open = self.faults.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for [client, server] in open.drain(..) {
+            let _ = client.shutdown(Shutdown::Both);
+            let _ = server.shutdown(Shutdown::Both);
+        }
+        drop(open);
+        closes_are_heard_of(self.port);
     }
 
     /// Leads new connections to another server. Those that there are stay.

@@ -1,0 +1,169 @@
+//! One connection to a server, and what is known of it.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::time::Duration;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
+
+use super::socket::{Dialled, dial};
+use super::{Limits, QUEUE};
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: RedisError,
+    /// No byte of the request was written, and none will be. Otherwise it may have been executed.
+    pub(super) is_unsent: bool,
+    /// The connection is of no more use.
+    pub(super) is_final: bool,
+}
+
+/// One connection. A request on it is written at most once.
+pub(super) struct Wire {
+    connection: MultiplexedConnection,
+    /// `None`: nothing is known of what was written.
+    writes: Option<Arc<AtomicU64>>,
+    driver: Option<AbortHandle>,
+    limits: Limits,
+    made: Instant,
+    /// When something was heard on it last, since it was made.
+    heard_micros: AtomicU64,
+    /// A request has no answer, and none has had one since.
+    is_in_doubt: AtomicBool,
+    /// A check had no answer.
+    is_dead: AtomicBool,
+    checking: Mutex<()>,
+}
+
+impl Wire {
+    pub(super) async fn make(client: &Client, limits: Limits) -> RedisResult<Self> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(limits.connect))
+            .set_response_timeout(Some(limits.response))
+            .set_pipeline_buffer_size(QUEUE);
+        let dialled = tokio::time::timeout(limits.connect, dial(client, config)).await;
+        let dialled = dialled.unwrap_or_else(|_| Err(timed_out()))?;
+        let Dialled { connection, writes, driver } = dialled;
+        Ok(Self {
+            connection,
+            writes,
+            driver,
+            limits,
+            made: Instant::now(),
+            heard_micros: AtomicU64::new(0),
+            is_in_doubt: AtomicBool::new(false),
+            is_dead: AtomicBool::new(false),
+            checking: Mutex::new(()),
+        })
+    }
+
+    /// Asks, once the connection is known to be alive. A caller that gives up earlier leaves the
+    /// connection in doubt.
+    pub(super) async fn ask(&self, cmd: &Cmd) -> Result<Value, Failure> {
+        if !self.is_alive().await {
+            return Err(Failure { error: closed(), is_unsent: true, is_final: true });
+        }
+        let writes_before = self.writes();
+        let doubt = Doubt(self);
+        let answer: RedisResult<Value> = cmd.query_async(&mut self.connection.clone()).await;
+        match answer {
+            Err(error) if error.is_timeout() => {
+                Err(Failure { error, is_unsent: false, is_final: false })
+            }
+            Err(error) if error.is_unrecoverable_error() => {
+                // The connection has ended, so what is not written by now never will be.
+                let is_unsent = writes_before.is_some() && writes_before == self.writes();
+                Err(Failure { error, is_unsent, is_final: true })
+            }
+            answer => {
+                doubt.end();
+                answer.map_err(|error| Failure { error, is_unsent: false, is_final: false })
+            }
+        }
+    }
+
+    /// Whether the connection can be used. One that nothing was heard on for long, or that did not answer
+    /// the last request, is asked for a sign of life first: that can be repeated without harm.
+    async fn is_alive(&self) -> bool {
+        if !self.needs_check() {
+            return true;
+        }
+        let _turn = self.checking.lock().await;
+        if self.is_dead.load(Relaxed) {
+            return false;
+        }
+        if !self.needs_check() {
+            return true;
+        }
+        let ping = redis::cmd("PING");
+        let mut connection = self.connection.clone();
+        let pong = ping.query_async::<Value>(&mut connection);
+        let is_alive = match tokio::time::timeout(self.limits.check, pong).await {
+            Ok(Ok(_)) => true,
+            // An error of the server is a sign of life, too.
+            Ok(Err(error)) => !error.is_timeout() && !error.is_unrecoverable_error(),
+            Err(_) => false,
+        };
+        match is_alive {
+            true => self.was_heard(),
+            false => self.is_dead.store(true, Relaxed),
+        }
+        is_alive
+    }
+
+    fn needs_check(&self) -> bool {
+        let heard = Duration::from_micros(self.heard_micros.load(Relaxed));
+        self.is_in_doubt.load(Relaxed)
+            || self.is_dead.load(Relaxed)
+            || self.made.elapsed().saturating_sub(heard) >= self.limits.idle
+    }
+
+    fn was_heard(&self) {
+        let micros = u64::try_from(self.made.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.heard_micros.store(micros, Relaxed);
+        self.is_in_doubt.store(false, Relaxed);
+    }
+
+    fn writes(&self) -> Option<u64> {
+        self.writes.as_ref().map(|writes| writes.load(Relaxed))
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        // No caller is left. The task would wait for answers that nobody reads, maybe for ever.
+        if let Some(driver) = &self.driver {
+            driver.abort();
+        }
+    }
+}
+
+/// Leaves the connection in doubt, unless the answer comes.
+struct Doubt<'a>(&'a Wire);
+
+impl Doubt<'_> {
+    fn end(self) {
+        self.0.was_heard();
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        self.0.is_in_doubt.store(true, Relaxed);
+    }
+}
+
+pub(super) fn closed() -> RedisError {
+    io::Error::from(io::ErrorKind::BrokenPipe).into()
+}
+
+fn timed_out() -> RedisError {
+    io::Error::from(io::ErrorKind::TimedOut).into()
+}

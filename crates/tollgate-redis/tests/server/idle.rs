@@ -1,0 +1,197 @@
+//! Connections that end between two requests: each request gets a decision of the server.
+
+use std::time::{Duration, Instant};
+
+use tollgate::Quota;
+use tollgate_redis::{Answer, Central, Guarded, Leased, OnDown, Origin, Store, Unavailable};
+
+use crate::harness::{Server, block_on, patient};
+use crate::proxy::Proxy;
+
+/// More than the failures in a row that open the circuit.
+const ROUNDS: u32 = 7;
+
+fn per_day(store: &Store, cells: u64) -> Central {
+    Central::builder(store, "idle", Quota::per_day(cells)).build().expect("a limiter")
+}
+
+/// Asks `rounds` times, and lets something happen before each but the first. All decisions must be the
+/// server's, though the fallback would admit everything. How many requests the server admitted.
+fn admitted_by_server(store: &Store, cells: u64, rounds: u32, mut happen: impl FnMut()) -> u32 {
+    let gate = Guarded::new(per_day(store, cells), OnDown::Admit);
+    let mut admitted = 0;
+    for round in 0..rounds {
+        if round > 0 {
+            happen();
+        }
+        let Answer { decision, origin, .. } = block_on(gate.check("k"));
+        assert_eq!(origin, Origin::Server, "round {round}: {:?}", store.stats());
+        admitted += u32::from(decision.is_ok());
+    }
+    let stats = store.stats();
+    assert_eq!((stats.disconnected, stats.timed_out, stats.failed), (0, 0, 0), "{stats:?}");
+    assert_eq!((stats.circuit_opened, store.is_circuit_open()), (0, false));
+    admitted
+}
+
+/// Granted: 2 of "2 per day". The server closes what is idle for a second.
+#[test]
+fn the_server_closes_idle_connections_and_still_decides() {
+    let Some(server) = Server::start() else { return };
+    let mut timeout = redis::cmd("CONFIG");
+    let _: () = timeout.arg("SET").arg("timeout").arg(1).query(&mut server.admin()).expect("set");
+    let store = server.store().build().expect("a store");
+    assert_eq!(admitted_by_server(&store, 2, 3, || server.has_closed_all_others()), 2);
+}
+
+/// Granted: 2 of "2 per day".
+#[test]
+fn clients_are_killed_and_the_server_still_decides() {
+    let Some(server) = Server::start() else { return };
+    let store = server.store().build().expect("a store");
+    assert_eq!(admitted_by_server(&store, 2, ROUNDS, || server.kill_clients()), 2);
+}
+
+/// Granted: 2 of "2 per day". The connection is a Unix domain socket.
+#[test]
+#[cfg(unix)]
+fn clients_of_a_unix_socket_are_killed_and_the_server_still_decides() {
+    let path = std::env::temp_dir().join(format!("tollgate-idle-{}.sock", std::process::id()));
+    let path = path.to_str().expect("UTF-8");
+    let Some(server) = Server::start_with(&["--unixsocket", path]) else { return };
+    let store = patient(Store::builder(format!("redis+unix://{path}"))).build().expect("a store");
+    assert_eq!(admitted_by_server(&store, 2, ROUNDS, || server.kill_clients()), 2);
+}
+
+/// Granted: one fresh burst after each restart, since the server keeps nothing.
+#[test]
+fn the_server_restarts_and_decides() {
+    let Some(mut server) = Server::start() else { return };
+    let store = server.store().build().expect("a store");
+    assert_eq!(admitted_by_server(&store, 1, ROUNDS, || server.restart()), ROUNDS);
+}
+
+/// Granted: 2 of "2 per day". Something between closes what is idle.
+#[test]
+fn a_balancer_closes_idle_connections_and_the_server_still_decides() {
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let store = patient(Store::builder(link.url())).connections(2).build().expect("a store");
+    assert_eq!(admitted_by_server(&store, 2, ROUNDS, || link.close()), 2);
+}
+
+/// Granted: as many as asked for, each charged once. All find the connection closed at the same time.
+#[test]
+fn many_requests_at_once_on_a_closed_connection_are_each_charged_once() {
+    const AT_ONCE: u64 = 50;
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let store = patient(Store::builder(link.url())).build().expect("a store");
+    let gate = per_day(&store, 1_000);
+    for round in 1..=u64::from(ROUNDS) {
+        let tasks: Vec<_> = block_on(async {
+            (0..AT_ONCE)
+                .map(|_| {
+                    tokio::spawn({
+                        let gate = gate.clone();
+                        async move { gate.check("k").await }
+                    })
+                })
+                .collect()
+        });
+        for task in tasks {
+            let decision = block_on(task).expect("no panic").expect("an answer");
+            assert!(decision.is_ok());
+        }
+        let left = block_on(gate.peek_n("k", 0)).expect("an answer").expect("room for none");
+        assert_eq!(left.remaining(), 1_000 - round * AT_ONCE);
+        link.close();
+    }
+}
+
+/// Granted: 30 of 30. No lease is lost with a connection that was closed before the call for it.
+#[test]
+fn a_leasing_process_gets_all_that_is_due_over_closed_connections() {
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let store = patient(Store::builder(link.url())).build().expect("a store");
+    let central = Central::builder(&store, "leased", Quota::per_day(30));
+    let central = central.leases(Duration::from_secs(60)).build().expect("a limiter");
+    let gate = Leased::builder(central).most(1).build().expect("a limiter");
+    let mut granted = 0;
+    for _ in 0..40 {
+        let answer = block_on(gate.check(b"k")).expect("an answer");
+        granted += u32::from(answer.decision.is_ok());
+        link.close();
+    }
+    // What comes back in a lease's lifetime is taken off the burst: less than a cell, rounded up.
+    assert!((29..=30).contains(&granted), "{granted} of 30");
+    assert_eq!(store.stats().disconnected, 0);
+}
+
+/// Granted: one cell, charged once. Its request arrives and its connection breaks before the answer:
+/// it is not sent again.
+#[test]
+fn a_request_that_may_have_been_executed_is_not_sent_again() {
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let store = patient(Store::builder(link.url())).build().expect("a store");
+    let gate = per_day(&store, 10);
+    // The connection is made.
+    let _ = block_on(gate.peek_n("k", 0)).expect("an answer").expect("room for none");
+    link.swallow_answers();
+    let asker = gate.clone();
+    let asking = block_on(async { [tokio::spawn(async move { asker.check("k").await })] });
+    let [asking] = asking;
+    let charged = || {
+        let exists: u32 =
+            redis::cmd("EXISTS").arg(gate.redis_key("k")).query(&mut server.admin()).expect("it");
+        exists == 1
+    };
+    let began = Instant::now();
+    while !charged() {
+        assert!(began.elapsed() < Duration::from_secs(4), "it does not arrive");
+        block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+    }
+    link.close();
+    let answer = block_on(asking).expect("no panic");
+    assert_eq!(answer.expect_err("it is not answered"), Unavailable::Disconnected);
+    let left = block_on(gate.peek_n("k", 0)).expect("an answer").expect("room for none");
+    assert_eq!(left.remaining(), 9);
+}
+
+/// Granted: 2 of "2 per day". Something between forgets the connection, and says nothing.
+#[test]
+fn a_connection_that_died_in_silence_while_idle_is_replaced() {
+    const IDLE: Duration = Duration::from_millis(10);
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let store = Store::builder(link.url()).deadline(Duration::from_secs(2));
+    let store = store.connect_timeout(Duration::from_secs(2)).check_idle_after(IDLE);
+    let store = store.build().expect("a store");
+    let forget = || {
+        link.let_die();
+        std::thread::sleep(2 * IDLE);
+    };
+    assert_eq!(admitted_by_server(&store, 2, ROUNDS, forget), 2);
+    assert_eq!(store.stats().connections_renewed, u64::from(ROUNDS) - 1);
+}
+
+/// Granted: nothing more. The connection dies in silence between two requests that follow each other at
+/// once: one ends at the deadline, the next is decided, and the circuit stays closed.
+#[test]
+fn a_connection_that_did_not_answer_is_checked_before_it_is_used_again() {
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let store = Store::builder(link.url()).deadline(Duration::from_secs(1));
+    let store = store.check_idle_after(Duration::from_secs(60)).build().expect("a store");
+    let gate = per_day(&store, 10);
+    for round in 1..=3 {
+        assert!(block_on(gate.check("k")).expect("an answer").is_ok());
+        link.let_die();
+        assert_eq!(block_on(gate.check("k")).expect_err("no answer"), Unavailable::TimedOut);
+        let decision = block_on(gate.check("k")).expect("an answer");
+        assert_eq!(decision.expect("granted").remaining(), 10 - 2 * round);
+    }
+    assert_eq!(store.stats().circuit_opened, 0);
+}
