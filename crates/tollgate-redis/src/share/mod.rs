@@ -17,6 +17,8 @@
 //! jumps, is in `docs/distributed.md`, and shown by `lease-model/`.
 
 mod builder;
+#[cfg(all(test, not(tollgate_loom)))]
+mod episodes;
 mod membership;
 mod node;
 mod part;

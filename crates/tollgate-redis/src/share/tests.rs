@@ -83,7 +83,7 @@ impl Roll for Remote {
 
 /// A clock by which a node's beats and its limiter agree: slowed down.
 #[derive(Clone, Copy, Debug)]
-struct Slowed(Local);
+pub(super) struct Slowed(pub(super) Local);
 
 impl Clock for Slowed {
     fn now(&self) -> tollgate::Tick {

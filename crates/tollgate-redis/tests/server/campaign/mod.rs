@@ -4,19 +4,23 @@
 //! | file | what |
 //! |---|---|
 //! | `way.rs` | the limiters under load, and what each may grant |
-//! | `load.rs` | who asks; the worst span of what was granted |
+//! | `load.rs` | who asks, and what was granted |
+//! | `../../bodies/spans.rs` | the worst span of what was granted |
 //! | `scene.rs` | server, replica and link of one episode |
 //! | `fault.rs` | what happens to them, and what it may add |
 //! | `watched.rs` | what comings and goings of nodes add |
 //! | `table.rs` | worst granted against bound, by kind of fault |
 //!
 //! `TOLLGATE_FAULTS` is how many faults there are, a dozen unless said; `TOLLGATE_FAULTS_SEED` draws
-//! others, `TOLLGATE_FAULTS_WAY` (say `Share`) is the one limiter that they happen to. `ci/faults.sh`
-//! runs hundreds on each server that it finds.
+//! others, `TOLLGATE_FAULTS_WAY` (say `Share`) is the one limiter that they happen to, and
+//! `TOLLGATE_FAULTS_KIND` (say `ServerClock`) the one kind. `ci/faults.sh` runs hundreds on each server that
+//! it finds.
 
 mod fault;
 mod load;
 mod scene;
+#[path = "../../bodies/spans.rs"]
+mod spans;
 mod table;
 mod watched;
 mod way;
@@ -25,8 +29,9 @@ use core::ops::Range;
 use std::time::{Duration, Instant};
 
 use fault::{KINDS, Kind};
-use load::{Load, Span};
+use load::Load;
 use scene::Scene;
+use spans::Span;
 use table::Table;
 use watched::Change;
 use way::{Client, Way};
@@ -70,6 +75,9 @@ pub(crate) struct Outcome {
     worst: Span,
     /// Whether it was beyond what may be granted without a fault.
     used_its_extra: bool,
+    /// How many keys were asked for, each from its whole burst on, and how many spans were looked at.
+    keys: u64,
+    spans: u64,
 }
 
 /// One fault under load.
@@ -97,15 +105,16 @@ fn episode(kind: Kind, way: Way, seed: u64) -> Option<Outcome> {
     runtime.shutdown_background();
     let quota =
         |span: &Range<u64>| way.bound(span.end - span.start) + within(&changes, began, span);
-    let worst = load::worst(&granted, |span| quota(span) + extra);
-    let used_its_extra = load::worst(&granted, quota).is_beyond();
+    let worst = spans::worst(&granted, |span| quota(span) + extra);
+    let used_its_extra = spans::worst(&granted, quota).is_beyond();
     let millis = |at: Instant| at.saturating_duration_since(began).as_millis();
     let changed = |its: &Change| (millis(its.told), its.done.map(millis), its.cells);
     let changes: Vec<_> = changes.iter().map(changed).collect();
     let told = format!("{kind:?}, {way:?}, seed {seed}: {worst:?}, {extra} for it, {changes:?}");
     assert!(!worst.is_beyond(), "{told}");
     assert!(!granted.is_empty(), "{told}");
-    Some(Outcome { worst, used_its_extra })
+    let (keys, spans) = spans::looked_at(&granted);
+    Some(Outcome { worst, used_its_extra, keys, spans })
 }
 
 /// What comings and goings have added within a span.
@@ -129,9 +138,13 @@ fn faults_keep_their_bounds() {
     let count = number("TOLLGATE_FAULTS").unwrap_or(FAULTS.into());
     let seed = number("TOLLGATE_FAULTS_SEED").unwrap_or(SEED);
     let only = std::env::var("TOLLGATE_FAULTS_WAY").ok();
+    let only_kind = std::env::var("TOLLGATE_FAULTS_KIND").ok();
+    let is_meant = |kind: &Kind| only_kind.as_ref().is_none_or(|name| *name == format!("{kind:?}"));
+    let kinds: Vec<_> = KINDS.into_iter().filter(is_meant).collect();
+    assert!(!kinds.is_empty(), "TOLLGATE_FAULTS_KIND is one of {KINDS:?}");
     let mut table = Table::default();
     for index in 0..count {
-        let kind = KINDS[usize::try_from(index).expect("few") % KINDS.len()];
+        let kind = kinds[usize::try_from(index).expect("few") % kinds.len()];
         let seed = seed.wrapping_mul(1_000_003).wrapping_add(index);
         let is_meant = |way: &Way| only.as_ref().is_none_or(|name| *name == format!("{way:?}"));
         let ways: Vec<_> = kind.ways().iter().copied().filter(is_meant).collect();
@@ -165,7 +178,7 @@ fn processes_that_do_not_share_are_noticed() {
         let load = Load::start(&runtime, &clients);
         std::thread::sleep(Duration::from_millis(1_500));
         let granted = load.end(&runtime);
-        let worst = load::worst(&granted, |span| way.bound(span.end - span.start));
+        let worst = spans::worst(&granted, |span| way.bound(span.end - span.start));
         assert!(worst.is_beyond(), "{way:?}: {worst:?}");
     }
     drop(entered);

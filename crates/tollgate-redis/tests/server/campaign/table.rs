@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::Outcome;
 use super::fault::{KINDS, Kind};
-use super::load::Span;
+use super::spans::Span;
 
 #[derive(Default)]
 struct Row {
@@ -15,15 +15,21 @@ struct Row {
 }
 
 #[derive(Default)]
-pub(crate) struct Table([Row; KINDS.len()]);
+pub(crate) struct Table {
+    rows: [Row; KINDS.len()],
+    keys: u64,
+    spans: u64,
+}
 
 impl Table {
     fn row(&self, kind: Kind) -> &Row {
-        &self.0[place(kind)]
+        &self.rows[place(kind)]
     }
 
     pub(crate) fn add(&mut self, kind: Kind, outcome: &Outcome) {
-        let row = &mut self.0[place(kind)];
+        self.keys += outcome.keys;
+        self.spans += outcome.spans;
+        let row = &mut self.rows[place(kind)];
         row.count += 1;
         row.used_extra += u32::from(outcome.used_its_extra);
         if outcome.worst.is_closer_than(&row.worst) {
@@ -32,7 +38,7 @@ impl Table {
     }
 
     pub(crate) fn skip(&mut self, kind: Kind) {
-        self.0[place(kind)].skipped += 1;
+        self.rows[place(kind)].skipped += 1;
     }
 
     pub(crate) fn count(&self, kind: Kind) -> u32 {
@@ -75,7 +81,7 @@ impl fmt::Display for Table {
             "| server | fault | faults | worst granted, of at most | beyond the quota alone |"
         )?;
         writeln!(f, "|---|---|---|---|---|")?;
-        for (kind, row) in KINDS.into_iter().zip(&self.0) {
+        for (kind, row) in KINDS.into_iter().zip(&self.rows) {
             let Row { count, skipped, used_extra, worst } = row;
             let Span { granted, bound, micros } = worst;
             let name = name(kind);
@@ -87,7 +93,8 @@ impl fmt::Display for Table {
                 writeln!(f, "| {server} | {name} | {count} | {worst} | {used_extra} |")?;
             }
         }
-        let all: u32 = self.0.iter().map(|row| row.count).sum();
-        write!(f, "faults: {all} on {server}, all within their bounds")
+        let all: u32 = self.rows.iter().map(|row| row.count).sum();
+        let Self { keys, spans, .. } = self;
+        write!(f, "faults: {all} on {server}, all within their bounds: {keys} keys, {spans} spans")
     }
 }

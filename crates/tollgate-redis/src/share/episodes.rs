@@ -1,0 +1,270 @@
+//! The campaign of `tests/server/campaign/` in virtual time: nodes under load, tasks that are starved at
+//! any moment, and a server whose clock is set. The nodes are those that ship. No span of a key may see
+//! more than the burst, the rate, and what nodes add that come or go within it.
+
+#![allow(clippy::disallowed_types, reason = "a server of the tests may have a lock")]
+
+use core::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tollgate::{Clock, Quota};
+
+use super::*;
+use crate::Unavailable;
+use crate::lease::simulation::{Local, MICRO, MILLI, Numbers, SECOND, SLOWER, simulate, sleep};
+use crate::share::tests::Slowed;
+
+#[allow(dead_code, reason = "a file of the models")]
+#[path = "../../tests/bodies/roll.rs"]
+mod roll;
+#[allow(dead_code, reason = "a file of the campaign, too")]
+#[path = "../../tests/bodies/spans.rs"]
+mod spans;
+
+use roll::Member;
+use spans::{Granted, Span};
+
+const NODES: usize = 2;
+const TASKS_EACH: usize = 2;
+const RATE: u64 = 100;
+const BURST: u64 = 200;
+/// In simulated time, as all that follow.
+const INTERVAL: u64 = 50 * MILLI;
+const LASTS: u64 = SECOND;
+/// How long one key is asked for: long enough to see a node go and another's part grow.
+const ROUND: u64 = 150 * MILLI;
+const DEADLINE: u64 = 60 * MILLI;
+
+/// What happens in an episode.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    /// The longest that a task is starved, one time in twenty.
+    starved: u64,
+    /// Of a thousand beats, and of a thousand answers.
+    lost_per_mille: u64,
+    /// The longest that a node is cut off at a time.
+    cut_off: u64,
+    /// The furthest that the server's clock is set back at a time.
+    back: u64,
+}
+
+/// What a node has more than before: it came, or another went.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    told: u64,
+    /// When the node had done it, if its next beat is under way.
+    done: Option<u64>,
+    cells: u64,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    places: [Option<Member>; NODES],
+    /// By how much the server's clock is behind.
+    behind_micros: u64,
+    /// Until when each node is cut off.
+    cut_off_until: [u64; NODES],
+}
+
+/// The list as a node reaches it, and what its beats tell.
+struct Listened {
+    node: usize,
+    list: Arc<Mutex<List>>,
+    changes: Arc<Mutex<Vec<Change>>>,
+    /// When the part ends, and by how many nodes it is.
+    part: Mutex<(u64, u64)>,
+    real: Local,
+    numbers: Mutex<Numbers>,
+    faults: Faults,
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn starved(numbers: &Mutex<Numbers>, most: u64) -> u64 {
+    let mut numbers = lock(numbers);
+    if numbers.within(0..20) == 0 { numbers.within(0..most + 1) } else { 0 }
+}
+
+impl Listened {
+    fn micros(&self) -> u64 {
+        self.real.nanos() / MICRO
+    }
+
+    fn is_lost(&self) -> bool {
+        self.micros() < lock(&self.list).cut_off_until[self.node]
+            || lock(&self.numbers).within(0..1_000) < self.faults.lost_per_mille
+    }
+
+    async fn ask(&self, lifetime: u64) -> Result<(u64, u64), Unavailable> {
+        let latency = lock(&self.numbers).within(100 * MICRO..MILLI);
+        sleep(latency).await;
+        if self.is_lost() {
+            sleep(DEADLINE).await;
+            return Err(Unavailable::TimedOut);
+        }
+        let beat = {
+            let mut list = lock(&self.list);
+            // An hour in, so that it can go back.
+            let now = 3_600_000_000 + self.micros() - list.behind_micros;
+            roll::beat(&mut list.places, self.node, now, lifetime)
+        };
+        sleep(latency).await;
+        if self.is_lost() {
+            sleep(DEADLINE).await;
+            return Err(Unavailable::TimedOut);
+        }
+        Ok(beat)
+    }
+
+    /// As `tests/server/campaign/watched.rs` does.
+    fn hear(&self, live: u64, sent: u64) {
+        let mut part = lock(&self.part);
+        let (until, before) = *part;
+        let kept = if self.micros() >= until { 0 } else { BURST / before };
+        *part = (sent + 2 * INTERVAL / MICRO, live);
+        let cells = (BURST / live).saturating_sub(kept);
+        lock(&self.changes).push(Change { told: self.micros(), done: None, cells });
+    }
+}
+
+impl Roll for Listened {
+    async fn beat(&self, _: &str, lifetime: Duration) -> Result<Beat, Unavailable> {
+        if let Some(last) = lock(&self.changes).last_mut() {
+            let paused = self.micros().saturating_sub(INTERVAL / MICRO);
+            last.done.get_or_insert(paused.max(last.told));
+        }
+        sleep(starved(&self.numbers, self.faults.starved)).await;
+        let sent = self.micros();
+        let lifetime = u64::try_from((lifetime / SLOWER).as_micros()).expect("short");
+        let (live, member_micros) = self.ask(lifetime).await?;
+        if member_micros >= 2 * INTERVAL / MICRO {
+            self.hear(live, sent);
+        }
+        // What is told here is done when the task goes on.
+        sleep(starved(&self.numbers, self.faults.starved)).await;
+        Ok(Beat { live, member_for: Duration::from_micros(member_micros) * SLOWER })
+    }
+
+    async fn leave(&self, _: &str) -> Result<(), Unavailable> {
+        Ok(())
+    }
+}
+
+type Node = Share<Listened, Slowed>;
+
+/// Asks until the end of the episode.
+async fn load(node: Node, real: Local, seed: u64, most_starved: u64) -> Vec<Granted> {
+    let numbers = Mutex::new(Numbers::new(seed));
+    let mut granted = Vec::new();
+    while real.nanos() < LASTS {
+        let (now, asked) = (Slowed(real).now(), real.nanos() / MICRO);
+        let round = asked / (ROUND / MICRO);
+        sleep(starved(&numbers, most_starved)).await;
+        if node.check_at(&round.to_be_bytes(), 1, now).decision.is_ok() {
+            sleep(starved(&numbers, most_starved)).await;
+            granted.push(Granted { round, asked, answered: real.nanos() / MICRO });
+        }
+        let pause = lock(&numbers).within(20 * MICRO..200 * MICRO);
+        sleep(pause).await;
+    }
+    granted
+}
+
+/// What was granted in an episode, and what came and went.
+fn episode(seed: u64, faults: Faults) -> (Vec<Granted>, Vec<Change>) {
+    simulate(async move {
+        let (mut numbers, real) = (Numbers::new(seed), Local::real());
+        let list = Arc::new(Mutex::new(List::default()));
+        let (mut tasks, mut changes) = (Vec::new(), Vec::new());
+        // The nodes' time is slowed down: a second of theirs is a millisecond.
+        let quota = Quota::new(RATE, Duration::from_secs(1) * SLOWER).burst(BURST);
+        for node in 0..NODES {
+            let its_changes = Arc::<Mutex<Vec<_>>>::default();
+            changes.push(Arc::clone(&its_changes));
+            let roll = Listened {
+                node,
+                list: Arc::clone(&list),
+                changes: its_changes,
+                part: Mutex::new((0, 1)),
+                real,
+                numbers: Mutex::new(Numbers::new(numbers.draw())),
+                faults,
+            };
+            let share = Share::builder(roll, quota).clock(Slowed(real)).capacity(1_000);
+            let share = share.interval(Duration::from_nanos(INTERVAL) * SLOWER).build();
+            let share = share.expect("in range");
+            for _ in 0..TASKS_EACH {
+                let load = load(share.clone(), real, numbers.draw(), faults.starved);
+                tasks.push(tokio::spawn(load));
+            }
+        }
+        while real.nanos() < LASTS {
+            sleep(numbers.within(100 * MILLI..300 * MILLI)).await;
+            let mut list = lock(&list);
+            let node = usize::from(numbers.within(0..2) == 0);
+            list.cut_off_until[node] =
+                (real.nanos() + numbers.within(0..faults.cut_off + 1)) / MICRO;
+            list.behind_micros += numbers.within(0..faults.back / MICRO + 1);
+        }
+        let mut granted = Vec::new();
+        for task in tasks {
+            granted.extend(task.await.expect("no panic"));
+        }
+        (granted, changes.iter().flat_map(|its| lock(its).clone()).collect())
+    })
+}
+
+/// The span that is closest to its bound, or furthest beyond it. With `is_added`, nodes that come or go
+/// within it add their part of the burst.
+fn worst(granted: &[Granted], changes: &[Change], is_added: bool) -> Span {
+    spans::worst(granted, |span| {
+        let within = |change: &&Change| {
+            change.told <= span.end && change.done.is_none_or(|done| span.start <= done)
+        };
+        let added = changes.iter().filter(within).map(|change| change.cells).sum::<u64>();
+        let added = if is_added { added } else { 0 };
+        BURST + RATE * (span.end - span.start) / 1_000_000 + added
+    })
+}
+
+/// The server's clock is set back and nodes are cut off in every episode; half of them have tasks that are
+/// starved, and two thirds lose messages.
+fn drawn(seed: u64) -> Faults {
+    let mut numbers = Numbers::new(!seed);
+    let starved = [0, 120 * MILLI][usize::from(numbers.within(0..2) == 0)];
+    let lost_per_mille = [0, 100, 300][usize::try_from(numbers.within(0..3)).expect("few")];
+    Faults { starved, lost_per_mille, cut_off: 300 * MILLI, back: 400 * MILLI }
+}
+
+/// `TOLLGATE_EPISODES` is how many there are: 1,800 look at 11,573 keys.
+#[test]
+fn no_span_is_beyond_its_bound_where_a_servers_clock_is_set_back() {
+    let episodes = std::env::var("TOLLGATE_EPISODES").ok();
+    let episodes = episodes.map_or(24, |text| text.parse().expect("a whole number"));
+    let (mut keys, mut looked_at, mut closest) = (0, 0, Span { granted: 0, bound: 1, micros: 0 });
+    for seed in 0..episodes {
+        let (granted, changes) = episode(seed, drawn(seed));
+        let span = worst(&granted, &changes, true);
+        assert!(!span.is_beyond(), "seed {seed}: {span:?}, {changes:?}");
+        let (its_keys, its_spans) = spans::looked_at(&granted);
+        (keys, looked_at) = (keys + its_keys, looked_at + its_spans);
+        if span.is_closer_than(&closest) {
+            closest = span;
+        }
+    }
+    println!("{episodes} episodes, {keys} keys, {looked_at} spans; closest {closest:?}");
+    assert!(closest.granted + 4 >= closest.bound, "hardly any load: {closest:?}");
+}
+
+/// The mistake: nodes that come or go are not counted. So the test above would notice.
+#[test]
+fn a_span_is_beyond_a_bound_without_what_nodes_add_that_come_or_go() {
+    let is_beyond = |seed: &u64| {
+        let (granted, changes) = episode(*seed, drawn(*seed));
+        worst(&granted, &changes, false).is_beyond()
+    };
+    let found = (20..40).find(is_beyond);
+    assert!(found.is_some());
+}
