@@ -167,7 +167,7 @@ class PacedVectors(GcraVectors):
             request["empty"] = 1
         if chance.random() < 0.8:
             limit, period, burst = chance.choice([chance.quota(), (limit, period, burst * 2), (limit, period, max(burst // 2, 1)), (limit * 2, period, burst)])
-            inherit = chance.choice(["as-is", "additive", "proportional", "reset"])
+            inherit = chance.choice(["as-is", "additive", "spent", "proportional", "reset"])
             request.update(new_limit=limit, new_period=period, new_burst=burst, inherit=inherit, at=chance.instant())
         return request
 

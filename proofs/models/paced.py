@@ -59,7 +59,7 @@ class Paced:
     @staticmethod
     def inherited(inherit, cell, old, new, here, reach):
         grown = new.wrapping_sub(old).wrapping_mul(cell)
-        if inherit == "additive" and (new > old) is True:
+        if inherit == "spent" or inherit == "additive" and (new > old) is True:
             return cell, here, reach
         if inherit in ("as-is", "additive"):
             reach = reach.saturating_add(new.saturating_sub(old).saturating_mul(cell))
@@ -143,7 +143,7 @@ class Change:
         product, shrunk = new.wrapping_sub(self.old).v * self.cell.v, integer("shrunk")
         fact(shrunk == self.old.v * self.cell.v - new.v * self.cell.v)
         fact(wraps_back(product, shrunk))
-        if inherit == "additive" and grows:
+        if inherit == "spent" or inherit == "additive" and grows:
             made = (self.cell, self.here, self.reach)
         else:
             made = Paced.inherited(inherit, self.cell, self.old, new, self.here, self.reach)
@@ -190,6 +190,14 @@ def additive_adds_what_the_burst_grew_by():
     return And(at.ahead == at.debt, at.ahead <= at.reach_after)
 
 
+def spent_keeps_what_is_owed(grows):
+    """The debt is the same after as before, whether the burst grows or shrinks."""
+    def state():
+        at = Change("spent", grows)
+        return And(at.ahead == at.debt, at.ahead <= at.reach_after)
+    return state
+
+
 def reset_forgives_all():
     at = Change("reset")
     # At or behind the clock, and by no more than the reach.
@@ -204,6 +212,8 @@ PROPERTIES = [
         [("what has wrapped", what_has_wrapped), ("wraps back", what_has_wrapped_modulo),
          ("a burst that grows", as_is_keeps_what_is_left(True)), ("that shrinks", as_is_keeps_what_is_left(False))])),
     Property("additive: what the burst has grown by is added", lambda: iter([("any", additive_adds_what_the_burst_grew_by)])),
+    Property("spent: what is owed is owed", lambda: iter(
+        [("a burst that grows", spent_keeps_what_is_owed(True)), ("that shrinks", spent_keeps_what_is_owed(False))])),
     Property("reset: no debt stays", lambda: iter([("any", reset_forgives_all)])),
 ]
 
@@ -220,6 +230,8 @@ FAULTS = [
           "reach = reach.saturating_add(new.saturating_sub(old).saturating_mul(cell))", "reach = reach"),
     Fault("the clock is moved on", "additive: what the burst has grown by is added",
           "made = (self.cell, self.here, self.reach)", "made = (self.cell, self.here + self.cell, self.reach)"),
+    Fault("the clock is moved by a cell", "spent: what is owed is owed",
+          "made = (self.cell, self.here, self.reach)", "made = (self.cell, self.here - self.cell, self.reach)"),
     Fault("the clock is not moved far enough", "reset: no debt stays",
           "here.wrapping_add(reach)", "here.wrapping_add(reach - 1)"),
 ]

@@ -73,6 +73,7 @@ fn paced(request: &Request) -> Result<String, QuotaError> {
         let inherit = match request.text("inherit") {
             "as-is" => Inherit::AsIs,
             "additive" => Inherit::Additive,
+            "spent" => Inherit::Spent,
             "proportional" => Inherit::Proportional,
             _ => Inherit::Reset,
         };

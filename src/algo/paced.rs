@@ -20,6 +20,7 @@
 //! |---|---|---|
 //! | as is | back by what the burst grows, or on by what it shrinks | the same |
 //! | additive | as is, but never back | the same |
+//! | spent | not at all | the same |
 //! | proportional | not at all | in inverse proportion to the burst |
 //! | reset | on, by the largest debt there may be | the same |
 //!
@@ -72,6 +73,7 @@ const UNITS_IN_CELL_MIN: u128 = 100;
 /// };
 /// assert_eq!(left_after(Inherit::AsIs)?, 4);
 /// assert_eq!(left_after(Inherit::Additive)?, 14);
+/// assert_eq!(left_after(Inherit::Spent)?, 14);
 /// assert_eq!(left_after(Inherit::Proportional)?, 8);
 /// assert_eq!(left_after(Inherit::Reset)?, 20);
 /// # Ok::<(), tollgate::QuotaError>(())
@@ -83,6 +85,14 @@ pub enum Inherit {
     AsIs,
     /// As many as there were, and what the burst has grown by. If it has shrunk, as [`AsIs`](Self::AsIs).
     Additive,
+    /// The new burst less the cells that the key has spent and that have not come back: of 1,000 cells,
+    /// 5 spent, a burst of 10 leaves 5. A key that has spent more than the new burst is denied until
+    /// the excess has come back at the new rate.
+    ///
+    /// **Guarantee.** However often the quota changes in this way, no key that keeps its place is granted
+    /// more within any span than the largest of the bursts, the cells that the rates in force bring
+    /// within the span, and the unit that [`Live`](crate::Live) states.
+    Spent,
     /// The same share of the burst.
     Proportional,
     /// All: it is as if no key had ever been seen.
@@ -158,6 +168,7 @@ impl PacedParams {
         let grown = new.wrapping_sub(old).wrapping_mul(cell);
         let mut reach = self.gcra.grid().reach();
         let (cell, base) = match inherit {
+            Inherit::Spent => (cell, here),
             Inherit::Additive if new > old => (cell, here),
             Inherit::AsIs | Inherit::Additive => {
                 // The largest debt there may be has grown as well.

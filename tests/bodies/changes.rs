@@ -256,8 +256,10 @@ impl Both {
 }
 
 fn inherit(kind: u8) -> Inherit {
+    // By another bit, so that the kept corpus means what it did.
     match kind % 4 {
         0 => Inherit::AsIs,
+        1 if kind & 4 > 0 => Inherit::Spent,
         1 => Inherit::Additive,
         2 => Inherit::Proportional,
         _ => Inherit::Reset,

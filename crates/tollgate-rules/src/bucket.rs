@@ -91,11 +91,11 @@ impl<C: Clock> Bucket<C> {
         matches!(self, Self::Gcra(_))
     }
 
-    /// Replaces the quota, and says whether it could. Keys keep what they have used: of a larger
-    /// burst they have the difference more, of a smaller one no more than it is.
+    /// Replaces the quota, and says whether it could. Each key keeps the cells that it has spent: see
+    /// [`Inherit::Spent`].
     pub(crate) fn change(&self, quota: Quota) -> bool {
         match self {
-            Self::Gcra(gate) => gate.set_quota(quota, Inherit::Additive).is_ok(),
+            Self::Gcra(gate) => gate.set_quota(quota, Inherit::Spent).is_ok(),
             _ => false,
         }
     }

@@ -1,5 +1,9 @@
 //! What new rules take over from the old ones.
 
+#[cfg(test)]
+mod tests;
+mod warning;
+
 use std::sync::Arc;
 
 use tollgate::{Clock, Quota};
@@ -8,6 +12,7 @@ use crate::bucket::{Ban, Bucket};
 use crate::error::BuildFailed;
 use crate::gate::{Active, Gate};
 use crate::rule::{Limit, Rule, Rules};
+pub use warning::ReloadWarning;
 
 /// What became of the limits, and of what keys had used of them, when rules were exchanged.
 ///
@@ -19,23 +24,25 @@ use crate::rule::{Limit, Rule, Rules};
 /// use tollgate_rules::Carried;
 /// assert_eq!(Carried::default().to_string(), "0 limits kept, 0 with a new quota, 0 new, 0 dropped");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Carried {
     /// Limits as they were, with all their state.
     pub kept: usize,
     /// Limits of `gcra` whose quota changed, and whose keys keep what they have used: see
-    /// [`Inherit::Additive`](tollgate::Inherit::Additive).
+    /// [`Inherit::Spent`](tollgate::Inherit::Spent).
     pub inherited: usize,
     /// Limits that were not there before, or count otherwise. Their keys start afresh.
     pub new: usize,
     /// Limits that are no longer there, or count otherwise.
     pub dropped: usize,
+    /// What an operator should know of the change, in the order of the file.
+    pub warnings: Vec<ReloadWarning>,
 }
 
 impl std::fmt::Display for Carried {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kept, inherited, new, dropped } = self;
+        let Self { kept, inherited, new, dropped, .. } = self;
         write!(f, "{kept} limits kept, {inherited} with a new quota, {new} new, {dropped} dropped")
     }
 }
@@ -52,11 +59,12 @@ pub(crate) fn follow<C: Clock>(
         let before = old.active.iter().find(|before| before.rule.name == rule.name);
         let taken = activate(rule, before, &old.clock)?;
         carried.kept += taken.kept;
+        carried.warnings.extend(taken.warnings);
         changes.extend(taken.changes.into_iter().map(|change| (active.len(), change)));
         active.push(taken.active);
     }
     // Last, and only now, the old limiters are touched.
-    carried.inherited = change_quotas(&mut active, &changes, &old.clock)?;
+    carried.inherited = change_quotas(&mut active, &changes, &old.clock, &mut carried.warnings)?;
     let count = |active: &[Active<C>]| active.iter().map(|its| its.buckets.len()).sum::<usize>();
     carried.new = count(&active) - carried.kept - carried.inherited;
     carried.dropped = count(&old.active) - carried.kept - carried.inherited;
@@ -76,6 +84,7 @@ pub(crate) struct Taken<C: Clock> {
     pub(crate) active: Active<C>,
     kept: usize,
     changes: Vec<Change>,
+    warnings: Vec<ReloadWarning>,
 }
 
 /// A rule with its limiters, taken over from `before` where they count the same.
@@ -85,50 +94,86 @@ pub(crate) fn activate<C: Clock>(
     clock: &Arc<C>,
 ) -> Result<Taken<C>, BuildFailed> {
     let admitted = before.map(|before| Arc::clone(&before.admitted)).unwrap_or_default();
+    let mut warnings = Vec::new();
+    let before = before.filter(|before| {
+        let changed = changed_keys(&before.rule, &rule);
+        warnings.extend(changed.map(|what| ReloadWarning::keys_changed(&rule, what)));
+        changed.is_none()
+    });
     if rule.store.is_some() {
         let active = Active { rule, buckets: Vec::new(), ban: None, admitted };
-        return Ok(Taken { active, kept: 0, changes: Vec::new() });
+        return Ok(Taken { active, kept: 0, changes: Vec::new(), warnings });
     }
-    let before = before.filter(|before| has_same_keys(&before.rule, &rule));
-    let mut free: Vec<(&Limit, &Arc<Bucket<C>>)> = before
-        .map(|before| before.rule.limits.iter().zip(&before.buckets).collect())
-        .unwrap_or_default();
-    let mut take = |fits: &dyn Fn(&Limit, &Bucket<C>) -> bool| {
-        let found = free.iter().position(|(limit, bucket)| fits(limit, bucket));
-        found.map(|at| free.remove(at))
-    };
-    // First what is the same, so that no limit before it in the list takes its state.
-    let same: Vec<Option<&Arc<Bucket<C>>>> = rule
-        .limits
-        .iter()
-        .map(|limit| {
-            let is_same =
-                |old: &Limit, _: &_| old.algorithm == limit.algorithm && old.quota == limit.quota;
-            take(&is_same).map(|(_, bucket)| bucket)
-        })
-        .collect();
-    let kept = same.iter().flatten().count();
-    let mut changes = Vec::new();
+    let Pairs { found, mut left } = pair(&rule, before);
+    let (mut kept, mut changes) = (0, Vec::new());
     let mut buckets = Vec::with_capacity(rule.limits.len());
-    for (index, (limit, same)) in rule.limits.iter().zip(same).enumerate() {
-        let may_become = |old: &Limit, bucket: &Bucket<C>| {
-            bucket.may_change() && old.algorithm == limit.algorithm
-        };
-        let bucket = if let Some(same) = same {
-            Arc::clone(same)
-        } else if let Some((old, bucket)) =
-            take(&|old, bucket| may_become(old, bucket) && old.name == limit.name)
-                .or_else(|| take(&may_become))
-        {
-            changes.push(Change { limit: index, before: old.quota });
-            Arc::clone(bucket)
-        } else {
-            build(&rule, index, clock)?
-        };
-        buckets.push(bucket);
+    for (index, (limit, found)) in rule.limits.iter().zip(found).enumerate() {
+        buckets.push(match found {
+            Some((old, bucket)) => {
+                match is_same(old, limit) {
+                    true => kept += 1,
+                    false => changes.push(Change { limit: index, before: old.quota }),
+                }
+                Arc::clone(bucket)
+            }
+            None => {
+                // A limit took another's place. One more than before is no news.
+                if let Some(old) = left.next() {
+                    warnings.push(ReloadWarning::counted_otherwise(&rule, old, limit));
+                }
+                build(&rule, index, clock)?
+            }
+        });
     }
     let ban = ban(&rule, before, clock)?;
-    Ok(Taken { active: Active { rule, buckets, ban, admitted }, kept, changes })
+    if before.is_some_and(|before| before.ban.is_some() && before.rule.penalty != rule.penalty) {
+        warnings.push(ReloadWarning::BansLifted { rule: rule.name.clone() });
+    }
+    Ok(Taken { active: Active { rule, buckets, ban, admitted }, kept, changes, warnings })
+}
+
+/// An old limit and what counts it.
+type Old<'o, C> = (&'o Limit, &'o Arc<Bucket<C>>);
+
+/// Which old limit each new one goes on from.
+struct Pairs<'o, C: Clock> {
+    /// In the order of the new limits.
+    found: Vec<Option<Old<'o, C>>>,
+    /// The old limits that none goes on from.
+    left: std::vec::IntoIter<&'o Limit>,
+}
+
+/// Pairs each limit with one of the rule before: the same one, or else one of which only the quota
+/// differs, by name before period before place.
+fn pair<'o, C: Clock>(rule: &Rule, before: Option<&'o Active<C>>) -> Pairs<'o, C> {
+    let mut free: Vec<Old<'o, C>> = before
+        .map(|before| before.rule.limits.iter().zip(&before.buckets).collect())
+        .unwrap_or_default();
+    let mut found: Vec<Option<Old<'o, C>>> = vec![None; rule.limits.len()];
+    let may_become = |(old, bucket): Old<'o, C>, limit: &Limit| {
+        bucket.may_change() && old.algorithm == limit.algorithm
+    };
+    let fits: [&dyn Fn(Old<'o, C>, &Limit) -> bool; 4] = [
+        &|(old, _), limit| is_same(old, limit),
+        &|old, limit| may_become(old, limit) && old.0.name == limit.name,
+        &|old, limit| may_become(old, limit) && old.0.quota.period() == limit.quota.period(),
+        &|old, limit| may_become(old, limit),
+    ];
+    // One pass after the other, so that no limit takes the state of one that fits another better.
+    for fits in fits {
+        for (limit, found) in rule.limits.iter().zip(&mut found) {
+            if found.is_none() {
+                let at = free.iter().position(|old| fits(*old, limit));
+                *found = at.map(|at| free.remove(at));
+            }
+        }
+    }
+    let left: Vec<&Limit> = free.into_iter().map(|(old, _)| old).collect();
+    Pairs { found, left: left.into_iter() }
+}
+
+fn is_same(old: &Limit, limit: &Limit) -> bool {
+    old.algorithm == limit.algorithm && old.quota == limit.quota
 }
 
 fn build<C: Clock>(
@@ -151,12 +196,14 @@ fn change_quotas<C: Clock>(
     active: &mut [Active<C>],
     changes: &[(usize, Change)],
     clock: &Arc<C>,
+    warnings: &mut Vec<ReloadWarning>,
 ) -> Result<usize, BuildFailed> {
     let mut done: Vec<(Arc<Bucket<C>>, Quota)> = Vec::new();
     for (rule, Change { limit, before }) in changes {
         let Active { rule, buckets, .. } = &mut active[*rule];
         if buckets[*limit].change(rule.limits[*limit].quota) {
             done.push((Arc::clone(&buckets[*limit]), *before));
+            warnings.extend(ReloadWarning::long_wait(rule, *before, &rule.limits[*limit]));
             continue;
         }
         match build(rule, *limit, clock) {
@@ -168,16 +215,22 @@ fn change_quotas<C: Clock>(
                 return Err(failed);
             }
         }
+        warnings.push(ReloadWarning::too_far(rule, *before, &rule.limits[*limit]));
     }
     Ok(done.len())
 }
 
-/// Whether keys, and their places, are the same, and in this process.
-fn has_same_keys(before: &Rule, rule: &Rule) -> bool {
-    before.store.is_none()
-        && before.key == rule.key
-        && before.capacity == rule.capacity
-        && before.on_full == rule.on_full
+/// What of a rule has changed that its limiters are built for, where both are of this process or one
+/// is; between stores there is no state here that could be lost.
+fn changed_keys(before: &Rule, rule: &Rule) -> Option<&'static str> {
+    let checks = [
+        (before.store.is_some() != rule.store.is_some(), "store"),
+        (before.key != rule.key, "key"),
+        (before.capacity != rule.capacity, "capacity"),
+        (before.on_full != rule.on_full, "on_full"),
+    ];
+    let changed = checks.iter().find(|(is_changed, _)| *is_changed).map(|(_, what)| *what);
+    changed.filter(|_| before.store.is_none() || rule.store.is_none())
 }
 
 fn ban<C: Clock>(

@@ -50,7 +50,7 @@ mod verdict;
 pub use error::{BuildFailed, ReloadError, RuleError, RulesError};
 pub use facts::{Facts, Request};
 pub use gate::Gate;
-pub use inherit::Carried;
+pub use inherit::{Carried, ReloadWarning};
 pub use key::{Key, OnNoKey};
 pub use live::{LiveRules, Loaded, RulesFile};
 pub use rule::{Apply, Limit, Penalty, Rule, Rules};

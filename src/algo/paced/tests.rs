@@ -38,6 +38,7 @@ impl Exact {
         let left = match inherit {
             Inherit::AsIs => left,
             Inherit::Additive => left + (burst - self.burst).max(0),
+            Inherit::Spent => burst - self.debt,
             Inherit::Proportional => left * burst / self.burst,
             Inherit::Reset => burst,
         };
@@ -55,6 +56,7 @@ fn inherits() -> impl Strategy<Value = Inherit> {
     prop_oneof![
         Just(Inherit::AsIs),
         Just(Inherit::Additive),
+        Just(Inherit::Spent),
         Just(Inherit::Proportional),
         Just(Inherit::Reset),
     ]
@@ -254,7 +256,7 @@ fn what_cannot_be_is_refused_with_a_reason() {
 fn the_rate_may_grow_thirtytwofold() {
     for rate in [1, 30, 1_000, 31_250, 100_000, 1_000_000, 31_250_000] {
         let params = PacedParams::new(&Quota::per_second(rate), false).expect("in range");
-        for inherit in [Inherit::AsIs, Inherit::Additive, Inherit::Reset] {
+        for inherit in [Inherit::AsIs, Inherit::Additive, Inherit::Spent, Inherit::Reset] {
             let faster = Quota::per_second(rate * 32).burst(rate);
             assert!(params.change(&faster, inherit, Tick::ZERO).is_ok(), "{rate}");
         }

@@ -268,6 +268,9 @@ impl Follower {
             Ok(Some(carried)) => {
                 self.told = None;
                 log::info(format_args!("rules reloaded: {carried}"));
+                for warning in &carried.warnings {
+                    log::warn(warning);
+                }
                 log::flush(LOG_PATIENCE);
                 metrics.rules_were_read(true);
             }

@@ -49,6 +49,20 @@ fn a_change_is_taken_over_and_other_rules_keep_their_state() {
 }
 
 #[test]
+fn a_change_that_starts_a_limit_afresh_is_logged() {
+    let rules = |key: &str, quota: &str| {
+        format!("[[rule]]\nname = \"a\"\nkey = \"{key}\"\nlimits = \"{quota}\"\n")
+    };
+    let proxy = Proxy::with_rules("afresh", &rules("ip", "9/day"));
+    scratch("afresh.toml", &rules("ip", "8/day"));
+    eventually("it is taken over", || proxy.stderr().contains("0 limits kept, 1 with"));
+    assert!(!proxy.stderr().contains("warning"), "{}", proxy.stderr());
+    scratch("afresh.toml", &rules("host", "8/day"));
+    let said = "warning: rule \"a\": all limits and bans start afresh, since \"key\" changed";
+    eventually("it is logged", || proxy.stderr().contains(said));
+}
+
+#[test]
 fn hangups_do_not_end_a_proxy_that_has_no_file() {
     let proxy = Proxy::start("hangup", &[]);
     proxy.signal("HUP");

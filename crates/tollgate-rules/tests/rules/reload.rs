@@ -88,7 +88,7 @@ fn a_new_quota_inherits_what_was_used() {
         ("\"6 per week\"", 3),
         ("\"9 per week\"", 6),
         ("\"5 per day\"", 2),
-        ("\"2 per week\"", 2),
+        ("\"2 per week\"", 0),
         ("{ name = \"weekly\", quota = \"100 per week\" }", 97),
     ] {
         let mut rules = Try::new("inherits.toml", FIVE);
@@ -199,4 +199,38 @@ fn a_file_may_be_a_mebibyte_long() {
     text.push('x');
     std::fs::write(&rules.path, text).expect("the file is ours");
     assert!(matches!(rules.file.reload(), Err(ReloadError::Unreadable { .. })));
+}
+
+#[test]
+fn a_quota_that_shrinks_leaves_a_key_what_it_has_not_used() {
+    let rule = |limits: &str| {
+        format!("rule = [{{ name = \"a\", key = \"none\", limits = \"{limits}\" }}]")
+    };
+    let mut rules = Try::new("shrinks.toml", &rule("1000/h"));
+    assert_eq!(rules.admitted(5), 5);
+    rules.change(&rule("10/h"));
+    assert_eq!(rules.admitted(100), 5, "5 of 10 were used");
+    rules.change(&rule("1000/h"));
+    assert_eq!(rules.admitted(2_000), 990, "10 of 1000 were used");
+    // All of 1000 is used, and 10 an hour come back.
+    rules.change(&rule("10/h"));
+    rules.clock.advance(Duration::from_secs(99 * 3_600));
+    assert_eq!(rules.admitted(9), 0);
+    rules.clock.advance(Duration::from_secs(3_600));
+    assert_eq!(rules.admitted(99), 10);
+}
+
+#[test]
+fn a_quota_that_changes_200_times_in_a_second_grants_what_the_larger_one_does() {
+    let rule = |limits: &str| {
+        format!("rule = [{{ name = \"a\", key = \"none\", limits = \"{limits}\" }}]")
+    };
+    let mut rules = Try::new("to-and-fro.toml", &rule("100/h"));
+    let mut granted = rules.admitted(100);
+    for number in 0..200 {
+        rules.clock.advance(Duration::from_millis(5));
+        rules.change(&rule(["10/h", "100/h"][number % 2]));
+        granted += rules.admitted(100);
+    }
+    assert_eq!(granted, 100);
 }
