@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 
 # Target, millions of executions of 300, longest input, sanitizer; what takes longest is first.
 table=(
-    'words 127 320 none'
+    'words 117 320 none'
     'operations 1 320 address'
     'accounts 10 400 none'
     'changes 28 400 none'
@@ -26,6 +26,7 @@ table=(
     'replies 41 256 none'
     'log_lines 2 1024 none'
     'rules 2 1024 none'
+    'paths 10 128 none'
 )
 amount="${1:-60}"
 if ! [[ "$amount" =~ ^[1-9][0-9]*M?$ ]]; then

@@ -1,14 +1,18 @@
 //! `tollgate check`: a rules file in plain words, or everything that is wrong with it.
 
 use std::fmt::Write;
+use std::net::IpAddr;
 
-use anyhow::{Context, Result};
-use tollgate_rules::{Apply, Gate, Rules};
+use anyhow::{Context, Result, bail};
+use http::Uri;
+use tollgate_rules::{Apply, Gate, Request, Rules};
 
+use crate::args::CheckArgs;
 use crate::report::words::counted;
 
-/// What the file says; or, where it is wrong, all that is.
-pub(crate) fn explained(file: &str) -> Result<Result<String, String>> {
+/// What the file says, or says of a request; or, where it is wrong, all that is.
+pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
+    let file = &args.file;
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
     let rules = match Rules::parse(file, &text) {
         Ok(rules) => rules,
@@ -18,12 +22,18 @@ pub(crate) fn explained(file: &str) -> Result<Result<String, String>> {
             return Ok(Err(format!("{}\n{file}: {summary}\n", wrong.with_source())));
         }
     };
+    if let Some(request) = &args.explain {
+        let asked = Asked::parse(request, &args.headers)?;
+        let said = rules.explain_request(&asked.facts(args.client));
+        return Ok(Ok(format!("{file}: {request}\n\n{said}")));
+    }
     let apply = match rules.apply() {
         Apply::All => "all that match a request must admit it",
         Apply::First => "of those that match a request, the first decides (rules in shadow apart)",
     };
     let count = counted(rules.rules().len() as u64, "rule", "rules");
     let mut report = format!("{file}: {count}; {apply}\n");
+    let paths = rules.explain_paths();
     // Reserved, but not touched, it takes no memory.
     let gate = match Gate::new(rules) {
         Ok(gate) => gate,
@@ -36,9 +46,54 @@ pub(crate) fn explained(file: &str) -> Result<Result<String, String>> {
         }
         writeln!(report, "  memory   {}", memory(bytes))?;
     }
+    if let Some(paths) = paths {
+        write!(report, "\npaths: {paths}\n")?;
+    }
     let total = memory(gate.memory_bytes());
     write!(report, "\nmemory in all: at most {total}, taken as keys arrive\n")?;
     Ok(Ok(report))
+}
+
+/// A request of the command line.
+struct Asked<'a> {
+    method: &'a str,
+    target: Uri,
+    /// Names and values.
+    headers: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Asked<'a> {
+    /// `POST /login%2f`, or a target alone, and lines such as `host: api.example.com`.
+    fn parse(request: &'a str, headers: &'a [String]) -> Result<Self> {
+        let words: Vec<&str> = request.split_whitespace().collect();
+        let (method, target) = match words[..] {
+            [target] => ("GET", target),
+            [method, target] => (method, target),
+            _ => bail!("write a request like \"POST /login%2f\", not \"{request}\""),
+        };
+        let target = target.parse().with_context(|| format!("\"{target}\" is no target"))?;
+        let line = |line: &'a String| {
+            let (name, value) = line
+                .split_once(':')
+                .with_context(|| format!("write a header like \"x-user: ada\", not \"{line}\""))?;
+            Ok((name.trim(), value.trim()))
+        };
+        let headers = headers.iter().map(line).collect::<Result<_>>()?;
+        Ok(Self { method, target, headers })
+    }
+
+    /// The request as the proxy shows it to the rules.
+    fn facts(&self, peer: Option<IpAddr>) -> Request<'_> {
+        let of_target = self.target.authority().map(|authority| authority.as_str());
+        let field = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        Request {
+            method: self.method,
+            path: self.target.path(),
+            host: of_target.or(field.map(|(_, value)| *value)),
+            headers: &self.headers,
+            peer,
+        }
+    }
 }
 
 /// `29.8 MB`.

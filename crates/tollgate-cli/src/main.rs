@@ -82,7 +82,7 @@ fn replay(args: ReplayArgs, matches: &ArgMatches) -> Result<ExitCode> {
 }
 
 fn check(args: &CheckArgs) -> Result<ExitCode> {
-    match check::explained(&args.file)? {
+    match check::explained(args)? {
         Ok(report) => {
             print(&report)?;
             Ok(ExitCode::SUCCESS)

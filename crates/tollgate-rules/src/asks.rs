@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use crate::facts::Facts;
+use crate::host;
 use crate::key::{Key, Part, masked};
-use crate::path;
+use crate::path::{self, Fit, Reading};
 use crate::rule::{Rule, Rules};
 
 impl Rules {
@@ -39,8 +40,8 @@ impl Rules {
 }
 
 impl Rule {
-    /// Whether the rule is about this request: whether all that its `match` says holds. Once
-    /// something does not, nothing further is asked.
+    /// Whether the rule is about this request: whether all that its `match` says holds, by any reading
+    /// of the path. Once something does not, nothing further is asked.
     ///
     /// ```
     /// use tollgate_rules::{Request, Rules};
@@ -54,7 +55,26 @@ impl Rule {
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     pub fn fits(&self, facts: &impl Facts) -> bool {
-        self.matcher.fits_facts(facts)
+        self.matcher.fits_facts(facts) != Fit::None
+    }
+
+    /// Whether it matters to the rule which host a request asks for.
+    ///
+    /// A rule that matches by host, or counts by it, can be evaded where the upstream answers alike
+    /// for any host: a client then chooses another name.
+    ///
+    /// ```
+    /// # use tollgate_rules::Rules;
+    /// let rules = Rules::parse("rules.toml", r#"rule = [
+    ///     { name = "a", match = { host = "api.example.com" }, limits = "5/s" },
+    ///     { name = "b", limits = "5/s" },
+    /// ]"#)?;
+    /// assert!(rules.rules()[0].asks_for_host() && !rules.rules()[1].asks_for_host());
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn asks_for_host(&self) -> bool {
+        !self.matcher.hosts.is_empty() || self.key.parts.contains(&Part::Host)
     }
 }
 
@@ -90,10 +110,11 @@ impl Part {
         match self {
             Self::Ip { ipv6_prefix } => Some(address(masked(facts.peer()?, *ipv6_prefix))),
             Self::Header(_) | Self::Cookie(_) => self.field(facts).map(text),
-            Self::Path => {
-                let segments = path::segments(facts.path());
+            Self::Path(spelling) => {
+                let segments = Reading::of_keys(*spelling).of(facts.path());
                 let decoded = |segment: &&str| {
-                    let bytes: Vec<u8> = path::decoded(segment).collect();
+                    let bytes: Vec<u8> =
+                        path::decoded(segment).map(|byte| spelling.folded(byte)).collect();
                     format!("/{}", text(&bytes).replace('/', "%2F"))
                 };
                 let whole: String = segments.as_slice().iter().map(decoded).collect();
@@ -101,8 +122,9 @@ impl Part {
             }
             Self::Method => Some(facts.method().to_owned()),
             Self::Host => {
-                let host = facts.host().map(path::bare_host)?;
-                (!host.is_empty()).then(|| host.to_ascii_lowercase())
+                let host = facts.host().map(host::bare_host)?;
+                let written = host::in_brackets(host).map(|address| format!("[{address}]"));
+                (!host.is_empty()).then(|| written.unwrap_or_else(|| host.to_ascii_lowercase()))
             }
         }
     }
@@ -117,11 +139,20 @@ mod tests {
     use super::*;
     use crate::facts::Request;
     use crate::key::KeyBytes;
+    use crate::path::Spelling;
 
     fn key() -> Key {
         let header = Part::Header("a".to_owned());
         let cookie = Part::Cookie("c".to_owned());
-        Key { parts: vec![Part::Ip { ipv6_prefix: 64 }, Part::Path, Part::Host, header, cookie] }
+        Key {
+            parts: vec![
+                Part::Ip { ipv6_prefix: 64 },
+                Part::Path(Spelling::default()),
+                Part::Host,
+                header,
+                cookie,
+            ],
+        }
     }
 
     proptest! {
@@ -129,7 +160,7 @@ mod tests {
         #[test]
         fn keys_of_one_text_have_one_bucket(
             requests in prop::collection::vec(
-                ("(::[12]|1:0:0:[12]::1|7\\.7\\.7\\.[12])", "[/ab.%2f?]{0,5}", "(A|a|b:1|)",
+                ("(::[12]|1:0:0:[12]::1|7\\.7\\.7\\.[12])", "[/abA.%2f?;]{0,5}", "(A|a|b:1|)",
                  "[xy]?", "(c=1|c=\"1\"|d=2|)"), 1..40),
         ) {
             let mut texts = HashMap::new();

@@ -6,8 +6,48 @@ use std::time::Duration;
 use tollgate::{OnFull, Quota};
 
 use crate::key::OnNoKey;
-use crate::rule::{Limit, Rule};
+use crate::path::Separator;
+use crate::rule::{Limit, Rule, Rules};
 use crate::store::{Store, WhenDown};
+
+impl Rules {
+    /// How paths are read, in plain words; `None` where no rule looks at one.
+    ///
+    /// ```
+    /// use tollgate_rules::Rules;
+    ///
+    /// let text = r#"rule = [{ name = "a", match = { path = "/a" }, limits = "5/s" }]"#;
+    /// assert_eq!(Rules::parse("rules.toml", text)?.explain_paths().unwrap(), "\
+    ///     %2F and backslashes are rejected where a rule depends on how they are read; \
+    ///     parameters (;v=1) and case are ignored");
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn explain_paths(&self) -> Option<String> {
+        let asks = |rule: &Rule| !rule.matcher.paths.is_empty() || rule.key.has_path();
+        let spelling = self.rules.iter().find(|rule| asks(rule))?.matcher.spelling;
+        let separator = |what: &str, separator| match separator {
+            Separator::Unclear => {
+                format!("{what} are rejected where a rule depends on how they are read")
+            }
+            Separator::Always => format!("{what} separate segments"),
+            Separator::Never => format!("{what} belong to their segments"),
+        };
+        let slashes = match (spelling.encoded_slash, spelling.backslash) {
+            (encoded, back) if encoded == back => separator("%2F and backslashes", encoded),
+            (encoded, back) => {
+                format!("{}; {}", separator("%2F", encoded), separator("backslashes", back))
+            }
+        };
+        let rest = match (spelling.keeps_params, spelling.keeps_case) {
+            (false, false) => "parameters (;v=1) and case are ignored",
+            (false, true) => "parameters (;v=1) are ignored, case counts",
+            (true, false) => "parameters (;v=1) count, case is ignored",
+            (true, true) => "parameters (;v=1) and case count",
+        };
+        Some(format!("{slashes}; {rest}"))
+    }
+}
 
 impl Rule {
     /// The rule in plain words, a line for each thing there is to say.

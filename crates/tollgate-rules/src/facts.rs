@@ -28,7 +28,8 @@ pub trait Facts {
     /// The path as it came, percent-encoded. What follows a `?` or `#` is not looked at.
     fn path(&self) -> &str;
 
-    /// The host that was asked for (`Host`, or `:authority`), with or without a port.
+    /// The host that was asked for (`Host`, or `:authority`), with or without a port. User info is
+    /// left out. Whether there is one host, and a well-formed one, is for the server to check.
     fn host(&self) -> Option<&str>;
 
     /// The `nth` value, from 0, of the header of that name, which is given in lower case.

@@ -11,7 +11,7 @@ use crate::inherit;
 use crate::inline::Inline;
 use crate::key::{Key, KeyBytes, OnNoKey};
 use crate::matching::{Asks, Seen};
-use crate::path::Segments;
+use crate::path::{Fit, Segments};
 use crate::rule::{Apply, Limit, Rule, Rules};
 use crate::verdict::{Elsewhere, Outcome, Refused, Standing, Verdict, Why};
 
@@ -283,8 +283,20 @@ impl<C: Clock> Gate<C> {
         let (mut path, mut host) = (Segments::new(""), Segments::new(""));
         let seen = Seen::new(facts, self.asks, &mut path, &mut host);
         for (index, Active { rule, .. }) in self.active.iter().enumerate() {
-            if !counts(index, rule) || !rule.matcher.fits(&seen) {
+            if !counts(index, rule) {
                 continue;
+            }
+            let fit = rule.matcher.fits(&seen);
+            match (fit, rule.is_shadow) {
+                (Fit::All | Fit::Some, _) => {}
+                (Fit::None, _) => continue,
+                (Fit::Unclear, false) => {
+                    return Verdict::refusal(Refused { rule, why: Why::UnclearPath });
+                }
+                (Fit::Unclear, true) => {
+                    shadowed.push(Refused { rule, why: Why::UnclearPath });
+                    continue;
+                }
             }
             let begin = keys.as_slice().len();
             if !rule.key.write(facts, &mut keys) {
@@ -301,7 +313,8 @@ impl<C: Clock> Gate<C> {
                     }
                 }
             }
-            let is_last = self.apply == Apply::First && !rule.is_shadow;
+            // By another reading of the path, a later rule would be the first.
+            let is_last = self.apply == Apply::First && !rule.is_shadow && fit == Fit::All;
             let hit = Hit { rule: index, key: (begin, keys.as_slice().len()) };
             match (&rule.store, rule.is_shadow) {
                 (Some(_), _) => {

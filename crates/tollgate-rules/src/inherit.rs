@@ -135,6 +135,9 @@ pub(crate) fn activate<C: Clock>(
 /// An old limit and what counts it.
 type Old<'o, C> = (&'o Limit, &'o Arc<Bucket<C>>);
 
+/// Whether a new limit may go on from an old one.
+type Fits<C> = fn(&Limit, &Bucket<C>, &Limit) -> bool;
+
 /// Which old limit each new one goes on from.
 struct Pairs<'o, C: Clock> {
     /// In the order of the new limits.
@@ -150,26 +153,30 @@ fn pair<'o, C: Clock>(rule: &Rule, before: Option<&'o Active<C>>) -> Pairs<'o, C
         .map(|before| before.rule.limits.iter().zip(&before.buckets).collect())
         .unwrap_or_default();
     let mut found: Vec<Option<Old<'o, C>>> = vec![None; rule.limits.len()];
-    let may_become = |(old, bucket): Old<'o, C>, limit: &Limit| {
-        bucket.may_change() && old.algorithm == limit.algorithm
-    };
-    let fits: [&dyn Fn(Old<'o, C>, &Limit) -> bool; 4] = [
-        &|(old, _), limit| is_same(old, limit),
-        &|old, limit| may_become(old, limit) && old.0.name == limit.name,
-        &|old, limit| may_become(old, limit) && old.0.quota.period() == limit.quota.period(),
-        &|old, limit| may_become(old, limit),
+    let fits: [Fits<C>; 4] = [
+        |old, _, limit| is_same(old, limit),
+        |old, bucket, limit| may_become(old, bucket, limit) && old.name == limit.name,
+        |old, bucket, limit| {
+            may_become(old, bucket, limit) && old.quota.period() == limit.quota.period()
+        },
+        may_become,
     ];
     // One pass after the other, so that no limit takes the state of one that fits another better.
     for fits in fits {
         for (limit, found) in rule.limits.iter().zip(&mut found) {
             if found.is_none() {
-                let at = free.iter().position(|old| fits(*old, limit));
+                let at = free.iter().position(|(old, bucket)| fits(old, bucket, limit));
                 *found = at.map(|at| free.remove(at));
             }
         }
     }
     let left: Vec<&Limit> = free.into_iter().map(|(old, _)| old).collect();
     Pairs { found, left: left.into_iter() }
+}
+
+/// Whether only the quota differs, and can be replaced.
+fn may_become<C: Clock>(old: &Limit, bucket: &Bucket<C>, limit: &Limit) -> bool {
+    bucket.may_change() && old.algorithm == limit.algorithm
 }
 
 fn is_same(old: &Limit, limit: &Limit) -> bool {

@@ -52,6 +52,23 @@ impl<T: Copy, const N: usize> Inline<T, N> {
         }
     }
 
+    /// Keeps those for which `keeps` holds.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(&T) -> bool) {
+        let mut kept = 0;
+        let items = if self.spilled.is_empty() {
+            &mut self.inline[..self.count]
+        } else {
+            &mut self.spilled[..]
+        };
+        for index in 0..items.len() {
+            if keeps(&items[index]) {
+                items[kept] = items[index];
+                kept += 1;
+            }
+        }
+        self.truncate(kept);
+    }
+
     pub(crate) fn as_slice(&self) -> &[T] {
         if self.spilled.is_empty() { &self.inline[..self.count] } else { &self.spilled }
     }
@@ -71,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_list(steps in proptest::collection::vec((0_u8..4, 0_usize..6), 0..40)) {
+        fn it_is_a_list(steps in proptest::collection::vec((0_u8..5, 0_usize..6), 0..40)) {
             let mut list = Inline::<usize, 4>::new(0);
             let mut model = Vec::new();
             for (step, number) in steps {
@@ -79,6 +96,7 @@ mod tests {
                     0 => { list.push(number); model.push(number); }
                     1 => { list.pop(); model.pop(); }
                     2 => { list.truncate(number); model.truncate(number); }
+                    3 => { list.retain(|item| *item != number); model.retain(|item| *item != number); }
                     _ => { list.extend(&[number, 7, 9]); model.extend([number, 7, 9]); }
                 }
                 prop_assert_eq!(list.as_slice(), model.as_slice());

@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::facts::Facts;
+use crate::host;
 use crate::inline::Inline;
-use crate::path;
+use crate::path::{self, Reading, Spelling};
 
 /// What gets a bucket of its own: `key` in a rules file.
 ///
@@ -34,7 +35,7 @@ pub(crate) enum Part {
     /// A header, by its name in lower case.
     Header(String),
     Cookie(String),
-    Path,
+    Path(Spelling),
     Method,
     Host,
 }
@@ -70,6 +71,11 @@ const NO_KEY: u8 = 0;
 const A_KEY: u8 = 1;
 
 impl Key {
+    /// Whether the path is part of it.
+    pub(crate) fn has_path(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Path(_)))
+    }
+
     /// Writes the key of a request; false, and nothing, where a part is missing.
     ///
     /// Every part has its length before it, so that no two keys of different parts are the same
@@ -103,13 +109,10 @@ impl Part {
                 Some(value) => write_sized(value, out),
                 None => return false,
             },
-            Self::Path => write_path(facts.path(), out),
+            Self::Path(spelling) => write_path(facts.path(), *spelling, out),
             Self::Method => write_sized(facts.method().as_bytes(), out),
-            Self::Host => match facts.host().map(path::bare_host) {
-                Some(host) if !host.is_empty() => {
-                    write_count(host.len(), out);
-                    host.bytes().for_each(|byte| out.push(byte.to_ascii_lowercase()));
-                }
+            Self::Host => match facts.host().map(host::bare_host) {
+                Some(host) if !host.is_empty() => write_host(host, out),
                 _ => return false,
             },
         }
@@ -158,12 +161,23 @@ pub(crate) fn masked(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
 }
 
 /// The path as it was resolved and decoded, so that no spelling of it has a bucket of its own.
-fn write_path(path: &str, out: &mut KeyBytes) {
-    let segments = path::segments(path);
+fn write_path(path: &str, spelling: Spelling, out: &mut KeyBytes) {
+    let segments = Reading::of_keys(spelling).of(path);
     write_count(segments.as_slice().len(), out);
     for segment in segments.as_slice() {
         write_count(path::decoded(segment).count(), out);
-        path::decoded(segment).for_each(|byte| out.push(byte));
+        path::decoded(segment).for_each(|byte| out.push(spelling.folded(byte)));
+    }
+}
+
+/// A host that is not empty: in lower case, and an IPv6 address however it is written.
+fn write_host(host: &str, out: &mut KeyBytes) {
+    match host::in_brackets(host) {
+        Some(address) => write_sized(&address.octets(), out),
+        None => {
+            write_count(host.len(), out);
+            host.bytes().for_each(|byte| out.push(byte.to_ascii_lowercase()));
+        }
     }
 }
 
@@ -189,7 +203,7 @@ impl fmt::Display for Key {
                 Part::Ip { ipv6_prefix } => write!(f, "ip (IPv6 by /{ipv6_prefix})")?,
                 Part::Header(name) => write!(f, "header {name}")?,
                 Part::Cookie(name) => write!(f, "cookie {name}")?,
-                Part::Path => f.write_str("path")?,
+                Part::Path(_) => f.write_str("path")?,
                 Part::Method => f.write_str("method")?,
                 Part::Host => f.write_str("host")?,
             }
@@ -202,6 +216,7 @@ impl fmt::Display for Key {
 mod tests {
     use super::*;
     use crate::facts::Request;
+    use crate::path::Separator;
 
     fn key(parts: &[Part], request: &Request<'_>) -> Option<Vec<u8>> {
         let mut out = KeyBytes::new(0);
@@ -238,10 +253,24 @@ mod tests {
 
     #[test]
     fn a_path_has_one_bucket_however_it_is_spelt() {
-        let of = |path| key(&[Part::Path], &Request { path, ..Request::default() });
+        let by =
+            |spelling, path| key(&[Part::Path(spelling)], &Request { path, ..Request::default() });
+        let of = |path| by(Spelling::default(), path);
         assert_eq!(of("/login"), of("//x/../%6cogin/?next=/"));
-        assert_ne!(of("/a/b"), of("/a%2fb"));
-        assert_ne!(of("/a"), of("/A"));
+        for alike in
+            ["/a/B", "/a%2fb", "/a;v=1/b", "/x%2f..%2fa/b", "/a\\b", "/a%5Cb", "/x/..;/a/b"]
+        {
+            assert_eq!(of("/a/b"), of(alike), "{alike}");
+        }
+        let spelling = Spelling {
+            encoded_slash: Separator::Never,
+            backslash: Separator::Never,
+            keeps_params: true,
+            keeps_case: true,
+        };
+        for other in ["/a/B", "/a%2fb", "/a;v=1/b", "/a\\b", "/a%5Cb"] {
+            assert_ne!(by(spelling, "/a/b"), by(spelling, other), "{other}");
+        }
     }
 
     #[test]

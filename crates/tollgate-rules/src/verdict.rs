@@ -377,6 +377,9 @@ pub enum Why<'g> {
     Banned(Denied),
     /// The request has no key, and the rule says `on_no_key = "block"`.
     NoKey,
+    /// The rule applies by one reading of the path and not by another, and the file does not say which
+    /// one the upstream has: see `encoded_slash` in the README. A server answers 400.
+    UnclearPath,
 }
 
 impl<'g> Refused<'g> {
@@ -431,11 +434,11 @@ impl<'g> Refused<'g> {
     fn denied(&self) -> Option<&Denied> {
         match &self.why {
             Why::Limit(_, denied) | Why::Banned(denied) => Some(denied),
-            Why::NoKey => None,
+            Why::NoKey | Why::UnclearPath => None,
         }
     }
 
-    /// Cells that could be spent now: fewer than were asked for; 0 of a ban, or without a key.
+    /// Cells that could be spent now: fewer than were asked for; 0 where no limit refuses.
     ///
     /// ```
     /// # use tollgate_rules::{Gate, Outcome, Request, Rules};

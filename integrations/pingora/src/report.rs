@@ -32,6 +32,10 @@ pub(crate) fn report(verdict: &Verdict<'_>) -> (Report, Option<Reason>) {
                 report.note_without_key(KeyError::Missing);
                 Reason::WithoutKey(KeyError::Missing)
             }
+            Why::UnclearPath => {
+                report.note_without_key(KeyError::Malformed);
+                Reason::WithoutKey(KeyError::Malformed)
+            }
             _ => {
                 report.note(refusal(refused));
                 Reason::OverLimit

@@ -17,7 +17,8 @@ Headers:
 
 Answers of its own, all of application/problem+json:
   429 a rule refuses (with Retry-After, RateLimit-Policy, RateLimit)   503 too many wait for a turn
-  400 a rule needs a key that the request has not, or its body is malformed
+  400 the host is missing, repeated or malformed; the body is malformed; a rule needs a key that the
+      request has not, or depends on how its path is read (tollgate check --explain says why)
   408 the client stops sending its body, or sends it too slowly
   502 the upstream cannot be reached, is not trusted (https), or answers what is no HTTP, or an answer
       that states its length twice (Content-Length and Transfer-Encoding), unknowably or wrongly

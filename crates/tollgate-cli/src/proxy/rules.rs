@@ -145,9 +145,14 @@ impl RulesGate {
     fn refuse(&self, book: &Book, refused: &Refused<'_>, report: &mut Report) -> Verdict {
         self.metrics.count_decision(Decision::Refused);
         book.count(refused.rule(), |counts| &counts.refused);
-        if let Why::NoKey = refused.why() {
-            report.note_without_key(KeyError::Missing);
-            return Verdict::WithoutKey(KeyError::Missing);
+        let bad_request = match refused.why() {
+            Why::NoKey => Some(KeyError::Missing),
+            Why::UnclearPath => Some(KeyError::Malformed),
+            _ => None,
+        };
+        if let Some(error) = bad_request {
+            report.note_without_key(error);
+            return Verdict::WithoutKey(error);
         }
         report.note(refusal(book, refused));
         // It has its cell, so its turn is what comes too late.

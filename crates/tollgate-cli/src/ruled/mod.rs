@@ -86,7 +86,7 @@ impl Ruled {
             };
             let treated = match refused.map(|refused| refused.why()) {
                 Some(Why::Banned(_)) => Treated::Banned,
-                Some(Why::NoKey) => Treated::WithoutKey,
+                Some(Why::NoKey | Why::UnclearPath) => Treated::WithoutKey,
                 Some(_) => Treated::Refused,
                 None if verdict.is_admitted() => Treated::Admitted,
                 None => Treated::ByOthers,
@@ -118,7 +118,7 @@ pub(crate) enum Treated {
     Refused,
     /// By a ban of the rule.
     Banned,
-    /// By the rule, since it has no key.
+    /// By the rule, since it has no key, or its path can be read in several ways.
     WithoutKey,
     /// Another rule refused it, so that this one did not count it.
     ByOthers,

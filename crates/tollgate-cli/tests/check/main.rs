@@ -5,8 +5,13 @@ use std::process::Command;
 
 /// Exit code, standard output, standard error.
 fn check(file: &str) -> (i32, String, String) {
+    check_with(&[file])
+}
+
+fn check_with(words: &[&str]) -> (i32, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
-        .args(["check", file])
+        .arg("check")
+        .args(words)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .output()
         .expect("the binary runs");
@@ -43,6 +48,8 @@ posts
         "\n  matches  path /api/search, header x-plan is \"free\"\n",
         "\n  shadow   refuses nothing, and tells what it would have refused\n",
         "at most 20 at once and 100 a second; in any second at most 120\n",
+        "\npaths: %2F and backslashes are rejected where a rule depends on how they are read; \
+         parameters (;v=1) and case are ignored\n",
         "\nmemory in all: at most ",
     ] {
         assert!(out.contains(said), "{said}\n{out}");
@@ -80,4 +87,77 @@ fn a_file_that_is_not_there() {
     let (code, out, err) = check("no/such/file.toml");
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.starts_with("tollgate: cannot read no/such/file.toml: "), "{err}");
+}
+
+#[test]
+fn a_request_is_explained_rule_by_rule() {
+    let explained = |words: &[&str]| {
+        let (code, out, err) = check_with(&[words, &["rules/example.toml"]].concat());
+        assert_eq!((code, err.as_str()), (0, ""));
+        out
+    };
+    let out = explained(&["--explain", "POST /login%2f", "--client", "192.0.2.7"]);
+    let expected = "\
+rules/example.toml: POST /login%2f
+
+path as /login: %2F separates segments
+path as /login%2f: %2F belongs to its segment
+posts: does not apply, since the path is not /api/posts/**
+accounts: does not apply, since the path is not /api/accounts
+rewards: does not apply, since the path is not /api/rewards/*/claim
+logins: answers 400, since path /login matches some of these readings only
+search: does not apply, since the path is not /api/search
+everything: applies; counted by ip (IPv6 by /64): 192.0.2.7
+";
+    assert_eq!(out, expected);
+    let out = explained(&["--explain", "/api/search?q=a", "--header", "X-Plan: free"]);
+    for said in [
+        "posts: does not apply, since the method is not POST or PUT\n",
+        "search: applies in shadow; without ip (IPv6 by /64) and cookie session, so counted with all \
+         such requests\n",
+    ] {
+        assert!(out.contains(said), "{said}\n{out}");
+    }
+    let out = explained(&["--explain", "/api/x/../search"]);
+    for said in [
+        "path as /api/search: \"..\" is resolved\npath as /api/x/../search: \"..\" is kept\n",
+        "search: does not apply, since this does not hold: header x-plan is \"free\"\n",
+    ] {
+        assert!(out.contains(said), "{said}\n{out}");
+    }
+}
+
+#[test]
+fn with_first_only_rules_up_to_the_first_are_looked_at() {
+    let text = "apply = \"first\"\nencoded_slash = \"decode\"\nrule = [\
+        { name = \"files\", match = { path = \"/files/**\" }, limits = \"9/s\" }, \
+        { name = \"host\", match = { host = \"a.example\" }, limits = \"9/s\" }, \
+        { name = \"all\", key = \"none\", limits = \"9/s\" }, \
+        { name = \"never\", limits = \"9/s\" }]";
+    let file = scratch("first.toml", text);
+    let explained = |request: &str| check_with(&["--explain", request, &file]).1;
+    assert_eq!(
+        explained("/files%2fa").lines().skip(2).collect::<Vec<_>>(),
+        [
+            "path as /files/a: %2F separates segments",
+            "files: applies; without ip (IPv6 by /64), so counted with all such requests",
+            "host: is not looked at, since files is the first",
+            "all: is not looked at, since files is the first",
+            "never: is not looked at, since files is the first",
+        ]
+    );
+    // By one reading it is the first, by the other it is not.
+    let out = explained("http://b.example/files/../x");
+    for said in [
+        "files: applies by some of these readings; ",
+        "host: does not apply, since the host b.example is not a.example",
+        "all: applies; counted by nothing: one bucket for all",
+        "never: is not looked at, since all is the first",
+    ] {
+        assert!(out.contains(said), "{said}\n{out}");
+    }
+    for (wrong, said) in [("a b c", "write a request like"), ("GET a\\ b", "write a request")] {
+        let (code, _, err) = check_with(&["--explain", wrong, &file]);
+        assert!(code == 2 && err.contains(said), "{err}");
+    }
 }

@@ -15,6 +15,8 @@ mod loads;
 #[cfg(unix)]
 mod nginx;
 #[cfg(unix)]
+mod paths;
+#[cfg(unix)]
 mod refill;
 #[cfg(unix)]
 #[path = "../proxy/server.rs"]
@@ -50,6 +52,8 @@ fn main() -> std::process::ExitCode {
             &["curl"],
             faults::a_body_that_is_cut_is_an_error,
         ),
+        ("paths::nginx", &["nginx"], paths::nginx),
+        ("paths::wsgi", &["python3"], paths::wsgi),
         ("refill::wrk", &["wrk", "nginx"], refill::wrk),
         ("refill::hey", &["hey", "nginx"], refill::hey),
         ("whole::a_large_file", &["curl", "nginx"], whole::a_large_file),

@@ -4,6 +4,7 @@ use toml::de::DeValue;
 
 use super::fields::{Reader, Value};
 use crate::matching::{HeaderTest, Matcher};
+use crate::path::Spelling;
 use crate::pattern::{Pattern, Wrong};
 
 const KEYS: &[&str] = &["path", "method", "host", "header"];
@@ -12,19 +13,25 @@ const ALIASES: &[(&str, &str)] = &[
     ("headers", "write \"header\", as in header = { x-plan = \"free\" }"),
 ];
 
-pub(crate) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Matcher> {
+pub(crate) fn read<'s>(
+    reader: &mut Reader<'s>,
+    value: &Value<'s>,
+    spelling: Spelling,
+) -> Option<Matcher> {
     let DeValue::Table(table) = value.get_ref() else {
         let needed = "a table is needed, as in match = { path = \"/posts/**\", method = \"POST\" }";
         reader.wrong_type(value, needed);
         return None;
     };
     reader.only_keys(table, KEYS, ALIASES);
-    let paths = table.get("path").map(|value| patterns(reader, value, "a path", Pattern::of_path));
+    let of_path = |text: &str| Pattern::of_path(text, spelling);
+    let paths = table.get("path").map(|value| patterns(reader, value, "a path", of_path));
     let hosts = table.get("host").map(|value| patterns(reader, value, "a host", Pattern::of_host));
     let methods = table.get("method").map(|value| methods(reader, value));
     let headers = table.get("header").map(|value| headers(reader, value));
     Some(Matcher {
         paths: paths.unwrap_or_else(|| Some(Vec::new()))?,
+        spelling,
         methods: methods.unwrap_or_else(|| Some(Vec::new()))?,
         hosts: hosts.unwrap_or_else(|| Some(Vec::new()))?,
         headers: headers.unwrap_or_else(|| Some(Vec::new()))?,
@@ -35,7 +42,7 @@ fn patterns<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     what: &str,
-    parse: fn(&str) -> Result<Pattern, Wrong>,
+    parse: impl Fn(&str) -> Result<Pattern, Wrong>,
 ) -> Option<Vec<Pattern>> {
     let mut patterns = Vec::new();
     for (value, text) in reader.strings(value, what)? {

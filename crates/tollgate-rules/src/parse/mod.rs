@@ -12,13 +12,14 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::RulesError;
+use crate::path::{Separator, Spelling};
 use crate::rule::{Apply, Rule, Rules};
 use fields::{Reader, Value};
 
 /// More would be looked through for every request.
 const RULES_MAX: usize = 256;
 
-const KEYS: &[&str] = &["apply", "rule"];
+const KEYS: &[&str] = &["apply", "encoded_slash", "backslash", "path_params", "path_case", "rule"];
 const ALIASES: &[(&str, &str)] = &[
     ("rules", "write each rule under a heading [[rule]]"),
     ("name", "begin each rule with a line [[rule]]"),
@@ -51,16 +52,38 @@ fn read<'s>(reader: &mut Reader<'s>, root: &Spanned<DeTable<'s>>) -> Option<Rule
         Some(value) => reader.one_of(value, &[("all", Apply::All), ("first", Apply::First)]),
         None => Some(Apply::default()),
     };
+    // Where it is wrong, the rules are read all the same.
+    let spelling = spelling(reader, table);
     let Some(value) = table.get("rule") else {
         let none = "the file has no rules: begin each with a line [[rule]]";
         reader.error(0..0, none.to_owned());
         return None;
     };
-    let rules = all_rules(reader, value);
+    let rules = all_rules(reader, value, spelling);
     Some(Rules { apply: apply?, rules: rules? })
 }
 
-fn all_rules<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Vec<Rule>> {
+/// How the upstream reads paths.
+fn spelling<'s>(reader: &mut Reader<'s>, table: &DeTable<'s>) -> Spelling {
+    let mut one_of = |key: &str, words: &[(&str, Separator)]| {
+        table.get(key).and_then(|value| reader.one_of(value, words)).unwrap_or_default()
+    };
+    let [reject, keep] = [("reject", Separator::Unclear), ("keep", Separator::Never)];
+    let encoded_slash = one_of("encoded_slash", &[reject, ("decode", Separator::Always), keep]);
+    let backslash = one_of("backslash", &[reject, ("slash", Separator::Always), keep]);
+    let mut keeps = |key: &str| {
+        let words = [("ignore", false), ("keep", true)];
+        table.get(key).and_then(|value| reader.one_of(value, &words)).unwrap_or_default()
+    };
+    let (keeps_params, keeps_case) = (keeps("path_params"), keeps("path_case"));
+    Spelling { encoded_slash, backslash, keeps_params, keeps_case }
+}
+
+fn all_rules<'s>(
+    reader: &mut Reader<'s>,
+    value: &Value<'s>,
+    spelling: Spelling,
+) -> Option<Vec<Rule>> {
     let DeValue::Array(items) = value.get_ref() else {
         reader.wrong_type(value, "a list of rules is needed: begin each with a line [[rule]]");
         return None;
@@ -72,7 +95,7 @@ fn all_rules<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Vec<Rule>
     let mut names: Vec<(String, usize)> = Vec::new();
     let mut rules = Vec::new();
     for item in items.iter().take(RULES_MAX) {
-        let rule = rule::read(reader, item, &mut names);
+        let rule = rule::read(reader, item, spelling, &mut names);
         rules.push(rule);
     }
     rules.into_iter().collect()

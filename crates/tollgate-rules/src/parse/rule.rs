@@ -7,6 +7,7 @@ use super::fields::{Reader, Value};
 use super::{key, limits, matcher, store};
 use crate::key::{Key, OnNoKey, Part};
 use crate::matching::Matcher;
+use crate::path::Spelling;
 use crate::rule::{Limit, Rule};
 
 const CAPACITY_DEFAULT: u64 = 100_000;
@@ -36,6 +37,10 @@ const ALIASES: &[(&str, &str)] = &[
     ("rate", "write \"limits\""),
     ("burst", "write it behind the limit, as in limits = \"100/s burst 20\""),
     ("redis", "write \"store\""),
+    ("encoded_slash", "it is for the whole file: write it before the first rule"),
+    ("backslash", "it is for the whole file: write it before the first rule"),
+    ("path_params", "it is for the whole file: write it before the first rule"),
+    ("path_case", "it is for the whole file: write it before the first rule"),
     ("audit", "write \"shadow\""),
     ("ban", "write \"penalty\""),
 ];
@@ -44,6 +49,7 @@ const ALIASES: &[(&str, &str)] = &[
 pub(crate) fn read<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
+    spelling: Spelling,
     names: &mut Vec<(String, usize)>,
 ) -> Option<Rule> {
     let DeValue::Table(table) = value.get_ref() else {
@@ -53,10 +59,10 @@ pub(crate) fn read<'s>(
     reader.only_keys(table, KEYS, ALIASES);
     let name = name(reader, value, table, names);
     let matcher = match table.get("match") {
-        Some(value) => matcher::read(reader, value),
+        Some(value) => matcher::read(reader, value, spelling),
         None => Some(Matcher::default()),
     };
-    let key = read_key(reader, table);
+    let key = read_key(reader, table, spelling);
     let words = [("shared", OnNoKey::Shared), ("skip", OnNoKey::Skip), ("block", OnNoKey::Block)];
     let on_no_key = match table.get("on_no_key") {
         Some(value) => reader.one_of(value, &words),
@@ -125,14 +131,14 @@ fn name<'s>(
     Some(name)
 }
 
-fn read_key<'s>(reader: &mut Reader<'s>, table: &DeTable<'s>) -> Option<Key> {
+fn read_key<'s>(reader: &mut Reader<'s>, table: &DeTable<'s>, spelling: Spelling) -> Option<Key> {
     let prefix = match table.get("ipv6_prefix") {
         Some(value) => reader.number(value, 1, 128).and_then(|bits| u8::try_from(bits).ok()),
         None => Some(IPV6_PREFIX_DEFAULT),
     };
     let usual = prefix.unwrap_or(IPV6_PREFIX_DEFAULT);
     let key = match table.get("key") {
-        Some(value) => key::read(reader, value, usual),
+        Some(value) => key::read(reader, value, usual, spelling),
         None => Some(Key { parts: vec![Part::Ip { ipv6_prefix: usual }] }),
     };
     if let (Some(value), Some(key)) = (table.get("ipv6_prefix"), &key)

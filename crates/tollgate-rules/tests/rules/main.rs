@@ -6,6 +6,8 @@ mod errors;
 mod explain;
 #[path = "../../../../fuzz/kept.rs"]
 mod kept;
+mod path_body;
+mod paths;
 mod queues;
 mod reload;
 mod robust;

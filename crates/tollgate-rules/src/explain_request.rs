@@ -1,0 +1,145 @@
+//! Which rules apply to a request, and why, in plain words.
+
+use std::fmt::Write;
+
+use crate::facts::Facts;
+use crate::host;
+use crate::key::OnNoKey;
+use crate::matching::{Matcher, listed};
+use crate::path::{self, Fit, Segments, Spelling};
+use crate::rule::{Apply, Rule, Rules};
+
+impl Rules {
+    /// Which rules apply to a request, and why: a line for each reading of its path, if there are
+    /// several, and one for each rule. Nothing is charged.
+    ///
+    /// ```
+    /// use tollgate_rules::{Request, Rules};
+    ///
+    /// let rules = Rules::parse("rules.toml", r#"rule = [
+    ///     { name = "logins", match = { path = "/login", method = "POST" }, limits = "5/min" },
+    ///     { name = "posts", match = { path = "/posts/**" }, limits = "9/s" },
+    ///     { name = "all", key = "none", limits = "100/s" },
+    /// ]"#)?;
+    /// let request = Request { method: "POST", path: "/login%2f", ..Request::default() };
+    /// assert_eq!(rules.explain_request(&request), "\
+    /// path as /login: %2F separates segments
+    /// path as /login%2f: %2F belongs to its segment
+    /// logins: answers 400, since path /login matches some of these readings only
+    /// posts: does not apply, since the path is not /posts/**
+    /// all: applies; counted by nothing: one bucket for all
+    /// ");
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn explain_request(&self, facts: &impl Facts) -> String {
+        let mut text = String::new();
+        if let Some(rule) = self.rules.first() {
+            explain_path(facts.path(), rule.matcher.spelling, &mut text);
+        }
+        let mut first: Option<&Rule> = None;
+        for rule in &self.rules {
+            let (said, fit) = match first {
+                Some(first) => {
+                    (format!("is not looked at, since {} is the first", first.name), Fit::None)
+                }
+                None => rule.explain_fit(facts),
+            };
+            writeln!(text, "{}: {said}", rule.name).expect("a string takes everything");
+            let is_last = self.apply == Apply::First && !rule.is_shadow && fit == Fit::All;
+            if is_last && !rule.passes_over(facts) {
+                first = Some(rule);
+            }
+        }
+        text
+    }
+}
+
+/// The readings of a path, unless there is one and it is as the path is written.
+fn explain_path(path: &str, spelling: Spelling, text: &mut String) {
+    let odd = path::split(path, spelling, &mut Segments::new(""));
+    let Some(readings) = odd.readings().filter(|_| odd.any()) else {
+        if odd.any() {
+            text.push_str("the path is too odd to be read: each rule with a path answers 400\n");
+        }
+        return;
+    };
+    let mut told: Vec<String> = Vec::new();
+    for reading in readings {
+        let written = format!("/{}", reading.of(path).as_slice().join("/"));
+        if !told.contains(&written) {
+            let why = odd.describe(path, reading);
+            writeln!(text, "path as {written}: {why}").expect("a string takes everything");
+            told.push(written);
+        }
+    }
+}
+
+impl Rule {
+    /// Whether it has `on_no_key = "skip"`, and the request no key.
+    fn passes_over(&self, facts: &impl Facts) -> bool {
+        self.on_no_key == OnNoKey::Skip && self.key.values(facts, |its| its.to_string()).is_none()
+    }
+
+    fn explain_fit(&self, facts: &impl Facts) -> (String, Fit) {
+        let fit = self.matcher.fits_facts(facts);
+        let said = match fit {
+            Fit::None => format!("does not apply, since {}", self.matcher.why_not(facts)),
+            Fit::Unclear if self.is_shadow => {
+                format!("in shadow, would answer 400, since {}", self.matcher.unclear())
+            }
+            Fit::Unclear => format!("answers 400, since {}", self.matcher.unclear()),
+            Fit::Some | Fit::All => self.explain_key_of(facts, fit),
+        };
+        (said, fit)
+    }
+
+    fn explain_key_of(&self, facts: &impl Facts, fit: Fit) -> String {
+        let by_some = match fit {
+            Fit::Some => " by some of these readings",
+            _ => "",
+        };
+        let shadow = if self.is_shadow { " in shadow" } else { "" };
+        let counted = match (self.key.values(facts, |its| its.to_string()), self.on_no_key) {
+            (Some(values), _) if values.is_empty() => format!("counted by {}", self.key),
+            (Some(values), _) => format!("counted by {}: {}", self.key, values.join(", ")),
+            (None, OnNoKey::Shared) => {
+                format!("without {}, so counted with all such requests", self.key)
+            }
+            (None, OnNoKey::Skip) => {
+                return format!("does not apply, since the request is without {}", self.key);
+            }
+            (None, OnNoKey::Block) => {
+                return format!("answers 400{shadow}, since the request is without {}", self.key);
+            }
+        };
+        format!("applies{by_some}{shadow}; {counted}")
+    }
+}
+
+impl Matcher {
+    fn unclear(&self) -> String {
+        format!("path {} matches some of these readings only", listed(&self.paths))
+    }
+
+    /// The first thing that does not fit.
+    fn why_not(&self, facts: &impl Facts) -> String {
+        if !self.fits_method(facts) {
+            return format!("the method is not {}", listed(&self.methods));
+        }
+        if self.fits_path_of(facts) == Fit::None {
+            return format!("the path is not {}", listed(&self.paths));
+        }
+        if !self.fits_host_of(facts) {
+            let asked = match facts.host().map(host::bare_host) {
+                Some(host) => format!("the host {host}"),
+                None => "a missing host".to_owned(),
+            };
+            return format!("{asked} is not {}", listed(&self.hosts));
+        }
+        let unfit = self.headers.iter().find(|(name, test)| !test.fits(name, facts));
+        unfit.map_or_else(String::new, |(name, test)| {
+            format!("this does not hold: {}", test.of(name))
+        })
+    }
+}

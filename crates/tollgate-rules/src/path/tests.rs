@@ -1,0 +1,191 @@
+use super::*;
+use proptest::prelude::*;
+
+const KEEPS: Spelling = Spelling {
+    encoded_slash: Separator::Never,
+    backslash: Separator::Never,
+    keeps_params: true,
+    keeps_case: true,
+};
+const DECODES: Spelling = Spelling { encoded_slash: Separator::Always, ..KEEPS };
+
+/// The segments where a path has no oddities; `None` where it has.
+fn plain(path: &str, spelling: Spelling) -> Option<Vec<&str>> {
+    let mut segments = Segments::new("");
+    let odd = split(path, spelling, &mut segments);
+    (!odd.any()).then(|| segments.as_slice().to_vec())
+}
+
+fn in_keys(path: &str, spelling: Spelling) -> Vec<&str> {
+    Reading::of_keys(spelling).of(path).as_slice().to_vec()
+}
+
+/// All readings, decoded and joined, each once.
+fn readings(path: &str, spelling: Spelling) -> Option<Vec<String>> {
+    let odd = split(path, spelling, &mut Segments::new(""));
+    let mut all: Vec<String> =
+        odd.readings()?.iter().map(|its| its.of(path).as_slice().join("|")).collect();
+    all.dedup();
+    Some(all)
+}
+
+#[test]
+fn a_path_that_all_servers_read_alike_has_no_oddities() {
+    for (path, segments) in [
+        ("/a/b", &["a", "b"][..]),
+        ("//a///b/", &["a", "b"]),
+        ("/a/...", &["a", "..."]),
+        ("/.well-known/a..b/c.", &[".well-known", "a..b", "c."]),
+        ("/a?/../b", &["a"]),
+        ("/a#/../b", &["a"]),
+        ("/%6cogin", &["%6cogin"]),
+        ("*", &["*"]),
+        ("", &[]),
+        ("/é/%", &["é", "%"]),
+        ("/%2", &["%2"]),
+        ("/%252f", &["%252f"]),
+    ] {
+        assert_eq!(plain(path, Spelling::default()).as_deref(), Some(segments), "{path}");
+        assert_eq!(in_keys(path, Spelling::default()), segments, "{path}");
+    }
+    for odd in ["/.", "/a/../b", "/%2e/a", "/a%2Fb", "/a%5cb", "/a\\b", "/a;b", "/a%00", "/..;a/b"]
+    {
+        assert_eq!(plain(odd, Spelling::default()), None, "{odd}");
+    }
+    assert_eq!(plain("/a%2Fb/a\\b/a;b", KEEPS).as_deref(), Some(&["a%2Fb", "a\\b", "a;b"][..]));
+}
+
+#[test]
+fn each_oddity_has_its_readings() {
+    let none = Spelling::default();
+    for (path, spelling, expected) in [
+        ("/a/../b", none, &["b", "a|..|b"][..]),
+        ("/a//../b", none, &["b", "a|b", "a|..|b"]),
+        ("/a%2fb", none, &["a|b", "a%2fb"]),
+        ("/a%2fb", DECODES, &["a|b"]),
+        ("/a\\b", none, &["a|b", "a\\b"]),
+        ("/a%00b", none, &["a%00b", "a"]),
+        ("/a;x/b", none, &["a;x|b", "a|b"]),
+        ("/;x/a", none, &[";x|a", "a"]),
+        ("/a/..;x/b", none, &["a|..;x|b", "b", "a|..|b"]),
+        ("/x%2f..%2fa", DECODES, &["a", "x|..|a"]),
+    ] {
+        assert_eq!(readings(path, spelling).as_deref(), Some(&expected.map_owned()[..]), "{path}");
+    }
+    let long = format!("/{}/../b", "a".repeat(ODD_BYTES_MAX));
+    for too_odd in ["/a%2fb\\c", "/a%2fb%00", &*long] {
+        assert_eq!(readings(too_odd, none), None, "{too_odd}");
+    }
+}
+
+trait MapOwned {
+    fn map_owned(&self) -> Vec<String>;
+}
+
+impl MapOwned for &[&str] {
+    fn map_owned(&self) -> Vec<String> {
+        self.iter().map(|&text| text.to_owned()).collect()
+    }
+}
+
+#[test]
+fn a_rule_that_applies_by_some_readings_only_is_unclear_or_applies() {
+    let fit = |path: &str, spelling, wanted: &str| {
+        let odd = split(path, spelling, &mut Segments::new(""));
+        odd.fits(path, |segments| segments.first() == Some(&wanted))
+    };
+    let none = Spelling::default();
+    for (path, wanted, expected) in [
+        ("/login%2f", "login", Fit::Unclear),
+        ("/%2flogin", "login", Fit::Unclear),
+        ("/x%2f..%2flogin", "login", Fit::Unclear),
+        ("/login%2Findex.html", "login", Fit::Unclear),
+        ("/login%00", "login", Fit::Unclear),
+        ("/login\\x", "login", Fit::Unclear),
+        ("/files/a%2fb", "login", Fit::None),
+        ("/files/a%2fb", "files", Fit::All),
+        ("/files/a%2f..%2f..%2flogin", "login", Fit::Unclear),
+        ("/a/../login", "login", Fit::Some),
+        ("/login;x", "login", Fit::Some),
+        ("/login/../x", "login", Fit::Some),
+        ("/login/./x", "login", Fit::All),
+    ] {
+        assert_eq!(fit(path, none, wanted), expected, "{path}");
+    }
+    for spelling in [DECODES, Spelling { encoded_slash: Separator::Always, ..none }] {
+        assert_eq!(fit("/login%2f", spelling, "login"), Fit::All);
+    }
+    assert_eq!(fit("/login%2f", KEEPS, "login"), Fit::None);
+}
+
+#[test]
+fn encoded_bytes_are_decoded() {
+    for (segment, expected) in [
+        ("%6cogin", &b"login"[..]),
+        ("a%2Fb", b"a/b"),
+        ("100%", b"100%"),
+        ("%zz%4", b"%zz%4"),
+        ("%252f", b"%2f"),
+        ("%c0%af", b"\xc0\xaf"),
+    ] {
+        assert_eq!(decoded(segment).collect::<Vec<_>>(), expected, "{segment}");
+    }
+}
+
+/// As nginx documents it: escapes are decoded once, then slashes are merged and dots resolved. Over
+/// whole bytes, and so by another way than segments of the text.
+fn normalised(path: &str) -> Vec<Vec<u8>> {
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let mut bytes = Vec::new();
+    let mut rest = path.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digits =
+            rest.get(1..3).filter(|two| first == b'%' && two.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|two| std::str::from_utf8(two).ok());
+        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(byte) => (bytes.push(byte), rest = &rest[3..]).0,
+            None => (bytes.push(first), rest = after).0,
+        }
+    }
+    let mut segments: Vec<Vec<u8>> = Vec::new();
+    for segment in bytes.split(|byte| *byte == b'/') {
+        match segment {
+            b"" | b"." => {}
+            b".." => drop(segments.pop()),
+            other => segments.push(other.to_vec()),
+        }
+    }
+    segments
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn decoding_is_the_reference_normalisation(path in "/([/.%?#;é\\\\]|%2[fFeE5]|%[0-9a-f]{2}|[a-c]){0,20}") {
+        let ours: Vec<Vec<u8>> =
+            in_keys(&path, DECODES).iter().map(|segment| decoded(segment).collect()).collect();
+        prop_assert_eq!(&ours, &normalised(&path));
+        // It is one of the readings that a rule is tried on, and the first.
+        let odd = split(&path, DECODES, &mut Segments::new(""));
+        if let Some(readings) = odd.readings() {
+            prop_assert_eq!(readings[0].of(&path).as_slice().to_vec(), in_keys(&path, DECODES));
+        }
+    }
+
+    #[test]
+    fn any_path_has_segments(path in "\\PC{0,40}|[/.%2eEa-c?é;\\\\05fF]{0,40}", count in 0_usize..40) {
+        for spelling in [Spelling::default(), DECODES, KEEPS] {
+            let odd = split(&path, spelling, &mut Segments::new(""));
+            for reading in odd.readings().unwrap_or_default() {
+                for segment in reading.of(&path).as_slice() {
+                    prop_assert!(!segment.is_empty() && !segment.contains('/'));
+                    prop_assert!(decoded(segment).count() <= segment.len());
+                }
+            }
+            let is_plain = plain(&path, spelling);
+            prop_assert!(is_plain.is_none_or(|plain| plain == in_keys(&path, spelling)));
+        }
+        prop_assert_eq!(plain(&"/a".repeat(count), KEEPS).map(|its| its.len()), Some(count));
+    }
+}

@@ -1,0 +1,136 @@
+//! What must hold of any path: a property here, and a fuzz target in `fuzz/`.
+
+use std::cell::Cell;
+use std::sync::{Arc, LazyLock};
+
+use tollgate::ManualClock;
+use tollgate_rules::{Gate, Request, Rules};
+
+/// Planted between the crate and what judges it: each has to be found, or the body judges nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mistake {
+    /// A segment is lost.
+    SegmentLost,
+    /// An encoded slash separates nothing.
+    SlashKept,
+    /// A rule applies by one reading of two, and the request is admitted.
+    UnclearAdmitted,
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Mistake>> = const { Cell::new(None) };
+}
+
+fn planted(mistake: Mistake) -> bool {
+    PLANTED.get() == Some(mistake)
+}
+
+/// For this thread, until another is planted, or none.
+#[allow(dead_code, reason = "the fuzz target plants none")]
+pub(crate) fn plant(mistake: Option<Mistake>) {
+    PLANTED.set(mistake);
+}
+
+/// Reads paths as nginx does.
+const AS_NGINX: &str = "encoded_slash = \"decode\"\nbackslash = \"keep\"\npath_params = \"keep\"\n\
+                        path_case = \"keep\"\n";
+
+fn rules(lines: &str) -> Rules {
+    let text = format!(
+        "{lines}[[rule]]\nname = \"a\"\nkey = \"path\"\ncapacity = 100\n\
+         match = {{ path = \"/a/**\" }}\nlimits = \"1000000/s\"\n"
+    );
+    Rules::parse("r.toml", &text).expect("a rule")
+}
+
+struct Read {
+    rules: Rules,
+    gate: Gate<ManualClock>,
+}
+
+impl Read {
+    fn new(lines: &str) -> Self {
+        let gate = Gate::with_clock(rules(lines), Arc::new(ManualClock::new()));
+        Self { rules: rules(lines), gate: gate.expect("there is memory") }
+    }
+
+    fn is_admitted(&self, path: &str) -> bool {
+        self.gate.decide(&Request { path, ..Request::default() }).is_admitted()
+    }
+
+    fn applies(&self, path: &str) -> bool {
+        self.rules.rules()[0].fits(&Request { path, ..Request::default() })
+    }
+
+    /// The path as keys have it.
+    fn key(&self, path: &str) -> String {
+        let request = Request { path, ..Request::default() };
+        self.rules.rules()[0].key().values(&request, |_| String::new()).expect("a path").remove(0)
+    }
+}
+
+static DEFAULT: LazyLock<Read> = LazyLock::new(|| Read::new(""));
+static NGINX: LazyLock<Read> = LazyLock::new(|| Read::new(AS_NGINX));
+static KEPT: LazyLock<Read> = LazyLock::new(|| {
+    Read::new(&AS_NGINX.replace("encoded_slash = \"decode\"", "encoded_slash = \"keep\""))
+});
+
+/// What must hold of any path.
+pub(crate) fn hold(path: &str) {
+    let segments = normalised(path);
+    // As a key it is what the reference says, a slash cannot be in a segment, and case counts.
+    let expected: String = match segments.is_empty() {
+        true => "/".to_owned(),
+        false => segments.iter().map(|its| format!("/{}", String::from_utf8_lossy(its))).collect(),
+    };
+    let mut key = match planted(Mistake::SlashKept) {
+        true => KEPT.key(path),
+        false => NGINX.key(path),
+    };
+    if planted(Mistake::SegmentLost) {
+        key.truncate(key.rfind('/').unwrap_or(0));
+    }
+    assert_eq!(key, expected, "{path}");
+    // What nginx serves under /a is counted as nginx reads it, and counted or rejected by default.
+    let (reached, is_short) =
+        (segments.first().is_some_and(|its| its == b"a"), path.len() <= 2_048);
+    if reached {
+        assert!(NGINX.applies(path), "{path}");
+        assert!(DEFAULT.applies(path), "{path}");
+    }
+    // A rule that is about a path by one reading of the slash only admits nothing by default.
+    if NGINX.applies(path) != KEPT.applies(path) && is_short {
+        let is_admitted = DEFAULT.is_admitted(path) || planted(Mistake::UnclearAdmitted);
+        assert!(!is_admitted, "{path}");
+    }
+    assert!(DEFAULT.applies(path) || DEFAULT.is_admitted(path), "no rule, no denial: {path}");
+    assert!(!DEFAULT.rules.explain_request(&Request { path, ..Request::default() }).is_empty());
+}
+
+/// As nginx normalises: escapes are decoded once, then slashes are merged and dots resolved.
+fn normalised(path: &str) -> Vec<Vec<u8>> {
+    let path = path.split(['?', '#']).next().unwrap_or_default().as_bytes();
+    let hex = |at: usize| path.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+    let (mut bytes, mut at) = (Vec::new(), 0);
+    while at < path.len() {
+        match (path[at], hex(at + 1), hex(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push(u8::try_from(high << 4 | low).expect("two digits"));
+                at += 3;
+            }
+            (byte, ..) => {
+                bytes.push(byte);
+                at += 1;
+            }
+        }
+    }
+    let mut segments: Vec<Vec<u8>> = Vec::new();
+    for segment in bytes.split(|byte| *byte == b'/') {
+        match segment {
+            b"" | b"." => {}
+            b".." => drop(segments.pop()),
+            other => segments.push(other.to_vec()),
+        }
+    }
+    segments
+}

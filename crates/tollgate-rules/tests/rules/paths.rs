@@ -1,0 +1,199 @@
+//! How paths are read, and what a file says about it.
+
+use std::panic::catch_unwind;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tollgate::ManualClock;
+use tollgate_rules::{Gate, Request, Rules, Why};
+
+use crate::kept::kept;
+use crate::path_body::{Mistake, hold, plant};
+
+fn gate(lines: &str) -> Gate<ManualClock> {
+    let text = format!(
+        "{lines}\nrule = [\
+         {{ name = \"files\", match = {{ path = \"/files/**\" }}, key = \"none\", limits = \"99/s\" }}, \
+         {{ name = \"login\", match = {{ path = \"/login/**\" }}, key = \"none\", limits = \"99/s\" }}, \
+         {{ name = \"all\", key = \"none\", limits = \"50/s\" }}]"
+    );
+    let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    Gate::with_clock(rules, Arc::new(ManualClock::new())).expect("memory")
+}
+
+/// What a request is charged by; or the rule that rejects it.
+fn charged(lines: &str, path: &str) -> String {
+    let gate = gate(lines);
+    let request = Request { path, ..Request::default() };
+    let verdict = gate.decide(&request);
+    if let Some(refused) = verdict.refused() {
+        assert!(matches!(refused.why(), Why::UnclearPath), "{refused:?}");
+        assert_eq!((refused.retry_after(), refused.remaining()), (None, 0));
+        return format!("rejected by {}", refused.rule().name());
+    }
+    // Of those that were charged, this one has the fewest left.
+    let rules = ["files", "login", "all"];
+    let charged = rules.into_iter().filter(|name| {
+        let alone = gate.decide_among(&request, 0, |_, rule| rule.name() == *name);
+        alone.standing().is_some_and(|its| its.remaining() < its.limit().quota().burst_cells())
+    });
+    charged.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_rule_that_depends_on_how_a_slash_is_read_rejects_counts_or_passes_as_the_file_says() {
+    for (path, reject, decode, keep) in [
+        ("/%2flogin", "rejected by login", "login all", "all"),
+        ("/login%2f", "rejected by login", "login all", "all"),
+        ("/x%2f..%2flogin", "rejected by login", "login all", "all"),
+        ("/login%2Findex.html", "rejected by login", "login all", "all"),
+        ("/files/a%2fb", "files all", "files all", "files all"),
+        ("/other/a%2fb", "all", "all", "all"),
+        ("/files/..%2flogin", "rejected by login", "files login all", "files all"),
+        ("/login%00", "rejected by login", "rejected by login", "rejected by login"),
+        ("/login%2f%5c", "rejected by files", "login all", "rejected by login"),
+    ] {
+        assert_eq!(charged("", path), reject, "{path}");
+        assert_eq!(charged("encoded_slash = \"reject\"", path), reject, "{path}");
+        assert_eq!(charged("encoded_slash = \"decode\"", path), decode, "{path}");
+        if !path.contains("%5c") {
+            assert_eq!(charged("encoded_slash = \"keep\"", path), keep, "{path}");
+        }
+    }
+}
+
+#[test]
+fn backslashes_parameters_and_case_are_read_as_the_file_says() {
+    for (lines, path, by) in [
+        ("", "/x\\..\\login", "rejected by login"),
+        ("backslash = \"slash\"", "/x\\..\\login", "login all"),
+        ("backslash = \"keep\"", "/login%5cx", "all"),
+        ("", "/login;v=1/x", "login all"),
+        ("", "/x/..;/login", "login all"),
+        ("path_params = \"keep\"", "/login;v=1/x", "all"),
+        ("", "/LOGIN", "login all"),
+        ("path_case = \"keep\"", "/LOGIN", "all"),
+        ("", "//login", "login all"),
+        ("", "/files/../login", "files login all"),
+        ("", "/login/../x", "login all"),
+        ("", "/login%252f", "all"),
+    ] {
+        assert_eq!(charged(lines, path), by, "{lines} {path}");
+    }
+}
+
+#[test]
+fn where_the_first_rule_decides_each_reading_has_its_first() {
+    let first = "apply = \"first\"\n";
+    for (path, by) in [
+        ("/files/a", "files"),
+        ("/login", "login"),
+        ("/x", "all"),
+        // By one server it is a file, by another the login.
+        ("/files/../login", "files login all"),
+        ("/files/a;v=1", "files"),
+        ("/files/..%2flogin", "rejected by login"),
+    ] {
+        assert_eq!(charged(first, path), by, "{path}");
+    }
+}
+
+#[test]
+fn a_rule_in_shadow_tells_that_it_would_have_rejected() {
+    let text =
+        "rule = [{ name = \"a\", match = { path = \"/a\" }, limits = \"9/s\", shadow = true }]";
+    let gate = Gate::new(Rules::parse("r.toml", text).expect("a rule")).expect("memory");
+    let verdict = gate.decide(&Request { path: "/a%2f", ..Request::default() });
+    assert!(verdict.is_admitted());
+    assert!(matches!(verdict.shadowed()[0].why(), Why::UnclearPath));
+}
+
+#[test]
+fn no_path_evades_a_key_by_its_spelling() {
+    let text = "rule = [{ name = \"a\", key = \"path\", limits = \"1/day\" }]";
+    let gate = Gate::new(Rules::parse("r.toml", text).expect("a rule")).expect("memory");
+    let admitted = |path| gate.decide(&Request { path, ..Request::default() }).is_admitted();
+    assert!(admitted("/login/x"));
+    for path in ["/login%2fx", "/LOGIN/x;v=1", "/login\\x", "/a/../login/./x", "//login//%78?y"] {
+        assert!(!admitted(path), "{path}");
+    }
+    assert!(admitted("/login"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn any_path(path in "/([/.%?#;a\\\\A]|%2[fFeE5]|%5[cC]|%[0-9a-f]{2}|\\PC){0,24}") {
+        hold(&path);
+    }
+}
+
+/// What is kept for the fuzz target.
+fn kept_paths() -> Vec<String> {
+    let text = |data: Vec<u8>| String::from_utf8_lossy(&data).into_owned();
+    kept("paths").into_iter().map(text).collect()
+}
+
+#[test]
+fn the_kept_corpus_passes() {
+    let kept = kept_paths();
+    kept.iter().for_each(|path| hold(path));
+    assert!(kept.len() >= 6, "{}", kept.len());
+}
+
+/// A body that finds no mistake would pass whatever it is given.
+#[test]
+fn every_planted_mistake_is_found() {
+    let kept = kept_paths();
+    for mistake in [Mistake::SegmentLost, Mistake::SlashKept, Mistake::UnclearAdmitted] {
+        plant(Some(mistake));
+        let found = kept.iter().any(|path| catch_unwind(|| hold(path)).is_err());
+        plant(None);
+        assert!(found, "{mistake:?} was not found");
+    }
+}
+
+#[test]
+fn what_a_file_says_wrongly_about_paths_is_told() {
+    let rule = "[[rule]]\nname = \"a\"\nlimits = \"5/s\"\n";
+    let of_pattern = |path: &str| format!("{rule}match = {{ path = '{path}' }}");
+    let said = |text: &str| Rules::parse("r.toml", text).expect_err(text).to_string();
+    for (text, expected) in [
+        (
+            format!("encoded_slash = \"maybe\"\n{rule}"),
+            "r.toml:1:18: unknown value \"maybe\": write \"reject\", \"decode\" or \"keep\"",
+        ),
+        (
+            format!("path_case = 7\n{rule}"),
+            "r.toml:1:13: a whole number, where \"ignore\" or \"keep\" is needed",
+        ),
+        (
+            format!("{rule}encoded_slash = \"keep\""),
+            "r.toml:4:1: unknown key \"encoded_slash\": it is for the whole file: write it before the \
+             first rule",
+        ),
+        (
+            of_pattern("/a/b%2Fc"),
+            "r.toml:4:22: an encoded slash separates nothing in a pattern: write \"/\", or \
+             encoded_slash = \"keep\" before the first rule if the upstream reads it as part of a \
+             segment",
+        ),
+        (
+            of_pattern("/a\\b"),
+            "r.toml:4:20: a backslash separates nothing in a pattern: write \"/\", or backslash = \
+             \"keep\" before the first rule if the upstream reads it as part of a segment",
+        ),
+        (
+            format!("{rule}match = {{ host = \"[::1\" }}"),
+            "r.toml:4:19: an IPv6 address in brackets is needed, such as \"[2001:db8::1]\"",
+        ),
+    ] {
+        assert_eq!(said(&text), expected);
+    }
+    let kept =
+        format!("encoded_slash = \"keep\"\nbackslash = \"keep\"\n{}", of_pattern("/a%2Fb\\c"));
+    let rules = Rules::parse("r.toml", &kept).expect("the upstream keeps both");
+    let fits = |path| rules.rules()[0].fits(&Request { path, ..Request::default() });
+    assert!(fits("/a%2fb%5cc") && !fits("/a/b/c"));
+}
