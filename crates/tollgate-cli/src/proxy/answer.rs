@@ -33,11 +33,13 @@ pub(super) enum Failure {
     Framing,
     /// The upstream did not answer in time.
     ResponseTimeout,
+    /// The request does not say clearly which host it asks for.
+    Host,
 }
 
 impl Failure {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::NotPassedOn,
         Self::ClientBody,
         Self::ClientTimeout,
@@ -48,6 +50,7 @@ impl Failure {
         Self::Closed,
         Self::Framing,
         Self::ResponseTimeout,
+        Self::Host,
     ];
 
     /// The word in metrics.
@@ -63,13 +66,14 @@ impl Failure {
             Self::Closed => "closed",
             Self::Framing => "framing",
             Self::ResponseTimeout => "response_timeout",
+            Self::Host => "host",
         }
     }
 
     fn status(self) -> StatusCode {
         match self {
             Self::NotPassedOn => StatusCode::NOT_IMPLEMENTED,
-            Self::ClientBody => StatusCode::BAD_REQUEST,
+            Self::ClientBody | Self::Host => StatusCode::BAD_REQUEST,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Connect | Self::Tls => StatusCode::BAD_GATEWAY,
             Self::Protocol | Self::Closed | Self::Framing => StatusCode::BAD_GATEWAY,
@@ -89,6 +93,7 @@ impl Failure {
             Self::Closed => "the upstream closed the connection instead of answering",
             Self::Framing => "the upstream's answer does not have the length that it announces",
             Self::ResponseTimeout => "the upstream did not answer in time",
+            Self::Host => "the host is missing, repeated or malformed, or has user info",
         }
     }
 

@@ -13,15 +13,17 @@ use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::{Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::Either;
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tollgate_http::RateLimit;
 use tower_service::Service as _;
 
-use super::answer::Content;
+use super::answer::{Content, Failure};
 use super::client::Finder;
 use super::forward::Forward;
+use super::host;
 use super::inbound::Inbound;
 use super::metrics::Metrics;
 use super::rules::RulesGate;
@@ -49,15 +51,20 @@ pub(super) struct Door {
 }
 
 impl hyper::service::Service<Request<Incoming>> for Door {
-    type Response = Response<Tracked<tollgate_http::Body<Content>>>;
+    type Response = Response<Tracked<Answer>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.is_used.store(true, Ordering::Relaxed);
         let Front { mut service, finder, metrics, rest_patience } = self.front.clone();
-        let mut underway = Underway::begin(Arc::clone(&metrics));
+        let underway = Underway::begin(Arc::clone(&metrics));
         let (mut head, body) = request.into_parts();
+        if host::check(&head).is_err() {
+            metrics.count_failure(Failure::Host);
+            let refused = Failure::Host.answer().map(Either::Right);
+            return Box::pin(std::future::ready(Ok(underway.answer(refused))));
+        }
         if head.headers.contains_key(UPGRADE) {
             head.extensions.insert(Arc::clone(&self.open));
         }
@@ -74,12 +81,13 @@ impl hyper::service::Service<Request<Incoming>> for Door {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().entry(CONNECTION).or_insert(close);
             }
-            underway.is_answered = true;
-            metrics.request_answered(response.status(), underway.began.elapsed());
-            Ok(response.map(|body| Tracked { body, _underway: underway }))
+            Ok(underway.answer(response.map(Either::Left)))
         })
     }
 }
+
+/// What the layer answers, or the door itself.
+type Answer = Either<tollgate_http::Body<Content>, Content>;
 
 /// A request that is under way, until this is dropped.
 #[derive(Debug)]
@@ -93,6 +101,13 @@ impl Underway {
     fn begin(metrics: Arc<Metrics>) -> Self {
         metrics.request_began();
         Self { metrics, began: Instant::now(), is_answered: false }
+    }
+
+    /// There is a response, whose body is still to be sent.
+    fn answer<B>(mut self, response: Response<B>) -> Response<Tracked<B>> {
+        self.is_answered = true;
+        self.metrics.request_answered(response.status(), self.began.elapsed());
+        response.map(|body| Tracked { body, _underway: self })
     }
 }
 

@@ -27,6 +27,7 @@ mod facts;
 mod forward;
 mod front;
 mod headers;
+mod host;
 mod idle;
 mod inbound;
 mod links;
@@ -106,7 +107,7 @@ async fn serve(args: ProxyArgs) -> Result<ExitCode> {
     let hangups = Hangups::listen().context("cannot listen to signals")?;
     let budget = Budget::claim(args.max_connections, args.upstream.is_none())?;
     let metrics = Arc::new(Metrics::new(budget.clients));
-    let (gate, file) = RulesGate::open(args.rules.as_deref(), Arc::clone(&metrics))?;
+    let (gate, file) = RulesGate::open(&args, Arc::clone(&metrics))?;
     let gate = Arc::new(gate);
     let listener = bind(args.listen)?;
     let admin_listener = bind(args.admin)?;

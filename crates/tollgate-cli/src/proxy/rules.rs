@@ -1,6 +1,5 @@
 //! The rules at the proxy's gate: those of a file, which are followed, or built-in ones.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use super::log;
 use super::metrics::{Decision, Metrics};
 use super::shared::{Inquiry, Question, Shared};
 use super::stop::Hangups;
+use crate::args::ProxyArgs;
 
 /// How often the file is looked at.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,6 +37,8 @@ pub(super) struct RulesGate {
     book: ArcSwap<Book>,
     shared: ArcSwap<Shared>,
     metrics: Arc<Metrics>,
+    /// Whether the upstream is sent the host that a client asks for.
+    preserves_host: bool,
 }
 
 #[derive(Debug)]
@@ -48,10 +50,15 @@ enum Source {
 impl RulesGate {
     /// The rules of a file, which [`follow`] then keeps up to date; or the built-in ones.
     pub(super) fn open(
-        file: Option<&Path>,
+        args: &ProxyArgs,
         metrics: Arc<Metrics>,
     ) -> Result<(Self, Option<RulesFile>)> {
-        let file = file.map(RulesFile::open).transpose().map_err(|error| anyhow!(told(&error)))?;
+        let file = args
+            .rules
+            .as_ref()
+            .map(RulesFile::open)
+            .transpose()
+            .map_err(|error| anyhow!(told(&error)))?;
         let source = match &file {
             Some(file) => Source::File(file.live()),
             None => {
@@ -60,11 +67,28 @@ impl RulesGate {
             }
         };
         let (book, shared) = (ArcSwap::default(), ArcSwap::default());
-        let gate = Self { source, book, shared, metrics };
+        let gate = Self { source, book, shared, metrics, preserves_host: args.preserve_host };
         let shared = gate.read(|gate| Shared::new(gate.rules(), &Shared::default()));
         gate.shared.store(Arc::new(shared.map_err(|why| anyhow!(why))?));
         gate.renew_book();
+        gate.warn_of_hosts();
         Ok((gate, file))
+    }
+
+    /// Says which rules a client evades by asking for another host, since the upstream does not see it.
+    fn warn_of_hosts(&self) {
+        if self.preserves_host {
+            return;
+        }
+        self.read(|gate| {
+            for rule in gate.rules().filter(|rule| rule.asks_for_host()) {
+                eprintln!(
+                    "tollgate: warning: rule \"{}\" asks for the host, which the upstream is not sent: \
+                     under any other name a client reaches it uncounted; see --preserve-host",
+                    rule.name()
+                );
+            }
+        });
     }
 
     fn renew_book(&self) {
@@ -276,6 +300,7 @@ impl Follower {
                 for warning in &carried.warnings {
                     log::warn(warning);
                 }
+                self.gate.warn_of_hosts();
                 log::flush(LOG_PATIENCE);
                 metrics.rules_were_read(true);
             }

@@ -7,6 +7,7 @@ mod bounds;
 mod failures;
 mod faults;
 mod grpc;
+mod hosts;
 mod http2;
 mod limits;
 mod log;

@@ -1,0 +1,127 @@
+//! The host that a request asks for: clear, or answered 400; and no way around a rule that asks for it.
+
+use http_body_util::Empty;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+
+use crate::failures::{assert_problem, failures};
+use crate::server::runtime;
+use crate::support::{Proxy, eventually, scratch, send};
+
+const RULES: &str = "
+    [[rule]]
+    name = \"api\"
+    match = { host = \"api.example.com\" }
+    key = \"none\"
+    limits = \"1/day\"
+    [[rule]]
+    name = \"address\"
+    match = { host = \"[2001:db8::1]\" }
+    key = \"none\"
+    limits = \"1/day\"
+    ";
+
+/// The status of a request with this target and these lines, each without its end.
+fn status(proxy: &Proxy, target: &str, version: &str, lines: &[&str]) -> u16 {
+    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let head = format!("GET {target} HTTP/{version}\r\n{lines}connection: close\r\n\r\n");
+    send(proxy.listen, &head).status
+}
+
+#[test]
+fn a_missing_repeated_or_malformed_host_is_answered_400() {
+    let proxy = Proxy::start("host-400", &[]);
+    let bad: [&[&str]; 10] = [
+        &[],
+        &["host: a", "host: a"],
+        &["host: a", "Host: b"],
+        &["host: a, b"],
+        &["host:"],
+        &["host: x@a"],
+        &["host: a/b"],
+        &["host: a:port"],
+        &["host: a..b"],
+        &["host: [::1"],
+    ];
+    for lines in bad {
+        assert_eq!(status(&proxy, "/", "1.1", lines), 400, "{lines:?}");
+    }
+    let answer = send(proxy.listen, "GET / HTTP/1.1\r\nconnection: close\r\n\r\n");
+    assert_problem(&answer, 400);
+    assert_eq!(failures(&proxy, "host"), 11);
+    assert_eq!(status(&proxy, "http://x@a/", "1.1", &["host: a"]), 400);
+    // HTTP/1.0 may leave it out, and not repeat it.
+    assert_eq!(status(&proxy, "/", "1.0", &[]), 200);
+    assert_eq!(status(&proxy, "/", "1.0", &["host: a", "host: a"]), 400);
+    for good in ["host: a", "Host: A.example.:8080", "host: [2001:db8::1]:80", "host: 192.0.2.7"] {
+        assert_eq!(status(&proxy, "/", "1.1", &[good]), 200, "{good}");
+    }
+}
+
+#[test]
+fn no_spelling_of_a_host_evades_its_rule() {
+    let file = scratch("hosts.toml", RULES);
+    let proxy =
+        Proxy::start("hosts", &["--preserve-host", "--rules", file.to_str().expect("UTF-8")]);
+    assert_eq!(status(&proxy, "/", "1.1", &["host: api.example.com"]), 200);
+    for spelling in ["api.example.com", "API.Example.com", "api.example.com.", "api.example.com:80"]
+    {
+        let field = format!("host: {spelling}");
+        assert_eq!(status(&proxy, "/", "1.1", &[&field]), 429, "{spelling}");
+        let target = format!("http://{spelling}/");
+        assert_eq!(status(&proxy, &target, "1.1", &["host: other.example"]), 429, "{target}");
+    }
+    for user in ["host: x@api.example.com", "host: x:y@api.example.com:80"] {
+        assert_eq!(status(&proxy, "/", "1.1", &[user]), 400, "{user}");
+    }
+    let target = "http://x@api.example.com/";
+    assert_eq!(status(&proxy, target, "1.1", &["host: api.example.com"]), 400);
+    assert_eq!(status(&proxy, "/", "1.1", &["host: [2001:db8:0:0::1]"]), 200);
+    assert_eq!(status(&proxy, "/", "1.1", &["host: [2001:DB8::1]:80"]), 429);
+    // The target goes before the field, and is what the upstream is told.
+    let other = send(
+        proxy.listen,
+        "GET http://other.example/ HTTP/1.1\r\nhost: api.example.com\r\nconnection: close\r\n\r\n",
+    );
+    assert_eq!(other.status, 200);
+    assert!(other.body.contains("\nhost: other.example\n"), "{}", other.body);
+}
+
+#[test]
+fn in_http2_a_host_that_is_not_the_authority_is_answered_400() {
+    let proxy = Proxy::start("host-h2", &[]);
+    let client: Client<_, Empty<bytes::Bytes>> =
+        Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    let authority = proxy.listen.to_string();
+    runtime().block_on(async {
+        for (host, expected) in [
+            (None, 200),
+            (Some(authority.as_str()), 200),
+            (Some("api.example.com"), 400),
+            (Some("x@a"), 400),
+        ] {
+            let mut request = http::Request::get(format!("http://{authority}/"));
+            if let Some(host) = host {
+                request = request.header("host", host);
+            }
+            let request = request.body(Empty::new()).expect("a request");
+            let answer = client.request(request).await.expect("an answer");
+            assert_eq!(answer.status().as_u16(), expected, "{host:?}");
+        }
+    });
+}
+
+#[test]
+fn a_rule_by_host_is_warned_of_unless_the_upstream_is_sent_the_host() {
+    let file = scratch("host-rule.toml", RULES);
+    let words = ["--rules", file.to_str().expect("UTF-8")];
+    let said = "warning: rule \"api\" asks for the host, ";
+    let proxy = Proxy::start("host-warned", &words);
+    assert!(proxy.stderr().contains(said), "{}", proxy.stderr());
+    let preserving = Proxy::start("host-preserved", &[&words[..], &["--preserve-host"]].concat());
+    assert!(!preserving.stderr().contains("warning"), "{}", preserving.stderr());
+    // And again when the file changes.
+    scratch("host-rule.toml", &RULES.replace("\"api\"", "\"other\""));
+    let said = said.replace("api", "other");
+    eventually("it is told", || proxy.stderr().contains(&said));
+}
