@@ -42,8 +42,9 @@ const TAKEN_MAX: u64 = 1 << 20;
 ///
 /// **Guarantee.** Decisions are those of the algorithm of the same name in [`tollgate`], made one
 /// after the other by the server's clock in whole microseconds; no rate is rounded. No clock of a
-/// client matters. A request is charged at most once, and the connection is never asked again for
-/// one that may have been charged.
+/// client matters. On a single server a request is charged at most once, and the connection is
+/// never asked again for one that may have been charged; a cluster's client may send a call again that
+/// was broken off.
 ///
 /// **Not guaranteed.** Where the server forgets a key (`FLUSHALL`, eviction, a restart without
 /// persistence, a failover to a replica that had not yet received the last charges), the key begins

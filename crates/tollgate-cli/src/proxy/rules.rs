@@ -82,11 +82,11 @@ impl RulesGate {
         }
         self.read(|gate| {
             for rule in gate.rules().filter(|rule| rule.asks_for_host()) {
-                eprintln!(
-                    "tollgate: warning: rule \"{}\" asks for the host, which the upstream is not sent: \
-                     under any other name a client reaches it uncounted; see --preserve-host",
+                log::warn(format_args!(
+                    "rule \"{}\" asks for the host, which the upstream is not sent: under any other \
+                     name a client reaches it uncounted; see --preserve-host",
                     rule.name()
-                );
+                ));
             }
         });
     }
