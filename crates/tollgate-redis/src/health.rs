@@ -42,9 +42,11 @@ impl fmt::Display for Health {
     }
 }
 
+type Tell = dyn Fn(&Health) + Send + Sync;
+
 /// What is called when the health changes.
 #[derive(Clone, Default)]
-pub(crate) struct OnChange(pub(crate) Option<Arc<dyn Fn(&Health) + Send + Sync>>);
+pub(crate) struct OnChange(pub(crate) Option<Arc<Tell>>);
 
 impl OnChange {
     pub(crate) fn tell(&self, health: &Health) {
