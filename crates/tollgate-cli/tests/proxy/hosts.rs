@@ -115,11 +115,11 @@ fn in_http2_a_host_that_is_not_the_authority_is_answered_400() {
 fn a_rule_by_host_is_warned_of_unless_the_upstream_is_sent_the_host() {
     let file = scratch("host-rule.toml", RULES);
     let words = ["--rules", file.to_str().expect("UTF-8")];
-    let said = "warning: rule \"api\" asks for the host, ";
+    let said = "WARN rule \"api\" asks for the host, ";
     let proxy = Proxy::start("host-warned", &words);
     assert!(proxy.stderr().contains(said), "{}", proxy.stderr());
     let preserving = Proxy::start("host-preserved", &[&words[..], &["--preserve-host"]].concat());
-    assert!(!preserving.stderr().contains("warning"), "{}", preserving.stderr());
+    assert!(!preserving.stderr().contains("WARN"), "{}", preserving.stderr());
     // And again when the file changes.
     scratch("host-rule.toml", &RULES.replace("\"api\"", "\"other\""));
     let said = said.replace("api", "other");
