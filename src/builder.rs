@@ -45,6 +45,19 @@ pub enum OnFull {
     /// Heavy offenders are the last to go, and a new honest key is served during a flood. The
     /// forgotten key starts afresh when it comes back, so its exact bound ends there; what it is
     /// forgiven is the debt it had left.
+    ///
+    /// The debt by which keys are ranked is that of the algorithm:
+    ///
+    /// | algorithm | debt |
+    /// |---|---|
+    /// | [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp), [`Live`](crate::Live) | time until all is restored |
+    /// | [`FixedWindow`](crate::FixedWindow) | cells counted in the window |
+    /// | [`SubWindows`](crate::SubWindows), [`SlidingCounter`](crate::SlidingCounter) | cells counted, times the sub-windows until the latest no longer counts |
+    /// | [`SlidingLog`](crate::SlidingLog) | events in the longest window, times the time until the latest has left it |
+    ///
+    /// Among equal debts the hash of the new key chooses, in both kinds of [slots](crate::Slots), so
+    /// that keys that came early are forgotten no more often than others. A key that is charged while
+    /// the keys are ranked may be ranked by what it owed before; it is then not forgotten.
     #[default]
     EvictNearestIdle,
     /// The new key is refused until a slot is free; no key is ever forgotten.

@@ -242,6 +242,33 @@ fn of_a_log_by_four_threads() {
     explore_four("ring take-over: log, 4 threads", || by_several(4, &ten_seconds(3)));
 }
 
+/// Both slots are taken by live keys of two cells each, and two threads want a new key in: each
+/// ranks the slots by their rings, while the other may already have put the key into one of them.
+fn both_evict_for_one_key() {
+    let quota = Quota::new(3, Duration::from_secs(10));
+    let gate = keyed(SlidingLog::new(), quota, ONE_BUCKET, OnFull::EvictNearestIdle);
+    for key in [OLD, NEIGHBOUR] {
+        assert!(gate.check_at(&key, 2, at(1)).is_ok());
+    }
+    let granted = each_of(2, &gate, |gate, _| ask(gate, NEW, at(2)));
+    assert_eq!(granted, [1, 1], "a new key is served");
+    assert_eq!(left(&gate, NEW, at(2)), 1, "no charge of the new key was lost");
+}
+
+#[test]
+fn a_key_that_gets_a_slot_while_logs_are_ranked_keeps_it() {
+    let name = "ring take-over: 2 threads evict for one key";
+    explore_two_to(name, 2, Preemptions::To(3), both_evict_for_one_key);
+}
+
+/// The mistake avoided: the slot that the key has got by now is ranked as if it were another's.
+#[test]
+#[should_panic(expected = "no charge of the new key was lost")]
+fn without_a_look_for_its_own_slot_a_key_evicts_itself() {
+    plant(Fault::OwnSlotUnseen);
+    catch_two("ring take-over: own slot unseen", both_evict_for_one_key);
+}
+
 /// Several threads find a key absent, which has a cell for all of them but one.
 fn several_claim<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
     let granted = each_of(threads, gate, |gate, _| ask(gate, NEW, at(1)));

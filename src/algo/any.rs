@@ -257,6 +257,7 @@ impl Machine for AnyParams {
     type Seen = AnySeen;
     const RINGED: bool = true;
     const MAY_DELAY: bool = true;
+    const OWED_BY_RING: bool = true;
 
     #[inline(always)]
     fn meet<V: Visit>(&self, visit: V) -> V::Out {
@@ -345,6 +346,10 @@ impl Machine for AnyParams {
 
     fn standing(&self, word: u64, instant: u64) -> Standing {
         whichever!(self, Self, each => each.standing(word, instant))
+    }
+
+    fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {
+        whichever!(self, Self, each => each.owed(word, ring, instant))
     }
 
     fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {

@@ -303,6 +303,22 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     /// Whether the state means anything at `instant`, and how much. The word alone tells.
     fn standing(&self, word: u64, instant: u64) -> Standing;
 
+    /// Whether [`owed`](Self::owed) reads the ring.
+    const OWED_BY_RING: bool = false;
+
+    /// What is forgotten with a state that is [live](Standing::Live) at `instant`: a table that must
+    /// forget a key chooses the one for which this is least. By default the debt of
+    /// [`standing`](Self::standing).
+    ///
+    /// Any ring gives an answer, also one that has moved on from `word`.
+    fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {
+        let _ = ring;
+        match self.standing(word, instant) {
+            Standing::Idle { .. } => 0,
+            Standing::Live { debt } => debt,
+        }
+    }
+
     /// The refusal of a key that finds no place until `word`, the state with the least debt, has
     /// been idle for `skew`.
     fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied;

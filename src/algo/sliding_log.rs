@@ -312,6 +312,7 @@ impl Machine for SlidingLogParams {
     type Oracle = EventLog;
     type Seen = SlidingLogSeen;
     const RINGED: bool = true;
+    const OWED_BY_RING: bool = true;
 
     fn ring_cells(&self) -> usize {
         cell_at(self.places) + 2
@@ -393,6 +394,15 @@ impl Machine for SlidingLogParams {
             0 => Standing::Idle { units: self.grid.behind(last, instant) - window },
             _ if window == 0 => Standing::Idle { units: 0 },
             left => Standing::Live { debt: left },
+        }
+    }
+
+    /// The events that still count by the longest window, times the units until the latest has left:
+    /// about what a token bucket would owe.
+    fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {
+        match self.standing(word, instant) {
+            Standing::Idle { .. } => 0,
+            Standing::Live { debt } => debt.saturating_mul(self.count_live(word, ring, instant)),
         }
     }
 

@@ -66,6 +66,11 @@ impl<'a> Cells<'a> {
         }
     }
 
+    /// What stands in the ring of the head `seen`, and is true to it as long as that head stands.
+    pub(crate) fn of(self, seen: Head) -> impl Ring {
+        self.of_generation(seen.generation())
+    }
+
     #[inline(always)]
     pub(super) fn of_generation(self, generation: u64) -> LiveCells<'a> {
         LiveCells { cells: self.0, life: GENERATION.set(0, generation) }

@@ -71,6 +71,11 @@ impl<'a> Candidate<'a> {
         if is_vacant { (VACANT, u64::MAX) } else { (rank, debt) }
     }
 
+    /// Whether it is this key's, committed or claimed.
+    fn is_of(&self, probe: &Probe) -> bool {
+        is_of(probe, self.owner, self.head)
+    }
+
     /// Whether it is another's, that has charged nothing yet.
     fn is_claimed(&self) -> bool {
         self.head.is_provisional() && !self.is_nobodys()
@@ -277,9 +282,41 @@ impl Wide {
             None if best.has_claims && !best.has_its_own => Err(algo.fresh(now)),
             None => Ok(None),
             Some(_) if best.has_its_own && !planted(Fault::OwnSlotUnseen) => Ok(None),
+            Some(_) if evict && A::OWED_BY_RING => Ok(self.lightest(probe, algo, instant)),
             Some((_, candidate)) if evict => Ok(Some((candidate, Some(Event::Evicted)))),
             Some((_, candidate)) => Err(candidate.head.payload()),
         }
+    }
+
+    /// As [`choose`](Self::choose), where nothing is free and the heads alone do not tell which key
+    /// owes least: the candidates are looked at again, with their rings.
+    ///
+    /// A ring whose head moves on while it is read may rank its slot wrongly. That slot then cannot
+    /// be taken, and all others are still the live slots of other keys.
+    #[cold]
+    #[inline(never)]
+    fn lightest<A: Machine>(
+        &self,
+        probe: &Probe,
+        algo: &A,
+        instant: u64,
+    ) -> Option<(Candidate<'_>, Option<Event>)> {
+        let slots = probe.buckets().flat_map(|bucket| probe.order(self.slots.bucket(bucket)));
+        let mut lightest: Option<(u64, Candidate<'_>)> = None;
+        for candidate in slots.filter_map(Candidate::of) {
+            let Candidate { slot, owner, head } = candidate;
+            if candidate.is_of(probe) && !planted(Fault::OwnSlotUnseen) {
+                return None;
+            }
+            if head.is_provisional() || owner.generation() != head.generation() {
+                continue;
+            }
+            let owed = algo.owed(head.payload(), self.cells::<A>(slot).of(head), instant);
+            if lightest.as_ref().is_none_or(|(least, _)| owed < *least) {
+                lightest = Some((owed, candidate));
+            }
+        }
+        lightest.map(|(_, candidate)| (candidate, Some(Event::Evicted)))
     }
 
     /// Looks at all slots of a bucket, as far as can be without a branch: what they hold cannot be
@@ -308,14 +345,17 @@ impl Wide {
             let &(owner, head) = seen.get(index)?;
             Some(Candidate { slot: probe.in_order(slots, index), owner, head })
         };
-        let is_its_own = |(owner, head): &(Owner, Head)| {
-            *owner == probe.owner(owner.generation()) && owner.generation() == head.generation()
-        };
+        let is_its_own = |&(owner, head): &(Owner, Head)| is_of(probe, owner, head);
         let has_its_own = free == BUCKET && seen.iter().any(is_its_own);
         let has_claims = !may_displace && seen.iter().any(|(_, head)| head.is_provisional());
         let live = candidate(live).map(|live| (least, live));
         Offer { reusable, free: candidate(free), live, has_its_own, has_claims }
     }
+}
+
+/// Whether a slot with these words is this key's, committed or claimed.
+fn is_of(probe: &Probe, owner: Owner, head: Head) -> bool {
+    owner == probe.owner(owner.generation()) && owner.generation() == head.generation()
 }
 
 /// The generation under which a slot is claimed.

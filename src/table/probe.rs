@@ -109,7 +109,13 @@ impl Probe {
     /// The slot of a bucket that comes so late in probing order.
     #[inline(always)]
     pub(crate) fn in_order<'a>(&self, bucket: &'a [Slot; BUCKET], index: usize) -> &'a Slot {
-        &bucket[(index ^ self.preferred()) % BUCKET]
+        &bucket[self.turn(index)]
+    }
+
+    /// Which slot of a bucket comes so late in probing order; and in which turn that slot comes.
+    #[inline(always)]
+    pub(super) fn turn(&self, index: usize) -> usize {
+        (index ^ self.preferred()) % BUCKET
     }
 
     /// The cache line of a bucket in which the preferred slot lies, by its first slot.

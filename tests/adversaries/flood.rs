@@ -1,6 +1,9 @@
 //! Keys made up by the million.
 
-use tollgate::{Limiter, ManualClock, OnFull, Quota, Slots, Tick};
+use tollgate::algo::Algorithm;
+use tollgate::{
+    FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingLog, Slots, SubWindows, Tick,
+};
 
 const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
 
@@ -39,8 +42,17 @@ fn ten_million_keys_leave_memory_as_it_was() {
 /// Bound: a newcomer takes the place of one key, and none of its candidates owed less.
 #[test]
 fn a_key_is_forgotten_only_where_all_other_candidates_owe_more() {
+    least_owing_is_forgotten(Gcra::new());
+    least_owing_is_forgotten(FixedWindow::anchored());
+    least_owing_is_forgotten(SubWindows::new());
+    least_owing_is_forgotten(SlidingLog::new());
+}
+
+fn least_owing_is_forgotten<A: Algorithm + core::fmt::Debug>(algorithm: A) {
     const BURST: u64 = 1_000;
-    let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_day(1).burst(BURST))
+    let name = format!("{algorithm:?}");
+    let gate: Limiter<u64, A, _> = Limiter::builder(Quota::per_day(BURST))
+        .algorithm(algorithm)
         .clock(ManualClock::new())
         .capacity(1)
         .slots(Slots::Wide)
@@ -63,7 +75,7 @@ fn a_key_is_forgotten_only_where_all_other_candidates_owe_more() {
         assert!(kept.len() <= places && forgotten.len() <= 1);
         for (gone, debt) in forgotten {
             let least = kept.iter().filter(|(other, _)| *other != key).map(|(_, debt)| *debt).min();
-            assert!(Some(debt) <= least, "{gone} owed {debt}, another {least:?}");
+            assert!(Some(debt) <= least, "{gone} owed {debt}, another {least:?}: {name}");
         }
         live = kept;
     }

@@ -5,5 +5,6 @@
 //! `crates/tollgate-http/tests/spoofing.rs`.
 
 mod clocks;
+mod eviction;
 mod flood;
 mod process;

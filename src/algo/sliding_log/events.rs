@@ -34,7 +34,12 @@ impl SlidingLogParams {
     /// A log of which the birth is not read yet.
     #[inline(always)]
     pub(super) fn view_unborn<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
-        let floor = self.floor(now);
+        self.view_at(word, ring, self.floor(now))
+    }
+
+    /// The same, where the unit is known that has begun.
+    #[inline(always)]
+    fn view_at<R: Ring>(&self, word: u64, ring: R, floor: u64) -> View<R> {
         let (last, ahead) = self.last(word, floor);
         // Any word makes sense, also one that fills more places than there are.
         let (lap, filled) = (self.lap.of(word), self.filled.lowest_of(word).min(self.places));
@@ -180,6 +185,18 @@ impl SlidingLogParams {
             return 0;
         }
         self.until_left(self.event(view, back), view.floor, rate.window)
+    }
+
+    /// How many events are in the longest window, of a word that knows of some.
+    ///
+    /// A log of one event is told by its word alone; another's ring is read in about three places.
+    pub(super) fn count_live<R: Ring>(&self, word: u64, ring: R, floor: u64) -> u64 {
+        let view = self.view_at(word, ring, floor);
+        if self.known(&view) == 1 {
+            return 1;
+        }
+        let longest = Rate { limit: self.places, window: self.window_max };
+        self.count_inside(&self.born(view), &longest, self.places, ring.note())
     }
 
     /// How many of the latest events are in a rate's window, at most `most`.

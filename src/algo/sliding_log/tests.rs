@@ -1,6 +1,7 @@
 use super::*;
 use crate::algo::{Algorithm, Carry, Moment, Restart};
 use crate::{Quota, QuotaError};
+use proptest::prelude::*;
 
 fn params(quota: &str) -> SlidingLogParams {
     SlidingLog::new().params(&quota.parse().expect("a quota"), 0).expect("in range")
@@ -175,4 +176,49 @@ fn an_invalid_quota_is_told_where_no_state_is_narrow() {
     assert!(matches!(none, Ok(None)));
     let invalid = SlidingLog::new().compact_params(&Quota::per_second(0), 0);
     assert!(matches!(invalid, Err(QuotaError::ZeroLimit)));
+}
+
+proptest! {
+    /// Whatever was charged and when: the ring is found to hold as many live events as a list of them,
+    /// and what is owed is that many times the units until the latest has left.
+    #[test]
+    fn what_a_log_owes_is_the_events_that_still_count_times_the_time_left(
+        charges in prop::collection::vec((0_u64..700, 1_u64..9), 1..40), wait in 0_u64..3_000, note: u64,
+    ) {
+        for log in [SlidingLog::new(), SlidingLog::new().and(Quota::new(12, Duration::from_secs(3)))] {
+            let params = log.params(&Quota::per_second(8), 0).expect("in range");
+            let mut ring = vec![0; params.ring_cells()];
+            let mut now = Tick::from_nanos(5_000_000_000);
+            let mut word = params.fresh(now);
+            let mut events = Vec::new();
+            for (pause, n) in &charges {
+                now = now.saturating_add(Duration::from_millis(*pause));
+                let seen = params.look(word, &ring[..], now, *n);
+                let Step::Admit { next } = params.step(seen, now, *n) else { continue };
+                let before = ring.clone();
+                params.publish(seen, &before[..], |place, content| {
+                    ring[place] = content;
+                    true
+                });
+                word = next;
+                events.extend((0..*n).map(|_| params.instant(now)));
+            }
+            let instant = params.instant(now.saturating_add(Duration::from_millis(wait)));
+            let live = events.iter().filter(|event| **event + params.window_max > instant).count();
+            let left = events.last().map_or(0, |last| {
+                (last + params.window_max).saturating_sub(instant)
+            });
+            // The note is a guess.
+            *ring.last_mut().expect("a note") = note;
+            prop_assert_eq!(params.owed(word, &ring[..], instant), live as u64 * left);
+        }
+    }
+
+    #[test]
+    fn any_word_and_any_ring_owe_something_finite(
+        word: u64, ring in prop::collection::vec(any::<u64>(), 6), instant: u64,
+    ) {
+        let params = params("4/s");
+        let _ = params.owed(word, ByHand(&ring), instant);
+    }
 }

@@ -5,6 +5,7 @@ use crate::algo::{Machine, NoRing, Standing, Step};
 use crate::cell::{Charge, Fingerprint, Ruling, Word, WordCell};
 use crate::sync::{Fault, Ordering, fence, planted};
 use crate::table::claim::Outcome;
+use crate::table::layout::BUCKET;
 use crate::table::{Event, Probe};
 use crate::time::Tick;
 
@@ -209,9 +210,13 @@ impl Compact {
         }
     }
 
+    /// Vacant slots are taken in the bucket's order, so the first keys to arrive have the first slots. Of
+    /// live slots with equal debts the one that the new key's hash prefers is offered instead: any key
+    /// is then as likely to be forgotten as any other, whenever it came.
     fn offer<A: Machine>(&self, request: &Request<'_, A>, bucket: u32, instant: u64) -> Offer<'_> {
         let mut offer = Offer::default();
-        for cell in self.lines.bucket(bucket) {
+        let mut least = (u64::MAX, BUCKET);
+        for (index, cell) in self.lines.bucket(bucket).iter().enumerate() {
             let word = cell.load();
             let seat = Seat { cell, word };
             if word.is_of(request.fingerprint()) {
@@ -234,7 +239,9 @@ impl Compact {
                     }
                 }
                 Standing::Live { debt } => {
-                    if offer.live.is_none_or(|(least, _)| debt < least) {
+                    let order = (debt, request.probe.turn(index));
+                    if order < least {
+                        least = order;
                         offer.live = Some((debt, seat));
                     }
                 }
