@@ -293,12 +293,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn peek_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        self.peek_by(&self.params, key, n, now)
+        self.peek_by(&self.params, self.probe(key), n, now)
     }
 
     /// The same by an algorithm that goes on as the limiter's own does.
-    pub(crate) fn peek_by(&self, algo: &A::Params, key: &K, n: u64, now: Tick) -> Decision {
-        let seen = self.table.peek(self.probe(key), algo, now, n);
+    pub(crate) fn peek_by(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Decision {
+        let seen = self.table.peek(probe, algo, now, n);
         algo.answer(seen.unwrap_or_else(|| unseen(algo, n, now)), now, n)
     }
 

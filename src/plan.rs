@@ -167,7 +167,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock> Limiter<K, A, C> 
     /// ```
     pub fn peek_with_at(&self, key: &K, plan: &Plan<A>, n: u64, now: Tick) -> Decision {
         self.assert_own(plan);
-        self.peek_by(&plan.params, key, n, now)
+        self.peek_by(&plan.params, self.probe(key), n, now)
     }
 
     #[inline]

@@ -425,6 +425,8 @@ pub enum Fault {
     TornQuota,
     /// A number is taken without seeing what its last owner wrote.
     NumbersUnordered,
+    /// A composite charges its first limits without having looked at the later ones.
+    LaterNotLookedAt,
     /// A composite that refuses keeps what it has charged.
     GiveBackLeftOut,
     /// A composite that refuses gives back twice what it has charged.

@@ -21,6 +21,20 @@ fn left_in<A: Algorithm, C: Clock>(bucket: &Direct<A, C>, now: Tick) -> u64 {
     }
 }
 
+/// A composite whose second limit is asked twice, and has cells for one time. So the first limit is
+/// always charged in vain, as when another request is faster.
+fn in_vain<C: Clock + Send + Sync + 'static>(
+    first: &Arc<Direct<Gcra, C>>,
+    second: &Arc<Direct<Gcra, C>>,
+) -> Composite<'static, ()> {
+    Composite::builder()
+        .shared("first", Arc::clone(first))
+        .shared("second", Arc::clone(second))
+        .shared("again", Arc::clone(second))
+        .build()
+        .expect("token buckets can give back")
+}
+
 type Both<A> = (Arc<Composite<'static, ()>>, Arc<Bucket<A>>, Arc<Bucket<Gcra>>);
 
 /// Two buckets in one composite.
@@ -71,24 +85,31 @@ fn without_the_give_back_a_refusal_is_charged() {
     catch_two("composite: not given back", || one_is_refused(Gcra::new()));
 }
 
-/// A third request comes between, by the first limit alone.
-fn one_is_refused_and_a_third_comes() {
-    let (both, first, second) = two(Gcra::new(), burst(2), 1);
-    assert!(second.check_at(1, at(1)).is_ok());
+/// While so many cells are charged in vain, and given back, another thread asks the first limit alone.
+fn one_is_refused_and_a_third_comes(cells: u64) {
+    let first = bucket(Gcra::new(), burst(2 * cells));
+    let all = in_vain(&first, &bucket(Gcra::new(), burst(cells)));
     let other = Arc::clone(&first);
-    let thread =
-        thread::spawn(move || (0..3).filter(|_| other.check_at(1, at(1)).is_ok()).count() as u64);
-    assert_eq!(ask_all(&both), 0);
-    let granted = thread.join().unwrap();
-    assert_eq!(granted + left_in(&*first, at(1)), 2, "granted and left in the first");
+    let thread = thread::spawn(move || {
+        (0..3).filter(|_| other.check_at(cells, at(1)).is_ok()).count() as u64
+    });
+    assert!(all.check_at(&(), cells, at(1)).is_err());
+    let granted = cells * thread.join().unwrap();
+    assert_eq!(granted + left_in(&*first, at(1)), 2 * cells, "granted and left in the first");
 }
 
 #[test]
 fn against_charges_of_one_limit_alone() {
-    explore_two_whole(
-        "composite: refused, and 3 charges of one limit",
-        one_is_refused_and_a_third_comes,
-    );
+    explore_two_whole("composite: refused, and 3 charges of one limit", || {
+        one_is_refused_and_a_third_comes(1)
+    });
+}
+
+#[test]
+fn against_charges_of_several_cells() {
+    explore_two_to("composite: 3 cells refused, and 3 charges of 3", 3, Preemptions::Any, || {
+        one_is_refused_and_a_third_comes(3);
+    });
 }
 
 /// The mistake avoided: what one thread gives back twice is another's.
@@ -96,7 +117,7 @@ fn against_charges_of_one_limit_alone() {
 #[should_panic(expected = "granted and left in the first")]
 fn given_back_twice_it_is_granted_twice() {
     plant(Fault::GivenBackTwice);
-    catch_two("composite: given back twice", one_is_refused_and_a_third_comes);
+    catch_two("composite: given back twice", || one_is_refused_and_a_third_comes(1));
 }
 
 /// The first limit has a cell for each thread, the second for all but one.
@@ -124,8 +145,8 @@ const SPENT: u64 = 1;
 const FRESH: u64 = 3;
 const SAME: u64 = 7;
 
-/// Two requests have the first key in common. The one's second key has nothing left; so the other
-/// may be refused by what is held for it, but not for good.
+/// Two requests have the first key in common. The one's second key has nothing left, so it charges
+/// nothing, and the other request is granted whatever comes in between.
 fn keys_differ(first: Arc<Gate>) {
     let second = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
     assert_eq!(ask(&second, SPENT, at(1)), 1);
@@ -138,8 +159,9 @@ fn keys_differ(first: Arc<Gate>) {
     let thread = thread::spawn(move || other.check_at(&(SAME, SPENT), 1, at(1)).is_ok());
     let granted = u64::from(both.check_at(&(SAME, FRESH), 1, at(1)).is_ok());
     assert!(!thread.join().unwrap(), "nothing is left for that one");
-    assert_eq!(granted + left(&first, SAME, at(1)), 1, "granted and left in the first");
-    assert_eq!(granted + left(&second, FRESH, at(1)), 1, "granted and left in the second");
+    assert_eq!(granted, 1, "granted to the other");
+    assert_eq!(left(&first, SAME, at(1)), 0, "left in the first");
+    assert_eq!(left(&second, FRESH, at(1)), 0, "left in the second");
 }
 
 #[test]
@@ -156,6 +178,16 @@ fn of_two_keys_one_is_refused_in_compact_slots() {
     });
 }
 
+/// The mistake avoided: a request that is denied by its second key holds the first one's cell.
+#[test]
+#[should_panic(expected = "granted to the other")]
+fn without_a_look_at_the_later_limit_an_honest_request_is_denied() {
+    plant(Fault::LaterNotLookedAt);
+    catch_two("composite: keys, not looked at", || {
+        keys_differ(gate(burst(1), ONE_BUCKET, OnFull::Refuse));
+    });
+}
+
 /// A clock that one of the threads moves. What loom interleaves is the loads and swaps of the word
 /// between which it is read and moved.
 #[derive(Debug)]
@@ -167,24 +199,57 @@ impl Clock for Seconds {
     }
 }
 
+fn timed(quota: Quota, clock: &Arc<Seconds>) -> Arc<Direct<Gcra, Arc<Seconds>>> {
+    Arc::new(Direct::builder(quota).clock(Arc::clone(clock)).build().expect("in range"))
+}
+
+/// The first limit owes as much as it may. A request that the second one denies charges nothing, and so
+/// loses nothing of what time restores, though time passes at any moment of it.
+fn time_passes_while_it_is_denied() {
+    let clock = Arc::new(Seconds(AtomicU64::new(1)));
+    let first = timed(burst(4), &clock);
+    let second = timed(Quota::per_day(1), &clock);
+    assert!(first.check_n(3).is_ok() && second.check().is_ok());
+    let both = Composite::<()>::builder()
+        .shared("first", Arc::clone(&first))
+        .shared("second", second)
+        .build()
+        .expect("token buckets can give back");
+    let (other, time) = (Arc::clone(&first), Arc::clone(&clock));
+    let thread = thread::spawn(move || {
+        time.0.store(3, Ordering::Relaxed);
+        (0..4).filter(|_| other.check().is_ok()).count() as u64
+    });
+    assert!(both.check(&()).is_err());
+    let granted = thread.join().unwrap();
+    assert_eq!(granted, 3, "granted: one that was left, and two that came back");
+    assert_eq!(left_in(&*first, at(3)), 0, "left");
+}
+
+#[test]
+fn time_passes_while_a_request_is_denied() {
+    explore_two_whole("composite: time passes during a denial", time_passes_while_it_is_denied);
+}
+
+/// The mistake avoided: while a charge that is made in vain stands, time pays for it.
+#[test]
+#[should_panic(expected = "granted: one that was left")]
+fn without_a_look_at_the_later_limit_refill_is_lost() {
+    plant(Fault::LaterNotLookedAt);
+    catch_two("composite: refill, not looked at", time_passes_while_it_is_denied);
+}
+
 /// While a refused request holds the only cell, time restores it, and it is granted to another.
 fn time_passes() {
     let clock = Arc::new(Seconds(AtomicU64::new(1)));
-    let limit = |quota| Direct::builder(quota).clock(Arc::clone(&clock)).build().expect("in range");
-    let first = Arc::new(limit(burst(1)));
-    let second = Arc::new(limit(Quota::per_day(1)));
-    assert!(second.check().is_ok());
-    let built = Composite::<()>::builder()
-        .shared("first", Arc::clone(&first))
-        .shared("second", Arc::clone(&second))
-        .build();
-    let both = Arc::new(built.expect("token buckets can give back"));
+    let first = timed(burst(1), &clock);
+    let all = in_vain(&first, &timed(Quota::per_day(1), &clock));
     let (other, time) = (Arc::clone(&first), Arc::clone(&clock));
     let thread = thread::spawn(move || {
         time.0.store(3, Ordering::Relaxed);
         (0..2).filter(|_| other.check().is_ok()).count() as u64
     });
-    assert!(both.check(&()).is_err());
+    assert!(all.check(&()).is_err());
     let granted = thread.join().unwrap();
     assert_eq!(granted + left_in(&*first, at(3)), 1, "granted and left");
 }

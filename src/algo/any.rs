@@ -294,6 +294,10 @@ impl Machine for AnyParams {
         whichever!(self, Self, each => each.starts_in_debt())
     }
 
+    fn remembers_denials(&self) -> bool {
+        whichever!(self, Self, each => each.remembers_denials())
+    }
+
     #[inline]
     fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> AnySeen {
         match self {

@@ -249,6 +249,11 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
         false
     }
 
+    /// Whether a denial can change a state, so that a look does not do for one.
+    fn remembers_denials(&self) -> bool {
+        self.starts_in_debt()
+    }
+
     /// Reads what a decision about `n` cells is judged by. Never panics; bits of the word above
     /// the payload are ignored.
     fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::Seen;

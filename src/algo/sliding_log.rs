@@ -327,6 +327,10 @@ impl Machine for SlidingLogParams {
         self.unused(self.floor(now))
     }
 
+    fn remembers_denials(&self) -> bool {
+        self.count_refusals
+    }
+
     #[inline(always)]
     fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
         self.see(word, ring, now, n, true)

@@ -64,8 +64,11 @@ impl core::error::Error for CompositeError {}
 /// Builds a [`Composite`]. Made by [`Composite::builder`].
 ///
 /// A limiter is given by value, by reference or in an `Arc`. Enforced limits are asked in the order
-/// in which they are named: best first the one that refuses most often, and last the one that the
+/// in which they are named: best first the one that denies most often, and last the one that the
 /// most requests share.
+///
+/// The key functions of all limits are called once for each request, before anything is charged, also
+/// where an earlier limit denies. A panic in one of them reaches the caller and leaves nothing behind.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct CompositeBuilder<'a, R: ?Sized> {
     members: Vec<(Named<'a, R>, bool)>,

@@ -9,27 +9,44 @@ use crate::decision::{Decision, Denied, Permit};
 use crate::direct::Direct;
 use crate::limiter::Limiter;
 use crate::revoke::{IsRevocable, Taken};
+use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// One limit of a [`Composite`](super::Composite), whatever its key, algorithm and clock. Each call
-/// is at the instant `now`, or at the present of the limit's own clock.
+/// The key of one limit, and the time by which it is asked: all that a decision needs of a request.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Target {
+    /// Of a limiter without keys: any.
+    probe: Probe,
+    now: Tick,
+}
+
+/// One limit of a [`Composite`](super::Composite), whatever its key, algorithm and clock.
 pub(super) trait Member<R: ?Sized>: Send + Sync {
     /// Whether charges can be given back.
     fn is_revocable(&self) -> bool;
 
+    /// Finds the key in the request, and reads the limit's own clock if no time is given. Runs the
+    /// caller's code, which may panic.
+    fn target(&self, request: &R, now: Option<Tick>) -> Target;
+
+    /// Says whether `n` cells would be denied, and charges nothing. A denial is counted, and
+    /// remembered, as that of a check is. `is_last`: the limit is going to be asked by `check`.
+    fn foresee(&self, target: Target, n: u64, is_last: bool) -> Result<(), Denied>;
+
     /// Asks for `n` cells in the usual way.
-    fn check(&self, request: &R, n: u64, now: Option<Tick>) -> Decision;
+    fn check(&self, target: Target, n: u64, given: Option<Tick>) -> Decision;
 
     /// Asks for `n` cells in such a way that they can be given back. The charges must be revocable.
-    fn take(&self, request: &R, n: u64, now: Option<Tick>) -> Result<(Taken, Permit), Denied>;
+    fn take(&self, target: Target, n: u64) -> Result<(Taken, Permit), Denied>;
 
-    /// Gives back all of a charge that time has not restored.
-    fn give_back(&self, taken: &Taken, now: Option<Tick>);
+    /// Gives back all of a charge that time has not restored, by the time that is given, or by the
+    /// present.
+    fn give_back(&self, taken: &Taken, given: Option<Tick>);
 
     /// Counts what was taken and not given back, where the limiter counts.
     fn count_admitted(&self);
 
-    fn peek(&self, request: &R, n: u64, now: Option<Tick>) -> Decision;
+    fn peek(&self, target: Target, n: u64) -> Decision;
 }
 
 /// How a key is found in a request.
@@ -94,38 +111,47 @@ where
         self.limiter.borrow().params().meet_revocable(IsRevocable).is_some()
     }
 
-    fn check(&self, request: &R, n: u64, now: Option<Tick>) -> Decision {
+    #[inline]
+    fn target(&self, request: &R, now: Option<Tick>) -> Target {
         let limiter = self.limiter.borrow();
-        self.key.with(request, |key| match now {
-            Some(now) => limiter.check_at(key, n, now),
-            None => limiter.check_n(key, n),
-        })
+        let probe = self.key.with(request, |key| limiter.begin(key));
+        Target { probe, now: time(now, limiter.clock()) }
     }
 
-    fn take(&self, request: &R, n: u64, now: Option<Tick>) -> Result<(Taken, Permit), Denied> {
-        let limiter = self.limiter.borrow();
-        self.key.with(request, |key| {
-            let probe = limiter.begin(key);
-            let taken = limiter.take(probe, n, time(now, limiter.clock()));
-            if taken.is_err() {
-                limiter.count(false);
-            }
-            taken
-        })
+    fn foresee(&self, target: Target, n: u64, is_last: bool) -> Result<(), Denied> {
+        self.limiter.borrow().foresee(target.probe, n, target.now, is_last)
     }
 
-    fn give_back(&self, taken: &Taken, now: Option<Tick>) {
+    fn check(&self, Target { probe, now }: Target, n: u64, given: Option<Tick>) -> Decision {
         let limiter = self.limiter.borrow();
-        limiter.give_back(taken, taken.cells(), || time(now, limiter.clock()));
+        match limiter.shares {
+            // The end of a share is judged by a time that is not behind.
+            Some(_) => limiter.decide_sharing(probe, n, || time(given, limiter.clock())),
+            None => limiter.decide_begun(probe, n, now),
+        }
+    }
+
+    fn take(&self, target: Target, n: u64) -> Result<(Taken, Permit), Denied> {
+        let limiter = self.limiter.borrow();
+        let taken = limiter.take(target.probe, n, target.now);
+        if taken.is_err() {
+            limiter.count(false);
+        }
+        taken
+    }
+
+    fn give_back(&self, taken: &Taken, given: Option<Tick>) {
+        let limiter = self.limiter.borrow();
+        limiter.give_back(taken, taken.cells(), || time(given, limiter.clock()));
     }
 
     fn count_admitted(&self) {
         self.limiter.borrow().count(true);
     }
 
-    fn peek(&self, request: &R, n: u64, now: Option<Tick>) -> Decision {
+    fn peek(&self, target: Target, n: u64) -> Decision {
         let limiter = self.limiter.borrow();
-        self.key.with(request, |key| limiter.peek_at(key, n, time(now, limiter.clock())))
+        limiter.peek_by(limiter.params(), target.probe, n, target.now)
     }
 }
 
@@ -152,28 +178,30 @@ where
         self.limiter.borrow().params().meet_revocable(IsRevocable).is_some()
     }
 
-    fn check(&self, _: &R, n: u64, now: Option<Tick>) -> Decision {
-        let limiter = self.limiter.borrow();
-        match now {
-            Some(now) => limiter.check_at(n, now),
-            None => limiter.check_n(n),
-        }
+    fn target(&self, _: &R, now: Option<Tick>) -> Target {
+        Target { now: time(now, self.limiter.borrow().clock()), ..Target::default() }
     }
 
-    fn take(&self, _: &R, n: u64, now: Option<Tick>) -> Result<(Taken, Permit), Denied> {
-        let limiter = self.limiter.borrow();
-        limiter.take(n, time(now, limiter.clock()))
+    fn foresee(&self, target: Target, n: u64, _: bool) -> Result<(), Denied> {
+        self.limiter.borrow().foresee(n, target.now)
     }
 
-    fn give_back(&self, taken: &Taken, now: Option<Tick>) {
+    fn check(&self, target: Target, n: u64, _: Option<Tick>) -> Decision {
+        self.limiter.borrow().check_at(n, target.now)
+    }
+
+    fn take(&self, target: Target, n: u64) -> Result<(Taken, Permit), Denied> {
+        self.limiter.borrow().take(n, target.now)
+    }
+
+    fn give_back(&self, taken: &Taken, given: Option<Tick>) {
         let limiter = self.limiter.borrow();
-        limiter.give_back(taken, taken.cells(), || time(now, limiter.clock()));
+        limiter.give_back(taken, taken.cells(), || time(given, limiter.clock()));
     }
 
     fn count_admitted(&self) {}
 
-    fn peek(&self, _: &R, n: u64, now: Option<Tick>) -> Decision {
-        let limiter = self.limiter.borrow();
-        limiter.peek_at(n, time(now, limiter.clock()))
+    fn peek(&self, target: Target, n: u64) -> Decision {
+        self.limiter.borrow().peek_at(n, target.now)
     }
 }

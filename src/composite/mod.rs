@@ -2,6 +2,7 @@
 
 mod answer;
 mod builder;
+mod foresee;
 mod member;
 
 use core::fmt;
@@ -14,41 +15,52 @@ use crate::revoke::Taken;
 use crate::sync::{Fault, planted};
 use crate::table::Tally;
 use crate::time::Tick;
-use member::Member;
+use member::{Member, Target};
 
 /// Limits in a composite, at most.
 const MEMBERS_MAX: usize = 8;
 
 /// Several limits that are asked at once: for example per second, per minute and per tenant.
 ///
-/// A request goes ahead if every enforced limit admits it. They are asked, and charged, in the order
-/// in which they were named; when one refuses, what the others were charged is given back. Each may
-/// have a key of its own, an algorithm of its own, and users beside the composite. A *shadow* limit
-/// is asked and counted, and never refuses.
+/// A request goes ahead if every enforced limit admits it. A decision has three steps:
+///
+/// 1. The keys of all limits are found, and their clocks are read. A key function that panics leaves
+///    nothing charged.
+/// 2. All limits are looked at, in the order in which they were named. If one would deny, it denies the
+///    request, and nothing is charged.
+/// 3. All limits are charged, in the same order. If another request was faster and a limit denies after
+///    all, what the limits before it were charged is given back.
+///
+/// Each limit may have a key of its own, an algorithm of its own, and users beside the composite. A
+/// *shadow* limit is asked and counted, and never refuses.
 ///
 /// `R` is the request as the limits' keys are found in it.
 ///
 /// **Guarantee.** No limit grants more than it would by itself, under any interleaving of threads.
-/// After a refusal, every limit that was asked has what it would have if it had not been: what time
-/// has not restored is given back, once, by the time at which it is. The refusal tells the longest
-/// wait and the fewest cells left of all enforced limits, also of those after the one that refused.
-/// A decision takes no lock, allocates nothing, and waits for nobody. For three limits it takes about
-/// three times the instructions of asking the three one after the other, which could not take back.
+/// After a denial, every limit holds what it would hold if it had not been asked, to the time unit,
+/// unless another request took the cells between the look and the charge (see below). A denial tells
+/// the longest wait and the fewest cells left of all enforced limits, also of those after the one that
+/// denied. A decision takes no lock, allocates nothing, and waits for nobody.
 ///
 /// **Not guaranteed.**
 ///
-/// - While a request is being refused by a later limit, the earlier ones are charged for it: for well
-///   under a microsecond, or as long as the system stops the thread. Another request may be refused
-///   meanwhile that would have been admitted; none is admitted that would have been refused.
+/// - If another request takes a limit's last cells between the look and the charge, the limits before it
+///   are charged for that long: for well under a microsecond, or as long as the system stops the thread.
+///   A third request may be denied meanwhile that would have been admitted. Each of those limits may
+///   lose what time restores meanwhile, at most the cells that were asked for. This happens at most once
+///   for each request under way whenever the later limit grants cells, not whenever it denies. It also
+///   happens whenever one bucket is named twice, or two keys of a request are one key of a limiter, and
+///   it has cells for one of them only.
 /// - The limits are not read at one instant: what is told of them (the tightest, the longest wait)
 ///   may be of slightly different moments while other threads charge them.
 /// - In [compact slots](crate::Slots), and where a key was forgotten to make room for another and
 ///   has come back meanwhile, what is given back may reach the key's later life.
-/// - If the clocks of two threads differ by `s`, a refusal may give back `rate * s` cells too many.
-///   So it may where threads call [`check_at`](Self::check_at) with times that differ by `s`.
+/// - If the clocks of two threads differ by `s`, or a thread is stopped for `s` after it has read its
+///   clock, such a denial may give back `rate * s` cells too many, but no more than were asked for. So it
+///   may where threads call [`check_at`](Self::check_at) with times that differ by `s`.
 /// - Where a [`Live`](crate::Live) quota changes while a request is being refused, what was charged
 ///   before may not be given back, or although the change has restored it.
-/// - A key that is refused by a later limit may have claimed a slot in the limiters before, and, with
+/// - A request that is denied in step 3 may have claimed a slot in the limiters before, and, with
 ///   [`EvictNearestIdle`](crate::OnFull::EvictNearestIdle), another key may have lost its own to it.
 /// - Cells that threads hold by [`share_hot_keys`](crate::Builder::share_hot_keys) or in
 ///   [lanes](crate::Lane) are not spent here, except by the last enforced limit.
@@ -201,68 +213,101 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         })
     }
 
-    fn decide(&self, request: &R, n: u64, now: Option<Tick>) -> Result<Granted, Refused> {
+    fn decide(&self, request: &R, n: u64, given: Option<Tick>) -> Result<Granted, Refused> {
+        // Nothing is charged yet when the caller's functions run, so that a panic leaves nothing behind.
+        let targets = self.targets(request, given);
+        if !planted(Fault::LaterNotLookedAt) {
+            for (index, (Named { member, .. }, &target)) in
+                self.enforced().zip(&targets).enumerate()
+            {
+                if let Err(denied) = member.foresee(target, n, index == self.taken.len()) {
+                    return Err(self.refuse(&targets, n, index, denied));
+                }
+            }
+        }
         let mut charges = [Taken::Nothing; MEMBERS_MAX - 1];
         let mut tightest: Option<Tightest> = None;
-        for (index, Named { name, member }) in self.taken.iter().enumerate() {
-            match member.take(request, n, now) {
+        for (index, (Named { name, member }, &target)) in
+            self.taken.iter().zip(&targets).enumerate()
+        {
+            match member.take(target, n) {
                 Ok((taken, permit)) => {
                     charges[index] = taken;
                     tightest = Some(Tightest::of(tightest, name, permit));
                 }
                 Err(denied) => {
-                    return Err(self.refuse(request, n, now, index, denied, &charges));
+                    self.give_back(&charges[..index], given);
+                    return Err(self.refuse(&targets, n, index, denied));
                 }
             }
         }
-        let permit = match self.last.member.check(request, n, now) {
+        let index = self.taken.len();
+        let permit = match self.last.member.check(targets[index], n, given) {
             Ok(permit) => permit,
             Err(denied) => {
-                let index = self.taken.len();
-                return Err(self.refuse(request, n, now, index, denied, &charges));
+                self.give_back(&charges[..index], given);
+                return Err(self.refuse(&targets, n, index, denied));
             }
         };
         self.taken.iter().for_each(|named| named.member.count_admitted());
         let delay = permit.delay();
         let Tightest { name: tightest, permit, .. } =
             Tightest::of(tightest, self.last.name, permit);
-        let would_refuse = self.try_shadows(request, n, now);
+        let would_refuse = self.try_shadows(&targets, n, given);
         Ok(Granted { tightest, permit, delay, would_refuse })
     }
 
-    /// Gives back what the limits before the one of this index were charged, and asks the others
-    /// what they would have said.
+    /// The enforced limits, in order.
+    fn enforced(&self) -> impl Iterator<Item = &Named<'a, R>> {
+        self.taken.iter().chain([&self.last])
+    }
+
+    /// What each limit is asked about: the enforced ones, then the shadows.
+    fn targets(&self, request: &R, given: Option<Tick>) -> [Target; MEMBERS_MAX] {
+        let mut targets = [Target::default(); MEMBERS_MAX];
+        let shadows = self.shadows.iter().map(|shadowed| &shadowed.named);
+        for (target, named) in targets.iter_mut().zip(self.enforced().chain(shadows)) {
+            *target = named.member.target(request, given);
+        }
+        targets
+    }
+
+    /// Gives back what the first limits were charged: a later one had room when it was looked at, and
+    /// another request was faster.
+    #[cold]
+    #[inline(never)]
+    fn give_back(&self, charges: &[Taken], given: Option<Tick>) {
+        let times = match () {
+            () if planted(Fault::GiveBackLeftOut) => 0,
+            () if planted(Fault::GivenBackTwice) => 2,
+            () => 1,
+        };
+        for (Named { member, .. }, taken) in self.taken.iter().zip(charges) {
+            (0..times).for_each(|_| member.give_back(taken, given));
+        }
+    }
+
+    /// The denial by the limit of this index, and what the others would have said.
     #[cold]
     #[inline(never)]
     fn refuse(
         &self,
-        request: &R,
+        targets: &[Target; MEMBERS_MAX],
         n: u64,
-        now: Option<Tick>,
         index: usize,
         denied: Denied,
-        charges: &[Taken],
     ) -> Refused {
-        for (Named { member, .. }, taken) in self.taken[..index].iter().zip(charges) {
-            let times = match () {
-                () if planted(Fault::GiveBackLeftOut) => 0,
-                () if planted(Fault::GivenBackTwice) => 2,
-                () => 1,
-            };
-            (0..times).for_each(|_| member.give_back(taken, now));
-        }
-        let enforced = || self.taken.iter().chain([&self.last]);
-        let limit_name = enforced().nth(index).map_or(self.last.name, |named| named.name);
+        let limit_name = self.enforced().nth(index).map_or(self.last.name, |named| named.name);
         let (mut retry_after, mut remaining) = (denied.retry_after(), denied.remaining());
-        for (other, Named { member, .. }) in enforced().enumerate() {
+        for (other, (Named { member, .. }, &target)) in self.enforced().zip(targets).enumerate() {
             if other == index {
                 continue;
             }
-            if let Err(denied) = member.peek(request, n, now) {
+            if let Err(denied) = member.peek(target, n) {
                 let wait = denied.retry_after();
                 retry_after = retry_after.and_then(|longest| Some(wait?.max(longest)));
             }
-            let left = match member.peek(request, 0, now) {
+            let left = match member.peek(target, 0) {
                 Ok(permit) => permit.remaining(),
                 Err(denied) => denied.remaining(),
             };
@@ -272,10 +317,16 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     }
 
     /// Asks the shadow limits, counts their answers, and names the first that would have refused.
-    fn try_shadows(&self, request: &R, n: u64, now: Option<Tick>) -> Option<&'static str> {
+    fn try_shadows(
+        &self,
+        targets: &[Target; MEMBERS_MAX],
+        n: u64,
+        given: Option<Tick>,
+    ) -> Option<&'static str> {
         let mut would_refuse = None;
-        for Shadowed { named, tally } in &self.shadows {
-            let admitted = named.member.check(request, n, now).is_ok();
+        let targets = &targets[self.taken.len() + 1..];
+        for (Shadowed { named, tally }, &target) in self.shadows.iter().zip(targets) {
+            let admitted = named.member.check(target, n, given).is_ok();
             tally.count(admitted);
             if !admitted {
                 would_refuse = would_refuse.or(Some(named.name));
@@ -306,7 +357,7 @@ impl Tightest {
 
 impl<R: ?Sized> fmt::Debug for Composite<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let enforced = self.taken.iter().chain([&self.last]).map(|named| named.name);
+        let enforced = self.enforced().map(|named| named.name);
         let shadows = self.shadows.iter().map(|shadowed| shadowed.named.name);
         f.debug_struct("Composite")
             .field("enforced", &enforced.collect::<Vec<_>>())

@@ -254,6 +254,17 @@ impl Wide {
         Ok(Some(Seat { slot, head: taken }))
     }
 
+    /// Whether a key without a slot would get one without an eviction. `Err` holds the state nearest to
+    /// idle.
+    pub(super) fn has_place<A: Machine>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+    ) -> Result<(), u64> {
+        self.choose(&probe, algo, now, false, true).map(drop)
+    }
+
     /// The slot to take, and what to count if it is taken; `None` if every candidate was being
     /// changed just then; `Err` with the state nearest to idle, if none may be taken.
     fn choose<A: Machine>(

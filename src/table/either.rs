@@ -136,6 +136,20 @@ impl Table {
         }
     }
 
+    /// Whether a key without a slot would get one without an eviction. `Err` holds the state nearest to
+    /// idle.
+    pub(crate) fn has_place<A: Machine>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+    ) -> Result<(), u64> {
+        match &self.kind {
+            Kind::Wide(table) => table.has_place(probe, algo, now),
+            Kind::Compact(table) => table.has_place(probe, algo, now),
+        }
+    }
+
     /// Charges `n` cells of a key in such a way that they may be given back. `Err` holds the state
     /// nearest to idle, if the key finds no place.
     pub(crate) fn charge<A: GiveBack>(

@@ -287,15 +287,16 @@ fn full(on_full: OnFull) -> Limiter<u32, Gcra, ManualClock> {
     gate
 }
 
+/// The second limit is asked twice. A look tells that it has room for two cells, and a charge that it
+/// has none for four: as when another request is faster.
 fn after_a_refusal(gate: &Limiter<u32, Gcra, ManualClock>) -> Vec<u64> {
     let open = Direct::new(Quota::per_hour(100)).expect("in range");
-    let closed = Direct::new(Quota::per_hour(1)).expect("in range");
-    assert!(closed.check_at(1, ONE).is_ok());
+    let closed = Direct::new(Quota::per_hour(3)).expect("in range");
     let both = |second| {
         let all = Composite::<u32>::builder().keyed("full", gate, |key| key);
-        all.shared("second", second).build().expect("token buckets")
+        all.shared("second", second).shared("again", second).build().expect("token buckets")
     };
-    let refused = both(&closed).check_at(&99, 2, ONE).expect_err("the second has none left");
+    let refused = both(&closed).check_at(&99, 2, ONE).expect_err("too few for both");
     let mut said = vec![u64::from(refused.limit_name() == "full")];
     let admitted =
         |_| both(&open).check_at(&99, 2, ONE).map_or(0, |granted| 1 + granted.remaining());

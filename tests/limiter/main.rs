@@ -8,6 +8,7 @@ mod batch;
 #[path = "../bodies/mod.rs"]
 mod bodies;
 mod composite;
+mod denials;
 mod lanes;
 mod lines;
 mod lives;

@@ -251,3 +251,24 @@ fn the_largest_burst_of_a_compact_state_has_room_in_its_ring() {
     let more = largest.burst(COMPACT_BURST_UNITS_MAX + 1);
     assert_eq!(Gcra::new().compact_params(&more, 0), Ok(None));
 }
+
+/// A refund and a charge by others cancel each other out, and the bucket was full in between. To put
+/// the word back that was there before the first charge would be a cell too many.
+#[test]
+fn the_word_that_a_charge_left_recurs_and_the_time_in_between_is_not_given_back() {
+    use crate::algo::{GiveBack, Receipt};
+    let params = params("1/s burst 3");
+    let at = |seconds: u64| Tick::from_nanos(seconds * 1_000_000_000);
+    let charge = |word, now, cells| match params.step(word, now, cells) {
+        Step::Admit { next } => Receipt { cells, at: now, next },
+        told => panic!("there is room: {told:?}"),
+    };
+    let theirs = charge(params.fresh(at(1)), at(1), 2);
+    let mine = charge(theirs.next, at(1), 1);
+    let refunded = params.give_back(mine.next, &theirs, at(1), 2);
+    let spent = charge(refunded, at(2), 2);
+    assert_eq!(spent.next, mine.next, "the word recurs");
+    let left = |word| params.permit(word, at(2), 0).remaining();
+    assert_eq!(left(params.give_back(spent.next, &mine, at(2), 1)), 1, "three less the two spent");
+    assert_eq!(left(theirs.next), 2, "what was there before is too much");
+}

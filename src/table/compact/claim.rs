@@ -183,6 +183,20 @@ impl Compact {
         Ok(Some(Seat { cell, word: claim }))
     }
 
+    /// Whether a key without a slot would get one without an eviction. `Err` holds the state nearest to
+    /// idle.
+    pub(in crate::table) fn has_place<A: Machine>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+    ) -> Result<(), u64> {
+        match self.choose(&Request { probe, algo, now, n: 1, evict: false }, true) {
+            Place::Full { nearest } => Err(nearest),
+            Place::Take(..) | Place::Its(_) => Ok(()),
+        }
+    }
+
     /// Where to put an absent key.
     fn choose<A: Machine>(&self, request: &Request<'_, A>, may_displace: bool) -> Place<'_> {
         let &Request { probe, algo, now, evict, .. } = request;

@@ -1,0 +1,353 @@
+//! A composite that denies leaves every limit as it was, however long it takes to decide.
+
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::algo::Algorithm;
+use tollgate::{
+    AnyAlgorithm, Clock, Composite, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, Live, OnFull,
+    Quota, SlidingCounter, SlidingLog, Slots, SubWindows, Tick,
+};
+
+const SECOND: u64 = 1_000_000_000;
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+const KEYS: u8 = 3;
+
+/// A clock that moves by a step whenever it is read, as real ones do.
+#[derive(Debug, Default)]
+struct Ticking {
+    nanos: AtomicU64,
+    step: u64,
+}
+
+impl Ticking {
+    fn by(step: u64) -> Arc<Self> {
+        Arc::new(Self { nanos: AtomicU64::new(SECOND), step })
+    }
+
+    /// The time, which stands still for this.
+    fn time(&self) -> Tick {
+        Tick::from_nanos(self.nanos.load(Ordering::Relaxed))
+    }
+
+    fn advance(&self, nanos: u64) {
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Ticking {
+    fn now(&self) -> Tick {
+        Tick::from_nanos(self.nanos.fetch_add(self.step, Ordering::Relaxed))
+    }
+}
+
+type Clocked<K, A = Gcra> = Limiter<K, A, Arc<Ticking>>;
+
+fn bucket(quota: Quota, clock: &Arc<Ticking>) -> Direct<Gcra, Arc<Ticking>> {
+    Direct::builder(quota).clock(Arc::clone(clock)).build().expect("in range")
+}
+
+fn keyed<K: ?Sized>(quota: Quota, clock: &Arc<Ticking>) -> Clocked<K> {
+    Limiter::builder(quota).clock(Arc::clone(clock)).hash_seed(1).build().expect("in range")
+}
+
+/// What is left, and for how long the state means anything.
+type State = (u64, Duration);
+
+fn state<K: Hash + ?Sized, A: Algorithm, C: Clock>(
+    gate: &Limiter<K, A, C>,
+    key: &K,
+    now: Tick,
+) -> State {
+    match gate.peek_at(key, 0, now) {
+        Ok(permit) => (permit.remaining(), permit.reset_after()),
+        Err(denied) => (denied.remaining(), denied.reset_after()),
+    }
+}
+
+fn state_of<A: Algorithm, C: Clock>(gate: &Direct<A, C>, now: Tick) -> State {
+    match gate.peek_at(0, now) {
+        Ok(permit) => (permit.remaining(), permit.reset_after()),
+        Err(denied) => (denied.remaining(), denied.reset_after()),
+    }
+}
+
+/// One thread asks as fast as it can for what the second limit denies, while the first one fills up.
+#[test]
+fn a_thread_that_is_denied_all_the_time_costs_an_earlier_limit_no_refill() {
+    let clock = Ticking::by(500);
+    let first = bucket(Quota::per_second(1_000), &clock);
+    let second = bucket(Quota::per_day(1), &clock);
+    let both = Composite::<()>::builder().shared("first", &first).shared("second", &second);
+    let both = both.build().expect("token buckets");
+    assert!(second.check().is_ok());
+    let start = clock.time();
+    assert!(first.check_at(1_000, start).is_ok());
+    for millis in [1, 10, 500, 999, 1_000] {
+        let end = start.saturating_add(Duration::from_millis(millis));
+        while clock.time() < end {
+            assert!(both.check(&()).is_err());
+        }
+        assert_eq!(state_of(&first, end).0, millis, "after {millis} ms");
+    }
+}
+
+/// One key of a tenant asks 50 times as often as it may, the others together as often as they may.
+#[test]
+fn a_key_that_hammers_costs_the_honest_keys_of_its_tenant_nothing() {
+    for slots in [Slots::Wide, Slots::Compact] {
+        let clock = Ticking::by(2_000);
+        let quota = |per_second: u64, burst| Quota::per_second(per_second).burst(burst);
+        let limiter = |quota| {
+            let builder = Limiter::<u64>::builder(quota).clock(Arc::clone(&clock));
+            builder.slots(slots).hash_seed(1).build().expect("in range")
+        };
+        let (tenants, keys) = (limiter(quota(1_000, 5)), limiter(quota(10, 1)));
+        let both = Composite::<u64>::builder()
+            .keyed("tenant", &tenants, |_| &0)
+            .keyed("key", &keys, |key| key)
+            .build()
+            .expect("token buckets");
+        let (mut admitted, mut denied) = (0, 0);
+        for turn in 0..4_000 {
+            // 900 requests a second by 100 honest keys. The hammer fills the time in between.
+            let next = Tick::from_nanos(SECOND + turn * SECOND / 900);
+            while clock.time() < next {
+                admitted += u64::from(both.check(&u64::MAX).is_ok());
+            }
+            denied += u64::from(both.check(&(turn % 100)).is_err());
+        }
+        assert_eq!(denied, 0, "of 4,000 honest requests, {slots:?}");
+        assert!((44..=46).contains(&admitted), "10 a second for 4.4 seconds: {admitted}");
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    algorithm: AnyAlgorithm,
+    quota: Quota,
+    slots: Slots,
+}
+
+fn limits() -> impl Strategy<Value = Vec<Limit>> {
+    let revocable = prop_oneof![
+        2 => Just(AnyAlgorithm::from(Gcra::new())),
+        1 => Just(FixedWindow::anchored().into()),
+        1 => Just(FixedWindow::aligned().into()),
+    ];
+    let any = prop_oneof![
+        4 => revocable.clone(),
+        1 => Just(LeakyQueue::new().immediate(2).into()),
+        1 => Just(SubWindows::new().into()),
+        1 => Just(SlidingCounter::new().into()),
+        1 => Just(SlidingLog::new().into()),
+    ];
+    let quotas = prop_oneof![
+        (1_u64..12).prop_map(Quota::per_second),
+        (1_u64..30, 1_u64..9).prop_map(|(limit, burst)| Quota::per_minute(limit).burst(burst)),
+        Just(Quota::per_second(1_000)),
+    ];
+    let slots = prop::sample::select(vec![Slots::Wide, Slots::Auto]);
+    let limit = |(algorithm, quota, slots)| Limit { algorithm, quota, slots };
+    let first = prop::collection::vec(
+        (revocable, quotas.clone(), slots.clone()).prop_map(limit),
+        1..NAMES.len(),
+    );
+    (first, (any, quotas, slots).prop_map(limit)).prop_map(|(mut limits, last)| {
+        limits.push(last);
+        limits
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// With requests of several cells, and a clock that moves by up to a tenth of a second at each look.
+    #[test]
+    fn after_a_denial_every_limit_holds_what_it_would_have_held(
+        limits in limits(),
+        step in prop_oneof![Just(0), 1_u64..10_000, 0..SECOND / 10],
+        acts in prop::collection::vec(
+            (0..SECOND / 3, prop_oneof![3 => Just(1_u64), 2 => 0_u64..5, 1 => Just(400)],
+             prop::array::uniform4(0..KEYS)),
+            1..60,
+        ),
+    ) {
+        let clock = Ticking::by(step);
+        let gates: Vec<Clocked<u8, AnyAlgorithm>> = limits
+            .iter()
+            .map(|limit| {
+                let builder = Limiter::builder(limit.quota).algorithm(limit.algorithm);
+                let builder = builder.clock(Arc::clone(&clock)).slots(limit.slots);
+                builder.capacity(30_000).hash_seed(1).build().expect("in range")
+            })
+            .collect();
+        let mut builder = Composite::<[u8; 4]>::builder();
+        for (index, gate) in gates.iter().enumerate() {
+            builder = builder.keyed(NAMES[index], gate, move |request: &[u8; 4]| &request[index]);
+        }
+        let all = builder.build().expect("only the last cannot give back");
+        for (gap, n, request) in acts {
+            clock.advance(gap);
+            let now = clock.time();
+            let states = || -> Vec<State> {
+                let of = |(gate, key)| state(gate, key, now);
+                gates.iter().zip(&request).map(of).collect()
+            };
+            let before = states();
+            if let Err(denied) = all.check_n(&request, n) {
+                prop_assert_eq!(states(), before, "{:?}", denied);
+            }
+        }
+    }
+}
+
+/// The first and the last limit of the three are one bucket, so that it always has one cell too few.
+#[test]
+fn what_was_charged_before_another_request_was_faster_is_given_back() {
+    let clock = Ticking::by(500);
+    let open = keyed::<u8>(Quota::per_second(1_000), &clock);
+    let live =
+        Direct::builder(Quota::per_second(9)).algorithm(Live::new()).clock(Arc::clone(&clock));
+    let live = live.build().expect("in range");
+    let window = Direct::builder(Quota::per_day(1)).algorithm(FixedWindow::anchored());
+    let window = window.clock(Arc::clone(&clock)).build().expect("in range");
+    let all = Composite::<u8>::builder()
+        .keyed("open", &open, |key| key)
+        .shared("live", &live)
+        .shared("window", &window)
+        .shared("again", &window)
+        .build()
+        .expect("all can give back");
+    for _ in 0..1_000 {
+        assert_eq!(all.check(&7).expect_err("a cell too few").limit_name(), "again");
+    }
+    let now = clock.time();
+    assert_eq!(state(&open, &7, now).0, 1_000);
+    assert_eq!(state_of(&live, now).0, 9);
+    assert!(window.check().is_ok(), "given back");
+}
+
+/// A key that finds no place is denied before the limits before its own are charged.
+#[test]
+fn a_key_without_a_place_costs_an_earlier_limit_nothing() {
+    for (on_full, slots) in [
+        (OnFull::Refuse, Slots::Wide),
+        (OnFull::Refuse, Slots::Compact),
+        (OnFull::SharedOverflow(Quota::per_day(1)), Slots::Wide),
+    ] {
+        let clock = Ticking::by(100_000);
+        let first = bucket(Quota::per_second(1_000), &clock);
+        let keys: Clocked<u64> = Limiter::builder(Quota::per_day(3))
+            .clock(Arc::clone(&clock))
+            .capacity(1)
+            .on_full(on_full)
+            .slots(slots)
+            .count_decisions()
+            .build()
+            .expect("in range");
+        let filled = (0..1_000).filter(|key| keys.check(key).is_ok()).count();
+        assert!((16..=17).contains(&filled), "all slots, and what is shared: {filled}");
+        let both =
+            Composite::<u64>::builder().shared("first", &first).keyed("key", &keys, |key| key);
+        let both = both.build().expect("token buckets");
+        assert!(first.check_n(990).is_ok());
+        let (now, told) = (clock.time(), keys.stats());
+        let before = state_of(&first, now);
+        assert!((0..100).all(|key| both.check(&(1_000_000 + key)).is_err()));
+        assert_eq!(state_of(&first, now), before, "{on_full:?}, {slots:?}");
+        let stats = keys.stats();
+        let turned_away = stats.refused_full + stats.overflowed;
+        assert_eq!(turned_away - told.refused_full - told.overflowed, 100, "they are counted");
+        assert_eq!(stats.refused.zip(told.refused).map(|(now, then)| now - then), Some(100));
+    }
+}
+
+/// A bucket that starts empty remembers since when it fills, although the request was denied.
+#[test]
+fn a_denial_that_has_to_be_remembered_is_remembered() {
+    let clock = Ticking::by(0);
+    let empty: Clocked<u8> = Limiter::builder(Quota::per_second(1))
+        .algorithm(Gcra::start_empty())
+        .clock(Arc::clone(&clock))
+        .build()
+        .expect("in range");
+    let log = Direct::builder(Quota::per_second(2)).algorithm(SlidingLog::new().count_refusals());
+    let log = log.clock(Arc::clone(&clock)).build().expect("in range");
+    let both = Composite::<u8>::builder().keyed("empty", &empty, |key| key).shared("log", &log);
+    let both = both.build().expect("only the last cannot give back");
+    assert_eq!(both.check(&7).expect_err("empty").limit_name(), "empty");
+    clock.advance(SECOND);
+    assert!(both.check(&7).is_ok(), "a second later it has a cell");
+    clock.advance(SECOND / 2);
+    assert!(log.check().is_ok());
+    clock.advance(SECOND / 2 - 1);
+    assert_eq!(both.check(&8).expect_err("both deny").limit_name(), "empty");
+    clock.advance(SECOND + SECOND / 2);
+    // The log has denied nothing: who was denied by the limit before it did not get so far.
+    assert!(log.check_n(2).is_ok());
+    assert_eq!(both.check(&7).expect_err("the log is full").limit_name(), "log");
+    clock.advance(SECOND - 1);
+    assert!(log.check_n(2).is_err(), "the denied request counts");
+}
+
+/// Whatever is asked for when a limit's key is found.
+#[derive(Clone, Copy)]
+struct Request {
+    key: u64,
+    panics_in: Option<&'static str>,
+}
+
+impl Request {
+    fn key(&self, limit: &str) -> &u64 {
+        assert!(self.panics_in != Some(limit), "no key for {limit}");
+        &self.key
+    }
+}
+
+/// A key that cannot be hashed at times.
+struct Fragile(Request);
+
+impl Hash for Fragile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key("hash").hash(state);
+    }
+}
+
+#[test]
+fn a_key_function_that_panics_leaves_nothing_charged() {
+    let clock = Ticking::by(1_000);
+    let [first, third, trial] = [(); 3].map(|()| keyed::<u64>(Quota::per_second(100), &clock));
+    let second = bucket(Quota::per_second(100), &clock);
+    let fragile = keyed::<Fragile>(Quota::per_second(100), &clock);
+    let all = Composite::<Request>::builder()
+        .keyed("first", &first, |request| request.key("first"))
+        .shared("second", &second)
+        .keyed_by("hash", &fragile, |request| Fragile(*request))
+        .keyed_by("third", &third, |request| *request.key("third"))
+        .keyed("trial", &trial, |request| request.key("trial"))
+        .shadow()
+        .build()
+        .expect("token buckets");
+    assert!(all.check_n(&Request { key: 7, panics_in: None }, 90).is_ok());
+    let now = clock.time();
+    let states = || {
+        let hashed = Fragile(Request { key: 7, panics_in: None });
+        let keyed = [&first, &third, &trial].map(|gate| state(gate, &7, now));
+        (keyed, state_of(&second, now), state(&fragile, &hashed, now))
+    };
+    let before = states();
+    for panics_in in ["first", "hash", "third", "trial"] {
+        for n in [1, 10, 1_000] {
+            let request = Request { key: 7, panics_in: Some(panics_in) };
+            let told = catch_unwind(AssertUnwindSafe(|| all.check_n(&request, n).is_ok()));
+            assert!(told.is_err(), "the panic is the caller's: {panics_in}");
+            assert_eq!(states(), before, "{panics_in}, {n} cells");
+        }
+    }
+    assert!(all.check_n(&Request { key: 7, panics_in: None }, 10).is_ok(), "nothing is lost");
+}
