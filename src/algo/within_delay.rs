@@ -41,6 +41,7 @@ impl<M: Machine> Machine for WithinDelay<M> {
     const RINGED: bool = M::RINGED;
     const MAY_BE_COMPACT: bool = M::MAY_BE_COMPACT;
     const MAY_DELAY: bool = M::MAY_DELAY;
+    const OWED_BY_RING: bool = M::OWED_BY_RING;
 
     fn ring_cells(&self) -> usize {
         self.machine.ring_cells()
@@ -109,6 +110,10 @@ impl<M: Machine> Machine for WithinDelay<M> {
 
     fn standing(&self, word: u64, instant: u64) -> Standing {
         self.machine.standing(word, instant)
+    }
+
+    fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {
+        self.machine.owed(word, ring, instant)
     }
 
     fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
