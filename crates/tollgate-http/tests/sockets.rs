@@ -178,10 +178,17 @@ async fn a_client_with_nothing_to_wait_for_is_served_while_20_of_another_wait_fo
         )
     });
     let queued: Vec<_> = queued.collect();
-    while layer.stats().waited < 20 {
-        tokio::task::yield_now().await;
-    }
+    let all_wait = async {
+        while layer.stats().waited < 20 {
+            tokio::task::yield_now().await;
+        }
+    };
+    // Each is let in at once, or in hours.
+    let a_minute = std::time::Duration::from_secs(60);
+    assert_eq!(tokio::time::timeout(a_minute, all_wait).await, Ok(()));
     let mut other = Client::new(server).await;
-    assert_eq!(other.status("GET /", "key: other\r\n").await, 200);
+    let answered = other.status("GET /", "key: other\r\n");
+    let status = tokio::time::timeout(a_minute, answered).await;
+    assert_eq!(status, Ok(200));
     assert!(queued.iter().all(|call| !call.is_finished()));
 }
