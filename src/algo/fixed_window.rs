@@ -66,6 +66,10 @@ const EPOCH_INTO_WEEK_NANOS: u64 = 3 * 24 * 3_600 * 1_000_000_000;
 /// a short time around it; that is what fixed windows are. Use [`Gcra`](crate::Gcra) where it
 /// matters. The quota's burst is not used.
 ///
+/// A caller may be late: its `now` lies in a window, and another caller has already been counted in the
+/// next one. The next window then decides and is charged, and the times that the late caller is told
+/// run from its `now` to the end of the next window. Cells that the earlier window had left are gone.
+///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{Direct, FixedWindow, Quota, Tick};

@@ -21,3 +21,4 @@ mod shadow;
 mod slots;
 mod snapshot;
 mod tiers;
+mod windows;

@@ -1,0 +1,67 @@
+//! Fixed windows, asked at an instant of the window before the one that the state is in.
+
+use std::time::Duration;
+
+use tollgate::{Direct, FixedWindow, Limiter, ManualClock, Quota, Slots, Tick};
+
+const SECOND: u64 = 1_000_000_000;
+const LIMIT: u64 = 10;
+
+fn at(secs: u64) -> Tick {
+    Tick::from_nanos(secs * SECOND)
+}
+
+/// The window before ends at 60 s and the next one at 120 s.
+fn is_counted_in_the_next_window(check: impl Fn(u64, Tick) -> tollgate::Decision) {
+    // The window before has 4 cells left when another caller opens the next one.
+    assert!(check(6, at(0)).is_ok());
+    assert_eq!(check(7, at(60)).map(|permit| permit.remaining()), Ok(3));
+    // The limit of the next window decides, and is charged.
+    let denied = check(4, at(50)).expect_err("3 are left");
+    assert_eq!((denied.limit(), denied.remaining()), (LIMIT, 3));
+    // The time to come back is the end of the next window, as the caller's own clock tells it.
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(70)));
+    let permit = check(3, at(50)).expect("3 are left");
+    assert_eq!((permit.remaining(), permit.reset_after()), (0, Duration::from_secs(70)));
+    assert!(check(1, at(60)).is_err() && check(1, at(50)).is_err());
+    let early = check(1, Tick::from_nanos(120 * SECOND - 1)).expect_err("the window is spent");
+    assert_eq!(early.retry_after(), Some(Duration::from_nanos(1)));
+    assert!(check(LIMIT, at(120)).is_ok(), "nothing was left open, and nothing is charged twice");
+}
+
+#[test]
+fn a_caller_stamped_in_the_window_before_is_decided_by_the_next_one_and_charged_to_it() {
+    for window in [FixedWindow::aligned(), FixedWindow::anchored()] {
+        let quota = Quota::per_minute(LIMIT);
+        let gate = Direct::builder(quota).algorithm(window).clock(ManualClock::new()).build();
+        let gate = gate.expect("in range");
+        is_counted_in_the_next_window(|n, now| gate.check_at(n, now));
+        for slots in [Slots::Wide, Slots::Compact] {
+            let gate: Limiter<u64, _, _> = Limiter::builder(quota)
+                .algorithm(window)
+                .clock(ManualClock::new())
+                .max_clock_skew(Duration::from_secs(1))
+                .slots(slots)
+                .build()
+                .expect("in range");
+            is_counted_in_the_next_window(|n, now| gate.check_at(&7, n, now));
+        }
+    }
+}
+
+/// The count of a window is exact, but the stamps of the cells counted in it may lie before it.
+#[test]
+fn cells_stamped_in_one_window_may_be_its_limit_and_what_the_next_one_counts() {
+    for window in [FixedWindow::aligned(), FixedWindow::anchored()] {
+        let gate = Direct::builder(Quota::per_minute(LIMIT))
+            .algorithm(window)
+            .clock(ManualClock::new())
+            .build()
+            .expect("in range");
+        assert!(gate.check_at(LIMIT, at(0)).is_ok());
+        assert!(gate.check_at(1, at(60)).is_ok());
+        let granted = (0..100).filter(|_| gate.check_at(1, at(59)).is_ok()).count();
+        assert_eq!(granted as u64, LIMIT - 1);
+        assert!(gate.check_at(1, at(119)).is_err());
+    }
+}
