@@ -39,7 +39,8 @@ The upstream:
   sent twice, unless nothing of it was sent.
   A response that ends too early or turns out longer than its Content-Length, after its head has been
   passed on, is cut off: HTTP/1.1 clients see a closed connection amid the body, HTTP/2 clients a
-  reset stream; tollgate_response_faults_total counts these.
+  reset stream, and HTTP/1.0 clients, where the answer has no Content-Length, a reset connection;
+  tollgate_response_faults_total counts these.
 
 Clients:
   A request that is answered before its body has been read, such as an upload that is denied, receives

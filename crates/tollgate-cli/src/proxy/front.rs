@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, UPGRADE};
 use http::{Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Either;
@@ -47,6 +47,8 @@ pub(super) struct Door {
     pub(super) peer: SocketAddr,
     /// Whether a request has come in.
     pub(super) is_used: Arc<AtomicBool>,
+    /// Set if an answer is cut off whose end is the end of the connection.
+    pub(super) is_cut: Arc<AtomicBool>,
     pub(super) open: Arc<Open>,
 }
 
@@ -63,7 +65,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
         if host::check(&head).is_err() {
             metrics.count_failure(Failure::Host);
             let refused = Failure::Host.answer().map(Either::Right);
-            return Box::pin(std::future::ready(Ok(underway.answer(refused))));
+            return Box::pin(std::future::ready(Ok(underway.answer(refused, None))));
         }
         if head.headers.contains_key(UPGRADE) {
             head.extensions.insert(Arc::clone(&self.open));
@@ -72,6 +74,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
             metrics.count_client_unknown();
         }
         let (open, version) = (Arc::clone(&self.open), head.version);
+        let is_cut = Arc::clone(&self.is_cut);
         let body = Inbound::new(&head, body, rest_patience);
         let response = service.call(Request::from_parts(head, body));
         Box::pin(async move {
@@ -81,7 +84,11 @@ impl hyper::service::Service<Request<Incoming>> for Door {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().entry(CONNECTION).or_insert(close);
             }
-            Ok(underway.answer(response.map(Either::Left)))
+            // HTTP/1.0 has no chunks: without a length, an answer ends with the connection.
+            let ends_with_connection =
+                version <= Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH);
+            let is_cut = ends_with_connection.then_some(is_cut);
+            Ok(underway.answer(response.map(Either::Left), is_cut))
         })
     }
 }
@@ -103,11 +110,15 @@ impl Underway {
         Self { metrics, began: Instant::now(), is_answered: false }
     }
 
-    /// There is a response, whose body is still to be sent.
-    fn answer<B>(mut self, response: Response<B>) -> Response<Tracked<B>> {
+    /// There is a response, whose body is still to be sent. `is_cut` is set if the body breaks off.
+    fn answer<B>(
+        mut self,
+        response: Response<B>,
+        is_cut: Option<Arc<AtomicBool>>,
+    ) -> Response<Tracked<B>> {
         self.is_answered = true;
         self.metrics.request_answered(response.status(), self.began.elapsed());
-        response.map(|body| Tracked { body, _underway: self })
+        response.map(|body| Tracked { body, is_cut, _underway: self })
     }
 }
 
@@ -123,6 +134,7 @@ pin_project! {
     pub(super) struct Tracked<B> {
         #[pin]
         body: B,
+        is_cut: Option<Arc<AtomicBool>>,
         _underway: Underway,
     }
 }
@@ -135,7 +147,11 @@ impl<B: Body<Data = Bytes>> Body for Tracked<B> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let polled = self.project().body.poll_frame(context);
+        let this = self.project();
+        let polled = this.body.poll_frame(context);
+        if let (Poll::Ready(Some(Err(_))), Some(is_cut)) = (&polled, this.is_cut) {
+            is_cut.store(true, Ordering::Relaxed);
+        }
         streams::note(matches!(polled, Poll::Ready(Some(_))));
         polled
     }

@@ -4,6 +4,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -31,12 +32,20 @@ pub(super) struct Patient {
     alarm: Option<Pin<Box<Sleep>>>,
     /// Set while the client's sending side is closed, and begun anew by each write.
     half_closed: Option<Pin<Box<Sleep>>>,
+    /// Whether an answer was cut off that ends with the connection. The connection is then reset: a
+    /// close would make the answer look complete.
+    is_cut: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
 }
 
 impl Patient {
-    pub(super) fn new(stream: TcpStream, patience: Patience, metrics: Arc<Metrics>) -> Self {
-        Self { stream, patience, alarm: None, half_closed: None, metrics }
+    pub(super) fn new(
+        stream: TcpStream,
+        patience: Patience,
+        is_cut: Arc<AtomicBool>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { stream, patience, alarm: None, half_closed: None, is_cut, metrics }
     }
 
     fn judge<R>(
@@ -119,6 +128,18 @@ impl AsyncWrite for Patient {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_cut.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+impl Drop for Patient {
+    fn drop(&mut self) {
+        if self.is_cut.load(Ordering::Relaxed) {
+            // If the client has closed the connection already, there is nothing to reset.
+            let _ = self.stream.set_zero_linger();
+        }
     }
 }

@@ -204,10 +204,11 @@ impl Connection {
         let peer = self.peer;
         let _ = stream.set_nodelay(true);
         let metrics = Arc::clone(&self.front.metrics);
-        let stream = Patient::new(stream, self.patience, Arc::clone(&metrics));
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let stream = Patient::new(stream, self.patience, Arc::clone(&is_cut), Arc::clone(&metrics));
         let is_used = Arc::new(AtomicBool::new(false));
         let (front, open) = (self.front.clone(), Arc::clone(&self.open));
-        let door = Door { front, peer, is_used: Arc::clone(&is_used), open };
+        let door = Door { front, peer, is_used: Arc::clone(&is_used), is_cut, open };
         let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), door);
         let served = watcher.watch(served.into_owned());
         tokio::pin!(served);

@@ -349,6 +349,29 @@ fn a_body_shorter_than_announced_never_looks_whole() {
     }
 }
 
+/// HTTP/1.0 has no chunks, so the end of the connection is the end of the body.
+#[test]
+fn an_http_1_0_client_of_an_answer_without_length_sees_a_reset_if_it_is_cut_and_a_close_if_not() {
+    let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\nhello \r\n";
+    let rests: [(&[u8], bool); 2] = [(b"5\r\nwo", true), (b"5\r\nworld\r\n0\r\n\r\n", false)];
+    for (rest, is_cut) in rests {
+        let (up, go) = in_two_parts(head, rest, drop);
+        let proxy = Proxy::before(&format!("http-1-0-cut-{is_cut}"), up, &[]);
+        let mut client = connect(proxy.listen);
+        client.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("written");
+        let head = read_head(&mut client);
+        assert!(head.starts_with("HTTP/1.0 200 ") && !head.contains("chunked"), "{head}");
+        go();
+        let mut body = Vec::new();
+        let read = client.read_to_end(&mut body).map_err(|error| error.kind());
+        match is_cut {
+            true => assert_eq!(read, Err(std::io::ErrorKind::ConnectionReset)),
+            false => assert_eq!((read, &body[..]), (Ok(11), &b"hello world"[..])),
+        }
+        assert_eq!(faults(&proxy, "short"), u64::from(is_cut));
+    }
+}
+
 #[test]
 fn an_http2_client_sees_that_a_body_is_cut() {
     let short: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello";
