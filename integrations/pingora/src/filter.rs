@@ -118,8 +118,9 @@ impl RulesFilter {
         Self { client: Some(client.prefix(IpPrefix::new(32, 128))), ..self }
     }
 
-    /// Decides about the session's request. One that may not go ahead is answered: with 429,
-    /// `Retry-After`, the `RateLimit` fields and a body of `application/problem+json`.
+    /// Decides about the session's request. One that may not go ahead is answered as
+    /// [`refusal::by_protocol`] says: with 429 and a body of `application/problem+json`, or in a gRPC
+    /// call with `RESOURCE_EXHAUSTED`. `Retry-After` and the `RateLimit` fields are added.
     ///
     /// A request whose turn comes later waits for it here, unless more than 1,024 do.
     ///
@@ -200,13 +201,14 @@ impl Standing {
 
 async fn refuse(session: &mut Session, report: &Report, reason: Reason) -> Result<()> {
     let refusal = Refusal::new(session.req_header(), report, reason);
-    let (mut head, body) = refusal::problem(&refusal).into_parts();
+    let (mut head, body) = refusal::by_protocol(&refusal).into_parts();
     if let Some(secs) = refusal.retry_after_secs() {
         head.headers.insert(RETRY_AFTER, secs.into());
     }
     report.add_fields_to(&mut head.headers);
     head.headers.insert(CONTENT_LENGTH, body.len().into());
-    let has_body = session.req_header().method != http::Method::HEAD;
+    // The status of a gRPC call is in a head that ends the stream.
+    let has_body = session.req_header().method != http::Method::HEAD && !body.is_empty();
     let mut response = ResponseHeader::build(head.status, Some(head.headers.len()))?;
     append(&mut response, &head.headers)?;
     session.write_response_header(Box::new(response), !has_body).await?;

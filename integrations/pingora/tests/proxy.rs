@@ -235,6 +235,19 @@ fn clients_are_told_how_they_stand_and_when_to_come_back() {
 }
 
 #[test]
+fn a_denied_grpc_call_is_answered_with_resource_exhausted_and_no_body() {
+    let proxy = start(r#"rule = [{ name = "calls", key = "ip", limits = "1 per day" }]"#, None);
+    let mut client = Peer::connect(proxy.address);
+    let fields = "content-type: application/grpc\r\ncontent-length: 0\r\n";
+    assert_eq!(client.ask("POST /pkg.Service/Call", fields).0, 200);
+    let (status, head, body) = client.ask("POST /pkg.Service/Call", fields);
+    assert_eq!((status, body.as_str()), (200, ""), "{head}");
+    assert_eq!(value(&head, "content-type"), "application/grpc");
+    assert_eq!(value(&head, "grpc-status"), "8");
+    assert_ne!(value(&head, "retry-after"), "");
+}
+
+#[test]
 fn rules_see_path_method_host_and_headers() {
     let rules = r#"
         [[rule]]
