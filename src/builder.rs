@@ -92,7 +92,7 @@ pub enum BuildError {
         /// The most that can be allowed with this quota and algorithm.
         most: Duration,
     },
-    /// The algorithm, or the quota, needs more than a compact slot has.
+    /// The algorithm, or the quota, needs more than a compact slot has: see [`Slots`].
     NotCompact,
     /// Hot keys are to be shared out, and the algorithm lets nobody take cells ahead.
     NothingToShare,
@@ -125,9 +125,11 @@ impl fmt::Display for BuildError {
             ),
             Self::NotCompact => f.write_str(
                 "compact slots were asked for, but this algorithm or quota does not fit them: use \
-                 Slots::Auto or Slots::Wide; or Gcra or LeakyQueue with at most 1.5 million cells \
-                 a second and a burst of at most 2^31 that takes 0.64 ms or longer to come back; \
-                 or FixedWindow with a lower limit or a longer period",
+                 Slots::Auto or Slots::Wide. Lanes (Gcra::lanes, share_hot_keys), Gcra::for_plans \
+                 and all algorithms but Gcra, LeakyQueue and FixedWindow need wide slots. Gcra and \
+                 LeakyQueue fit with at most 1.5 million cells a second and a burst of at most \
+                 2^31 that takes 0.64 ms or longer to come back; FixedWindow with a lower limit or \
+                 a longer period",
             ),
             Self::NothingToShare => f.write_str(
                 "share_hot_keys needs to know how many cells a thread may take ahead: choose them \

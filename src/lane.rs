@@ -28,6 +28,9 @@ use crate::time::{Clock, Tick};
 /// with [`Gcra::lanes`], which says how many cells a lane takes at a time. With other limiters a
 /// lane takes nothing ahead, and each request is an ordinary one.
 ///
+/// Lanes need [wide slots](crate::Slots), which a limiter with [`Gcra::lanes`] has unless it is built
+/// with [`Slots::Compact`](crate::Slots::Compact); that fails.
+///
 /// A lane needs `&mut`: give every worker one of its own. It holds the limiter by reference or,
 /// made by [`Lane::of_key`] or [`Lane::of_bucket`], in an `Arc`.
 ///

@@ -37,6 +37,14 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 ///   times what its burst takes to come back (the largest debt that a state can hold) and that
 ///   tolerance together.
 ///
+/// These need wide slots, whatever the quota: [`Gcra::lanes`](crate::Gcra::lanes), and with them
+/// [`share_hot_keys`](crate::Builder::share_hot_keys);
+/// [`Gcra::for_plans`](crate::Gcra::for_plans); [`Live`](crate::Live); and all algorithms that are not
+/// named below. With [`Auto`](Self::Auto) they have them. With [`Compact`](Self::Compact) the limiter is
+/// not built, and [`BuildError::NotCompact`] says what to leave out.
+/// [Plans](crate::Plan) of a limiter without `for_plans` work in both kinds of slot, and so do
+/// [reservations](crate::Reservation), which compact slots settle less exactly (see there).
+///
 /// [`Gcra`](crate::Gcra) and [`LeakyQueue`](crate::LeakyQueue) can have compact slots, unless the
 /// rate is above 1.5 million cells a second, the whole burst comes back in less than 0.64 ms, or
 /// it is above 2^31 cells. [`Auto`](Self::Auto) asks for a longer horizon, which excludes rates above 50,000
@@ -61,7 +69,7 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 pub enum Slots {
     /// Two words a slot: for every algorithm and quota.
     Wide,
-    /// One word a slot; refused when built where it does not fit.
+    /// One word a slot; [`BuildError::NotCompact`] if it does not fit.
     Compact,
     /// One word a slot for a capacity of 30,000 keys or more, where it fits with a
     /// [`horizon`](crate::algo::Machine::horizon) of thirty days or longer, and tells the clocks

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tollgate::algo::Algorithm;
 use tollgate::{
-    AnyAlgorithm, BuildError, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
-    SlidingLog, Slots, SubWindows, Tick,
+    AnyAlgorithm, BuildError, FixedWindow, Gcra, LeakyQueue, Limiter, Live, ManualClock, OnFull,
+    Quota, SlidingLog, Slots, SubWindows, Tick, WarmUp,
 };
 
 /// The least capacity for which compact slots are chosen unasked.
@@ -69,6 +69,28 @@ fn what_does_not_fit_gets_wide_slots_unless_compact_ones_are_asked_for() {
     assert_eq!(error(too_fast), BuildError::NotCompact);
     let windows = built(SubWindows::new(), "1/s", Slots::Compact, SKEW);
     assert_eq!(windows.map(|_| ()).unwrap_err(), BuildError::NotCompact);
+}
+
+#[test]
+fn lanes_plans_and_live_quotas_need_wide_slots_and_the_error_says_so() {
+    fn needs_wide<A: Algorithm + Clone>(algorithm: A, name: &str) {
+        assert!(!is_compact(algorithm.clone(), "100/s", Slots::Auto, SKEW), "{name}");
+        let error = built(algorithm, "100/s", Slots::Compact, SKEW).map(|_| ()).unwrap_err();
+        assert_eq!(error, BuildError::NotCompact, "{name}");
+    }
+    needs_wide(Gcra::new().lanes(10), "lanes");
+    needs_wide(Gcra::new().for_plans(), "plans");
+    needs_wide(Live::new(), "live");
+    needs_wide(WarmUp::new(Duration::from_secs(10)), "warm-up");
+    let advice = BuildError::NotCompact.to_string();
+    for word in ["Slots::Auto", "Gcra::lanes", "share_hot_keys", "Gcra::for_plans"] {
+        assert!(advice.contains(word), "{word}: {advice}");
+    }
+    // Of a limiter without `for_plans`, plans and reservations fit both kinds of slot.
+    let gate = built(Gcra::new(), "100/s", Slots::Compact, SKEW).expect("it fits");
+    let plan = gate.plan(Quota::per_second(50)).expect("it fits");
+    assert_eq!(gate.check_with(&1, &plan).map(|permit| permit.limit()), Ok(50));
+    assert!(gate.reserve(&2, 3).is_ok());
 }
 
 /// A small table would be no faster.
