@@ -27,9 +27,23 @@ use crate::time::saturating_nanos;
 ///
 /// # Text form
 ///
-/// `100/s`, `100/s burst 20`, `10 per minute`, `5 per 2 days`, `100/15m`, `1_000_000/h`. Units:
-/// `ns`, `us`, `ms`, `s`, `min`, `h`, `d`, `w`, `y` (365 days), or the word in full. Displaying a
-/// quota gives a text that parses back to it.
+/// A text is a limit, a period, and optionally a burst.
+///
+/// | part | forms | examples |
+/// |---|---|---|
+/// | limit | a whole number, its digits grouped by single `_` if wanted, and `k` or `M` for 1,000 and 1,000,000 | `100`, `1_000`, `5k`, `2M` |
+/// | the word for a cell, if wanted | `r`, `req`, `request`, `call`, `hit`, `event`, `query`, `cell`, `byte`, and their plurals; it changes nothing | `100 requests` |
+/// | period | `/` or `per`, a whole number if it is not 1, and a unit | `/s`, `per minute`, `/15m`, `per 2 days` |
+/// | unit | `ns`, `us`, `ms`, `s`, `min` or `m`, `h`, `d`, `w`, `y` (365 days), `sec`, `hr`, `yr`, or the word in full; a month has no fixed length | `second`, `hours` |
+/// | limit and period in short | `rps` or `qps`, `rpm`, `rph`, `rpd` after the limit | `10rps`, `5 rpm` |
+/// | burst | `burst` and a number as for the limit | `burst 20` |
+///
+/// Spaces between the parts are optional, but for one between two words. Upper and lower case are the
+/// same, except that `m` after the limit is not `M`. Displaying a quota gives a text that parses back to
+/// it: `5 requests per 2 days` becomes `5/2d`.
+///
+/// Errors give the column. For fractions (`1.5/s`), commas (`1,000/s`), months and data rates
+/// (`10 Mbps`), they also say how to write what was meant.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -37,6 +51,11 @@ use crate::time::saturating_nanos;
 /// let quota: Quota = "100/s burst 20".parse()?;
 /// assert_eq!(quota, Quota::per_second(100).burst(20));
 /// assert_eq!(quota.to_string(), "100/s burst 20");
+/// assert_eq!("1k requests per minute".parse::<Quota>()?, Quota::per_minute(1_000));
+/// assert_eq!("10rps burst 3".parse::<Quota>()?, Quota::per_second(10).burst(3));
+///
+/// let error = "1.5/s".parse::<Quota>().unwrap_err().to_string();
+/// assert!(error.starts_with("column 2: expected a whole number (for 1.5 cells a second write"));
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

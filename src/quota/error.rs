@@ -13,6 +13,8 @@ use core::fmt;
 ///     error.to_string(),
 ///     "column 8: expected a unit of time (ns, us, ms, s, min, h, d, w, y), as in \"10 per minute\"",
 /// );
+/// let error = "10/s burst 0".parse::<Quota>().unwrap_err();
+/// assert_eq!(error, QuotaError::Range { column: 12, error: &QuotaError::ZeroBurst });
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -72,8 +74,15 @@ pub enum QuotaError {
     Syntax {
         /// Where, counted in characters from 1.
         column: usize,
-        /// What should stand there.
+        /// The text that is needed there, or how to write what was probably meant.
         expected: &'static str,
+    },
+    /// A number of the text is out of range.
+    Range {
+        /// Where the number begins, counted in characters from 1.
+        column: usize,
+        /// The error that [`Quota::validate`](crate::Quota::validate) returns for the same quota.
+        error: &'static Self,
     },
 }
 
@@ -171,6 +180,7 @@ impl fmt::Display for QuotaError {
             Self::Syntax { column, expected } => {
                 return write!(f, "column {column}: expected {expected}");
             }
+            Self::Range { column, error } => return write!(f, "column {column}: {error}"),
         })
     }
 }

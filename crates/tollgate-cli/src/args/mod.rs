@@ -139,7 +139,8 @@ pub(crate) struct ReplayArgs {
     #[arg(value_name = "FILE")]
     files: Vec<String>,
 
-    /// A limit such as "10/s burst 20" or "5 per 2 days"; several are reported side by side
+    /// A limit such as "10/s burst 20", "5 per 2 days" or "100 req/min"; several are reported side by
+    /// side
     #[arg(long = "rule", short, value_name = "RULE", action = ArgAction::Append)]
     rules: Vec<Quota>,
 

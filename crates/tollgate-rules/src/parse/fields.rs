@@ -128,6 +128,10 @@ impl<'s> Reader<'s> {
                 self.error_within(value, word_at(text, column), message);
                 None
             }
+            Err(QuotaError::Range { column, error }) => {
+                self.error_within(value, word_at(text, column), error.to_string());
+                None
+            }
             Err(error) => {
                 self.error_in(value, error.to_string());
                 None

@@ -204,7 +204,9 @@ pub(crate) fn span<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Dur
     let text = reader.string(value, NEEDED)?;
     match format!("{BEFORE}{text}").parse::<tollgate::Quota>() {
         Ok(quota) if !text.to_ascii_lowercase().contains("burst") => Some(quota.period()),
-        Err(QuotaError::TooSlow) => {
+        Err(QuotaError::Range {
+            error: QuotaError::TooSlow | QuotaError::PeriodTooLong, ..
+        }) => {
             reader.error_in(value, "longer than 366 days: write a shorter span".to_owned());
             None
         }

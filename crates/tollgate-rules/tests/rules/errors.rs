@@ -109,7 +109,7 @@ limits = \"1/s burst 0\"
 ";
     let error = Rules::parse("rules.toml", text).unwrap_err();
     let places: Vec<_> = error.errors().iter().map(|its| (its.line(), its.column())).collect();
-    assert_eq!(places, [(3, 19), (3, 37), (4, 28), (7, 9), (8, 8), (9, 11)]);
+    assert_eq!(places, [(3, 19), (3, 37), (4, 28), (7, 9), (8, 8), (9, 21)]);
     let shown = error.with_source();
     let third = "
 error: expected a unit of time (ns, us, ms, s, min, h, d, w, y), as in \"10 per minute\"
