@@ -107,7 +107,7 @@ fn against_charges_of_one_limit_alone() {
 
 #[test]
 fn against_charges_of_several_cells() {
-    explore_two_to("composite: 3 cells refused, and 3 charges of 3", 3, Preemptions::Any, || {
+    explore_two_whole("composite: 3 cells refused, and 3 charges of 3", || {
         one_is_refused_and_a_third_comes(3);
     });
 }

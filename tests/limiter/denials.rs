@@ -79,7 +79,7 @@ fn state_of<A: Algorithm, C: Clock>(gate: &Direct<A, C>, now: Tick) -> State {
 /// One thread asks as fast as it can for what the second limit denies, while the first one fills up.
 #[test]
 fn a_thread_that_is_denied_all_the_time_costs_an_earlier_limit_no_refill() {
-    let clock = Ticking::by(500);
+    let clock = Ticking::by(700);
     let first = bucket(Quota::per_second(1_000), &clock);
     let second = bucket(Quota::per_day(1), &clock);
     let both = Composite::<()>::builder().shared("first", &first).shared("second", &second);
