@@ -94,6 +94,26 @@ fn by_the_time_of_its_turn_what_others_were_granted_is_taken_back() {
     catch_two("waiting: taken back by an old time", left_late);
 }
 
+/// Two wait, each no longer than until its turn, and are woken a second late, while another thread asks.
+#[test]
+fn two_are_woken_late_while_another_asks() {
+    explore_two_to("waiting: two woken late, another asks", 3, Preemptions::Any, || {
+        let (gate, line, clock) = empty();
+        let wait = |seconds| {
+            line.wait_async(&(), 1, Duration::from_secs(seconds), (|_| pending()) as fn(_) -> _)
+        };
+        let [mut first, mut second] = [1, 2].map(wait);
+        assert!(!look(&mut first) && !look(&mut second));
+        let other = Arc::clone(&gate);
+        let ask = move || (0..2).filter(|_| other.check_at(1, at(2)).is_ok()).count() as u64;
+        let thread = thread::spawn(ask);
+        clock.0.store(2, Ordering::Relaxed);
+        assert!(look(&mut first), "a turn that was booked is not lost");
+        let both = 1 + u64::from(look(&mut second));
+        assert_eq!(both + thread.join().unwrap() + left(&gate, at(2)), BURST, "granted and left");
+    });
+}
+
 #[test]
 fn the_second_moves_up_when_the_first_leaves() {
     explore_two_to("waiting: two in line, one leaves", 3, Preemptions::Any, || {

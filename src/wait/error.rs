@@ -55,7 +55,7 @@ pub enum WaitError {
         wait: Duration,
     },
     /// It stood in line, and others who stand in no line took the cells first, so that its turn would
-    /// now come too late.
+    /// now come too late. Those in line are no reason, however late they are woken.
     Overtaken {
         /// How long it would have had to wait from then on.
         wait: Duration,

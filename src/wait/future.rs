@@ -60,6 +60,9 @@ impl<S: Bookable> Line<S> {
 
 /// A task that waits for its turn: see [`Line::wait_async`].
 ///
+/// Dropped, it leaves the line. Leaked, it never does: its place counts among those who wait for as long
+/// as the line lasts, and its cells are spent when its turn comes.
+///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{Direct, Line, Quota, Timer};

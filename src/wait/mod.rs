@@ -48,7 +48,10 @@ const WAITERS_MAX: usize = 1_024;
 /// - Those who wait for a key are granted their cells in the order in which they came, as soon as the
 ///   quota has them, and never more of them than that: each is charged as of when it is granted.
 /// - Who cannot have its turn in time is told so at once, and charges nothing. How long it takes is
-///   exact if only those in line ask for the key.
+///   exact if only those in line ask for the key, and are woken on time.
+/// - A turn is not lost by being late. If one in line is woken late, those behind it have their turns
+///   later by as much, and their deadlines move with them: none of them is
+///   [`Overtaken`](WaitError::Overtaken) for it.
 /// - At most [`max_waiters`](Self::max_waiters) wait at a time, over all keys, and memory is bounded by
 ///   them. Keys for which nobody waits take none.
 /// - Who stops waiting (a future that is dropped) leaves the key as if it had never come, at any
@@ -61,7 +64,12 @@ const WAITERS_MAX: usize = 1_024;
 ///   in line may then have to wait longer, or be [refused](WaitError::Overtaken) after all.
 /// - The system wakes nobody on time. A turn is a time from which on it may go ahead. As the next one
 ///   is booked only when somebody in line looks, a line gets less than its rate if it is looked at
-///   more rarely than the time in which its burst comes back.
+///   more rarely than the time in which its burst comes back. A wait may then end after its deadline,
+///   by as much as those before it, and itself, were late in all.
+/// - A [`Wait`] that is leaked (by [`mem::forget`](core::mem::forget), or in a cycle of `Arc`s) never
+///   leaves. It counts against [`max_waiters`](Self::max_waiters), with its waker in memory, until the
+///   line is dropped. Its cells are charged when its turn comes, as if it had gone ahead, and so lost.
+///   It does not hold up those behind it, and no other key loses cells to it.
 /// - A future that is dropped after its turn came, without having been polled since, gives back what
 ///   time has not restored since its turn, never more: see [`Reservation`](crate::Reservation). Whoever
 ///   was granted in the meantime keeps what it was granted.

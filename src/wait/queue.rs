@@ -13,7 +13,8 @@
 //! ```
 //!
 //! A booking that is granted late is charged as of then, so that a line that was not looked at for long
-//! is granted no more at once than others would be.
+//! is granted no more at once than others would be. Those behind then have their turns later by as much.
+//! That is no fault of theirs, and nobody has overtaken them: so their deadlines move by as much, too.
 //!
 //! A state can owe only so much. If that does not reach to the first one's turn (others have overdrawn
 //! the key, or it was charged by a clock far ahead), the first waits like those behind it until it does.
@@ -23,6 +24,7 @@
 //! depend on one of them being looked at; and is woken if it comes to be booked for an earlier time,
 //! because somebody left.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::task::Waker;
 
@@ -88,12 +90,21 @@ struct Waiter {
     ticket: u64,
     request: Request,
     stage: Stage,
+    /// The line's [delay](Queue::delay) when it joined, which it has been told of.
+    joined_at_delay: Duration,
     /// When it means to look again.
     looks: Tick,
     waker: Option<Waker>,
 }
 
 impl Waiter {
+    /// What it asks for, by a deadline that is later by as much as the line was delayed meanwhile.
+    fn request_after(&self, delay: Duration) -> Request {
+        let delayed = delay.saturating_sub(self.joined_at_delay);
+        let deadline = self.request.deadline.saturating_add(delayed);
+        Request { deadline, ..self.request }
+    }
+
     /// Has it look, unless it is about to do so by itself.
     fn rouse(&mut self, at: Tick, wakers: &mut Wakers) {
         if at < self.looks {
@@ -110,6 +121,8 @@ pub(super) struct Queue {
     waiting: VecDeque<Waiter>,
     /// Granted or refused, and not told yet; in the order in which that happened.
     settled: Vec<Waiter>,
+    /// By how much bookings that were granted late have delayed the turns of those behind, in all.
+    delay: Duration,
 }
 
 impl Queue {
@@ -153,7 +166,9 @@ impl Queue {
                 Booking::TooFar(looks) => (Stage::Waiting, looks),
             }
         };
-        self.waiting.push_back(Waiter { ticket, request, stage, looks, waker: None });
+        let joined_at_delay = self.delay;
+        let waiter = Waiter { ticket, request, stage, joined_at_delay, looks, waker: None };
+        self.waiting.push_back(waiter);
         Ok(Some(looks))
     }
 
@@ -164,10 +179,11 @@ impl Queue {
                 Stage::Booked { turn, .. } if turn > now => return,
                 Stage::Booked { mut paid, .. } => {
                     // It goes ahead now, and not when it could have.
-                    gate.defer(first.request.place, &mut paid, now);
+                    let late = gate.defer(first.request.place, &mut paid, now);
+                    self.delay = self.delay.saturating_add(late);
                     Stage::Granted { paid }
                 }
-                _ => match book(gate, first.request, now) {
+                _ => match book(gate, first.request_after(self.delay), now) {
                     Ok(Booking::Due(paid)) => Stage::Granted { paid },
                     Ok(Booking::Ahead(paid, turn)) => {
                         first.stage = Stage::Booked { paid, turn };
@@ -216,7 +232,8 @@ impl Queue {
         let turn = match self.waiting[place].stage {
             Stage::Booked { turn, .. } => turn,
             _ => {
-                let Request { place: key, deadline, .. } = self.waiting[place].request;
+                let waiter = &self.waiting[place];
+                let Request { place: key, deadline, .. } = waiter.request_after(self.delay);
                 let cells = self.cells_not_charged(place + 1);
                 let wait = gate.turn_behind(key, cells, now);
                 let turn = now.saturating_add(wait);

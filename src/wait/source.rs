@@ -33,6 +33,9 @@ pub trait Bookable: sealed::Held {}
 
 impl<S: sealed::Held> Bookable for S {}
 
+/// Turns are whole nanoseconds, rounded up: of a delay, and of the turn before and after it.
+const TURNS_ROUNDED: Duration = Duration::from_nanos(2);
+
 /// Which state the cells of a key are charged to.
 #[derive(Clone, Copy, Debug)]
 pub struct Place(Probe);
@@ -45,7 +48,7 @@ impl Place {
 }
 
 pub(crate) mod sealed {
-    use super::{Cell, Decision, Denied, Duration, GcraParams, Paid, Place, Tick};
+    use super::{Cell, Decision, Denied, Duration, GcraParams, Paid, Place, TURNS_ROUNDED, Tick};
 
     /// Whoever has a [`Gate`].
     pub trait Held {
@@ -96,18 +99,21 @@ pub(crate) mod sealed {
         }
 
         /// Has what was booked count as charged at `now`, which is after its turn, as far as that
-        /// makes the state worse.
+        /// makes the state worse. Returns by how much later those behind may have their turns for it:
+        /// zero if the state is no worse.
         ///
         /// What is given back of it counts from its turn on, or from later by as much as this makes
         /// the state worse: see `give_back` of the token bucket.
-        fn defer(&self, place: Place, paid: &mut Paid, now: Tick) {
+        fn defer(&self, place: Place, paid: &mut Paid, now: Tick) -> Duration {
             let (algo, cells, worse) = (self.algo(), paid.cells(), Cell::new(Duration::ZERO));
             self.revise(place, paid, &|word| {
                 let (next, by) = algo.deferred(word, cells, now);
                 worse.set(by);
                 next
             });
+            let late = now.since(paid.receipt.at);
             paid.receipt.at = paid.receipt.at.saturating_add(worse.get()).min(now);
+            if worse.get().is_zero() { Duration::ZERO } else { late.saturating_add(TURNS_ROUNDED) }
         }
     }
 }

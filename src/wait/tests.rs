@@ -164,6 +164,89 @@ fn who_was_overtaken_by_requests_outside_the_line_is_told_so() {
     assert_eq!(look(&mut second), Poll::Ready(Err(overtaken)));
 }
 
+/// Those in line are willing to wait until their turn, and no longer. Each is woken late: by a little, as
+/// wakers are, or by several turns, as when the machine stood still.
+#[test]
+fn in_a_line_in_which_everybody_waits_nobody_is_overtaken_by_being_woken_late() {
+    const WAITERS: u64 = 200;
+    for (burst, late_max) in
+        [(1, CELL / 50), (1, CELL), (1, 5 * CELL), (3, CELL / 50), (3, 7 * CELL)]
+    {
+        let clock = ManualClock::new();
+        let line = Line::new(gate(&clock, burst));
+        assert!(line.limiter().check_n(burst).is_ok());
+        let waiters = (1..=WAITERS).map(|turn| wait(&line, 1, turn * CELL));
+        let mut waiters: Vec<_> = waiters.collect();
+        assert!(waiters.iter_mut().all(|waiter| look(waiter).is_pending()));
+        let mut granted = Vec::new();
+        let mut now = 0;
+        while !waiters.is_empty() {
+            let turns = granted.len() as u64;
+            now += CELL + (7 * turns + 3) % 11 * late_max / 10;
+            clock.set(at(now));
+            // The last ones are woken first.
+            for index in (0..waiters.len()).rev() {
+                if let Poll::Ready(told) = look(&mut waiters[index]) {
+                    assert!(told.is_ok(), "{told:?}, burst {burst}, late by up to {late_max}");
+                    drop(waiters.remove(index));
+                    granted.push(now);
+                }
+            }
+        }
+        assert_eq!(line.waiting(), 0);
+        // In no span more than the burst, and what came back in it.
+        for (index, first) in granted.iter().enumerate() {
+            for (cells, last) in (1..).zip(&granted[index..]) {
+                let due = burst + (last - first) / CELL;
+                assert!(cells <= due, "{cells} granted where {due} were due");
+            }
+        }
+    }
+}
+
+/// Lateness excuses nothing but itself: what others take is told as ever.
+#[test]
+fn who_is_late_and_overtaken_is_told_so() {
+    let clock = ManualClock::new();
+    let line = Line::new(gate(&clock, 1));
+    assert!(line.limiter().check().is_ok());
+    let [mut first, mut second, mut third] = [1, 2, 3].map(|turn| wait(&line, 1, turn * CELL));
+    for waiter in [&mut first, &mut second, &mut third] {
+        assert!(look(waiter).is_pending());
+    }
+    clock.set(at(CELL + CELL / 10));
+    assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
+    // The second has its turn at 2.1, and by 4 nobody has looked: another takes what came back.
+    clock.set(at(4 * CELL));
+    assert!(line.limiter().check().is_ok());
+    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
+    let told = look(&mut third);
+    assert!(matches!(told, Poll::Ready(Err(WaitError::Overtaken { .. }))), "{told:?}");
+}
+
+/// A place that is never polled and never dropped is kept: others wait no longer for it than until its
+/// turn, and it counts among those who wait for as long as the line lasts.
+#[test]
+fn a_wait_that_is_leaked_costs_one_place_and_its_cells() {
+    let clock = ManualClock::new();
+    let line = Line::new(gate(&clock, 1)).max_waiters(2);
+    assert!(line.limiter().check().is_ok());
+    let mut leaked = wait(&line, 1, 10 * SECOND);
+    assert!(look(&mut leaked).is_pending());
+    std::mem::forget(leaked);
+    let mut next = wait(&line, 1, 10 * SECOND);
+    assert!(look(&mut next).is_pending());
+    let crowded = Poll::Ready(Err(WaitError::Crowded { waiters: 2 }));
+    assert_eq!(look(&mut wait(&line, 1, 10 * SECOND)), crowded, "its place is taken");
+    clock.set(at(CELL));
+    assert!(look(&mut next).is_pending(), "what was leaked is granted, and this one booked");
+    clock.set(at(2 * CELL));
+    assert!(matches!(look(&mut next), Poll::Ready(Ok(_))), "it does not hold up the line");
+    assert_eq!(line.waiting(), 1, "for good");
+    clock.set(at(3 * CELL));
+    assert!(line.limiter().check().is_ok(), "one cell was lost to it, no more");
+}
+
 /// A fast key can owe sixteen times its burst, here 32 milliseconds. Whoever asks by a clock that has not
 /// seen what another one charged may be further from its turn than that.
 #[test]
