@@ -8,18 +8,20 @@ use http::{request, response};
 use crate::ask::{Asking, Ruling};
 use crate::gate::{Admission, Charge, Gate, Report, Verdict};
 
-/// Several limits, all of which must admit a request. They are asked in order, and the first that
-/// refuses decides; those that [ask elsewhere](Verdict::Ask) come after the others.
+/// Several limits, all of which must admit a request. All are looked at first: one that would deny is
+/// asked before the others, so that its denial costs them nothing. Otherwise they are asked in order,
+/// and the first that denies decides; those that [ask elsewhere](Verdict::Ask) come after the others.
 ///
 /// **Guarantee.** A request that is admitted was charged in each. No limit ever grants more than
 /// its quota. Of a request that is denied, clients are told the longest wait of all limits that would
 /// deny it then, so that none of them denies it at that time if nothing else was charged meanwhile.
 ///
-/// **Not guaranteed.** What earlier limits charged is given back when a later one refuses only
-/// where they are [`returnable`](crate::Limit::returnable) or settled; in between, another request
-/// may be refused that would have fitted. So put limits that cannot give back last. Limits that ask
-/// elsewhere are not asked for their wait when another denies; nor are gates of your own without
-/// [`peek`](Gate::peek).
+/// **Not guaranteed.** Another request may take the cells between the look and the charge; gates of your
+/// own without [`peek`](Gate::peek), and limits that ask elsewhere, are not looked at. Where such a limit
+/// denies, the limits before it have been charged. They give back only where they are
+/// [`returnable`](crate::Limit::returnable) or settled, and what time restored meanwhile may be lost; in
+/// between, another request may be denied that would have fitted. So put limits that cannot give back
+/// last. When one limit denies, those that are not looked at do not count for the longest wait.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -58,6 +60,25 @@ impl Several {
     }
 }
 
+impl Several {
+    /// The limits in the order in which they are asked.
+    fn in_order(
+        &self,
+        request: &request::Parts,
+        max_waiting: u64,
+    ) -> impl Iterator<Item = &dyn Gate> {
+        let would_deny = |gate: &dyn Gate| {
+            let mut found = Report::default();
+            gate.peek(request, max_waiting, &mut found);
+            found.readings().next().is_some()
+        };
+        let denies = self.0.iter().position(|gate| would_deny(&**gate));
+        let others = self.0.iter().enumerate().filter(move |(index, _)| Some(*index) != denies);
+        let first = denies.map(|index| &self.0[index]);
+        first.into_iter().chain(others.map(|(_, gate)| gate)).map(|gate| &**gate)
+    }
+}
+
 impl Gate for Several {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
         self.decide_queued(request, u64::MAX, report)
@@ -71,7 +92,7 @@ impl Gate for Several {
     ) -> Verdict {
         let mut all = All::default();
         let mut questions = Vec::new();
-        for gate in &self.0 {
+        for gate in self.in_order(request, max_waiting) {
             match gate.decide_queued(request, max_waiting, report) {
                 Verdict::Admit(admission) => all.add(admission),
                 Verdict::Ask(asking) => questions.push(asking),

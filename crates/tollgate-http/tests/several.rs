@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Empty;
 use tollgate::algo::Algorithm;
-use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingLog};
+use tollgate::{Clock as _, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingLog};
 use tollgate_http::key::{FromFn, from_fn};
 use tollgate_http::{Gate, Limit, Policy, RateLimitLayer, Several, Shadow};
 use tower::{Layer, ServiceExt, service_fn};
@@ -109,11 +109,34 @@ async fn all_limits_that_would_deny_are_named_and_none_is_charged_for_it() {
 async fn where_one_limit_never_admits_no_time_is_told() {
     let time = clock();
     let few = limit("few", Quota::per_minute(2), Gcra::new(), time).cost(|_| 3);
-    let layer = RateLimitLayer::new(
-        Several::new().and(limit("a", Quota::per_hour(1), Gcra::new(), time)).and(few),
-    );
-    assert_eq!(ask(&layer).await.0, 429, "charged in the first, and never admitted by the second");
+    let hour = limit("a", Quota::per_hour(1), Gcra::new(), time);
+    let hour_limiter = Arc::clone(hour.limiter());
+    let layer = RateLimitLayer::new(Several::new().and(hour).and(few));
+    assert_eq!(ask(&layer).await.0, 429, "never admitted by the second");
+    assert!(hour_limiter.check(&()).is_ok(), "so not charged in the first");
     let (status, retry_after, field) = ask(&layer).await;
     assert_eq!((status, retry_after.as_str()), (429, ""));
     assert_eq!(field, "\"a\";r=0;t=3600, \"few\";r=2");
+}
+
+/// A charge that is made in vain and refunded costs the limit what time restores meanwhile.
+#[tokio::test]
+async fn a_client_that_a_later_limit_denies_all_the_time_costs_an_earlier_limit_no_refill() {
+    let time = clock();
+    let quota = Quota::per_second(10);
+    let builder = Limiter::builder(quota).algorithm(Gcra::new()).clock(time).capacity(16);
+    let limiter = Arc::new(builder.build().expect("in range"));
+    let policy = Policy::new("second", &quota).expect("a name");
+    let key: OneForAll = from_fn(|_| Some(()));
+    let second = Limit::new(policy, Arc::clone(&limiter), key).returnable();
+    let hour = limit("hour", Quota::per_hour(10), FixedWindow::anchored(), time);
+    let layer = RateLimitLayer::new(Several::new().and(second).and(hour));
+    for _ in 0..10 {
+        assert_eq!(ask(&layer).await.0, 200);
+    }
+    for _ in 0..200 {
+        time.advance(Duration::from_millis(5));
+        assert_eq!(ask(&layer).await.0, 429);
+    }
+    assert_eq!(limiter.peek_at(&(), 0, time.now()).expect("no cells").remaining(), 10);
 }

@@ -162,7 +162,9 @@ impl Store {
     /// ```
     pub async fn ping(&self) -> Result<(), Unavailable> {
         let cmd = redis::cmd("PING");
-        self.call(self.prefix().as_bytes(), self.0.link.ask(&cmd, &self.0.counters)).await.map(|_| ())
+        self.call(self.prefix().as_bytes(), self.0.link.ask(&cmd, &self.0.counters))
+            .await
+            .map(|_| ())
     }
 
     /// How long a call may take.
