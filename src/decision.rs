@@ -8,6 +8,8 @@ use core::fmt;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
+use crate::time::saturating_nanos;
+
 /// A decision: `Ok` to go ahead, `Err` to refuse.
 pub type Decision = Result<Permit, Denied>;
 
@@ -35,7 +37,8 @@ pub(crate) struct Reading {
 /// How units of a grid become nanoseconds, seen from one instant.
 ///
 /// The grid has `units / nanos` units to a nanosecond. `phase` is how far the instant lies past
-/// its unit's beginning, in `1 / nanos` units.
+/// its unit's beginning, in `1 / nanos` units; for a clock that is [behind](Self::seen_before) it is by how
+/// many nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scale {
     pub(crate) units: NonZeroU64,
@@ -44,13 +47,30 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
+    /// Marks, in `nanos`, a scale of a clock that is behind. A grid has fewer nanoseconds.
+    const BEHIND: u64 = 1 << 63;
+
+    /// The same for a caller whose clock is `gap` nanoseconds behind the instant, which begins a unit.
+    /// The gap takes the place of the phase.
+    #[inline(always)]
+    pub(crate) fn seen_before(self, gap: u64) -> Self {
+        debug_assert!(gap == 0 || self.phase == 0, "the instant begins a unit");
+        if gap == 0 { self } else { Self { nanos: self.nanos | Self::BEHIND, phase: gap, ..self } }
+    }
+
     /// Spans that are nanoseconds already.
     pub(crate) const NANOS: Self = Self { units: NonZeroU64::MIN, nanos: 1, phase: 0 };
 
-    /// The least number of nanoseconds after which `units` more units have begun.
+    /// The least number of nanoseconds after which `units` more units have begun; zero for none, which
+    /// are not waited for.
     pub(crate) fn span(self, units: u64) -> Duration {
         if units == 0 {
             return Duration::ZERO;
+        }
+        if self.nanos & Self::BEHIND != 0 {
+            let at_instant = Self { nanos: self.nanos & !Self::BEHIND, phase: 0, ..self };
+            let nanos = saturating_nanos(at_instant.span(units));
+            return Duration::from_nanos(nanos.saturating_add(self.phase));
         }
         let shares = u128::from(units) * u128::from(self.nanos) - u128::from(self.phase);
         // Ordinary grids have 1 unit in 2,500 ns and need no division, others a short one.
@@ -116,6 +136,14 @@ impl Permit {
     #[inline]
     fn is_delayed(&self) -> bool {
         self.reading.limit & DELAYED != 0
+    }
+
+    /// The same permit for a caller whose clock is `gap` nanoseconds behind the instant it was made for,
+    /// which begins a unit.
+    #[inline(always)]
+    pub(crate) fn seen_before(self, gap: u64) -> Self {
+        let scale = self.reading.scale.seen_before(gap);
+        Self { reading: Reading { scale, ..self.reading } }
     }
 
     /// A permit for what the algorithm refused, with nothing charged.
@@ -219,6 +247,14 @@ impl Denied {
         Self { reading, until_admitted }
     }
 
+    /// The same refusal for a caller whose clock is `gap` nanoseconds behind the instant it was made
+    /// for, which begins a unit.
+    #[inline(always)]
+    pub(crate) fn seen_before(self, gap: u64) -> Self {
+        let scale = self.reading.scale.seen_before(gap);
+        Self { reading: Reading { scale, ..self.reading }, ..self }
+    }
+
     /// The cells that a fully restored key may spend at once: the burst, or a window's limit.
     ///
     /// ```
@@ -316,5 +352,20 @@ mod tests {
             assert_eq!(delayed.remaining(), 5);
             assert_eq!(delayed.reset_after(), prompt.reset_after());
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_waits_for_the_gap_as_well() {
+        let at_instant = Reading { scale: Scale { phase: 0, ..reading().scale }, ..reading() };
+        for (gap, until, told) in [(0, 3, 7_500), (9, 3, 7_509), (9, 0, 0), (u64::MAX, 3, u64::MAX)]
+        {
+            let reading = Reading { until_idle: until, ..at_instant };
+            let told = Duration::from_nanos(told);
+            assert_eq!(Permit::new(reading).seen_before(gap).reset_after(), told);
+            let denied = Denied::new(reading, until).seen_before(gap);
+            assert_eq!((denied.retry_after(), denied.remaining()), (Some(told), 5));
+        }
+        let never = Denied::new(at_instant, NEVER).seen_before(9);
+        assert_eq!((never.retry_after(), never.is_final()), (None, true));
     }
 }

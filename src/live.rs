@@ -27,7 +27,10 @@ const WORDS: usize = PACED_WORDS + 2;
 /// A decision costs about a hundred instructions more than one by [`Gcra`](crate::Gcra), some
 /// nanoseconds: it reads the quota that holds at the moment. It takes no lock for that, and waits for
 /// no one. A change takes no time that
-/// depends on the number of keys: states count cells, so that no state is touched.
+/// depends on the number of keys: states count cells, so that no state is touched. The exception is one
+/// in some dozens of [resets](Inherit::Reset), or additive changes to a smaller burst, of a quota that
+/// takes months to fill up, and one in thousands where it takes hours: that change first goes through
+/// the slots and renews the states of idle keys, which a longer row of changes would make owe again.
 ///
 /// **Guarantee.** Every decision is made by one quota, never by the rate of one and the burst of
 /// another. Those that begin after a change has returned are made by the new one. Between two
@@ -46,8 +49,12 @@ const WORDS: usize = PACED_WORDS + 2;
 /// - A [reservation](crate::Reservation) from before the change gives nothing back.
 /// - The rate can become 32 times as fast as the first, or more if that is slow; the largest burst
 ///   in units of the first rate is 2^47. What is beyond is refused, and leaves the quota as it was.
-/// - Clocks may differ by 18 minutes, and a key that comes back after 91 days may be refused for a while for
-///   what it did then, however slow the first rate is: it may become a fast one.
+/// - Clocks may differ by 18 minutes, and a key that comes back after 78 days may be refused for a while for
+///   what it did then, however slow the first rate is: it may become a fast one. How often the quota
+///   changed in between does not matter.
+/// - A request by a clock that is behind the last change is judged as at the change; the times that it
+///   is told count from its own instant. A reset by a clock that is behind charges made before forgives
+///   no more than the largest debt from its own instant on.
 /// - Slots are wide. There are no lanes, and no shares of hot keys.
 ///
 /// ```
@@ -162,11 +169,25 @@ impl LiveParams {
         Self { kind: Kind::Still(params), first: self.first }
     }
 
-    fn change(&self, quota: &Quota, inherit: Inherit, now: Tick) -> Result<(), QuotaError> {
+    /// Replaces the quota. Before it does, `renew` renews all idle states, if there were so many changes
+    /// that old ones would else be taken for live ones.
+    fn change(
+        &self,
+        quota: &Quota,
+        inherit: Inherit,
+        now: Tick,
+        renew: impl FnOnce(&PacedParams),
+    ) -> Result<(), QuotaError> {
         let Kind::Live(shelf) = &self.kind else { return Err(QuotaError::ChangeUnderWay) };
+        let before = self.now();
+        let is_worn = before.change(quota, inherit, now)?.is_worn();
+        if is_worn {
+            renew(&before);
+        }
         let changed = shelf.replace(|words| {
-            let changed = from_words(words).change(quota, inherit, now)?;
-            Ok(to_words(changed, quota))
+            let current = from_words(words);
+            let current = if is_worn { current.renewed_by(&before) } else { current };
+            Ok(to_words(current.change(quota, inherit, now)?, quota))
         });
         changed.unwrap_or(Err(QuotaError::ChangeUnderWay))
     }
@@ -225,7 +246,11 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, Live, C> {
         inherit: Inherit,
         now: Tick,
     ) -> Result<(), QuotaError> {
-        self.params().change(&quota, inherit, now)
+        self.params().change(&quota, inherit, now, |before| {
+            // What is idle for the clock that is furthest behind is idle for all.
+            let instant = before.instant(now.saturating_sub(self.table.skew()));
+            self.table.revise_all(|state| before.renewed(state, instant));
+        })
     }
 
     /// The quota in force.
@@ -280,7 +305,10 @@ impl<C: Clock> Direct<Live, C> {
         inherit: Inherit,
         now: Tick,
     ) -> Result<(), QuotaError> {
-        self.params().change(&quota, inherit, now)
+        self.params().change(&quota, inherit, now, |before| {
+            let instant = before.instant(now);
+            self.cell.revise_now(|state| before.renewed(state, instant));
+        })
     }
 
     /// The quota in force.
@@ -371,7 +399,7 @@ impl Machine for LiveParams {
 
     /// As the tolerance.
     fn horizon(&self) -> Option<Duration> {
-        PacedParams::least_grid().horizon()
+        PacedParams::least_horizon()
     }
 
     fn oracle(&self) -> Level {

@@ -125,6 +125,33 @@ fn what_is_claimed_during_a_change_counts() {
     });
 }
 
+/// An idle key is charged while a change renews idle states, as one does that comes after so long a
+/// time. The change itself gives nothing.
+fn charged_while_renewed() {
+    let gate = keyed(Live::new(), burst(2), ONE_BUCKET, OnFull::Refuse);
+    assert_eq!(ask(&gate, KEY, at(1)), 1);
+    let late = at(90 * 365 * 86_400);
+    let other = Arc::clone(&gate);
+    let setter = thread::spawn(move || other.set_quota_at(burst(2), Inherit::Additive, late));
+    let during = ask(&gate, KEY, late) + ask(&gate, KEY, late);
+    assert_eq!(setter.join().unwrap(), Ok(()));
+    assert_eq!(during, 2, "an idle key has all its cells");
+    assert_eq!(ask(&gate, KEY, late), 0, "no charge was lost");
+}
+
+#[test]
+fn what_is_charged_during_a_renewal_counts() {
+    explore_two_to("live: renewed while charged", 2, Preemptions::To(3), charged_while_renewed);
+}
+
+/// The mistake avoided: a state is renewed that was idle when it was first looked at.
+#[test]
+#[should_panic(expected = "no charge was lost")]
+fn a_stale_renewal_loses_a_charge() {
+    plant(Fault::RevisionStale);
+    catch_two("live: stale renewal", charged_while_renewed);
+}
+
 /// Three threads charge a key while its quota changes from two cells to three.
 #[test]
 #[ignore = "4 threads: in the full run"]

@@ -24,6 +24,21 @@
 //! | proportional | not at all | in inverse proportion to the burst |
 //! | reset | on, by the largest debt there may be | the same |
 //!
+//! # Wear
+//!
+//! The clock runs on a ring. A state that the clock has left behind by nearly all of the ring is taken
+//! for one that owes something. Time alone needs months for that, but each reset, and each additive
+//! change to a smaller burst, puts the clock on at once. The clock is worn when it is more than an eighth
+//! of the ring ahead of where it was when states were last renewed. A change that would leave it so first
+//! renews every idle state: the state becomes idle since now. Renewing takes time for each slot. A reset
+//! puts the clock on by at most 16 bursts, so the ordinary quota renews once in thousands of resets, and
+//! one that takes months to fill up once in dozens.
+//!
+//! # Before the quota held
+//!
+//! An instant from before the last change is judged as that of the change, and the times that are told
+//! then count from the caller's own instant.
+//!
 //! Source: the virtual clock of L. Zhang, "VirtualClock: a new traffic control algorithm for packet
 //! switching networks" (1990), with one clock for all keys; the inheritances are Bucket4j's.
 
@@ -48,6 +63,14 @@ const TAT: Field = Field::new(0, PAYLOAD_BITS);
 const BURST_UNITS_MAX: u64 = 1 << (PAYLOAD_BITS - 6);
 /// The largest debt in units.
 const REACH_MAX: u64 = 1 << (PAYLOAD_BITS - 3);
+/// How far the clock may be put from where it was when states were last renewed.
+#[cfg(feature = "std")]
+const WORN_MAX: u64 = 1 << (PAYLOAD_BITS - 3);
+/// Where the clock was then is kept without this many low bits, above the base in its word.
+#[cfg(feature = "std")]
+const RENEWED_COARSE_BITS: u32 = 2 * PAYLOAD_BITS - u64::BITS;
+#[cfg(feature = "std")]
+const RENEWED: Field = TAT.above(u64::BITS - PAYLOAD_BITS);
 /// The rate may grow by this much, if a nanosecond leaves it so much.
 const HEADROOM: u64 = 32;
 /// Units in a cell, if the headroom leaves so many.
@@ -116,6 +139,11 @@ pub struct PacedParams {
     /// By a clock that begins at [`since`](Self::since), on words less [`base`](Self::base).
     gcra: GcraParams,
     since: Tick,
+    /// What words are less by, and where that was when states were last renewed.
+    ///
+    /// ```text
+    /// bits 63..53 upper bits of the base of then | bits 52..0 base
+    /// ```
     base: u64,
 }
 
@@ -176,10 +204,43 @@ impl PacedParams {
                 (cell, here.wrapping_sub(grown))
             }
             Inherit::Proportional => (in_proportion(cell, old, new)?, here),
-            Inherit::Reset => (cell, here.wrapping_add(reach)),
+            Inherit::Reset => {
+                let base = here.wrapping_add(reach);
+                // No debt is left that the last quota allowed.
+                reach = 0;
+                (cell, base)
+            }
         };
         let gcra = bucket(quota, cell, reach.min(REACH_MAX), self.gcra.starts_in_debt())?;
-        Ok(Self { gcra, since, base: TAT.of(base) })
+        Ok(Self { gcra, since, base: TAT.set(self.base, TAT.of(base)) })
+    }
+
+    /// Whether states have to be [renewed](Self::renewed) before this quota may hold.
+    #[cfg(feature = "std")]
+    pub(crate) fn is_worn(&self) -> bool {
+        let renewed_at = RENEWED.of(self.base) << RENEWED_COARSE_BITS;
+        let passed = TAT.of(self.base.wrapping_sub(renewed_at));
+        // What is as good as all of the ring was put back, by a burst that grew.
+        let put_back = TAT.max() - passed <= BURST_UNITS_MAX;
+        passed > WORN_MAX && !put_back
+    }
+
+    /// A state that is idle at `instant` made idle since then, which is the same to every clock that is
+    /// not behind `instant`; any other as it is.
+    #[cfg(feature = "std")]
+    pub(crate) fn renewed(&self, word: u64, instant: u64) -> u64 {
+        match self.standing(word, instant) {
+            Standing::Idle { .. } => TAT.of(instant),
+            Standing::Live { .. } => TAT.of(word),
+        }
+    }
+
+    /// The same quota, with all states renewed by `earlier`, one that held before it or still does.
+    #[cfg(feature = "std")]
+    pub(crate) fn renewed_by(self, earlier: &Self) -> Self {
+        // One less: for clocks that are behind, states are idle that are further behind.
+        let renewed_at = (TAT.of(earlier.base) >> RENEWED_COARSE_BITS).wrapping_sub(1);
+        Self { base: RENEWED.set(self.base, renewed_at & RENEWED.max()), ..self }
     }
 
     /// What [`from_words`](Self::from_words) reads.
@@ -209,6 +270,13 @@ impl PacedParams {
         Grid::wrapping(1, 1, TAT.max(), REACH_MAX)
     }
 
+    /// The horizon on that grid, of which changes may have used up an eighth of the ring.
+    #[cfg(feature = "std")]
+    pub(crate) fn least_horizon() -> Option<Duration> {
+        let grid = Self::least_grid();
+        grid.horizon().map(|horizon| horizon.saturating_sub(grid.span(WORN_MAX)))
+    }
+
     /// Cells that the bucket holds.
     #[cfg(feature = "std")]
     pub(crate) fn burst(&self) -> u64 {
@@ -219,6 +287,12 @@ impl PacedParams {
     #[inline(always)]
     fn elapsed(&self, now: Tick) -> Tick {
         Tick::from_nanos(now.as_nanos().saturating_sub(self.since.as_nanos()))
+    }
+
+    /// How many nanoseconds an instant is before the quota held.
+    #[inline(always)]
+    fn gap(&self, now: Tick) -> u64 {
+        self.since.as_nanos().saturating_sub(now.as_nanos())
     }
 
     #[inline(always)]
@@ -300,19 +374,19 @@ impl Machine for PacedParams {
 
     #[inline(always)]
     fn permit(&self, seen: u64, now: Tick, n: u64) -> Permit {
-        self.gcra.permit(seen, self.elapsed(now), n)
+        self.gcra.permit(seen, self.elapsed(now), n).seen_before(self.gap(now))
     }
 
     #[inline(always)]
     fn denied(&self, seen: u64, now: Tick, n: u64) -> Denied {
-        self.gcra.denied(seen, self.elapsed(now), n)
+        self.gcra.denied(seen, self.elapsed(now), n).seen_before(self.gap(now))
     }
 
     /// Before the quota held, as if it had held then: it is asked for how long ago a state became
     /// idle.
     #[inline]
     fn instant(&self, now: Tick) -> u64 {
-        let before = self.since.as_nanos().saturating_sub(now.as_nanos());
+        let before = self.gap(now);
         let passed = self.gcra.instant(self.elapsed(now));
         match before {
             0 => self.absolute(passed),
@@ -329,7 +403,8 @@ impl Machine for PacedParams {
     }
 
     fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        self.gcra.no_place(self.relative(word), self.elapsed(now), skew)
+        let denied = self.gcra.no_place(self.relative(word), self.elapsed(now), skew);
+        denied.seen_before(self.gap(now))
     }
 
     fn grid(&self) -> &Grid {
@@ -363,12 +438,16 @@ impl GiveBack for PacedParams {
     }
 
     fn turn(&self, word: u64, now: Tick) -> Duration {
-        self.gcra.turn(self.relative(word), self.elapsed(now))
+        match self.gcra.turn(self.relative(word), self.elapsed(now)) {
+            Duration::ZERO => Duration::ZERO,
+            turn => turn.saturating_add(Duration::from_nanos(self.gap(now))),
+        }
     }
 }
 
 impl Ahead for PacedParams {
     fn within(&self, now: Tick, wait: Duration) -> Self {
+        let wait = wait.saturating_sub(Duration::from_nanos(self.gap(now)));
         self.with(self.gcra.within(self.elapsed(now), wait))
     }
 }

@@ -81,7 +81,12 @@ impl DirectCell {
 
     /// Gives `n` cells that nobody has paid for.
     pub(crate) fn add<A: GiveBack>(&self, algo: &A, now: Tick, n: u64) {
-        self.head.revise(self.head.load().generation(), |word| algo.add(word, now, n));
+        self.revise_now(|word| algo.add(word, now, n));
+    }
+
+    /// Replaces the state, if there is one, by what `next` makes of it.
+    pub(crate) fn revise_now(&self, next: impl Fn(u64) -> u64) {
+        self.head.revise(self.head.load().generation(), next);
     }
 
     /// Gives back `n` cells of a charge.

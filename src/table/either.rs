@@ -187,6 +187,14 @@ impl Table {
         }
     }
 
+    /// Replaces the state of every key by what `next` makes of it, in a table of wide slots.
+    pub(crate) fn revise_all(&self, next: impl Fn(u64) -> u64) {
+        match &self.kind {
+            Kind::Wide(table) => table.revise_all(next),
+            Kind::Compact(_) => unreachable!("built for an algorithm of one narrow word"),
+        }
+    }
+
     /// Gives a key `n` cells that nobody has paid for, if it has a slot.
     pub(crate) fn add<A: GiveBack>(&self, probe: Probe, algo: &A, now: Tick, n: u64) {
         let next = |state| algo.add(state, now, n);

@@ -314,6 +314,17 @@ impl Wide {
         }
     }
 
+    /// Replaces the state of every key by what `next` makes of it. A slot that changes hands
+    /// meanwhile, or that no key has, is left as it is.
+    pub(crate) fn revise_all(&self, next: impl Fn(u64) -> u64) {
+        for slot in (0..self.slots.bucket_count()).flat_map(|bucket| self.slots.bucket(bucket)) {
+            let owner = slot.owner();
+            if owner.belongs() {
+                slot.head.revise(owner.generation(), &next);
+            }
+        }
+    }
+
     #[inline(always)]
     fn index_of(&self, slot: &Slot) -> usize {
         (std::ptr::from_ref(slot).addr() - self.slots.address()) / size_of::<Slot>()

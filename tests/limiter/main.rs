@@ -11,6 +11,7 @@ mod composite;
 mod denials;
 mod lanes;
 mod lines;
+mod live;
 mod lives;
 mod occupancy;
 mod penalty;

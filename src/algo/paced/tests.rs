@@ -152,6 +152,81 @@ proptest! {
         }
     }
 
+    /// By a clock from before the change: the wait that is told suffices, and a nanosecond less does
+    /// not; and all is back when it is said to be.
+    #[test]
+    fn a_wait_told_to_a_clock_before_the_change_is_exact(
+        first in quotas(), then in quotas(), inherit in inherits(), spent in 0_u64..60,
+        since in 0_u64..5_000_000_000, behind in 1_u64..5_000_000_000, n in 1_u64..60,
+    ) {
+        let since = Tick::from_nanos(since);
+        let params = PacedParams::new(&first, false).expect("in range");
+        let mut word = params.fresh(since);
+        let seen = params.look(word, NoRing, since, spent.min(params.burst()));
+        if let Step::Admit { next } = params.step(seen, since, spent.min(params.burst())) {
+            word = next;
+        }
+        let Ok(params) = params.change(&then, inherit, since) else { return Ok(()) };
+        let now = since.saturating_sub(Duration::from_nanos(behind));
+        let is_admitted = |now: Tick| {
+            matches!(params.step(params.look(word, NoRing, now, n), now, n), Step::Admit { .. })
+        };
+        match params.answer(params.look(word, NoRing, now, n), now, n) {
+            Ok(_) => prop_assert!(is_admitted(since)),
+            Err(denied) => match denied.retry_after() {
+                None => prop_assert!(n > params.burst()),
+                Some(wait) => {
+                    let due = now.saturating_add(wait);
+                    prop_assert!(due > since && is_admitted(due));
+                    prop_assert!(!is_admitted(due.saturating_sub(Duration::from_nanos(1))));
+                }
+            },
+        }
+        let permit = params.answer(params.look(word, NoRing, now, 0), now, 0).expect("nothing");
+        // An instant before the change is judged as the change.
+        let full = now.saturating_add(permit.reset_after()).max(since);
+        prop_assert_eq!(params.owed(word, NoRing, params.instant(full)), 0);
+        // A charge ahead of its turn waits for no longer than it may.
+        let wait = Duration::from_nanos(behind + 500_000_000);
+        let ahead = params.within(now, wait);
+        if let Step::Admit { next } = ahead.step(ahead.look(word, NoRing, now, n), now, n) {
+            prop_assert!(params.turn(next, now) <= wait);
+        }
+    }
+
+    /// Of slow quotas some sixty resets would take the clock round the ring. What is idle at a change
+    /// stays so, whatever the changes, except for what a burst has grown by since it was full.
+    #[test]
+    fn an_idle_state_stays_idle_over_any_number_of_changes(
+        changes in prop::collection::vec((1_u64..20, 1_u64..20, inherits(), 0_u64..100), 1..400),
+        empty: bool,
+    ) {
+        let quota = |limit: u64, burst| {
+            Quota::new(limit, Duration::from_secs(365 * 86_400)).burst(burst)
+        };
+        let mut params = PacedParams::new(&quota(10, 10), empty).expect("in range");
+        let (mut now, mut renewals) = (Tick::ZERO, 0);
+        let mut words = vec![params.fresh(now), params.absolute(0)];
+        for (limit, burst, inherit, days) in changes {
+            now = now.saturating_add(Duration::from_secs(days * 86_400));
+            let quota = quota(limit, burst);
+            let Ok(mut changed) = params.change(&quota, inherit, now) else { continue };
+            if changed.is_worn() {
+                words.iter_mut().for_each(|word| *word = params.renewed(*word, params.instant(now)));
+                changed = params.renewed_by(&params).change(&quota, inherit, now).expect("as before");
+                renewals += 1;
+            }
+            let grown = burst.saturating_sub(params.burst()) * params.gcra.cell();
+            let most = if inherit == Inherit::AsIs { grown } else { 0 };
+            for word in &mut words {
+                let owed = params.owed(*word, NoRing, params.instant(now));
+                let owes = changed.owed(*word, NoRing, changed.instant(now));
+                prop_assert!(owes <= owed + most, "{owed} and {owes}, {renewals} renewals");
+            }
+            params = changed;
+        }
+    }
+
     /// Any words of a quota that were a quota's, any state, any time, any cost.
     #[test]
     fn nothing_panics(

@@ -1,0 +1,134 @@
+//! Quotas that change while they are in use: what a key is told, and what it owes, after many changes
+//! and by a clock that is behind the latest.
+
+use std::time::Duration;
+
+use tollgate::{Direct, Inherit, Limiter, Live, ManualClock, Quota, Tick};
+
+const SECOND: u64 = 1_000_000_000;
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+fn at(nanos: u64) -> Tick {
+    Tick::from_nanos(nanos)
+}
+
+fn keyed(quota: Quota) -> Limiter<u64, Live, ManualClock> {
+    Limiter::builder(quota)
+        .algorithm(Live::new())
+        .clock(ManualClock::new())
+        .capacity(10)
+        .hash_seed(1)
+        .build()
+        .expect("in range")
+}
+
+fn direct(quota: Quota) -> Direct<Live, ManualClock> {
+    let builder = Direct::builder(quota).algorithm(Live::new()).clock(ManualClock::new());
+    builder.build().expect("in range")
+}
+
+/// Quotas whose clock moves on by a little at a reset, and by as much as one can.
+fn quotas() -> [Quota; 4] {
+    let decade = Quota::new(10, YEAR).burst(10);
+    [Quota::per_second(1_000), Quota::per_hour(100), Quota::per_hour(3_000), decade]
+}
+
+#[test]
+fn an_idle_key_owes_nothing_however_often_the_quota_is_reset() {
+    for quota in quotas() {
+        let (gate, alone) = (keyed(quota), direct(quota));
+        let all = quota.burst_cells();
+        assert!(gate.check_at(&1, all, at(0)).is_ok() && alone.check_at(all, at(0)).is_ok());
+        for reset in 1..=20_000 {
+            let now = at(reset * SECOND);
+            // The other key spends all it has each time.
+            assert!(gate.check_at(&2, all, now).is_ok(), "reset {reset} of {quota:?}");
+            gate.set_quota_at(quota, Inherit::Reset, now).expect("in range");
+            alone.set_quota_at(quota, Inherit::Reset, now).expect("in range");
+            let left = gate.peek_at(&1, 0, now).expect("nothing is asked for").remaining();
+            let left_alone = alone.peek_at(0, now).expect("nothing is asked for").remaining();
+            assert_eq!([left, left_alone], [all; 2], "after {reset} resets of {quota:?}");
+        }
+    }
+}
+
+/// An additive change to a smaller burst and back forgives what the burst has shrunk by.
+#[test]
+fn an_idle_key_owes_nothing_however_often_the_burst_shrinks_and_grows() {
+    for quota in quotas() {
+        let (gate, alone) = (keyed(quota), direct(quota));
+        let all = quota.burst_cells();
+        assert!(gate.check_at(&1, all, at(0)).is_ok() && alone.check_at(all, at(0)).is_ok());
+        let begun = 20 * u64::try_from(YEAR.as_nanos()).expect("a year");
+        for change in 0..20_000 {
+            let now = at(begun + change * SECOND);
+            let burst = if change % 2 == 0 { 1 } else { all };
+            gate.set_quota_at(quota.burst(burst), Inherit::Additive, now).expect("in range");
+            alone.set_quota_at(quota.burst(burst), Inherit::Additive, now).expect("in range");
+            let left = gate.peek_at(&1, 0, now).expect("nothing is asked for").remaining();
+            let left_alone = alone.peek_at(0, now).expect("nothing is asked for").remaining();
+            assert_eq!([left, left_alone], [burst; 2], "after {change} changes of {quota:?}");
+        }
+    }
+}
+
+#[test]
+fn a_caller_whose_clock_is_behind_the_change_is_told_a_wait_that_suffices() {
+    let quota = Quota::per_second(10);
+    let (gate, alone) = (keyed(quota), direct(quota));
+    let change = 5 * SECOND;
+    for limiter in 0..2 {
+        let ask =
+            |n, now| if limiter == 0 { gate.check_at(&1, n, now) } else { alone.check_at(n, now) };
+        assert!(ask(10, at(change)).is_ok());
+        let (slower, now) = (Quota::per_second(2).burst(10), at(change));
+        let changed = if limiter == 0 {
+            gate.set_quota_at(slower, Inherit::AsIs, now)
+        } else {
+            alone.set_quota_at(slower, Inherit::AsIs, now)
+        };
+        changed.expect("in range");
+        for behind in [0, 1, 3_333, SECOND, 4 * SECOND] {
+            let now = at(change - behind);
+            let denied = ask(1, now).expect_err("all was spent");
+            let wait = denied.retry_after().expect("one cell fits");
+            // Half a second after the change, however far before it the caller asked.
+            assert_eq!(wait, Duration::from_nanos(behind + SECOND / 2), "{behind} ns behind");
+            let full = now.saturating_add(denied.reset_after());
+            assert_eq!(full, at(change + 5 * SECOND), "{behind} ns behind");
+            let never = ask(11, now).expect_err("more than the burst");
+            assert_eq!(never.retry_after(), None);
+        }
+        assert!(ask(1, at(change + SECOND / 2 - 1)).is_err());
+        assert!(ask(1, at(change + SECOND / 2)).is_ok());
+    }
+}
+
+/// The time to wait for what was charged beyond the burst counts from the caller's own time, too.
+#[test]
+fn a_charge_by_a_clock_behind_the_change_waits_for_its_turn() {
+    let (gate, change) = (keyed(Quota::per_second(10)), 5 * SECOND);
+    assert!(gate.check_at(&1, 10, at(change)).is_ok());
+    gate.set_quota_at(Quota::per_second(10), Inherit::AsIs, at(change)).expect("in range");
+    let turn = gate.charge_at(&1, 1, at(change - SECOND));
+    assert_eq!(turn, Duration::from_millis(1_100));
+    let turn = gate.charge_at(&1, 1, at(change));
+    assert_eq!(turn, Duration::from_millis(200));
+    assert_eq!(gate.charge_at(&2, 10, at(change - SECOND)), Duration::ZERO, "within the burst");
+}
+
+/// Where buckets start empty, a key that has filled up is not the same as one that was never seen.
+#[test]
+fn a_key_that_has_filled_up_stays_full_where_buckets_start_empty() {
+    let quota = Quota::new(10, YEAR).burst(10);
+    let builder = Limiter::builder(quota).algorithm(Live::start_empty());
+    let gate: Limiter<u64, _, _> =
+        builder.clock(ManualClock::new()).capacity(10).build().expect("in range");
+    assert!(gate.check_at(&1, 10, at(0)).is_err());
+    let filled = at(0).saturating_add(YEAR);
+    for reset in 1..=1_000 {
+        gate.set_quota_at(quota, Inherit::Reset, filled).expect("in range");
+        let left = |key| gate.peek_at(&key, 0, filled).expect("nothing is asked for").remaining();
+        assert_eq!((left(1), left(2)), (10, 0), "after {reset} resets");
+    }
+}
