@@ -304,6 +304,9 @@ impl Wide {
     ///
     /// A ring whose head moves on while it is read may rank its slot wrongly. That slot then cannot
     /// be taken, and all others are still the live slots of other keys.
+    ///
+    /// A log's eviction takes 5,480 instructions by it instead of 3,280 where all 16 candidates hold one
+    /// event, and 8,530 where they hold three. A claim of a free slot takes as many as without it.
     #[cold]
     #[inline(never)]
     fn lightest<A: Machine>(
