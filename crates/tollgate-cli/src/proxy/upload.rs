@@ -111,6 +111,8 @@ impl Body for Upload {
             return Poll::Ready(Some(Err(this.stalled())));
         };
         if this.is_too_slow(&polled, context) {
+            // The rest would come as slowly, and keep the connection from others.
+            this.body.iter_mut().for_each(Inbound::abandon);
             this.metrics.count_slow_body();
             return Poll::Ready(Some(Err(this.stalled())));
         }
