@@ -1,7 +1,7 @@
 //! A server of the test's own, on a free port, which ends with the test.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -143,12 +143,28 @@ impl Server {
             if !matches!(process.try_wait(), Ok(None)) {
                 return false;
             }
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            let pid = process.id();
+            if is_served_by(&self.url(), pid) {
                 return true;
             }
             sleep(Duration::from_millis(5));
         }
         false
+    }
+}
+
+/// Whether this process answers there. A server accepts connections before it has opened all of its
+/// sockets, and another test's server may have taken the port.
+fn is_served_by(url: &str, pid: u32) -> bool {
+    let client = redis::Client::open(url).expect("a URL");
+    let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1)) else {
+        return false;
+    };
+    let told: Result<String, _> = redis::cmd("INFO").arg("server").query(&mut connection);
+    match told {
+        Ok(told) => told.lines().any(|line| line == format!("process_id:{pid}")),
+        // It asks for a password.
+        Err(error) => error.code() == Some("NOAUTH"),
     }
 }
 
