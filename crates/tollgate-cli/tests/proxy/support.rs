@@ -210,7 +210,10 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 /// A file of that name and content in a place that is thrown away with the build.
 pub(crate) fn scratch(name: &str, content: &str) -> PathBuf {
     let path = place(name);
-    std::fs::write(&path, content).expect("a place for scratch files");
+    // A proxy that looks at it sees all of the text, or none.
+    let new = place(&format!("{name}.new"));
+    std::fs::write(&new, content).expect("a place for scratch files");
+    std::fs::rename(&new, &path).expect("a place for scratch files");
     path
 }
 
