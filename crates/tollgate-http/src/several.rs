@@ -72,7 +72,9 @@ impl Several {
             gate.peek(request, max_waiting, &mut found);
             found.readings().next().is_some()
         };
-        let denies = self.0.iter().position(|gate| would_deny(&**gate));
+        // The denial of a single limit costs no other.
+        let looks = self.0.len() > 1;
+        let denies = self.0.iter().position(|gate| looks && would_deny(&**gate));
         let others = self.0.iter().enumerate().filter(move |(index, _)| Some(*index) != denies);
         let first = denies.map(|index| &self.0[index]);
         first.into_iter().chain(others.map(|(_, gate)| gate)).map(|gate| &**gate)
