@@ -10,7 +10,8 @@ use tollgate_rules::{Apply, Gate, Request, Rules};
 use crate::args::CheckArgs;
 use crate::report::words::counted;
 
-/// What the file says, or says of a request; or, where it is wrong, all that is.
+/// Explains the rules of the file, or how they decide about a request. The error lists all mistakes of the
+/// file.
 pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
     let file = &args.file;
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;

@@ -94,7 +94,7 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
     }
 }
 
-/// Writes to standard error; where nobody reads it, nothing is lost but the words.
+/// Writes to standard error. Ignores a closed pipe, on which `eprintln!` would panic.
 fn tell(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }

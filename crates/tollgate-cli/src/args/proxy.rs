@@ -65,8 +65,8 @@ Health:
   of life every second.
 
 Log:
-  Standard error, a line for each: time (UTC), level, message. Lines that nobody reads are dropped and
-  counted; nothing waits for them.
+  The proxy writes one line per message to standard error: time (UTC), level, message. It never waits for
+  the reader: lines that do not fit the queue are dropped and counted.
 
 Stopping:
   SIGINT and SIGTERM: no more connections, requests under way and upgraded connections have --drain-timeout to end, then

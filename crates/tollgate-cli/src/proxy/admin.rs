@@ -59,8 +59,8 @@ impl Admin {
         }
     }
 
-    /// Whether requests should be sent here: not while a store is down without which they are denied.
-    /// A store that others stand in for is told, and is no reason to send them elsewhere.
+    /// Whether requests should be sent here. A store that is down makes the proxy unready only if its rule
+    /// denies meanwhile. If a fallback decides, the answer names the store and stays 200.
     fn readiness(&self) -> (StatusCode, String) {
         let down = self.gate.shared().down();
         let is_ready = !down.iter().any(|its| its.blocks);

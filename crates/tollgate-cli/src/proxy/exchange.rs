@@ -204,7 +204,7 @@ impl HeadEnd {
         0
     }
 
-    /// What follows 101 is another protocol's.
+    /// Whether another head follows. 101 is the last one: the bytes after it belong to another protocol.
     fn is_interim(&self) -> bool {
         self.status[0] == b'1' && self.status != *b"101"
     }

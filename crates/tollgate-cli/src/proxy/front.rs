@@ -93,7 +93,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
     }
 }
 
-/// What the layer answers, or the door itself.
+/// The body of a response, made by the rate-limit layer or by the door itself.
 type Answer = Either<tollgate_http::Body<Content>, Content>;
 
 /// A request that is under way, until this is dropped.

@@ -1,8 +1,8 @@
 //! The log: lines on standard error, each with the time (UTC), a level and a message.
 //!
 //! Logging neither panics nor blocks. Callers put lines in a bounded queue, and a thread of its own
-//! writes them. A line is dropped and counted if the queue is full, because nobody reads the pipe, or
-//! if it cannot be written, because the pipe is closed.
+//! writes them. A line is dropped and counted if the queue is full, which happens if the pipe is not
+//! read, or if it cannot be written, which happens if the pipe is closed.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
@@ -36,7 +36,7 @@ impl Level {
     }
 }
 
-/// What the writing thread does next.
+/// A task of the writing thread.
 enum Task {
     Write(String),
     /// Answer, since all before it is written.
@@ -132,7 +132,7 @@ fn write_all(tasks: &Receiver<Task>, mut out: impl Write) {
                 }
             }
             Task::Flush(written) => {
-                // Whoever asked may have given up.
+                // The thread that asked may have stopped waiting.
                 let _ = written.send(());
             }
         }

@@ -54,7 +54,7 @@ pub(super) enum Stall {
     Tunnel,
 }
 
-/// What was wrong with a response whose head the client already had, so that it was cut off.
+/// The reason why a response was cut off after its head had been sent to the client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     /// It ended too early.

@@ -89,7 +89,7 @@ const LOG_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Serves until it is told to stop.
 pub(crate) fn run(args: ProxyArgs) -> Result<ExitCode> {
-    // The usual hook writes to standard error, and waits if nobody reads it.
+    // The default hook writes to standard error, and blocks while the pipe is full.
     std::panic::set_hook(Box::new(|panic| log::error(panic)));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -34,8 +34,8 @@ impl Pace {
     }
 }
 
-/// How long one client has been waited for, and what it has sent. Time in which nobody asked for more
-/// is not the client's.
+/// The time that one client was waited for, and the bytes that it sent. Time in which the upstream did not
+/// ask for more does not count against the client.
 #[derive(Debug)]
 pub(super) struct Waits {
     pace: Pace,

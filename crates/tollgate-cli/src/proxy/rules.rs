@@ -310,7 +310,7 @@ impl Follower {
                     log::error(format_args!("the rules in force stay as they are\n{why}"));
                     self.told = Some(why);
                 }
-                // Whoever sees the metric finds the reason in the log.
+                // The reason is in the log before the metric shows the failure.
                 log::flush(LOG_PATIENCE);
                 metrics.rules_were_read(false);
             }
@@ -318,8 +318,8 @@ impl Follower {
     }
 }
 
-/// Looks at the file every second, and when the process is told to (SIGHUP), for ever; or until
-/// looking at it panics, which changes nothing.
+/// Looks at the file every second, and at each SIGHUP. Returns only if a look panics; the rules in force
+/// then stay as they are.
 pub(super) async fn follow(follower: Arc<Mutex<Follower>>) {
     let mut ticks = tokio::time::interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

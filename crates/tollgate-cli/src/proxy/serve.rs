@@ -128,7 +128,7 @@ pub(super) struct Open {
     _alive: mpsc::Sender<()>,
 }
 
-/// What bounds have counted of a connection.
+/// The places that a connection holds in the bounds on connections.
 #[derive(Debug)]
 struct Held {
     place: Place,
