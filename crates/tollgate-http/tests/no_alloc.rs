@@ -2,8 +2,8 @@
 //!
 //! A file of its own, because the allocator is the whole process's. The count is each thread's.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod allocations;
+
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -12,36 +12,7 @@ use tollgate::Quota;
 use tollgate_http::key::{Extractor, Header, PeerIp};
 use tollgate_http::{Gate, Limit, Report, Verdict};
 
-/// The system's allocator, which counts what it is asked for.
-struct Counting;
-
-thread_local! {
-    // Constant, and without a destructor: reading it allocates nothing.
-    static ASKED: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.set(ASKED.get() + 1);
-        // SAFETY: the caller keeps the promises of `GlobalAlloc::alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the promises of `GlobalAlloc::dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(body: impl FnOnce()) -> usize {
-    let before = ASKED.get();
-    body();
-    ASKED.get() - before
-}
+use allocations::allocations;
 
 /// A request whose headers are slices of what was read from the connection, as hyper makes them.
 fn request(read: &Bytes, key: Option<std::ops::Range<usize>>) -> http::request::Parts {

@@ -2,41 +2,12 @@
 //!
 //! A file of its own, because the allocator is the whole process's. The count is each thread's.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../tollgate-http/tests/allocations/mod.rs"]
+mod allocations;
 
 use tollgate_rules::{Request, RulesFile};
 
-/// The system's allocator, which counts what it is asked for.
-struct Counting;
-
-thread_local! {
-    // Constant, and without a destructor: reading it allocates nothing.
-    static ASKED: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.set(ASKED.get() + 1);
-        // SAFETY: the caller keeps the promises of `GlobalAlloc::alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the promises of `GlobalAlloc::dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(body: impl FnOnce()) -> usize {
-    let before = ASKED.get();
-    body();
-    ASKED.get() - before
-}
+use allocations::allocations;
 
 #[test]
 fn decisions_allocate_nothing() {
