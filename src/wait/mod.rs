@@ -46,7 +46,8 @@ const WAITERS_MAX: usize = 1_024;
 /// **Guarantee.**
 ///
 /// - Those who wait for a key are granted their cells in the order in which they came, as soon as the
-///   quota has them, and never more of them than that: each is charged as of when it is granted.
+///   quota has them. Each is charged as of when it is granted, so that a line that was not looked at for
+///   long grants no more at once than the burst.
 /// - Who cannot have its turn in time is told so at once, and charges nothing. How long it takes is
 ///   exact if only those in line ask for the key, and are woken on time.
 /// - A turn is not lost by being late. If one in line is woken late, those behind it have their turns
@@ -66,6 +67,9 @@ const WAITERS_MAX: usize = 1_024;
 ///   is booked only when somebody in line looks, a line gets less than its rate if it is looked at
 ///   more rarely than the time in which its burst comes back. A wait may then end after its deadline,
 ///   by as much as those before it, and itself, were late in all.
+/// - A waiter that is woken late by the time in which a cell comes back, or more, may find that a request
+///   outside the line took cells meanwhile. The waiter goes ahead all the same, since its cells were
+///   charged before. A span of time may then see one booking more than the burst and the rate.
 /// - A [`Wait`] that is leaked (by [`mem::forget`](core::mem::forget), or in a cycle of `Arc`s) never
 ///   leaves. It counts against [`max_waiters`](Self::max_waiters), with its waker in memory, until the
 ///   line is dropped. Its cells are charged when its turn comes, as if it had gone ahead, and so lost.

@@ -224,6 +224,48 @@ fn who_is_late_and_overtaken_is_told_so() {
     assert!(matches!(told, Poll::Ready(Err(WaitError::Overtaken { .. }))), "{told:?}");
 }
 
+/// Requests outside the line take cells whenever they can, and those in line are woken late by up to eight
+/// cells' time. In no span of time do more cells go ahead than the burst, the rate, and one booking.
+#[test]
+fn late_wakers_beside_outsiders_exceed_a_span_by_one_booking_at_most() {
+    let (mut worst, mut seed) = (0, 1_u64);
+    let mut draw = |end: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % end
+    };
+    for episode in 0..200 {
+        let (burst, booked) = [(1, 1), (3, 1), (3, 3), (5, 2)][episode % 4];
+        let clock = ManualClock::new();
+        let line = Line::new(gate(&clock, burst));
+        let (mut gone_ahead, mut now) = (Vec::new(), 0);
+        let mut waiters: Vec<_> = (0..20).map(|_| wait(&line, booked, 1_000 * SECOND)).collect();
+        while !waiters.is_empty() {
+            let outsiders = (0..burst).filter(|_| line.limiter().check().is_ok()).count() as u64;
+            gone_ahead.push((now, outsiders));
+            waiters.retain_mut(|waiter| match look(waiter) {
+                Poll::Ready(ended) => {
+                    assert!(ended.is_ok(), "{ended:?}");
+                    gone_ahead.push((now, booked));
+                    false
+                }
+                Poll::Pending => true,
+            });
+            now += draw(8 * CELL);
+            clock.set(at(now));
+        }
+        for (index, (first, _)) in gone_ahead.iter().enumerate() {
+            let mut cells = 0;
+            for (last, more) in &gone_ahead[index..] {
+                cells += more;
+                let due = burst + (last - first) / CELL;
+                assert!(cells <= due + booked, "{cells} of {due}, a booking is {booked}");
+                worst = worst.max(cells.saturating_sub(due));
+            }
+        }
+    }
+    assert!(worst > 0, "nobody was late enough for the bound to matter");
+}
+
 /// A place that is never polled and never dropped is kept: others wait no longer for it than until its
 /// turn, and it counts among those who wait for as long as the line lasts.
 #[test]
