@@ -4,8 +4,8 @@
 #
 #   ci/leases.sh [full]    full: lints too, and the largest models, which take minutes more
 set -euo pipefail
-cd "$(dirname "$0")/../lease-model"
-export RUST_BACKTRACE=0 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-../target}/leases"
+cd "$(dirname "$0")/../verify/states"
+export RUST_BACKTRACE=0 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-../../target}/leases"
 if ! cargo fetch --locked --quiet; then
     echo 'leases: SKIPPED: its dependencies cannot be fetched here'
     exit 0

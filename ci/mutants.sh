@@ -47,8 +47,8 @@ describe() {
         algo) package=tollgate paths=('src/algo/*.rs' 'src/algo/*/*.rs') ;;
         table) package=tollgate paths=('src/table/*.rs' 'src/table/*/*.rs') ;;
         cell) package=tollgate paths=('src/cell/*.rs') ;;
-        http) package=tollgate-http paths=('crates/tollgate-http/src/key/*.rs') ;;
-        rules) package=tollgate-rules paths=('crates/tollgate-rules/src/*.rs' 'crates/tollgate-rules/src/parse/*.rs') ;;
+        http) package=tollgate-http paths=('crates/http/src/key/*.rs') ;;
+        rules) package=tollgate-rules paths=('crates/rules/src/*.rs' 'crates/rules/src/parse/*.rs') ;;
     esac
     case "$1" in
         # Left out are those of a second or more: they ask millions of times.

@@ -15,4 +15,4 @@ if ! "$venv/bin/python" -c 'import z3' >/dev/null 2>&1; then
 fi
 # With overflow checks, and with assertions: what a model says cannot panic must not.
 cargo build -p proofs --locked --quiet
-exec "$venv/bin/python" proofs/prove.py --vectors "$target/debug/proofs" "$@"
+exec "$venv/bin/python" verify/proofs/prove.py --vectors "$target/debug/proofs" "$@"

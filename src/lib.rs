@@ -47,52 +47,17 @@ compile_error!(
 
 pub mod algo;
 #[cfg(feature = "std")]
-mod allow;
-#[cfg(feature = "std")]
-mod batch;
-#[cfg(feature = "std")]
-mod builder;
-#[cfg(feature = "std")]
 mod cell;
 #[cfg(feature = "std")]
 mod charge;
-#[cfg(feature = "std")]
-mod clock;
-#[cfg(feature = "std")]
-mod composite;
 mod decision;
-#[cfg(feature = "std")]
-mod direct;
-#[cfg(feature = "std")]
-mod lane;
 #[cfg(feature = "std")]
 mod limiter;
 #[cfg(feature = "std")]
-mod live;
-#[cfg(feature = "std")]
-mod penalty;
-#[cfg(feature = "std")]
-mod plan;
+mod policy;
 mod quota;
 #[cfg(feature = "std")]
-mod reserve;
-#[cfg(feature = "std")]
-mod revoke;
-#[cfg(feature = "std")]
-mod seeds;
-#[cfg(feature = "std")]
-mod shadow;
-#[cfg(feature = "std")]
-mod share;
-#[cfg(feature = "std")]
-mod slots;
-#[cfg(feature = "std")]
 mod snapshot;
-#[cfg(feature = "std")]
-mod source;
-mod stated;
-#[cfg(feature = "std")]
-mod stats;
 mod sync;
 #[cfg(feature = "std")]
 mod table;
@@ -101,43 +66,41 @@ mod time;
 mod top;
 #[cfg(feature = "std")]
 mod wait;
-#[cfg(feature = "std")]
-mod within;
 mod word;
 
 pub use algo::any::{AnyAlgorithm, UnknownAlgorithm};
+pub use algo::dynamic_gcra::Inherit;
 pub use algo::fixed_window::FixedWindow;
 pub use algo::gcra::Gcra;
 pub use algo::leaky_queue::LeakyQueue;
-pub use algo::paced::Inherit;
 pub use algo::sliding_counter::SlidingCounter;
 pub use algo::sliding_log::SlidingLog;
 pub use algo::sub_windows::SubWindows;
 pub use algo::warm_up::WarmUp;
+pub use decision::parts::Stated;
 pub use decision::{Decision, Denied, Permit};
 pub use quota::{Quota, QuotaError};
-pub use stated::Stated;
 #[cfg(target_has_atomic = "64")]
 pub use time::ManualClock;
 pub use time::{Clock, Tick};
 
 #[cfg(feature = "std")]
 pub use {
-    builder::{BuildError, Builder, DirectBuilder, OnFull},
-    clock::{CoarseClock, QuantaClock, TieredClock},
-    composite::{Composite, CompositeBuilder, CompositeError, Granted, Refused, Trial},
-    direct::Direct,
-    lane::Lane,
+    charge::lease::Lane,
+    charge::reservation::Reservation,
+    charge::source::{BucketSource, KeySource, Source},
     limiter::Limiter,
-    live::{Live, LiveParams},
-    penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyStats, Rejected},
-    plan::Plan,
-    reserve::Reservation,
-    shadow::{Shadow, ShadowCounts},
-    slots::Slots,
+    limiter::builder::{BuildError, Builder, DirectBuilder, OnFull},
+    limiter::direct::Direct,
+    limiter::slot_layout::Slots,
+    limiter::stats::{DecisionCount, Occupancy, Stats},
+    policy::composite::{Composite, CompositeBuilder, CompositeError, Granted, Refused, Trial},
+    policy::dynamic::{Live, LiveParams},
+    policy::penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyStats, Rejected},
+    policy::plan::Plan,
+    policy::shadow::{Shadow, ShadowCounts},
     snapshot::RestoreError,
-    source::{BucketSource, KeySource, Source},
-    stats::{DecisionCount, Occupancy, Stats},
+    time::clocks::{CoarseClock, QuantaClock, TieredClock},
     top::{TopKey, TopKeys},
     wait::{Bookable, Line, Sleep, Timer, Wait, WaitError, Waited},
 };

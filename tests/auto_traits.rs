@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::{fs, io};
 
 use tollgate::algo::any::{AnyParams, AnySeen};
+use tollgate::algo::dynamic_gcra::PacedParams;
 use tollgate::algo::fixed_window::FixedWindowParams;
 use tollgate::algo::gcra::GcraParams;
 use tollgate::algo::leaky_queue::LeakyQueueParams;
 use tollgate::algo::oracle::{
     AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window,
 };
-use tollgate::algo::paced::PacedParams;
 use tollgate::algo::sliding_log::{SlidingLogParams, SlidingLogSeen};
 use tollgate::algo::sub_windows::{SubWindowParams, SubWindowSeen};
 use tollgate::algo::warm_up::WarmUpParams;

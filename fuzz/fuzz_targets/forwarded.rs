@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../crates/tollgate-http/tests/bodies/mod.rs"]
+#[path = "../../crates/http/tests/bodies/mod.rs"]
 mod bodies;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::forwarded::forwarded(data));

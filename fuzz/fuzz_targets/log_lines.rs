@@ -7,17 +7,17 @@
     reason = "a command has no library: these are the modules that read logs"
 )]
 
-#[path = "../../crates/tollgate-cli/src/charge.rs"]
+#[path = "../../crates/cli/src/charge.rs"]
 mod charge;
-#[path = "../../crates/tollgate-cli/src/format/mod.rs"]
+#[path = "../../crates/cli/src/format/mod.rs"]
 mod format;
-#[path = "../../crates/tollgate-cli/src/head.rs"]
+#[path = "../../crates/cli/src/head.rs"]
 mod head;
-#[path = "../../crates/tollgate-cli/src/log_lines/mod.rs"]
+#[path = "../../crates/cli/src/log_lines/mod.rs"]
 mod log_lines;
-#[path = "../../crates/tollgate-cli/src/record.rs"]
+#[path = "../../crates/cli/src/record.rs"]
 mod record;
-#[path = "../../crates/tollgate-cli/src/source.rs"]
+#[path = "../../crates/cli/src/source.rs"]
 mod source;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

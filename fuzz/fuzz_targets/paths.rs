@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../crates/tollgate-rules/tests/rules/path_body.rs"]
+#[path = "../../crates/rules/tests/rules/path_body.rs"]
 mod path_body;
 
 libfuzzer_sys::fuzz_target!(|path: &str| path_body::hold(path));

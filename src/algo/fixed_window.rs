@@ -31,7 +31,7 @@
 //! possible (from above, in steps of 1, 2, 5) to what makes the ring outlast every [`Tick`], but
 //! at least 10,000 of them (1,000 above 10^6 cells a second) where that leaves a nanosecond each.
 
-mod credit;
+mod refund;
 
 use core::num::NonZeroU64;
 use core::time::Duration;

@@ -39,7 +39,7 @@
 //! Source: ITU-T I.371 and ATM Forum TM 4.0, virtual scheduling form; n cells at once after
 //! Brandur Leach's redis-cell.
 
-mod credit;
+mod refund;
 
 use core::num::NonZeroU64;
 use core::time::Duration;

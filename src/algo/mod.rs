@@ -29,14 +29,14 @@
 //! it says for itself that it is over, and means the same as no state at all.
 
 pub mod any;
-mod carry;
+pub mod dynamic_gcra;
 pub mod fixed_window;
 pub mod gcra;
 pub mod grid;
 pub mod leaky_queue;
 #[cfg(feature = "std")]
 pub mod oracle;
-pub mod paced;
+mod rebase;
 pub mod sliding_counter;
 pub mod sliding_log;
 pub mod sub_windows;
@@ -44,8 +44,8 @@ pub mod warm_up;
 #[cfg(feature = "std")]
 mod within_delay;
 
-pub use carry::{Carry, FIGURES, Moment, Passage, Restart};
 pub use grid::Grid;
+pub use rebase::{Carry, FIGURES, Moment, Passage, Restart};
 #[cfg(feature = "std")]
 pub(crate) use within_delay::WithinDelay;
 

@@ -47,9 +47,9 @@
 //! (minimum gap, refusals counted), without their sorted sets.
 
 mod brief;
-mod carry;
 mod events;
 mod rates;
+mod rebase;
 
 pub use rates::SlidingLog;
 

@@ -37,7 +37,7 @@
 //! many gateways; the weighed form is Cloudflare's, after A. Xu, System Design Interview, ch. 4.
 
 mod build;
-mod carry;
+mod rebase;
 mod scan;
 
 pub use build::SubWindows;

@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use super::sealed::Sealed;
 use super::{Grid, Machine, Ring, Standing, Step};
+use crate::decision::parts::Stated;
 use crate::decision::{Denied, Permit};
-use crate::stated::Stated;
 use crate::time::Tick;
 
 /// The machine `M`, that admits only what has to wait for `max_delay` at most.

@@ -2,7 +2,7 @@
 
 use super::receipt::Paid;
 use super::ring::Cells;
-use super::word::{Charge, Head, HeadCell, Ruling};
+use super::state_cell::{Charge, Head, HeadCell, Ruling};
 use crate::algo::{GiveBack, Machine, NoRing, Step, Visit};
 use crate::decision::{Apart, Decision, Denied, Permit};
 use crate::sync::AtomicU64;

@@ -7,21 +7,21 @@
 //! swap and Acquire on every load, which costs nothing on x86-64 and little elsewhere. The words
 //! of a [`ring`] rely on the same two: see there.
 
-mod compact;
+mod compact_word;
 mod direct;
 mod receipt;
 mod ring;
-mod shelf;
+mod state_cell;
 #[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
 pub(crate) mod tests;
-mod word;
+mod versioned;
 
-pub(crate) use compact::{Fingerprint, Word, WordCell};
+pub(crate) use compact_word::{Fingerprint, Word, WordCell};
 pub(crate) use direct::DirectCell;
 pub(crate) use receipt::Paid;
 pub(crate) use ring::Cells;
+pub(crate) use state_cell::{Charge, GENERATION_BITS, Head, HeadCell, Ruling};
 #[cfg(not(tollgate_loom))]
-pub(crate) use shelf::Shelf;
+pub(crate) use versioned::Shelf;
 #[cfg(tollgate_loom)]
-pub use shelf::{Busy, Shelf};
-pub(crate) use word::{Charge, GENERATION_BITS, Head, HeadCell, Ruling};
+pub use versioned::{Busy, Shelf};

@@ -1,6 +1,6 @@
 //! Charges that may be taken back.
 
-use super::word::Ruling;
+use super::state_cell::Ruling;
 use crate::algo::{GiveBack, Receipt, Step};
 use crate::decision::Denied;
 use crate::time::Tick;

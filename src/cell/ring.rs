@@ -25,7 +25,7 @@
 //! that only moves forward. The exception is what the [table](crate::table) says of recurrence:
 //! 1,024 changes of hands within one unit of that time.
 
-use super::word::{GENERATION_BITS, Head, HeadCell};
+use super::state_cell::{GENERATION_BITS, Head, HeadCell};
 use crate::algo::Ring;
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::word::Field;

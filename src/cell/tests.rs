@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::fmt;
 
 use super::ring::Cells;
-use super::word::{Charge, Head, HeadCell};
+use super::state_cell::{Charge, Head, HeadCell};
 use super::{Fingerprint, Word, WordCell};
 use crate::algo::sealed::Sealed;
 use crate::algo::{Algorithm, Grid, Machine, NoRing, Ring, Standing, Step};

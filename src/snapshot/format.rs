@@ -24,7 +24,7 @@
 use super::RestoreError;
 use super::checksum::checksum;
 use super::shape::Shape;
-use crate::seeds::{Proof, Seeds};
+use crate::limiter::hash_seeds::{Proof, Seeds};
 use crate::table::Row;
 
 const MAGIC: [u8; 8] = *b"tollgate";

@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::format::{Header, Rows, VERSION, damaged, open};
 use super::shape::Shape;
 use crate::algo::{Algorithm, Carry, Machine, Moment, PAYLOAD_BITS, Restart};
-use crate::builder::{BuildError, Builder};
+use crate::limiter::builder::{BuildError, Builder};
 use crate::limiter::{Limiter, WhenFull};
 use crate::table::Row;
 use crate::time::{Clock, Tick};

@@ -79,6 +79,7 @@ mod claim;
 mod compact;
 mod counters;
 mod either;
+mod hot_keys;
 mod layout;
 #[cfg(not(tollgate_loom))]
 mod memory;
@@ -86,7 +87,6 @@ mod memory;
 #[path = "memory_loom.rs"]
 mod memory;
 mod probe;
-mod shares;
 mod snapshot;
 #[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
 mod tests;
@@ -96,10 +96,10 @@ use core::time::Duration;
 use claim::Outcome;
 pub(crate) use counters::{Counters, Event, Tally};
 pub(crate) use either::{Attempt, Lookup, Table};
+pub(crate) use hot_keys::{Place, Shares};
 pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::Probe;
 use probe::Seat;
-pub(crate) use shares::{Place, Shares};
 pub(crate) use snapshot::{Misplaced, Row, TRIES};
 
 use crate::algo::{GiveBack, Machine, Standing};

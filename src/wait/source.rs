@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crate::algo::Machine;
 use crate::algo::gcra::{Gcra, GcraParams};
 use crate::cell::Paid;
+use crate::charge::refund::Taken;
 use crate::decision::{Decision, Denied};
-use crate::direct::Direct;
 use crate::limiter::Limiter;
-use crate::revoke::Taken;
+use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 

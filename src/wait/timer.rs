@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 
-use crate::clock::QuantaClock;
+use crate::time::clocks::QuantaClock;
 use crate::time::{Clock, Tick};
 
 /// A thread that wakes tasks on time, for executors that have no timer of their own. It ends when the

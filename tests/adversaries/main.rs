@@ -2,7 +2,7 @@
 //!
 //! Others stand where what they attack is tested: known wounds of peers in `tests/oracle/peers.rs`,
 //! full tables in `tests/limiter/places.rs` and `tests/placement.rs`, forged headers in
-//! `crates/tollgate-http/tests/spoofing.rs`.
+//! `crates/http/tests/spoofing.rs`.
 
 mod clocks;
 mod eviction;

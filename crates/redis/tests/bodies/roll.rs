@@ -1,0 +1,33 @@
+//! The list of live nodes as `src/lua/beat.lua` and `leave.lua` keep it. `verify/states/` takes it for the
+//! server; `tests/server/transcript.rs` compares it with one.
+
+/// A node on the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) came: u64,
+    pub(crate) heard: u64,
+}
+
+/// A beat of the node that has this place: how many are alive, and for how long it has been one.
+pub(crate) fn beat(
+    places: &mut [Option<Member>],
+    node: usize,
+    now: u64,
+    lifetime: u64,
+) -> (u64, u64) {
+    for place in places.iter_mut() {
+        *place = place.filter(|member| member.heard + lifetime > now);
+        if let Some(member) = place {
+            // A clock that was set back: as if it had stood still.
+            member.came -= member.heard.saturating_sub(now);
+            member.heard = member.heard.min(now);
+        }
+    }
+    let came = places[node].map_or(now, |member| member.came);
+    places[node] = Some(Member { came, heard: now });
+    (places.iter().flatten().count() as u64, now.saturating_sub(came))
+}
+
+pub(crate) fn leave(places: &mut [Option<Member>], node: usize) {
+    places[node] = None;
+}

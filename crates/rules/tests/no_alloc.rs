@@ -1,0 +1,48 @@
+//! A decision allocates nothing: counted by the allocator itself.
+//!
+//! A file of its own, because the allocator is the whole process's. The count is each thread's.
+
+#[path = "../../http/tests/allocations/mod.rs"]
+mod allocations;
+
+use tollgate_rules::{Request, RulesFile};
+
+use allocations::allocations;
+
+#[test]
+fn decisions_allocate_nothing() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(vec![1_u8]))), 1, "the count counts");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../rules/example.toml");
+    let live = RulesFile::open(example).expect("it is right").live();
+    let headers = [("x-user", "ada"), ("cookie", "session=1"), ("x-plan", "paid")];
+    let request = |method, path| Request {
+        method,
+        path,
+        headers: &headers,
+        peer: Some([192, 0, 2, 7].into()),
+        ..Request::default()
+    };
+    // The first load on a thread may make room for its guards.
+    drop(live.load());
+    let counted = allocations(|| {
+        for (method, path) in
+            [("GET", "/"), ("POST", "/login"), ("PUT", "/api/posts/7"), ("POST", "/api/accounts")]
+        {
+            let mut refused = 0;
+            for _ in 0..200 {
+                let rules = live.load();
+                let verdict = rules.decide(&request(method, path));
+                refused += usize::from(!verdict.is_admitted());
+            }
+            assert!(refused > 50, "{path}: both answers are given");
+        }
+    });
+    assert_eq!(counted, 0);
+    let long = "x".repeat(300);
+    let headers = [("x-user", &*long)];
+    let other = Some([192, 0, 2, 8].into());
+    let long = Request { headers: &headers, peer: other, ..request("POST", "/api/posts") };
+    // A key that is too long for the stack: what it says of itself is counted.
+    let counted = allocations(|| assert!(live.load().decide(&long).is_admitted()));
+    assert!((1..=3).contains(&counted), "{counted}");
+}

@@ -1,8 +1,0 @@
-//! The tab that ships.
-
-#[allow(dead_code, unreachable_pub, reason = "a file of another crate")]
-#[path = "../../crates/tollgate-redis/src/batch/ledger.rs"]
-pub(crate) mod ledger;
-#[allow(dead_code, unreachable_pub, reason = "a file of another crate")]
-#[path = "../../crates/tollgate-redis/src/batch/tab.rs"]
-pub(crate) mod tab;

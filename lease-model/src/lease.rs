@@ -1,5 +1,0 @@
-//! The purse that ships.
-
-#[allow(dead_code, unreachable_pub, reason = "a file of another crate")]
-#[path = "../../crates/tollgate-redis/src/lease/purse.rs"]
-pub(crate) mod purse;

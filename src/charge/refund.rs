@@ -1,0 +1,192 @@
+//! Charges that can be taken back, whatever the algorithm, if it can do so.
+//!
+//! # Which time cells are given back by
+//!
+//! Of the cells charged, time restores one after the other, and only the others can be given back.
+//! So a time that is behind gives back too much, if somebody has charged the key by a later time:
+//! what time had restored would be granted twice. The clock is therefore read after the word is
+//! loaded that the give-back replaces, and again when it has lost a race. If the word still stands
+//! when it is replaced, nobody has charged it by a later time (but for what clocks differ by, and for a
+//! word that recurs while the thread is stopped between the two: see `composite/foresee.rs`).
+
+use core::hash::Hash;
+
+use crate::algo::{Algorithm, GiveBack, Machine, NoRing, VisitRevocable};
+use crate::cell::{DirectCell, Paid};
+use crate::decision::{Denied, Permit};
+use crate::limiter::direct::Direct;
+use crate::limiter::{Limiter, WhenFull};
+use crate::sync::{Fault, planted};
+use crate::table::{Event, Probe};
+use crate::time::{Clock, Tick};
+
+/// What was taken, and from where.
+#[derive(Clone, Copy, Debug)]
+pub enum Taken {
+    /// From the key's slot.
+    Slot(Probe, Paid),
+    /// From the only bucket, or the one that keys without a place share.
+    Bucket(Paid),
+    /// From nowhere: the key found no place, and was admitted all the same.
+    Nothing,
+}
+
+impl Taken {
+    /// Cells that were charged.
+    pub(crate) fn cells(&self) -> u64 {
+        match self {
+            Self::Slot(_, paid) | Self::Bucket(paid) => paid.cells(),
+            Self::Nothing => 0,
+        }
+    }
+}
+
+type Take = Result<(Taken, Permit), Denied>;
+
+/// Whether an algorithm's charges can be taken back: `Some` if so.
+pub(crate) struct IsRevocable;
+
+impl VisitRevocable for IsRevocable {
+    type Out = ();
+
+    fn by<M: GiveBack>(self, _: &M) {}
+}
+
+const CHECKED: &str = "that charges can be taken back was checked when it was built";
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
+    /// Charges `n` cells in such a way that they can be given back; a key that finds no place is
+    /// treated as ever. It is not counted.
+    pub(crate) fn take(&self, probe: Probe, n: u64, now: Tick) -> Take {
+        let take = TakeFromSlot { limiter: self, probe, n, now };
+        self.params.meet_revocable(take).expect(CHECKED)
+    }
+
+    /// Gives back `n` cells of a charge, as far as time has not restored them.
+    pub(crate) fn give_back(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
+        match (taken, &self.when_full) {
+            _ if n == 0 => {}
+            (Taken::Slot(probe, paid), _) => {
+                let give = GiveToSlot { limiter: self, probe: *probe, paid, n, now };
+                self.params.meet_revocable(give).expect(CHECKED);
+            }
+            (Taken::Bucket(paid), WhenFull::Share(shared)) => {
+                let give = GiveToBucket { cell: &shared.1, paid, n, now };
+                shared.0.meet_revocable(give).expect(CHECKED);
+            }
+            _ => {}
+        }
+    }
+
+    /// All candidates hold live keys of others, and none may be evicted.
+    #[cold]
+    #[inline(never)]
+    fn take_full(&self, nearest: u64, n: u64, now: Tick) -> Take {
+        match &self.when_full {
+            WhenFull::Share(shared) => {
+                self.table.counters().count(Event::Overflowed);
+                let take = TakeFromBucket { cell: &shared.1, n, now };
+                shared.0.meet_revocable(take).expect(CHECKED)
+            }
+            _ => self.decide_unseated(nearest, n, now).map(|permit| (Taken::Nothing, permit)),
+        }
+    }
+}
+
+impl<A: Algorithm, C: Clock> Direct<A, C> {
+    /// Charges `n` cells in such a way that they can be given back.
+    pub(crate) fn take(&self, n: u64, now: Tick) -> Take {
+        let take = TakeFromBucket { cell: &self.cell, n, now };
+        self.params().meet_revocable(take).expect(CHECKED)
+    }
+
+    /// Gives back `n` cells of a charge, as far as time has not restored them.
+    pub(crate) fn give_back(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
+        if let (Taken::Bucket(paid), 1..) = (taken, n) {
+            let give = GiveToBucket { cell: &self.cell, paid, n, now };
+            self.params().meet_revocable(give).expect(CHECKED);
+        }
+    }
+}
+
+/// What there is to tell after a charge, by the state that it left.
+fn permit_after(algo: &impl GiveBack, paid: &Paid, now: Tick) -> Permit {
+    algo.permit(algo.look(paid.receipt.next, NoRing, now, 0), now, 0)
+}
+
+struct TakeFromSlot<'a, K: ?Sized, A: Algorithm, C> {
+    limiter: &'a Limiter<K, A, C>,
+    probe: Probe,
+    n: u64,
+    now: Tick,
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> VisitRevocable for TakeFromSlot<'_, K, A, C> {
+    type Out = Take;
+
+    #[inline]
+    fn by<M: GiveBack>(self, algo: &M) -> Take {
+        let Self { limiter, probe, n, now } = self;
+        let evict = matches!(limiter.when_full, WhenFull::Evict);
+        match limiter.table.charge(probe, algo, now, n, evict) {
+            Ok(Ok(paid)) => Ok((Taken::Slot(probe, paid), permit_after(algo, &paid, now))),
+            Ok(Err(denied)) => Err(denied),
+            Err(nearest) => limiter.take_full(nearest, n, now),
+        }
+    }
+}
+
+struct TakeFromBucket<'a> {
+    cell: &'a DirectCell,
+    n: u64,
+    now: Tick,
+}
+
+impl VisitRevocable for TakeFromBucket<'_> {
+    type Out = Take;
+
+    #[inline]
+    fn by<M: GiveBack>(self, algo: &M) -> Take {
+        let paid = self.cell.charge(algo, self.now, self.n)?;
+        Ok((Taken::Bucket(paid), permit_after(algo, &paid, self.now)))
+    }
+}
+
+struct GiveToSlot<'a, K: ?Sized, A: Algorithm, C, N> {
+    limiter: &'a Limiter<K, A, C>,
+    probe: Probe,
+    paid: &'a Paid,
+    n: u64,
+    now: N,
+}
+
+impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> VisitRevocable for GiveToSlot<'_, K, A, C, N> {
+    type Out = ();
+
+    fn by<M: GiveBack>(self, algo: &M) {
+        let Self { limiter, probe, paid, n, now } = self;
+        limiter.table.give_back(probe, algo, paid, clock_of(paid, now), n);
+    }
+}
+
+struct GiveToBucket<'a, N> {
+    cell: &'a DirectCell,
+    paid: &'a Paid,
+    n: u64,
+    now: N,
+}
+
+impl<N: Fn() -> Tick> VisitRevocable for GiveToBucket<'_, N> {
+    type Out = ();
+
+    fn by<M: GiveBack>(self, algo: &M) {
+        let Self { cell, paid, n, now } = self;
+        cell.give_back(algo, paid, clock_of(paid, now), n);
+    }
+}
+
+/// The time to give back by.
+fn clock_of(paid: &Paid, now: impl Fn() -> Tick) -> impl Fn() -> Tick {
+    let charged_at = paid.receipt.at;
+    move || if planted(Fault::GivenBackByOldTime) { charged_at } else { now() }
+}

@@ -1,0 +1,373 @@
+//! What a limiter answers: a [`Permit`] or a [`Denied`].
+//!
+//! Both are plain values of one cache line. They carry what the algorithm measured in its own
+//! units, and turn it into durations only when asked, since that takes a division which most
+//! callers never need.
+
+pub(crate) mod parts;
+
+use core::fmt;
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use crate::time::saturating_nanos;
+
+/// A decision: `Ok` to go ahead, `Err` to refuse.
+pub type Decision = Result<Permit, Denied>;
+
+const _: () = assert!(size_of::<Permit>() == 56);
+const _: () = assert!(size_of::<Decision>() == 64);
+
+/// What a path that is seldom taken returns through memory, in a place of its own: were it written
+/// straight into the result of the straight line, that would have to be in memory too.
+pub(crate) struct Apart<T>(pub(crate) T);
+
+/// What the algorithm measured, in units of its own time grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Cells a fully restored key may spend at once.
+    pub(crate) limit: u64,
+    /// Room left, in shares of a cell.
+    pub(crate) room: u64,
+    /// Shares in one cell.
+    pub(crate) cell: NonZeroU64,
+    /// Units until the key's state is as if it had never been used.
+    pub(crate) until_idle: u64,
+    pub(crate) scale: Scale,
+}
+
+/// How units of a grid become nanoseconds, seen from one instant.
+///
+/// The grid has `units / nanos` units to a nanosecond. `phase` is how far the instant lies past
+/// its unit's beginning, in `1 / nanos` units; for a clock that is [behind](Self::seen_before) it is by how
+/// many nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scale {
+    pub(crate) units: NonZeroU64,
+    pub(crate) nanos: u64,
+    pub(crate) phase: u64,
+}
+
+impl Scale {
+    /// Marks, in `nanos`, a scale of a clock that is behind. A grid has fewer nanoseconds.
+    const BEHIND: u64 = 1 << 63;
+
+    /// The same for a caller whose clock is `gap` nanoseconds behind the instant, which begins a unit.
+    /// The gap takes the place of the phase.
+    #[inline(always)]
+    pub(crate) fn seen_before(self, gap: u64) -> Self {
+        debug_assert!(gap == 0 || self.phase == 0, "the instant begins a unit");
+        if gap == 0 { self } else { Self { nanos: self.nanos | Self::BEHIND, phase: gap, ..self } }
+    }
+
+    /// Spans that are nanoseconds already.
+    pub(crate) const NANOS: Self = Self { units: NonZeroU64::MIN, nanos: 1, phase: 0 };
+
+    /// The least number of nanoseconds after which `units` more units have begun; zero for none, which
+    /// are not waited for.
+    pub(crate) fn span(self, units: u64) -> Duration {
+        if units == 0 {
+            return Duration::ZERO;
+        }
+        if self.nanos & Self::BEHIND != 0 {
+            let at_instant = Self { nanos: self.nanos & !Self::BEHIND, phase: 0, ..self };
+            let nanos = saturating_nanos(at_instant.span(units));
+            return Duration::from_nanos(nanos.saturating_add(self.phase));
+        }
+        let shares = u128::from(units) * u128::from(self.nanos) - u128::from(self.phase);
+        // Ordinary grids have 1 unit in 2,500 ns and need no division, others a short one.
+        let nanos = match (u64::try_from(shares), self.units.get()) {
+            (Ok(shares), 1) => shares,
+            (Ok(shares), units) => shares.div_ceil(units),
+            (Err(_), units) => u64::try_from(shares.div_ceil(units.into())).unwrap_or(u64::MAX),
+        };
+        Duration::from_nanos(nanos)
+    }
+}
+
+impl Reading {
+    fn remaining(&self) -> u64 {
+        self.room / self.cell
+    }
+}
+
+/// Marks a permit with a delay, in its limit. No limit needs this bit.
+const DELAYED: u64 = 1 << 63;
+const _: () = assert!(crate::quota::CELLS_MAX < DELAYED);
+
+/// The request may go ahead; its cells have been charged.
+///
+/// Where [`delay`](Self::delay) is not zero, it may go ahead only after that time.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, Quota, Tick};
+///
+/// let gate = Direct::new(Quota::per_second(5))?;
+/// let permit = gate.check_at(2, Tick::ZERO)?;
+/// assert_eq!(permit.limit(), 5);
+/// assert_eq!(permit.remaining(), 3);
+/// assert_eq!(permit.reset_after(), Duration::from_millis(400));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a permit says that the cells were charged"]
+pub struct Permit {
+    /// With [`DELAYED`] in its limit, the room counts whole cells, and what is otherwise the
+    /// shares in a cell is the delay in units. A word of its own for the delay would make every
+    /// [`Decision`] longer than a cache line.
+    reading: Reading,
+}
+
+impl Permit {
+    #[inline]
+    pub(crate) fn new(reading: Reading) -> Self {
+        debug_assert!(reading.limit < DELAYED, "the bit is free");
+        Self { reading }
+    }
+
+    /// A permit to go ahead in `delay` units from now.
+    #[inline]
+    pub(crate) fn delayed(reading: Reading, delay: u64) -> Self {
+        let prompt = Self::new(reading);
+        let Some(delay) = NonZeroU64::new(delay) else { return prompt };
+        let (limit, room) = (reading.limit | DELAYED, reading.remaining());
+        Self { reading: Reading { limit, room, cell: delay, ..reading } }
+    }
+
+    #[inline]
+    fn is_delayed(&self) -> bool {
+        self.reading.limit & DELAYED != 0
+    }
+
+    /// The same permit for a caller whose clock is `gap` nanoseconds behind the instant it was made for,
+    /// which begins a unit.
+    #[inline(always)]
+    pub(crate) fn seen_before(self, gap: u64) -> Self {
+        let scale = self.reading.scale.seen_before(gap);
+        Self { reading: Reading { scale, ..self.reading } }
+    }
+
+    /// A permit for what the algorithm refused, with nothing charged.
+    #[cfg(feature = "std")]
+    pub(crate) fn despite(denied: Denied) -> Self {
+        Self::new(denied.reading)
+    }
+
+    /// The cells that a fully restored key may spend at once: the burst, or a window's limit.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5).burst(3)).unwrap();
+    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().limit(), 3);
+    /// ```
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.reading.limit & !DELAYED
+    }
+
+    /// How long to wait before going ahead, rounded up to a nanosecond.
+    ///
+    /// Zero for a charge of nothing, and except where the algorithm sets a pace
+    /// ([`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp)). The cells are charged
+    /// already: who does not wait breaks the limit.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, LeakyQueue, Quota, Tick};
+    /// let gate = Direct::builder(Quota::per_second(5)).algorithm(LeakyQueue::new()).build()?;
+    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().delay(), Duration::ZERO);
+    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().delay(), Duration::from_millis(200));
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        match self.is_delayed() {
+            true => self.reading.scale.span(self.reading.cell.get()),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// The whole cells that could be spent right after this decision.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5)).unwrap();
+    /// assert_eq!(gate.check_at(5, Tick::ZERO).unwrap().remaining(), 0);
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        match self.is_delayed() {
+            true => self.reading.room,
+            false => self.reading.remaining(),
+        }
+    }
+
+    /// How long until the key is as if it had never been used, rounded up to a nanosecond.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_minute(3)).unwrap();
+    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().reset_after(), Duration::from_secs(20));
+    /// ```
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        self.reading.scale.span(self.reading.until_idle)
+    }
+}
+
+/// The request is refused. Nothing was charged and nothing was written.
+///
+/// It is an [`Error`](core::error::Error), so that `?` carries it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Direct, Quota, Tick};
+///
+/// let gate = Direct::new(Quota::per_second(5))?;
+/// gate.check_at(5, Tick::ZERO)?;
+/// let denied = gate.check_at(1, Tick::ZERO).unwrap_err();
+/// assert_eq!(denied.retry_after(), Some(Duration::from_millis(200)));
+/// assert_eq!(denied.to_string(), "rate limit of 5 reached, retry after 200ms");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a refusal says when to come back"]
+pub struct Denied {
+    reading: Reading,
+    /// Units until the same request would be admitted, or [`NEVER`].
+    until_admitted: u64,
+}
+
+/// No amount of waiting helps.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+impl Denied {
+    #[inline]
+    pub(crate) fn new(reading: Reading, until_admitted: u64) -> Self {
+        Self { reading, until_admitted }
+    }
+
+    /// The same refusal for a caller whose clock is `gap` nanoseconds behind the instant it was made
+    /// for, which begins a unit.
+    #[inline(always)]
+    pub(crate) fn seen_before(self, gap: u64) -> Self {
+        let scale = self.reading.scale.seen_before(gap);
+        Self { reading: Reading { scale, ..self.reading }, ..self }
+    }
+
+    /// The cells that a fully restored key may spend at once: the burst, or a window's limit.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5)).unwrap();
+    /// assert_eq!(gate.check_at(6, Tick::ZERO).unwrap_err().limit(), 5);
+    /// ```
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.reading.limit
+    }
+
+    /// The whole cells that could be spent now: fewer than were asked for.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5)).unwrap();
+    /// gate.check_at(3, Tick::ZERO).unwrap();
+    /// assert_eq!(gate.check_at(3, Tick::ZERO).unwrap_err().remaining(), 2);
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.reading.remaining()
+    }
+
+    /// How long until the key is as if it had never been used, rounded up to a nanosecond.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5)).unwrap();
+    /// gate.check_at(5, Tick::ZERO).unwrap();
+    /// let denied = gate.check_at(1, Tick::ZERO).unwrap_err();
+    /// assert_eq!(denied.reset_after(), Duration::from_secs(1));
+    /// ```
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        self.reading.scale.span(self.reading.until_idle)
+    }
+
+    /// Whether no amount of waiting helps.
+    #[cfg(feature = "std")]
+    pub(crate) fn is_final(&self) -> bool {
+        self.until_admitted == NEVER
+    }
+
+    /// The least time after which the same request would be admitted if nothing else happened
+    /// to the key, rounded up to a nanosecond; `None` where it asks for more cells than fit.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(5)).unwrap();
+    /// assert_eq!(gate.check_at(6, Tick::ZERO).unwrap_err().retry_after(), None);
+    /// ```
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.until_admitted {
+            NEVER => None,
+            units => Some(self.reading.scale.span(units)),
+        }
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.retry_after() {
+            Some(wait) => write!(f, "rate limit of {} reached, retry after {wait:?}", self.limit()),
+            None => write!(f, "more cells asked for than the {} that can ever fit", self.limit()),
+        }
+    }
+}
+
+impl core::error::Error for Denied {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading() -> Reading {
+        let one = NonZeroU64::MIN;
+        let scale = Scale { units: one, nanos: 2_500, phase: 7 };
+        let cell = NonZeroU64::new(100).expect("not zero");
+        Reading { limit: crate::quota::CELLS_MAX, room: 599, cell, until_idle: 401, scale }
+    }
+
+    #[test]
+    fn a_delay_leaves_the_other_answers_alone() {
+        let prompt = Permit::new(reading());
+        assert_eq!(prompt.delay(), Duration::ZERO);
+        assert_eq!(Permit::delayed(reading(), 0), prompt);
+        for units in [1, 2, 1 << 52] {
+            let delayed = Permit::delayed(reading(), units);
+            assert_eq!(delayed.delay(), Duration::from_nanos(units * 2_500 - 7));
+            assert_eq!(delayed.limit(), prompt.limit());
+            assert_eq!(delayed.remaining(), 5);
+            assert_eq!(delayed.reset_after(), prompt.reset_after());
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_waits_for_the_gap_as_well() {
+        let at_instant = Reading { scale: Scale { phase: 0, ..reading().scale }, ..reading() };
+        for (gap, until, told) in [(0, 3, 7_500), (9, 3, 7_509), (9, 0, 0), (u64::MAX, 3, u64::MAX)]
+        {
+            let reading = Reading { until_idle: until, ..at_instant };
+            let told = Duration::from_nanos(told);
+            assert_eq!(Permit::new(reading).seen_before(gap).reset_after(), told);
+            let denied = Denied::new(reading, until).seen_before(gap);
+            assert_eq!((denied.retry_after(), denied.remaining()), (Some(told), 5));
+        }
+        let never = Denied::new(at_instant, NEVER).seen_before(9);
+        assert_eq!((never.retry_after(), never.is_final()), (None, true));
+    }
+}

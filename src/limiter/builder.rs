@@ -1,0 +1,552 @@
+//! Builders: everything that can be wrong is found here, before the first decision.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::time::Duration;
+
+use crate::algo::Algorithm;
+use crate::algo::gcra::Gcra;
+use crate::limiter::direct::Direct;
+use crate::limiter::hash_seeds::Seeds;
+use crate::limiter::hot_keys;
+use crate::limiter::slot_layout::Slots;
+use crate::limiter::{Limiter, WhenFull};
+use crate::quota::{Quota, QuotaError};
+use crate::table::{HugePages, RingLayout, Table, Tally};
+use crate::time::Clock;
+use crate::time::clocks::QuantaClock;
+
+/// Live keys that a limiter has room for unless told otherwise.
+const CAPACITY_DEFAULT: u64 = 100_000;
+/// Far above the 4 microseconds that two cores' counters were seen to differ by.
+const SKEW_DEFAULT: Duration = Duration::from_millis(1);
+
+/// What a [`Limiter`] does when a key finds no place, because all 16 slots that it could have
+/// are taken by live keys.
+///
+/// A key is live while it has any debt, so at the capacity that was asked for this is rare
+/// (about one new key in 10,000); beyond it, it is what bounds memory. Every case is
+/// counted in [`Stats`](crate::Stats).
+///
+/// ```
+/// use tollgate::{Limiter, OnFull, Quota};
+///
+/// let gate: Limiter<u64> = Limiter::builder(Quota::per_second(10))
+///     .on_full(OnFull::SharedOverflow(Quota::per_second(1_000)))
+///     .build()?;
+/// assert!(gate.check(&7).is_ok());
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnFull {
+    /// Of the 16 live keys the one with the least debt is forgotten.
+    ///
+    /// Heavy offenders are the last to go, and a new honest key is served during a flood. The
+    /// forgotten key starts afresh when it comes back, so its exact bound ends there; what it is
+    /// forgiven is the debt it had left.
+    ///
+    /// The debt by which keys are ranked is that of the algorithm:
+    ///
+    /// | algorithm | debt |
+    /// |---|---|
+    /// | [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp), [`Live`](crate::Live) | time until all is restored |
+    /// | [`FixedWindow`](crate::FixedWindow) | cells counted in the window |
+    /// | [`SubWindows`](crate::SubWindows), [`SlidingCounter`](crate::SlidingCounter) | cells counted, times the sub-windows until the latest no longer counts |
+    /// | [`SlidingLog`](crate::SlidingLog) | events in the longest window, times the time until the latest has left it |
+    ///
+    /// Among equal debts the hash of the new key chooses, in both kinds of [slots](crate::Slots), so
+    /// that keys that came early are forgotten no more often than others. A key that is charged while
+    /// the keys are ranked may be ranked by what it owed before; it is then not forgotten.
+    #[default]
+    EvictNearestIdle,
+    /// The new key is refused until a slot is free; no key is ever forgotten.
+    Refuse,
+    /// The new key is admitted, and not remembered; no key is ever forgotten.
+    Admit,
+    /// All keys that find no place share one limiter of this quota, by the same algorithm.
+    SharedOverflow(Quota),
+}
+
+/// Why a limiter cannot be built; its text says what to do instead.
+///
+/// ```
+/// use tollgate::{BuildError, Limiter, Quota};
+///
+/// let built: Result<Limiter<u64>, _> = Limiter::builder(Quota::per_second(1)).capacity(0).build();
+/// assert_eq!(built.unwrap_err(), BuildError::ZeroCapacity);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The quota is out of range.
+    Quota(QuotaError),
+    /// The overflow quota is out of range.
+    OverflowQuota(QuotaError),
+    /// A capacity of zero keys.
+    ZeroCapacity,
+    /// More keys than 2^32 buckets hold, about 18 thousand million.
+    CapacityTooLarge,
+    /// The clocks are allowed to differ by more than the algorithm's time grid can tell from age.
+    SkewTooLarge {
+        /// The most that can be allowed with this quota and algorithm.
+        most: Duration,
+    },
+    /// The algorithm, or the quota, needs more than a compact slot has: see [`Slots`].
+    NotCompact,
+    /// Hot keys are to be shared out, and the algorithm lets nobody take cells ahead.
+    NothingToShare,
+    /// The system has no memory for that capacity.
+    OutOfMemory,
+}
+
+impl From<QuotaError> for BuildError {
+    fn from(error: QuotaError) -> Self {
+        Self::Quota(error)
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quota(error) => write!(f, "quota: {error}"),
+            Self::OverflowQuota(error) => write!(f, "overflow quota: {error}"),
+            Self::ZeroCapacity => f.write_str(
+                "the capacity is 0 keys: give the number of keys that are active at one time \
+                 (use Direct for a limiter without keys)",
+            ),
+            Self::CapacityTooLarge => {
+                f.write_str("the capacity is above 18 thousand million keys: lower it")
+            }
+            Self::SkewTooLarge { most } => write!(
+                f,
+                "max_clock_skew is above {most:?}, the most that states of this quota can be told \
+                 from old ones: lower it, or give the quota a longer period or a larger burst",
+            ),
+            Self::NotCompact => f.write_str(
+                "compact slots were asked for, but this algorithm or quota does not fit them: use \
+                 Slots::Auto or Slots::Wide. Lanes (Gcra::lanes, share_hot_keys), Gcra::for_plans \
+                 and all algorithms but Gcra, LeakyQueue and FixedWindow need wide slots. Gcra and \
+                 LeakyQueue fit with at most 1.5 million cells a second and a burst of at most \
+                 2^31 that takes 0.64 ms or longer to come back; FixedWindow with a lower limit or \
+                 a longer period",
+            ),
+            Self::NothingToShare => f.write_str(
+                "share_hot_keys needs to know how many cells a thread may take ahead: choose them \
+                 with Gcra::lanes, for example .algorithm(Gcra::new().lanes(64))",
+            ),
+            Self::OutOfMemory => f.write_str(
+                "the system has no memory for this capacity (about 29 bytes a key, 15 in compact \
+                 slots, and 15 for each word of its ring, where the algorithm has one): lower it",
+            ),
+        }
+    }
+}
+
+impl core::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Quota(error) | Self::OverflowQuota(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A clock, or how to make one when it is needed.
+#[derive(Clone)]
+pub(crate) enum ClockSource<C> {
+    Given(C),
+    Made(fn() -> C),
+}
+
+impl<C> ClockSource<C> {
+    fn into_clock(self) -> C {
+        match self {
+            Self::Given(clock) => clock,
+            Self::Made(make) => make(),
+        }
+    }
+}
+
+/// Builds a [`Limiter`]. Made by [`Limiter::builder`].
+///
+/// ```
+/// use tollgate::{FixedWindow, Limiter, OnFull, Quota};
+///
+/// let gate: Limiter<str, _> = Limiter::builder(Quota::per_minute(20))
+///     .algorithm(FixedWindow::anchored())
+///     .capacity(1_000_000)
+///     .on_full(OnFull::Refuse)
+///     .build()?;
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder<K: ?Sized, A = Gcra, C = QuantaClock> {
+    quota: Quota,
+    algorithm: A,
+    clock: ClockSource<C>,
+    capacity: u64,
+    on_full: OnFull,
+    skew: Duration,
+    slots: Slots,
+    pub(crate) seeds: Option<Seeds>,
+    huge_pages: HugePages,
+    count_decisions: bool,
+    share_hot_keys: bool,
+    key: PhantomData<fn(&K)>,
+}
+
+impl<K: ?Sized> Builder<K> {
+    pub(crate) fn new(quota: Quota) -> Self {
+        Self {
+            quota,
+            algorithm: Gcra::new(),
+            clock: ClockSource::Made(QuantaClock::new),
+            capacity: CAPACITY_DEFAULT,
+            on_full: OnFull::default(),
+            skew: SKEW_DEFAULT,
+            slots: Slots::default(),
+            seeds: None,
+            huge_pages: HugePages::default(),
+            count_decisions: false,
+            share_hot_keys: false,
+            key: PhantomData,
+        }
+    }
+}
+
+impl<K: ?Sized, A, C> Builder<K, A, C> {
+    /// Chooses the algorithm; [`Gcra`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Gcra, Limiter, Quota};
+    /// let gate: Limiter<u32> =
+    ///     Limiter::builder(Quota::per_second(5)).algorithm(Gcra::start_empty()).build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn algorithm<B: Algorithm>(self, algorithm: B) -> Builder<K, B, C> {
+        Builder {
+            algorithm,
+            quota: self.quota,
+            clock: self.clock,
+            capacity: self.capacity,
+            on_full: self.on_full,
+            skew: self.skew,
+            slots: self.slots,
+            seeds: self.seeds,
+            huge_pages: self.huge_pages,
+            count_decisions: self.count_decisions,
+            share_hot_keys: self.share_hot_keys,
+            key: PhantomData,
+        }
+    }
+
+    /// Chooses the clock; [`QuantaClock`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, ManualClock, Quota};
+    /// let clock = ManualClock::new();
+    /// let gate: Limiter<u32, _, _> =
+    ///     Limiter::builder(Quota::per_second(5)).clock(&clock).build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn clock<D: Clock>(self, clock: D) -> Builder<K, A, D> {
+        Builder {
+            clock: ClockSource::Given(clock),
+            quota: self.quota,
+            algorithm: self.algorithm,
+            capacity: self.capacity,
+            on_full: self.on_full,
+            skew: self.skew,
+            slots: self.slots,
+            seeds: self.seeds,
+            huge_pages: self.huge_pages,
+            count_decisions: self.count_decisions,
+            share_hot_keys: self.share_hot_keys,
+            key: PhantomData,
+        }
+    }
+
+    /// How many keys may be live (have any debt) at one time; 100,000 unless called.
+    ///
+    /// It takes about 29 bytes a key (15 in [compact slots](Slots)), reserved when built and made
+    /// resident as keys arrive; and about 15 more for each word of a ring, where the algorithm has
+    /// one.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<u32> = Limiter::builder(Quota::per_second(5)).capacity(1_000).build()?;
+    /// assert!(gate.memory_bytes() <= 32 * 1_000);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn capacity(self, keys: u64) -> Self {
+        Self { capacity: keys, ..self }
+    }
+
+    /// Chooses what happens when a key finds no place.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, OnFull, Quota};
+    /// let gate: Limiter<u32> =
+    ///     Limiter::builder(Quota::per_second(5)).on_full(OnFull::Refuse).build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn on_full(self, on_full: OnFull) -> Self {
+        Self { on_full, ..self }
+    }
+
+    /// Chooses between slots of two words and of one; [`Slots::Auto`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Slots};
+    /// let begun = || Limiter::<u32>::builder(Quota::per_second(5)).capacity(100_000);
+    /// let (wide, chosen) = (begun().slots(Slots::Wide).build()?, begun().build()?);
+    /// assert!(chosen.memory_bytes() <= wide.memory_bytes() / 2);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn slots(self, slots: Slots) -> Self {
+        Self { slots, ..self }
+    }
+
+    /// How far the clocks of two threads may differ; 1 ms unless called.
+    ///
+    /// A key's slot goes to another only this long after the key has become idle, so that a
+    /// thread whose clock is behind by no more than this cannot find a fresh bucket in its place.
+    /// Raise it where threads pass times of their own that are older than that.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<u32> = Limiter::builder(Quota::per_second(5))
+    ///     .max_clock_skew(Duration::from_millis(100))
+    ///     .build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn max_clock_skew(self, skew: Duration) -> Self {
+        Self { skew, ..self }
+    }
+
+    /// Asks the system to back the table with huge pages; not unless called.
+    ///
+    /// Worth it for tables of some hundred thousand keys or more, whose lookups otherwise wait for
+    /// the address translation as well (see the benchmarks). The price: memory becomes resident two
+    /// megabytes at a time, and the request that first touches a page waits for it to be zeroed,
+    /// some hundred microseconds instead of one. Linux only, where transparent huge pages are set
+    /// to `madvise` or `always`; elsewhere it does nothing.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<u32> = Limiter::builder(Quota::per_second(5)).huge_pages().build()?;
+    /// assert!(gate.check(&7).is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn huge_pages(self) -> Self {
+        Self { huge_pages: HugePages(true), ..self }
+    }
+
+    /// Counts how many requests are admitted and refused, for [`Stats`](crate::Stats); not unless
+    /// called.
+    ///
+    /// Each of up to 64 threads at a time counts on a cache line of its own (8 KB in all),
+    /// without a locked instruction; further threads share one. What lanes spend is not counted,
+    /// what they take is.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<u32> =
+    ///     Limiter::builder(Quota::per_hour(2)).count_decisions().build()?;
+    /// for _ in 0..5 {
+    ///     let _ = gate.check(&7);
+    /// }
+    /// assert_eq!((gate.stats().admitted, gate.stats().refused), (Some(2), Some(3)));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn count_decisions(self) -> Self {
+        Self { count_decisions: true, ..self }
+    }
+
+    /// Lets threads that contend for a key take some of its cells ahead; not unless called.
+    ///
+    /// It is what [lanes](crate::Lane) do, without a handle: a thread whose charge of a key was
+    /// overtaken by another thread's takes up to `k` cells at once (but at most a quarter of those
+    /// that are left), and decides its next requests for that key without touching shared memory. A
+    /// key that nobody contends for is decided about as ever, at the price of a look at a cache
+    /// line of the thread's own. [`Gcra::lanes`] says what `k` is; the limiter must be built with
+    /// it.
+    ///
+    /// **Guarantee.** The same as without: at most `burst + rate * (span + u)` cells in any span.
+    ///
+    /// **Not guaranteed.**
+    ///
+    /// - A request may be refused while other threads hold cells that would have been enough: up to
+    ///   `k` for each thread, for as long as time takes to restore `k` cells. A thread's own are
+    ///   counted. When nobody holds any, refusals are exact; and the fewer cells are left, the fewer
+    ///   are held.
+    /// - A permit for cells that were taken ahead tells what is left of the key as if no other
+    ///   thread had charged it since they were taken: [`remaining`](crate::Permit::remaining) may be
+    ///   too high, and [`reset_after`](crate::Permit::reset_after) too low. So do refusals not count
+    ///   what threads hold.
+    /// - [`reset`](Limiter::reset), and forgetting a key to make room for another, does not reach
+    ///   cells that threads hold already.
+    /// - Up to 64 threads of the process at a time take part (those that asked first); others decide
+    ///   as without. It takes 24 KB.
+    /// - If a thread's clock steps back by `s` (as it may when the thread moves to another core), it
+    ///   may spend `rate * s` cells too many, once for each such step.
+    /// - With a [`TieredClock`](crate::TieredClock) the precise time is read for each request.
+    ///
+    /// ```
+    /// # use tollgate::{BuildError, Gcra, Limiter, Quota};
+    /// let builder = Limiter::<str>::builder(Quota::per_second(100_000)).share_hot_keys();
+    /// let gate = builder.algorithm(Gcra::new().lanes(64)).build()?;
+    /// assert!(gate.check("popular").is_ok());
+    ///
+    /// let built = Limiter::<str>::builder(Quota::per_second(9)).share_hot_keys().build();
+    /// assert_eq!(built.unwrap_err(), BuildError::NothingToShare);
+    /// # Ok::<(), BuildError>(())
+    /// ```
+    pub fn share_hot_keys(self) -> Self {
+        Self { share_hot_keys: true, ..self }
+    }
+
+    /// Fixes the seed of the hash, so that runs can be repeated exactly.
+    ///
+    /// For tests and simulations only: who knows the seed can choose keys that collide. A
+    /// [restored](Self::restore) limiter has the snapshot's seeds instead.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<u32> = Limiter::builder(Quota::per_second(5)).hash_seed(42).build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn hash_seed(self, seed: u64) -> Self {
+        Self { seeds: Some(Seeds::of(seed)), ..self }
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
+    /// Checks everything and takes the memory.
+    ///
+    /// # Errors
+    ///
+    /// What is out of range, with advice; or the system has no memory.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let built: Result<Limiter<u32>, _> = Limiter::builder(Quota::per_second(0)).build();
+    /// assert!(built.is_err());
+    /// ```
+    pub fn build(self) -> Result<Limiter<K, A, C>, BuildError> {
+        if self.capacity == 0 {
+            return Err(BuildError::ZeroCapacity);
+        }
+        self.quota.validate()?;
+        let buckets = Table::buckets_for(self.capacity).ok_or(BuildError::CapacityTooLarge)?;
+        let clock = self.clock.into_clock();
+        let origin = clock.unix_origin_nanos();
+        let slots = self.slots.for_capacity(self.capacity);
+        let (params, is_compact) = slots.fit(&self.algorithm, &self.quota, origin, self.skew)?;
+        let when_full = match self.on_full {
+            OnFull::EvictNearestIdle => WhenFull::Evict,
+            OnFull::Refuse => WhenFull::Refuse,
+            OnFull::Admit => WhenFull::Admit,
+            OnFull::SharedOverflow(quota) => {
+                let params = self.algorithm.params(&quota, origin);
+                WhenFull::share(params.map_err(BuildError::OverflowQuota)?)
+            }
+        };
+        let table = match is_compact {
+            true => Table::compact(buckets, self.skew, self.huge_pages),
+            false => Table::wide(buckets, RingLayout::of(&params), self.skew, self.huge_pages),
+        };
+        let table = table.map_err(|_| BuildError::OutOfMemory)?;
+        let seeds = self.seeds.unwrap_or_else(Seeds::random);
+        let tally = self.count_decisions.then(Tally::new);
+        let shares = self.share_hot_keys.then(|| hot_keys::shares_for(&params)).transpose()?;
+        Ok(Limiter::from_parts(table, params, seeds, clock, when_full, tally, shares))
+    }
+}
+
+impl<K: ?Sized, A: fmt::Debug, C> fmt::Debug for Builder<K, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("quota", &self.quota)
+            .field("algorithm", &self.algorithm)
+            .field("capacity", &self.capacity)
+            .field("on_full", &self.on_full)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Builds a [`Direct`]. Made by [`Direct::builder`].
+///
+/// ```
+/// use tollgate::{Direct, FixedWindow, Quota};
+/// let gate = Direct::builder(Quota::per_day(5)).algorithm(FixedWindow::anchored()).build()?;
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct DirectBuilder<A = Gcra, C = QuantaClock> {
+    quota: Quota,
+    algorithm: A,
+    clock: ClockSource<C>,
+}
+
+impl<A, C> DirectBuilder<A, C> {
+    pub(crate) fn new(quota: Quota, algorithm: A, clock: ClockSource<C>) -> Self {
+        Self { quota, algorithm, clock }
+    }
+
+    /// Chooses the algorithm; [`Gcra`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, FixedWindow, Quota};
+    /// let gate = Direct::builder(Quota::per_day(5)).algorithm(FixedWindow::aligned()).build()?;
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn algorithm<B: Algorithm>(self, algorithm: B) -> DirectBuilder<B, C> {
+        DirectBuilder { algorithm, quota: self.quota, clock: self.clock }
+    }
+
+    /// Chooses the clock; [`QuantaClock`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, ManualClock, Quota};
+    /// let gate = Direct::builder(Quota::per_day(5)).clock(ManualClock::new()).build()?;
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn clock<D: Clock>(self, clock: D) -> DirectBuilder<A, D> {
+        DirectBuilder {
+            clock: ClockSource::Given(clock),
+            quota: self.quota,
+            algorithm: self.algorithm,
+        }
+    }
+}
+
+impl<A: Algorithm, C: Clock> DirectBuilder<A, C> {
+    /// Checks the quota.
+    ///
+    /// # Errors
+    ///
+    /// What is out of range, with advice.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota};
+    /// assert!(Direct::builder(Quota::per_second(0)).build().is_err());
+    /// ```
+    pub fn build(self) -> Result<Direct<A, C>, QuotaError> {
+        self.quota.validate()?;
+        let clock = self.clock.into_clock();
+        let params = self.algorithm.params(&self.quota, clock.unix_origin_nanos())?;
+        Ok(Direct::from_parts(params, clock))
+    }
+}
+
+impl<A: fmt::Debug, C> fmt::Debug for DirectBuilder<A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectBuilder")
+            .field("quota", &self.quota)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,130 @@
+//! Which slots a keyed limiter has.
+
+use core::time::Duration;
+
+use crate::algo::{Algorithm, Machine};
+use crate::limiter::builder::BuildError;
+use crate::quota::Quota;
+
+/// Compact slots are chosen unasked from this capacity on: with 10,000 keys a decision took as
+/// long as in wide slots, with 30,000 about a tenth less.
+const COMPACT_CAPACITY_MIN: u64 = 30_000;
+/// Compact slots are chosen unasked only where keys that stay away for less than thirty days
+/// cannot be taken for what they were.
+const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+/// How a [`Limiter`](crate::Limiter) keeps its keys: in slots of two words, or of one.
+///
+/// A compact slot holds a fingerprint of the key and its state in 8 bytes, where a wide one takes
+/// 16: 15 bytes a key instead of 29, and one cache line to look through instead of two. Decisions
+/// are as exact, over all threads, as in wide slots. The price:
+///
+/// - Keys are told apart by 26 bits of a randomly seeded hash. A new key shares the bucket of
+///   another with a chance of about 16 * load / 2^26, which is 1.3 in 10 million at the stated
+///   capacity (10^-13 in a table of a million wide slots). Two keys that share may be refused too
+///   early, never too late.
+/// - A bucket keeps time in units of up to 250 microseconds (a thousandth of the time the whole
+///   burst takes to come back, where that is less), so that a span may be granted that much more;
+///   in wide slots the unit is 2.5 microseconds. An anchored window's end is kept to a
+///   ten-thousandth of its length. The rate, or the limit, is as exact.
+/// - A clock may be behind the one that charged by no more than
+///   [`skew_tolerance`](crate::algo::Machine::skew_tolerance): an hour or nearly where the burst
+///   takes 0.2 s or longer to come back, 10 seconds at the least. In wide slots, with ordinary
+///   quotas, it may be behind by any span.
+/// - A key that comes back after longer than [`horizon`](crate::algo::Machine::horizon) (about a
+///   year where the burst takes 0.2 s or longer, a day at the least), to a place that nobody has
+///   taken meanwhile, may be refused once more for what it did then: for no longer than sixteen
+///   times what its burst takes to come back (the largest debt that a state can hold) and that
+///   tolerance together.
+///
+/// These need wide slots, whatever the quota: [`Gcra::lanes`](crate::Gcra::lanes), and with them
+/// [`share_hot_keys`](crate::Builder::share_hot_keys);
+/// [`Gcra::for_plans`](crate::Gcra::for_plans); [`Live`](crate::Live); and all algorithms that are not
+/// named below. With [`Auto`](Self::Auto) they have them. With [`Compact`](Self::Compact) the limiter is
+/// not built, and [`BuildError::NotCompact`] says what to leave out.
+/// [Plans](crate::Plan) of a limiter without `for_plans` work in both kinds of slot, and so do
+/// [reservations](crate::Reservation), which compact slots settle less exactly (see there).
+///
+/// [`Gcra`](crate::Gcra) and [`LeakyQueue`](crate::LeakyQueue) can have compact slots, unless the
+/// rate is above 1.5 million cells a second, the whole burst comes back in less than 0.64 ms, or
+/// it is above 2^31 cells. [`Auto`](Self::Auto) asks for a longer horizon, which excludes rates above 50,000
+/// cells a second and bursts that come back in less than 20 ms. For a
+/// [`FixedWindow`](crate::FixedWindow) it depends on how many bits the limit leaves for the time:
+/// anchored, 100,000 an hour and 60 a minute fit, 1,000 a second do not.
+///
+/// ```
+/// use tollgate::{BuildError, Limiter, Quota, Slots};
+///
+/// let quota = Quota::per_second(100).burst(20);
+/// let gate: Limiter<u64> =
+///     Limiter::builder(quota).capacity(100_000).slots(Slots::Compact).build()?;
+/// assert!(gate.memory_bytes() <= 15 * 100_000);
+/// let too_fast: Result<Limiter<u64>, _> =
+///     Limiter::builder(Quota::per_second(1_000_000).burst(1)).slots(Slots::Compact).build();
+/// assert_eq!(too_fast.unwrap_err(), BuildError::NotCompact);
+/// # Ok::<(), BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Slots {
+    /// Two words a slot: for every algorithm and quota.
+    Wide,
+    /// One word a slot; [`BuildError::NotCompact`] if it does not fit.
+    Compact,
+    /// One word a slot for a capacity of 30,000 keys or more, where it fits with a
+    /// [`horizon`](crate::algo::Machine::horizon) of thirty days or longer, and tells the clocks
+    /// apart that are allowed for; else two. Below that, a table stays in the processor's cache
+    /// either way, and compact slots are no faster.
+    #[default]
+    Auto,
+}
+
+impl Slots {
+    /// Auto only where it may be worth it.
+    pub(crate) fn for_capacity(self, capacity: u64) -> Self {
+        match self {
+            Self::Auto if capacity < COMPACT_CAPACITY_MIN => Self::Wide,
+            slots => slots,
+        }
+    }
+
+    /// The quota worked in, and whether for compact slots. It is in range.
+    pub(crate) fn fit<A: Algorithm>(
+        self,
+        algorithm: &A,
+        quota: &Quota,
+        origin: u64,
+        skew: Duration,
+    ) -> Result<(A::Params, bool), BuildError> {
+        if self != Self::Wide {
+            let compact = algorithm.compact_params(quota, origin)?;
+            let compact = compact.filter(|params| self == Self::Compact || lasts(params, skew));
+            if let Some(params) = compact {
+                check_skew(&params, skew)?;
+                return Ok((params, true));
+            }
+            if self == Self::Compact {
+                return Err(BuildError::NotCompact);
+            }
+        }
+        let params = algorithm.params(quota, origin)?;
+        check_skew(&params, skew)?;
+        Ok((params, false))
+    }
+}
+
+/// Whether compact slots may be chosen unasked.
+fn lasts(params: &impl Machine, skew: Duration) -> bool {
+    let horizon = params.horizon().unwrap_or(Duration::MAX);
+    horizon >= HORIZON_MIN && check_skew(params, skew).is_ok()
+}
+
+/// A thread that judges may be behind the one that charged, and looks back by the skew.
+fn check_skew(params: &impl Machine, skew: Duration) -> Result<(), BuildError> {
+    match params.skew_tolerance() {
+        Some(tolerance) if skew > tolerance / 2 => {
+            Err(BuildError::SkewTooLarge { most: tolerance / 2 })
+        }
+        _ => Ok(()),
+    }
+}

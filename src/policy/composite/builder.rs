@@ -1,0 +1,223 @@
+//! Builds a composite.
+
+use core::borrow::Borrow;
+use core::fmt;
+use core::hash::Hash;
+
+use super::member::{Borrowed, Bucket, Keyed, Made, Member};
+use super::{Composite, MEMBERS_MAX, Named, Shadowed};
+use crate::algo::Algorithm;
+use crate::limiter::Limiter;
+use crate::limiter::direct::Direct;
+use crate::table::Tally;
+use crate::time::Clock;
+
+/// Why a [`Composite`] cannot be built; its text says what to do instead.
+///
+/// ```
+/// use tollgate::{Composite, CompositeError};
+/// assert_eq!(Composite::<()>::builder().build().unwrap_err(), CompositeError::NothingEnforced);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CompositeError {
+    /// There is no limit, or only shadow limits.
+    NothingEnforced,
+    /// There are more limits than a decision has room for.
+    TooMany {
+        /// The most that there may be, shadow limits included.
+        most: usize,
+    },
+    /// A limit's charges cannot be given back, and an enforced limit comes after it.
+    NotLast {
+        /// The limit.
+        name: &'static str,
+    },
+    /// [`shadow`](CompositeBuilder::shadow) was called before any limit was named.
+    ShadowOfNothing,
+}
+
+impl fmt::Display for CompositeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NothingEnforced => f.write_str(
+                "there is no enforced limit: add one with keyed or shared (use Shadow to try a \
+                 quota beside one limiter)",
+            ),
+            Self::TooMany { most } => {
+                write!(f, "there are more than {most} limits: leave some out")
+            }
+            Self::NotLast { name } => write!(
+                f,
+                "charges of the limit {name:?} cannot be given back when a later one refuses: name \
+                 it last of the enforced limits, or use Gcra, Live or FixedWindow for it",
+            ),
+            Self::ShadowOfNothing => {
+                f.write_str("shadow was called first: call it after the limit that it is about")
+            }
+        }
+    }
+}
+
+impl core::error::Error for CompositeError {}
+
+/// Builds a [`Composite`]. Made by [`Composite::builder`].
+///
+/// A limiter is given by value, by reference or in an `Arc`. Enforced limits are asked in the order
+/// in which they are named: best first the one that denies most often, and last the one that the
+/// most requests share.
+///
+/// The key functions of all limits are called once for each request, before anything is charged, also
+/// where an earlier limit denies. A panic in one of them reaches the caller and leaves nothing behind.
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct CompositeBuilder<'a, R: ?Sized> {
+    members: Vec<(Named<'a, R>, bool)>,
+    mistake: Option<CompositeError>,
+}
+
+impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
+    pub(super) fn new() -> Self {
+        Self { members: Vec::new(), mistake: None }
+    }
+
+    /// Adds a limit with a bucket for each key, which `key` finds in a request.
+    ///
+    /// ```
+    /// use tollgate::{Composite, Limiter, Quota};
+    ///
+    /// struct Request { user: String }
+    /// let per_user: Limiter<str> = Limiter::builder(Quota::per_second(5)).build()?;
+    /// let gate = Composite::<Request>::builder()
+    ///     .keyed("per user", &per_user, |request| request.user.as_str())
+    ///     .build()?;
+    /// assert!(gate.check(&Request { user: "a".into() }).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keyed<K, A, C, G, F>(self, name: &'static str, limiter: G, key: F) -> Self
+    where
+        K: Hash + ?Sized + 'a,
+        A: Algorithm + 'a,
+        C: Clock + 'a,
+        G: Borrow<Limiter<K, A, C>> + Send + Sync + 'a,
+        F: for<'r> Fn(&'r R) -> &'r K + Send + Sync + 'a,
+    {
+        self.with(name, Keyed::new(limiter, Borrowed(key)))
+    }
+
+    /// As [`keyed`](Self::keyed), for a key that is not in the request as such, but made from it.
+    ///
+    /// ```
+    /// use tollgate::{Composite, Limiter, Quota};
+    ///
+    /// struct Request { tenant: u32, route: u32 }
+    /// let per_route: Limiter<(u32, u32)> = Limiter::builder(Quota::per_second(5)).build()?;
+    /// let gate = Composite::<Request>::builder()
+    ///     .keyed_by("per route", &per_route, |request| (request.tenant, request.route))
+    ///     .build()?;
+    /// assert!(gate.check(&Request { tenant: 1, route: 7 }).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keyed_by<K, A, C, G, F>(self, name: &'static str, limiter: G, key: F) -> Self
+    where
+        K: Hash + 'a,
+        A: Algorithm + 'a,
+        C: Clock + 'a,
+        G: Borrow<Limiter<K, A, C>> + Send + Sync + 'a,
+        F: Fn(&R) -> K + Send + Sync + 'a,
+    {
+        self.with(name, Keyed::new(limiter, Made(key)))
+    }
+
+    /// Adds a limit with one bucket, which all requests share.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tollgate::{Composite, Direct, Quota};
+    ///
+    /// let upstream = Arc::new(Direct::new(Quota::per_second(500))?);
+    /// let gate =
+    ///     Composite::<str>::builder().shared("upstream", Arc::clone(&upstream)).build()?;
+    /// assert!(gate.check("any").is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shared<A, C, G>(self, name: &'static str, limiter: G) -> Self
+    where
+        A: Algorithm + 'a,
+        C: Clock + 'a,
+        G: Borrow<Direct<A, C>> + Send + Sync + 'a,
+    {
+        self.with(name, Bucket::new(limiter))
+    }
+
+    /// Makes the limit named last a shadow: it is asked and counted, and never refuses.
+    ///
+    /// ```
+    /// use tollgate::{Composite, Direct, Quota};
+    ///
+    /// let gate = Composite::<()>::builder()
+    ///     .shared("now", Direct::new(Quota::per_hour(9))?)
+    ///     .shared("trial", Direct::new(Quota::per_hour(1))?)
+    ///     .shadow()
+    ///     .build()?;
+    /// assert!(gate.check(&()).is_ok() && gate.check(&()).is_ok());
+    /// assert_eq!(gate.trials().next().expect("one").would_refuse, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shadow(mut self) -> Self {
+        match self.members.last_mut() {
+            Some((_, is_shadow)) => *is_shadow = true,
+            None => self.mistake = Some(CompositeError::ShadowOfNothing),
+        }
+        self
+    }
+
+    fn with(mut self, name: &'static str, member: impl Member<R> + 'a) -> Self {
+        self.members.push((Named { name, member: Box::new(member) }, false));
+        self
+    }
+
+    /// Checks that all or nothing can be kept.
+    ///
+    /// # Errors
+    ///
+    /// There is nothing to enforce or too much; or the charges of a limit that is not the last
+    /// enforced one cannot be given back, as is so with all algorithms but [`Gcra`](crate::Gcra),
+    /// [`Live`](crate::Live) and [`FixedWindow`](crate::FixedWindow).
+    ///
+    /// ```
+    /// use tollgate::{Composite, CompositeError, Direct, Quota, SlidingLog};
+    ///
+    /// let log = || Direct::builder(Quota::per_hour(5)).algorithm(SlidingLog::new()).build();
+    /// let bucket = || Direct::new(Quota::per_second(9));
+    /// let built = Composite::<()>::builder().shared("log", log()?).shared("b", bucket()?).build();
+    /// assert_eq!(built.unwrap_err(), CompositeError::NotLast { name: "log" });
+    /// let built = Composite::<()>::builder().shared("b", bucket()?).shared("log", log()?).build();
+    /// assert!(built.is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn build(self) -> Result<Composite<'a, R>, CompositeError> {
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
+        if self.members.len() > MEMBERS_MAX {
+            return Err(CompositeError::TooMany { most: MEMBERS_MAX });
+        }
+        let (shadows, mut enforced): (Vec<_>, Vec<_>) =
+            self.members.into_iter().partition(|(_, is_shadow)| *is_shadow);
+        let (last, _) = enforced.pop().ok_or(CompositeError::NothingEnforced)?;
+        let taken: Box<[_]> = enforced.into_iter().map(|(named, _)| named).collect();
+        if let Some(named) = taken.iter().find(|named| !named.member.is_revocable()) {
+            return Err(CompositeError::NotLast { name: named.name });
+        }
+        let shadowed = |(named, _)| Shadowed { named, tally: Tally::new() };
+        let shadows = shadows.into_iter().map(shadowed).collect();
+        Ok(Composite { taken, last, shadows })
+    }
+}
+
+impl<R: ?Sized> fmt::Debug for CompositeBuilder<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.members.iter().map(|(named, _)| named.name);
+        f.debug_list().entries(names).finish()
+    }
+}

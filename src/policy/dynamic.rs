@@ -1,0 +1,432 @@
+//! Quotas that change while they are in use.
+
+use core::time::Duration;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use crate::algo::dynamic_gcra::{Inherit, PACED_WORDS, PacedParams};
+use crate::algo::oracle::Level;
+use crate::algo::sealed::Sealed;
+use crate::algo::{
+    Ahead, Algorithm, GiveBack, Grid, Machine, NoRing, Receipt, Ring, Standing, Step, Visit,
+    VisitRevocable,
+};
+use crate::cell::Shelf;
+use crate::decision::{Decision, Denied, Permit};
+use crate::limiter::Limiter;
+use crate::limiter::direct::Direct;
+use crate::quota::{Quota, QuotaError};
+use crate::time::{Clock, Tick};
+
+/// What is on the shelf: the parameters, and the quota's limit and period in nanoseconds.
+const WORDS: usize = PACED_WORDS + 2;
+
+/// A token bucket, as [`Gcra`](crate::Gcra), whose quota can be replaced while it is in use, by
+/// [`Limiter::set_quota`] or [`Direct::set_quota`].
+///
+/// A decision costs about a hundred instructions more than one by [`Gcra`](crate::Gcra), some
+/// nanoseconds: it reads the quota that holds at the moment. It takes no lock for that, and waits for
+/// no one. A change takes no time that
+/// depends on the number of keys: states count cells, so that no state is touched. The exception is one
+/// in some dozens of [resets](Inherit::Reset), or additive changes to a smaller burst, of a quota that
+/// takes months to fill up, and one in thousands where it takes hours: that change first goes through
+/// the slots and renews the states of idle keys, which a longer row of changes would make owe again.
+///
+/// **Guarantee.** Every decision is made by one quota, never by the rate of one and the burst of
+/// another. Those that begin after a change has returned are made by the new one. Between two
+/// changes a key is granted at most what it [inherits](Inherit) and `rate * (span + u)` cells, where
+/// `u` is the time of a unit; a unit is a share of a cell: a thousandth or less, where the rate that
+/// the limiter was built with is up to 31,250 a second, and a share of 32 nanoseconds above that. All
+/// charges are kept.
+///
+/// **Not guaranteed.**
+///
+/// - A decision that is under way when the quota changes may be made by the old quota. If the burst
+///   shrinks several times while one is under way, that one may be refused, and told to wait for too
+///   long, by a cell's time for each cell that it shrank by.
+/// - A key that had all its cells may have all of them afterwards, by whatever inheritance: an idle
+///   state is the same as none.
+/// - A [reservation](crate::Reservation) from before the change gives nothing back.
+/// - The rate can become 32 times as fast as the first, or more if that is slow; the largest burst
+///   in units of the first rate is 2^47. What is beyond is refused, and leaves the quota as it was.
+/// - Clocks may differ by 18 minutes, and a key that comes back after 78 days may be refused for a while for
+///   what it did then, however slow the first rate is: it may become a fast one. How often the quota
+///   changed in between does not matter.
+/// - A request by a clock that is behind the last change is judged as at the change; the times that it
+///   is told count from its own instant. A reset by a clock that is behind charges made before forgives
+///   no more than the largest debt from its own instant on.
+/// - Slots are wide. There are no lanes, and no shares of hot keys.
+///
+/// ```
+/// use tollgate::{Inherit, Limiter, Live, Quota};
+///
+/// let gate: Limiter<str, Live> =
+///     Limiter::builder(Quota::per_hour(10)).algorithm(Live::new()).build()?;
+/// assert_eq!(gate.check_n("a", 8)?.remaining(), 2);
+/// gate.set_quota(Quota::per_hour(100), Inherit::Additive)?;
+/// assert_eq!(gate.check_n("a", 1)?.remaining(), 91);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    start_empty: bool,
+}
+
+impl Live {
+    /// A bucket that is full when a key is first seen.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Live, Quota};
+    /// let gate = Direct::builder(Quota::per_hour(4)).algorithm(Live::new()).build()?;
+    /// assert_eq!(gate.check().unwrap().remaining(), 3);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { start_empty: false }
+    }
+
+    /// A bucket that is empty when a key is first seen, and fills at the rate.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Live, Quota, Tick};
+    /// let gate = Direct::builder(Quota::per_second(4)).algorithm(Live::start_empty()).build()?;
+    /// assert!(gate.check_at(1, Tick::ZERO).is_err());
+    /// assert!(gate.check_at(1, Tick::from_nanos(250_000_000)).is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn start_empty() -> Self {
+        Self { start_empty: true }
+    }
+}
+
+impl Sealed for Live {}
+
+impl Algorithm for Live {
+    type Params = LiveParams;
+
+    fn params(&self, quota: &Quota, _: u64) -> Result<LiveParams, QuotaError> {
+        let first = PacedParams::new(quota, self.start_empty)?;
+        let shelf = Arc::new(Shelf::new(&to_words(first, quota)));
+        Ok(LiveParams { kind: Kind::Live(shelf), first })
+    }
+}
+
+/// [`Live`] with the quota that holds at the moment.
+///
+/// ```
+/// use tollgate::algo::{Algorithm, Machine};
+/// use tollgate::{Live, Quota, Tick};
+///
+/// let params = Live::new().params(&Quota::per_second(2), 0)?;
+/// assert!(params.answer(params.fresh(Tick::ZERO), Tick::ZERO, 2).is_ok());
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LiveParams {
+    kind: Kind,
+    /// As built.
+    first: PacedParams,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// What holds at the moment.
+    Live(Arc<Shelf<WORDS>>),
+    /// What held at some moment.
+    Still(PacedParams),
+}
+
+fn to_words(params: PacedParams, quota: &Quota) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    words[..PACED_WORDS].copy_from_slice(&params.to_words());
+    words[PACED_WORDS..].copy_from_slice(&[quota.limit(), quota.period_nanos()]);
+    words
+}
+
+fn from_words(words: &[u64; WORDS]) -> PacedParams {
+    PacedParams::from_words(words.first_chunk().expect("they come first"))
+}
+
+impl LiveParams {
+    /// What holds now.
+    #[inline(always)]
+    fn now(&self) -> PacedParams {
+        match &self.kind {
+            Kind::Live(shelf) => from_words(&shelf.read()),
+            Kind::Still(params) => *params,
+        }
+    }
+
+    /// The same, and how a state is seen by it.
+    fn seen(&self, word: u64, now: Tick, n: u64) -> (PacedParams, u64) {
+        let algo = self.now();
+        (algo, algo.look(word, NoRing, now, n))
+    }
+
+    fn still_of(&self, params: PacedParams) -> Self {
+        Self { kind: Kind::Still(params), first: self.first }
+    }
+
+    /// Replaces the quota. Before it does, `renew` renews all idle states, if there were so many changes
+    /// that old ones would else be taken for live ones.
+    fn change(
+        &self,
+        quota: &Quota,
+        inherit: Inherit,
+        now: Tick,
+        renew: impl FnOnce(&PacedParams),
+    ) -> Result<(), QuotaError> {
+        let Kind::Live(shelf) = &self.kind else { return Err(QuotaError::ChangeUnderWay) };
+        let before = self.now();
+        let is_worn = before.change(quota, inherit, now)?.is_worn();
+        if is_worn {
+            renew(&before);
+        }
+        let changed = shelf.replace(|words| {
+            let current = from_words(words);
+            let current = if is_worn { current.renewed_by(&before) } else { current };
+            Ok(to_words(current.change(quota, inherit, now)?, quota))
+        });
+        changed.unwrap_or(Err(QuotaError::ChangeUnderWay))
+    }
+
+    /// The quota that holds now.
+    fn quota(&self) -> Quota {
+        let Kind::Live(shelf) = &self.kind else { unreachable!("a live limiter's is live") };
+        let words = shelf.read();
+        let [.., limit, period] = words;
+        Quota::new(limit, Duration::from_nanos(period)).burst(from_words(&words).burst())
+    }
+}
+
+impl<K: Hash + ?Sized, C: Clock> Limiter<K, Live, C> {
+    /// Replaces the quota, now, for all keys: see [`Live`].
+    ///
+    /// # Errors
+    ///
+    /// The quota is out of range, too far from the one that the limiter was built with, or being
+    /// changed by another thread; the error says what to do. The old quota then stays in force.
+    ///
+    /// ```
+    /// # use tollgate::{Inherit, Limiter, Live, Quota, QuotaError};
+    /// let gate: Limiter<str, Live> =
+    ///     Limiter::builder(Quota::per_hour(10)).algorithm(Live::new()).build()?;
+    /// let refused = gate.set_quota(Quota::per_second(0), Inherit::Reset);
+    /// assert_eq!(refused, Err(QuotaError::ZeroLimit));
+    /// assert_eq!(gate.quota(), Quota::per_hour(10).burst(10));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn set_quota(&self, quota: Quota, inherit: Inherit) -> Result<(), QuotaError> {
+        self.set_quota_at(quota, inherit, self.clock().now())
+    }
+
+    /// As [`set_quota`](Self::set_quota), from the instant `now` on.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// ```
+    /// # use tollgate::{Inherit, Limiter, Live, Quota, Tick};
+    /// let gate: Limiter<str, Live> =
+    ///     Limiter::builder(Quota::per_second(10)).algorithm(Live::new()).build()?;
+    /// assert!(gate.check_at("a", 10, Tick::ZERO).is_ok());
+    /// let half = Tick::from_nanos(500_000_000);
+    /// gate.set_quota_at(Quota::per_second(2).burst(10), Inherit::AsIs, half)?;
+    /// // Five cells of the first half second, and one of the next.
+    /// let one = Tick::from_nanos(1_000_000_000);
+    /// assert_eq!(gate.peek_at("a", 0, one).unwrap().remaining(), 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_quota_at(
+        &self,
+        quota: Quota,
+        inherit: Inherit,
+        now: Tick,
+    ) -> Result<(), QuotaError> {
+        self.params().change(&quota, inherit, now, |before| {
+            // What is idle for the clock that is furthest behind is idle for all.
+            let instant = before.instant(now.saturating_sub(self.table.skew()));
+            self.table.revise_all(|state| before.renewed(state, instant));
+        })
+    }
+
+    /// The quota in force.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Live, Quota};
+    /// let quota = Quota::per_second(10).burst(3);
+    /// let gate: Limiter<str, Live> = Limiter::builder(quota).algorithm(Live::new()).build()?;
+    /// assert_eq!(gate.quota(), quota);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn quota(&self) -> Quota {
+        self.params().quota()
+    }
+}
+
+impl<C: Clock> Direct<Live, C> {
+    /// Replaces the quota, now: see [`Live`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Limiter::set_quota`].
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Inherit, Live, Quota};
+    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Live::new()).build()?;
+    /// assert_eq!(gate.drain(10), 10);
+    /// gate.set_quota(Quota::per_hour(20), Inherit::Reset)?;
+    /// assert_eq!(gate.drain(99), 20);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn set_quota(&self, quota: Quota, inherit: Inherit) -> Result<(), QuotaError> {
+        self.set_quota_at(quota, inherit, self.clock().now())
+    }
+
+    /// As [`set_quota`](Self::set_quota), from the instant `now` on.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Inherit, Live, Quota, Tick};
+    /// let gate = Direct::builder(Quota::per_second(10)).algorithm(Live::new()).build()?;
+    /// gate.set_quota_at(Quota::per_second(5), Inherit::AsIs, Tick::ZERO)?;
+    /// assert!(gate.check_at(6, Tick::ZERO).is_err());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn set_quota_at(
+        &self,
+        quota: Quota,
+        inherit: Inherit,
+        now: Tick,
+    ) -> Result<(), QuotaError> {
+        self.params().change(&quota, inherit, now, |before| {
+            let instant = before.instant(now);
+            self.cell.revise_now(|state| before.renewed(state, instant));
+        })
+    }
+
+    /// The quota in force.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Live, Quota};
+    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Live::new()).build()?;
+    /// assert_eq!(gate.quota().limit(), 10);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn quota(&self) -> Quota {
+        self.params().quota()
+    }
+}
+
+impl Sealed for LiveParams {}
+
+/// Each of these is by the quota that holds when it is called; a state is judged by one quota only
+/// within one of them, or within [`meet`](Machine::meet).
+impl Machine for LiveParams {
+    type Oracle = Level;
+    type Seen = u64;
+
+    #[inline(always)]
+    fn meet<V: Visit>(&self, visit: V) -> V::Out {
+        visit.by(&self.now())
+    }
+
+    #[inline(always)]
+    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
+        Some(visit.by(&self.now()))
+    }
+
+    fn fresh(&self, now: Tick) -> u64 {
+        self.now().fresh(now)
+    }
+
+    fn starts_in_debt(&self) -> bool {
+        self.first.starts_in_debt()
+    }
+
+    /// The word as it is: what it means depends on the quota.
+    fn look<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
+        word
+    }
+
+    fn step(&self, word: u64, now: Tick, n: u64) -> Step {
+        let (algo, seen) = self.seen(word, now, n);
+        algo.step(seen, now, n)
+    }
+
+    fn permit(&self, word: u64, now: Tick, n: u64) -> Permit {
+        let (algo, seen) = self.seen(word, now, n);
+        algo.permit(seen, now, n)
+    }
+
+    fn denied(&self, word: u64, now: Tick, n: u64) -> Denied {
+        let (algo, seen) = self.seen(word, now, n);
+        algo.denied(seen, now, n)
+    }
+
+    fn answer(&self, word: u64, now: Tick, n: u64) -> Decision {
+        let (algo, seen) = self.seen(word, now, n);
+        algo.answer(seen, now, n)
+    }
+
+    fn instant(&self, now: Tick) -> u64 {
+        self.now().instant(now)
+    }
+
+    fn standing(&self, word: u64, instant: u64) -> Standing {
+        self.now().standing(word, instant)
+    }
+
+    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        self.now().no_place(word, now, skew)
+    }
+
+    /// As built.
+    fn grid(&self) -> &Grid {
+        self.first.grid()
+    }
+
+    /// Of any quota that may come: a faster one tells less apart.
+    fn skew_tolerance(&self) -> Option<Duration> {
+        PacedParams::least_grid().skew_tolerance()
+    }
+
+    /// As the tolerance.
+    fn horizon(&self) -> Option<Duration> {
+        PacedParams::least_horizon()
+    }
+
+    fn oracle(&self) -> Level {
+        self.now().oracle()
+    }
+}
+
+impl GiveBack for LiveParams {
+    fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
+        self.now().give_back(word, receipt, now, n)
+    }
+
+    fn add(&self, word: u64, now: Tick, n: u64) -> u64 {
+        self.now().add(word, now, n)
+    }
+
+    fn overdrawn(&self) -> Self {
+        self.still_of(self.now().overdrawn())
+    }
+
+    fn turn(&self, word: u64, now: Tick) -> Duration {
+        self.now().turn(word, now)
+    }
+}
+
+impl Ahead for LiveParams {
+    fn within(&self, now: Tick, wait: Duration) -> Self {
+        self.still_of(self.now().within(now, wait))
+    }
+}

@@ -1,0 +1,443 @@
+//! Bans for keys that are refused again and again.
+//!
+//! Two more limiters: one of *strikes*, with a window that a key's first refusal opens, and one of
+//! *bans*, in which a key that is banned has spent its only cell, and time gives it back. So a ban is
+//! looked up without writing, ends by itself, and its end is known.
+
+mod answer;
+mod strike;
+
+use core::fmt;
+use core::hash::Hash;
+use core::time::Duration;
+
+pub use answer::{Ban, PenaltyStats, Rejected};
+
+use crate::algo::Algorithm;
+use crate::algo::any::AnyAlgorithm;
+use crate::algo::fixed_window::FixedWindow;
+use crate::algo::gcra::Gcra;
+use crate::algo::sliding_log::SlidingLog;
+use crate::decision::Permit;
+use crate::limiter::Limiter;
+use crate::limiter::builder::{BuildError, OnFull};
+use crate::limiter::slot_layout::Slots;
+use crate::quota::Quota;
+use crate::table::Tally;
+use crate::time::clocks::QuantaClock;
+use crate::time::{Clock, Tick};
+
+/// Keys with strikes, or with a ban, that there is room for unless told otherwise.
+const CAPACITY_DEFAULT: u64 = 100_000;
+
+/// A limiter that bans a key for a while when it was refused too often.
+///
+/// Each refusal is a strike, and so is each failure that is [reported](Self::strike), such as a wrong
+/// password. The first opens a period; with the last of the allowed number in that
+/// period the key is banned, and its strikes are forgotten. While it is banned, everything is refused
+/// without asking the limiter, and the refusal carries the time until the ban ends.
+///
+/// **Guarantee.** No key is banned before its last strike, and then at once, over all threads. A key
+/// that is banned is refused until its ban ends. Memory is bounded, nothing is ever allocated, no
+/// lock is taken.
+///
+/// **Not guaranteed.**
+///
+/// - A request that was on its way when the ban began may still be admitted.
+/// - Strikes are counted in periods that the first of them opens: a key may be refused up to twice
+///   the allowed number, less two, around the end of one without being banned.
+/// - When there are more keys with strikes, or bans, than the [capacity](PenaltiesBuilder::capacity),
+///   the one is forgotten that has the fewest strikes, or whose ban ends first. So a flood of banned
+///   keys ends some bans early.
+/// - Every refusal is a strike, for whatever reason, unless
+///   [failures alone](PenaltiesBuilder::failures_only) are. If the limiter [refuses keys](OnFull::Refuse)
+///   that find no place, or has them share an overflow limiter, they are punished for it: choose
+///   another policy.
+/// - Like all keys, two that coincide (see [`Limiter`]) share their strikes and bans.
+///
+/// Who is not banned pays for one lookup, in a table that is read and not written. Beside the
+/// limiter it takes 8 KB, and about 58 bytes for each key of the capacity (102 if attempts
+/// [prolong](PenaltiesBuilder::prolonged) bans).
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Limiter, Penalties, Quota, Rejected};
+///
+/// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
+/// // Refused three times within a minute: banned for ten.
+/// let gate = Penalties::builder(gate, Quota::per_minute(3), Duration::from_secs(600)).build()?;
+///
+/// for _ in 0..10 {
+///     assert!(gate.check("somebody").is_ok());
+/// }
+/// assert!(matches!(gate.check("somebody"), Err(Rejected::Limited(_))));
+/// assert!(matches!(gate.check("somebody"), Err(Rejected::Limited(_))));
+/// match gate.check("somebody") {
+///     Err(Rejected::Banned(ban)) => assert!(ban.begins() && ban.ends_in().as_secs() >= 599),
+///     other => panic!("{other:?}"),
+/// }
+/// assert_eq!(gate.stats().banned_now, 1);
+/// gate.pardon("somebody");
+/// assert_eq!(gate.stats().banned_now, 0);
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+pub struct Penalties<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
+    limiter: Limiter<K, A, C>,
+    strikes: Limiter<K, FixedWindow, Unread>,
+    bans: Limiter<K, AnyAlgorithm, Unread>,
+    prolonged: bool,
+    failures_only: bool,
+    /// Bans that began, and requests refused because of one.
+    tally: Tally,
+}
+
+/// Strikes and bans are told the time by the limiter's clock.
+#[derive(Debug)]
+struct Unread;
+
+impl Clock for Unread {
+    fn now(&self) -> Tick {
+        Tick::ZERO
+    }
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
+    /// Begins a limiter that bans a key for the time `ban` when it is refused as often as `strikes`
+    /// says: with [`Quota::per_minute(3)`](Quota::per_minute), at the third refusal within a minute.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(1)).build()?;
+    /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// assert!(gate.check(&7).is_ok());
+    /// assert!(gate.check(&7).is_err());
+    /// assert!(gate.banned(&7).is_some());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn builder(
+        limiter: Limiter<K, A, C>,
+        strikes: Quota,
+        ban: Duration,
+    ) -> PenaltiesBuilder<K, A, C> {
+        let capacity = CAPACITY_DEFAULT;
+        let (prolonged, failures_only) = (false, false);
+        PenaltiesBuilder { limiter, strikes, ban, capacity, prolonged, failures_only }
+    }
+
+    /// Asks for one cell for `key`, now.
+    ///
+    /// # Errors
+    ///
+    /// The refusal: by the limiter, or because the key is banned.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(1)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
+    /// assert!(gate.check(&7).is_ok());
+    /// assert!(gate.check(&7).is_err());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn check(&self, key: &K) -> Result<Permit, Rejected> {
+        self.check_n(key, 1)
+    }
+
+    /// Asks for `n` cells for `key`, now.
+    ///
+    /// # Errors
+    ///
+    /// The refusal: by the limiter, or because the key is banned.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
+    /// assert!(gate.check_n(&7, 9).is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn check_n(&self, key: &K, n: u64) -> Result<Permit, Rejected> {
+        self.check_at(key, n, self.limiter.clock().now())
+    }
+
+    /// Asks for `n` cells for `key` at the instant `now`, which the caller reads from its own clock:
+    /// see [`Limiter::check_at`].
+    ///
+    /// # Errors
+    ///
+    /// The refusal: by the limiter, or because the key is banned.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota, Rejected, Tick};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_second(1)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
+    /// assert!(gate.check_at(&7, 1, at(0)).is_ok());
+    /// assert!(gate.check_at(&7, 1, at(0)).is_err()); // a strike, and out
+    /// let refused = gate.check_at(&7, 1, at(20)).unwrap_err();
+    /// assert_eq!(refused.retry_after(), Some(Duration::from_secs(40)));
+    /// assert_eq!(refused.to_string(), "banned for another 40s");
+    /// assert!(gate.check_at(&7, 1, at(60)).is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Result<Permit, Rejected> {
+        if let Some(ends_in) = self.banned_at(key, now) {
+            return Err(self.refuse_banned(key, ends_in, now));
+        }
+        self.limiter.check_at(key, n, now).map_err(|denied| self.deny(key, denied, now))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse_banned(&self, key: &K, mut ends_in: Duration, now: Tick) -> Rejected {
+        if self.prolonged && self.bans.check_at(key, 1, now).is_err() {
+            ends_in = self.banned_at(key, now).unwrap_or(ends_in);
+        }
+        self.tally.count(false);
+        Rejected::Banned(Ban { ends_in, begins: false })
+    }
+
+    /// For how long `key` is banned yet; `None` if it is not.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
+    /// assert_eq!(gate.banned(&7), None);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn banned(&self, key: &K) -> Option<Duration> {
+        self.banned_at(key, self.limiter.clock().now())
+    }
+
+    /// As [`banned`](Self::banned), at the instant `now`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// assert!(gate.check_at(&7, 10, Tick::ZERO).is_err());
+    /// assert_eq!(gate.banned_at(&7, Tick::ZERO), Some(Duration::from_secs(60)));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn banned_at(&self, key: &K, now: Tick) -> Option<Duration> {
+        // Asked for nothing, since where attempts prolong a ban one would be told what it made of it.
+        let seen = self.bans.peek_at(key, 0, now).ok()?;
+        (seen.remaining() == 0).then(|| seen.reset_after())
+    }
+
+    /// Ends a key's ban, and forgets its strikes. What it was charged stays charged.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// assert!(gate.check_n(&7, 10).is_err());
+    /// gate.pardon(&7);
+    /// assert!(gate.check_n(&7, 9).is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn pardon(&self, key: &K) {
+        self.strikes.reset(key);
+        self.bans.reset(key);
+    }
+
+    /// Counts of bans, now. To count those that are banned it looks at all places for them, which
+    /// takes about a millisecond for each 100,000 of the capacity.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// for _ in 0..5 {
+    ///     assert!(gate.check_n(&7, 10).is_err());
+    /// }
+    /// let stats = gate.stats();
+    /// assert_eq!((stats.bans, stats.refused_banned, stats.banned_now), (1, 4, 1));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn stats(&self) -> PenaltyStats {
+        self.stats_at(self.limiter.clock().now())
+    }
+
+    /// As [`stats`](Self::stats), at the instant `now`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// assert!(gate.check_at(&7, 10, Tick::ZERO).is_err());
+    /// assert_eq!(gate.stats_at(Tick::from_duration(Duration::from_secs(60))).banned_now, 0);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn stats_at(&self, now: Tick) -> PenaltyStats {
+        PenaltyStats {
+            bans: self.tally.total(true),
+            refused_banned: self.tally.total(false),
+            banned_now: self.bans.table.estimate_live(&self.bans.params, now, u32::MAX),
+            forgotten: self.bans.stats().evicted,
+        }
+    }
+
+    /// The limiter itself.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// assert!(gate.limiter().is_empty());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn limiter(&self) -> &Limiter<K, A, C> {
+        &self.limiter
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C: fmt::Debug> fmt::Debug for Penalties<K, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Penalties")
+            .field("limiter", &self.limiter)
+            .field("strikes", &self.strikes)
+            .field("bans", &self.bans)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Builds [`Penalties`]. Made by [`Penalties::builder`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Limiter, Penalties, Quota};
+///
+/// let gate: Limiter<u64> = Limiter::builder(Quota::per_second(100)).build()?;
+/// let gate = Penalties::builder(gate, Quota::per_minute(20), Duration::from_secs(600))
+///     .capacity(10_000)
+///     .prolonged()
+///     .build()?;
+/// assert!(gate.check(&7).is_ok());
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct PenaltiesBuilder<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
+    limiter: Limiter<K, A, C>,
+    strikes: Quota,
+    ban: Duration,
+    capacity: u64,
+    prolonged: bool,
+    failures_only: bool,
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
+    /// For how many keys with strikes, and as many with a ban, there is room; 100,000 unless called.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// let gate = Penalties::builder(gate, Quota::per_hour(3), Duration::from_secs(60))
+    ///     .capacity(1_000)
+    ///     .build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn capacity(self, keys: u64) -> Self {
+        Self { capacity: keys, ..self }
+    }
+
+    /// Makes every request of a banned key begin its ban anew; not unless called.
+    ///
+    /// A client that keeps on trying is then banned for ever. Each such request writes.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60))
+    ///     .prolonged()
+    ///     .build()?;
+    /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
+    /// assert!(gate.check_at(&7, 10, at(0)).is_err());
+    /// assert!(gate.check_at(&7, 1, at(59)).is_err());
+    /// assert_eq!(gate.banned_at(&7, at(61)), Some(Duration::from_secs(58)));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn prolonged(self) -> Self {
+        Self { prolonged: true, ..self }
+    }
+
+    /// Counts as strikes only the failures that are [reported](Penalties::strike), and no denials; not
+    /// unless called.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota, Rejected};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60))
+    ///     .failures_only()
+    ///     .build()?;
+    /// assert!(matches!(gate.check_n(&7, 10), Err(Rejected::Limited(_))));
+    /// assert!(gate.strike(&7).is_some());
+    /// assert!(matches!(gate.check_n(&7, 10), Err(Rejected::Banned(_))));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn failures_only(self) -> Self {
+        Self { failures_only: true, ..self }
+    }
+
+    /// Checks everything and takes the memory.
+    ///
+    /// # Errors
+    ///
+    /// The strikes are out of range as a [`FixedWindow`]'s quota is, the time of a ban as the period
+    /// of a quota is, or the capacity is.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// assert!(Penalties::builder(gate, Quota::per_hour(3), Duration::ZERO).build().is_err());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn build(self) -> Result<Penalties<K, A, C>, BuildError> {
+        let Self { limiter, strikes, ban, capacity, prolonged, failures_only } = self;
+        let skew = limiter.table.skew();
+        let limit = |quota| {
+            let begun = Limiter::builder(quota).clock(Unread).capacity(capacity);
+            // Only wide slots keep the end of a ban to the microsecond.
+            begun.slots(Slots::Wide).max_clock_skew(skew).on_full(OnFull::EvictNearestIdle)
+        };
+        let one_ban: AnyAlgorithm = match prolonged {
+            true => SlidingLog::new().count_refusals().into(),
+            false => Gcra::new().into(),
+        };
+        Ok(Penalties {
+            strikes: limit(strikes).algorithm(FixedWindow::anchored()).build()?,
+            bans: limit(Quota::new(1, ban)).algorithm(one_ban).build()?,
+            tally: Tally::new(),
+            limiter,
+            prolonged,
+            failures_only,
+        })
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C: fmt::Debug> fmt::Debug for PenaltiesBuilder<K, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PenaltiesBuilder")
+            .field("limiter", &self.limiter)
+            .field("strikes", &self.strikes)
+            .field("ban", &self.ban)
+            .field("capacity", &self.capacity)
+            .field("prolonged", &self.prolonged)
+            .field("failures_only", &self.failures_only)
+            .finish()
+    }
+}

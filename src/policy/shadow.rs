@@ -1,0 +1,266 @@
+//! A candidate quota judged beside the enforced one.
+
+use core::hash::Hash;
+
+use crate::algo::Algorithm;
+use crate::algo::gcra::Gcra;
+use crate::decision::Decision;
+use crate::limiter::Limiter;
+use crate::table::Tally;
+use crate::time::clocks::QuantaClock;
+use crate::time::{Clock, Tick};
+
+/// Two limiters that are asked the same: one is enforced, the other is a candidate for its place.
+///
+/// What is answered is the enforced limiter's decision, unchanged. What the candidate would have
+/// answered is counted: see [`counts`](Self::counts). The two may differ in anything: quota,
+/// algorithm, capacity, policy.
+///
+/// **Guarantee.** Every request is put to both, and counted once. The candidate's state goes on by
+/// what the *candidate* admits, whatever was enforced: so over time it is in the state that it would
+/// be in if it were enforced, for these requests. A decision takes no lock and allocates nothing.
+///
+/// **Not guaranteed.**
+///
+/// - Clients who are refused come back later, and others do not come back. How they would take the
+///   candidate's refusals is not seen: its counts are of requests as they came under the enforced
+///   quota.
+/// - With several threads, two requests for a key may be put to the two limiters in different orders;
+///   so limiters with the same quota may differ on which of the two is admitted, though not on how
+///   many.
+/// - [`check`](Self::check) has each limiter read its own clock, one shortly after the other.
+/// - While other threads work, the four counts may be of slightly different moments.
+///
+/// It takes 16 KB beside the two limiters, and about twice the time of one. To try a limit beside
+/// several others, see [`Composite`](crate::Composite#shadow-limits).
+///
+/// ```
+/// use tollgate::{Limiter, Quota, Shadow, SlidingLog};
+///
+/// let enforced: Limiter<str> = Limiter::builder(Quota::per_minute(100)).build()?;
+/// let candidate =
+///     Limiter::builder(Quota::per_minute(60)).algorithm(SlidingLog::new()).build()?;
+/// let gate = Shadow::new(enforced, candidate);
+///
+/// for _request in 0..100 {
+///     assert!(gate.check("somebody").is_ok()); // as ever
+/// }
+/// assert_eq!(gate.counts().only_candidate_refuses, 40);
+/// assert_eq!(gate.counts().differ(), 40);
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+pub struct Shadow<K: ?Sized, A = Gcra, B = Gcra, C = QuantaClock, D = QuantaClock>
+where
+    A: Algorithm,
+    B: Algorithm,
+{
+    enforced: Limiter<K, A, C>,
+    candidate: Limiter<K, B, D>,
+    /// How the candidate decided about what was enforced as refused, and as admitted.
+    tallies: [Tally; 2],
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K, A, B, C, D> {
+    /// Puts the two beside each other. Each may have been used before.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota, Shadow};
+    /// let limiter = |limit| Limiter::<u64>::builder(Quota::per_second(limit)).build();
+    /// let gate = Shadow::new(limiter(50)?, limiter(40)?);
+    /// assert!(gate.check(&7).is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn new(enforced: Limiter<K, A, C>, candidate: Limiter<K, B, D>) -> Self {
+        Self { enforced, candidate, tallies: [Tally::new(), Tally::new()] }
+    }
+
+    /// Asks both for one cell for `key`, now, and answers as the enforced limiter does.
+    ///
+    /// # Errors
+    ///
+    /// The enforced limiter's refusal, with the time to come back.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
+    /// let gate = Shadow::new(limiter(1)?, limiter(2)?);
+    /// assert!(gate.check(&7).is_ok());
+    /// assert!(gate.check(&7).is_err());
+    /// assert_eq!(gate.counts().only_enforced_refuses, 1);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline]
+    pub fn check(&self, key: &K) -> Decision {
+        self.check_n(key, 1)
+    }
+
+    /// Asks both for `n` cells for `key`, now.
+    ///
+    /// # Errors
+    ///
+    /// The enforced limiter's refusal, with the time to come back.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
+    /// let gate = Shadow::new(limiter(5)?, limiter(4)?);
+    /// assert!(gate.check_n(&7, 5).is_ok());
+    /// assert_eq!(gate.counts().only_candidate_refuses, 1);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline]
+    pub fn check_n(&self, key: &K, n: u64) -> Decision {
+        let decision = self.enforced.check_n(key, n);
+        self.count(&decision, &self.candidate.check_n(key, n));
+        decision
+    }
+
+    /// Asks both for `n` cells for `key` at the instant `now`, which the caller reads from its own
+    /// clock: see [`Limiter::check_at`].
+    ///
+    /// # Errors
+    ///
+    /// The enforced limiter's refusal, with the time to come back.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Shadow, Tick};
+    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_second(limit)).build();
+    /// let gate = Shadow::new(limiter(1)?, limiter(1)?);
+    /// assert!(gate.check_at(&7, 1, Tick::ZERO).is_ok());
+    /// assert!(gate.check_at(&7, 1, Tick::ZERO).is_err());
+    /// assert_eq!((gate.counts().both_admit, gate.counts().both_refuse), (1, 1));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline]
+    pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Decision {
+        let decision = self.enforced.check_at(key, n, now);
+        self.count(&decision, &self.candidate.check_at(key, n, now));
+        decision
+    }
+
+    #[inline]
+    fn count(&self, enforced: &Decision, candidate: &Decision) {
+        self.tallies[usize::from(enforced.is_ok())].count(candidate.is_ok());
+    }
+
+    /// How the two have decided so far.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
+    /// let gate = Shadow::new(limiter(3)?, limiter(3)?);
+    /// while gate.check(&7).is_ok() {}
+    /// let counts = gate.counts();
+    /// assert_eq!((counts.both_admit, counts.both_refuse, counts.differ()), (3, 1, 0));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn counts(&self) -> ShadowCounts {
+        let [refused, admitted] = &self.tallies;
+        ShadowCounts {
+            both_admit: admitted.total(true),
+            both_refuse: refused.total(false),
+            only_candidate_refuses: admitted.total(false),
+            only_enforced_refuses: refused.total(true),
+        }
+    }
+
+    /// The limiter whose decisions count.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
+    /// let gate = Shadow::new(limiter(3)?, limiter(2)?);
+    /// gate.enforced().reset(&7);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn enforced(&self) -> &Limiter<K, A, C> {
+        &self.enforced
+    }
+
+    /// The limiter on trial.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
+    /// let gate = Shadow::new(limiter(3)?, limiter(2)?);
+    /// assert!(gate.candidate().is_empty());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn candidate(&self) -> &Limiter<K, B, D> {
+        &self.candidate
+    }
+
+    /// Ends the trial: the enforced limiter, and the candidate, with the states that they are in.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
+    /// let gate = Shadow::new(limiter(3)?, limiter(1)?);
+    /// assert!(gate.check(&7).is_ok());
+    /// let (_, candidate) = gate.into_parts();
+    /// assert!(candidate.check(&7).is_err()); // it goes on where it was
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn into_parts(self) -> (Limiter<K, A, C>, Limiter<K, B, D>) {
+        (self.enforced, self.candidate)
+    }
+}
+
+impl<K, A, B, C, D> core::fmt::Debug for Shadow<K, A, B, C, D>
+where
+    K: ?Sized,
+    A: Algorithm,
+    B: Algorithm,
+    C: core::fmt::Debug,
+    D: core::fmt::Debug,
+{
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Shadow")
+            .field("enforced", &self.enforced)
+            .field("candidate", &self.candidate)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How often two limiters agree, and how they differ: see [`Shadow::counts`].
+///
+/// ```
+/// let counts = tollgate::ShadowCounts::default();
+/// assert_eq!((counts.total(), counts.differ()), (0, 0));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShadowCounts {
+    /// Requests that both admit.
+    pub both_admit: u64,
+    /// Requests that both refuse.
+    pub both_refuse: u64,
+    /// Requests that went ahead, and would not have.
+    pub only_candidate_refuses: u64,
+    /// Requests that were refused, and would not have been.
+    pub only_enforced_refuses: u64,
+}
+
+impl ShadowCounts {
+    /// Requests about which the two differ.
+    ///
+    /// ```
+    /// assert_eq!(tollgate::ShadowCounts::default().differ(), 0);
+    /// ```
+    #[must_use]
+    pub fn differ(&self) -> u64 {
+        self.only_candidate_refuses + self.only_enforced_refuses
+    }
+
+    /// All requests.
+    ///
+    /// ```
+    /// assert_eq!(tollgate::ShadowCounts::default().total(), 0);
+    /// ```
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.both_admit + self.both_refuse + self.differ()
+    }
+}

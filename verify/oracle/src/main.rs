@@ -1,0 +1,211 @@
+//! Decisions of all algorithms compared with their oracles', on every core, until as many are made as
+//! were asked for. Cases follow from the seed and their number, so that any can be played again.
+//!
+//! ```text
+//! oracle-tests DECISIONS [--seed SEED] [--seconds SECONDS] [--jobs JOBS]
+//! oracle-tests --seed SEED --case NUMBER
+//! ```
+//!
+//! With `--fault NAME` the limiters make a mistake, which has to be found.
+
+#![allow(clippy::disallowed_types, reason = "a run is timed, and seeded by the time of day")]
+
+#[path = "../../../tests/bodies/mod.rs"]
+mod bodies;
+mod case;
+mod chance;
+mod draw;
+mod fault;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use case::{Case, STEPS};
+use draw::Family;
+use fault::Fault;
+
+/// So many decisions between two lines that say how far it has come.
+const REPORTED_EACH: u64 = 1_000_000_000;
+
+#[derive(Clone, Debug, Default)]
+struct Asked {
+    decisions: u64,
+    seed: u64,
+    case: Option<u64>,
+    limit: Option<Duration>,
+    jobs: usize,
+    fault: Option<Fault>,
+}
+
+fn main() -> ExitCode {
+    let asked = match parse(std::env::args().skip(1)) {
+        Ok(asked) => asked,
+        Err(error) => {
+            eprintln!("oracles: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let differences = match asked.case {
+        Some(number) => {
+            Case::draw(asked.seed, number, None).play(asked.fault).map_err(|difference| {
+                println!("{difference}");
+            })
+        }
+        None => run(&asked),
+    };
+    if differences.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut asked = Asked {
+        seed: since_1970.as_secs(),
+        jobs: std::thread::available_parallelism().map_or(1, usize::from),
+        ..Asked::default()
+    };
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        match word.as_str() {
+            "--seed" => asked.seed = number(&value()?)?,
+            "--case" => asked.case = Some(number(&value()?)?),
+            "--seconds" => asked.limit = Some(Duration::from_secs(number(&value()?)?)),
+            "--jobs" => {
+                asked.jobs = usize::try_from(number(&value()?)?.clamp(1, 1_024)).unwrap_or(1)
+            }
+            "--fault" => asked.fault = Some(value()?.parse()?),
+            _ => asked.decisions = number(&word)?,
+        }
+    }
+    if asked.decisions == 0 && asked.case.is_none() {
+        return Err("say how many decisions, or --case".into());
+    }
+    Ok(asked)
+}
+
+fn number(word: &str) -> Result<u64, String> {
+    word.parse().map_err(|_| format!("'{word}' is no number"))
+}
+
+/// What the threads have in common.
+#[derive(Default)]
+struct Shared {
+    cases: AtomicU64,
+    decisions: AtomicU64,
+    by_family: [AtomicU64; Family::ALL.len()],
+    differs: AtomicBool,
+}
+
+/// Plays cases until there are enough decisions, the time is up, or an answer differs.
+fn run(asked: &Asked) -> Result<(), ()> {
+    let (begun, shared) = (Instant::now(), Shared::default());
+    println!("oracles: seed {}, {} threads", asked.seed, asked.jobs);
+    std::thread::scope(|scope| {
+        for _ in 0..asked.jobs {
+            scope.spawn(|| work(asked, &shared, begun));
+        }
+    });
+    for (family, decisions) in Family::ALL.iter().zip(&shared.by_family) {
+        println!("oracles: {:>13} {}", decisions.load(Relaxed), family.name());
+    }
+    let differs = shared.differs.load(Relaxed);
+    println!("{}, {}", progress(&shared, begun), if differs { "DIFFERENT" } else { "all equal" });
+    if differs { Err(()) } else { Ok(()) }
+}
+
+fn progress(shared: &Shared, begun: Instant) -> String {
+    let (decisions, took) = (shared.decisions.load(Relaxed), begun.elapsed());
+    let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
+    let (seconds, each_second) = (took.as_secs(), decisions / millis * 1_000);
+    format!("oracles: {decisions} decisions in {seconds} s, {each_second} a second")
+}
+
+fn work(asked: &Asked, shared: &Shared, begun: Instant) {
+    let is_over = || {
+        shared.differs.load(Relaxed)
+            || shared.decisions.load(Relaxed) >= asked.decisions
+            || asked.limit.is_some_and(|limit| begun.elapsed() >= limit)
+    };
+    while !is_over() {
+        let number = shared.cases.fetch_add(1, Relaxed);
+        let named = Named { seed: asked.seed, number, shared };
+        let case = Case::draw(asked.seed, number, None);
+        let family = case.family.index();
+        if let Err(difference) = case.play(asked.fault) {
+            shared.differs.store(true, Relaxed);
+            println!("{difference}\n{}", named.again());
+        }
+        shared.by_family[family].fetch_add(STEPS, Relaxed);
+        let before = shared.decisions.fetch_add(STEPS, Relaxed);
+        if before / REPORTED_EACH < (before + STEPS) / REPORTED_EACH {
+            println!("{}", progress(shared, begun));
+        }
+    }
+}
+
+/// Tells which case it was that panicked.
+struct Named<'a> {
+    seed: u64,
+    number: u64,
+    shared: &'a Shared,
+}
+
+impl Named<'_> {
+    fn again(&self) -> String {
+        format!("oracles: to play it again: --seed {} --case {}", self.seed, self.number)
+    }
+}
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.differs.store(true, Relaxed);
+            println!("{}", self.again());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: u64 = 7;
+
+    #[test]
+    fn every_family_equals_its_oracle() {
+        for family in Family::ALL {
+            for number in 0..600 {
+                let case = Case::draw(SEED, number, Some(family));
+                assert_eq!(case.play(None), Ok(()), "{family:?}, case {number}");
+            }
+        }
+    }
+
+    /// A mistake that no comparison finds would show that they compare nothing.
+    #[test]
+    fn every_planted_mistake_is_found_in_every_family() {
+        for family in Family::ALL {
+            for fault in Fault::ALL {
+                let found =
+                    |number| Case::draw(SEED, number, Some(family)).play(Some(fault)).is_err();
+                assert!((0..600).any(found), "{fault:?} in {family:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_case_is_the_same_when_it_is_played_again() {
+        let play = |number| Case::draw(SEED, number, None).play(Some(Fault::TimeRounded));
+        let differs = (0..100).find(|number| play(*number).is_err()).expect("a coarse clock shows");
+        let [first, again] = [differs, differs].map(play);
+        assert_eq!(first, again);
+    }
+
+    #[test]
+    fn a_run_makes_as_many_decisions_as_were_asked_for() {
+        let asked = Asked { decisions: 10_000, seed: SEED, jobs: 2, ..Asked::default() };
+        assert_eq!(run(&asked), Ok(()));
+        let fault = Some(Fault::LastCellKept);
+        assert_eq!(run(&Asked { decisions: u64::MAX, fault, ..asked }), Err(()));
+    }
+}

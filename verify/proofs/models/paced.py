@@ -1,0 +1,237 @@
+"""A token bucket whose quota can change (`src/algo/dynamic_gcra.rs`): the token bucket by a clock of its own,
+on words less a base. That bucket is proved in `gcra`; here, that base and clock keep the states.
+
+The exact state is a token bucket's: a time of arrival `T` by the clock of cells, any integer.
+"""
+
+import kit
+from gcra import (
+    DEBT_BURSTS, PAYLOAD_BITS, TAT, UNITS_IN_BURST_MIN, Gcra, Quota, Step, debt_units, in_word,
+    units_in_cell,
+)
+from grid import Grid
+from kit import MAX, And, Fault, If, Iff, Implies, Not, Or, Property, U, fact, integer, number
+from words import Packed
+
+BURST_UNITS_MAX = 1 << (PAYLOAD_BITS - 6)
+REACH_MAX = 1 << (PAYLOAD_BITS - 3)
+HEADROOM, UNITS_IN_CELL, UNITS_IN_CELL_MIN = 32, 1_000, 100
+RING = 2**PAYLOAD_BITS
+
+
+class Refused(Exception):
+    pass
+
+
+def bucket(quota, cell, reach, start_empty):
+    """The bucket of a valid quota of constants."""
+    units, capacity = quota.limit.v * cell, quota.burst.v * cell
+    if cell == 0 or units > quota.period.v or capacity > BURST_UNITS_MAX:
+        raise Refused
+    debt = max(debt_units(U(capacity), BURST_UNITS_MAX).v, reach)
+    grid = Grid.wrapping(units, quota.period.v, TAT.max, debt)
+    return Gcra(grid, U(cell), U(capacity), quota.burst, U(capacity) if start_empty else U(0))
+
+
+class Paced:
+    def __init__(self, gcra, since, base):
+        self.gcra, self.since, self.base = gcra, since, base
+
+    @classmethod
+    def built(cls, limit, period, burst, start_empty):
+        quota = Quota(U(limit), U(period), U(burst))
+        interval_nanos = period // limit
+        cell = max(units_in_cell(quota, 1).v, min(UNITS_IN_CELL, interval_nanos // HEADROOM))
+        cell = min(cell, BURST_UNITS_MAX // burst)
+        return cls(bucket(quota, cell, 0, start_empty), U(0), U(0))
+
+    def change(self, limit, period, burst, inherit, now):
+        quota, since = Quota(U(limit), U(period), U(burst)), now.max(self.since)
+        here = self.absolute(self.gcra.grid.floor(self.elapsed(since)))
+        cell, old, new = self.gcra.cell, self.gcra.burst, quota.burst
+        grid = self.gcra.grid
+        cell, base, reach = self.inherited(inherit, cell, old, new, here, grid.reach)
+        made = bucket(quota, cell.v, min(reach.v, REACH_MAX), self.gcra.first_debt.v > 0)
+        return Paced(made, since, base & TAT.max)
+
+    # What follows stands in the Rust.
+
+    @staticmethod
+    def inherited(inherit, cell, old, new, here, reach):
+        grown = new.wrapping_sub(old).wrapping_mul(cell)
+        if inherit == "spent" or inherit == "additive" and (new > old) is True:
+            return cell, here, reach
+        if inherit in ("as-is", "additive"):
+            reach = reach.saturating_add(new.saturating_sub(old).saturating_mul(cell))
+            return cell, here.wrapping_sub(grown), reach
+        if inherit == "proportional":
+            whole = cell.v * old.v
+            scaled = whole // new.v
+            if scaled > MAX or not (whole % new.v == 0 or scaled >= UNITS_IN_CELL_MIN):
+                raise Refused
+            return U(scaled), here, reach
+        return cell, here.wrapping_add(reach), reach
+
+    def elapsed(self, now):
+        return now.saturating_sub(self.since)
+
+    def relative(self, word):
+        return TAT.of(word.wrapping_sub(self.base))
+
+    def absolute(self, word):
+        return TAT.of(word.wrapping_add(self.base))
+
+    def fresh(self, now):
+        return self.absolute(self.gcra.fresh(self.elapsed(now)))
+
+    def step(self, word, now, n):
+        step = self.gcra.step(self.relative(word), self.elapsed(now), n)
+        return Step(step.admits, If(step.admits, self.absolute(step.next), U(0)))
+
+    def instant(self, now):
+        before = self.since.saturating_sub(now)
+        passed = self.gcra.grid.floor(self.elapsed(now))
+        if before.v == 0:
+            return self.absolute(passed)
+        units = self.gcra.grid.floor(before).saturating_add(1)
+        return self.absolute(U(0).wrapping_sub(units))
+
+
+def any_base():
+    gcra = Gcra.any_built(PAYLOAD_BITS, False)
+    return Paced(gcra, U(0), number("base", 0, TAT.max))
+
+
+def words_come_back():
+    """A word less the base, and the base again, is the word; whatever stands above it."""
+    at, word = any_base(), number("word")
+    return And(at.absolute(at.relative(word)) == TAT.of(word),
+               at.relative(at.absolute(word)) == TAT.of(word))
+
+
+def distances_stay():
+    """A distance from the clock is the same in the words as less the base: so what the bucket judges
+    is what the words say."""
+    at, instant, now = any_base(), number("instant", 0, TAT.max), number("now")
+    by_word = at.absolute(instant).wrapping_sub(at.absolute(now)) & TAT.max
+    by_base = instant.wrapping_sub(now) & TAT.max
+    return by_word == by_base
+
+
+def clocks_rise():
+    since, now, later = number("since"), number("now"), number("later")
+    fact(now <= later)
+    at = Paced(None, since, None)
+    return And(at.elapsed(now) <= at.elapsed(later),
+               Implies(now >= since, at.elapsed(later).v - at.elapsed(now).v == later.v - now.v))
+
+
+class Change:
+    """A quota changes when the clock of cells stands at `here`; a key has a debt of `debt` units."""
+
+    def __init__(self, inherit, grows=None):
+        self.cell, self.old, self.new = number("cell", 1), number("old", 1), number("new", 1)
+        self.here, self.reach = number("here", 0, TAT.max), number("reach", 1, REACH_MAX)
+        self.debt = number("debt", 0, self.reach)
+        most = BURST_UNITS_MAX
+        fact(self.old.v * self.cell.v <= most, self.new.v * self.cell.v <= most)
+        fact(self.old.v * self.cell.v >= self.old.v, self.new.v * self.cell.v >= self.new.v)
+        if grows is not None:
+            fact(self.new > self.old if grows else self.new <= self.old)
+        new = self.new
+        # `what has wrapped wraps back`, twice.
+        product, shrunk = new.wrapping_sub(self.old).v * self.cell.v, integer("shrunk")
+        fact(shrunk == self.old.v * self.cell.v - new.v * self.cell.v)
+        fact(wraps_back(product, shrunk))
+        if inherit == "spent" or inherit == "additive" and grows:
+            made = (self.cell, self.here, self.reach)
+        else:
+            made = Paced.inherited(inherit, self.cell, self.old, new, self.here, self.reach)
+        _, self.base, self.reach_after = made
+        # The word, and what the new bucket makes of it: its clock begins at 0.
+        word = U((self.here.v + self.debt.v) % RING)
+        seen = Paced(None, None, U(self.base.v % RING)).relative(word)
+        self.ahead = seen
+        self.behind = RING - seen.v
+
+
+def wrapped_product(wrapped, cell, shrunk):
+    return If(shrunk > 0, wrapped * cell == 2**64 * cell - shrunk * cell, wrapped * cell == -shrunk * cell)
+
+
+def what_has_wrapped():
+    old, new, cell = number("old"), number("new"), number("cell")
+    return wrapped_product(new.wrapping_sub(old).v, cell.v, old.v - new.v)
+
+
+def wraps_back(product, shrunk):
+    return product % 2**64 == If(shrunk > 0, 2**64 - shrunk, -shrunk)
+
+
+def what_has_wrapped_modulo():
+    product, cell, shrunk = integer("product"), number("cell"), integer("shrunk")
+    fact(shrunk <= BURST_UNITS_MAX, shrunk >= -BURST_UNITS_MAX)
+    fact(If(shrunk > 0, product == 2**64 * cell.v - shrunk, product == -shrunk))
+    return wraps_back(product, shrunk)
+
+
+def as_is_keeps_what_is_left(grows):
+    """`burst - debt` is the same after as before, in units; a debt that is more than paid is behind."""
+    def state():
+        at = Change("as-is", grows)
+        after = at.debt.v + at.new.v * at.cell.v - at.old.v * at.cell.v
+        return And(If(after >= 0, at.ahead.v == after, at.behind == -after),
+                   If(after >= 0, after <= at.reach_after.v, True))
+    return state
+
+
+def additive_adds_what_the_burst_grew_by():
+    at = Change("additive", True)
+    return And(at.ahead == at.debt, at.ahead <= at.reach_after)
+
+
+def spent_keeps_what_is_owed(grows):
+    """The debt is the same after as before, whether the burst grows or shrinks."""
+    def state():
+        at = Change("spent", grows)
+        return And(at.ahead == at.debt, at.ahead <= at.reach_after)
+    return state
+
+
+def reset_forgives_all():
+    at = Change("reset")
+    # At or behind the clock, and by no more than the reach.
+    return Or(at.ahead == 0, And(at.behind <= at.reach.v, at.behind >= 0))
+
+
+PROPERTIES = [
+    Property("the base changes no word", lambda: iter([("any", words_come_back)])),
+    Property("the base changes no distance", lambda: iter([("any", distances_stay)])),
+    Property("the clock of cells does not go back", lambda: iter([("any", clocks_rise)])),
+    Property("as is: what is left is left", lambda: iter(
+        [("what has wrapped", what_has_wrapped), ("wraps back", what_has_wrapped_modulo),
+         ("a burst that grows", as_is_keeps_what_is_left(True)), ("that shrinks", as_is_keeps_what_is_left(False))])),
+    Property("additive: what the burst has grown by is added", lambda: iter([("any", additive_adds_what_the_burst_grew_by)])),
+    Property("spent: what is owed is owed", lambda: iter(
+        [("a burst that grows", spent_keeps_what_is_owed(True)), ("that shrinks", spent_keeps_what_is_owed(False))])),
+    Property("reset: no debt stays", lambda: iter([("any", reset_forgives_all)])),
+]
+
+FAULTS = [
+    Fault("a base that saturates", "the base changes no word",
+          "TAT.of(word.wrapping_add(self.base))", "TAT.of(word.saturating_add(self.base))"),
+    Fault("a word less the base, at least 0", "the base changes no distance",
+          "TAT.of(word.wrapping_add(self.base))", "TAT.of(word.saturating_sub(self.base))"),
+    Fault("time before the change wraps", "the clock of cells does not go back",
+          "return now.saturating_sub(self.since)", "return now.wrapping_sub(self.since)"),
+    Fault("the clock is moved the other way", "as is: what is left is left",
+          "here.wrapping_sub(grown)", "here.wrapping_add(grown)"),
+    Fault("the debt there may be does not grow", "as is: what is left is left",
+          "reach = reach.saturating_add(new.saturating_sub(old).saturating_mul(cell))", "reach = reach"),
+    Fault("the clock is moved on", "additive: what the burst has grown by is added",
+          "made = (self.cell, self.here, self.reach)", "made = (self.cell, self.here + self.cell, self.reach)"),
+    Fault("the clock is moved by a cell", "spent: what is owed is owed",
+          "made = (self.cell, self.here, self.reach)", "made = (self.cell, self.here - self.cell, self.reach)"),
+    Fault("the clock is not moved far enough", "reset: no debt stays",
+          "here.wrapping_add(reach)", "here.wrapping_add(reach - 1)"),
+]

@@ -1,0 +1,157 @@
+//! Answers requests by the algorithms themselves, for `prove.py` to compare its models with.
+//!
+//! A line of the input is a request, and a line of the output its answer:
+//!
+//! ```text
+//! gcra limit=10 period=1000000000 burst=3 word=0 now=77 n=2 [option=value ...] [ring=1,2,3]
+//! admit next=... puts=place:content,... idle=units remaining=... reset=... delay=...
+//! refuse idle=... remaining=... reset=... retry=...
+//! ```
+//!
+//! `none` says that such a quota has no such state, `refused` that it is out of range, and `panic`
+//! that the algorithm panicked, which it never should.
+
+mod request;
+
+use std::io::{BufRead, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use request::Request;
+use tollgate::algo::dynamic_gcra::PacedParams;
+use tollgate::algo::{Algorithm, GiveBack, Machine, Receipt, Standing, Step};
+use tollgate::{
+    FixedWindow, Gcra, Inherit, LeakyQueue, QuotaError, SlidingCounter, SlidingLog, SubWindows,
+    Tick, WarmUp,
+};
+
+fn main() -> std::io::Result<()> {
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let request = Request::of(&line);
+        let answer = catch_unwind(AssertUnwindSafe(|| answer(&request)));
+        let answer = match answer {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => "refused".to_owned(),
+            Err(_) => "panic".to_owned(),
+        };
+        writeln!(out, "{answer}")?;
+    }
+    out.flush()
+}
+
+fn answer(request: &Request) -> Result<String, QuotaError> {
+    let small = |name: &str| u32::try_from(request.number(name)).unwrap_or(u32::MAX);
+    match request.algorithm() {
+        "gcra" => {
+            let gcra = if request.has("empty") { Gcra::start_empty() } else { Gcra::new() };
+            let gcra = if request.has("plans") { gcra.for_plans() } else { gcra };
+            revocable(gcra, request)
+        }
+        "fixed_window" => match request.has("offset") {
+            true => revocable(FixedWindow::aligned().utc_offset_secs(request.offset()), request),
+            false => revocable(FixedWindow::anchored(), request),
+        },
+        "leaky_queue" => built(LeakyQueue::new().immediate(request.number("immediate")), request),
+        "warm_up" => {
+            let warm_up = WarmUp::new(request.span("warm")).cold_factor(small("cold"));
+            built(warm_up.max_wait(request.span("wait")), request)
+        }
+        "sub_windows" => built(SubWindows::new().count(small("count")), request),
+        "sliding_counter" => built(SlidingCounter::new().older(small("older")), request),
+        "sliding_log" => built(SlidingLog::new(), request),
+        "paced" => paced(request),
+        other => panic!("no such algorithm: {other}"),
+    }
+}
+
+fn paced(request: &Request) -> Result<String, QuotaError> {
+    let mut params = PacedParams::new(&request.quota(), request.has("empty"))?;
+    if request.has("at") {
+        let inherit = match request.text("inherit") {
+            "as-is" => Inherit::AsIs,
+            "additive" => Inherit::Additive,
+            "spent" => Inherit::Spent,
+            "proportional" => Inherit::Proportional,
+            _ => Inherit::Reset,
+        };
+        params =
+            params.change(&request.new_quota(), inherit, Tick::from_nanos(request.number("at")))?;
+    }
+    Ok(revoked(&params, request).unwrap_or_else(|| stepped(&params, request)))
+}
+
+fn built<A: Algorithm>(algorithm: A, request: &Request) -> Result<String, QuotaError> {
+    let params = params(&algorithm, request)?;
+    Ok(params.map_or("none".to_owned(), |params| stepped(&params, request)))
+}
+
+fn revocable<A: Algorithm<Params: GiveBack>>(
+    algorithm: A,
+    request: &Request,
+) -> Result<String, QuotaError> {
+    let params = params(&algorithm, request)?;
+    Ok(params.map_or("none".to_owned(), |params| {
+        revoked(&params, request).unwrap_or_else(|| stepped(&params, request))
+    }))
+}
+
+fn params<A: Algorithm>(algorithm: &A, request: &Request) -> Result<Option<A::Params>, QuotaError> {
+    let (quota, origin) = (request.quota(), request.number("origin"));
+    match request.has("compact") {
+        true => algorithm.compact_params(&quota, origin),
+        false => algorithm.params(&quota, origin).map(Some),
+    }
+}
+
+/// What is given back, if the request is for that.
+fn revoked<M: GiveBack>(params: &M, request: &Request) -> Option<String> {
+    let [word, now, n] = ["word", "now", "n"].map(|name| request.number(name));
+    let now = Tick::from_nanos(now);
+    if request.has("overdrawn") {
+        return Some(stepped(&params.overdrawn(), request));
+    }
+    if request.has("add") {
+        return Some(format!("word {}", params.add(word, now, n)));
+    }
+    let [cells, at, next] = ["cells", "charged", "next"].map(|name| request.number(name));
+    let receipt = Receipt { cells, at: Tick::from_nanos(at), next };
+    request.has("cells").then(|| format!("word {}", params.give_back(word, &receipt, now, n)))
+}
+
+fn stepped<M: Machine>(params: &M, request: &Request) -> String {
+    let [word, now, n] = ["word", "now", "n"].map(|name| request.number(name));
+    let (now, ring) = (Tick::from_nanos(now), request.ring(params.ring_cells()));
+    let ring = ring.as_slice();
+    let seen = params.look(word, ring, now, n);
+    let standing = match params.standing(word, params.instant(now)) {
+        Standing::Idle { units } => format!("idle={units}"),
+        Standing::Live { debt } => format!("live={debt}"),
+    };
+    let fresh = params.fresh(now);
+    let mut puts = Vec::new();
+    let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    match params.step(seen, now, n) {
+        Step::Admit { next } => {
+            params.publish(seen, ring, |place, content| {
+                puts.push(format!("{place}:{content}"));
+                true
+            });
+            let permit = params.permit(seen, now, n);
+            let (left, reset) = (permit.remaining(), nanos(permit.reset_after()));
+            let (delay, puts) = (nanos(permit.delay()), puts.join(","));
+            format!(
+                "admit fresh={fresh} {standing} next={next} puts={puts} remaining={left} reset={reset} delay={delay}"
+            )
+        }
+        Step::Refuse | Step::RefuseCounted { .. } => {
+            let denied = params.denied(seen, now, n);
+            let (left, reset) = (denied.remaining(), nanos(denied.reset_after()));
+            let retry =
+                denied.retry_after().map_or("never".to_owned(), |span| nanos(span).to_string());
+            format!("refuse fresh={fresh} {standing} remaining={left} reset={reset} retry={retry}")
+        }
+    }
+}

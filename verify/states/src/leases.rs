@@ -1,0 +1,436 @@
+//! Processes that take leases of a bucket on a server, or ask it each time.
+
+use stateright::{Model, Property};
+use tollgate::Tick;
+
+use crate::lease::purse::Purse;
+use crate::meter::Meter;
+use crate::report::NEVER_BEYOND;
+use crate::sync::{self, PlantedFault};
+
+#[allow(unreachable_pub, reason = "a file of another crate")]
+#[path = "../../../crates/redis/tests/bodies/bucket.rs"]
+mod bucket;
+use bucket::Bucket;
+
+/// A unit of time in a purse.
+const UNIT_NANOS: u64 = 1 << 16;
+/// Now, so that what is over has a place before it.
+const NOW_UNITS: u64 = 100;
+
+/// A quota, processes, and what may happen to them.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "for the tests here")]
+pub struct Leases {
+    /// How many processes.
+    pub processes: usize,
+    /// The time in which a cell comes back.
+    pub cell: u8,
+    /// Cells of the burst.
+    pub burst: u8,
+    /// How long leases live; 0: each cell is asked for by itself, and there are none.
+    pub lifetime: u8,
+    /// What may happen, so often in all.
+    pub faults: u8,
+    /// Of these kinds.
+    pub kinds: &'static [Fault],
+    /// What is wrong.
+    pub mistake: Mistake,
+}
+
+/// What happens to clocks and servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "for the tests here")]
+pub enum Fault {
+    /// The server goes on with what its replica, or its disk, has: adds what that lacks.
+    FailOver,
+    /// A replica takes over, and the old server goes on for whoever has not heard of it: adds what the
+    /// replica lacks, and what the old one still grants.
+    SplitBrain,
+    /// The server's clock goes ahead by a unit: adds a unit's cells.
+    ServerAhead,
+    /// It goes back by a unit: adds nothing.
+    ServerBack,
+    /// A process's clock goes back by a unit, or stands still for one: adds a unit's cells.
+    ClientBack,
+    /// It goes ahead by a unit: adds nothing.
+    ClientAhead,
+}
+
+/// What is planted, and must be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "for the tests here")]
+pub enum Mistake {
+    /// Nothing.
+    None,
+    /// Cells are spent however old they are (in the purse that ships).
+    NeverExpires,
+    /// A lifetime is counted from when the reply is there.
+    CountedFromReply,
+    /// A cell of a reply that came too late is spent all the same.
+    LateIsSpent,
+    /// An answer that comes again, as to a request that is sent again, counts again.
+    CountedAgain,
+    /// The bucket is not smaller by what comes back in a lifetime.
+    BurstNotLowered,
+    /// A process that begins anew goes on with the leases of the one that died, and so does another.
+    LeasesInherited,
+    /// No fault is said to add anything.
+    FaultsAddNothing,
+}
+
+/// A call of a process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Call {
+    /// Sent so long ago by its clock, for so many cells.
+    Asked { ago: i8, most: u8 },
+    /// The answer is on its way.
+    Answered { ago: i8, cells: u8 },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Process {
+    /// By when it ends by the process's clock, and cells; those that are over only if that matters.
+    leases: Vec<(u8, u8)>,
+    call: Option<Call>,
+    /// A request that nobody waits for any longer, and that may arrive yet.
+    stray: Option<u8>,
+    /// It asks the server that was deposed.
+    at_deposed: bool,
+}
+
+/// Where all is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    /// In how long the server's bucket will be full.
+    owed: u8,
+    /// The same of its replica, or of what is on its disk.
+    replicated: u8,
+    deposed: Option<u8>,
+    processes: Vec<Process>,
+    meter: Meter,
+    faults: u8,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// Time goes on.
+    Tick,
+    /// A process asks for so many cells.
+    Ask(usize, u8),
+    /// A request arrives.
+    Arrive(usize),
+    /// One arrives that nobody waits for.
+    ArriveStray(usize),
+    /// Request or reply are lost.
+    Lose(usize),
+    /// Whoever waits gives up, and the request may arrive yet.
+    GiveUp(usize),
+    /// A reply is there.
+    Land(usize),
+    /// A cell is spent.
+    Spend(usize),
+    /// A process dies, and begins anew with nothing.
+    Die(usize),
+    /// A process hears of the new server.
+    Move(usize),
+    /// The replica has what the server has.
+    Replicate,
+    /// A fault, of a process if it is of one.
+    Happen(Fault, usize),
+}
+
+impl Leases {
+    fn bucket(&self) -> Bucket {
+        let lease = if self.mistake == Mistake::BurstNotLowered { 0 } else { self.lifetime };
+        let period_nanos = u64::from(self.cell) * 1_000;
+        let bucket = Bucket::new(1, period_nanos, self.burst.into(), lease.into());
+        assert_eq!((bucket.parts, bucket.cell), (1, self.cell.into()), "units are microseconds");
+        bucket
+    }
+
+    /// What a bucket that owes so much grants, and what it owes then.
+    fn take(&self, owed: u8, most: u8) -> (u8, u8) {
+        let (cells, owed) = self.bucket().take(owed.into(), 1, most.into());
+        (u8::try_from(cells).expect("few"), u8::try_from(owed).expect("small"))
+    }
+
+    fn units(&self, cells: u8) -> u16 {
+        u16::from(self.cell) * u16::from(cells)
+    }
+
+    /// For how long cells may be spent that are charged by now.
+    fn out_for(&self) -> u8 {
+        self.lifetime + self.faults
+    }
+
+    fn allow(&self, world: &mut World, units: u16) {
+        if self.mistake != Mistake::FaultsAddNothing {
+            world.meter.allow(units, self.out_for());
+        }
+    }
+
+    /// A request for cells arrives at the server that the process knows.
+    fn arrive(&self, world: &mut World, at_deposed: bool, most: u8) -> u8 {
+        let cells = match world.deposed.filter(|_| at_deposed) {
+            Some(owed) => {
+                let (cells, owed) = self.take(owed, most);
+                world.deposed = Some(owed);
+                self.allow(world, self.units(cells));
+                cells
+            }
+            None => {
+                let (cells, owed) = self.take(world.owed, most);
+                world.owed = owed;
+                cells
+            }
+        };
+        if self.lifetime == 0 {
+            // Granted as of now, whether or not anybody hears of it.
+            world.meter.grant(self.units(cells));
+        }
+        cells
+    }
+
+    /// A reply is there: its cells are put in the purse, if they may still be spent.
+    fn land(&self, process: &mut Process, meter: &mut Meter, ago: i8, cells: u8) {
+        let ago = if self.mistake == Mistake::CountedFromReply { 0 } else { ago };
+        let left = i16::from(self.lifetime) - i16::from(ago);
+        if left <= 0 {
+            if self.mistake == Mistake::LateIsSpent && cells > 0 {
+                meter.grant(self.units(1));
+            }
+            return;
+        }
+        let purse = self.purse(process);
+        purse.deposit(cells.into(), at(u8::try_from(left).expect("short")), at(0));
+        process.leases = self.held(&purse);
+    }
+
+    fn purse(&self, process: &Process) -> Purse {
+        let purse = Purse::default();
+        for &(left, cells) in &process.leases {
+            purse.deposit(cells.into(), at(left), at(0));
+        }
+        purse
+    }
+
+    /// What a purse holds, and until when: those that end later first.
+    fn held(&self, purse: &Purse) -> Vec<(u8, u8)> {
+        let alive = |left: u8| u8::try_from(purse.alive(at(left))).expect("few");
+        let last = self.lifetime + self.faults + 1;
+        let mut held: Vec<_> =
+            (0..last).rev().map(|left| (left + 1, alive(left) - alive(left + 1))).collect();
+        if self.mistake == Mistake::NeverExpires {
+            held.push((0, u8::try_from(purse.unspent()).expect("few") - alive(0)));
+        }
+        held.retain(|(_, cells)| *cells > 0);
+        held
+    }
+
+    /// A process's clock goes on by so many units.
+    fn go_on(&self, process: &mut Process, by: i8) {
+        for (left, _) in &mut process.leases {
+            *left = left.saturating_add_signed(-by);
+        }
+        if self.mistake != Mistake::NeverExpires {
+            process.leases.retain(|(left, _)| *left > 0);
+        }
+        if let Some(Call::Asked { ago, .. } | Call::Answered { ago, .. }) = &mut process.call {
+            // When as old as a lifetime, it is too late, however much older.
+            let oldest = i8::try_from(self.out_for()).expect("short");
+            *ago = (*ago + by).min(oldest);
+        }
+    }
+
+    fn happen(&self, world: &mut World, fault: Fault, index: usize) -> Option<()> {
+        world.faults = world.faults.checked_sub(1)?;
+        match fault {
+            Fault::FailOver | Fault::SplitBrain => {
+                let lacks = world.owed.saturating_sub(world.replicated);
+                if fault == Fault::SplitBrain {
+                    world.deposed = Some(world.owed);
+                    world.processes.iter_mut().for_each(|process| process.at_deposed = true);
+                }
+                world.owed = world.replicated;
+                self.allow(world, lacks.into());
+            }
+            Fault::ServerAhead => {
+                let gained = world.owed.min(1);
+                world.owed -= gained;
+                world.replicated = world.replicated.saturating_sub(1);
+                self.allow(world, gained.into());
+            }
+            Fault::ServerBack => {
+                // What was full long ago may be full now too. A key owes the burst at most.
+                let most = u8::try_from(self.bucket().capacity).expect("small");
+                for owed in [&mut world.owed, &mut world.replicated] {
+                    *owed = (*owed + u8::from(*owed > 0)).min(most);
+                }
+            }
+            Fault::ClientBack => {
+                self.go_on(world.processes.get_mut(index)?, -1);
+                self.allow(world, 1);
+            }
+            Fault::ClientAhead => self.go_on(world.processes.get_mut(index)?, 1),
+        }
+        Some(())
+    }
+
+    fn tick(&self, world: &mut World) {
+        world.owed = world.owed.saturating_sub(1);
+        world.replicated = world.replicated.saturating_sub(1);
+        world.deposed = world.deposed.map(|owed| owed.saturating_sub(1));
+        world.meter.tick(1);
+        for process in &mut world.processes {
+            self.go_on(process, 1);
+        }
+    }
+
+    fn spend(&self, world: &mut World, index: usize) -> Option<()> {
+        let purse = self.purse(&world.processes[index]);
+        if !purse.spend(1, at(0)) {
+            return None;
+        }
+        world.processes[index].leases = self.held(&purse);
+        world.meter.grant(self.units(1));
+        Some(())
+    }
+
+    /// What a process does, or what becomes of its messages.
+    fn act(&self, world: &mut World, step: Step) -> Option<()> {
+        match step {
+            Step::Ask(index, most) => {
+                world.processes[index].call = Some(Call::Asked { ago: 0, most });
+            }
+            Step::Arrive(index) => {
+                let process = &world.processes[index];
+                let Some(Call::Asked { ago, most }) = process.call else { return None };
+                let cells = self.arrive(world, process.at_deposed, most);
+                let answer = Call::Answered { ago, cells };
+                // Who asks each time has been granted it by then.
+                world.processes[index].call = (self.lifetime > 0 && cells > 0).then_some(answer);
+            }
+            Step::ArriveStray(index) => {
+                let most = world.processes[index].stray.take()?;
+                let at_deposed = world.processes[index].at_deposed;
+                self.arrive(world, at_deposed, most);
+            }
+            Step::Lose(index) => world.processes[index].call = None,
+            Step::GiveUp(index) => {
+                let Some(Call::Asked { most, .. }) = world.processes[index].call else {
+                    return None;
+                };
+                world.processes[index].call = None;
+                world.processes[index].stray = Some(most);
+            }
+            Step::Land(index) => {
+                let World { processes, meter, .. } = world;
+                let Some(Call::Answered { ago, cells }) = processes[index].call else {
+                    return None;
+                };
+                self.land(&mut processes[index], meter, ago, cells);
+                if self.mistake != Mistake::CountedAgain {
+                    processes[index].call = None;
+                }
+            }
+            Step::Spend(index) => self.spend(world, index)?,
+            Step::Die(index) => {
+                let died = core::mem::take(&mut world.processes[index]);
+                world.processes[index].stray = died.stray;
+                world.processes[index].at_deposed = died.at_deposed;
+                if self.mistake == Mistake::LeasesInherited {
+                    for process in &mut world.processes {
+                        process.leases.clone_from(&died.leases);
+                    }
+                }
+            }
+            Step::Move(index) => world.processes[index].at_deposed = false,
+            Step::Tick => self.tick(world),
+            Step::Replicate => world.replicated = world.owed,
+            Step::Happen(fault, index) => self.happen(world, fault, index)?,
+        }
+        Some(())
+    }
+}
+
+fn at(units: u8) -> Tick {
+    Tick::from_nanos((NOW_UNITS + u64::from(units)) * UNIT_NANOS)
+}
+
+impl Model for Leases {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World {
+            owed: 0,
+            replicated: 0,
+            deposed: None,
+            processes: vec![Process::default(); self.processes],
+            meter: Meter::default(),
+            faults: self.faults,
+        }]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        steps.push(Step::Tick);
+        if world.faults > 0 {
+            steps.push(Step::Replicate);
+        }
+        for (index, process) in world.processes.iter().enumerate() {
+            match process.call {
+                None if self.lifetime == 0 => steps.push(Step::Ask(index, 1)),
+                None => steps.extend([1, self.burst].map(|most| Step::Ask(index, most))),
+                Some(Call::Asked { .. }) => {
+                    steps.extend([Step::Arrive(index), Step::Lose(index), Step::GiveUp(index)]);
+                }
+                Some(Call::Answered { .. }) => steps.extend([Step::Land(index), Step::Lose(index)]),
+            }
+            if process.stray.is_some() {
+                steps.push(Step::ArriveStray(index));
+            }
+            if !process.leases.is_empty() {
+                steps.extend([Step::Spend(index), Step::Die(index)]);
+            }
+            if process.at_deposed {
+                steps.push(Step::Move(index));
+            }
+        }
+        if world.faults > 0 {
+            for fault in self.kinds {
+                let of_process = matches!(fault, Fault::ClientBack | Fault::ClientAhead);
+                let last = if of_process { self.processes } else { 1 };
+                steps.extend((0..last).map(|index| Step::Happen(*fault, index)));
+            }
+        }
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        let never_expires = self.mistake == Mistake::NeverExpires;
+        sync::plant(never_expires.then_some(PlantedFault::EndUnchecked));
+        let mut next = world.clone();
+        self.act(&mut next, step)?;
+        // Processes are alike: which of them is which makes no difference.
+        next.processes.sort_unstable_by(|one, other| key(one).cmp(&key(other)));
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::<Self>::always(NEVER_BEYOND, |model: &Self, world: &World| {
+            world.meter.worst() <= model.units(model.burst)
+        })]
+    }
+}
+
+type Key<'a> = (&'a [(u8, u8)], Option<(bool, i8, u8)>, Option<u8>, bool);
+
+fn key(process: &Process) -> Key<'_> {
+    let call = process.call.as_ref().map(|call| match *call {
+        Call::Asked { ago, most } => (false, ago, most),
+        Call::Answered { ago, cells } => (true, ago, cells),
+    });
+    (&process.leases, call, process.stray, process.at_deposed)
+}
