@@ -8,28 +8,47 @@ fail() {
     exit 1
 }
 
-# Atomics are named in the cell, the table and src/sync.rs only, and come from src/sync.rs.
-if grep -rnE '\b(core|std)::sync::atomic|loom::|shuttle::' src --include='*.rs' | grep -v '^src/sync\.rs:'; then
-    fail 'atomics, loom and shuttle are named in src/sync.rs only'
+# Prints the lines of code, not those of comments, that match a pattern in the named files or folders.
+code() {
+    grep -rnE "$1" "${@:2}" --include='*.rs' | grep -vE ':[0-9]+: *//'
+}
+
+# The rooms of src/, each of which may use those before it only. `lib.rs` re-exports from all of them.
+rooms=(sync word time quota decision algo cell table limiter charge snapshot top wait policy)
+for room in src/*; do
+    name="$(basename "$room" .rs)"
+    [[ " lib ${rooms[*]} " == *" $name "* ]] || fail "$room is no room: ci/lint.sh lists them in order"
+done
+for index in "${!rooms[@]}"; do
+    later="$(IFS='|' && echo "${rooms[*]:index+1}")"
+    room="src/${rooms[index]}"
+    [ -d "$room" ] || room+=.rs
+    if [ -n "$later" ] && code "\bcrate::($later)\b" "$room"; then
+        fail "$room uses a room that comes after it"
+    fi
+    # A name at the crate's root would hide the room that it comes from. Tests are users.
+    if code '\bcrate::(\{|[A-Z])' "$room" | grep -vE '(/tests\.rs|/tests/[^:]*):'; then
+        fail "$room imports from the crate's root: name the room"
+    fi
+done
+
+# Atomics are named in the cell, the table and src/sync only, and come from src/sync.
+if code '\b(core|std)::sync::atomic|loom::|shuttle::' src | grep -v '^src/sync/'; then
+    fail 'atomics, loom and shuttle are named in src/sync only'
 fi
-if grep -rnE '\bAtomicU64\b|compare_exchange|fetch_' src --include='*.rs' \
-    | grep -vE '^src/(sync\.rs|cell/|table/)'; then
-    fail 'atomics are used in src/cell, src/table and src/sync.rs only'
+if code '\bAtomicU64\b|compare_exchange|fetch_' src | grep -vE '^src/(sync|cell|table)/'; then
+    fail 'atomics are used in src/cell, src/table and src/sync only'
 fi
-# The algorithms are pure: no atomics, no clock, no allocation, no float.
-impure='crate::(sync|cell|table|clock|limiter|direct|builder)|\b(Box|Vec|String|Arc|Rc)\b|\bf(32|64)\b'
-if grep -nE "$impure" $(find src/algo -name '*.rs' -not -path '*oracle*' -not -name tests.rs) src/quota.rs src/decision.rs src/word.rs | grep -vE ':[0-9]+: *//'; then
+# Values and algorithms are pure: no atomics, no clock, no allocation, no float.
+pure=$(find src/algo src/quota src/decision -name '*.rs' -not -path '*oracle*' -not -name tests.rs -not -name text.rs)
+if code 'crate::(sync|time::clocks)|\b(Box|Vec|String|Arc|Rc)\b|\bf(32|64)\b' $pure src/word.rs; then
     fail 'values and algorithms are pure, and know none of the layers above'
 fi
-if grep -rn 'quanta::' src --include='*.rs' | grep -v '^src/clock\.rs:'; then
-    fail 'quanta is named in src/clock.rs only'
-fi
-# The cells and the table know nothing of the limiter.
-if grep -nE 'crate::(limiter|direct|builder|clock|stats)' src/cell/*.rs src/table/*.rs; then
-    fail 'cells and table know none of the layers above'
+if code 'quanta::' src | grep -v '^src/time/clocks\.rs:'; then
+    fail 'quanta is named in src/time/clocks.rs only'
 fi
 # Unsafe code lives in one file.
-if grep -rnE '\bunsafe\b' src --include='*.rs' | grep -v '^src/table/memory\.rs:'; then
+if code '\bunsafe\b' src | grep -v '^src/table/memory\.rs:'; then
     fail 'unsafe code lives in src/table/memory.rs only'
 fi
 
