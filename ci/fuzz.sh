@@ -73,7 +73,7 @@ for row in "${rows[@]}"; do
     parts=$((parts + part))
     CARGO_TARGET_DIR="$base/$sanitizer" "${fuzz[@]}" build --no-trace-compares --sanitizer "$sanitizer" "$name"
 done
-# An error that a text is refused with is not to walk the stack, nor is an allocation; and memory that is
+# An error that a text is denied with is not to walk the stack, nor is an allocation; and memory that is
 # given back to the system after each input has to be asked for again.
 export RUST_LIB_BACKTRACE=0 MALLOC_TRIM_THRESHOLD_=100000000 MALLOC_MMAP_THRESHOLD_=100000000
 export ASAN_OPTIONS="${ASAN_OPTIONS:-malloc_context_size=4:detect_stack_use_after_return=0:quarantine_size_mb=32}"

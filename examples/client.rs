@@ -1,4 +1,4 @@
-//! A client of a service that limits its callers: it waits for its turn, so that it is never refused.
+//! A client of a service that limits its callers: it waits for its turn, so that it is never denied.
 //!
 //! ```text
 //! cargo run --release --example client
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tollgate::{Direct, Line, Quota, Timer, WaitError};
+use tollgate::{Direct, Quota, Timer, WaitError, WaitQueue};
 
 /// What the provider allows.
 const PER_SECOND: u64 = 100;
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         served: AtomicU64::new(0),
         violations: AtomicU64::new(0),
     };
-    let line = Line::new(Direct::new(Quota::per_second(PER_SECOND).burst(BURST - SPARE))?);
+    let line = WaitQueue::new(Direct::new(Quota::per_second(PER_SECOND).burst(BURST - SPARE))?);
     let patience = Duration::from_secs(5);
 
     // Threads, each of which sends its requests as fast as it may.
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Whoever cannot be served in time is told so at once.
     let error = line.wait(&(), BURST - SPARE, Duration::from_millis(1)).unwrap_err();
-    println!("refused at once: {error}");
+    println!("denied at once: {error}");
 
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
     println!("{} requests served", count(&provider.served));

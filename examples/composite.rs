@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Composite, Direct, Limiter, ManualClock, Penalties, Quota, Rejected, Shadow};
+use tollgate::{Composite, Direct, Limiter, ManualClock, Penalties, PenaltyDenied, Quota, Shadow};
 
 struct Request {
     ip: &'static str,
@@ -30,9 +30,9 @@ fn composite(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
         match gate.check(&Request { ip, tenant: 3 }) {
             Ok(granted) => {
                 print!("{ip}: granted, {} left {}", granted.remaining(), granted.tightest());
-                println!(", would be refused by {:?}", granted.would_refuse());
+                println!(", would be denied by {:?}", granted.would_deny());
             }
-            Err(refused) => println!("{ip}: {refused}"),
+            Err(denied) => println!("{ip}: {denied}"),
         }
     }
     for trial in gate.trials() {
@@ -53,15 +53,15 @@ fn shadow(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Three refusals within a minute are a ban for ten.
+/// Three denials within a minute are a ban for ten.
 fn penalties(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
     let gate = Limiter::<str>::builder(Quota::per_second(2)).clock(Arc::clone(clock)).build()?;
     let gate = Penalties::builder(gate, Quota::per_minute(3), Duration::from_secs(600)).build()?;
     for _ in 0..6 {
         match gate.check("192.0.2.7") {
             Ok(permit) => println!("go ahead, {} left", permit.remaining()),
-            Err(Rejected::Limited(denied)) => println!("429: {denied}"),
-            Err(rejected @ Rejected::Banned(_)) => println!("403: {rejected}"),
+            Err(PenaltyDenied::Limited(denied)) => println!("429: {denied}"),
+            Err(rejected @ PenaltyDenied::Banned(_)) => println!("403: {rejected}"),
         }
     }
     println!("{:?}", gate.stats());

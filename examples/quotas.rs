@@ -2,14 +2,14 @@
 //!
 //! `cargo run --example quotas`
 
-use tollgate::{Gcra, Inherit, Limiter, Live, Quota, TopKeys};
+use tollgate::{DynamicGcra, Gcra, Inherit, Limiter, Quota, TopKeys};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     per_key()?;
     live()
 }
 
-/// Three plans in one table; who is refused most is noted by name.
+/// Three plans in one table; who is denied most is noted by name.
 fn per_key() -> Result<(), Box<dyn std::error::Error>> {
     // Built with the fastest quota of all.
     let gate: Limiter<str> = Limiter::builder(Quota::per_second(500))
@@ -26,7 +26,7 @@ fn per_key() -> Result<(), Box<dyn std::error::Error>> {
         println!("{tenant:8}  {:14}  {granted:3} of 200 at once", plan.quota().to_string());
     }
     for worst in top.top(2) {
-        println!("refused most: {}, {} times", worst.key, worst.refused);
+        println!("denied most: {}, {} times", worst.key, worst.denied);
     }
     Ok(())
 }
@@ -34,8 +34,8 @@ fn per_key() -> Result<(), Box<dyn std::error::Error>> {
 /// What two keys have left, before and after the quota doubles.
 fn live() -> Result<(), Box<dyn std::error::Error>> {
     for inherit in [Inherit::AsIs, Inherit::Additive, Inherit::Proportional, Inherit::Reset] {
-        let gate: Limiter<str, Live> =
-            Limiter::builder(Quota::per_hour(100)).algorithm(Live::new()).build()?;
+        let gate: Limiter<str, DynamicGcra> =
+            Limiter::builder(Quota::per_hour(100)).algorithm(DynamicGcra::new()).build()?;
         assert!(gate.check_n("busy", 90)?.remaining() == 10 && gate.check_n("calm", 20).is_ok());
         gate.set_quota(Quota::per_hour(200), inherit)?;
         let left = |key| gate.check_n(key, 0).map(|permit| permit.remaining());

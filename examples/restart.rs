@@ -39,11 +39,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     // It has spent its burst, and not a second has passed.
     let denied = gate.check("192.0.2.7").expect_err("in debt still");
     let wait = denied.retry_after().expect("one cell fits");
-    println!("192.0.2.7 is refused still, for {wait:?}");
+    println!("192.0.2.7 is denied still, for {wait:?}");
     assert!(wait < Duration::from_millis(800));
     println!("192.0.2.8 has {} left", gate.check("192.0.2.8")?.remaining());
 
-    // A file that was damaged is refused with the reason.
+    // A file that was damaged is denied with the reason.
     let mut damaged = bytes;
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use tollgate::algo::{Algorithm, GiveBack};
+use tollgate::algo::{Algorithm, Refund};
 use tollgate::{
     Direct, FixedWindow, Gcra, KeySource, Limiter, ManualClock, Quota, Reservation, Tick,
 };
@@ -25,7 +25,7 @@ const WORKERS: usize = 10;
 type Gate<A> = Limiter<str, A, ManualClock>;
 
 /// An answer that is being written: what was reserved for it, and what it will have taken.
-struct Answer<'a, A: Algorithm<Params: GiveBack>> {
+struct Answer<'a, A: Algorithm<Params: Refund>> {
     done: Duration,
     tokens: u64,
     reserved: Option<Reservation<KeySource<&'a Gate<A>>>>,
@@ -49,7 +49,7 @@ impl Requests {
 }
 
 /// How many answers were written, and of how many tokens, if each is charged in this way.
-fn serve<A: Algorithm<Params: GiveBack>>(
+fn serve<A: Algorithm<Params: Refund>>(
     algorithm: A,
     settles: bool,
 ) -> Result<(u64, u64), Box<dyn std::error::Error>> {

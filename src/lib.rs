@@ -14,7 +14,7 @@
 //! # Ok::<(), tollgate::BuildError>(())
 //! ```
 //!
-//! Where it has to be faster still: [`Limiter::check_batch`], [`TieredClock`], [`Lane`],
+//! Where it has to be faster still: [`Limiter::check_batch`], [`TieredClock`], [`LocalLease`],
 //! [`Limiter::allow`].
 //!
 //! # Features
@@ -26,9 +26,9 @@
 //!
 //! | | what | why |
 //! |---|---|---|
-//! | sealed | [`Algorithm`](algo::Algorithm), [`Machine`](algo::Machine), [`GiveBack`](algo::GiveBack), [`Oracle`](algo::oracle::Oracle), [`Source`] | a method may be added; a state's word is known to the table |
-//! | open | [`Clock`], [`Visit`](algo::Visit), [`Ring`](algo::Ring) | others write them; what is added has a default |
-//! | `#[non_exhaustive]` | all errors, choices and figures: [`BuildError`], [`QuotaError`], [`UnknownAlgorithm`], [`OnFull`], [`Slots`], [`AnyAlgorithm`] and what belongs to it, [`Stats`], [`Occupancy`], [`TopKey`] | there will be more of them |
+//! | sealed | [`Algorithm`](algo::Algorithm), [`StateMachine`](algo::Machine), [`Refund`](algo::GiveBack), [`Oracle`](algo::oracle::Oracle), [`Source`] | a method may be added; a state's word is known to the table |
+//! | open | [`Clock`], [`Visitor`](algo::Visit), [`Ring`](algo::Ring) | others write them; what is added has a default |
+//! | `#[non_exhaustive]` | all errors, choices and figures: [`BuildError`], [`QuotaError`], [`UnknownAlgorithm`], [`OnFull`], [`SlotLayout`], [`AnyAlgorithm`] and what belongs to it, [`Stats`], [`Occupancy`], [`TopKey`] | there will be more of them |
 //! | complete | [`Step`](algo::Step), [`Standing`](algo::Standing), [`Receipt`](algo::Receipt), [`Verdict`](algo::oracle::Verdict), [`NoRing`](algo::NoRing) | who drives a machine by hand makes them, or must handle each |
 //!
 //! All other types have private fields. All types are `Send` and `Sync` if what they are made of
@@ -77,7 +77,7 @@ pub use algo::sliding_counter::SlidingCounter;
 pub use algo::sliding_log::SlidingLog;
 pub use algo::sub_windows::SubWindows;
 pub use algo::warm_up::WarmUp;
-pub use decision::parts::Stated;
+pub use decision::parts::DecisionParts;
 pub use decision::{Decision, Denied, Permit};
 pub use quota::{Quota, QuotaError};
 #[cfg(target_has_atomic = "64")]
@@ -86,31 +86,34 @@ pub use time::{Clock, Tick};
 
 #[cfg(feature = "std")]
 pub use {
-    charge::lease::Lane,
+    charge::lease::LocalLease,
     charge::reservation::Reservation,
     charge::source::{BucketSource, KeySource, Source},
     limiter::Limiter,
     limiter::builder::{BuildError, Builder, DirectBuilder, OnFull},
     limiter::direct::Direct,
-    limiter::slot_layout::Slots,
+    limiter::slot_layout::SlotLayout,
     limiter::stats::{DecisionCount, Occupancy, Stats},
-    policy::composite::{Composite, CompositeBuilder, CompositeError, Granted, Refused, Trial},
-    policy::dynamic::{Live, LiveParams},
-    policy::penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyStats, Rejected},
+    policy::composite::{
+        Composite, CompositeBuilder, CompositeDenied, CompositeError, CompositePermit,
+        CompositeShadow,
+    },
+    policy::dynamic::{DynamicGcra, DynamicGcraParams},
+    policy::penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats},
     policy::plan::Plan,
     policy::shadow::{Shadow, ShadowCounts},
     snapshot::RestoreError,
     time::clocks::{CoarseClock, QuantaClock, TieredClock},
     top::{TopKey, TopKeys},
-    wait::{Bookable, Line, Sleep, Timer, Wait, WaitError, Waited},
+    wait::{Sleep, Timer, Wait, WaitError, WaitQueue, Waitable, Waited},
 };
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
-pub use cell::{Busy, Shelf};
+pub use cell::{Busy, VersionedCell};
 #[cfg(any(tollgate_loom, tollgate_shuttle))]
 #[doc(hidden)]
-pub use sync::{Fault, Numbers, plant};
+pub use sync::{Fault, ThreadSlots, plant};
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
 pub use sync::{Loads, let_loads_return, model_words};

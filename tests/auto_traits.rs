@@ -15,15 +15,16 @@ use tollgate::algo::oracle::{
 use tollgate::algo::sliding_log::{SlidingLogParams, SlidingLogSeen};
 use tollgate::algo::sub_windows::{SubWindowParams, SubWindowSeen};
 use tollgate::algo::warm_up::WarmUpParams;
-use tollgate::algo::{Grid, Moment, NoRing, Passage, Receipt, Restart, Standing, Step};
+use tollgate::algo::{Grid, Moment, NoRing, Rebased, Receipt, Restart, Standing, Step};
 use tollgate::{
     AnyAlgorithm, Ban, BucketSource, BuildError, Builder, CoarseClock, Composite, CompositeBuilder,
-    CompositeError, DecisionCount, Denied, Direct, DirectBuilder, FixedWindow, Gcra, Granted,
-    Inherit, KeySource, Lane, LeakyQueue, Limiter, Line, Live, LiveParams, ManualClock, Occupancy,
-    OnFull, Penalties, PenaltiesBuilder, PenaltyStats, Permit, Plan, QuantaClock, Quota,
-    QuotaError, Refused, Rejected, Reservation, RestoreError, Shadow, ShadowCounts, Sleep,
-    SlidingCounter, SlidingLog, Slots, Stated, Stats, SubWindows, Tick, TieredClock, Timer, TopKey,
-    TopKeys, Trial, UnknownAlgorithm, Wait, WaitError, Waited, WarmUp,
+    CompositeDenied, CompositeError, CompositePermit, CompositeShadow, DecisionCount,
+    DecisionParts, Denied, Direct, DirectBuilder, DynamicGcra, DynamicGcraParams, FixedWindow,
+    Gcra, Inherit, KeySource, LeakyQueue, Limiter, LocalLease, ManualClock, Occupancy, OnFull,
+    Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats, Permit, Plan, QuantaClock, Quota,
+    QuotaError, Reservation, RestoreError, Shadow, ShadowCounts, Sleep, SlidingCounter, SlidingLog,
+    SlotLayout, Stats, SubWindows, Tick, TieredClock, Timer, TopKey, TopKeys, UnknownAlgorithm,
+    Wait, WaitError, WaitQueue, Waited, WarmUp,
 };
 
 const fn shared<T: Send + Sync + Unpin + ?Sized>() {}
@@ -38,32 +39,32 @@ const _: () = {
     // A key is asked for by reference and never kept, so it need not be shared itself.
     shared::<Limiter<Rc<str>>>();
     shared::<Builder<Rc<str>>>();
-    shared::<Lane<KeySource<&Limiter<Rc<str>>>>>();
-    shared::<Lane<BucketSource<&Direct>>>();
+    shared::<LocalLease<KeySource<&Limiter<Rc<str>>>>>();
+    shared::<LocalLease<BucketSource<&Direct>>>();
     shared::<Reservation<KeySource<&Limiter<Rc<str>>>>>();
     shared::<(Plan<Gcra>, Inherit)>();
 
     shared::<(Composite<'static, str>, CompositeBuilder<'static, str>, CompositeError)>();
-    shared::<(Granted, Refused, Trial)>();
-    shared::<(Penalties<Rc<str>>, PenaltiesBuilder<Rc<str>>, Rejected, Ban, PenaltyStats)>();
+    shared::<(CompositePermit, CompositeDenied, CompositeShadow)>();
+    shared::<(Penalties<Rc<str>>, PenaltiesBuilder<Rc<str>>, PenaltyDenied, Ban, PenaltyStats)>();
     shared::<(Shadow<Rc<str>>, ShadowCounts)>();
-    shared::<(Line<Limiter<Rc<str>>>, Line<Direct>, Waited, WaitError, Timer, Sleep)>();
+    shared::<(WaitQueue<Limiter<Rc<str>>>, WaitQueue<Direct>, Waited, WaitError, Timer, Sleep)>();
 
     // Where keys are kept, they are shared.
     shared::<(TopKeys<String>, TopKey<String>)>();
     shared::<(Stats, Occupancy, DecisionCount)>();
 
-    shared::<(Permit, Denied, Stated, Quota, Tick, OnFull, Slots)>();
+    shared::<(Permit, Denied, DecisionParts, Quota, Tick, OnFull, SlotLayout)>();
     shared::<(BuildError, QuotaError, RestoreError, UnknownAlgorithm)>();
     shared::<(QuantaClock, CoarseClock, TieredClock, ManualClock)>();
 
     shared::<(AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, WarmUp)>();
-    shared::<(SlidingCounter, SlidingLog, SubWindows, Live)>();
+    shared::<(SlidingCounter, SlidingLog, SubWindows, DynamicGcra)>();
     shared::<(AnyParams, FixedWindowParams, GcraParams, LeakyQueueParams, WarmUpParams)>();
-    shared::<(SlidingLogParams, SubWindowParams, PacedParams, LiveParams)>();
+    shared::<(SlidingLogParams, SubWindowParams, PacedParams, DynamicGcraParams)>();
     shared::<(AnySeen, SlidingLogSeen, SubWindowSeen)>();
     shared::<(Grid, NoRing, Receipt, Standing, Step)>();
-    shared::<(Moment, Passage, Restart)>();
+    shared::<(Moment, Rebased, Restart)>();
     shared::<(AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window)>();
 };
 

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use tollgate::algo::Algorithm;
 use tollgate::{
-    AnyAlgorithm, Clock, Composite, Direct, FixedWindow, Gcra, Inherit, LeakyQueue, Limiter, Line,
-    Live, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, Slots, SubWindows, Tick, TopKeys,
-    WarmUp,
+    AnyAlgorithm, Clock, Composite, Direct, DynamicGcra, FixedWindow, Gcra, Inherit, LeakyQueue,
+    Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
+    TopKeys, WaitQueue, WarmUp,
 };
 
 const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
@@ -55,7 +55,7 @@ fn one_bucket_by_each_algorithm() {
     of_one_bucket(SlidingCounter::new());
     of_one_bucket(SlidingLog::new());
     of_one_bucket(AnyAlgorithm::from(SlidingLog::new()));
-    of_one_bucket(Live::new());
+    of_one_bucket(DynamicGcra::new());
     let warm = WarmUp::new(Duration::from_secs(60));
     let gate = Direct::builder(quota()).clock(ManualClock::new()).algorithm(warm).build();
     let gate = gate.expect("in range");
@@ -63,7 +63,7 @@ fn one_bucket_by_each_algorithm() {
     assert!((1..=10).contains(&granted));
 }
 
-fn of_few_keys<A>(algorithm: A, slots: Slots, on_full: OnFull)
+fn of_few_keys<A>(algorithm: A, slots: SlotLayout, on_full: OnFull)
 where
     A: Algorithm + Sync,
     A::Params: Sync,
@@ -92,19 +92,19 @@ where
     });
     let granted = granted.map(AtomicU64::into_inner);
     let evicted = gate.stats().evicted;
-    let most = if on_full == OnFull::Refuse { 2 } else { 2 + 2 * evicted };
+    let most = if on_full == OnFull::Deny { 2 } else { 2 + 2 * evicted };
     assert!(granted.iter().all(|sum| *sum <= most), "{granted:?}, {evicted} evicted");
     assert!(granted.iter().sum::<u64>() >= 16, "{granted:?}: all places are used");
 }
 
 #[test]
 fn keys_in_a_table_that_is_too_small() {
-    for on_full in [OnFull::Refuse, OnFull::EvictNearestIdle] {
-        for slots in [Slots::Wide, Slots::Compact] {
+    for on_full in [OnFull::Deny, OnFull::EvictNearestIdle] {
+        for slots in [SlotLayout::Wide, SlotLayout::Compact] {
             of_few_keys(Gcra::new(), slots, on_full);
         }
-        of_few_keys(SubWindows::new().count(2), Slots::Wide, on_full);
-        of_few_keys(SlidingLog::new(), Slots::Wide, on_full);
+        of_few_keys(SubWindows::new().count(2), SlotLayout::Wide, on_full);
+        of_few_keys(SlidingLog::new(), SlotLayout::Wide, on_full);
     }
 }
 
@@ -112,13 +112,14 @@ fn keys_in_a_table_that_is_too_small() {
 fn cells_ahead_and_cells_given_back() {
     let quota = Quota::per_hour(100);
     let begun = || Limiter::<u64>::builder(quota).clock(ManualClock::new()).capacity(1);
-    let lanes = begun().algorithm(Gcra::new().lanes(4)).share_hot_keys().build().expect("in range");
-    lanes.clock().set(NOW);
+    let leases =
+        begun().algorithm(Gcra::new().leases(4)).lease_hot_keys().build().expect("in range");
+    leases.clock().set(NOW);
     let granted = together(|_| {
-        let mut lane = lanes.lane(&1);
-        let by_lane = (0..20).filter(|_| lane.check().is_ok()).count();
-        let by_check = (0..20).filter(|_| lanes.check(&1).is_ok()).count();
-        (by_lane + by_check) as u64
+        let mut lease = leases.lease(&1);
+        let by_lease = (0..20).filter(|_| lease.check().is_ok()).count();
+        let by_check = (0..20).filter(|_| leases.check(&1).is_ok()).count();
+        (by_lease + by_check) as u64
     });
     assert!((80..=100).contains(&granted), "{granted}");
 
@@ -141,7 +142,7 @@ fn cells_ahead_and_cells_given_back() {
 fn quotas_that_change_and_limits_that_go_together() {
     let live = Direct::builder(Quota::per_hour(10))
         .clock(ManualClock::new())
-        .algorithm(Live::new())
+        .algorithm(DynamicGcra::new())
         .build()
         .expect("in range");
     live.clock().set(NOW);
@@ -181,7 +182,7 @@ impl Clock for System {
 fn waiters_snapshots_and_top_keys() {
     let quota = Quota::per_second(1_000).burst(2);
     let gate = Direct::builder(quota).clock(System(Instant::now())).build().expect("in range");
-    let line = Line::new(gate);
+    let line = WaitQueue::new(gate);
     let served = together(|_| u64::from(line.wait(&(), 1, Duration::from_secs(3_600)).is_ok()));
     assert_eq!(served, THREADS);
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tollgate::algo::Algorithm;
 use tollgate::{
     Composite, Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Penalties, Quota, Shadow,
-    SlidingCounter, SlidingLog, Slots, SubWindows, Tick,
+    SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
 };
 
 /// The system's allocator, which counts what it is asked for.
@@ -95,7 +95,7 @@ fn a_check_allocates_nothing_after_the_build() {
     assert_eq!(counted, 1, "the count counts");
 
     let overflow = OnFull::SharedOverflow(Quota::per_second(3));
-    for on_full in [OnFull::EvictNearestIdle, OnFull::Refuse, OnFull::Admit, overflow] {
+    for on_full in [OnFull::EvictNearestIdle, OnFull::Deny, OnFull::Admit, overflow] {
         let keyed = Limiter::<str>::builder(Quota::per_second(5))
             .algorithm(Gcra::new())
             .clock(ManualClock::new())
@@ -104,18 +104,18 @@ fn a_check_allocates_nothing_after_the_build() {
             .build()
             .expect("in range");
         let compact = Limiter::<str>::builder(Quota::per_second(5))
-            .slots(Slots::Compact)
+            .slots(SlotLayout::Compact)
             .clock(ManualClock::new())
             .capacity(1)
             .on_full(on_full)
             .build()
             .expect("in range");
         let shared = Limiter::<str>::builder(Quota::per_second(5))
-            .algorithm(Gcra::new().lanes(1))
+            .algorithm(Gcra::new().leases(1))
             .clock(ManualClock::new())
             .capacity(1)
             .on_full(on_full)
-            .share_hot_keys()
+            .lease_hot_keys()
             .count_decisions()
             .build()
             .expect("in range");
@@ -126,7 +126,7 @@ fn a_check_allocates_nothing_after_the_build() {
             .on_full(on_full)
             .build()
             .expect("in range");
-        let log = SlidingLog::new().and(Quota::new(2, Duration::from_millis(100))).count_refusals();
+        let log = SlidingLog::new().and(Quota::new(2, Duration::from_millis(100))).count_denials();
         let logs = ringed(log, on_full);
         let sub_windows = ringed(SubWindows::new(), on_full);
         let counters = ringed(SlidingCounter::new(), on_full);
@@ -180,11 +180,11 @@ fn limiters_made_of_several_allocate_nothing_either() {
         .keyed("first", limiter(9, OnFull::EvictNearestIdle), |key| key)
         .keyed_by("second", limiter(7, overflow), |key| key / 2)
         .shared("third", Direct::new(Quota::per_second(50)).expect("in range"))
-        .keyed("trial", limiter(5, OnFull::Refuse), |key| key)
+        .keyed("trial", limiter(5, OnFull::Deny), |key| key)
         .shadow()
         .build()
         .expect("token buckets");
-    let shadow = Shadow::new(limiter(9, OnFull::Admit), limiter(7, OnFull::Refuse));
+    let shadow = Shadow::new(limiter(9, OnFull::Admit), limiter(7, OnFull::Deny));
     let penalties = |prolonged| {
         let gate = limiter(5, OnFull::EvictNearestIdle);
         let gate = Penalties::builder(gate, Quota::per_second(3), Duration::from_secs(2));
@@ -197,7 +197,7 @@ fn limiters_made_of_several_allocate_nothing_either() {
             let (key, n, now) = (turn % 29, turn % 4, Tick::from_nanos(turn * 1_000_000));
             let told = match composite.check_at(&key, n, now) {
                 Ok(granted) => (granted.remaining(), granted.delay()),
-                Err(refused) => (refused.remaining(), refused.retry_after().unwrap_or_default()),
+                Err(denied) => (denied.remaining(), denied.retry_after().unwrap_or_default()),
             };
             std::hint::black_box(told);
             std::hint::black_box((shadow.check_at(&key, n, now).is_ok(), shadow.counts()));

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tollgate::algo::Algorithm;
-use tollgate::{Builder, Limiter, ManualClock, OnFull, Quota, SlidingLog, Slots, SubWindows, Tick};
+use tollgate::{
+    Builder, Limiter, ManualClock, OnFull, Quota, SlidingLog, SlotLayout, SubWindows, Tick,
+};
 
 /// New keys arrive evenly, `capacity` of them a second, while old ones run out after a second.
 /// Tells how many are live in the end, after few have found no place.
@@ -15,7 +17,7 @@ fn come_and_go<A: Algorithm>(
     let gate = begun
         .clock(ManualClock::new())
         .capacity(capacity)
-        .on_full(OnFull::Refuse)
+        .on_full(OnFull::Deny)
         .max_clock_skew(Duration::ZERO)
         .hash_seed(7)
         .build()
@@ -25,8 +27,8 @@ fn come_and_go<A: Algorithm>(
     for key in 0..arrivals {
         let _ = gate.check_at(&key, cells(key), Tick::from_nanos(key * spacing_nanos));
     }
-    let refused = gate.stats().refused_full;
-    assert!(refused * 5_000 < arrivals, "{refused} of {arrivals} found no place");
+    let denied = gate.stats().denied_full;
+    assert!(denied * 5_000 < arrivals, "{denied} of {arrivals} found no place");
     gate.len_at(Tick::from_nanos(arrivals * spacing_nanos)) as u64
 }
 
@@ -51,7 +53,7 @@ fn flood<A: Algorithm>(begun: Builder<u64, A>, newcomers: u64, evicted_min: u64)
 #[test]
 fn at_capacity_one_new_key_in_thousands_finds_no_place() {
     const CAPACITY: u64 = 100_000;
-    for slots in [Slots::Wide, Slots::Compact] {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let begun = Limiter::builder(Quota::per_second(1).burst(1)).slots(slots);
         let live = come_and_go(begun, CAPACITY, |_| 1);
         assert!((CAPACITY - live) < CAPACITY / 20, "{live} live keys, {slots:?}");
@@ -70,7 +72,7 @@ fn logs_at_capacity_find_places_too() {
 /// A flood of new keys through a full table takes the place of those with the least debt.
 #[test]
 fn heavy_offenders_are_the_last_to_be_forgotten() {
-    for slots in [Slots::Wide, Slots::Compact] {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let begun = Limiter::builder(Quota::per_second(10).burst(100)).slots(slots);
         flood(begun, 100_000, 90_000);
     }

@@ -10,15 +10,15 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use tollgate::{Clock, Direct, Limiter, Line, Quota, Timer, WaitError};
+use tollgate::{Clock, Direct, Limiter, Quota, Timer, WaitError, WaitQueue};
 
 type Gate = Arc<Direct>;
 
 /// What is left of a burst of one is spent.
-fn busy(per_second: u64) -> Arc<Line<Gate>> {
+fn busy(per_second: u64) -> Arc<WaitQueue<Gate>> {
     let gate = Direct::new(Quota::per_second(per_second).burst(1)).expect("in range");
     assert!(gate.check().is_ok());
-    Arc::new(Line::new(Arc::new(gate)))
+    Arc::new(WaitQueue::new(Arc::new(gate)))
 }
 
 /// An executor without a timer.
@@ -142,7 +142,7 @@ fn whoever_leaves_the_total_is_kept_and_nobody_is_forgotten() {
     const BURST: u64 = 10;
     let gate: Limiter<u64> =
         Limiter::builder(Quota::per_second(RATE).burst(BURST)).build().expect("in range");
-    let line = Line::new(gate);
+    let line = WaitQueue::new(gate);
     let timer = Timer::start().expect("a thread");
     let start = line.limiter().clock().now();
     let worker = &|thread: u64| {

@@ -36,14 +36,14 @@ struct Case {
 #[derive(Clone, Copy, PartialEq)]
 enum Ask {
     Admit,
-    Refuse,
+    Deny,
 }
 
 impl Case {
     fn title(self) -> String {
         let ask = match self.ask {
             Ask::Admit => "Admissions",
-            Ask::Refuse => "Refusals",
+            Ask::Deny => "Denials",
         };
         match self.draw {
             Draw::One => format!("{ask}, one key"),
@@ -56,7 +56,7 @@ impl Case {
     fn limit(self) -> (u32, u32) {
         match self.ask {
             Ask::Admit => (2_000_000_000, 200_000),
-            Ask::Refuse => (1, 3_600),
+            Ask::Deny => (1, 3_600),
         }
     }
 
@@ -70,7 +70,7 @@ impl Case {
         let (cells, seconds) = black_box(self.limit());
         let rate = match self.ask {
             Ask::Admit => governor::Quota::per_second(nonzero(cells / seconds)),
-            Ask::Refuse => governor::Quota::per_hour(nonzero(cells)),
+            Ask::Deny => governor::Quota::per_hour(nonzero(cells)),
         };
         rate.allow_burst(nonzero(cells))
     }
@@ -85,7 +85,7 @@ fn main() {
             println!("10,000,000 keys, {}: left out, there is no room for them.\n", draw.name());
             continue;
         }
-        for ask in [Ask::Admit, Ask::Refuse] {
+        for ask in [Ask::Admit, Ask::Deny] {
             run(&options, Case { draw, keys, ask });
         }
     }

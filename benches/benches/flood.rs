@@ -109,7 +109,7 @@ struct Steady {
     next_raw: u64,
     step: usize,
     asked: u64,
-    refused: u64,
+    denied: u64,
     forgotten: u64,
 }
 
@@ -125,7 +125,7 @@ impl Steady {
         let exact = (0..Self::KEYS).map(exact).collect();
         let period = u64::try_from(quota.period().as_nanos()).expect("seconds");
         let every_nanos = period / quota.limit() * 6 / 5 / Self::KEYS as u64;
-        Self { exact, every_nanos, next_raw: 0, step: 0, asked: 0, refused: 0, forgotten: 0 }
+        Self { exact, every_nanos, next_raw: 0, step: 0, asked: 0, denied: 0, forgotten: 0 }
     }
 
     #[inline]
@@ -156,7 +156,7 @@ impl Steady {
         let exact = &self.exact[index];
         let expected = exact.check_at(1, now);
         let Ok(given) = answer else {
-            self.refused += 1;
+            self.denied += 1;
             return;
         };
         if expected.is_err() || expected.is_ok_and(|due| given.remaining() > due.remaining()) {
@@ -174,6 +174,6 @@ impl Steady {
             Self::KEYS,
             self.forgotten
         );
-        verdict("flood: steady keys refused", self.refused as f64, Bound::AtMost(0.0), &note);
+        verdict("flood: steady keys denied", self.denied as f64, Bound::AtMost(0.0), &note);
     }
 }

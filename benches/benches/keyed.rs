@@ -20,7 +20,7 @@ const THEIRS_GIVEN: &str = "governor, FakeRelativeClock";
 const OURS_WAIT: &str = "tollgate, own clock, reads retry_after";
 const THEIRS_WAIT: &str = "governor, own clock, reads wait_time_from";
 
-/// For information: refused by the precise clock, admitted by a coarse one; and counted.
+/// For information: denied by the precise clock, admitted by a coarse one; and counted.
 const OURS_TIERED: &str = "tollgate TieredClock, own clock";
 const OURS_COUNTED: &str = "tollgate count_decisions, own clock";
 
@@ -54,10 +54,10 @@ fn main() {
     let case = Case { draw: Draw::Uniform, keys: 100_000, threads: 2, decisions: 400_000 };
     against(&admit(&options, case), "keyed, 100,000 keys, uniform, 2 threads");
     let case = Case { draw: Draw::Zipf, keys: 100_000, threads: 2, decisions: 400_000 };
-    let figures = refuse(&options, case);
-    let what = "refusals, 100,000 keys, zipf, 2 threads";
+    let figures = deny(&options, case);
+    let what = "denials, 100,000 keys, zipf, 2 threads";
     target(what, &figures, [THEIRS, OURS], Bound::AtLeast(3.0));
-    let what = "refusals with the time to wait, 100,000 keys, zipf, 2 threads";
+    let what = "denials with the time to wait, 100,000 keys, zipf, 2 threads";
     target(what, &figures, [THEIRS_WAIT, OURS_WAIT], Bound::AtLeast(3.0));
     println!("\nFor information, without a target:\n");
     text(&options, Case { draw: Draw::Zipf, keys: 100_000, threads: 1, decisions: 50_000 });
@@ -205,8 +205,8 @@ fn admit(options: &Options, case: Case) -> Vec<Figures> {
     figures
 }
 
-/// All refused: every bucket is empty for the next hour.
-fn refuse(options: &Options, case: Case) -> Vec<Figures> {
+/// All denied: every bucket is empty for the next hour.
+fn deny(options: &Options, case: Case) -> Vec<Figures> {
     let (all, keys) = sequence(case, keys::key);
     let quota = black_box(Quota::per_hour(1));
     let (own, given) = (limiter(quota, case.keys), limiter(quota, case.keys));
@@ -233,7 +233,7 @@ fn refuse(options: &Options, case: Case) -> Vec<Figures> {
         }),
     ];
     let figures = compare(options, case.decisions, &rows);
-    table(&case.title("Refusals"), &figures);
+    table(&case.title("Denials"), &figures);
     forgotten(&[&own, &given]);
     figures
 }

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use tollgate::{Limiter, Quota, Slots, Tick};
+use tollgate::{Limiter, Quota, SlotLayout, Tick};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, heading, table};
@@ -18,15 +18,15 @@ const COMPACT_OWN: &str = "compact, own clock";
 enum Answers {
     /// All admitted, all charged.
     Admit,
-    /// All refused: every bucket is empty for the next day.
-    Refuse,
+    /// All denied: every bucket is empty for the next day.
+    Deny,
 }
 
 impl Answers {
     fn quota(self) -> Quota {
         match self {
             Self::Admit => Quota::per_second(1_000).burst(1_000_000_000),
-            Self::Refuse => Quota::per_day(1),
+            Self::Deny => Quota::per_day(1),
         }
     }
 }
@@ -37,13 +37,13 @@ fn main() {
     for keys in [1_000, 30_000, 100_000, 1_000_000, 10_000_000] {
         both(&options, Answers::Admit, keys, 1);
     }
-    both(&options, Answers::Refuse, 1_000_000, 1);
+    both(&options, Answers::Deny, 1_000_000, 1);
     for keys in [1_000, 100_000, 1_000_000] {
         both(&options, Answers::Admit, keys, 2);
     }
 }
 
-fn limiter(answers: Answers, slots: Slots, keys: &[u64]) -> Limiter<u64> {
+fn limiter(answers: Answers, slots: SlotLayout, keys: &[u64]) -> Limiter<u64> {
     let begun = Limiter::builder(black_box(answers.quota())).capacity(keys.len() as u64);
     let gate = begun.slots(slots).build().expect("in range");
     for key in keys {
@@ -56,8 +56,8 @@ fn both(options: &Options, answers: Answers, keys: usize, threads: usize) {
     let mut all: Vec<u64> = (0..keys).map(keys::key).collect();
     all.sort_unstable();
     let sequence: Vec<u64> = keys::ranks(Draw::Uniform, keys).into_iter().map(keys::key).collect();
-    let wide = limiter(answers, Slots::Wide, &all);
-    let compact = limiter(answers, Slots::Compact, &all);
+    let wide = limiter(answers, SlotLayout::Wide, &all);
+    let compact = limiter(answers, SlotLayout::Compact, &all);
     let given = |gate: &Limiter<u64>, turn: Turn| {
         let mut now = turn.start_nanos();
         let mut admitted = 0;

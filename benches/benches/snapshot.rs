@@ -4,19 +4,19 @@
 
 use std::hint::black_box;
 
-use tollgate::{Builder, Clock, Limiter, QuantaClock, Quota, Slots};
+use tollgate::{Builder, Clock, Limiter, QuantaClock, Quota, SlotLayout};
 
 const KEYS: u64 = 1_000_000;
 const ROUNDS: usize = 9;
 
-fn builder(slots: Slots) -> Builder<u64> {
+fn builder(slots: SlotLayout) -> Builder<u64> {
     Limiter::builder(Quota::per_day(1_000)).capacity(KEYS).slots(slots)
 }
 
 fn main() {
     println!("{KEYS} live keys in a table for as many, one thread, median and range of {ROUNDS}");
     let clock = QuantaClock::new();
-    for (name, slots) in [("wide", Slots::Wide), ("compact", Slots::Compact)] {
+    for (name, slots) in [("wide", SlotLayout::Wide), ("compact", SlotLayout::Compact)] {
         let gate = builder(slots).build().expect("in range");
         for key in 0..KEYS {
             let _ = gate.check_n(&key, 1 + key % 7);

@@ -32,13 +32,13 @@ pub trait Locked: Send + Sized + Debug {
 /// Which can say more than yes or no.
 pub trait Telling: Locked {
     /// What the answer is worked out from, when the lock is free again.
-    type Seen: Copy;
+    type View: Copy;
 
     /// Asks for one cell.
-    fn charge(&mut self, rule: &Self::Rule, now_nanos: u64) -> (bool, Self::Seen);
+    fn charge(&mut self, rule: &Self::Rule, now_nanos: u64) -> (bool, Self::View);
 
     /// The whole answer.
-    fn tell(rule: &Self::Rule, answer: (bool, Self::Seen), now_nanos: u64) -> Told;
+    fn tell(rule: &Self::Rule, answer: (bool, Self::View), now_nanos: u64) -> Told;
 }
 
 /// The answer to one cell, in full.

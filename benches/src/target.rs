@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_should_be_zero_and_is_not_is_missed() {
-        let target = Target::new("refused", 3.0, None, Bound::AtMost(0.0), "of 10");
+        let target = Target::new("denied", 3.0, None, Bound::AtMost(0.0), "of 10");
         assert_eq!(target.outcome, "missed");
         assert!(!target.is_met());
     }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, Machine};
-use tollgate::{Builder, Clock, Direct, Gcra, Limiter, OnFull, Quota, Slots, Tick};
+use tollgate::algo::{Algorithm, StateMachine};
+use tollgate::{Builder, Clock, Direct, Gcra, Limiter, OnFull, Quota, SlotLayout, Tick};
 
 pub use explore::{
     Preemptions, catch_latest, catch_three, catch_two, catch_two_to, explore_four, explore_four_to,
@@ -56,14 +56,14 @@ pub fn keyed<A: Algorithm>(
     capacity: u64,
     on_full: OnFull,
 ) -> Arc<Keyed<A>> {
-    let begun = begun(quota, capacity, on_full).slots(Slots::Wide).algorithm(algorithm);
+    let begun = begun(quota, capacity, on_full).slots(SlotLayout::Wide).algorithm(algorithm);
     Arc::new(begun.build().expect("the quota and the capacity are in range"))
 }
 
 /// A [`gate`] whose slots are compact.
 #[must_use]
 pub fn compact(quota: Quota, capacity: u64, on_full: OnFull) -> Arc<Gate> {
-    let begun = begun(quota, capacity, on_full).slots(Slots::Compact);
+    let begun = begun(quota, capacity, on_full).slots(SlotLayout::Compact);
     Arc::new(begun.build().expect("the quota fits a compact slot"))
 }
 

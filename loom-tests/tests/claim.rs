@@ -26,21 +26,21 @@ fn both_claim(gate: &Arc<Gate>, now: u64, cells: u64) {
 #[test]
 fn of_one_key_in_an_empty_bucket() {
     explore_two("claim: same key, empty bucket, 2 threads x 2", || {
-        both_claim(&gate(burst(3), ONE_BUCKET, OnFull::Refuse), 1, 3);
+        both_claim(&gate(burst(3), ONE_BUCKET, OnFull::Deny), 1, 3);
     });
 }
 
 #[test]
 fn of_one_key_with_two_empty_buckets() {
     explore_two_to("claim: same key, two buckets, 2 threads x 2", 2, Preemptions::To(4), || {
-        both_claim(&gate(burst(3), 2, OnFull::Refuse), 1, 3);
+        both_claim(&gate(burst(3), 2, OnFull::Deny), 1, 3);
     });
 }
 
 #[test]
 fn of_one_key_with_an_idle_neighbour() {
     explore_two("claim: same key, one idle neighbour, 2 threads x 2", || {
-        let gate = gate(burst(3), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(3), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, 1, at(1)), 1);
         both_claim(&gate, 100, 3);
     });
@@ -53,7 +53,7 @@ fn of_one_key_with_only_idle_neighbours() {
         2,
         Preemptions::To(3),
         || {
-            let gate = gate(burst(3), ONE_BUCKET, OnFull::Refuse);
+            let gate = gate(burst(3), ONE_BUCKET, OnFull::Deny);
             assert_eq!(ask(&gate, 1, at(1)) + ask(&gate, 2, at(2)), 2);
             both_claim(&gate, 100, 3);
         },
@@ -62,7 +62,7 @@ fn of_one_key_with_only_idle_neighbours() {
 
 /// Several threads ask for a cell each, of which there is one less.
 fn several_claim(threads: usize) {
-    several_ask_for_one_less(&gate(burst(threads as u64 - 1), ONE_BUCKET, OnFull::Refuse), threads);
+    several_ask_for_one_less(&gate(burst(threads as u64 - 1), ONE_BUCKET, OnFull::Deny), threads);
 }
 
 #[test]
@@ -88,12 +88,12 @@ fn of_one_key_by_four_threads() {
 #[ignore = "4 threads: in the full run"]
 fn of_two_keys_by_two_threads_each() {
     explore_four("claim: two keys, 2 threads each, 4 threads", || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
         let granted = each_of(4, &gate, |gate, number| ask(gate, 1 + number as u64 % 2, at(1)));
         let (first, second) = (granted[0] + granted[2], granted[1] + granted[3]);
         assert!(first <= 1 && second <= 1, "granted: {granted:?}");
         assert!(first + second > 0, "one goes on");
-        assert!(first + second == 2 || gate.stats().refused_full > 0, "granted: {granted:?}");
+        assert!(first + second == 2 || gate.stats().denied_full > 0, "granted: {granted:?}");
         assert_eq!(left(&gate, 1, at(1)), 1 - first, "no charge was lost, none is left over");
         assert_eq!(left(&gate, 2, at(1)), 1 - second, "no charge was lost, none is left over");
         let again = ask(&gate, 1, at(1)) + ask(&gate, 2, at(1));
@@ -104,7 +104,7 @@ fn of_two_keys_by_two_threads_each() {
 #[test]
 fn of_one_key_with_clocks_that_differ() {
     explore_two("claim: same key, clocks 4 us apart, 2 threads", || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
         let other = Arc::clone(&gate);
         let stale = at(1).saturating_sub(std::time::Duration::from_micros(4));
         let thread = thread::spawn(move || ask(&other, KEY, stale));
@@ -118,33 +118,33 @@ fn of_one_key_with_clocks_that_differ() {
 #[test]
 fn of_two_keys() {
     explore_two("claim: two keys, one bucket, 2 threads x 2", || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || ask(&other, 1, at(1)) + ask(&other, 1, at(1)));
         let mine = ask(&gate, 2, at(1)) + ask(&gate, 2, at(1));
         assert_eq!((mine, thread.join().unwrap()), (1, 1), "each has its own bucket");
         assert_eq!(gate.len_at(at(1)), 2);
-        assert_eq!(gate.stats().refused_full, 0);
+        assert_eq!(gate.stats().denied_full, 0);
     });
 }
 
 #[test]
 fn of_two_keys_once_each() {
     explore_latest("claim: two keys, one bucket, 2 threads", 3, Preemptions::Any, || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
         let granted = each_of(2, &gate, |gate, number| ask(gate, 1 + number as u64, at(1)));
         assert_eq!(granted, [1, 1], "each has its own bucket");
-        assert_eq!((gate.len_at(at(1)), gate.stats().refused_full), (2, 0));
+        assert_eq!((gate.len_at(at(1)), gate.stats().denied_full), (2, 0));
     });
 }
 
 /// More keys than the two slots: the others are told that there is no place, and no key shares
 /// another's.
 fn more_keys_than_slots(keys: usize) {
-    let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+    let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
     let granted = each_of(keys, &gate, |gate, number| ask(gate, 1 + number as u64, at(1)));
     assert_eq!(granted.iter().sum::<u64>(), 2, "granted in all");
-    assert_eq!(gate.stats().refused_full, keys as u64 - 2, "told that it is full");
+    assert_eq!(gate.stats().denied_full, keys as u64 - 2, "told that it is full");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn of_twice_as_many_keys_as_slots() {
 
 /// One thread frees a slot that the key prefers, so that the two threads claim different slots.
 fn both_claim_different_slots(neighbour: u64) {
-    let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+    let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, neighbour, at(1)), 1);
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || {
@@ -211,7 +211,7 @@ fn without_the_fence_a_key_has_two_slots() {
 /// in the second. The key may have been seated in the first in between.
 fn a_claim_just_seen() {
     let [neighbour, other] = NEIGHBOURS;
-    let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+    let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, neighbour, at(1)), 1);
     let once = |gate: &Gate| ask(gate, KEY, at(1));
     let makes_room = move |gate: &Gate| {

@@ -30,21 +30,21 @@ fn both_claim(gate: &Arc<Gate>, now: u64, cells: u64) {
 #[test]
 fn two_claims_of_one_key_in_an_empty_bucket() {
     explore_two("compact: same key, empty bucket, 2 threads x 2", || {
-        both_claim(&compact(burst(3), ONE_BUCKET, OnFull::Refuse), 1, 3);
+        both_claim(&compact(burst(3), ONE_BUCKET, OnFull::Deny), 1, 3);
     });
 }
 
 #[test]
 fn two_claims_of_one_key_with_two_empty_buckets() {
     explore_two("compact: same key, two buckets, 2 threads x 2", || {
-        both_claim(&compact(burst(3), 2, OnFull::Refuse), 1, 3);
+        both_claim(&compact(burst(3), 2, OnFull::Deny), 1, 3);
     });
 }
 
 #[test]
 fn two_claims_of_one_key_with_only_idle_neighbours() {
     explore_two("compact: same key, only idle neighbours, 2 threads x 2", || {
-        let gate = compact(burst(3), ONE_BUCKET, OnFull::Refuse);
+        let gate = compact(burst(3), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, OTHER, at(1)) + ask(&gate, NEIGHBOUR, at(2)), 2);
         both_claim(&gate, 100, 3);
     });
@@ -53,7 +53,7 @@ fn two_claims_of_one_key_with_only_idle_neighbours() {
 /// Several threads ask for a cell each, of which there is one less.
 fn several_claim(threads: usize) {
     several_ask_for_one_less(
-        &compact(burst(threads as u64 - 1), ONE_BUCKET, OnFull::Refuse),
+        &compact(burst(threads as u64 - 1), ONE_BUCKET, OnFull::Deny),
         threads,
     );
 }
@@ -74,7 +74,7 @@ fn four_claims_of_one_key() {
 #[ignore = "4 threads: in the full run"]
 fn two_claims_of_each_of_two_keys() {
     explore_four("compact: two keys, 2 threads each, 4 threads", || {
-        let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = compact(burst(1), ONE_BUCKET, OnFull::Deny);
         let granted = each_of(4, &gate, |gate, number| ask(gate, 1 + number as u64 % 2, at(1)));
         assert_eq!(granted[0] + granted[2], 1, "granted to the first key: {granted:?}");
         assert_eq!(granted[1] + granted[3], 1, "granted to the second key: {granted:?}");
@@ -85,7 +85,7 @@ fn two_claims_of_each_of_two_keys() {
 #[test]
 fn two_claims_with_clocks_that_differ() {
     explore_two_whole("compact: same key, clocks 4 us apart, 2 threads", || {
-        let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = compact(burst(1), ONE_BUCKET, OnFull::Deny);
         let other = Arc::clone(&gate);
         let stale = at(1).saturating_sub(Duration::from_micros(4));
         let thread = thread::spawn(move || ask(&other, KEY, stale));
@@ -98,22 +98,22 @@ fn two_claims_with_clocks_that_differ() {
 #[test]
 fn claims_of_two_keys() {
     explore_two_whole("compact: two keys, one bucket, 2 threads x 2", || {
-        let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = compact(burst(1), ONE_BUCKET, OnFull::Deny);
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || ask(&other, 1, at(1)) + ask(&other, 1, at(1)));
         let mine = ask(&gate, 2, at(1)) + ask(&gate, 2, at(1));
         assert_eq!((mine, thread.join().unwrap()), (1, 1), "each has its own bucket");
         assert_eq!(gate.len_at(at(1)), 2);
-        assert_eq!(gate.stats().refused_full, 0);
+        assert_eq!(gate.stats().denied_full, 0);
     });
 }
 
 /// Claims displace one another where there is nothing else, but neither gains nor hangs by it.
 fn more_keys_than_slots(keys: usize) {
-    let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
+    let gate = compact(burst(1), ONE_BUCKET, OnFull::Deny);
     let granted = each_of(keys, &gate, |gate, number| ask(gate, 1 + number as u64, at(1)));
     assert_eq!(granted.iter().sum::<u64>(), 2, "granted in all");
-    assert_eq!(gate.stats().refused_full, keys as u64 - 2, "told that it is full");
+    assert_eq!(gate.stats().denied_full, keys as u64 - 2, "told that it is full");
     assert_eq!(gate.len_at(at(1)), 2, "each in a slot of its own");
 }
 
@@ -135,7 +135,7 @@ fn claims_of_twice_as_many_keys_as_slots() {
 #[test]
 fn a_take_over_against_a_late_charge() {
     explore_two("compact: late charge, 2 threads x 2", || {
-        let gate = compact(burst(2), ONE_BUCKET, OnFull::Refuse);
+        let gate = compact(burst(2), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, OTHER, at(1)), 1);
         assert_eq!(ask(&gate, NEIGHBOUR, at(100)), 1);
         let other = Arc::clone(&gate);
@@ -145,8 +145,8 @@ fn a_take_over_against_a_late_charge() {
         assert_eq!(left(&gate, OTHER, at(100)), 2 - charged, "no charge of the old key was lost");
         assert_eq!(left(&gate, KEY, at(100)), 2 - claimed, "no charge fell on the new key");
         assert_eq!(left(&gate, NEIGHBOUR, at(100)), 1);
-        let refused = gate.stats().refused_full;
-        assert_eq!(charged + claimed + refused, 4, "who was refused was told why");
+        let denied = gate.stats().denied_full;
+        assert_eq!(charged + claimed + denied, 4, "who was denied was told why");
         // Each request may displace the other key's claim once. So three of them may be told that
         // there is no place, and only the last one has the slot.
         assert!(charged + claimed >= 1, "one of the two has the slot");
@@ -156,7 +156,7 @@ fn a_take_over_against_a_late_charge() {
 #[test]
 fn a_take_over_against_a_charge_with_room_for_both() {
     explore_two_to("compact: room for both, 2 threads x 2", 3, Preemptions::Any, || {
-        let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = compact(burst(1), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, OTHER, at(1)), 1);
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || ask(&other, KEY, at(100)) + ask(&other, KEY, at(100)));
@@ -170,7 +170,7 @@ fn a_take_over_against_a_charge_with_room_for_both() {
 #[test]
 fn within_the_clock_skew_no_state_is_lost() {
     explore_two_to("compact: clocks 1 ms apart", 3, Preemptions::Any, || {
-        let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = compact(burst(1), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, OTHER, at(1)) + ask(&gate, NEIGHBOUR, at(2)), 2);
         let other = Arc::clone(&gate);
         // Idle at 2 s exactly; the claimant's clock is 1 ms past that, less a bit.
@@ -201,7 +201,7 @@ fn an_eviction_against_charges() {
 /// One thread frees a slot before the one that the other has chosen, so that they claim different
 /// slots, and one of the claims is given up.
 fn both_claim_different_slots(neighbour: u64) {
-    let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
+    let gate = compact(burst(1), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, neighbour, at(1)), 1);
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || {
@@ -241,7 +241,7 @@ fn without_the_fence_a_key_has_two_slots() {
 /// A thread has surveyed for a claim, and is late to commit it. By then the key has been given up
 /// there, has a slot elsewhere, and is just being claimed again in the first.
 fn a_late_committer() {
-    let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
+    let gate = compact(burst(1), ONE_BUCKET, OnFull::Deny);
     let once = |gate: &Gate| ask(gate, KEY, at(1));
     let moves = |gate: &Gate| {
         let first = ask(gate, KEY, at(1));
@@ -271,7 +271,7 @@ fn without_the_nonce_a_late_committer_commits_a_later_claim() {
 /// A thread that lost a race for the second slot looks at the first, then sees a claim of its key
 /// in the second. The key may have been seated in the first in between.
 fn a_claim_just_seen() {
-    let gate = compact(burst(1), ONE_BUCKET, OnFull::Refuse);
+    let gate = compact(burst(1), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, NEIGHBOUR, at(1)), 1);
     let once = |gate: &Gate| ask(gate, KEY, at(1));
     let makes_room = |gate: &Gate| {

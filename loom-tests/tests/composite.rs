@@ -1,4 +1,4 @@
-//! Composites: charged in order, given back when a later limit refuses.
+//! Composites: charged in order, given back when a later limit denies.
 
 #![cfg(tollgate_loom)]
 
@@ -52,8 +52,8 @@ fn ask_all(all: &Composite<'_, ()>) -> u64 {
     u64::from(all.check_at(&(), 1, at(1)).is_ok())
 }
 
-/// The second limit has one cell, so one thread is refused by it and gives back to the first.
-fn one_is_refused<A: Algorithm + 'static>(algorithm: A) {
+/// The second limit has one cell, so one thread is denied by it and gives back to the first.
+fn one_is_denied<A: Algorithm + 'static>(algorithm: A) {
     let (both, first, second) = two(algorithm, Quota::per_second(2), 1);
     let other = Arc::clone(&both);
     let thread = thread::spawn(move || ask_all(&other));
@@ -64,29 +64,29 @@ fn one_is_refused<A: Algorithm + 'static>(algorithm: A) {
 }
 
 #[test]
-fn of_two_threads_one_is_refused() {
-    explore_two_to("composite: 2 threads, one refused", 3, Preemptions::Any, || {
-        one_is_refused(Gcra::new())
+fn of_two_threads_one_is_denied() {
+    explore_two_to("composite: 2 threads, one denied", 3, Preemptions::Any, || {
+        one_is_denied(Gcra::new())
     });
 }
 
 #[test]
-fn of_two_threads_one_is_refused_with_windows() {
-    explore_two_to("composite: windows, 2 threads, one refused", 3, Preemptions::Any, || {
-        one_is_refused(FixedWindow::anchored());
+fn of_two_threads_one_is_denied_with_windows() {
+    explore_two_to("composite: windows, 2 threads, one denied", 3, Preemptions::Any, || {
+        one_is_denied(FixedWindow::anchored());
     });
 }
 
-/// The mistake avoided: a refusal keeps what it has charged.
+/// The mistake avoided: a denial keeps what it has charged.
 #[test]
 #[should_panic(expected = "left in the first")]
-fn without_the_give_back_a_refusal_is_charged() {
+fn without_the_give_back_a_denial_is_charged() {
     plant(Fault::GiveBackLeftOut);
-    catch_two("composite: not given back", || one_is_refused(Gcra::new()));
+    catch_two("composite: not given back", || one_is_denied(Gcra::new()));
 }
 
 /// While so many cells are charged in vain, and given back, another thread asks the first limit alone.
-fn one_is_refused_and_a_third_comes(cells: u64) {
+fn one_is_denied_and_a_third_comes(cells: u64) {
     let first = bucket(Gcra::new(), burst(2 * cells));
     let all = in_vain(&first, &bucket(Gcra::new(), burst(cells)));
     let other = Arc::clone(&first);
@@ -100,15 +100,15 @@ fn one_is_refused_and_a_third_comes(cells: u64) {
 
 #[test]
 fn against_charges_of_one_limit_alone() {
-    explore_two_whole("composite: refused, and 3 charges of one limit", || {
-        one_is_refused_and_a_third_comes(1)
+    explore_two_whole("composite: denied, and 3 charges of one limit", || {
+        one_is_denied_and_a_third_comes(1)
     });
 }
 
 #[test]
 fn against_charges_of_several_cells() {
-    explore_two_whole("composite: 3 cells refused, and 3 charges of 3", || {
-        one_is_refused_and_a_third_comes(3);
+    explore_two_whole("composite: 3 cells denied, and 3 charges of 3", || {
+        one_is_denied_and_a_third_comes(3);
     });
 }
 
@@ -117,11 +117,11 @@ fn against_charges_of_several_cells() {
 #[should_panic(expected = "granted and left in the first")]
 fn given_back_twice_it_is_granted_twice() {
     plant(Fault::GivenBackTwice);
-    catch_two("composite: given back twice", || one_is_refused_and_a_third_comes(1));
+    catch_two("composite: given back twice", || one_is_denied_and_a_third_comes(1));
 }
 
 /// The first limit has a cell for each thread, the second for all but one.
-fn of_several_one_is_refused(threads: usize) {
+fn of_several_one_is_denied(threads: usize) {
     let cells = threads as u64;
     let (both, first, second) = two(Gcra::new(), burst(cells), cells - 1);
     let granted = each_of(threads, &both, |both, _| ask_all(both));
@@ -131,14 +131,14 @@ fn of_several_one_is_refused(threads: usize) {
 }
 
 #[test]
-fn of_three_threads_one_is_refused() {
-    explore_three("composite: 3 threads, one refused", || of_several_one_is_refused(3));
+fn of_three_threads_one_is_denied() {
+    explore_three("composite: 3 threads, one denied", || of_several_one_is_denied(3));
 }
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn of_four_threads_one_is_refused() {
-    explore_four("composite: 4 threads, one refused", || of_several_one_is_refused(4));
+fn of_four_threads_one_is_denied() {
+    explore_four("composite: 4 threads, one denied", || of_several_one_is_denied(4));
 }
 
 const SPENT: u64 = 1;
@@ -148,7 +148,7 @@ const SAME: u64 = 7;
 /// Two requests have the first key in common. The one's second key has nothing left, so it charges
 /// nothing, and the other request is granted whatever comes in between.
 fn keys_differ(first: Arc<Gate>) {
-    let second = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+    let second = gate(burst(1), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&second, SPENT, at(1)), 1);
     let built = Composite::<(u64, u64)>::builder()
         .keyed("first", Arc::clone(&first), |request: &(u64, u64)| &request.0)
@@ -165,16 +165,16 @@ fn keys_differ(first: Arc<Gate>) {
 }
 
 #[test]
-fn of_two_keys_one_is_refused() {
-    explore_latest("composite: keys, one refused", 3, Preemptions::To(5), || {
-        keys_differ(gate(burst(1), ONE_BUCKET, OnFull::Refuse));
+fn of_two_keys_one_is_denied() {
+    explore_latest("composite: keys, one denied", 3, Preemptions::To(5), || {
+        keys_differ(gate(burst(1), ONE_BUCKET, OnFull::Deny));
     });
 }
 
 #[test]
-fn of_two_keys_one_is_refused_in_compact_slots() {
-    explore_latest("composite: keys in compact slots, one refused", 3, Preemptions::To(5), || {
-        keys_differ(compact(burst(1), ONE_BUCKET, OnFull::Refuse));
+fn of_two_keys_one_is_denied_in_compact_slots() {
+    explore_latest("composite: keys in compact slots, one denied", 3, Preemptions::To(5), || {
+        keys_differ(compact(burst(1), ONE_BUCKET, OnFull::Deny));
     });
 }
 
@@ -184,7 +184,7 @@ fn of_two_keys_one_is_refused_in_compact_slots() {
 fn without_a_look_at_the_later_limit_an_honest_request_is_denied() {
     plant(Fault::LaterNotLookedAt);
     catch_two("composite: keys, not looked at", || {
-        keys_differ(gate(burst(1), ONE_BUCKET, OnFull::Refuse));
+        keys_differ(gate(burst(1), ONE_BUCKET, OnFull::Deny));
     });
 }
 
@@ -239,7 +239,7 @@ fn without_a_look_at_the_later_limit_refill_is_lost() {
     catch_two("composite: refill, not looked at", time_passes_while_it_is_denied);
 }
 
-/// While a refused request holds the only cell, time restores it, and it is granted to another.
+/// While a denied request holds the only cell, time restores it, and it is granted to another.
 fn time_passes() {
     let clock = Arc::new(Seconds(AtomicU64::new(1)));
     let first = timed(burst(1), &clock);

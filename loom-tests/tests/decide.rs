@@ -46,7 +46,7 @@ fn four_threads_on_one_word() {
 #[test]
 fn two_threads_on_a_resident_key() {
     explore_two_whole("decide: keyed, 2 threads x 2", || {
-        let gate = gate(burst(4), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(4), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, 7, at(1)), 1);
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || ask(&other, 7, at(1)) + ask(&other, 7, at(1)));
@@ -61,7 +61,7 @@ fn two_threads_on_a_resident_key() {
 #[ignore = "4 threads: in the full run"]
 fn four_threads_on_a_resident_key() {
     explore_four("decide: keyed, 3 charges and a reset, 4 threads", || {
-        let gate = gate(burst(3), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(3), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, 7, at(1)), 1);
         let granted = each_of(4, &gate, |gate, number| match number {
             0 => {
@@ -83,14 +83,14 @@ fn four_threads_on_a_resident_key() {
 #[test]
 fn a_stale_clock_grants_nothing_more() {
     explore_two("decide: stale clocks, 2 threads x 2", || {
-        let gate = gate(burst(2), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(2), ONE_BUCKET, OnFull::Deny);
         let other = Arc::clone(&gate);
         let now = at(1);
         let stale = now.saturating_sub(std::time::Duration::from_micros(4));
         let thread = thread::spawn(move || ask(&other, 7, stale) + ask(&other, 7, stale));
         let mine = ask(&gate, 7, now) + ask(&gate, 7, now);
         let granted = mine + thread.join().unwrap();
-        // A stale clock sees a debt of a little more than there is: it may refuse the last cell.
+        // A stale clock sees a debt of a little more than there is: it may deny the last cell.
         assert!((1..=2).contains(&granted), "{granted} of 2");
         assert!(left(&gate, 7, now) <= 2 - granted);
     });
@@ -99,7 +99,7 @@ fn a_stale_clock_grants_nothing_more() {
 #[test]
 fn a_reset_races_a_charge() {
     explore_two_to("decide: reset against 2 charges", 3, Preemptions::Any, || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, 7, at(1)), 1);
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || other.reset(&7));

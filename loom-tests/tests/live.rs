@@ -9,13 +9,13 @@ use loom_tests::{
     Keyed, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, each_of, explore_four,
     explore_four_to, explore_three, explore_two_to, explore_two_whole, keyed,
 };
-use tollgate::{Fault, Inherit, Live, OnFull, Shelf, plant};
+use tollgate::{DynamicGcra, Fault, Inherit, OnFull, VersionedCell, plant};
 
 const KEY: u64 = 7;
 
 /// Two words that are always replaced by equal ones.
 fn replaced_while_read() {
-    let shelf = Arc::new(Shelf::new(&[1, 1]));
+    let shelf = Arc::new(VersionedCell::new(&[1, 1]));
     let other = Arc::clone(&shelf);
     let writer = thread::spawn(move || {
         for version in 2..=3 {
@@ -45,8 +45,8 @@ fn unlooked_at_words_are_of_two_versions() {
 #[test]
 fn of_two_writers_one_may_give_up_but_none_is_lost() {
     explore_two_to("live: 2 writers", 3, Preemptions::Any, || {
-        let shelf = Arc::new(Shelf::new(&[0, 0]));
-        let add = |shelf: &Shelf<2>| {
+        let shelf = Arc::new(VersionedCell::new(&[0, 0]));
+        let add = |shelf: &VersionedCell<2>| {
             let replaced = shelf.replace(|&[a, b]| Ok::<_, ()>([a + 1, b + 1]));
             u64::from(replaced.is_ok())
         };
@@ -60,7 +60,7 @@ fn of_two_writers_one_may_give_up_but_none_is_lost() {
 
 /// All threads but one read; that one writes twice.
 fn readers_and_a_writer(threads: usize) {
-    let shelf = Arc::new(Shelf::new(&[1, 1]));
+    let shelf = Arc::new(VersionedCell::new(&[1, 1]));
     let written = each_of(threads, &shelf, |shelf, number| {
         if number == 0 {
             for version in 2..=3 {
@@ -88,13 +88,13 @@ fn three_readers_and_a_writer() {
 }
 
 /// So many of a key's requests for one cell are admitted, one after the other.
-fn ask_all(gate: &Keyed<Live>) -> u64 {
+fn ask_all(gate: &Keyed<DynamicGcra>) -> u64 {
     (0..4).map(|_| ask(gate, KEY, at(1))).sum()
 }
 
 /// A change from two cells to three against charges of a key, which has charged so many before.
 fn changed_while_charged(before: u64, inherit: Inherit, granted: u64) {
-    let gate = keyed(Live::new(), burst(2), ONE_BUCKET, OnFull::Refuse);
+    let gate = keyed(DynamicGcra::new(), burst(2), ONE_BUCKET, OnFull::Deny);
     assert_eq!((0..before).map(|_| ask(&gate, KEY, at(1))).sum::<u64>(), before);
     let other = Arc::clone(&gate);
     let setter = thread::spawn(move || other.set_quota_at(burst(3), inherit, at(1)));
@@ -128,7 +128,7 @@ fn what_is_claimed_during_a_change_counts() {
 /// An idle key is charged while a change renews idle states, as one does that comes after so long a
 /// time. The change itself gives nothing.
 fn charged_while_renewed() {
-    let gate = keyed(Live::new(), burst(2), ONE_BUCKET, OnFull::Refuse);
+    let gate = keyed(DynamicGcra::new(), burst(2), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, KEY, at(1)), 1);
     let late = at(90 * 365 * 86_400);
     let other = Arc::clone(&gate);
@@ -157,7 +157,7 @@ fn a_stale_renewal_loses_a_charge() {
 #[ignore = "4 threads: in the full run"]
 fn three_charge_during_a_change() {
     explore_four_to(Preemptions::To(2), "live: 3 charges during a change, 4 threads", || {
-        let gate = keyed(Live::new(), burst(2), ONE_BUCKET, OnFull::Refuse);
+        let gate = keyed(DynamicGcra::new(), burst(2), ONE_BUCKET, OnFull::Deny);
         let during = each_of(4, &gate, |gate, number| {
             if number == 0 {
                 assert_eq!(gate.set_quota_at(burst(3), Inherit::Additive, at(1)), Ok(()));

@@ -16,9 +16,9 @@ fn ten_seconds(limit: u64) -> Arc<Bucket<SlidingLog>> {
     bucket(SlidingLog::new(), Quota::new(limit, Duration::from_secs(10)))
 }
 
-/// The same, and refusals count too.
+/// The same, and denials count too.
 fn ten_quiet_seconds(limit: u64) -> Arc<Bucket<SlidingLog>> {
-    bucket(SlidingLog::new().count_refusals(), Quota::new(limit, Duration::from_secs(10)))
+    bucket(SlidingLog::new().count_denials(), Quota::new(limit, Duration::from_secs(10)))
 }
 
 #[test]
@@ -174,26 +174,26 @@ fn without_the_check_a_late_put_replaces_a_later_event() {
 
 /// Three of four cells have left by 12 s. While one thread asks then, the other takes two, which
 /// puts an event of 12 s where the first of the three stood.
-const REFUSAL: Story = Story {
+const DENIAL: Story = Story {
     before: &[(3, 1_000), (1, 5_000)],
     threads: &[&[(1, 12_000)], &[(1, 12_000), (1, 12_000)]],
     after: &[(0, 12_000), (1, 12_000), (1, 15_000), (1, 15_000)],
 };
 
 #[test]
-fn a_refusal_has_its_reason() {
-    explore_two("log: refusal, 1 against 2", || {
-        assert_eq!(REFUSAL.play(&ten_seconds(4)), 3, "there is always room");
+fn a_denial_has_its_reason() {
+    explore_two("log: denial, 1 against 2", || {
+        assert_eq!(DENIAL.play(&ten_seconds(4)), 3, "there is always room");
     });
 }
 
 /// The mistake avoided: events of a later head are taken for those of the head that was read.
 #[test]
 #[should_panic(expected = "no order explains")]
-fn without_the_second_look_there_is_a_refusal_without_reason() {
+fn without_the_second_look_there_is_a_denial_without_reason() {
     plant(Fault::RecheckSkipped);
     catch_two("log: recheck skipped", || {
-        let _ = REFUSAL.play(&ten_seconds(4));
+        let _ = DENIAL.play(&ten_seconds(4));
     });
 }
 
@@ -201,14 +201,14 @@ fn without_the_second_look_there_is_a_refusal_without_reason() {
 #[test]
 fn a_look_has_its_reason() {
     explore_two_whole("log: peek against 2 charges", || {
-        let story = Story { threads: &[&[(0, 12_000)], &[(1, 12_000), (1, 12_000)]], ..REFUSAL };
+        let story = Story { threads: &[&[(0, 12_000)], &[(1, 12_000), (1, 12_000)]], ..DENIAL };
         assert_eq!(story.play(&ten_seconds(4)), 2, "there is always room");
     });
 }
 
 #[test]
-fn refusals_that_count() {
-    explore_two("log: counted refusals, 2 threads", || {
+fn denials_that_count() {
+    explore_two("log: counted denials, 2 threads", || {
         let story = Story {
             before: &[(1, 1_000)],
             threads: &[&[(1, 2_000), (1, 3_000)], &[(1, 3_000)]],

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use loom_tests::{Preemptions, catch_two, explore_four_to, explore_three, explore_two_to};
-use tollgate::{Fault, Numbers, plant};
+use tollgate::{Fault, ThreadSlots, plant};
 
 /// So many threads, each of which has a number for a time, and counts on what belongs to it.
 fn count_by(threads: u64) {
-    let numbers = Arc::new(Numbers::default());
+    let numbers = Arc::new(ThreadSlots::default());
     let counts = Arc::new([0; 4].map(AtomicU64::new));
-    let count = |numbers: &Numbers, counts: &[AtomicU64; 4]| {
+    let count = |numbers: &ThreadSlots, counts: &[AtomicU64; 4]| {
         let number = numbers.take().expect("one of 64");
         let counted = counts[number].load(Ordering::Relaxed);
         counts[number].store(counted + 1, Ordering::Relaxed);
-        numbers.give_back(number);
+        numbers.refund(number);
     };
     let others: Vec<_> = (1..threads)
         .map(|_| {

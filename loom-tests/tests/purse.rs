@@ -168,7 +168,7 @@ fn two_call() {
         }
         let dropped = purse.deposit(2, at(10), at(1));
         assert_eq!(dropped, 0, "dropped by a second call");
-        purse.refuse(1, Until::Then(at(5)));
+        purse.deny(1, Until::Then(at(5)));
         purse.finish(Last::Short, at(5));
         2
     };
@@ -177,7 +177,7 @@ fn two_call() {
     let put_in = call(&purse) + thread.join().unwrap();
     assert_eq!(put_in, 2, "one call");
     assert_eq!((purse.unspent(), purse.alive(at(9))), (2, 2));
-    assert_eq!(purse.refused(1, at(4)), Some(Until::Then(at(5))));
+    assert_eq!(purse.denied(1, at(4)), Some(Until::Then(at(5))));
     assert_eq!(purse.call(at(4)), Call::Resting(0, at(5), Last::Short));
     assert_eq!(purse.begin(1, at(5)), Some(0));
 }

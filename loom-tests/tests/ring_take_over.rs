@@ -20,13 +20,13 @@ const NEIGHBOUR: u64 = 3;
 /// `limit` cells in any two successive seconds.
 fn two_seconds(limit: u64) -> Arc<Keyed<SubWindows>> {
     let quota = Quota::new(limit, Duration::from_secs(2));
-    keyed(SubWindows::new().count(2), quota, ONE_BUCKET, OnFull::Refuse)
+    keyed(SubWindows::new().count(2), quota, ONE_BUCKET, OnFull::Deny)
 }
 
 /// `limit` cells in any ten seconds.
 fn ten_seconds(limit: u64) -> Arc<Keyed<SlidingLog>> {
     let quota = Quota::new(limit, Duration::from_secs(10));
-    keyed(SlidingLog::new(), quota, ONE_BUCKET, OnFull::Refuse)
+    keyed(SlidingLog::new(), quota, ONE_BUCKET, OnFull::Deny)
 }
 
 /// Both slots are taken: one by a live neighbour, one by a key that is idle when another key
@@ -38,11 +38,7 @@ fn a_late_charge<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>, late: u64) -> (u6
     let claims = thread::spawn(move || ask(&other, NEW, at(100)) + ask(&other, NEW, at(100)));
     let charged = ask(gate, OLD, at(late));
     let claimed = claims.join().unwrap();
-    assert_eq!(
-        charged + claimed + gate.stats().refused_full,
-        3,
-        "granted, or told that it is full"
-    );
+    assert_eq!(charged + claimed + gate.stats().denied_full, 3, "granted, or told that it is full");
     assert_eq!(left(gate, NEW, at(100)), 3 - claimed, "no charge fell on the new key");
     assert_eq!(left(gate, NEIGHBOUR, at(100)), 2);
     (charged, claimed)
@@ -112,7 +108,7 @@ fn within_one_window() {
         });
         let charged = ask(&gate, OLD, at(2));
         let (first, second) = thread.join().unwrap();
-        let told_full = gate.stats().refused_full;
+        let told_full = gate.stats().denied_full;
         assert_eq!(charged + first / 2 + second + told_full, 3, "granted, or told it is full");
         assert_eq!(left(&gate, NEW, at(3)), 3 - first - second, "no charge was lost");
         assert_eq!(left(&gate, NEW, at(4)), 3 - second, "the first cells leave, and only they");
@@ -207,7 +203,7 @@ fn by_several<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
         ask(gate, if number == 0 { OLD } else { NEW }, at(100))
     });
     let (charged, claimed) = (granted[0], granted[1..].iter().sum::<u64>());
-    let told_full = gate.stats().refused_full;
+    let told_full = gate.stats().denied_full;
     assert_eq!(charged + claimed + told_full, threads as u64, "granted, or told that it is full");
     assert!(charged == 0 || claimed == 0, "{charged} and {claimed} in one slot");
     assert_eq!(left(gate, OLD, at(100)), cells - charged, "no charge of the old key was lost");

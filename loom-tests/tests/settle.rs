@@ -33,7 +33,7 @@ fn settle(gate: &Gate, estimate: u64, actual: u64) -> u64 {
 
 /// One is settled for less, another for more, and a cell is asked for twice.
 fn less_and_more(build: Build) {
-    let gate = build(burst(BURST), ONE_BUCKET, OnFull::Refuse);
+    let gate = build(burst(BURST), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, KEY, at(1)), 1);
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || settle(&other, 1, 2) + ask(&other, KEY, at(1)));
@@ -57,7 +57,7 @@ fn less_and_more_in_compact_slots() {
 /// A cell is asked for while another thread settles for less, a third drains, and a fourth settles
 /// for nothing.
 fn several(threads: usize, build: Build) {
-    let gate = build(burst(BURST), ONE_BUCKET, OnFull::Refuse);
+    let gate = build(burst(BURST), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, KEY, at(1)), 1);
     let spent = each_of(threads, &gate, |gate, number| match number {
         0 => ask(gate, KEY, at(1)),
@@ -160,7 +160,7 @@ fn without_the_fingerprint_the_new_key_is_given_cells() {
 
 /// The key is reset, and charged anew, while an earlier charge is given back.
 fn given_back_during_a_reset(build: Build, exact: bool) {
-    let gate = build(burst(BURST), ONE_BUCKET, OnFull::Refuse);
+    let gate = build(burst(BURST), ONE_BUCKET, OnFull::Deny);
     let reserved = gate.reserve_at(&KEY, 2, at(1)).unwrap();
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || {

@@ -22,10 +22,10 @@ const BURST: u64 = 10;
 
 fn gate() -> Arc<Gate> {
     let gate = Limiter::builder(burst(BURST + TAKE))
-        .algorithm(Gcra::new().lanes(TAKE))
+        .algorithm(Gcra::new().leases(TAKE))
         .clock(NoClock)
         .capacity(ONE_BUCKET)
-        .share_hot_keys()
+        .lease_hot_keys()
         .hash_seed(1)
         .build();
     let gate = Arc::new(gate.expect("in range"));

@@ -18,7 +18,7 @@ const NEIGHBOUR: u64 = 3;
 /// Both slots are taken: one by a live neighbour, one by a key that is idle at the time when it
 /// is asked for again, while another key needs a slot.
 fn a_late_charge() {
-    let gate = gate(burst(2), ONE_BUCKET, OnFull::Refuse);
+    let gate = gate(burst(2), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, OLD, at(1)), 1);
     assert_eq!(ask(&gate, NEIGHBOUR, at(100)), 1);
     let other = Arc::clone(&gate);
@@ -52,7 +52,7 @@ fn without_the_generation_a_charge_falls_on_the_new_key() {
 #[test]
 fn against_a_charge_with_room_for_both() {
     explore_two_to("take-over: room for both, 2 threads", 3, Preemptions::Any, || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, OLD, at(1)), 1);
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || ask(&other, NEW, at(100)) + ask(&other, NEW, at(100)));
@@ -66,13 +66,13 @@ fn against_a_charge_with_room_for_both() {
 #[test]
 fn by_two_keys_at_once() {
     explore_two("take-over: two claimants, one idle slot", || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(100)), 2);
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || ask(&other, 4, at(100)));
         let granted = ask(&gate, 5, at(100)) + thread.join().unwrap();
         assert_eq!(granted, 1, "one slot, one cell");
-        assert_eq!(gate.stats().refused_full, 1);
+        assert_eq!(gate.stats().denied_full, 1);
         assert_eq!(left(&gate, 4, at(100)) + left(&gate, 5, at(100)), 1);
     });
 }
@@ -82,7 +82,7 @@ fn by_two_keys_at_once() {
 #[test]
 fn within_the_clock_skew_no_state_is_lost() {
     explore_two_to("take-over: clocks 1 ms apart", 3, Preemptions::Any, || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(2)), 2);
         let other = Arc::clone(&gate);
         // The old key is idle at 2 s exactly; the claimant's clock is 1 ms past that, less a bit.
@@ -126,14 +126,14 @@ fn without_a_limit_two_keys_displace_each_other_for_ever() {
 
 /// One of the threads charges the old key, the others a new one that has a cell for one of them.
 fn by_several(threads: usize) {
-    let gate = gate(burst(1), ONE_BUCKET, OnFull::Refuse);
+    let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(1)), 2);
     let granted = each_of(threads, &gate, |gate, number| {
         ask(gate, if number == 1 { OLD } else { NEW }, at(100))
     });
     let (old, new) = (granted[1], granted[0] + granted[2..].iter().sum::<u64>());
     // For a moment both slots can be claimed by the new key; the old key is told so then.
-    let told_full = gate.stats().refused_full;
+    let told_full = gate.stats().denied_full;
     assert!(old == 1 || told_full == 1, "the old key finds its slot or another");
     assert_eq!(new, 1, "the new key is granted one cell");
     assert_eq!(left(&gate, OLD, at(100)), 1 - old);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use loom::thread;
 use loom_tests::{Preemptions, at, burst, catch_two, each_of, explore_four, explore_two_to};
-use tollgate::{Clock, Direct, Fault, Gcra, Line, Tick, Wait, plant};
+use tollgate::{Clock, Direct, Fault, Gcra, Tick, Wait, WaitQueue, plant};
 
 const BURST: u64 = 2;
 
@@ -29,15 +29,15 @@ type Gate = Arc<Direct<Gcra, Seconds>>;
 type Waiter<'a> = Wait<'a, Gate, fn(Duration) -> Pending<()>, Pending<()>>;
 
 /// A bucket that is empty at the start, a line before it, and its clock.
-fn empty() -> (Gate, Line<Gate>, Seconds) {
+fn empty() -> (Gate, WaitQueue<Gate>, Seconds) {
     let clock = Seconds::default();
     let gate = Direct::builder(burst(BURST)).clock(clock.clone()).build().expect("in range");
     assert!(gate.check_at(BURST, at(0)).is_ok());
     let gate = Arc::new(gate);
-    (Arc::clone(&gate), Line::new(gate), clock)
+    (Arc::clone(&gate), WaitQueue::new(gate), clock)
 }
 
-fn wait(line: &Line<Gate>) -> Waiter<'_> {
+fn wait(line: &WaitQueue<Gate>) -> Waiter<'_> {
     line.wait_async(&(), 1, Duration::MAX, |_| pending())
 }
 
@@ -61,7 +61,7 @@ fn a_booking_is_taken_back_while_others_ask() {
         let ask = move || (0..2).filter(|_| other.check_at(1, at(1)).is_ok()).count() as u64;
         let thread = thread::spawn(ask);
         let mut waiter = wait(&line);
-        // At 0 it is refused what comes at 1, unless that is spent by then.
+        // At 0 it is denied what comes at 1, unless that is spent by then.
         assert!(!look(&mut waiter));
         drop(waiter);
         assert_eq!(thread.join().unwrap() + left(&gate, at(1)), 1, "granted and left");

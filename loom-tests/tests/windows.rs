@@ -171,31 +171,31 @@ fn without_the_check_a_late_put_replaces_the_final_count() {
 
 /// Three of four cells leave as the third second begins. While one thread asks then, the other
 /// asks then and a second later, which puts another count where those three stood.
-const REFUSAL: Story = Story {
+const DENIAL: Story = Story {
     before: &[(3, 1_000), (1, 2_000)],
     threads: &[&[(1, 3_000)], &[(1, 3_000), (1, 4_000)]],
     after: &[(0, 4_000), (1, 4_000), (3, 5_000), (4, 6_000)],
 };
 
 #[test]
-fn a_refusal_has_its_reason() {
-    explore_two("windows: refusal, 1 against 2", || {
-        assert_eq!(REFUSAL.play(&two_seconds(4)), 3, "there is always room");
+fn a_denial_has_its_reason() {
+    explore_two("windows: denial, 1 against 2", || {
+        assert_eq!(DENIAL.play(&two_seconds(4)), 3, "there is always room");
     });
 }
 
 /// The mistake avoided: counts of a later head are taken for those of the head that was read.
 #[test]
 #[should_panic(expected = "no order explains")]
-fn without_the_second_look_there_is_a_refusal_without_reason() {
+fn without_the_second_look_there_is_a_denial_without_reason() {
     plant(Fault::RecheckSkipped);
     catch_two("windows: recheck skipped", || {
-        let _ = REFUSAL.play(&two_seconds(4));
+        let _ = DENIAL.play(&two_seconds(4));
     });
 }
 
 /// The same, and the first thread only looks.
-const LOOK: Story = Story { threads: &[&[(0, 3_000)], &[(1, 3_000), (1, 4_000)]], ..REFUSAL };
+const LOOK: Story = Story { threads: &[&[(0, 3_000)], &[(1, 3_000), (1, 4_000)]], ..DENIAL };
 
 #[test]
 fn a_look_has_its_reason() {

@@ -17,8 +17,8 @@ use super::sliding_log::{SlidingLog, SlidingLogParams, SlidingLogSeen};
 use super::sub_windows::{SubWindowParams, SubWindowSeen, SubWindows};
 use super::warm_up::{WarmUp, WarmUpParams};
 use super::{
-    Algorithm, Carry, FIGURES, Machine, Passage, Restart, Ring, Standing, Step, Visit,
-    VisitRevocable, sealed::Sealed,
+    Algorithm, FIGURES, Rebase, Rebased, Restart, Ring, Standing, StateMachine, Step,
+    VisitRevocable, Visitor, sealed::Sealed,
 };
 use crate::decision::{Denied, Permit};
 use crate::quota::{Quota, QuotaError};
@@ -194,7 +194,7 @@ impl Algorithm for AnyAlgorithm {
 /// [`AnyAlgorithm`] with a quota worked in.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine};
+/// use tollgate::algo::{Algorithm, StateMachine};
 /// use tollgate::{AnyAlgorithm, Quota};
 ///
 /// let log: AnyAlgorithm = "sliding-log".parse()?;
@@ -231,7 +231,7 @@ pub enum AnySeen {
 }
 
 /// As the algorithm itself does: a snapshot of the one can be restored to the other.
-impl Carry for AnyParams {
+impl Rebase for AnyParams {
     fn algorithm(&self) -> u64 {
         whichever!(self, Self, each => each.algorithm())
     }
@@ -240,27 +240,27 @@ impl Carry for AnyParams {
         whichever!(self, Self, each => each.figures(unix_origin_nanos))
     }
 
-    fn passage(&self, restart: &Restart) -> Passage {
+    fn passage(&self, restart: &Restart) -> Rebased {
         whichever!(self, Self, each => each.passage(restart))
     }
 
-    fn carry(&self, word: u64, ring: &mut [u64], passage: &Passage) -> Option<u64> {
-        whichever!(self, Self, each => each.carry(word, ring, passage))
+    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64> {
+        whichever!(self, Self, each => each.rebase(word, ring, passage))
     }
 }
 
 impl Sealed for AnyParams {}
 
-impl Machine for AnyParams {
+impl StateMachine for AnyParams {
     #[cfg(feature = "std")]
     type Oracle = AnyOracle;
-    type Seen = AnySeen;
+    type View = AnySeen;
     const RINGED: bool = true;
     const MAY_DELAY: bool = true;
     const OWED_BY_RING: bool = true;
 
     #[inline(always)]
-    fn meet<V: Visit>(&self, visit: V) -> V::Out {
+    fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
         whichever!(self, Self, each => visit.by(each))
     }
 
@@ -299,20 +299,20 @@ impl Machine for AnyParams {
     }
 
     #[inline]
-    fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> AnySeen {
+    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> AnySeen {
         match self {
             Self::Gcra(_) | Self::FixedWindow(_) | Self::LeakyQueue(_) | Self::WarmUp(_) => {
                 AnySeen::Word(word)
             }
-            Self::SubWindows(each) => AnySeen::SubWindows(each.look(word, ring, now, n)),
-            Self::SlidingLog(each) => AnySeen::SlidingLog(each.look(word, ring, now, n)),
+            Self::SubWindows(each) => AnySeen::SubWindows(each.read(word, ring, now, n)),
+            Self::SlidingLog(each) => AnySeen::SlidingLog(each.read(word, ring, now, n)),
         }
     }
 
     #[inline]
     fn step(&self, seen: AnySeen, now: Tick, n: u64) -> Step {
         // No state of another algorithm is ever seen; if it were, nothing would be granted.
-        whichever_saw!(self, seen, each, its => each.step(its, now, n), else Step::Refuse)
+        whichever_saw!(self, seen, each, its => each.step(its, now, n), else Step::Deny)
     }
 
     #[inline]

@@ -50,7 +50,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Level;
 use super::{
-    Ahead, GiveBack, Machine, PAYLOAD_BITS, Receipt, Ring, Standing, Step, sealed::Sealed,
+    Ahead, PAYLOAD_BITS, Receipt, Refund, Ring, Standing, StateMachine, Step, sealed::Sealed,
 };
 use crate::decision::{Denied, Permit};
 use crate::quota::{Quota, QuotaError};
@@ -84,11 +84,11 @@ const UNITS_IN_CELL_MIN: u128 = 100;
 /// afterwards, too.
 ///
 /// ```
-/// use tollgate::{Direct, Inherit, Live, ManualClock, Quota};
+/// use tollgate::{Direct, Inherit, DynamicGcra, ManualClock, Quota};
 ///
 /// let clock = ManualClock::new();
 /// let left_after = |inherit| {
-///     let builder = Direct::builder(Quota::per_hour(10)).algorithm(Live::new());
+///     let builder = Direct::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new());
 ///     let gate = builder.clock(&clock).build()?;
 ///     assert_eq!(gate.check_n(6).unwrap().remaining(), 4);
 ///     gate.set_quota(Quota::per_hour(20), inherit)?;
@@ -114,7 +114,7 @@ pub enum Inherit {
     ///
     /// **Guarantee.** However often the quota changes in this way, no key that keeps its place is granted
     /// more within any span than the largest of the bursts, the cells that the rates in force bring
-    /// within the span, and the unit that [`Live`](crate::Live) states.
+    /// within the span, and the unit that [`DynamicGcra`](crate::Live) states.
     Spent,
     /// The same share of the burst.
     Proportional,
@@ -125,7 +125,7 @@ pub enum Inherit {
 /// A token bucket with a quota that holds from some instant on.
 ///
 /// ```
-/// use tollgate::algo::Machine;
+/// use tollgate::algo::StateMachine;
 /// use tollgate::algo::dynamic_gcra::PacedParams;
 /// use tollgate::{Inherit, Quota, Tick};
 ///
@@ -345,10 +345,10 @@ fn in_proportion(cell: u64, old: u64, new: u64) -> Result<u64, QuotaError> {
 
 impl Sealed for PacedParams {}
 
-impl Machine for PacedParams {
+impl StateMachine for PacedParams {
     #[cfg(feature = "std")]
     type Oracle = Level;
-    type Seen = u64;
+    type View = u64;
 
     #[inline]
     fn fresh(&self, now: Tick) -> u64 {
@@ -360,7 +360,7 @@ impl Machine for PacedParams {
     }
 
     #[inline(always)]
-    fn look<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
+    fn read<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
         self.relative(word)
     }
 
@@ -368,7 +368,7 @@ impl Machine for PacedParams {
     fn step(&self, seen: u64, now: Tick, n: u64) -> Step {
         match self.gcra.step(seen, self.elapsed(now), n) {
             Step::Admit { next } => Step::Admit { next: self.absolute(next) },
-            refused => refused,
+            denied => denied,
         }
     }
 
@@ -417,16 +417,16 @@ impl Machine for PacedParams {
     }
 }
 
-impl GiveBack for PacedParams {
+impl Refund for PacedParams {
     /// What was charged before the quota changed is not given back: how much of it time has restored
     /// since is not known any more.
-    fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
+    fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         if receipt.at < self.since {
             return TAT.of(word);
         }
         let receipt = Receipt { at: self.elapsed(receipt.at), ..*receipt };
         let word = self.relative(word);
-        self.absolute(self.gcra.give_back(word, &receipt, self.elapsed(now), n))
+        self.absolute(self.gcra.refund(word, &receipt, self.elapsed(now), n))
     }
 
     fn add(&self, word: u64, now: Tick, n: u64) -> u64 {

@@ -40,7 +40,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Window;
 use super::{
-    Algorithm, COMPACT_BITS, Machine, PAYLOAD_BITS, Ring, Standing, Step, VisitRevocable,
+    Algorithm, COMPACT_BITS, PAYLOAD_BITS, Ring, Standing, StateMachine, Step, VisitRevocable,
     sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
@@ -233,7 +233,7 @@ fn units_in_window(quota: &Quota, end: Field) -> u64 {
 /// [`FixedWindow`] with a quota worked in.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine};
+/// use tollgate::algo::{Algorithm, StateMachine};
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_second(2), 0)?;
@@ -304,10 +304,10 @@ impl FixedWindowParams {
 
 impl Sealed for FixedWindowParams {}
 
-impl Machine for FixedWindowParams {
+impl StateMachine for FixedWindowParams {
     #[cfg(feature = "std")]
     type Oracle = Window;
-    type Seen = u64;
+    type View = u64;
     const MAY_BE_COMPACT: bool = true;
 
     #[inline(always)]
@@ -321,7 +321,7 @@ impl Machine for FixedWindowParams {
     }
 
     #[inline(always)]
-    fn look<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
+    fn read<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
         word
     }
 
@@ -333,7 +333,7 @@ impl Machine for FixedWindowParams {
             return Step::Admit { next };
         }
         if n > self.limit || view.counted > self.limit - n {
-            return Step::Refuse;
+            return Step::Deny;
         }
         let end = self.grid.later(view.floor, self.ahead_after(&view));
         let next = self.end.set(view.counted + n, end);
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_late_clock_that_gives_back_leaves_what_an_early_one_still_counts() {
-        use crate::algo::{GiveBack, Receipt};
+        use crate::algo::{Receipt, Refund};
         let params = params(FixedWindow::anchored(), "5/min", 0);
         let opened = Tick::from_nanos(1_000_000_000_000);
         let Step::Admit { next } = params.step(params.fresh(opened), opened, 3) else {
@@ -472,9 +472,9 @@ mod tests {
         };
         let receipt = Receipt { cells: 3, at: opened, next };
         let late = opened.saturating_add(Duration::from_secs(90));
-        assert_eq!(params.give_back(next, &receipt, late, 3), next, "its window is over by then");
+        assert_eq!(params.refund(next, &receipt, late, 3), next, "its window is over by then");
         let inside = opened.saturating_add(Duration::from_secs(30));
-        let given_back = params.give_back(next, &receipt, inside, 3);
+        let given_back = params.refund(next, &receipt, inside, 3);
         let left = |word| params.permit(word, opened, 0).remaining();
         assert_eq!((left(next), left(given_back)), (2, 5));
     }
@@ -488,12 +488,12 @@ mod tests {
             panic!("the first event opens the window");
         };
         let before = monday.saturating_sub(core::time::Duration::from_nanos(1));
-        assert_eq!(params.step(next, before, 1), Step::Refuse);
+        assert_eq!(params.step(next, before, 1), Step::Deny);
         assert!(matches!(params.step(next, monday, 1), Step::Admit { .. }));
     }
 
     #[test]
-    fn out_of_range_is_refused_when_built() {
+    fn out_of_range_is_denied_when_built() {
         let big = Quota::per_day(1 << 30);
         let built = FixedWindow::anchored().params(&big, 0);
         assert_eq!(built, Err(QuotaError::WindowLimitTooLarge));
@@ -570,7 +570,7 @@ mod tests {
             let Step::Admit { next } = params.step(params.fresh(ahead), ahead, 2) else {
                 panic!("fresh");
             };
-            assert_eq!(params.step(next, Tick::ZERO, 1), Step::Refuse);
+            assert_eq!(params.step(next, Tick::ZERO, 1), Step::Deny);
         }
     }
 

@@ -14,7 +14,7 @@
 //!
 //! `n` cells are admitted iff `max(TAT, now) - now + n * cell <= burst * cell`; the TAT then
 //! becomes `max(TAT, now) + n * cell`. A debt beyond the bucket is what a clock sees that is
-//! behind the one that charged: it refuses, and never reads as idle.
+//! behind the one that charged: it denies, and never reads as idle.
 //!
 //! # Units
 //!
@@ -50,7 +50,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Level;
 use super::{
-    Algorithm, COMPACT_BITS, Machine, PAYLOAD_BITS, Ring, Standing, Step, VisitRevocable,
+    Algorithm, COMPACT_BITS, PAYLOAD_BITS, Ring, Standing, StateMachine, Step, VisitRevocable,
     sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
@@ -116,7 +116,7 @@ const DEBT_BURSTS: u64 = 16;
 pub struct Gcra {
     start_empty: bool,
     for_plans: bool,
-    lane_cells: u64,
+    lease_cells: u64,
 }
 
 impl Gcra {
@@ -130,7 +130,7 @@ impl Gcra {
     /// ```
     #[must_use]
     pub const fn new() -> Self {
-        Self { start_empty: false, for_plans: false, lane_cells: 0 }
+        Self { start_empty: false, for_plans: false, lease_cells: 0 }
     }
 
     /// A bucket that is empty when a key is first seen (or seen again after it lost its place),
@@ -145,26 +145,26 @@ impl Gcra {
     /// ```
     #[must_use]
     pub const fn start_empty() -> Self {
-        Self { start_empty: true, for_plans: false, lane_cells: 0 }
+        Self { start_empty: true, for_plans: false, lease_cells: 0 }
     }
 
-    /// Lets lanes take so many cells at a time: see [`Lane`](crate::Lane). All requests, with a lane
+    /// Lets lanes take so many cells at a time: see [`LocalLease`](crate::Lane). All requests, with a lane
     /// or without, are then held to a burst that is lower by as many, which is what keeps the whole
     /// exact. At most half of the burst.
     ///
     /// ```
     /// # use tollgate::{Gcra, Limiter, Quota, QuotaError};
     /// let quota = Quota::per_second(1_000);
-    /// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().lanes(64)).build()?;
+    /// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().leases(64)).build()?;
     /// assert_eq!(gate.check("a").unwrap().limit(), 936);
     /// let built: Result<Limiter<str>, _> =
-    ///     Limiter::builder(quota).algorithm(Gcra::new().lanes(501)).build();
-    /// assert_eq!(built.unwrap_err(), QuotaError::LaneCellsTooMany.into());
+    ///     Limiter::builder(quota).algorithm(Gcra::new().leases(501)).build();
+    /// assert_eq!(built.unwrap_err(), QuotaError::LeaseCellsTooMany.into());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[must_use]
-    pub const fn lanes(self, cells: u64) -> Self {
-        Self { lane_cells: cells, ..self }
+    pub const fn leases(self, cells: u64) -> Self {
+        Self { lease_cells: cells, ..self }
     }
 
     /// Keeps states in which the quotas of all [plans](crate::Plan) can be told that are slower than the
@@ -205,7 +205,7 @@ impl Algorithm for Gcra {
     fn compact_params(&self, quota: &Quota, _: u64) -> Result<Option<GcraParams>, QuotaError> {
         quota.validate()?;
         // What a lane gives back names a generation, which compact slots have not.
-        if self.lane_cells > 0 || self.for_plans {
+        if self.lease_cells > 0 || self.for_plans {
             return Ok(None);
         }
         let Some(cell) = compact_units_in_cell(quota) else { return Ok(None) };
@@ -226,18 +226,18 @@ impl Gcra {
         field: Field,
         debt_max: u64,
     ) -> Result<GcraParams, QuotaError> {
-        let Self { start_empty, lane_cells, .. } = self;
-        if lane_cells > quota.burst_cells() / 2 {
-            return Err(QuotaError::LaneCellsTooMany);
+        let Self { start_empty, lease_cells, .. } = self;
+        if lease_cells > quota.burst_cells() / 2 {
+            return Err(QuotaError::LeaseCellsTooMany);
         }
-        let burst = quota.burst_cells() - lane_cells;
+        let burst = quota.burst_cells() - lease_cells;
         let burst = NonZeroU64::new(burst).ok_or(QuotaError::ZeroBurst)?;
         let capacity = burst.get() * cell.get();
         let units = quota.limit() * cell.get();
         let debt = if self.for_plans { debt_max } else { debt_units(capacity, debt_max) };
         let grid = Grid::with_debt(units, quota.period_nanos(), field.max(), capacity, debt);
         let first_debt = if start_empty { capacity } else { 0 };
-        Ok(GcraParams { grid, cell, capacity, burst, first_debt, lane_cells })
+        Ok(GcraParams { grid, cell, capacity, burst, first_debt, lease_cells })
     }
 }
 
@@ -275,7 +275,7 @@ fn compact_units_in_cell(quota: &Quota) -> Option<NonZeroU64> {
 /// [`Gcra`] with a quota worked in.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine};
+/// use tollgate::algo::{Algorithm, StateMachine};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(2), 0)?;
@@ -292,7 +292,7 @@ pub struct GcraParams {
     burst: NonZeroU64,
     /// Units that a fresh key owes: the capacity where it starts empty, whatever is charged by then.
     first_debt: u64,
-    lane_cells: u64,
+    lease_cells: u64,
 }
 
 /// [`GcraParams`] in words.
@@ -304,7 +304,7 @@ impl GcraParams {
     pub(super) fn on(grid: Grid, cell: NonZeroU64, burst: NonZeroU64, start_empty: bool) -> Self {
         let capacity = burst.get() * cell.get();
         let first_debt = if start_empty { capacity } else { 0 };
-        Self { grid, cell, capacity, burst, first_debt, lane_cells: 0 }
+        Self { grid, cell, capacity, burst, first_debt, lease_cells: 0 }
     }
 
     /// Units that one cell costs.
@@ -370,10 +370,10 @@ impl GcraParams {
 
 impl Sealed for GcraParams {}
 
-impl Machine for GcraParams {
+impl StateMachine for GcraParams {
     #[cfg(feature = "std")]
     type Oracle = Level;
-    type Seen = u64;
+    type View = u64;
     const MAY_BE_COMPACT: bool = true;
 
     #[inline(always)]
@@ -396,7 +396,7 @@ impl Machine for GcraParams {
     }
 
     #[inline(always)]
-    fn look<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
+    fn read<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
         word
     }
 
@@ -409,12 +409,12 @@ impl Machine for GcraParams {
         }
         // The burst is known not to be zero, so that asking for one cell compares nothing here.
         if n > self.burst.get() {
-            return Step::Refuse;
+            return Step::Deny;
         }
         // At most the capacity, since n is at most the burst.
         let cost = n * self.cell.get();
         if debt > self.capacity - cost {
-            return Step::Refuse;
+            return Step::Deny;
         }
         let next = self.grid.later(floor, debt + cost);
         debug_assert_eq!(next, TAT.of(next), "the TAT fits its field");

@@ -1,4 +1,4 @@
-//! The leaky bucket as a queue: what fits waits for its turn, what does not is refused.
+//! The leaky bucket as a queue: what fits waits for its turn, what does not is denied.
 //!
 //! # Word
 //!
@@ -26,7 +26,9 @@ use super::gcra::{Gcra, GcraParams};
 use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Queue;
-use super::{Algorithm, Carry, FIGURES, Machine, Passage, Ring, Standing, Step, sealed::Sealed};
+use super::{
+    Algorithm, FIGURES, Rebase, Rebased, Ring, Standing, StateMachine, Step, sealed::Sealed,
+};
 use crate::decision::{Denied, Permit};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -35,7 +37,7 @@ use crate::time::Tick;
 /// are in the queue.
 ///
 /// A request that fits is admitted, and its [`Permit::delay`] says how long to wait for its turn.
-/// One that does not fit is refused at once. The limiter keeps no list of who waits: the caller
+/// One that does not fit is denied at once. The limiter keeps no list of who waits: the caller
 /// sleeps, or sets a timer, for the delay.
 ///
 /// **Guarantee.** With [`new`](Self::new), each turn is at least one emission interval
@@ -148,7 +150,7 @@ impl Algorithm for LeakyQueue {
 /// A charge of nothing has no delay, since nothing has to wait.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine};
+/// use tollgate::algo::{Algorithm, StateMachine};
 /// use tollgate::{LeakyQueue, Quota, Tick};
 ///
 /// let params = LeakyQueue::new().params(&Quota::per_second(2), 0)?;
@@ -175,7 +177,7 @@ impl LeakyQueueParams {
     }
 }
 
-impl Carry for LeakyQueueParams {
+impl Rebase for LeakyQueueParams {
     fn algorithm(&self) -> u64 {
         2
     }
@@ -186,17 +188,17 @@ impl Carry for LeakyQueueParams {
         figures
     }
 
-    fn carry(&self, word: u64, ring: &mut [u64], passage: &Passage) -> Option<u64> {
-        self.bucket.carry(word, ring, passage)
+    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64> {
+        self.bucket.rebase(word, ring, passage)
     }
 }
 
 impl Sealed for LeakyQueueParams {}
 
-impl Machine for LeakyQueueParams {
+impl StateMachine for LeakyQueueParams {
     #[cfg(feature = "std")]
     type Oracle = Queue;
-    type Seen = u64;
+    type View = u64;
     const MAY_BE_COMPACT: bool = true;
     const MAY_DELAY: bool = true;
 
@@ -206,7 +208,7 @@ impl Machine for LeakyQueueParams {
     }
 
     #[inline(always)]
-    fn look<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
+    fn read<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
         word
     }
 
@@ -262,7 +264,7 @@ mod tests {
     }
 
     /// Requests one after the other at one instant; the first without a delay in the list is
-    /// refused.
+    /// denied.
     #[test]
     fn turns_by_cells_that_pass_at_once_and_by_cost() {
         let ones = [1; 7].as_slice();
@@ -305,7 +307,7 @@ mod tests {
             assert_eq!(permit.delay(), Duration::from_millis(delay_ms));
         }
         let staler = later.saturating_sub(Duration::from_millis(401));
-        assert_eq!(params.step(next, staler, 1), Step::Refuse);
+        assert_eq!(params.step(next, staler, 1), Step::Deny);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub mod warm_up;
 mod within_delay;
 
 pub use grid::Grid;
-pub use rebase::{Carry, FIGURES, Moment, Passage, Restart};
+pub use rebase::{FIGURES, Moment, Rebase, Rebased, Restart};
 #[cfg(feature = "std")]
 pub(crate) use within_delay::WithinDelay;
 
@@ -78,7 +78,7 @@ pub(crate) mod sealed {
 /// ```
 pub trait Algorithm: sealed::Sealed {
     /// The algorithm with the quota worked in.
-    type Params: Machine;
+    type Params: StateMachine;
 
     /// Works the quota in. `unix_origin_nanos` is the Unix time of the clock's
     /// [`Tick::ZERO`]; only windows aligned to the wall clock use it.
@@ -118,7 +118,7 @@ pub trait Algorithm: sealed::Sealed {
 ///
 /// A word that the key's earlier life left behind reads as 0, which means: nothing here.
 ///
-/// It is open: whoever drives a [`Machine`] by hand may keep its words anywhere. Methods that are
+/// It is open: whoever drives a [`StateMachine`] by hand may keep its words anywhere. Methods that are
 /// added have a default.
 ///
 /// ```
@@ -128,7 +128,7 @@ pub trait Algorithm: sealed::Sealed {
 /// assert_eq!((cells.cell(0), NoRing.cell(0)), (7, 0));
 /// ```
 pub trait Ring: Copy {
-    /// What stands at `place`, below [`Machine::ring_cells`].
+    /// What stands at `place`, below [`StateMachine::ring_cells`].
     fn cell(self, place: usize) -> u64;
 
     /// In which bits that differs from `content`, of 54 bits. Where what stands there is of an earlier
@@ -176,25 +176,25 @@ impl Ring for &[u64] {
 /// the word on from there first writes the same.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine, NoRing, Step};
+/// use tollgate::algo::{Algorithm, StateMachine, NoRing, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10).burst(1), 0)?;
-/// let seen = params.look(params.fresh(Tick::ZERO), NoRing, Tick::ZERO, 1);
+/// let seen = params.read(params.fresh(Tick::ZERO), NoRing, Tick::ZERO, 1);
 /// let Step::Admit { next } = params.step(seen, Tick::ZERO, 1) else { panic!() };
 /// assert_eq!(params.permit(seen, Tick::ZERO, 1).remaining(), 0);
-/// let seen = params.look(next, NoRing, Tick::ZERO, 1);
-/// assert_eq!(params.step(seen, Tick::ZERO, 1), Step::Refuse);
+/// let seen = params.read(next, NoRing, Tick::ZERO, 1);
+/// assert_eq!(params.step(seen, Tick::ZERO, 1), Step::Deny);
 /// assert_eq!(params.denied(seen, Tick::ZERO, 1).retry_after().unwrap().as_millis(), 100);
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
+pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     /// The naive exact model of this algorithm.
     #[cfg(feature = "std")]
     type Oracle: oracle::Oracle;
 
     /// What a decision is judged by, and explained from: the word itself where it is all.
-    type Seen: Copy + core::fmt::Debug;
+    type View: Copy + core::fmt::Debug;
 
     /// Whether a state can have a ring.
     const RINGED: bool = false;
@@ -224,7 +224,7 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     /// Does something by the algorithm that this is: once for all that follows, where this is
     /// [any of several](any).
     #[inline(always)]
-    fn meet<V: Visit>(&self, visit: V) -> V::Out {
+    fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
         visit.by(self)
     }
 
@@ -244,7 +244,7 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     /// The state of a key that was never seen, stamped with the time.
     fn fresh(&self, now: Tick) -> u64;
 
-    /// Whether a fresh key starts in debt, so that even its refusal has to be remembered.
+    /// Whether a fresh key starts in debt, so that even its denial has to be remembered.
     fn starts_in_debt(&self) -> bool {
         false
     }
@@ -256,23 +256,23 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
 
     /// Reads what a decision about `n` cells is judged by. Never panics; bits of the word above
     /// the payload are ignored.
-    fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::Seen;
+    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::View;
 
     /// The same, of which only what decides is wanted and not what there is to tell: the step, and
-    /// what is published, are those of [`look`](Self::look).
+    /// what is published, are those of [`read`](Self::look).
     #[inline(always)]
-    fn glance<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::Seen {
-        self.look(word, ring, now, n)
+    fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::View {
+        self.read(word, ring, now, n)
     }
 
     /// Decides about `n` cells. Never panics.
-    fn step(&self, seen: Self::Seen, now: Tick, n: u64) -> Step;
+    fn step(&self, seen: Self::View, now: Tick, n: u64) -> Step;
 
     /// Names the cells that must be in the ring before the word moves on from what was seen:
     /// `put` says whether the word still stands, and false ends it.
     fn publish<R: Ring>(
         &self,
-        seen: Self::Seen,
+        seen: Self::View,
         ring: R,
         put: impl FnMut(usize, u64) -> bool,
     ) -> bool {
@@ -281,7 +281,7 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     }
 
     /// What to note once the word has moved on.
-    fn note(&self, seen: Self::Seen, n: u64) -> u64 {
+    fn note(&self, seen: Self::View, n: u64) -> u64 {
         let _ = (seen, n);
         0
     }
@@ -289,16 +289,16 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     /// What to tell of an admission by what was seen.
     ///
     /// Apart from the step, so that who does not ask does not pay.
-    fn permit(&self, seen: Self::Seen, now: Tick, n: u64) -> Permit;
+    fn permit(&self, seen: Self::View, now: Tick, n: u64) -> Permit;
 
-    /// What to tell of a refusal by what was seen.
-    fn denied(&self, seen: Self::Seen, now: Tick, n: u64) -> Denied;
+    /// What to tell of a denial by what was seen.
+    fn denied(&self, seen: Self::View, now: Tick, n: u64) -> Denied;
 
     /// The answer to `n` cells of a key in the state that was seen, with nothing charged.
-    fn answer(&self, seen: Self::Seen, now: Tick, n: u64) -> Decision {
+    fn answer(&self, seen: Self::View, now: Tick, n: u64) -> Decision {
         match self.step(seen, now, n) {
             Step::Admit { .. } => Ok(self.permit(seen, now, n)),
-            Step::Refuse | Step::RefuseCounted { .. } => Err(self.denied(seen, now, n)),
+            Step::Deny | Step::DenyCounted { .. } => Err(self.denied(seen, now, n)),
         }
     }
 
@@ -324,7 +324,7 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
         }
     }
 
-    /// The refusal of a key that finds no place until `word`, the state with the least debt, has
+    /// The denial of a key that finds no place until `word`, the state with the least debt, has
     /// been idle for `skew`.
     fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied;
 
@@ -338,7 +338,7 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
     }
 
     /// For how long after it was written a state is told from a later one; `None` where there is
-    /// no bound. A key that comes back later than that, in the place it had, may be refused for
+    /// no bound. A key that comes back later than that, in the place it had, may be denied for
     /// what it did then, for no longer than the largest debt and the skew tolerance together: for a
     /// token bucket on such a grid that is up to sixteen times what its burst takes to come back.
     fn horizon(&self) -> Option<Duration> {
@@ -353,7 +353,7 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
 /// A machine whose charges can be taken back.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, GiveBack, Machine, NoRing, Receipt, Step};
+/// use tollgate::algo::{Algorithm, Refund, StateMachine, NoRing, Receipt, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
@@ -361,11 +361,11 @@ pub trait Machine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
 /// let receipt = Receipt { cells: 10, at: Tick::ZERO, next };
 /// // Half a second later time has restored five of them; so that is what is left to give back.
 /// let now = Tick::from_nanos(500_000_000);
-/// let word = params.give_back(next, &receipt, now, 10);
-/// assert_eq!(params.answer(params.look(word, NoRing, now, 0), now, 0)?.remaining(), 10);
+/// let word = params.refund(next, &receipt, now, 10);
+/// assert_eq!(params.answer(params.read(word, NoRing, now, 0), now, 0)?.remaining(), 10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait GiveBack: Machine {
+pub trait Refund: StateMachine {
     /// The state after `n` of the cells of a charge are given back, as far as time has not restored
     /// them by `now`: of `cells` charged, time restores one after the other from then on.
     ///
@@ -376,7 +376,7 @@ pub trait GiveBack: Machine {
     ///
     /// A receipt is good for one give-back. In portions it would give back too much: what time has
     /// restored of the charge is taken off each time as if it were the first.
-    fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64;
+    fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64;
 
     /// The state after `n` cells are given that nobody has paid for: no better than one that is idle.
     fn add(&self, word: u64, now: Tick, n: u64) -> u64;
@@ -394,17 +394,17 @@ pub trait GiveBack: Machine {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algo::{Ahead, Algorithm, GiveBack, Machine, Step};
+/// use tollgate::algo::{Ahead, Algorithm, Refund, StateMachine, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10).burst(1), 0)?;
 /// let ahead = params.within(Tick::ZERO, Duration::from_millis(100));
 /// let Step::Admit { next } = ahead.step(params.fresh(Tick::ZERO), Tick::ZERO, 2) else { panic!() };
 /// assert_eq!(params.turn(next, Tick::ZERO), Duration::from_millis(100));
-/// assert_eq!(ahead.step(next, Tick::ZERO, 1), Step::Refuse); // its turn comes in 200 ms
+/// assert_eq!(ahead.step(next, Tick::ZERO, 1), Step::Deny); // its turn comes in 200 ms
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-pub trait Ahead: GiveBack {
+pub trait Ahead: Refund {
     /// The same algorithm on the same states, that admits what would be admitted at `now`, or within
     /// `wait` from then if nothing else were charged until then. `now` is the instant to step at.
     #[must_use]
@@ -414,7 +414,7 @@ pub trait Ahead: GiveBack {
 /// A machine whose states serve other quotas as well.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine, PerKey};
+/// use tollgate::algo::{Algorithm, StateMachine, PerKey};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(100), 0)?;
@@ -422,7 +422,7 @@ pub trait Ahead: GiveBack {
 /// assert!(slow.answer(params.fresh(Tick::ZERO), Tick::ZERO, 7).is_err());
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-pub trait PerKey: Machine {
+pub trait PerKey: StateMachine {
     /// The same algorithm on the same states, by another quota.
     ///
     /// # Errors
@@ -450,41 +450,41 @@ pub struct Receipt {
     pub next: u64,
 }
 
-/// What [`Machine::meet`] does by an algorithm, whichever it is. It is open: callers write their own.
+/// What [`StateMachine::dispatch`] does by an algorithm, whichever it is. It is open: callers write their own.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine, Visit};
+/// use tollgate::algo::{Algorithm, StateMachine, Visitor};
 /// use tollgate::{AnyAlgorithm, Quota};
 ///
 /// struct Cells;
-/// impl Visit for Cells {
+/// impl Visitor for Cells {
 ///     type Out = usize;
-///     fn by<M: Machine>(self, algo: &M) -> usize {
+///     fn by<M: StateMachine>(self, algo: &M) -> usize {
 ///         algo.ring_cells()
 ///     }
 /// }
 /// let log: AnyAlgorithm = "sliding-log".parse()?;
-/// assert_eq!(log.params(&Quota::per_minute(10), 0)?.meet(Cells), 12);
+/// assert_eq!(log.params(&Quota::per_minute(10), 0)?.dispatch(Cells), 12);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Visit {
+pub trait Visitor {
     /// What it returns.
     type Out;
 
     /// Does it.
-    fn by<M: Machine>(self, algo: &M) -> Self::Out;
+    fn by<M: StateMachine>(self, algo: &M) -> Self::Out;
 }
 
-/// What [`Machine::meet_revocable`] does by an algorithm whose charges can be taken back.
+/// What [`StateMachine::meet_revocable`] does by an algorithm whose charges can be taken back.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, GiveBack, Machine, VisitRevocable};
+/// use tollgate::algo::{Algorithm, Refund, StateMachine, VisitRevocable};
 /// use tollgate::{AnyAlgorithm, Quota};
 ///
 /// struct IsRevocable;
 /// impl VisitRevocable for IsRevocable {
 ///     type Out = ();
-///     fn by<M: GiveBack>(self, _algo: &M) {}
+///     fn by<M: Refund>(self, _algo: &M) {}
 /// }
 /// for (name, is_revocable) in [("gcra", true), ("sliding-log", false)] {
 ///     let params = name.parse::<AnyAlgorithm>()?.params(&Quota::per_minute(10), 0)?;
@@ -497,13 +497,13 @@ pub trait VisitRevocable {
     type Out;
 
     /// Does it.
-    fn by<M: GiveBack>(self, algo: &M) -> Self::Out;
+    fn by<M: Refund>(self, algo: &M) -> Self::Out;
 }
 
 /// What a state means at an instant.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine, Standing};
+/// use tollgate::algo::{Algorithm, StateMachine, Standing};
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
@@ -530,11 +530,11 @@ pub enum Standing {
 /// What a step decided.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine, Step};
+/// use tollgate::algo::{Algorithm, StateMachine, Step};
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
-/// assert_eq!(params.step(params.fresh(Tick::ZERO), Tick::ZERO, 21), Step::Refuse);
+/// assert_eq!(params.step(params.fresh(Tick::ZERO), Tick::ZERO, 21), Step::Deny);
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -545,10 +545,10 @@ pub enum Step {
         /// The state after the charge.
         next: u64,
     },
-    /// Refuse, and leave the state.
-    Refuse,
-    /// Refuse, and let the attempt count all the same.
-    RefuseCounted {
+    /// Deny, and leave the state.
+    Deny,
+    /// Deny, and let the attempt count all the same.
+    DenyCounted {
         /// The state with the attempt in it.
         next: u64,
     },

@@ -26,7 +26,7 @@ use crate::time::Tick;
 /// What an oracle, or a limiter, says of a request.
 ///
 /// ```
-/// use tollgate::algo::Machine;
+/// use tollgate::algo::StateMachine;
 /// use tollgate::algo::oracle::{Oracle, Verdict};
 /// use tollgate::{Direct, Quota, Tick};
 ///
@@ -49,7 +49,7 @@ pub struct Verdict {
     pub reset_after: Duration,
     /// Until the same request would be admitted; zero if it was, `None` if it never would be.
     pub retry_after: Option<Duration>,
-    /// Until an admitted request may go ahead; zero if it was refused.
+    /// Until an admitted request may go ahead; zero if it was denied.
     pub delay: Duration,
 }
 
@@ -77,7 +77,7 @@ impl From<&Decision> for Verdict {
 /// A model of one key. Sealed: each is the model of an algorithm of this crate.
 ///
 /// ```
-/// use tollgate::algo::Machine;
+/// use tollgate::algo::StateMachine;
 /// use tollgate::algo::oracle::Oracle;
 /// use tollgate::{Direct, Quota, Tick};
 ///

@@ -14,7 +14,7 @@
 
 use core::time::Duration;
 
-use super::Machine;
+use super::StateMachine;
 use super::grid::Grid;
 use crate::time::Tick;
 
@@ -66,18 +66,18 @@ pub struct Restart {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algo::{Algorithm, Carry, Moment, Restart};
+/// use tollgate::algo::{Algorithm, Rebase, Moment, Restart};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
 /// let moment = Moment { tick: Tick::ZERO, unix_origin_nanos: 0 };
 /// let passage = params.passage(&Restart { then: moment, elapsed: Duration::ZERO, now: moment });
-/// assert_eq!(params.carry(params.fresh(Tick::ZERO), &mut [], &passage), None);
-/// # use tollgate::algo::Machine;
+/// assert_eq!(params.rebase(params.fresh(Tick::ZERO), &mut [], &passage), None);
+/// # use tollgate::algo::StateMachine;
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passage {
+pub struct Rebased {
     /// The units that have begun, by the one clock and by the other.
     then: u64,
     now: u64,
@@ -95,7 +95,7 @@ pub struct Passage {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algo::{Algorithm, Carry, Machine, Moment, NoRing, Restart, Step};
+/// use tollgate::algo::{Algorithm, Rebase, StateMachine, Moment, NoRing, Restart, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
@@ -104,12 +104,12 @@ pub struct Passage {
 /// let Step::Admit { next } = params.step(params.fresh(then.tick), then.tick, 10) else { panic!() };
 /// // Half a second later, by a new clock: half of the ten cells have come back.
 /// let passage = params.passage(&Restart { then, elapsed: Duration::from_millis(500), now });
-/// let word = params.carry(next, &mut [], &passage).unwrap();
-/// let seen = params.look(word, NoRing, now.tick, 0);
+/// let word = params.rebase(next, &mut [], &passage).unwrap();
+/// let seen = params.read(word, NoRing, now.tick, 0);
 /// assert_eq!(params.answer(seen, now.tick, 0).unwrap().remaining(), 5);
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-pub trait Carry: Machine {
+pub trait Rebase: StateMachine {
     /// Which algorithm it is: a number that means the same in every version of this crate.
     fn algorithm(&self) -> u64;
 
@@ -122,10 +122,10 @@ pub trait Carry: Machine {
     /// `unix_origin_nanos` is that of the clock that the machine was made for.
     fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES];
 
-    /// Works out what [`carry`](Self::carry) needs, once for all words. The machine must have been
+    /// Works out what [`rebase`](Self::carry) needs, once for all words. The machine must have been
     /// made for the clock of [`Restart::now`].
-    fn passage(&self, restart: &Restart) -> Passage {
-        Passage::on(self.grid(), restart)
+    fn passage(&self, restart: &Restart) -> Rebased {
+        Rebased::on(self.grid(), restart)
     }
 
     /// The state that holds against its key by the new clock what `word` held by the old one, less
@@ -135,10 +135,10 @@ pub trait Carry: Machine {
     /// `ring` is what stands in the [kept cells](Self::kept_cells), as many as they are, and becomes
     /// what stands there with the new state: all instants are moved by the same number of units.
     /// Any cells give an answer.
-    fn carry(&self, word: u64, ring: &mut [u64], passage: &Passage) -> Option<u64>;
+    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64>;
 }
 
-impl Passage {
+impl Rebased {
     /// By real time, on a grid that counts from the clock's origin.
     pub(super) fn on(grid: &Grid, restart: &Restart) -> Self {
         let Restart { then, elapsed, now } = restart;

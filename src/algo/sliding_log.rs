@@ -28,7 +28,7 @@
 //! after it happened (`now - event >= window`). Several rates look at several events of one log,
 //! and a minimum gap is the rate 1 in a window of that length.
 //!
-//! A yes or no by one rate reads that event and no more where it refuses. An admission reads the event
+//! A yes or no by one rate reads that event and no more where it denies. An admission reads the event
 //! before the latest too, which stands beside it; and in the first two rounds of a life its birth.
 //!
 //! How many events are in a window (for `remaining`) is searched from where it was last: the note.
@@ -44,7 +44,7 @@
 //! log that was restored) has a time too.
 //!
 //! Source: the log of A. Xu, System Design Interview, ch. 4, and ClassDojo's rolling-rate-limiter
-//! (minimum gap, refusals counted), without their sorted sets.
+//! (minimum gap, denials counted), without their sorted sets.
 
 mod brief;
 mod events;
@@ -59,8 +59,8 @@ use core::time::Duration;
 use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::EventLog;
-use super::{Machine, PAYLOAD_BITS, Ring, Standing, Step, sealed::Sealed};
-use crate::decision::{Apart, Denied, NEVER, Permit, Reading, Scale};
+use super::{PAYLOAD_BITS, Ring, Standing, StateMachine, Step, sealed::Sealed};
+use crate::decision::{Denied, NEVER, OutOfLine, Permit, Reading, Scale};
 use crate::time::Tick;
 use crate::word::Field;
 use events::{Entry, View};
@@ -86,7 +86,7 @@ struct Rate {
 /// [`SlidingLog`] with a quota worked in.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine};
+/// use tollgate::algo::{Algorithm, StateMachine};
 /// use tollgate::{Quota, SlidingLog};
 ///
 /// let params = SlidingLog::new().params(&Quota::per_minute(10), 0)?;
@@ -99,8 +99,8 @@ pub struct SlidingLogParams {
     grid: Grid,
     rates: [Rate; RATES_MAX],
     rate_count: usize,
-    count_refusals: bool,
-    /// Whether there is one rate, and refusals do not count.
+    count_denials: bool,
+    /// Whether there is one rate, and denials do not count.
     is_plain: bool,
     /// The largest limit: places in the ring.
     places: u64,
@@ -215,10 +215,16 @@ impl SlidingLogParams {
         }
     }
 
-    /// What a yes or no by several rates is judged by, or where refusals are counted.
+    /// What a yes or no by several rates is judged by, or where denials are counted.
     #[inline(never)]
-    fn see_in_part<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Apart<SlidingLogSeen> {
-        Apart(self.see(word, ring, now, n, false))
+    fn see_in_part<R: Ring>(
+        &self,
+        word: u64,
+        ring: R,
+        now: Tick,
+        n: u64,
+    ) -> OutOfLine<SlidingLogSeen> {
+        OutOfLine(self.see(word, ring, now, n, false))
     }
 
     /// When cells that are charged now count as happening, and how far ahead of now that is: time in
@@ -240,7 +246,7 @@ impl SlidingLogParams {
             return self.left_as_is(&view, Step::Admit { next }, 0, remaining_now(view));
         }
         if n > self.limit_min {
-            return self.left_as_is(&view, Step::Refuse, NEVER, remaining_now(view));
+            return self.left_as_is(&view, Step::Deny, NEVER, remaining_now(view));
         }
         let wait = self.until_admitted(&view, n, None);
         let (time, ahead) = self.entered_at(&view, now);
@@ -249,10 +255,10 @@ impl SlidingLogParams {
             let oldest = self.places - 1;
             oldest < self.known(&view) && TIME.of(self.event(&view, oldest)) == TIME.of(time)
         };
-        if wait > 0 && (!self.count_refusals || full()) {
+        if wait > 0 && (!self.count_denials || full()) {
             // If one more does not fit, none does.
             let remaining = if n == 1 { 0 } else { remaining_now(view) };
-            return self.left_as_is(&view, Step::Refuse, wait, remaining);
+            return self.left_as_is(&view, Step::Deny, wait, remaining);
         }
         let next = self.enter(&view, n, time);
         // What is admitted leaves room for itself.
@@ -261,10 +267,8 @@ impl SlidingLogParams {
             if telling { self.remaining(&view, n, spare) } else { (0, view.ring.note()) };
         let (step, until_admitted) = match wait {
             0 => (Step::Admit { next }, 0),
-            _ if telling => {
-                (Step::RefuseCounted { next }, self.until_admitted(&view, n, Some(time)))
-            }
-            _ => (Step::RefuseCounted { next }, wait),
+            _ if telling => (Step::DenyCounted { next }, self.until_admitted(&view, n, Some(time))),
+            _ => (Step::DenyCounted { next }, wait),
         };
         SlidingLogSeen {
             step,
@@ -307,10 +311,10 @@ fn cell_at(place: u64) -> usize {
 
 impl Sealed for SlidingLogParams {}
 
-impl Machine for SlidingLogParams {
+impl StateMachine for SlidingLogParams {
     #[cfg(feature = "std")]
     type Oracle = EventLog;
-    type Seen = SlidingLogSeen;
+    type View = SlidingLogSeen;
     const RINGED: bool = true;
     const OWED_BY_RING: bool = true;
 
@@ -328,20 +332,20 @@ impl Machine for SlidingLogParams {
     }
 
     fn remembers_denials(&self) -> bool {
-        self.count_refusals
+        self.count_denials
     }
 
     #[inline(always)]
-    fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
+    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
         self.see(word, ring, now, n, true)
     }
 
     #[inline(always)]
-    fn glance<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
+    fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
         if self.is_plain && n > 0 && n <= self.limit_min {
             return self.see_briefly(word, ring, now, n);
         }
-        let Apart(seen) = self.see_in_part(word, ring, now, n);
+        let OutOfLine(seen) = self.see_in_part(word, ring, now, n);
         seen
     }
 
@@ -439,7 +443,7 @@ impl Machine for SlidingLogParams {
     #[cfg(feature = "std")]
     fn oracle(&self) -> EventLog {
         let rates = self.rates().iter().map(|rate| (rate.limit, rate.window)).collect();
-        EventLog::new(self.grid.ratio(), rates, self.count_refusals)
+        EventLog::new(self.grid.ratio(), rates, self.count_denials)
     }
 }
 

@@ -48,8 +48,8 @@ use core::time::Duration;
 use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::SubWindowCounts;
-use super::{Machine, Ring, Standing, Step, sealed::Sealed};
-use crate::decision::{Apart, Denied, Permit, Reading, Scale};
+use super::{Ring, Standing, StateMachine, Step, sealed::Sealed};
+use crate::decision::{Denied, OutOfLine, Permit, Reading, Scale};
 use crate::time::Tick;
 use crate::word::Field;
 use scan::{Waits, remainder};
@@ -57,7 +57,7 @@ use scan::{Waits, remainder};
 /// [`SubWindows`] or [`SlidingCounter`](crate::SlidingCounter) with a quota worked in.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine};
+/// use tollgate::algo::{Algorithm, StateMachine};
 /// use tollgate::{Quota, SubWindows};
 ///
 /// let params = SubWindows::new().params(&Quota::per_minute(6), 0)?;
@@ -101,7 +101,7 @@ pub struct SubWindowSeen {
     overlap: u64,
     /// Units until nothing counts any more, if the cells are charged.
     until_idle: u64,
-    /// If they are refused, or none are asked for.
+    /// If they are denied, or none are asked for.
     waits: Waits,
 }
 
@@ -132,7 +132,7 @@ impl SubWindowParams {
         let (counted, put) = if view.passed == 0 {
             (view.total, 0)
         } else {
-            let Apart(moved) = self.moved_on(view);
+            let OutOfLine(moved) = self.moved_on(view);
             moved
         };
         let current = self.grid.later(view.last, view.passed) & self.index.max();
@@ -169,10 +169,10 @@ impl SubWindowParams {
 
 impl Sealed for SubWindowParams {}
 
-impl Machine for SubWindowParams {
+impl StateMachine for SubWindowParams {
     #[cfg(feature = "std")]
     type Oracle = SubWindowCounts;
-    type Seen = SubWindowSeen;
+    type View = SubWindowSeen;
     const RINGED: bool = true;
 
     fn ring_cells(&self) -> usize {
@@ -189,18 +189,18 @@ impl Machine for SubWindowParams {
     }
 
     #[inline(always)]
-    fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
+    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
         self.see(word, ring, now, n, true)
     }
 
     #[inline(always)]
-    fn glance<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
+    fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
         self.see(word, ring, now, n, false)
     }
 
     #[inline(always)]
     fn step(&self, seen: SubWindowSeen, _: Tick, _: u64) -> Step {
-        if seen.admits { Step::Admit { next: seen.next } } else { Step::Refuse }
+        if seen.admits { Step::Admit { next: seen.next } } else { Step::Deny }
     }
 
     #[inline(always)]

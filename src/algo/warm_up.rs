@@ -35,7 +35,7 @@
 //! A unit is an exact fraction of the emission interval, a sixteenth or finer, such that a permit
 //! takes a whole number of them to store; the period is rounded up to `5 + c` of them, or a
 //! multiple. Within that it is the finest with a ring of a year. What does not leave a ring of 64
-//! times the farthest that is written ahead is refused when built.
+//! times the farthest that is written ahead is denied when built.
 //!
 //! Source: the arithmetic of Guava's `RateLimiter` (its documentation in `SmoothRateLimiter`).
 
@@ -46,7 +46,8 @@ use super::grid::{Grid, YEAR_NANOS, gcd};
 #[cfg(feature = "std")]
 use super::oracle::Ramp;
 use super::{
-    Algorithm, Carry, FIGURES, Machine, PAYLOAD_BITS, Passage, Ring, Standing, Step, sealed::Sealed,
+    Algorithm, FIGURES, PAYLOAD_BITS, Rebase, Rebased, Ring, Standing, StateMachine, Step,
+    sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
@@ -65,7 +66,7 @@ const RING_PER_REACH_MIN: u128 = 64;
 /// A request may go when the time that the one before it has cost is over. It costs
 /// `cold_factor` emission intervals (period / limit of the quota) a cell when cold and one when
 /// warm, and its cost delays whoever comes next, not itself. A request that would have to wait
-/// longer than `max_wait` is refused; else [`Permit::delay`] says how long.
+/// longer than `max_wait` is denied; else [`Permit::delay`] says how long.
 ///
 /// `remaining` is the burst (the most cells that one request may ask for) where a request would
 /// be admitted, else 0. `reset_after` is the time until all is cold, when the key is as if it had
@@ -81,7 +82,7 @@ const RING_PER_REACH_MIN: u128 = 64;
 /// **Not guaranteed.** That the caller waits. See [`Limiter`](crate::Limiter) for what happens to
 /// a key that loses its place: it starts cold. Where the grid wraps around, a key left alone for
 /// as long as its [`ring`](Grid::ring), give or take what it may write ahead, may pass for one
-/// that was used a moment ago: refused for so long, or warm. The ring has a year for periods up
+/// that was used a moment ago: denied for so long, or warm. The ring has a year for periods up
 /// to `500,000 * s^2` seconds, with an emission interval of `s` seconds, a cold factor of 3 and a
 /// small burst (20,000 s at 5 a second); beyond, it is shorter (6 days for a minute at 1,000).
 ///
@@ -105,7 +106,7 @@ pub struct WarmUp {
 
 impl WarmUp {
     /// Warms up in `period` of constant use, and cools down in the same time. Cold, a cell takes
-    /// 3 times as long as warm, and nobody waits: what cannot go at once is refused.
+    /// 3 times as long as warm, and nobody waits: what cannot go at once is denied.
     ///
     /// A period of zero counts as the shortest that can be kept.
     ///
@@ -238,7 +239,7 @@ impl Algorithm for WarmUp {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algo::{Algorithm, Machine};
+/// use tollgate::algo::{Algorithm, StateMachine};
 /// use tollgate::{Quota, Tick, WarmUp};
 ///
 /// let params = WarmUp::new(Duration::from_secs(4)).params(&Quota::per_second(5), 0)?;
@@ -329,7 +330,7 @@ impl WarmUpParams {
     }
 }
 
-impl Carry for WarmUpParams {
+impl Rebase for WarmUpParams {
     fn algorithm(&self) -> u64 {
         4
     }
@@ -342,7 +343,7 @@ impl Carry for WarmUpParams {
 
     /// The time to go is rounded up, and when it is cold again, down: neither a turn nor what is
     /// warm comes early.
-    fn carry(&self, word: u64, _: &mut [u64], passage: &Passage) -> Option<u64> {
+    fn rebase(&self, word: u64, _: &mut [u64], passage: &Rebased) -> Option<u64> {
         let warmth = self.warmth.of(word).min(self.period);
         let (more, less) = passage.left(&self.grid, self.cold_at.of(word));
         let (until_cold, warmth) = match warmth {
@@ -356,10 +357,10 @@ impl Carry for WarmUpParams {
 
 impl Sealed for WarmUpParams {}
 
-impl Machine for WarmUpParams {
+impl StateMachine for WarmUpParams {
     #[cfg(feature = "std")]
     type Oracle = Ramp;
-    type Seen = u64;
+    type View = u64;
     const MAY_DELAY: bool = true;
 
     #[inline]
@@ -368,7 +369,7 @@ impl Machine for WarmUpParams {
     }
 
     #[inline(always)]
-    fn look<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
+    fn read<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
         word
     }
 
@@ -382,7 +383,7 @@ impl Machine for WarmUpParams {
         let floor = self.grid.floor(now);
         let view = self.view(word, floor);
         if n > self.burst || view.wait > self.max_wait {
-            return Step::Refuse;
+            return Step::Deny;
         }
         let after = self.charged(view, n);
         let cold_at = self.grid.later(floor, after.until_cold());
@@ -474,7 +475,7 @@ mod tests {
             for factor in [1, 2, 3, 10, 100] {
                 let warm_up = WarmUp::new(SECOND * secs).cold_factor(factor);
                 let Ok(params) = params(quota, warm_up) else {
-                    assert!(factor > 3, "{quota} in {secs} s is refused");
+                    assert!(factor > 3, "{quota} in {secs} s is denied");
                     continue;
                 };
                 assert!(tile(&[params.warmth, params.cold_at], PAYLOAD_BITS));
@@ -491,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_refused_when_built() {
+    fn what_has_no_room_is_denied_when_built() {
         use QuotaError as E;
         let long = WarmUp::new(SECOND * 60);
         assert_eq!(params("1000000/s", long), Err(E::WarmUpTooLong));
@@ -546,7 +547,7 @@ mod tests {
         let (then, now) = (moment(1_000_000_000), moment(77_000_000_000 + part));
         let carried = |word: u64, elapsed| {
             let passage = params.passage(&Restart { then, elapsed, now });
-            params.carry(word, &mut [], &passage)
+            params.rebase(word, &mut [], &passage)
         };
         let cold = params.fresh(then.tick);
         assert_eq!(carried(cold, Duration::ZERO), None);

@@ -6,8 +6,8 @@
 use core::time::Duration;
 
 use super::sealed::Sealed;
-use super::{Grid, Machine, Ring, Standing, Step};
-use crate::decision::parts::Stated;
+use super::{Grid, Ring, Standing, StateMachine, Step};
+use crate::decision::parts::DecisionParts;
 use crate::decision::{Denied, Permit};
 use crate::time::Tick;
 
@@ -18,13 +18,13 @@ pub(crate) struct WithinDelay<M> {
     max_delay: Duration,
 }
 
-impl<M: Machine> WithinDelay<M> {
+impl<M: StateMachine> WithinDelay<M> {
     pub(crate) fn new(machine: M, max_delay: Duration) -> Self {
         Self { machine, max_delay }
     }
 
     /// How much too long `n` cells would have to wait, if they would be admitted at all.
-    fn excess(&self, seen: M::Seen, now: Tick, n: u64) -> Option<Duration> {
+    fn excess(&self, seen: M::View, now: Tick, n: u64) -> Option<Duration> {
         if !matches!(self.machine.step(seen, now, n), Step::Admit { .. }) {
             return None;
         }
@@ -35,9 +35,9 @@ impl<M: Machine> WithinDelay<M> {
 
 impl<M> Sealed for WithinDelay<M> {}
 
-impl<M: Machine> Machine for WithinDelay<M> {
+impl<M: StateMachine> StateMachine for WithinDelay<M> {
     type Oracle = M::Oracle;
-    type Seen = M::Seen;
+    type View = M::View;
     const RINGED: bool = M::RINGED;
     const MAY_BE_COMPACT: bool = M::MAY_BE_COMPACT;
     const MAY_DELAY: bool = M::MAY_DELAY;
@@ -63,40 +63,40 @@ impl<M: Machine> Machine for WithinDelay<M> {
         self.machine.starts_in_debt()
     }
 
-    fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> M::Seen {
-        self.machine.look(word, ring, now, n)
+    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> M::View {
+        self.machine.read(word, ring, now, n)
     }
 
-    fn step(&self, seen: M::Seen, now: Tick, n: u64) -> Step {
+    fn step(&self, seen: M::View, now: Tick, n: u64) -> Step {
         match self.excess(seen, now, n) {
-            Some(_) => Step::Refuse,
+            Some(_) => Step::Deny,
             None => self.machine.step(seen, now, n),
         }
     }
 
     fn publish<R: Ring>(
         &self,
-        seen: M::Seen,
+        seen: M::View,
         ring: R,
         put: impl FnMut(usize, u64) -> bool,
     ) -> bool {
         self.machine.publish(seen, ring, put)
     }
 
-    fn note(&self, seen: M::Seen, n: u64) -> u64 {
+    fn note(&self, seen: M::View, n: u64) -> u64 {
         self.machine.note(seen, n)
     }
 
-    fn permit(&self, seen: M::Seen, now: Tick, n: u64) -> Permit {
+    fn permit(&self, seen: M::View, now: Tick, n: u64) -> Permit {
         self.machine.permit(seen, now, n)
     }
 
-    fn denied(&self, seen: M::Seen, now: Tick, n: u64) -> Denied {
+    fn denied(&self, seen: M::View, now: Tick, n: u64) -> Denied {
         let Some(excess) = self.excess(seen, now, n) else {
             return self.machine.denied(seen, now, n);
         };
         let uncharged = self.machine.permit(seen, now, 0);
-        Stated {
+        DecisionParts {
             limit: uncharged.limit(),
             remaining: uncharged.remaining(),
             reset_after: uncharged.reset_after(),

@@ -1,8 +1,8 @@
 //! A key and its state in one word.
 
-use super::state_cell::{Charge, Pauses, Ruling};
-use crate::algo::{COMPACT_BITS, Machine, NoRing, Step};
-use crate::decision::{Apart, Decision, Permit};
+use super::state_cell::{Backoff, Charge, Ruling};
+use crate::algo::{COMPACT_BITS, NoRing, StateMachine, Step};
+use crate::decision::{Decision, OutOfLine, Permit};
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::time::Tick;
 use crate::word::Field;
@@ -122,7 +122,7 @@ impl WordCell {
 
     /// The word, to be loaded again before anything is made of it.
     #[inline(always)]
-    pub(crate) fn glance(&self) -> Word {
+    pub(crate) fn read_brief(&self) -> Word {
         Word(self.0.load(Ordering::Relaxed))
     }
 
@@ -142,10 +142,10 @@ impl WordCell {
 
     /// Decides about `n` cells on a committed word, as last seen. `None`: it has changed hands.
     ///
-    /// A refusal, and a charge of nothing, write nothing. Lock-free, not wait-free: a lost race
+    /// A denial, and a charge of nothing, write nothing. Lock-free, not wait-free: a lost race
     /// means that another thread's charge went through.
     #[inline(always)]
-    pub(crate) fn decide<A: Machine>(
+    pub(crate) fn decide<A: StateMachine>(
         &self,
         word: Word,
         algo: &A,
@@ -155,7 +155,7 @@ impl WordCell {
         match self.try_charge(word, algo, now, n) {
             Ok(ruling) => Some(ruling.explain(algo, now, n)),
             Err(actual) => {
-                let Apart(charge) = self.charge_again(word, actual, algo, now, n);
+                let OutOfLine(charge) = self.charge_again(word, actual, algo, now, n);
                 match charge {
                     Charge::Decided(ruling) => Some(ruling.explain(algo, now, n)),
                     Charge::Moved => None,
@@ -165,17 +165,17 @@ impl WordCell {
     }
 
     /// The same, without what there is to tell of it.
-    pub(crate) fn charge<A: Machine>(
+    pub(crate) fn charge<A: StateMachine>(
         &self,
         word: Word,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Charge<A::Seen> {
+    ) -> Charge<A::View> {
         match self.try_charge(word, algo, now, n) {
             Ok(ruling) => Charge::Decided(ruling),
             Err(actual) => {
-                let Apart(charge) = self.charge_again(word, actual, algo, now, n);
+                let OutOfLine(charge) = self.charge_again(word, actual, algo, now, n);
                 charge
             }
         }
@@ -183,14 +183,14 @@ impl WordCell {
 
     /// Admits `n` cells if a first try does; `None` wrote nothing.
     #[inline(always)]
-    pub(crate) fn admit<A: Machine>(
+    pub(crate) fn admit<A: StateMachine>(
         &self,
         word: Word,
         algo: &A,
         now: Tick,
         n: u64,
     ) -> Option<Permit> {
-        let seen = algo.look(word.state(), NoRing, now, n);
+        let seen = algo.read(word.state(), NoRing, now, n);
         let Step::Admit { next } = algo.step(seen, now, n) else { return None };
         if next != word.state() {
             self.swap(word, word.with_state(next)).ok()?;
@@ -200,19 +200,19 @@ impl WordCell {
 
     /// One try; `Err` holds the word that another thread has put there.
     #[inline(always)]
-    fn try_charge<A: Machine>(
+    fn try_charge<A: StateMachine>(
         &self,
         word: Word,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Result<Ruling<A::Seen>, Word> {
+    ) -> Result<Ruling<A::View>, Word> {
         debug_assert!(!word.is_provisional() && !word.is_vacant());
-        let seen = algo.look(word.state(), NoRing, now, n);
+        let seen = algo.read(word.state(), NoRing, now, n);
         let (next, ruling) = match algo.step(seen, now, n) {
             Step::Admit { next } => (next, Ruling::Admitted(seen)),
-            Step::RefuseCounted { next } => (next, Ruling::Refused(seen)),
-            Step::Refuse => (word.state(), Ruling::Refused(seen)),
+            Step::DenyCounted { next } => (next, Ruling::Denied(seen)),
+            Step::Deny => (word.state(), Ruling::Denied(seen)),
         };
         if next != word.state() {
             self.swap(word, word.with_state(next))?;
@@ -223,24 +223,24 @@ impl WordCell {
     /// The first try lost a race.
     #[cold]
     #[inline(never)]
-    fn charge_again<A: Machine>(
+    fn charge_again<A: StateMachine>(
         &self,
         first: Word,
         mut word: Word,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Apart<Charge<A::Seen>> {
-        let mut pauses = Pauses::FIRST;
+    ) -> OutOfLine<Charge<A::View>> {
+        let mut pauses = Backoff::FIRST;
         while word.is_later_of(first) {
             // As for a head: see there.
             pauses.pause();
             match self.try_charge(word, algo, now, n) {
-                Ok(ruling) => return Apart(Charge::Decided(ruling)),
+                Ok(ruling) => return OutOfLine(Charge::Decided(ruling)),
                 Err(actual) => word = actual,
             }
         }
-        Apart(Charge::Moved)
+        OutOfLine(Charge::Moved)
     }
 
     /// Replaces the state of a committed word, as last seen, by what `next` makes of it, while the
@@ -262,23 +262,23 @@ impl WordCell {
 
     /// Decides about `n` cells on a claim, from a fresh state, and commits it.
     ///
-    /// A refusal leaves the claim, unless the algorithm starts in debt, when the debt has to be
+    /// A denial leaves the claim, unless the algorithm starts in debt, when the debt has to be
     /// remembered.
-    pub(crate) fn commit<A: Machine>(
+    pub(crate) fn commit<A: StateMachine>(
         &self,
         claim: Word,
         fingerprint: Fingerprint,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Charge<A::Seen> {
+    ) -> Charge<A::View> {
         debug_assert!(claim.is_provisional() && claim.is_of(fingerprint));
         let state = algo.fresh(now);
-        let seen = algo.look(state, NoRing, now, n);
+        let seen = algo.read(state, NoRing, now, n);
         let (next, ruling) = match algo.step(seen, now, n) {
             Step::Admit { next } => (next, Ruling::Admitted(seen)),
-            Step::RefuseCounted { next } => (next, Ruling::Refused(seen)),
-            Step::Refuse => (state, Ruling::Refused(seen)),
+            Step::DenyCounted { next } => (next, Ruling::Denied(seen)),
+            Step::Deny => (state, Ruling::Denied(seen)),
         };
         if next == state && !algo.starts_in_debt() {
             return Charge::Decided(ruling);

@@ -22,6 +22,6 @@ pub(crate) use receipt::Paid;
 pub(crate) use ring::Cells;
 pub(crate) use state_cell::{Charge, GENERATION_BITS, Head, HeadCell, Ruling};
 #[cfg(not(tollgate_loom))]
-pub(crate) use versioned::Shelf;
+pub(crate) use versioned::VersionedCell;
 #[cfg(tollgate_loom)]
-pub use versioned::{Busy, Shelf};
+pub use versioned::{Busy, VersionedCell};

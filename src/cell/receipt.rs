@@ -1,7 +1,7 @@
 //! Charges that may be taken back.
 
 use super::state_cell::Ruling;
-use crate::algo::{GiveBack, Receipt, Step};
+use crate::algo::{Receipt, Refund, Step};
 use crate::decision::Denied;
 use crate::time::Tick;
 
@@ -35,7 +35,7 @@ impl Paid {
 
 impl<S: Copy> Ruling<S> {
     /// What to remember of it.
-    pub(crate) fn receipt<A: GiveBack<Seen = S>>(
+    pub(crate) fn receipt<A: Refund<View = S>>(
         self,
         algo: &A,
         now: Tick,
@@ -44,14 +44,14 @@ impl<S: Copy> Ruling<S> {
         place: usize,
     ) -> Result<Paid, Denied> {
         match self {
-            Self::Refused(seen) => Err(algo.denied(seen, now, n)),
+            Self::Denied(seen) => Err(algo.denied(seen, now, n)),
             Self::Admitted(seen) => match algo.step(seen, now, n) {
                 Step::Admit { next } => {
                     let receipt = Receipt { cells: n, at: now, next };
                     Ok(Paid { receipt, generation, place })
                 }
                 // A step is pure: what it admitted it admits.
-                Step::Refuse | Step::RefuseCounted { .. } => Err(algo.denied(seen, now, n)),
+                Step::Deny | Step::DenyCounted { .. } => Err(algo.denied(seen, now, n)),
             },
         }
     }

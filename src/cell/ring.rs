@@ -9,7 +9,7 @@
 //! 2. While a head stands, no cell that it counts by changes.
 //!
 //! So cells read after the head belong to it if it still stands afterwards. An admission learns
-//! that from its compare-and-swap, a refusal loads the head again.
+//! that from its compare-and-swap, a denial loads the head again.
 //!
 //! # Why a late put does no harm
 //!

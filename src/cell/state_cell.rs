@@ -1,8 +1,8 @@
 //! A state in one word.
 
 use super::ring::Cells;
-use crate::algo::{Machine, NoRing, PAYLOAD_BITS, Step};
-use crate::decision::{Apart, Decision, Permit};
+use crate::algo::{NoRing, PAYLOAD_BITS, StateMachine, Step};
+use crate::decision::{Decision, OutOfLine, Permit};
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::time::Tick;
 use crate::word::Field;
@@ -83,7 +83,7 @@ impl core::fmt::Debug for Head {
     }
 }
 
-/// Admitted or refused, with what it was judged by.
+/// Admitted or denied, with what it was judged by.
 ///
 /// Two registers where that is one word. The 64 bytes of a [`Decision`] are made from it where
 /// they are asked for, in the caller's own frame: returned through memory they cost more than
@@ -91,7 +91,7 @@ impl core::fmt::Debug for Head {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ruling<S> {
     Admitted(S),
-    Refused(S),
+    Denied(S),
 }
 
 impl<S> Ruling<S> {
@@ -102,10 +102,15 @@ impl<S> Ruling<S> {
 
     /// All that there is to tell of it.
     #[inline(always)]
-    pub(crate) fn explain<A: Machine<Seen = S>>(self, algo: &A, now: Tick, n: u64) -> Decision {
+    pub(crate) fn explain<A: StateMachine<View = S>>(
+        self,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Decision {
         match self {
             Self::Admitted(seen) => Ok(algo.permit(seen, now, n)),
-            Self::Refused(seen) => Err(algo.denied(seen, now, n)),
+            Self::Denied(seen) => Err(algo.denied(seen, now, n)),
         }
     }
 }
@@ -123,9 +128,9 @@ pub(crate) enum Charge<S> {
 const PAUSES_MAX: u32 = 8;
 
 /// What a thread does that has lost a race, before it tries again.
-pub(super) struct Pauses(u32);
+pub(super) struct Backoff(u32);
 
-impl Pauses {
+impl Backoff {
     pub(super) const FIRST: Self = Self(1);
 
     /// Pauses, and twice as long the next time. A model's threads need no pause, and loom would
@@ -162,21 +167,21 @@ impl HeadCell {
 
     /// Decides about `n` cells on a committed word, as last seen, and its ring.
     ///
-    /// A refusal, and a charge of nothing, write nothing. Lock-free, not wait-free: a lost race
+    /// A denial, and a charge of nothing, write nothing. Lock-free, not wait-free: a lost race
     /// means that another thread's charge went through.
     #[inline(always)]
-    pub(crate) fn charge<A: Machine>(
+    pub(crate) fn charge<A: StateMachine>(
         &self,
         seen: Head,
         cells: Cells<'_>,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Charge<A::Seen> {
+    ) -> Charge<A::View> {
         match self.try_charge(seen, cells, algo, now, n, true) {
             Ok(ruling) => Charge::Decided(ruling),
             Err(actual) => {
-                let Apart(charge) =
+                let OutOfLine(charge) =
                     self.charge_again(seen.generation(), actual, cells, algo, now, n);
                 charge
             }
@@ -186,7 +191,7 @@ impl HeadCell {
     /// The same with all that there is to tell of it, worked out apart for each of the ways to
     /// get there: what was judged by then stays in registers. `None` is [`Charge::Moved`].
     #[inline(always)]
-    pub(crate) fn decide<A: Machine>(
+    pub(crate) fn decide<A: StateMachine>(
         &self,
         seen: Head,
         cells: Cells<'_>,
@@ -197,7 +202,7 @@ impl HeadCell {
         match self.try_charge(seen, cells, algo, now, n, true) {
             Ok(ruling) => Some(ruling.explain(algo, now, n)),
             Err(actual) => {
-                let Apart(charge) =
+                let OutOfLine(charge) =
                     self.charge_again(seen.generation(), actual, cells, algo, now, n);
                 match charge {
                     Charge::Decided(ruling) => Some(ruling.explain(algo, now, n)),
@@ -210,7 +215,7 @@ impl HeadCell {
     /// One try; `Err` holds the head that another thread has put there. Where nothing is to be told
     /// of it but yes or no, no more is read.
     #[inline(always)]
-    fn try_charge<A: Machine>(
+    fn try_charge<A: StateMachine>(
         &self,
         head: Head,
         cells: Cells<'_>,
@@ -218,18 +223,18 @@ impl HeadCell {
         now: Tick,
         n: u64,
         telling: bool,
-    ) -> Result<Ruling<A::Seen>, Head> {
+    ) -> Result<Ruling<A::View>, Head> {
         debug_assert!(!head.is_provisional());
         let n = if planted(Fault::CellsWrap) { n & u64::from(u32::MAX) } else { n };
         let ring = cells.of_generation(head.generation());
         let seen = match telling {
-            true => algo.look(head.payload(), ring, now, n),
-            false => algo.glance(head.payload(), ring, now, n),
+            true => algo.read(head.payload(), ring, now, n),
+            false => algo.read_brief(head.payload(), ring, now, n),
         };
         let (next, ruling) = match algo.step(seen, now, n) {
             Step::Admit { next } => (next, Ruling::Admitted(seen)),
-            Step::RefuseCounted { next } => (next, Ruling::Refused(seen)),
-            Step::Refuse => (head.payload(), Ruling::Refused(seen)),
+            Step::DenyCounted { next } => (next, Ruling::Denied(seen)),
+            Step::Deny => (head.payload(), Ruling::Denied(seen)),
         };
         self.move_on(head, cells, algo, seen, next, telling.then_some(n))?;
         Ok(ruling)
@@ -238,7 +243,7 @@ impl HeadCell {
     /// As [`charge`](Self::charge), where nobody asks for more than yes or no; `None` is
     /// [`Charge::Moved`].
     #[inline(always)]
-    pub(crate) fn allow<A: Machine>(
+    pub(crate) fn allow<A: StateMachine>(
         &self,
         head: Head,
         cells: Cells<'_>,
@@ -249,7 +254,7 @@ impl HeadCell {
         match self.try_charge(head, cells, algo, now, n, false) {
             Ok(ruling) => Some(ruling.is_admitted()),
             Err(actual) => {
-                let Apart(charge) =
+                let OutOfLine(charge) =
                     self.charge_again(head.generation(), actual, cells, algo, now, n);
                 match charge {
                     Charge::Decided(ruling) => Some(ruling.is_admitted()),
@@ -262,7 +267,7 @@ impl HeadCell {
     /// Admits `n` cells if a first try does, and leaves all else to be decided anew: `None` wrote
     /// nothing that counts.
     #[inline(always)]
-    pub(crate) fn admit<A: Machine>(
+    pub(crate) fn admit<A: StateMachine>(
         &self,
         head: Head,
         cells: Cells<'_>,
@@ -270,7 +275,7 @@ impl HeadCell {
         now: Tick,
         n: u64,
     ) -> Option<Permit> {
-        let seen = algo.look(head.payload(), cells.of_generation(head.generation()), now, n);
+        let seen = algo.read(head.payload(), cells.of_generation(head.generation()), now, n);
         let Step::Admit { next } = algo.step(seen, now, n) else { return None };
         self.move_on(head, cells, algo, seen, next, Some(n)).ok()?;
         Some(algo.permit(seen, now, n))
@@ -279,7 +284,7 @@ impl HeadCell {
     /// Charges more than `n` cells of a committed word, as last seen, that has no ring: up to `most`,
     /// as far as that is a quarter of those that are left; just `n` only if `or_just_n`. Returns how
     /// many, and the state that the charge left; `None` wrote nothing.
-    pub(crate) fn charge_ahead<A: Machine>(
+    pub(crate) fn charge_ahead<A: StateMachine>(
         &self,
         mut head: Head,
         algo: &A,
@@ -290,9 +295,9 @@ impl HeadCell {
     ) -> Option<(u64, u64)> {
         debug_assert!(!A::RINGED && n > 0);
         let generation = head.generation();
-        let mut pauses = Pauses::FIRST;
+        let mut pauses = Backoff::FIRST;
         while head.is_committed_in(generation) {
-            let seen = algo.look(head.payload(), NoRing, now, n);
+            let seen = algo.read(head.payload(), NoRing, now, n);
             let left = algo.permit(seen, now, 0).remaining();
             let take = most.min(left / 4).max(n);
             if take == n && !or_just_n {
@@ -311,12 +316,12 @@ impl HeadCell {
     /// Moves the head on to a payload that follows from what was seen; and where that was all there
     /// is to see, notes the cells that were asked for.
     #[inline(always)]
-    fn move_on<A: Machine>(
+    fn move_on<A: StateMachine>(
         &self,
         head: Head,
         cells: Cells<'_>,
         algo: &A,
-        seen: A::Seen,
+        seen: A::View,
         next: u64,
         noted: Option<u64>,
     ) -> Result<(), Head> {
@@ -375,7 +380,7 @@ impl HeadCell {
     /// The first try lost a race.
     #[cold]
     #[inline(never)]
-    fn charge_again<A: Machine>(
+    fn charge_again<A: StateMachine>(
         &self,
         generation: u64,
         mut head: Head,
@@ -383,33 +388,33 @@ impl HeadCell {
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Apart<Charge<A::Seen>> {
-        let mut pauses = Pauses::FIRST;
+    ) -> OutOfLine<Charge<A::View>> {
+        let mut pauses = Backoff::FIRST;
         while head.generation() == generation && !head.is_provisional() {
             // Another thread charged. Its line is here now; a short pause lets it go first
             // again, which on two threads costs less than two lines in flight.
             pauses.pause();
             match self.try_charge(head, cells, algo, now, n, true) {
-                Ok(ruling) => return Apart(Charge::Decided(ruling)),
+                Ok(ruling) => return OutOfLine(Charge::Decided(ruling)),
                 Err(actual) => head = actual,
             }
         }
-        Apart(Charge::Moved)
+        OutOfLine(Charge::Moved)
     }
 
     /// What a decision about `n` cells would be judged by, on a committed word as last seen and
     /// its ring; `None` if the word belongs to somebody else by now.
-    pub(crate) fn peek<A: Machine>(
+    pub(crate) fn peek<A: StateMachine>(
         &self,
         mut head: Head,
         cells: Cells<'_>,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Option<A::Seen> {
+    ) -> Option<A::View> {
         let generation = head.generation();
         while head.generation() == generation && !head.is_provisional() {
-            let seen = algo.look(head.payload(), cells.of_generation(generation), now, n);
+            let seen = algo.read(head.payload(), cells.of_generation(generation), now, n);
             if A::RINGED
                 && !planted(Fault::RecheckSkipped)
                 && let Err(actual) = self.expect(head)
@@ -424,9 +429,9 @@ impl HeadCell {
 
     /// Decides about `n` cells on a provisional word, whose state is `state`, and commits it.
     ///
-    /// A refusal leaves the word provisional, unless the algorithm starts in debt, when the debt
+    /// A denial leaves the word provisional, unless the algorithm starts in debt, when the debt
     /// has to be remembered.
-    pub(crate) fn commit<A: Machine>(
+    pub(crate) fn commit<A: StateMachine>(
         &self,
         head: Head,
         cells: Cells<'_>,
@@ -434,13 +439,13 @@ impl HeadCell {
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Charge<A::Seen> {
+    ) -> Charge<A::View> {
         debug_assert!(head.is_provisional());
-        let seen = algo.look(state, NoRing, now, n);
+        let seen = algo.read(state, NoRing, now, n);
         let (next, ruling) = match algo.step(seen, now, n) {
             Step::Admit { next } => (next, Ruling::Admitted(seen)),
-            Step::RefuseCounted { next } => (next, Ruling::Refused(seen)),
-            Step::Refuse => (state, Ruling::Refused(seen)),
+            Step::DenyCounted { next } => (next, Ruling::Denied(seen)),
+            Step::Deny => (state, Ruling::Denied(seen)),
         };
         if next == state && !algo.starts_in_debt() {
             return Charge::Decided(ruling);

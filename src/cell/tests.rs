@@ -7,7 +7,7 @@ use super::ring::Cells;
 use super::state_cell::{Charge, Head, HeadCell};
 use super::{Fingerprint, Word, WordCell};
 use crate::algo::sealed::Sealed;
-use crate::algo::{Algorithm, Grid, Machine, NoRing, Ring, Standing, Step};
+use crate::algo::{Algorithm, Grid, NoRing, Ring, Standing, StateMachine, Step};
 use crate::decision::{Denied, Permit};
 use crate::sync::AtomicU64;
 use crate::time::Tick;
@@ -29,9 +29,9 @@ impl<M: fmt::Debug> fmt::Debug for Interrupted<'_, M> {
 
 impl<M> Sealed for Interrupted<'_, M> {}
 
-impl<M: Machine> Machine for Interrupted<'_, M> {
+impl<M: StateMachine> StateMachine for Interrupted<'_, M> {
     type Oracle = M::Oracle;
-    type Seen = M::Seen;
+    type View = M::View;
     const RINGED: bool = M::RINGED;
     const MAY_BE_COMPACT: bool = M::MAY_BE_COMPACT;
 
@@ -55,34 +55,34 @@ impl<M: Machine> Machine for Interrupted<'_, M> {
         self.machine.starts_in_debt()
     }
 
-    fn look<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> M::Seen {
-        let seen = self.machine.look(word, ring, now, n);
+    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> M::View {
+        let seen = self.machine.read(word, ring, now, n);
         (self.meanwhile)();
         seen
     }
 
-    fn step(&self, seen: M::Seen, now: Tick, n: u64) -> Step {
+    fn step(&self, seen: M::View, now: Tick, n: u64) -> Step {
         self.machine.step(seen, now, n)
     }
 
     fn publish<R: Ring>(
         &self,
-        seen: M::Seen,
+        seen: M::View,
         ring: R,
         put: impl FnMut(usize, u64) -> bool,
     ) -> bool {
         self.machine.publish(seen, ring, put)
     }
 
-    fn note(&self, seen: M::Seen, n: u64) -> u64 {
+    fn note(&self, seen: M::View, n: u64) -> u64 {
         self.machine.note(seen, n)
     }
 
-    fn permit(&self, seen: M::Seen, now: Tick, n: u64) -> Permit {
+    fn permit(&self, seen: M::View, now: Tick, n: u64) -> Permit {
         self.machine.permit(seen, now, n)
     }
 
-    fn denied(&self, seen: M::Seen, now: Tick, n: u64) -> Denied {
+    fn denied(&self, seen: M::View, now: Tick, n: u64) -> Denied {
         self.machine.denied(seen, now, n)
     }
 
@@ -110,13 +110,13 @@ impl<M: Machine> Machine for Interrupted<'_, M> {
 const NOW: Tick = Tick::from_nanos(5_000_000_000);
 
 /// Five at once, and all of them back in five seconds.
-fn bucket() -> impl Machine {
+fn bucket() -> impl StateMachine {
     Gcra::new().params(&Quota::per_second(1).burst(5), 0).expect("in range")
 }
 
 /// The state after `n` cells of a key never seen.
-fn charged(machine: &impl Machine, n: u64) -> u64 {
-    let seen = machine.look(machine.fresh(NOW), NoRing, NOW, n);
+fn charged(machine: &impl StateMachine, n: u64) -> u64 {
+    let seen = machine.read(machine.fresh(NOW), NoRing, NOW, n);
     let Step::Admit { next } = machine.step(seen, NOW, n) else { panic!("{n} cells are free") };
     next
 }
@@ -204,7 +204,7 @@ fn cells_are_taken_ahead_up_to_a_quarter_and_just_one_only_if_that_will_do() {
 }
 
 /// A log of two an hour, and cells for it.
-fn log() -> (impl Machine, [AtomicU64; 4]) {
+fn log() -> (impl StateMachine, [AtomicU64; 4]) {
     let log = SlidingLog::new().params(&Quota::per_hour(2), 0).expect("in range");
     assert_eq!(log.ring_cells(), 4);
     (log, [(); 4].map(|()| AtomicU64::new(0)))
@@ -238,7 +238,7 @@ fn what_was_read_beside_a_head_that_moved_on_is_read_again() {
 }
 
 #[test]
-fn a_refusal_by_a_ring_that_changed_hands_is_none() {
+fn a_denial_by_a_ring_that_changed_hands_is_none() {
     let (log, ring) = log();
     let cells = Cells::new(&ring);
     let cell = HeadCell::new(Head::committed(3, log.fresh(NOW)));

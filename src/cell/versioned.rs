@@ -28,7 +28,7 @@ const COPIES: usize = if cfg!(tollgate_loom) { 2 } else { 4 };
 /// `N` words that are replaced together. See the [module](self).
 #[derive(Debug)]
 #[allow(unreachable_pub, reason = "models see it")]
-pub struct Shelf<const N: usize> {
+pub struct VersionedCell<const N: usize> {
     turn: AtomicU64,
     copies: [[AtomicU64; N]; COPIES],
 }
@@ -39,7 +39,7 @@ pub struct Shelf<const N: usize> {
 pub struct Busy(());
 
 #[allow(unreachable_pub, reason = "models see it")]
-impl<const N: usize> Shelf<N> {
+impl<const N: usize> VersionedCell<N> {
     /// The first version.
     pub fn new(words: &[u64; N]) -> Self {
         let copy =
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_fails_changes_nothing() {
-        let shelf = Shelf::new(&[1, 2]);
+        let shelf = VersionedCell::new(&[1, 2]);
         let failed = shelf.replace(|_| Err("no"));
         assert!(matches!(failed, Ok(Err("no"))));
         assert_eq!(shelf.read(), [1, 2]);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn who_finds_a_writer_at_work_gives_up() {
-        let shelf = Shelf::new(&[1]);
+        let shelf = VersionedCell::new(&[1]);
         let outer = shelf.replace(|words| {
             assert!(shelf.replace(|_| Ok::<_, ()>([7])).is_err());
             Ok::<_, ()>([words[0] + 1])

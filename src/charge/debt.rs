@@ -4,7 +4,7 @@
 use core::hash::Hash;
 use core::time::Duration;
 
-use crate::algo::{Ahead, Algorithm, GiveBack, Machine};
+use crate::algo::{Ahead, Algorithm, Refund, StateMachine};
 use crate::cell::Paid;
 use crate::charge::refund::Taken;
 use crate::decision::{Decision, Denied};
@@ -13,7 +13,7 @@ use crate::limiter::{Limiter, WhenFull, unseen};
 use crate::table::{Event, Probe};
 use crate::time::{Clock, Tick};
 
-impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C> {
+impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> {
     /// Charges `n` cells of a lane: by an algorithm that stays the same. `Err(None)`: the key finds no
     /// place.
     pub(crate) fn charge(&self, probe: Probe, n: u64, now: Tick) -> Result<Paid, Option<Denied>> {
@@ -80,7 +80,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
         match self.charge_by(&ahead, probe, n, now) {
             Ok(paid) => Ok(with_turn(&self.params, paid, now)),
             Err(None) => Err(None),
-            // The refusal tells of the limit as it is, and not of the one that was waited for.
+            // The denial tells of the limit as it is, and not of the one that was waited for.
             Err(Some(_)) => {
                 let seen = self.table.peek(probe, &self.params, now, n);
                 let seen = seen.unwrap_or_else(|| unseen(&self.params, n, now));
@@ -91,7 +91,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
 }
 
 /// A charge that counts as made when its turn comes, and how long that is.
-fn with_turn(algo: &impl GiveBack, mut paid: Paid, now: Tick) -> (Paid, Duration) {
+fn with_turn(algo: &impl Refund, mut paid: Paid, now: Tick) -> (Paid, Duration) {
     let wait = algo.turn(paid.receipt.next, now);
     paid.receipt.at = now.saturating_add(wait);
     (paid, wait)
@@ -112,7 +112,7 @@ fn anyway(mut n: u64, charge: impl Fn(u64) -> Result<Taken, Option<Denied>>) -> 
     }
 }
 
-impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C> {
+impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> {
     /// Charges `n` cells of `key`, now, that have been spent already: see
     /// [`charge_at`](Self::charge_at).
     ///
@@ -227,7 +227,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
 }
 
 /// How long until a charge could have been made in the usual way.
-fn turn_of(algo: &impl GiveBack, paid: &Paid, now: Tick) -> Duration {
+fn turn_of(algo: &impl Refund, paid: &Paid, now: Tick) -> Duration {
     let nowhere = paid.generation == Paid::NO_LIFE;
     if nowhere { Duration::ZERO } else { algo.turn(paid.receipt.next, now) }
 }
@@ -246,7 +246,7 @@ fn drain(most: u64, peek: impl Fn(u64) -> Decision, check: impl Fn(u64) -> Decis
     n
 }
 
-impl<A: Algorithm<Params: GiveBack>, C> Direct<A, C> {
+impl<A: Algorithm<Params: Refund>, C> Direct<A, C> {
     /// Charges `n` cells of a lane: by an algorithm that stays the same.
     pub(crate) fn charge(&self, n: u64, now: Tick) -> Result<Paid, Denied> {
         self.cell.charge(&self.params, now, n)
@@ -277,7 +277,7 @@ impl<A: Algorithm<Params: Ahead>, C> Direct<A, C> {
     }
 }
 
-impl<A: Algorithm<Params: GiveBack>, C: Clock> Direct<A, C> {
+impl<A: Algorithm<Params: Refund>, C: Clock> Direct<A, C> {
     /// Charges `n` cells, now, that have been spent already: see [`charge_at`](Self::charge_at).
     ///
     /// ```

@@ -25,14 +25,14 @@ use crate::time::{Clock, Tick};
 /// that most of its requests for that key touch no shared memory.
 ///
 /// It is for a key so hot that several threads contend for its word. The limiter must be built
-/// with [`Gcra::lanes`], which says how many cells a lane takes at a time. With other limiters a
+/// with [`Gcra::leases`], which says how many cells a lane takes at a time. With other limiters a
 /// lane takes nothing ahead, and each request is an ordinary one.
 ///
-/// Lanes need [wide slots](crate::Slots), which a limiter with [`Gcra::lanes`] has unless it is built
-/// with [`Slots::Compact`](crate::Slots::Compact); that fails.
+/// Lanes need [wide slots](crate::Slots), which a limiter with [`Gcra::leases`] has unless it is built
+/// with [`SlotLayout::Compact`](crate::Slots::Compact); that fails.
 ///
 /// A lane needs `&mut`: give every worker one of its own. It holds the limiter by reference or,
-/// made by [`Lane::of_key`] or [`Lane::of_bucket`], in an `Arc`.
+/// made by [`LocalLease::of_key`] or [`LocalLease::of_bucket`], in an `Arc`.
 ///
 /// **Guarantee.** All lanes and all other requests of a key together are granted at most
 /// `burst + rate * (span + u)` cells in any span of time, as they would be without lanes: cells
@@ -45,7 +45,7 @@ use crate::time::{Clock, Tick};
 /// - Cells that a lane holds are not there for others until it spends them, is dropped, or asks
 ///   again after their time is over: up to `k` for each lane. A lane that has long been idle holds
 ///   nothing that matters, since time has restored it.
-/// - A request that a lane refuses might have been admitted with the cells that others hold.
+/// - A request that a lane denies might have been admitted with the cells that others hold.
 /// - If the clocks of two threads differ by `s`, a lane that moves from one to the other may spend
 ///   or give back `rate * s` cells too many, once for each such move.
 /// - A slot that was forgotten to make room for another key
@@ -55,16 +55,16 @@ use crate::time::{Clock, Tick};
 /// use tollgate::{Gcra, Limiter, Quota};
 ///
 /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(100_000))
-///     .algorithm(Gcra::new().lanes(64)) // every request is held to a burst of 99,936
+///     .algorithm(Gcra::new().leases(64)) // every request is held to a burst of 99,936
 ///     .build()?;
-/// let mut lane = gate.lane("popular");
+/// let mut lease = gate.lease("popular");
 /// for _request in 0..1_000 {
-///     assert!(lane.check().is_ok()); // one compare-and-swap in 64 requests
+///     assert!(lease.check().is_ok()); // one compare-and-swap in 64 requests
 /// }
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
 #[derive(Debug)]
-pub struct Lane<S: Source<Params = GcraParams>> {
+pub struct LocalLease<S: Source<Params = GcraParams>> {
     source: S,
     /// Cells taken and not spent.
     cells: u64,
@@ -79,42 +79,42 @@ pub struct Lane<S: Source<Params = GcraParams>> {
 }
 
 impl<K: Hash + ?Sized, C: Clock> Limiter<K, Gcra, C> {
-    /// A lane for `key`, with nothing in it yet. See [`Lane`].
+    /// A lane for `key`, with nothing in it yet. See [`LocalLease`].
     ///
     /// ```
     /// # use tollgate::{Clock, Gcra, Limiter, Quota};
     /// let quota = Quota::per_hour(10);
-    /// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().lanes(4)).build()?;
-    /// let mut lane = gate.lane("a");
-    /// assert!(lane.check().is_ok());
-    /// assert_eq!(lane.held(), 3);
-    /// drop(lane); // gives them back
+    /// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().leases(4)).build()?;
+    /// let mut lease = gate.lease("a");
+    /// assert!(lease.check().is_ok());
+    /// assert_eq!(lease.held(), 3);
+    /// drop(lease); // gives them back
     /// let now = gate.clock().now();
     /// assert_eq!(gate.peek_at("a", 0, now).unwrap().remaining(), 5);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn lane(&self, key: &K) -> Lane<KeySource<&Self>> {
-        Lane::of_key(self, key)
+    pub fn lease(&self, key: &K) -> LocalLease<KeySource<&Self>> {
+        LocalLease::of_key(self, key)
     }
 }
 
 impl<C: Clock> Direct<Gcra, C> {
-    /// A lane, with nothing in it yet. See [`Lane`].
+    /// A lane, with nothing in it yet. See [`LocalLease`].
     ///
     /// ```
     /// # use tollgate::{Direct, Gcra, Quota};
-    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Gcra::new().lanes(4)).build()?;
-    /// let (mut lane, mut other) = (gate.lane(), gate.lane());
-    /// assert!(lane.check().is_ok() && other.check().is_ok());
-    /// assert_eq!((lane.held(), other.held()), (3, 1)); // 6 of 10 may be charged at a time
+    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Gcra::new().leases(4)).build()?;
+    /// let (mut lease, mut other) = (gate.lease(), gate.lease());
+    /// assert!(lease.check().is_ok() && other.check().is_ok());
+    /// assert_eq!((lease.held(), other.held()), (3, 1)); // 6 of 10 may be charged at a time
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
-    pub fn lane(&self) -> Lane<BucketSource<&Self>> {
-        Lane::of_bucket(self)
+    pub fn lease(&self) -> LocalLease<BucketSource<&Self>> {
+        LocalLease::of_bucket(self)
     }
 }
 
-impl<G, K, C> Lane<KeySource<G>>
+impl<G, K, C> LocalLease<KeySource<G>>
 where
     G: Deref<Target = Limiter<K, Gcra, C>>,
     K: Hash + ?Sized,
@@ -124,14 +124,14 @@ where
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Gcra, Lane, Limiter, Quota};
+    /// use tollgate::{Gcra, LocalLease, Limiter, Quota};
     ///
     /// let quota = Quota::per_second(1_000);
-    /// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().lanes(16)).build()?;
+    /// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().leases(16)).build()?;
     /// let gate = Arc::new(gate);
     /// let workers: Vec<_> = (0..2)
-    ///     .map(|_| Lane::of_key(Arc::clone(&gate), "popular"))
-    ///     .map(|mut lane| std::thread::spawn(move || lane.check().is_ok()))
+    ///     .map(|_| LocalLease::of_key(Arc::clone(&gate), "popular"))
+    ///     .map(|mut lease| std::thread::spawn(move || lease.check().is_ok()))
     ///     .collect();
     /// for worker in workers {
     ///     assert!(worker.join().expect("no panic"));
@@ -143,7 +143,7 @@ where
     }
 }
 
-impl<G, C> Lane<BucketSource<G>>
+impl<G, C> LocalLease<BucketSource<G>>
 where
     G: Deref<Target = Direct<Gcra, C>>,
     C: Clock,
@@ -152,9 +152,9 @@ where
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Direct, Gcra, Lane, Quota};
-    /// let gate = Direct::builder(Quota::per_second(90)).algorithm(Gcra::new().lanes(9)).build()?;
-    /// assert!(Lane::of_bucket(Arc::new(gate)).check().is_ok());
+    /// use tollgate::{Direct, Gcra, LocalLease, Quota};
+    /// let gate = Direct::builder(Quota::per_second(90)).algorithm(Gcra::new().leases(9)).build()?;
+    /// assert!(LocalLease::of_bucket(Arc::new(gate)).check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn of_bucket(gate: G) -> Self {
@@ -162,9 +162,9 @@ where
     }
 }
 
-impl<S: Source<Params = GcraParams>> Lane<S> {
+impl<S: Source<Params = GcraParams>> LocalLease<S> {
     fn new(source: S) -> Self {
-        let take = source.params().lane_cells();
+        let take = source.params().lease_cells();
         let life = source.params().restored_after(take);
         Self { source, cells: 0, expires: Tick::ZERO, taken: None, take, life }
     }
@@ -173,14 +173,14 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Direct, Gcra, Quota};
-    /// let gate = Direct::builder(Quota::per_hour(2)).algorithm(Gcra::new().lanes(1)).build()?;
-    /// let mut lane = gate.lane();
-    /// assert!(lane.check().is_ok());
-    /// assert_eq!(lane.check().unwrap_err().retry_after().unwrap().as_secs() / 60, 29);
+    /// let gate = Direct::builder(Quota::per_hour(2)).algorithm(Gcra::new().leases(1)).build()?;
+    /// let mut lease = gate.lease();
+    /// assert!(lease.check().is_ok());
+    /// assert_eq!(lease.check().unwrap_err().retry_after().unwrap().as_secs() / 60, 29);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[inline]
@@ -194,15 +194,15 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Direct, Gcra, Quota, Tick};
-    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Gcra::new().lanes(4)).build()?;
-    /// let mut lane = gate.lane();
-    /// assert!(lane.check_at(3, Tick::ZERO).is_ok());
-    /// assert!(lane.check_at(3, Tick::ZERO).is_ok());
-    /// assert!(lane.check_at(1, Tick::ZERO).is_err()); // 10 less 4 may be charged at a time
+    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Gcra::new().leases(4)).build()?;
+    /// let mut lease = gate.lease();
+    /// assert!(lease.check_at(3, Tick::ZERO).is_ok());
+    /// assert!(lease.check_at(3, Tick::ZERO).is_ok());
+    /// assert!(lease.check_at(1, Tick::ZERO).is_err()); // 10 less 4 may be charged at a time
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[inline]
@@ -213,7 +213,7 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     /// Whether there were as many in hand.
     #[inline(always)]
     fn spend(&mut self, n: u64, now: Tick) -> bool {
-        let held = n <= self.cells && (now < self.expires || planted(Fault::LaneNeverExpires));
+        let held = n <= self.cells && (now < self.expires || planted(Fault::LeaseNeverExpires));
         if held {
             self.cells -= n;
         }
@@ -224,10 +224,10 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     ///
     /// ```
     /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::new(Quota::per_second(9))?; // without lanes
-    /// let mut lane = gate.lane();
-    /// assert!(lane.check().is_ok());
-    /// assert_eq!(lane.held(), 0);
+    /// let gate = Direct::new(Quota::per_second(9))?; // without leases
+    /// let mut lease = gate.lease();
+    /// assert!(lease.check().is_ok());
+    /// assert_eq!(lease.held(), 0);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn held(&self) -> u64 {
@@ -239,22 +239,22 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     ///
     /// ```
     /// # use tollgate::{Direct, Gcra, Quota, Tick};
-    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Gcra::new().lanes(4)).build()?;
-    /// let mut lane = gate.lane();
-    /// assert!(lane.check_at(1, Tick::ZERO).is_ok());
-    /// lane.give_back_at(Tick::ZERO);
+    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Gcra::new().leases(4)).build()?;
+    /// let mut lease = gate.lease();
+    /// assert!(lease.check_at(1, Tick::ZERO).is_ok());
+    /// lease.refund_at(Tick::ZERO);
     /// assert_eq!(gate.peek_at(0, Tick::ZERO).unwrap().remaining(), 5);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
-    pub fn give_back_at(&mut self, now: Tick) {
-        self.give_back(Some(now));
+    pub fn refund_at(&mut self, now: Tick) {
+        self.refund(Some(now));
     }
 
     /// By the clock, if no time is given: see [`revoke`](crate::charge::refund).
-    fn give_back(&mut self, at: Option<Tick>) {
+    fn refund(&mut self, at: Option<Tick>) {
         let cells = core::mem::take(&mut self.cells);
         if let Some(taken) = self.taken.take() {
-            self.source.give_back(&taken, cells, at);
+            self.source.refund(&taken, cells, at);
         }
     }
 
@@ -262,7 +262,7 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     #[cold]
     #[inline(never)]
     fn take_more(&mut self, n: u64, now: Tick, at: Option<Tick>) -> Result<(), Denied> {
-        self.give_back(at);
+        self.refund(at);
         let mut take = if n == 0 { 0 } else { self.take };
         // As many as a lane takes, or else all that are left; with fewer than asked for there is
         // nothing to hold.
@@ -288,8 +288,8 @@ impl<S: Source<Params = GcraParams>> Lane<S> {
     }
 }
 
-impl<S: Source<Params = GcraParams>> Drop for Lane<S> {
+impl<S: Source<Params = GcraParams>> Drop for LocalLease<S> {
     fn drop(&mut self) {
-        self.give_back(None);
+        self.refund(None);
     }
 }

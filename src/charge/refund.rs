@@ -11,7 +11,7 @@
 
 use core::hash::Hash;
 
-use crate::algo::{Algorithm, GiveBack, Machine, NoRing, VisitRevocable};
+use crate::algo::{Algorithm, NoRing, Refund, StateMachine, VisitRevocable};
 use crate::cell::{DirectCell, Paid};
 use crate::decision::{Denied, Permit};
 use crate::limiter::direct::Direct;
@@ -49,7 +49,7 @@ pub(crate) struct IsRevocable;
 impl VisitRevocable for IsRevocable {
     type Out = ();
 
-    fn by<M: GiveBack>(self, _: &M) {}
+    fn by<M: Refund>(self, _: &M) {}
 }
 
 const CHECKED: &str = "that charges can be taken back was checked when it was built";
@@ -63,7 +63,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 
     /// Gives back `n` cells of a charge, as far as time has not restored them.
-    pub(crate) fn give_back(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
+    pub(crate) fn refund(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
         match (taken, &self.when_full) {
             _ if n == 0 => {}
             (Taken::Slot(probe, paid), _) => {
@@ -101,7 +101,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     }
 
     /// Gives back `n` cells of a charge, as far as time has not restored them.
-    pub(crate) fn give_back(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
+    pub(crate) fn refund(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
         if let (Taken::Bucket(paid), 1..) = (taken, n) {
             let give = GiveToBucket { cell: &self.cell, paid, n, now };
             self.params().meet_revocable(give).expect(CHECKED);
@@ -110,8 +110,8 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
 }
 
 /// What there is to tell after a charge, by the state that it left.
-fn permit_after(algo: &impl GiveBack, paid: &Paid, now: Tick) -> Permit {
-    algo.permit(algo.look(paid.receipt.next, NoRing, now, 0), now, 0)
+fn permit_after(algo: &impl Refund, paid: &Paid, now: Tick) -> Permit {
+    algo.permit(algo.read(paid.receipt.next, NoRing, now, 0), now, 0)
 }
 
 struct TakeFromSlot<'a, K: ?Sized, A: Algorithm, C> {
@@ -125,7 +125,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> VisitRevocable for TakeFromSlot<'
     type Out = Take;
 
     #[inline]
-    fn by<M: GiveBack>(self, algo: &M) -> Take {
+    fn by<M: Refund>(self, algo: &M) -> Take {
         let Self { limiter, probe, n, now } = self;
         let evict = matches!(limiter.when_full, WhenFull::Evict);
         match limiter.table.charge(probe, algo, now, n, evict) {
@@ -146,7 +146,7 @@ impl VisitRevocable for TakeFromBucket<'_> {
     type Out = Take;
 
     #[inline]
-    fn by<M: GiveBack>(self, algo: &M) -> Take {
+    fn by<M: Refund>(self, algo: &M) -> Take {
         let paid = self.cell.charge(algo, self.now, self.n)?;
         Ok((Taken::Bucket(paid), permit_after(algo, &paid, self.now)))
     }
@@ -163,9 +163,9 @@ struct GiveToSlot<'a, K: ?Sized, A: Algorithm, C, N> {
 impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> VisitRevocable for GiveToSlot<'_, K, A, C, N> {
     type Out = ();
 
-    fn by<M: GiveBack>(self, algo: &M) {
+    fn by<M: Refund>(self, algo: &M) {
         let Self { limiter, probe, paid, n, now } = self;
-        limiter.table.give_back(probe, algo, paid, clock_of(paid, now), n);
+        limiter.table.refund(probe, algo, paid, clock_of(paid, now), n);
     }
 }
 
@@ -179,9 +179,9 @@ struct GiveToBucket<'a, N> {
 impl<N: Fn() -> Tick> VisitRevocable for GiveToBucket<'_, N> {
     type Out = ();
 
-    fn by<M: GiveBack>(self, algo: &M) {
+    fn by<M: Refund>(self, algo: &M) {
         let Self { cell, paid, n, now } = self;
-        cell.give_back(algo, paid, clock_of(paid, now), n);
+        cell.refund(algo, paid, clock_of(paid, now), n);
     }
 }
 

@@ -3,7 +3,7 @@
 use core::hash::Hash;
 use core::ops::Deref;
 
-use crate::algo::{Algorithm, GiveBack};
+use crate::algo::{Algorithm, Refund};
 use crate::charge::refund::Taken;
 use crate::charge::source::{BucketSource, KeySource, Source};
 use crate::decision::Denied;
@@ -40,7 +40,7 @@ use crate::time::{Clock, Tick};
 ///   a queue, and of a log, have been told to others).
 /// - In [compact slots](crate::Slots) one life of a key is not told from the next: if the key was
 ///   [reset](Limiter::reset), or forgotten to make room for another and is back, it is given what
-///   its earlier life was charged. [`Slots::Wide`](crate::Slots::Wide) has it exact.
+///   its earlier life was charged. [`SlotLayout::Wide`](crate::Slots::Wide) has it exact.
 /// - Whoever settles by a time that is behind that of others by `s` (by the clock of another thread,
 ///   or read before a pause) may give back `rate * s` cells too many, but no more than were charged.
 /// - Cells beyond the estimate are charged whatever the limit: see
@@ -69,12 +69,12 @@ pub struct Reservation<S: Source> {
     cells: u64,
 }
 
-impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C> {
+impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> {
     /// Charges `estimate` cells of `key`, now, to be settled later: see [`Reservation`].
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -93,7 +93,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Tick};
@@ -115,12 +115,12 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Limiter<K, A, C
     }
 }
 
-impl<A: Algorithm<Params: GiveBack>, C: Clock> Direct<A, C> {
+impl<A: Algorithm<Params: Refund>, C: Clock> Direct<A, C> {
     /// Charges `estimate` cells, now, to be settled later: see [`Reservation`].
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Direct, Quota};
@@ -137,7 +137,7 @@ impl<A: Algorithm<Params: GiveBack>, C: Clock> Direct<A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
@@ -160,7 +160,7 @@ impl<G, K, A, C> Reservation<KeySource<G>>
 where
     G: Deref<Target = Limiter<K, A, C>>,
     K: Hash + ?Sized,
-    A: Algorithm<Params: GiveBack>,
+    A: Algorithm<Params: Refund>,
     C: Clock,
 {
     /// A reservation that holds its limiter as `gate` does, for example in an `Arc`, so that it may
@@ -168,7 +168,7 @@ where
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -189,14 +189,14 @@ where
 impl<G, A, C> Reservation<BucketSource<G>>
 where
     G: Deref<Target = Direct<A, C>>,
-    A: Algorithm<Params: GiveBack>,
+    A: Algorithm<Params: Refund>,
     C: Clock,
 {
     /// A reservation that holds its limiter as `gate` does, for example in an `Arc`.
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -281,7 +281,7 @@ impl<S: Source> Reservation<S> {
             let now = at.unwrap_or_else(|| self.source.now());
             self.source.charge_anyway(actual - self.cells, now);
         } else {
-            self.source.give_back(&taken, self.cells - actual, at);
+            self.source.refund(&taken, self.cells - actual, at);
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::hash::Hash;
 use core::ops::Deref;
 
-use crate::algo::{Algorithm, GiveBack};
+use crate::algo::{Algorithm, Refund};
 use crate::charge::refund::Taken;
 use crate::decision::{Decision, Denied};
 use crate::limiter::Limiter;
@@ -11,28 +11,28 @@ use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// Where a [`Lane`](crate::Lane) or a [`Reservation`](crate::Reservation) takes its cells from.
+/// Where a [`LocalLease`](crate::Lane) or a [`Reservation`](crate::Reservation) takes its cells from.
 /// Sealed: there are [`KeySource`] and [`BucketSource`].
 ///
 /// ```
 /// use tollgate::algo::gcra::GcraParams;
-/// use tollgate::{Direct, Gcra, Lane, Quota, Source};
-/// fn spend<S: Source<Params = GcraParams>>(lane: &mut Lane<S>) -> bool {
-///     lane.check().is_ok()
+/// use tollgate::{Direct, Gcra, LocalLease, Quota, Source};
+/// fn spend<S: Source<Params = GcraParams>>(lease: &mut LocalLease<S>) -> bool {
+///     lease.check().is_ok()
 /// }
-/// let gate = Direct::builder(Quota::per_second(9)).algorithm(Gcra::new().lanes(3)).build()?;
-/// assert!(spend(&mut gate.lane()));
+/// let gate = Direct::builder(Quota::per_second(9)).algorithm(Gcra::new().leases(3)).build()?;
+/// assert!(spend(&mut gate.lease()));
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub trait Source: sealed::Source {}
 
 pub(crate) mod sealed {
-    use super::{Decision, Denied, GiveBack, Taken, Tick};
+    use super::{Decision, Denied, Refund, Taken, Tick};
 
-    /// What a [`Lane`](crate::Lane) and a [`Reservation`](crate::Reservation) need.
+    /// What a [`LocalLease`](crate::Lane) and a [`Reservation`](crate::Reservation) need.
     pub trait Source {
         /// The algorithm with its quota worked in.
-        type Params: GiveBack;
+        type Params: Refund;
 
         fn params(&self) -> Self::Params;
         fn now(&self) -> Tick;
@@ -43,16 +43,16 @@ pub(crate) mod sealed {
         fn take(&self, n: u64, now: Tick) -> Result<Taken, Denied>;
         fn charge_anyway(&self, n: u64, now: Tick);
         /// By the clock, if no time is given: then it is read after the state that is replaced.
-        fn give_back(&self, taken: &Taken, n: u64, at: Option<Tick>);
+        fn refund(&self, taken: &Taken, n: u64, at: Option<Tick>);
     }
 }
 
-/// One key of a [`Limiter`], for a [`Lane`](crate::Lane) or a [`Reservation`](crate::Reservation).
+/// One key of a [`Limiter`], for a [`LocalLease`](crate::Lane) or a [`Reservation`](crate::Reservation).
 ///
 /// ```
-/// use tollgate::{KeySource, Lane, Limiter, Quota};
+/// use tollgate::{KeySource, LocalLease, Limiter, Quota};
 /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(9)).build()?;
-/// let lane: Lane<KeySource<&Limiter<str>>> = gate.lane("a");
+/// let lease: LocalLease<KeySource<&Limiter<str>>> = gate.lease("a");
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -74,13 +74,13 @@ where
     }
 }
 
-/// The bucket of a [`Direct`], for a [`Lane`](crate::Lane) or a
+/// The bucket of a [`Direct`], for a [`LocalLease`](crate::Lane) or a
 /// [`Reservation`](crate::Reservation).
 ///
 /// ```
-/// use tollgate::{BucketSource, Direct, Lane, Quota};
+/// use tollgate::{BucketSource, Direct, LocalLease, Quota};
 /// let gate = Direct::new(Quota::per_second(9))?;
-/// let lane: Lane<BucketSource<&Direct>> = gate.lane();
+/// let lease: LocalLease<BucketSource<&Direct>> = gate.lease();
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl<G, K, A, C> Source for KeySource<G>
 where
     G: Deref<Target = Limiter<K, A, C>>,
     K: Hash + ?Sized,
-    A: Algorithm<Params: GiveBack>,
+    A: Algorithm<Params: Refund>,
     C: Clock,
 {
 }
@@ -107,7 +107,7 @@ impl<G, K, A, C> sealed::Source for KeySource<G>
 where
     G: Deref<Target = Limiter<K, A, C>>,
     K: Hash + ?Sized,
-    A: Algorithm<Params: GiveBack>,
+    A: Algorithm<Params: Refund>,
     C: Clock,
 {
     type Params = A::Params;
@@ -137,15 +137,15 @@ where
         self.gate.charge_anyway(self.probe, n, now);
     }
 
-    fn give_back(&self, taken: &Taken, n: u64, at: Option<Tick>) {
-        self.gate.give_back(taken, n, || at.unwrap_or_else(|| self.now()));
+    fn refund(&self, taken: &Taken, n: u64, at: Option<Tick>) {
+        self.gate.refund(taken, n, || at.unwrap_or_else(|| self.now()));
     }
 }
 
 impl<G, A, C> Source for BucketSource<G>
 where
     G: Deref<Target = Direct<A, C>>,
-    A: Algorithm<Params: GiveBack>,
+    A: Algorithm<Params: Refund>,
     C: Clock,
 {
 }
@@ -153,7 +153,7 @@ where
 impl<G, A, C> sealed::Source for BucketSource<G>
 where
     G: Deref<Target = Direct<A, C>>,
-    A: Algorithm<Params: GiveBack>,
+    A: Algorithm<Params: Refund>,
     C: Clock,
 {
     type Params = A::Params;
@@ -183,7 +183,7 @@ where
         self.gate.charge_anyway(n, now);
     }
 
-    fn give_back(&self, taken: &Taken, n: u64, at: Option<Tick>) {
-        self.gate.give_back(taken, n, || at.unwrap_or_else(|| self.now()));
+    fn refund(&self, taken: &Taken, n: u64, at: Option<Tick>) {
+        self.gate.refund(taken, n, || at.unwrap_or_else(|| self.now()));
     }
 }

@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use crate::time::saturating_nanos;
 
-/// A decision: `Ok` to go ahead, `Err` to refuse.
+/// A decision: `Ok` to go ahead, `Err` to deny.
 pub type Decision = Result<Permit, Denied>;
 
 const _: () = assert!(size_of::<Permit>() == 56);
@@ -20,7 +20,7 @@ const _: () = assert!(size_of::<Decision>() == 64);
 
 /// What a path that is seldom taken returns through memory, in a place of its own: were it written
 /// straight into the result of the straight line, that would have to be in memory too.
-pub(crate) struct Apart<T>(pub(crate) T);
+pub(crate) struct OutOfLine<T>(pub(crate) T);
 
 /// What the algorithm measured, in units of its own time grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl Permit {
         Self { reading: Reading { scale, ..self.reading } }
     }
 
-    /// A permit for what the algorithm refused, with nothing charged.
+    /// A permit for what the algorithm denied, with nothing charged.
     #[cfg(feature = "std")]
     pub(crate) fn despite(denied: Denied) -> Self {
         Self::new(denied.reading)
@@ -217,7 +217,7 @@ impl Permit {
     }
 }
 
-/// The request is refused. Nothing was charged and nothing was written.
+/// The request is denied. Nothing was charged and nothing was written.
 ///
 /// It is an [`Error`](core::error::Error), so that `?` carries it.
 ///
@@ -233,7 +233,7 @@ impl Permit {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a refusal says when to come back"]
+#[must_use = "a denial says when to come back"]
 pub struct Denied {
     reading: Reading,
     /// Units until the same request would be admitted, or [`NEVER`].
@@ -249,7 +249,7 @@ impl Denied {
         Self { reading, until_admitted }
     }
 
-    /// The same refusal for a caller whose clock is `gap` nanoseconds behind the instant it was made
+    /// The same denial for a caller whose clock is `gap` nanoseconds behind the instant it was made
     /// for, which begins a unit.
     #[inline(always)]
     pub(crate) fn seen_before(self, gap: u64) -> Self {

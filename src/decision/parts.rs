@@ -16,13 +16,13 @@ use crate::quota::CELLS_MAX;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Decision, Stated};
+/// use tollgate::{Decision, DecisionParts};
 ///
 /// fn answer(used: u64, window_ends_in: Duration) -> Decision {
 ///     let limit = 10;
 ///     let remaining = limit - used.min(limit);
-///     let stated = Stated { limit, remaining, reset_after: window_ends_in };
-///     if remaining == 0 { Err(stated.denied(Some(window_ends_in))) } else { Ok(stated.permit()) }
+///     let parts = DecisionParts { limit, remaining, reset_after: window_ends_in };
+///     if remaining == 0 { Err(parts.denied(Some(window_ends_in))) } else { Ok(parts.permit()) }
 /// }
 /// let end = Duration::from_secs(3);
 /// assert_eq!(answer(4, end).unwrap().remaining(), 6);
@@ -30,7 +30,7 @@ use crate::quota::CELLS_MAX;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "whoever decides elsewhere builds it")]
-pub struct Stated {
+pub struct DecisionParts {
     /// The cells that a fully restored key may spend at once.
     pub limit: u64,
     /// The whole cells that could be spent right after the decision.
@@ -39,27 +39,27 @@ pub struct Stated {
     pub reset_after: Duration,
 }
 
-impl Stated {
+impl DecisionParts {
     /// The request may go ahead.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::Stated;
-    /// let stated = Stated { limit: 5, remaining: 4, reset_after: Duration::from_millis(200) };
-    /// assert_eq!(stated.permit().reset_after(), Duration::from_millis(200));
+    /// # use tollgate::DecisionParts;
+    /// let parts = DecisionParts { limit: 5, remaining: 4, reset_after: Duration::from_millis(200) };
+    /// assert_eq!(parts.permit().reset_after(), Duration::from_millis(200));
     /// ```
     pub fn permit(self) -> Permit {
         Permit::new(self.reading())
     }
 
-    /// The request is refused, and would be admitted after so long; `None` where no waiting helps.
+    /// The request is denied, and would be admitted after so long; `None` where no waiting helps.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::Stated;
-    /// let stated = Stated { limit: 5, remaining: 2, reset_after: Duration::from_millis(600) };
-    /// assert_eq!(stated.denied(None).retry_after(), None);
-    /// assert_eq!(stated.denied(None).remaining(), 2);
+    /// # use tollgate::DecisionParts;
+    /// let parts = DecisionParts { limit: 5, remaining: 2, reset_after: Duration::from_millis(600) };
+    /// assert_eq!(parts.denied(None).retry_after(), None);
+    /// assert_eq!(parts.denied(None).remaining(), 2);
     /// ```
     pub fn denied(self, retry_after: Option<Duration>) -> Denied {
         Denied::new(self.reading(), retry_after.map_or(NEVER, nanos))
@@ -90,21 +90,22 @@ mod tests {
         for (limit, remaining) in [(0, 0), (5, 5), (CELLS_MAX, 7), (3, CELLS_MAX)] {
             for nanos in [0, 1, 999_999_999, u64::MAX - 1] {
                 let span = Duration::from_nanos(nanos);
-                let stated = Stated { limit, remaining, reset_after: span };
-                let (permit, denied) = (stated.permit(), stated.denied(Some(span)));
+                let parts = DecisionParts { limit, remaining, reset_after: span };
+                let (permit, denied) = (parts.permit(), parts.denied(Some(span)));
                 assert_eq!((permit.limit(), permit.remaining()), (limit, remaining));
                 assert_eq!((denied.limit(), denied.remaining()), (limit, remaining));
                 assert_eq!((permit.reset_after(), denied.reset_after()), (span, span));
                 assert_eq!(denied.retry_after(), Some(span));
                 assert_eq!(permit.delay(), Duration::ZERO);
-                assert_eq!(stated.denied(None).retry_after(), None);
+                assert_eq!(parts.denied(None).retry_after(), None);
             }
         }
     }
 
     #[test]
     fn what_is_too_large_counts_as_the_largest() {
-        let most = Stated { limit: u64::MAX, remaining: u64::MAX, reset_after: Duration::MAX };
+        let most =
+            DecisionParts { limit: u64::MAX, remaining: u64::MAX, reset_after: Duration::MAX };
         assert_eq!((most.permit().limit(), most.permit().remaining()), (CELLS_MAX, CELLS_MAX));
         let longest = Duration::from_nanos(u64::MAX - 1);
         assert_eq!(most.permit().reset_after(), longest);

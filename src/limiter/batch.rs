@@ -49,7 +49,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ///         Err(denied) => denied.remaining(),
     ///     };
     /// });
-    /// assert_eq!(left, [4, 4, 4]); // the third was refused
+    /// assert_eq!(left, [4, 4, 4]); // the third was denied
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline]

@@ -9,7 +9,7 @@ use crate::algo::gcra::Gcra;
 use crate::limiter::direct::Direct;
 use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::hot_keys;
-use crate::limiter::slot_layout::Slots;
+use crate::limiter::slot_layout::SlotLayout;
 use crate::limiter::{Limiter, WhenFull};
 use crate::quota::{Quota, QuotaError};
 use crate::table::{HugePages, RingLayout, Table, Tally};
@@ -50,7 +50,7 @@ pub enum OnFull {
     ///
     /// | algorithm | debt |
     /// |---|---|
-    /// | [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp), [`Live`](crate::Live) | time until all is restored |
+    /// | [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp), [`DynamicGcra`](crate::Live) | time until all is restored |
     /// | [`FixedWindow`](crate::FixedWindow) | cells counted in the window |
     /// | [`SubWindows`](crate::SubWindows), [`SlidingCounter`](crate::SlidingCounter) | cells counted, times the sub-windows until the latest no longer counts |
     /// | [`SlidingLog`](crate::SlidingLog) | events in the longest window, times the time until the latest has left it |
@@ -60,8 +60,8 @@ pub enum OnFull {
     /// the keys are ranked may be ranked by what it owed before; it is then not forgotten.
     #[default]
     EvictNearestIdle,
-    /// The new key is refused until a slot is free; no key is ever forgotten.
-    Refuse,
+    /// The new key is denied until a slot is free; no key is ever forgotten.
+    Deny,
     /// The new key is admitted, and not remembered; no key is ever forgotten.
     Admit,
     /// All keys that find no place share one limiter of this quota, by the same algorithm.
@@ -92,7 +92,7 @@ pub enum BuildError {
         /// The most that can be allowed with this quota and algorithm.
         most: Duration,
     },
-    /// The algorithm, or the quota, needs more than a compact slot has: see [`Slots`].
+    /// The algorithm, or the quota, needs more than a compact slot has: see [`SlotLayout`].
     NotCompact,
     /// Hot keys are to be shared out, and the algorithm lets nobody take cells ahead.
     NothingToShare,
@@ -176,7 +176,7 @@ impl<C> ClockSource<C> {
 /// let gate: Limiter<str, _> = Limiter::builder(Quota::per_minute(20))
 ///     .algorithm(FixedWindow::anchored())
 ///     .capacity(1_000_000)
-///     .on_full(OnFull::Refuse)
+///     .on_full(OnFull::Deny)
 ///     .build()?;
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
@@ -188,11 +188,11 @@ pub struct Builder<K: ?Sized, A = Gcra, C = QuantaClock> {
     capacity: u64,
     on_full: OnFull,
     skew: Duration,
-    slots: Slots,
+    slots: SlotLayout,
     pub(crate) seeds: Option<Seeds>,
     huge_pages: HugePages,
     count_decisions: bool,
-    share_hot_keys: bool,
+    lease_hot_keys: bool,
     key: PhantomData<fn(&K)>,
 }
 
@@ -205,11 +205,11 @@ impl<K: ?Sized> Builder<K> {
             capacity: CAPACITY_DEFAULT,
             on_full: OnFull::default(),
             skew: SKEW_DEFAULT,
-            slots: Slots::default(),
+            slots: SlotLayout::default(),
             seeds: None,
             huge_pages: HugePages::default(),
             count_decisions: false,
-            share_hot_keys: false,
+            lease_hot_keys: false,
             key: PhantomData,
         }
     }
@@ -236,7 +236,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
             seeds: self.seeds,
             huge_pages: self.huge_pages,
             count_decisions: self.count_decisions,
-            share_hot_keys: self.share_hot_keys,
+            lease_hot_keys: self.lease_hot_keys,
             key: PhantomData,
         }
     }
@@ -262,7 +262,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
             seeds: self.seeds,
             huge_pages: self.huge_pages,
             count_decisions: self.count_decisions,
-            share_hot_keys: self.share_hot_keys,
+            lease_hot_keys: self.lease_hot_keys,
             key: PhantomData,
         }
     }
@@ -288,23 +288,23 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// ```
     /// # use tollgate::{Limiter, OnFull, Quota};
     /// let gate: Limiter<u32> =
-    ///     Limiter::builder(Quota::per_second(5)).on_full(OnFull::Refuse).build()?;
+    ///     Limiter::builder(Quota::per_second(5)).on_full(OnFull::Deny).build()?;
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn on_full(self, on_full: OnFull) -> Self {
         Self { on_full, ..self }
     }
 
-    /// Chooses between slots of two words and of one; [`Slots::Auto`] unless called.
+    /// Chooses between slots of two words and of one; [`SlotLayout::Auto`] unless called.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Slots};
+    /// # use tollgate::{Limiter, Quota, SlotLayout};
     /// let begun = || Limiter::<u32>::builder(Quota::per_second(5)).capacity(100_000);
-    /// let (wide, chosen) = (begun().slots(Slots::Wide).build()?, begun().build()?);
+    /// let (wide, chosen) = (begun().slots(SlotLayout::Wide).build()?, begun().build()?);
     /// assert!(chosen.memory_bytes() <= wide.memory_bytes() / 2);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn slots(self, slots: Slots) -> Self {
+    pub fn slots(self, slots: SlotLayout) -> Self {
         Self { slots, ..self }
     }
 
@@ -344,7 +344,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         Self { huge_pages: HugePages(true), ..self }
     }
 
-    /// Counts how many requests are admitted and refused, for [`Stats`](crate::Stats); not unless
+    /// Counts how many requests are admitted and denied, for [`Stats`](crate::Stats); not unless
     /// called.
     ///
     /// Each of up to 64 threads at a time counts on a cache line of its own (8 KB in all),
@@ -358,7 +358,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// for _ in 0..5 {
     ///     let _ = gate.check(&7);
     /// }
-    /// assert_eq!((gate.stats().admitted, gate.stats().refused), (Some(2), Some(3)));
+    /// assert_eq!((gate.stats().admitted, gate.stats().denied), (Some(2), Some(3)));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn count_decisions(self) -> Self {
@@ -367,24 +367,24 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 
     /// Lets threads that contend for a key take some of its cells ahead; not unless called.
     ///
-    /// It is what [lanes](crate::Lane) do, without a handle: a thread whose charge of a key was
+    /// It is what [leases](crate::Lane) do, without a handle: a thread whose charge of a key was
     /// overtaken by another thread's takes up to `k` cells at once (but at most a quarter of those
     /// that are left), and decides its next requests for that key without touching shared memory. A
     /// key that nobody contends for is decided about as ever, at the price of a look at a cache
-    /// line of the thread's own. [`Gcra::lanes`] says what `k` is; the limiter must be built with
+    /// line of the thread's own. [`Gcra::leases`] says what `k` is; the limiter must be built with
     /// it.
     ///
     /// **Guarantee.** The same as without: at most `burst + rate * (span + u)` cells in any span.
     ///
     /// **Not guaranteed.**
     ///
-    /// - A request may be refused while other threads hold cells that would have been enough: up to
+    /// - A request may be denied while other threads hold cells that would have been enough: up to
     ///   `k` for each thread, for as long as time takes to restore `k` cells. A thread's own are
-    ///   counted. When nobody holds any, refusals are exact; and the fewer cells are left, the fewer
+    ///   counted. When nobody holds any, denials are exact; and the fewer cells are left, the fewer
     ///   are held.
     /// - A permit for cells that were taken ahead tells what is left of the key as if no other
     ///   thread had charged it since they were taken: [`remaining`](crate::Permit::remaining) may be
-    ///   too high, and [`reset_after`](crate::Permit::reset_after) too low. So do refusals not count
+    ///   too high, and [`reset_after`](crate::Permit::reset_after) too low. So do denials not count
     ///   what threads hold.
     /// - [`reset`](Limiter::reset), and forgetting a key to make room for another, does not reach
     ///   cells that threads hold already.
@@ -396,16 +396,16 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     ///
     /// ```
     /// # use tollgate::{BuildError, Gcra, Limiter, Quota};
-    /// let builder = Limiter::<str>::builder(Quota::per_second(100_000)).share_hot_keys();
-    /// let gate = builder.algorithm(Gcra::new().lanes(64)).build()?;
+    /// let builder = Limiter::<str>::builder(Quota::per_second(100_000)).lease_hot_keys();
+    /// let gate = builder.algorithm(Gcra::new().leases(64)).build()?;
     /// assert!(gate.check("popular").is_ok());
     ///
-    /// let built = Limiter::<str>::builder(Quota::per_second(9)).share_hot_keys().build();
+    /// let built = Limiter::<str>::builder(Quota::per_second(9)).lease_hot_keys().build();
     /// assert_eq!(built.unwrap_err(), BuildError::NothingToShare);
     /// # Ok::<(), BuildError>(())
     /// ```
-    pub fn share_hot_keys(self) -> Self {
-        Self { share_hot_keys: true, ..self }
+    pub fn lease_hot_keys(self) -> Self {
+        Self { lease_hot_keys: true, ..self }
     }
 
     /// Fixes the seed of the hash, so that runs can be repeated exactly.
@@ -447,7 +447,7 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let (params, is_compact) = slots.fit(&self.algorithm, &self.quota, origin, self.skew)?;
         let when_full = match self.on_full {
             OnFull::EvictNearestIdle => WhenFull::Evict,
-            OnFull::Refuse => WhenFull::Refuse,
+            OnFull::Deny => WhenFull::Deny,
             OnFull::Admit => WhenFull::Admit,
             OnFull::SharedOverflow(quota) => {
                 let params = self.algorithm.params(&quota, origin);
@@ -461,7 +461,7 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let table = table.map_err(|_| BuildError::OutOfMemory)?;
         let seeds = self.seeds.unwrap_or_else(Seeds::random);
         let tally = self.count_decisions.then(Tally::new);
-        let shares = self.share_hot_keys.then(|| hot_keys::shares_for(&params)).transpose()?;
+        let shares = self.lease_hot_keys.then(|| hot_keys::shares_for(&params)).transpose()?;
         Ok(Limiter::from_parts(table, params, seeds, clock, when_full, tally, shares))
     }
 }

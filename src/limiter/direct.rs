@@ -16,7 +16,7 @@ use crate::time::{Clock, Tick};
 /// It takes two cache lines beside its clock, and shares by reference (or in an `Arc`).
 ///
 /// **Guarantee.** The algorithm's, over all threads, with exact totals: every admission is one
-/// compare-and-swap on one word. A refusal writes nothing. Lock-free, not wait-free.
+/// compare-and-swap on one word. A denial writes nothing. Lock-free, not wait-free.
 ///
 /// ```
 /// use tollgate::{Direct, Quota};
@@ -71,7 +71,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Direct, Quota};
@@ -87,7 +87,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Direct, Quota};
@@ -112,7 +112,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
@@ -130,7 +130,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal that `check_at` would give.
+    /// The denial that `check_at` would give.
     ///
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
@@ -174,7 +174,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     ///
     /// ```
     /// # use tollgate::{Direct, Quota};
-    /// use tollgate::algo::Machine;
+    /// use tollgate::algo::StateMachine;
     /// let gate = Direct::new(Quota::per_second(1))?;
     /// assert_eq!(gate.params().grid().ratio(), (1, 2_500)); // 1 unit is 2,500 ns
     /// # Ok::<(), tollgate::QuotaError>(())

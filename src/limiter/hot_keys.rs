@@ -1,7 +1,7 @@
 //! Hot keys, shared out: a thread that loses a race for a key's word takes a few of its cells ahead,
 //! on a line of its own, and spends those.
 //!
-//! A share is what a [`Lane`](crate::Lane) is, without its being asked for, and exact for the same
+//! A share is what a [`LocalLease`](crate::Lane) is, without its being asked for, and exact for the same
 //! reason: it holds at most `k` cells, charged at once, which may be spent until time has restored
 //! `k` cells, while all charges are held to a burst that is lower by `k`. It is never given back:
 //! what is not spent in time, time has restored, and a request that needs more than is held charges
@@ -20,18 +20,18 @@
 use core::hash::Hash;
 
 use crate::algo::gcra::GcraParams;
-use crate::algo::{Algorithm, Machine};
-use crate::decision::{Apart, Decision, Permit};
+use crate::algo::{Algorithm, StateMachine};
+use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::builder::BuildError;
 use crate::table::{Attempt, Event, Place, Probe, Shares};
 use crate::time::{Clock, Tick};
 
 /// Room for the shares of a limiter.
-pub(crate) fn shares_for(algo: &impl Machine) -> Result<Shares, BuildError> {
+pub(crate) fn shares_for(algo: &impl StateMachine) -> Result<Shares, BuildError> {
     match algo.as_gcra() {
-        Some(gcra) if gcra.lane_cells() > 0 => {
-            let cells = gcra.lane_cells();
+        Some(gcra) if gcra.lease_cells() > 0 => {
+            let cells = gcra.lease_cells();
             Ok(Shares::new(cells, gcra.restored_after(cells)))
         }
         _ => Err(BuildError::NothingToShare),
@@ -45,8 +45,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     /// # use tollgate::{Gcra, Limiter, Quota, Tick};
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(1_000))
-    ///     .algorithm(Gcra::new().lanes(64))
-    ///     .share_hot_keys()
+    ///     .algorithm(Gcra::new().leases(64))
+    ///     .lease_hot_keys()
     ///     .build()?;
     /// assert!(gate.check_at("a", 1, Tick::ZERO).is_ok());
     /// assert_eq!(gate.held_at("a", Tick::ZERO), 0); // nobody was in the way
@@ -72,7 +72,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let permit = match self.table.attempt(probe, gcra, now, n) {
             Attempt::Admitted(permit) => Some(permit),
             Attempt::Raced => {
-                let Apart(permit) = self.take_share(gcra, shares, probe, n, now);
+                let OutOfLine(permit) = self.take_share(gcra, shares, probe, n, now);
                 permit
             }
             Attempt::Undecided => None,
@@ -104,7 +104,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 Some(Ok(gcra.permit_ahead(state, now, left)))
             }
             None => {
-                let Apart(decision) = self.beyond_share(gcra, shares, place, probe, n, now);
+                let OutOfLine(decision) = self.beyond_share(gcra, shares, place, probe, n, now);
                 Some(decision)
             }
         }
@@ -121,17 +121,17 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         probe: Probe,
         n: u64,
         now: Tick,
-    ) -> Apart<Decision> {
+    ) -> OutOfLine<Decision> {
         if place.is_alive(now)
-            && let Apart(Some(permit)) = self.take_share(gcra, shares, probe, n, now)
+            && let OutOfLine(Some(permit)) = self.take_share(gcra, shares, probe, n, now)
         {
             self.count(true);
-            return Apart(Ok(permit));
+            return OutOfLine(Ok(permit));
         }
         if place.left(now) == 0 {
             place.clear();
         }
-        Apart(self.decide(probe, self.table.find_at_once(probe), n, now))
+        OutOfLine(self.decide(probe, self.table.find_at_once(probe), n, now))
     }
 
     /// Charges what the thread's share of the key does not hold of `n` cells, and a new share.
@@ -144,7 +144,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         probe: Probe,
         n: u64,
         now: Tick,
-    ) -> Apart<Option<Permit>> {
+    ) -> OutOfLine<Option<Permit>> {
         let take = || {
             let place = shares.free(probe, now)?;
             let held = if place.is_of(probe) { place.left(now) } else { 0 };
@@ -162,7 +162,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             }
             Some(gcra.permit_ahead(state, now, left))
         };
-        Apart(take())
+        OutOfLine(take())
     }
 }
 

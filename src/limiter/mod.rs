@@ -17,9 +17,9 @@ use core::time::Duration;
 use ahash::RandomState;
 
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, Machine, NoRing, Visit, WithinDelay};
+use crate::algo::{Algorithm, NoRing, StateMachine, Visitor, WithinDelay};
 use crate::cell::DirectCell;
-use crate::decision::{Apart, Decision, Permit};
+use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::builder::Builder;
 use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::stats::Stats;
@@ -39,7 +39,7 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// **Guarantee.** A key that keeps its place is granted what its algorithm grants, exactly, over
 /// all threads, under any interleaving, and with clocks that differ between threads by up to
 /// [`max_clock_skew`](Builder::max_clock_skew). A decision takes no lock, allocates nothing and
-/// waits for nobody; memory never grows; a refusal writes nothing. Lock-free, not wait-free.
+/// waits for nobody; memory never grows; a denial writes nothing. Lock-free, not wait-free.
 ///
 /// **Not guaranteed.**
 ///
@@ -48,7 +48,7 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 ///   [`on_full`](Builder::on_full). The default forgets the key with the least debt.
 /// - Keys are told apart by bits of a randomly seeded hash: 26 in [compact slots](crate::Slots),
 ///   54 in others, of which the buckets' choice uses up a few. Two keys that coincide share a
-///   bucket, so they may be refused too early, never too late. In a table of a million keys that
+///   bucket, so they may be denied too early, never too late. In a table of a million keys that
 ///   happens to a new key with a chance of 1.3 in 10 million, or about 10^-13.
 /// - Waiting requests are not served in any order: `Limiter` answers, it does not queue.
 ///
@@ -84,12 +84,12 @@ pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
 #[derive(Debug)]
 pub(crate) enum WhenFull<P> {
     Evict,
-    Refuse,
+    Deny,
     Admit,
     Share(Box<(P, DirectCell)>),
 }
 
-impl<P: Machine> WhenFull<P> {
+impl<P: StateMachine> WhenFull<P> {
     pub(crate) fn share(params: P) -> Self {
         let cell = DirectCell::new(&params);
         Self::Share(Box::new((params, cell)))
@@ -115,7 +115,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -134,7 +134,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -164,7 +164,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Tick};
@@ -205,7 +205,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn check_by_coarse(&self, key: &K, n: u64, coarse: Tick) -> Decision {
         let probe = self.probe(key);
         let lookup = self.table.find_at_once(probe);
-        if let Some(permit) = self.params.meet(Admit { lookup, now: coarse, n }) {
+        if let Some(permit) = self.params.dispatch(Admit { lookup, now: coarse, n }) {
             self.count(true);
             return Ok(permit);
         }
@@ -237,7 +237,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
     ) -> Decision {
         let evict = matches!(self.when_full, WhenFull::Evict);
-        algo.meet(Ask { limiter: self, probe, lookup, now, n, evict })
+        algo.dispatch(Ask { limiter: self, probe, lookup, now, n, evict })
     }
 
     /// The straight line, where a request may have to wait for so long at most.
@@ -251,14 +251,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let (lookup, evict) =
             (self.table.find_at_once(probe), matches!(self.when_full, WhenFull::Evict));
         let ask = Ask { limiter: self, probe, lookup, now, n, evict };
-        self.params.meet(AskWithin { ask, max_delay })
+        self.params.dispatch(AskWithin { ask, max_delay })
     }
 
     /// The straight line to yes or no.
     #[inline(always)]
     pub(crate) fn allow_seated(&self, probe: Probe, lookup: Lookup<'_>, n: u64, now: Tick) -> bool {
         let evict = matches!(self.when_full, WhenFull::Evict);
-        self.params.meet(Allow(Ask { limiter: self, probe, lookup, now, n, evict }))
+        self.params.dispatch(Allow(Ask { limiter: self, probe, lookup, now, n, evict }))
     }
 
     #[inline(always)]
@@ -292,7 +292,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal that `check_at` would give.
+    /// The denial that `check_at` would give.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Tick};
@@ -371,7 +371,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     /// # use tollgate::{Limiter, Quota};
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).build()?;
-    /// assert_eq!(gate.stats().refused_full, 0);
+    /// assert_eq!(gate.stats().denied_full, 0);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn stats(&self) -> Stats {
@@ -379,10 +379,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let decisions = |admitted| self.tally.as_ref().map(|tally| tally.total(admitted));
         Stats {
             admitted: decisions(true),
-            refused: decisions(false),
+            denied: decisions(false),
             claimed: counters.total(Event::Claimed),
             evicted: counters.total(Event::Evicted),
-            refused_full: counters.total(Event::RefusedFull),
+            denied_full: counters.total(Event::DeniedFull),
             admitted_full: counters.total(Event::AdmittedFull),
             overflowed: counters.total(Event::Overflowed),
             shared: counters.total(Event::Shared),
@@ -417,10 +417,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// The algorithm with the quota worked in.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Slots};
-    /// use tollgate::algo::Machine;
+    /// # use tollgate::{Limiter, Quota, SlotLayout};
+    /// use tollgate::algo::StateMachine;
     /// let gate: Limiter<str> =
-    ///     Limiter::builder(Quota::per_day(1)).slots(Slots::Wide).build()?;
+    ///     Limiter::builder(Quota::per_day(1)).slots(SlotLayout::Wide).build()?;
     /// assert_eq!(gate.params().grid().skew_tolerance(), None); // any
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -435,18 +435,18 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// As [`decide_full`](Self::decide_full), where keys without a place share no limiter.
     pub(crate) fn decide_unseated(&self, nearest: u64, n: u64, now: Tick) -> Decision {
-        let Apart(decision) = self.decide_full(nearest, n, now);
+        let OutOfLine(decision) = self.decide_full(nearest, n, now);
         decision
     }
 
     /// All candidates hold live keys of others, and none may be evicted.
     #[cold]
     #[inline(never)]
-    fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> Apart<Decision> {
+    fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> OutOfLine<Decision> {
         let counters = self.table.counters();
-        Apart(match &self.when_full {
-            WhenFull::Evict | WhenFull::Refuse => {
-                counters.count(Event::RefusedFull);
+        OutOfLine(match &self.when_full {
+            WhenFull::Evict | WhenFull::Deny => {
+                counters.count(Event::DeniedFull);
                 Err(self.params.no_place(nearest, now, self.table.skew()))
             }
             WhenFull::Admit => {
@@ -470,8 +470,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 }
 
 /// What `n` cells of a key that was never seen are judged by.
-pub(crate) fn unseen<M: Machine>(algo: &M, n: u64, now: Tick) -> M::Seen {
-    algo.look(algo.fresh(now), NoRing, now, n)
+pub(crate) fn unseen<M: StateMachine>(algo: &M, n: u64, now: Tick) -> M::View {
+    algo.read(algo.fresh(now), NoRing, now, n)
 }
 
 /// A request for cells, to be decided by an algorithm.
@@ -484,16 +484,16 @@ struct Ask<'a, K: ?Sized, A: Algorithm, C> {
     evict: bool,
 }
 
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Ask<'_, K, A, C> {
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Ask<'_, K, A, C> {
     type Out = Decision;
 
     #[inline(always)]
-    fn by<M: Machine>(self, algo: &M) -> Decision {
+    fn by<M: StateMachine>(self, algo: &M) -> Decision {
         let Self { limiter, probe, lookup, now, n, evict } = self;
         let decision = match lookup.decide(probe, algo, now, n, evict) {
             Ok(decision) => decision,
             Err(nearest) => {
-                let Apart(decision) = limiter.decide_full(nearest, n, now);
+                let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
                 decision
             }
         };
@@ -508,10 +508,10 @@ struct AskWithin<'a, K: ?Sized, A: Algorithm, C> {
     max_delay: Duration,
 }
 
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for AskWithin<'_, K, A, C> {
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for AskWithin<'_, K, A, C> {
     type Out = Decision;
 
-    fn by<M: Machine>(self, algo: &M) -> Decision {
+    fn by<M: StateMachine>(self, algo: &M) -> Decision {
         self.ask.by(&WithinDelay::new(algo.clone(), self.max_delay))
     }
 }
@@ -519,16 +519,16 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for AskWithin<'_, K, A, C> 
 /// A request for cells, to be answered by yes or no.
 struct Allow<'a, K: ?Sized, A: Algorithm, C>(Ask<'a, K, A, C>);
 
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visit for Allow<'_, K, A, C> {
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
     type Out = bool;
 
     #[inline(always)]
-    fn by<M: Machine>(self, algo: &M) -> bool {
+    fn by<M: StateMachine>(self, algo: &M) -> bool {
         let Ask { limiter, probe, lookup, now, n, evict } = self.0;
         let allowed = match lookup.allow(probe, algo, now, n, evict) {
             Ok(allowed) => allowed,
             Err(nearest) => {
-                let Apart(decision) = limiter.decide_full(nearest, n, now);
+                let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
                 decision.is_ok()
             }
         };
@@ -544,11 +544,11 @@ struct Admit<'a> {
     n: u64,
 }
 
-impl Visit for Admit<'_> {
+impl Visitor for Admit<'_> {
     type Out = Option<Permit>;
 
     #[inline(always)]
-    fn by<M: Machine>(self, algo: &M) -> Option<Permit> {
+    fn by<M: StateMachine>(self, algo: &M) -> Option<Permit> {
         self.lookup.admit(algo, self.now, self.n)
     }
 }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::algo::{Algorithm, Machine};
+use crate::algo::{Algorithm, StateMachine};
 use crate::limiter::builder::BuildError;
 use crate::quota::Quota;
 
@@ -21,7 +21,7 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 ///
 /// - Keys are told apart by 26 bits of a randomly seeded hash. A new key shares the bucket of
 ///   another with a chance of about 16 * load / 2^26, which is 1.3 in 10 million at the stated
-///   capacity (10^-13 in a table of a million wide slots). Two keys that share may be refused too
+///   capacity (10^-13 in a table of a million wide slots). Two keys that share may be denied too
 ///   early, never too late.
 /// - A bucket keeps time in units of up to 250 microseconds (a thousandth of the time the whole
 ///   burst takes to come back, where that is less), so that a span may be granted that much more;
@@ -33,13 +33,13 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 ///   quotas, it may be behind by any span.
 /// - A key that comes back after longer than [`horizon`](crate::algo::Machine::horizon) (about a
 ///   year where the burst takes 0.2 s or longer, a day at the least), to a place that nobody has
-///   taken meanwhile, may be refused once more for what it did then: for no longer than sixteen
+///   taken meanwhile, may be denied once more for what it did then: for no longer than sixteen
 ///   times what its burst takes to come back (the largest debt that a state can hold) and that
 ///   tolerance together.
 ///
-/// These need wide slots, whatever the quota: [`Gcra::lanes`](crate::Gcra::lanes), and with them
-/// [`share_hot_keys`](crate::Builder::share_hot_keys);
-/// [`Gcra::for_plans`](crate::Gcra::for_plans); [`Live`](crate::Live); and all algorithms that are not
+/// These need wide slots, whatever the quota: [`Gcra::leases`](crate::Gcra::lanes), and with them
+/// [`lease_hot_keys`](crate::Builder::share_hot_keys);
+/// [`Gcra::for_plans`](crate::Gcra::for_plans); [`DynamicGcra`](crate::Live); and all algorithms that are not
 /// named below. With [`Auto`](Self::Auto) they have them. With [`Compact`](Self::Compact) the limiter is
 /// not built, and [`BuildError::NotCompact`] says what to leave out.
 /// [Plans](crate::Plan) of a limiter without `for_plans` work in both kinds of slot, and so do
@@ -53,20 +53,20 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// anchored, 100,000 an hour and 60 a minute fit, 1,000 a second do not.
 ///
 /// ```
-/// use tollgate::{BuildError, Limiter, Quota, Slots};
+/// use tollgate::{BuildError, Limiter, Quota, SlotLayout};
 ///
 /// let quota = Quota::per_second(100).burst(20);
 /// let gate: Limiter<u64> =
-///     Limiter::builder(quota).capacity(100_000).slots(Slots::Compact).build()?;
+///     Limiter::builder(quota).capacity(100_000).slots(SlotLayout::Compact).build()?;
 /// assert!(gate.memory_bytes() <= 15 * 100_000);
 /// let too_fast: Result<Limiter<u64>, _> =
-///     Limiter::builder(Quota::per_second(1_000_000).burst(1)).slots(Slots::Compact).build();
+///     Limiter::builder(Quota::per_second(1_000_000).burst(1)).slots(SlotLayout::Compact).build();
 /// assert_eq!(too_fast.unwrap_err(), BuildError::NotCompact);
 /// # Ok::<(), BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Slots {
+pub enum SlotLayout {
     /// Two words a slot: for every algorithm and quota.
     Wide,
     /// One word a slot; [`BuildError::NotCompact`] if it does not fit.
@@ -79,7 +79,7 @@ pub enum Slots {
     Auto,
 }
 
-impl Slots {
+impl SlotLayout {
     /// Auto only where it may be worth it.
     pub(crate) fn for_capacity(self, capacity: u64) -> Self {
         match self {
@@ -114,13 +114,13 @@ impl Slots {
 }
 
 /// Whether compact slots may be chosen unasked.
-fn lasts(params: &impl Machine, skew: Duration) -> bool {
+fn lasts(params: &impl StateMachine, skew: Duration) -> bool {
     let horizon = params.horizon().unwrap_or(Duration::MAX);
     horizon >= HORIZON_MIN && check_skew(params, skew).is_ok()
 }
 
 /// A thread that judges may be behind the one that charged, and looks back by the skew.
-fn check_skew(params: &impl Machine, skew: Duration) -> Result<(), BuildError> {
+fn check_skew(params: &impl StateMachine, skew: Duration) -> Result<(), BuildError> {
     match params.skew_tolerance() {
         Some(tolerance) if skew > tolerance / 2 => {
             Err(BuildError::SkewTooLarge { most: tolerance / 2 })

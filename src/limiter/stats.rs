@@ -28,17 +28,17 @@ pub struct Stats {
     /// Requests that were admitted; `None` unless the limiter
     /// [counts decisions](crate::Builder::count_decisions).
     pub admitted: Option<u64>,
-    /// Requests that were refused, for whatever reason; `None` unless the limiter counts decisions.
-    pub refused: Option<u64>,
+    /// Requests that were denied, for whatever reason; `None` unless the limiter counts decisions.
+    pub denied: Option<u64>,
     /// Times that a key was given a slot. Now and then two threads are given one each for the
     /// same key, and one of them is given up, so this may exceed the number of keys.
     pub claimed: u64,
     /// Times that a live key was forgotten to make room
     /// ([`OnFull::EvictNearestIdle`](crate::OnFull::EvictNearestIdle)).
     pub evicted: u64,
-    /// Requests refused because their key found no place
-    /// ([`OnFull::Refuse`](crate::OnFull::Refuse)).
-    pub refused_full: u64,
+    /// Requests denied because their key found no place
+    /// ([`OnFull::Deny`](crate::OnFull::Deny)).
+    pub denied_full: u64,
     /// Requests admitted although their key found no place
     /// ([`OnFull::Admit`](crate::OnFull::Admit)).
     pub admitted_full: u64,
@@ -46,7 +46,7 @@ pub struct Stats {
     /// ([`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow)).
     pub overflowed: u64,
     /// Times that a thread took cells of a hot key ahead
-    /// ([`share_hot_keys`](crate::Builder::share_hot_keys)).
+    /// ([`lease_hot_keys`](crate::Builder::share_hot_keys)).
     pub shared: u64,
 }
 
@@ -123,7 +123,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 }
 
 /// Counts decisions that pass through it: of a [`Direct`](crate::Direct), a
-/// [`Lane`](crate::Lane), or one of several uses of a limiter.
+/// [`LocalLease`](crate::Lane), or one of several uses of a limiter.
 ///
 /// A [`Limiter`] can [count its own](crate::Builder::count_decisions). A `Direct` cannot, so that
 /// nobody who does not count pays for the question.
@@ -142,7 +142,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 ///     let decision = count.watch(gate.check());
 ///     println!("{}", if decision.is_ok() { "200" } else { "429" });
 /// }
-/// assert_eq!((count.admitted(), count.refused()), (2, 3));
+/// assert_eq!((count.admitted(), count.denied()), (2, 3));
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub struct DecisionCount(Tally);
@@ -164,7 +164,7 @@ impl DecisionCount {
     /// # use tollgate::{DecisionCount, Direct, Quota};
     /// let (gate, count) = (Direct::new(Quota::per_hour(1))?, DecisionCount::new());
     /// assert!(count.watch(gate.check()).is_ok() && count.watch(gate.check()).is_err());
-    /// assert_eq!(count.refused(), 1);
+    /// assert_eq!(count.denied(), 1);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[inline(always)]
@@ -199,14 +199,14 @@ impl DecisionCount {
         self.0.total(true)
     }
 
-    /// Decisions counted that refused.
+    /// Decisions counted that denied.
     ///
     /// ```
     /// let count = tollgate::DecisionCount::new();
     /// count.count(true);
-    /// assert_eq!(count.refused(), 0);
+    /// assert_eq!(count.denied(), 0);
     /// ```
-    pub fn refused(&self) -> u64 {
+    pub fn denied(&self) -> u64 {
         self.0.total(false)
     }
 }
@@ -221,7 +221,7 @@ impl fmt::Debug for DecisionCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DecisionCount")
             .field("admitted", &self.admitted())
-            .field("refused", &self.refused())
+            .field("denied", &self.denied())
             .finish()
     }
 }

@@ -3,7 +3,7 @@
 use core::hash::Hash;
 use core::time::Duration;
 
-use crate::algo::{Algorithm, Machine, WithinDelay};
+use crate::algo::{Algorithm, StateMachine, WithinDelay};
 use crate::decision::Decision;
 use crate::limiter::{Limiter, unseen};
 use crate::time::{Clock, Tick};

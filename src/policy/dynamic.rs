@@ -8,10 +8,10 @@ use crate::algo::dynamic_gcra::{Inherit, PACED_WORDS, PacedParams};
 use crate::algo::oracle::Level;
 use crate::algo::sealed::Sealed;
 use crate::algo::{
-    Ahead, Algorithm, GiveBack, Grid, Machine, NoRing, Receipt, Ring, Standing, Step, Visit,
-    VisitRevocable,
+    Ahead, Algorithm, Grid, NoRing, Receipt, Refund, Ring, Standing, StateMachine, Step,
+    VisitRevocable, Visitor,
 };
-use crate::cell::Shelf;
+use crate::cell::VersionedCell;
 use crate::decision::{Decision, Denied, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
@@ -42,14 +42,14 @@ const WORDS: usize = PACED_WORDS + 2;
 /// **Not guaranteed.**
 ///
 /// - A decision that is under way when the quota changes may be made by the old quota. If the burst
-///   shrinks several times while one is under way, that one may be refused, and told to wait for too
+///   shrinks several times while one is under way, that one may be denied, and told to wait for too
 ///   long, by a cell's time for each cell that it shrank by.
 /// - A key that had all its cells may have all of them afterwards, by whatever inheritance: an idle
 ///   state is the same as none.
 /// - A [reservation](crate::Reservation) from before the change gives nothing back.
 /// - The rate can become 32 times as fast as the first, or more if that is slow; the largest burst
-///   in units of the first rate is 2^47. What is beyond is refused, and leaves the quota as it was.
-/// - Clocks may differ by 18 minutes, and a key that comes back after 78 days may be refused for a while for
+///   in units of the first rate is 2^47. What is beyond is denied, and leaves the quota as it was.
+/// - Clocks may differ by 18 minutes, and a key that comes back after 78 days may be denied for a while for
 ///   what it did then, however slow the first rate is: it may become a fast one. How often the quota
 ///   changed in between does not matter.
 /// - A request by a clock that is behind the last change is judged as at the change; the times that it
@@ -58,26 +58,26 @@ const WORDS: usize = PACED_WORDS + 2;
 /// - Slots are wide. There are no lanes, and no shares of hot keys.
 ///
 /// ```
-/// use tollgate::{Inherit, Limiter, Live, Quota};
+/// use tollgate::{Inherit, Limiter, DynamicGcra, Quota};
 ///
-/// let gate: Limiter<str, Live> =
-///     Limiter::builder(Quota::per_hour(10)).algorithm(Live::new()).build()?;
+/// let gate: Limiter<str, DynamicGcra> =
+///     Limiter::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
 /// assert_eq!(gate.check_n("a", 8)?.remaining(), 2);
 /// gate.set_quota(Quota::per_hour(100), Inherit::Additive)?;
 /// assert_eq!(gate.check_n("a", 1)?.remaining(), 91);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Live {
+pub struct DynamicGcra {
     start_empty: bool,
 }
 
-impl Live {
+impl DynamicGcra {
     /// A bucket that is full when a key is first seen.
     ///
     /// ```
-    /// # use tollgate::{Direct, Live, Quota};
-    /// let gate = Direct::builder(Quota::per_hour(4)).algorithm(Live::new()).build()?;
+    /// # use tollgate::{Direct, DynamicGcra, Quota};
+    /// let gate = Direct::builder(Quota::per_hour(4)).algorithm(DynamicGcra::new()).build()?;
     /// assert_eq!(gate.check().unwrap().remaining(), 3);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
@@ -89,8 +89,8 @@ impl Live {
     /// A bucket that is empty when a key is first seen, and fills at the rate.
     ///
     /// ```
-    /// # use tollgate::{Direct, Live, Quota, Tick};
-    /// let gate = Direct::builder(Quota::per_second(4)).algorithm(Live::start_empty()).build()?;
+    /// # use tollgate::{Direct, DynamicGcra, Quota, Tick};
+    /// let gate = Direct::builder(Quota::per_second(4)).algorithm(DynamicGcra::start_empty()).build()?;
     /// assert!(gate.check_at(1, Tick::ZERO).is_err());
     /// assert!(gate.check_at(1, Tick::from_nanos(250_000_000)).is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
@@ -101,30 +101,30 @@ impl Live {
     }
 }
 
-impl Sealed for Live {}
+impl Sealed for DynamicGcra {}
 
-impl Algorithm for Live {
-    type Params = LiveParams;
+impl Algorithm for DynamicGcra {
+    type Params = DynamicGcraParams;
 
-    fn params(&self, quota: &Quota, _: u64) -> Result<LiveParams, QuotaError> {
+    fn params(&self, quota: &Quota, _: u64) -> Result<DynamicGcraParams, QuotaError> {
         let first = PacedParams::new(quota, self.start_empty)?;
-        let shelf = Arc::new(Shelf::new(&to_words(first, quota)));
-        Ok(LiveParams { kind: Kind::Live(shelf), first })
+        let shelf = Arc::new(VersionedCell::new(&to_words(first, quota)));
+        Ok(DynamicGcraParams { kind: Kind::Live(shelf), first })
     }
 }
 
-/// [`Live`] with the quota that holds at the moment.
+/// [`DynamicGcra`] with the quota that holds at the moment.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Machine};
-/// use tollgate::{Live, Quota, Tick};
+/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::{DynamicGcra, Quota, Tick};
 ///
-/// let params = Live::new().params(&Quota::per_second(2), 0)?;
+/// let params = DynamicGcra::new().params(&Quota::per_second(2), 0)?;
 /// assert!(params.answer(params.fresh(Tick::ZERO), Tick::ZERO, 2).is_ok());
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct LiveParams {
+pub struct DynamicGcraParams {
     kind: Kind,
     /// As built.
     first: PacedParams,
@@ -133,7 +133,7 @@ pub struct LiveParams {
 #[derive(Clone, Debug)]
 enum Kind {
     /// What holds at the moment.
-    Live(Arc<Shelf<WORDS>>),
+    Live(Arc<VersionedCell<WORDS>>),
     /// What held at some moment.
     Still(PacedParams),
 }
@@ -149,7 +149,7 @@ fn from_words(words: &[u64; WORDS]) -> PacedParams {
     PacedParams::from_words(words.first_chunk().expect("they come first"))
 }
 
-impl LiveParams {
+impl DynamicGcraParams {
     /// What holds now.
     #[inline(always)]
     fn now(&self) -> PacedParams {
@@ -162,7 +162,7 @@ impl LiveParams {
     /// The same, and how a state is seen by it.
     fn seen(&self, word: u64, now: Tick, n: u64) -> (PacedParams, u64) {
         let algo = self.now();
-        (algo, algo.look(word, NoRing, now, n))
+        (algo, algo.read(word, NoRing, now, n))
     }
 
     fn still_of(&self, params: PacedParams) -> Self {
@@ -201,8 +201,8 @@ impl LiveParams {
     }
 }
 
-impl<K: Hash + ?Sized, C: Clock> Limiter<K, Live, C> {
-    /// Replaces the quota, now, for all keys: see [`Live`].
+impl<K: Hash + ?Sized, C: Clock> Limiter<K, DynamicGcra, C> {
+    /// Replaces the quota, now, for all keys: see [`DynamicGcra`].
     ///
     /// # Errors
     ///
@@ -210,11 +210,11 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, Live, C> {
     /// changed by another thread; the error says what to do. The old quota then stays in force.
     ///
     /// ```
-    /// # use tollgate::{Inherit, Limiter, Live, Quota, QuotaError};
-    /// let gate: Limiter<str, Live> =
-    ///     Limiter::builder(Quota::per_hour(10)).algorithm(Live::new()).build()?;
-    /// let refused = gate.set_quota(Quota::per_second(0), Inherit::Reset);
-    /// assert_eq!(refused, Err(QuotaError::ZeroLimit));
+    /// # use tollgate::{Inherit, Limiter, DynamicGcra, Quota, QuotaError};
+    /// let gate: Limiter<str, DynamicGcra> =
+    ///     Limiter::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
+    /// let denied = gate.set_quota(Quota::per_second(0), Inherit::Reset);
+    /// assert_eq!(denied, Err(QuotaError::ZeroLimit));
     /// assert_eq!(gate.quota(), Quota::per_hour(10).burst(10));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -229,9 +229,9 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, Live, C> {
     /// As there.
     ///
     /// ```
-    /// # use tollgate::{Inherit, Limiter, Live, Quota, Tick};
-    /// let gate: Limiter<str, Live> =
-    ///     Limiter::builder(Quota::per_second(10)).algorithm(Live::new()).build()?;
+    /// # use tollgate::{Inherit, Limiter, DynamicGcra, Quota, Tick};
+    /// let gate: Limiter<str, DynamicGcra> =
+    ///     Limiter::builder(Quota::per_second(10)).algorithm(DynamicGcra::new()).build()?;
     /// assert!(gate.check_at("a", 10, Tick::ZERO).is_ok());
     /// let half = Tick::from_nanos(500_000_000);
     /// gate.set_quota_at(Quota::per_second(2).burst(10), Inherit::AsIs, half)?;
@@ -256,9 +256,9 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, Live, C> {
     /// The quota in force.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Live, Quota};
+    /// # use tollgate::{Limiter, DynamicGcra, Quota};
     /// let quota = Quota::per_second(10).burst(3);
-    /// let gate: Limiter<str, Live> = Limiter::builder(quota).algorithm(Live::new()).build()?;
+    /// let gate: Limiter<str, DynamicGcra> = Limiter::builder(quota).algorithm(DynamicGcra::new()).build()?;
     /// assert_eq!(gate.quota(), quota);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -267,16 +267,16 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, Live, C> {
     }
 }
 
-impl<C: Clock> Direct<Live, C> {
-    /// Replaces the quota, now: see [`Live`].
+impl<C: Clock> Direct<DynamicGcra, C> {
+    /// Replaces the quota, now: see [`DynamicGcra`].
     ///
     /// # Errors
     ///
     /// As for [`Limiter::set_quota`].
     ///
     /// ```
-    /// # use tollgate::{Direct, Inherit, Live, Quota};
-    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Live::new()).build()?;
+    /// # use tollgate::{Direct, Inherit, DynamicGcra, Quota};
+    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
     /// assert_eq!(gate.drain(10), 10);
     /// gate.set_quota(Quota::per_hour(20), Inherit::Reset)?;
     /// assert_eq!(gate.drain(99), 20);
@@ -293,8 +293,8 @@ impl<C: Clock> Direct<Live, C> {
     /// As there.
     ///
     /// ```
-    /// # use tollgate::{Direct, Inherit, Live, Quota, Tick};
-    /// let gate = Direct::builder(Quota::per_second(10)).algorithm(Live::new()).build()?;
+    /// # use tollgate::{Direct, Inherit, DynamicGcra, Quota, Tick};
+    /// let gate = Direct::builder(Quota::per_second(10)).algorithm(DynamicGcra::new()).build()?;
     /// gate.set_quota_at(Quota::per_second(5), Inherit::AsIs, Tick::ZERO)?;
     /// assert!(gate.check_at(6, Tick::ZERO).is_err());
     /// # Ok::<(), tollgate::QuotaError>(())
@@ -314,8 +314,8 @@ impl<C: Clock> Direct<Live, C> {
     /// The quota in force.
     ///
     /// ```
-    /// # use tollgate::{Direct, Live, Quota};
-    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Live::new()).build()?;
+    /// # use tollgate::{Direct, DynamicGcra, Quota};
+    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
     /// assert_eq!(gate.quota().limit(), 10);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
@@ -324,16 +324,16 @@ impl<C: Clock> Direct<Live, C> {
     }
 }
 
-impl Sealed for LiveParams {}
+impl Sealed for DynamicGcraParams {}
 
 /// Each of these is by the quota that holds when it is called; a state is judged by one quota only
-/// within one of them, or within [`meet`](Machine::meet).
-impl Machine for LiveParams {
+/// within one of them, or within [`dispatch`](Machine::meet).
+impl StateMachine for DynamicGcraParams {
     type Oracle = Level;
-    type Seen = u64;
+    type View = u64;
 
     #[inline(always)]
-    fn meet<V: Visit>(&self, visit: V) -> V::Out {
+    fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
         visit.by(&self.now())
     }
 
@@ -351,7 +351,7 @@ impl Machine for LiveParams {
     }
 
     /// The word as it is: what it means depends on the quota.
-    fn look<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
+    fn read<R: Ring>(&self, word: u64, _: R, _: Tick, _: u64) -> u64 {
         word
     }
 
@@ -407,9 +407,9 @@ impl Machine for LiveParams {
     }
 }
 
-impl GiveBack for LiveParams {
-    fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
-        self.now().give_back(word, receipt, now, n)
+impl Refund for DynamicGcraParams {
+    fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
+        self.now().refund(word, receipt, now, n)
     }
 
     fn add(&self, word: u64, now: Tick, n: u64) -> u64 {
@@ -425,7 +425,7 @@ impl GiveBack for LiveParams {
     }
 }
 
-impl Ahead for LiveParams {
+impl Ahead for DynamicGcraParams {
     fn within(&self, now: Tick, wait: Duration) -> Self {
         self.still_of(self.now().within(now, wait))
     }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::hash::Hash;
 
-use crate::algo::{Algorithm, Machine, PerKey};
+use crate::algo::{Algorithm, PerKey, StateMachine};
 use crate::decision::Decision;
 use crate::limiter::Limiter;
 use crate::quota::{Quota, QuotaError};
@@ -24,9 +24,9 @@ use crate::time::{Clock, Tick};
 ///
 /// **Not guaranteed.**
 ///
-/// - [`reserve`](Limiter::reserve), [`drain`](Limiter::drain), [lanes](crate::Lane) and the rest go
+/// - [`reserve`](Limiter::reserve), [`drain`](Limiter::drain), [leases](crate::Lane) and the rest go
 ///   by the limiter's own quota.
-/// - A rate above the limiter's own, or a burst that takes far longer to come back, may be refused when
+/// - A rate above the limiter's own, or a burst that takes far longer to come back, may be denied when
 ///   the plan is made: build the limiter with the fastest quota there is, and
 ///   [for plans](crate::Gcra::for_plans).
 ///
@@ -101,7 +101,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock> Limiter<K, A, C> 
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// # Panics
     ///
@@ -125,7 +125,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock> Limiter<K, A, C> 
     ///
     /// # Errors
     ///
-    /// The refusal, with the time to come back.
+    /// The denial, with the time to come back.
     ///
     /// # Panics
     ///
@@ -152,7 +152,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock> Limiter<K, A, C> 
     ///
     /// # Errors
     ///
-    /// The refusal that it would give.
+    /// The denial that it would give.
     ///
     /// # Panics
     ///

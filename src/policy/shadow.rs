@@ -22,8 +22,8 @@ use crate::time::{Clock, Tick};
 ///
 /// **Not guaranteed.**
 ///
-/// - Clients who are refused come back later, and others do not come back. How they would take the
-///   candidate's refusals is not seen: its counts are of requests as they came under the enforced
+/// - Clients who are denied come back later, and others do not come back. How they would take the
+///   candidate's denials is not seen: its counts are of requests as they came under the enforced
 ///   quota.
 /// - With several threads, two requests for a key may be put to the two limiters in different orders;
 ///   so limiters with the same quota may differ on which of the two is admitted, though not on how
@@ -45,7 +45,7 @@ use crate::time::{Clock, Tick};
 /// for _request in 0..100 {
 ///     assert!(gate.check("somebody").is_ok()); // as ever
 /// }
-/// assert_eq!(gate.counts().only_candidate_refuses, 40);
+/// assert_eq!(gate.counts().only_candidate_denies, 40);
 /// assert_eq!(gate.counts().differ(), 40);
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
@@ -56,7 +56,7 @@ where
 {
     enforced: Limiter<K, A, C>,
     candidate: Limiter<K, B, D>,
-    /// How the candidate decided about what was enforced as refused, and as admitted.
+    /// How the candidate decided about what was enforced as denied, and as admitted.
     tallies: [Tally; 2],
 }
 
@@ -79,7 +79,7 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     ///
     /// # Errors
     ///
-    /// The enforced limiter's refusal, with the time to come back.
+    /// The enforced limiter's denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Shadow};
@@ -87,7 +87,7 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// let gate = Shadow::new(limiter(1)?, limiter(2)?);
     /// assert!(gate.check(&7).is_ok());
     /// assert!(gate.check(&7).is_err());
-    /// assert_eq!(gate.counts().only_enforced_refuses, 1);
+    /// assert_eq!(gate.counts().only_enforced_denies, 1);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline]
@@ -99,14 +99,14 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     ///
     /// # Errors
     ///
-    /// The enforced limiter's refusal, with the time to come back.
+    /// The enforced limiter's denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Shadow};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(5)?, limiter(4)?);
     /// assert!(gate.check_n(&7, 5).is_ok());
-    /// assert_eq!(gate.counts().only_candidate_refuses, 1);
+    /// assert_eq!(gate.counts().only_candidate_denies, 1);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline]
@@ -121,7 +121,7 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     ///
     /// # Errors
     ///
-    /// The enforced limiter's refusal, with the time to come back.
+    /// The enforced limiter's denial, with the time to come back.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Shadow, Tick};
@@ -129,7 +129,7 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// let gate = Shadow::new(limiter(1)?, limiter(1)?);
     /// assert!(gate.check_at(&7, 1, Tick::ZERO).is_ok());
     /// assert!(gate.check_at(&7, 1, Tick::ZERO).is_err());
-    /// assert_eq!((gate.counts().both_admit, gate.counts().both_refuse), (1, 1));
+    /// assert_eq!((gate.counts().both_admit, gate.counts().both_deny), (1, 1));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline]
@@ -152,16 +152,16 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// let gate = Shadow::new(limiter(3)?, limiter(3)?);
     /// while gate.check(&7).is_ok() {}
     /// let counts = gate.counts();
-    /// assert_eq!((counts.both_admit, counts.both_refuse, counts.differ()), (3, 1, 0));
+    /// assert_eq!((counts.both_admit, counts.both_deny, counts.differ()), (3, 1, 0));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn counts(&self) -> ShadowCounts {
-        let [refused, admitted] = &self.tallies;
+        let [denied, admitted] = &self.tallies;
         ShadowCounts {
             both_admit: admitted.total(true),
-            both_refuse: refused.total(false),
-            only_candidate_refuses: admitted.total(false),
-            only_enforced_refuses: refused.total(true),
+            both_deny: denied.total(false),
+            only_candidate_denies: admitted.total(false),
+            only_enforced_denies: denied.total(true),
         }
     }
 
@@ -235,12 +235,12 @@ where
 pub struct ShadowCounts {
     /// Requests that both admit.
     pub both_admit: u64,
-    /// Requests that both refuse.
-    pub both_refuse: u64,
+    /// Requests that both deny.
+    pub both_deny: u64,
     /// Requests that went ahead, and would not have.
-    pub only_candidate_refuses: u64,
-    /// Requests that were refused, and would not have been.
-    pub only_enforced_refuses: u64,
+    pub only_candidate_denies: u64,
+    /// Requests that were denied, and would not have been.
+    pub only_enforced_denies: u64,
 }
 
 impl ShadowCounts {
@@ -251,7 +251,7 @@ impl ShadowCounts {
     /// ```
     #[must_use]
     pub fn differ(&self) -> u64 {
-        self.only_candidate_refuses + self.only_enforced_refuses
+        self.only_candidate_denies + self.only_enforced_denies
     }
 
     /// All requests.
@@ -261,6 +261,6 @@ impl ShadowCounts {
     /// ```
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.both_admit + self.both_refuse + self.differ()
+        self.both_admit + self.both_deny + self.differ()
     }
 }

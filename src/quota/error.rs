@@ -56,7 +56,7 @@ pub enum QuotaError {
     /// The state of a warm-up has no room for this period at this rate.
     WarmUpTooLong,
     /// Lanes hold more than half of the burst.
-    LaneCellsTooMany,
+    LeaseCellsTooMany,
     /// The quota of a plan is too fast for the states of its limiter.
     PlanTooFast,
     /// The quota of a plan takes too long for the states of its limiter, or has windows of another
@@ -91,7 +91,7 @@ impl fmt::Display for QuotaError {
         f.write_str(match self {
             Self::ZeroLimit => {
                 "the limit is 0: a quota needs at least 1 cell per period \
-                 (to refuse everything, do not ask a limiter)"
+                 (to deny everything, do not ask a limiter)"
             }
             Self::ZeroPeriod => "the period is 0: give it a length, for example 1 s",
             Self::ZeroBurst => {
@@ -150,7 +150,7 @@ impl fmt::Display for QuotaError {
                 "the warm-up is too long for so high a rate: shorten it or the longest wait, \
                  lower the burst, or count in larger cells"
             }
-            Self::LaneCellsTooMany => {
+            Self::LeaseCellsTooMany => {
                 "a lane takes at most half of the burst at a time: raise the burst, or let lanes \
                  take fewer cells"
             }

@@ -12,7 +12,7 @@ use crate::time::saturating_nanos;
 /// How many cells a key may spend: `limit` per `period`, at most `burst` of them at once.
 ///
 /// It is kept as given and never rounded. Whether an algorithm can keep it is decided when a
-/// limiter is built ([`Quota::validate`] says the same earlier); what is out of range is refused
+/// limiter is built ([`Quota::validate`] says the same earlier); what is out of range is denied
 /// there with advice.
 ///
 /// | | least | most |

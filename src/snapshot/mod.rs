@@ -7,14 +7,14 @@ mod shape;
 
 pub use restore::RestoreError;
 
-use crate::algo::{Algorithm, Carry, Machine};
+use crate::algo::{Algorithm, Rebase, StateMachine};
 use crate::limiter::{Limiter, WhenFull};
 use crate::table::TRIES;
 use crate::time::Clock;
 use format::Header;
 use shape::Shape;
 
-impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Limiter<K, A, C> {
+impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     /// The states of all live keys, for [`Builder::restore`](crate::Builder::restore) in another
     /// process or another run.
     ///
@@ -24,7 +24,7 @@ impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Limiter<K, A, C> {
     /// took 80 ms to save and 470 ms to restore in wide slots, 40 and 60 ms in compact ones, on a busy
     /// machine (`benches/benches/snapshot.rs`).
     ///
-    /// Available for all algorithms but [`Live`](crate::Live), for which it does not compile: its
+    /// Available for all algorithms but [`DynamicGcra`](crate::Live), for which it does not compile: its
     /// quota may change at any moment, so a state would not say by which quota it was made. An
     /// [`AnyAlgorithm`](crate::AnyAlgorithm) is saved as the algorithm that it is.
     ///
@@ -43,7 +43,7 @@ impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Limiter<K, A, C> {
     ///   charged so often that this fails 256 times in a row is missing, and so is the
     ///   [shared overflow](crate::OnFull::SharedOverflow): that takes a charge in every span of time
     ///   in which its ring can be read.
-    /// - Cells that [lanes](crate::Lane) or [shares](crate::Builder::share_hot_keys) hold are in it
+    /// - Cells that [leases](crate::Lane) or [shares](crate::Builder::share_hot_keys) hold are in it
     ///   as charged: they are gone after a restart.
     /// - A key that is idle is not in it. With [`Gcra::start_empty`](crate::Gcra::start_empty) it
     ///   begins empty again, as one does that has lost its place.
@@ -72,7 +72,7 @@ impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Limiter<K, A, C> {
         let unix_nanos = self.clock.unix_now_nanos();
         let overflow = match &self.when_full {
             WhenFull::Share(shared) => shared.1.state::<A::Params>(TRIES),
-            WhenFull::Evict | WhenFull::Refuse | WhenFull::Admit => None,
+            WhenFull::Evict | WhenFull::Deny | WhenFull::Admit => None,
         };
         let header = Header {
             keys: 0,

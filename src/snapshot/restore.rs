@@ -5,13 +5,13 @@ use core::time::Duration;
 
 use super::format::{Header, Rows, VERSION, damaged, open};
 use super::shape::Shape;
-use crate::algo::{Algorithm, Carry, Machine, Moment, PAYLOAD_BITS, Restart};
+use crate::algo::{Algorithm, Moment, PAYLOAD_BITS, Rebase, Restart, StateMachine};
 use crate::limiter::builder::{BuildError, Builder};
 use crate::limiter::{Limiter, WhenFull};
 use crate::table::Row;
 use crate::time::{Clock, Tick};
 
-/// Why a snapshot is refused; its text says what to do. Nothing has been changed.
+/// Why a snapshot is denied; its text says what to do. Nothing has been changed.
 ///
 /// ```
 /// use tollgate::{Limiter, Quota, RestoreError};
@@ -97,7 +97,7 @@ impl core::error::Error for RestoreError {
     }
 }
 
-impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Builder<K, A, C> {
+impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Builder<K, A, C> {
     /// Builds the limiter with the states of a [snapshot](Limiter::snapshot), as old as they are
     /// by now.
     ///
@@ -156,7 +156,7 @@ impl<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock> Builder<K, A, C> {
 }
 
 /// Puts everything into a limiter that nobody has yet.
-fn fill<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
+fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     gate: &Limiter<K, A, C>,
     header: &Header,
     mut rows: Rows<'_>,
@@ -174,9 +174,9 @@ fn fill<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
         for (place, words) in places.zip(row.words().chunks_exact(words_in_slot)) {
             let (ring, others) = rest.split_at_mut(ring_cells);
             rest = others;
-            let carry = |word, ring: &mut [u64]| params.carry(word, ring, &passage);
+            let rebase = |word, ring: &mut [u64]| params.rebase(word, ring, &passage);
             table
-                .put_back(row.bucket, place, (words, ring), params, instant, carry)
+                .put_back(row.bucket, place, (words, ring), params, instant, rebase)
                 .map_err(|_| damaged("a key is where it cannot be"))?;
             keys += 1;
         }
@@ -191,7 +191,7 @@ fn fill<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
                 return Err(damaged("its overflow state is none"));
             }
             let mut ring = ring.clone();
-            if let Some(state) = params.carry(*state, &mut ring, &params.passage(&restart)) {
+            if let Some(state) = params.rebase(*state, &mut ring, &params.passage(&restart)) {
                 cell.put_back::<A::Params>(state, &ring);
             }
             Ok(())

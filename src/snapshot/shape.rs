@@ -1,6 +1,6 @@
 //! What must be the same in two limiters for the states of one to be those of the other.
 
-use crate::algo::{Algorithm, Carry, FIGURES};
+use crate::algo::{Algorithm, FIGURES, Rebase};
 use crate::limiter::{Limiter, WhenFull};
 use crate::time::Clock;
 
@@ -25,13 +25,13 @@ pub(super) struct Shape {
 impl Shape {
     pub(super) const WORDS: usize = 6 + 2 * FIGURES;
 
-    pub(super) fn of<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
+    pub(super) fn of<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
         gate: &Limiter<K, A, C>,
     ) -> Self {
         let origin = gate.clock.unix_origin_nanos();
         let shared = match &gate.when_full {
             WhenFull::Share(shared) => Some(&shared.0),
-            WhenFull::Evict | WhenFull::Refuse | WhenFull::Admit => None,
+            WhenFull::Evict | WhenFull::Deny | WhenFull::Admit => None,
         };
         Self {
             words_in_slot: gate.table.words_in_slot() as u64,

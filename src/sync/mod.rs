@@ -232,10 +232,10 @@ impl core::fmt::Debug for SharedNanos {
 /// A count that is no part of any protocol, so that loom need not explore it.
 #[cfg(feature = "std")]
 #[derive(Debug, Default)]
-pub(crate) struct PlainCount(core::sync::atomic::AtomicU64);
+pub(crate) struct RelaxedCounter(core::sync::atomic::AtomicU64);
 
 #[cfg(feature = "std")]
-impl PlainCount {
+impl RelaxedCounter {
     /// The count before.
     pub(crate) fn add_one(&self) -> u64 {
         self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed)
@@ -262,14 +262,14 @@ impl PlainCount {
     not(any(tollgate_loom, tollgate_shuttle)),
     allow(unreachable_pub, reason = "public to the models")
 )]
-pub struct Numbers(AtomicU64);
+pub struct ThreadSlots(AtomicU64);
 
 #[cfg(feature = "std")]
 #[cfg_attr(
     not(any(tollgate_loom, tollgate_shuttle)),
     allow(unreachable_pub, reason = "public to the models")
 )]
-impl Numbers {
+impl ThreadSlots {
     /// How many there are.
     pub const COUNT: usize = 64;
 
@@ -283,7 +283,7 @@ impl Numbers {
     }
 
     /// Lets others have it.
-    pub fn give_back(&self, number: usize) {
+    pub fn refund(&self, number: usize) {
         let next = |taken: u64| Some(taken & !(1 << number));
         let _ = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, next);
     }
@@ -291,11 +291,11 @@ impl Numbers {
 
 #[cfg(all(feature = "std", not(any(tollgate_loom, tollgate_shuttle))))]
 mod number {
-    use super::{AtomicU64, Numbers};
+    use super::{AtomicU64, ThreadSlots};
     use core::cell::Cell;
     use core::sync::atomic::{AtomicUsize, Ordering};
 
-    static NUMBERS: Numbers = Numbers(AtomicU64::new(0));
+    static NUMBERS: ThreadSlots = ThreadSlots(AtomicU64::new(0));
 
     std::thread_local! {
         static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -309,11 +309,11 @@ mod number {
     impl Drop for Lease {
         fn drop(&mut self) {
             MINE.set(usize::MAX);
-            NUMBERS.give_back(self.0);
+            NUMBERS.refund(self.0);
         }
     }
 
-    /// A number that no other thread has now: below [`Numbers::COUNT`] while no more threads than
+    /// A number that no other thread has now: below [`ThreadSlots::COUNT`] while no more threads than
     /// that have one. For what a thread keeps on cache lines of its own.
     #[inline]
     pub(crate) fn thread_number() -> usize {
@@ -331,7 +331,7 @@ mod number {
 
     #[cold]
     fn take() -> usize {
-        static OTHERS: AtomicUsize = AtomicUsize::new(Numbers::COUNT);
+        static OTHERS: AtomicUsize = AtomicUsize::new(ThreadSlots::COUNT);
         // A thread that is ending has no lease any more.
         let lease = |lease: &Cell<Option<Lease>>| {
             let number = NUMBERS.take()?;
@@ -407,14 +407,14 @@ pub enum Fault {
     PutLeftOut,
     /// A word is put in the ring for a head that may have moved on.
     PutUnchecked,
-    /// A refusal, or a look, by a ring does not load the head again.
+    /// A denial, or a look, by a ring does not load the head again.
     RecheckSkipped,
     /// Cells are given back to whoever has the slot by then.
     LifeUnchecked,
     /// What a lost race was to write is written over what has won it.
     RevisionStale,
     /// A lane spends its cells for ever.
-    LaneNeverExpires,
+    LeaseNeverExpires,
     /// A thread's share of a key is spent however old it is.
     ShareNeverExpires,
     /// A thread's share is spent by whatever key is asked for.
@@ -427,9 +427,9 @@ pub enum Fault {
     NumbersUnordered,
     /// A composite charges its first limits without having looked at the later ones.
     LaterNotLookedAt,
-    /// A composite that refuses keeps what it has charged.
+    /// A composite that denies keeps what it has charged.
     GiveBackLeftOut,
-    /// A composite that refuses gives back twice what it has charged.
+    /// A composite that denies gives back twice what it has charged.
     GivenBackTwice,
     /// Cells are given back by the time that they were charged by.
     GivenBackByOldTime,
@@ -517,12 +517,12 @@ mod tests {
 
     #[test]
     fn a_number_is_one_owners_until_it_is_given_back() {
-        let numbers = Numbers::default();
-        let all: Vec<_> = (0..Numbers::COUNT).map(|_| numbers.take()).collect();
-        assert_eq!(all, (0..Numbers::COUNT).map(Some).collect::<Vec<_>>());
+        let numbers = ThreadSlots::default();
+        let all: Vec<_> = (0..ThreadSlots::COUNT).map(|_| numbers.take()).collect();
+        assert_eq!(all, (0..ThreadSlots::COUNT).map(Some).collect::<Vec<_>>());
         assert_eq!(numbers.take(), None);
-        numbers.give_back(63);
-        numbers.give_back(5);
+        numbers.refund(63);
+        numbers.refund(5);
         assert_eq!([(); 3].map(|()| numbers.take()), [Some(5), Some(63), None]);
     }
 
@@ -531,7 +531,7 @@ mod tests {
         for _ in 0..500 {
             let number =
                 std::thread::spawn(|| [thread_number(), thread_number()]).join().expect("no panic");
-            assert!(number[0] == number[1] && number[0] < Numbers::COUNT);
+            assert!(number[0] == number[1] && number[0] < ThreadSlots::COUNT);
         }
     }
 }

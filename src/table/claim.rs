@@ -1,9 +1,9 @@
 //! The cold path: a key without a slot gets one, by the protocol in the [module](super).
 
 use super::layout::{BUCKET, Owner, Slot};
-use super::probe::{Probe, Seat};
+use super::probe::{Probe, SlotRef};
 use super::{Event, Wide, given_up};
-use crate::algo::{Machine, NoRing, Standing, Step};
+use crate::algo::{NoRing, Standing, StateMachine, Step};
 use crate::cell::{Charge, Head, Ruling};
 use crate::sync::{Fault, Ordering, fence, planted};
 use crate::time::Tick;
@@ -19,15 +19,15 @@ pub(crate) enum Outcome<S> {
 }
 
 /// What a survey finds of a key.
-enum Survey<'a> {
+enum Scan<'a> {
     Absent,
     /// One claim, nothing committed.
-    Claimed(Seat<'a>),
+    Claimed(SlotRef<'a>),
     /// Committed, and no claim beside it.
-    Seated(Seat<'a>),
+    Seated(SlotRef<'a>),
     /// A claim that must be given up, for something better elsewhere: what is kept, if that is a
     /// claim.
-    Surplus(Seat<'a>, Option<Seat<'a>>),
+    Surplus(SlotRef<'a>, Option<SlotRef<'a>>),
 }
 
 /// A slot that the key might take, as it was seen.
@@ -56,7 +56,7 @@ impl<'a> Candidate<'a> {
     /// How good the slot is to have, and what would be forgotten. A claim that may not be displaced is
     /// not to be had at all.
     #[inline(always)]
-    fn rank<A: Machine>(&self, algo: &A, instant: u64, may_displace: bool) -> (u64, u64) {
+    fn rank<A: StateMachine>(&self, algo: &A, instant: u64, may_displace: bool) -> (u64, u64) {
         let Self { owner, head, .. } = *self;
         let is_vacant = !owner.belongs() || owner.generation() != head.generation();
         let (rank, debt) = match algo.standing(head.payload(), instant) {
@@ -88,7 +88,7 @@ impl<'a> Candidate<'a> {
 }
 
 /// What the candidate slots of one bucket offer, the best of each kind.
-struct Offer<'a> {
+struct BestSlots<'a> {
     /// Slots that could be had without forgetting anything.
     reusable: usize,
     /// The best of those: a vacant one, or the one that has been idle longest; else another key's
@@ -116,35 +116,35 @@ impl Wide {
     /// was charged.
     #[cold]
     #[inline(never)]
-    pub(crate) fn decide_cold<'a, A: Machine>(
+    pub(crate) fn decide_cold<'a, A: StateMachine>(
         &'a self,
         probe: &Probe,
-        found: Option<Seat<'a>>,
+        found: Option<SlotRef<'a>>,
         algo: &A,
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> (Outcome<A::Seen>, Option<Seat<'a>>) {
+    ) -> (Outcome<A::View>, Option<SlotRef<'a>>) {
         // The lookup that found nothing stands for a first survey: whatever it missed, the
         // survey after the claim sees.
-        let mut survey = if found.is_none() { Survey::Absent } else { self.survey(probe, found) };
+        let mut survey = if found.is_none() { Scan::Absent } else { self.survey(probe, found) };
         let mut may_displace = true;
         loop {
             // A claim that this thread has written, or read, by now.
             let known = match survey {
-                Survey::Surplus(seat, kept) => {
+                Scan::Surplus(seat, kept) => {
                     // Lost: its own thread committed it, or gave it up. The next survey tells.
                     let _ = seat.slot.head.swap(seat.head, given_up(seat.head));
                     kept
                 }
-                Survey::Seated(seat @ Seat { slot, head }) => {
+                Scan::Seated(seat @ SlotRef { slot, head }) => {
                     let cells = self.cells::<A>(slot);
                     if let Charge::Decided(ruling) = slot.head.charge(head, cells, algo, now, n) {
                         return (Outcome::Decided(ruling), Some(seat));
                     }
                     None
                 }
-                Survey::Claimed(seat @ Seat { slot, head }) => {
+                Scan::Claimed(seat @ SlotRef { slot, head }) => {
                     let cells = self.cells::<A>(slot);
                     let charge = slot.head.commit(head, cells, head.payload(), algo, now, n);
                     if let Charge::Decided(ruling) = charge {
@@ -152,7 +152,7 @@ impl Wide {
                     }
                     None
                 }
-                Survey::Absent => match self.claim(probe, algo, now, n, evict, &mut may_displace) {
+                Scan::Absent => match self.claim(probe, algo, now, n, evict, &mut may_displace) {
                     Ok(known) => known,
                     Err(outcome) => return (outcome, None),
                 },
@@ -163,10 +163,10 @@ impl Wide {
 
     /// Looks through all candidates for the key. `known` is a claim of it that this thread had
     /// written or read before; one that it sees now for the first time is surveyed for again.
-    fn survey<'a>(&'a self, probe: &Probe, mut known: Option<Seat<'a>>) -> Survey<'a> {
+    fn survey<'a>(&'a self, probe: &Probe, mut known: Option<SlotRef<'a>>) -> Scan<'a> {
         loop {
             match self.survey_once(probe) {
-                Survey::Claimed(claim)
+                Scan::Claimed(claim)
                     if known.is_none_or(|known| !known.is(&claim))
                         && !planted(Fault::ClaimJustSeen)
                         && !planted(Fault::SurveySkipped) =>
@@ -178,39 +178,39 @@ impl Wide {
         }
     }
 
-    fn survey_once(&self, probe: &Probe) -> Survey<'_> {
+    fn survey_once(&self, probe: &Probe) -> Scan<'_> {
         // SeqCst: orders the claim that this thread has written or seen (a slot's `owner`)
         // before the loads of all other candidates' `owner`. See the argument in the module.
         if !planted(Fault::FenceLeftOut) {
             fence(Ordering::SeqCst);
         }
-        let mut claimed: Option<Seat<'_>> = None;
-        let mut seated: Option<Seat<'_>> = None;
+        let mut claimed: Option<SlotRef<'_>> = None;
+        let mut seated: Option<SlotRef<'_>> = None;
         for seat in self.bearers(*probe).filter_map(|slot| probe.seat(slot)) {
             if planted(Fault::SurveySkipped) {
                 return if seat.head.is_provisional() {
-                    Survey::Claimed(seat)
+                    Scan::Claimed(seat)
                 } else {
-                    Survey::Seated(seat)
+                    Scan::Seated(seat)
                 };
             }
             match (seat.head.is_provisional(), claimed) {
-                (true, Some(kept)) => return Survey::Surplus(seat, Some(kept)),
+                (true, Some(kept)) => return Scan::Surplus(seat, Some(kept)),
                 (true, None) => claimed = Some(seat),
                 (false, _) => seated = seated.or(Some(seat)),
             }
         }
         match (seated, claimed) {
-            (Some(_), Some(claim)) => Survey::Surplus(claim, None),
-            (Some(seat), None) => Survey::Seated(seat),
-            (None, Some(claim)) => Survey::Claimed(claim),
-            (None, None) => Survey::Absent,
+            (Some(_), Some(claim)) => Scan::Surplus(claim, None),
+            (Some(seat), None) => Scan::Seated(seat),
+            (None, Some(claim)) => Scan::Claimed(claim),
+            (None, None) => Scan::Absent,
         }
     }
 
     /// Steps 1 and 2 for an absent key. `Ok` asks for a survey: the claim in it stands, or another
     /// thread was faster. `Err` is the answer: nothing to remember, or no slot to be had.
-    fn claim<A: Machine>(
+    fn claim<A: StateMachine>(
         &self,
         probe: &Probe,
         algo: &A,
@@ -218,13 +218,13 @@ impl Wide {
         n: u64,
         evict: bool,
         may_displace: &mut bool,
-    ) -> Result<Option<Seat<'_>>, Outcome<A::Seen>> {
+    ) -> Result<Option<SlotRef<'_>>, Outcome<A::View>> {
         let fresh = algo.fresh(now);
-        let seen = algo.look(fresh, NoRing, now, n);
+        let seen = algo.read(fresh, NoRing, now, n);
         match algo.step(seen, now, n) {
             // A bucket that starts in debt has to be remembered, unless waiting is no use.
-            Step::Refuse if !algo.starts_in_debt() || algo.denied(seen, now, n).is_final() => {
-                return Err(Outcome::Decided(Ruling::Refused(seen)));
+            Step::Deny if !algo.starts_in_debt() || algo.denied(seen, now, n).is_final() => {
+                return Err(Outcome::Decided(Ruling::Denied(seen)));
             }
             Step::Admit { .. } if n == 0 => return Err(Outcome::Decided(Ruling::Admitted(seen))),
             _ => {}
@@ -251,12 +251,12 @@ impl Wide {
             return Ok(None);
         }
         self.counters.count(Event::Claimed);
-        Ok(Some(Seat { slot, head: taken }))
+        Ok(Some(SlotRef { slot, head: taken }))
     }
 
     /// Whether a key without a slot would get one without an eviction. `Err` holds the state nearest to
     /// idle.
-    pub(super) fn has_place<A: Machine>(
+    pub(super) fn has_place<A: StateMachine>(
         &self,
         probe: Probe,
         algo: &A,
@@ -267,7 +267,7 @@ impl Wide {
 
     /// The slot to take, and what to count if it is taken; `None` if every candidate was being
     /// changed just then; `Err` with the state nearest to idle, if none may be taken.
-    fn choose<A: Machine>(
+    fn choose<A: StateMachine>(
         &self,
         probe: &Probe,
         algo: &A,
@@ -309,7 +309,7 @@ impl Wide {
     /// event, and 8,530 where they hold three. A claim of a free slot takes as many as without it.
     #[cold]
     #[inline(never)]
-    fn lightest<A: Machine>(
+    fn lightest<A: StateMachine>(
         &self,
         probe: &Probe,
         algo: &A,
@@ -335,14 +335,14 @@ impl Wide {
 
     /// Looks at all slots of a bucket, as far as can be without a branch: what they hold cannot be
     /// predicted.
-    fn offer<A: Machine>(
+    fn offer<A: StateMachine>(
         &self,
         probe: &Probe,
         bucket: u32,
         algo: &A,
         instant: u64,
         may_displace: bool,
-    ) -> Offer<'_> {
+    ) -> BestSlots<'_> {
         let slots = self.slots.bucket(bucket);
         let mut seen = [(Owner::NOBODY, Head::committed(0, 0)); BUCKET];
         let (mut reusable, mut best, mut free) = (0, LIVE, BUCKET);
@@ -363,7 +363,7 @@ impl Wide {
         let has_its_own = free == BUCKET && seen.iter().any(is_its_own);
         let has_claims = !may_displace && seen.iter().any(|(_, head)| head.is_provisional());
         let live = candidate(live).map(|live| (least, live));
-        Offer { reusable, free: candidate(free), live, has_its_own, has_claims }
+        BestSlots { reusable, free: candidate(free), live, has_its_own, has_claims }
     }
 }
 
@@ -377,7 +377,7 @@ fn claimed_generation(head: Head) -> u64 {
     if planted(Fault::GenerationKept) { head.generation() } else { head.next_generation() }
 }
 
-impl<'a> Offer<'a> {
+impl<'a> BestSlots<'a> {
     /// The better of two buckets' offers, this one being of the bucket preferred.
     fn or(self, other: Self) -> Self {
         let other_is_better = other.reusable > self.reusable;
@@ -388,7 +388,7 @@ impl<'a> Offer<'a> {
         };
         let has_its_own = best.has_its_own || rest.has_its_own;
         let has_claims = best.has_claims || rest.has_claims;
-        Offer { free: best.free.or(rest.free), live, has_its_own, has_claims, ..best }
+        BestSlots { free: best.free.or(rest.free), live, has_its_own, has_claims, ..best }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{Numbers, PlainCount, thread_number};
+use crate::sync::{RelaxedCounter, ThreadSlots, thread_number};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
@@ -11,8 +11,8 @@ pub(crate) enum Event {
     Claimed,
     /// A live key lost its slot to another.
     Evicted,
-    /// No slot was to be had, and the policy refused.
-    RefusedFull,
+    /// No slot was to be had, and the policy denied.
+    DeniedFull,
     /// No slot was to be had, and the policy admitted.
     AdmittedFull,
     /// No slot was to be had, and the shared overflow limiter decided.
@@ -28,7 +28,7 @@ const STRIPES: usize = 8;
 
 /// One count per event, summed over the stripes when read.
 #[derive(Default)]
-pub(crate) struct Counters([CachePadded<[PlainCount; EVENTS + 1]>; STRIPES]);
+pub(crate) struct Counters([CachePadded<[RelaxedCounter; EVENTS + 1]>; STRIPES]);
 
 impl Counters {
     pub(crate) fn count(&self, event: Event) {
@@ -48,13 +48,13 @@ impl Counters {
 }
 
 /// Threads that have a line of a tally for themselves at a time.
-const THREADS: usize = Numbers::COUNT;
+const THREADS: usize = ThreadSlots::COUNT;
 
-/// How many requests were admitted, and how many refused.
+/// How many requests were admitted, and how many denied.
 pub(crate) struct Tally {
-    own: Box<[CachePadded<[PlainCount; 2]>]>,
+    own: Box<[CachePadded<[RelaxedCounter; 2]>]>,
     /// For threads beyond those.
-    shared: CachePadded<[PlainCount; 2]>,
+    shared: CachePadded<[RelaxedCounter; 2]>,
 }
 
 impl Tally {
@@ -73,7 +73,7 @@ impl Tally {
         }
     }
 
-    /// Requests admitted, or refused, so far.
+    /// Requests admitted, or denied, so far.
     pub(crate) fn total(&self, admitted: bool) -> u64 {
         let lines = self.own.iter().chain([&self.shared]);
         lines.map(|line| line[usize::from(admitted)].read()).sum()

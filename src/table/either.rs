@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use super::compact::{self, Compact};
 use super::layout::BUCKET;
-use super::{Counters, HugePages, Misplaced, OutOfMemory, Probe, RingLayout, Row, Seat, Wide};
-use crate::algo::{GiveBack, Machine};
+use super::{Counters, HugePages, Misplaced, OutOfMemory, Probe, RingLayout, Row, SlotRef, Wide};
+use crate::algo::{Refund, StateMachine};
 use crate::cell::Paid;
 use crate::decision::{Decision, Denied, Permit};
 use crate::time::Tick;
@@ -18,7 +18,7 @@ pub(crate) enum Attempt {
     Admitted(Permit),
     /// Another thread has charged the key meanwhile.
     Raced,
-    /// Refused, or the key has no slot.
+    /// Denied, or the key has no slot.
     Undecided,
 }
 
@@ -37,8 +37,8 @@ enum Kind {
 /// What a first look for a key has found, and in which table.
 #[derive(Clone, Copy)]
 pub(crate) enum Lookup<'a> {
-    Wide(&'a Wide, Option<Seat<'a>>),
-    Compact(&'a Compact, Option<compact::Seat<'a>>),
+    Wide(&'a Wide, Option<SlotRef<'a>>),
+    Compact(&'a Compact, Option<compact::SlotRef<'a>>),
 }
 
 impl Table {
@@ -123,13 +123,13 @@ impl Table {
         }
     }
 
-    pub(crate) fn peek<A: Machine>(
+    pub(crate) fn peek<A: StateMachine>(
         &self,
         probe: Probe,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Option<A::Seen> {
+    ) -> Option<A::View> {
         match &self.kind {
             Kind::Wide(table) => table.peek(probe, algo, now, n),
             Kind::Compact(table) => table.peek(probe, algo, now, n),
@@ -138,7 +138,7 @@ impl Table {
 
     /// Whether a key without a slot would get one without an eviction. `Err` holds the state nearest to
     /// idle.
-    pub(crate) fn has_place<A: Machine>(
+    pub(crate) fn has_place<A: StateMachine>(
         &self,
         probe: Probe,
         algo: &A,
@@ -152,7 +152,7 @@ impl Table {
 
     /// Charges `n` cells of a key in such a way that they may be given back. `Err` holds the state
     /// nearest to idle, if the key finds no place.
-    pub(crate) fn charge<A: GiveBack>(
+    pub(crate) fn charge<A: Refund>(
         &self,
         probe: Probe,
         algo: &A,
@@ -168,7 +168,7 @@ impl Table {
 
     /// Gives back `n` cells of a charge, if the key still lives in the slot that was charged; in
     /// compact slots, which do not tell one life of a key from another, if it has a slot.
-    pub(crate) fn give_back<A: GiveBack>(
+    pub(crate) fn refund<A: Refund>(
         &self,
         probe: Probe,
         algo: &A,
@@ -176,7 +176,7 @@ impl Table {
         now: impl Fn() -> Tick,
         n: u64,
     ) {
-        self.revise_charged(probe, paid, |state| algo.give_back(state, &paid.receipt, now(), n));
+        self.revise_charged(probe, paid, |state| algo.refund(state, &paid.receipt, now(), n));
     }
 
     /// Replaces the state that was charged by what `next` makes of it, under the same conditions.
@@ -196,7 +196,7 @@ impl Table {
     }
 
     /// Gives a key `n` cells that nobody has paid for, if it has a slot.
-    pub(crate) fn add<A: GiveBack>(&self, probe: Probe, algo: &A, now: Tick, n: u64) {
+    pub(crate) fn add<A: Refund>(&self, probe: Probe, algo: &A, now: Tick, n: u64) {
         let next = |state| algo.add(state, now, n);
         match &self.kind {
             Kind::Wide(table) => table.revise(probe, next),
@@ -206,9 +206,15 @@ impl Table {
 
     /// Tries once to charge `n` cells of a key that has its slot.
     #[inline(always)]
-    pub(crate) fn attempt<A: Machine>(&self, probe: Probe, algo: &A, now: Tick, n: u64) -> Attempt {
+    pub(crate) fn attempt<A: StateMachine>(
+        &self,
+        probe: Probe,
+        algo: &A,
+        now: Tick,
+        n: u64,
+    ) -> Attempt {
         let Kind::Wide(table) = &self.kind else { return Attempt::Undecided };
-        let Some(Seat { slot, head }) = table.find_committed(probe) else {
+        let Some(SlotRef { slot, head }) = table.find_committed(probe) else {
             return Attempt::Undecided;
         };
         match slot.head.admit(head, table.cells::<A>(slot), algo, now, n) {
@@ -220,7 +226,7 @@ impl Table {
 
     /// Charges more than `n` cells of a key that has its slot, and returns how many, and the state
     /// that the charge left: see [`HeadCell::charge_ahead`](crate::cell::HeadCell::charge_ahead).
-    pub(crate) fn charge_ahead<A: Machine>(
+    pub(crate) fn charge_ahead<A: StateMachine>(
         &self,
         probe: Probe,
         algo: &A,
@@ -230,7 +236,7 @@ impl Table {
         or_just_n: bool,
     ) -> Option<(u64, u64)> {
         let Kind::Wide(table) = &self.kind else { return None };
-        let Seat { slot, head } = table.find_committed(probe)?;
+        let SlotRef { slot, head } = table.find_committed(probe)?;
         slot.head.charge_ahead(head, algo, now, n, most, or_just_n)
     }
 
@@ -255,41 +261,45 @@ impl Table {
     }
 
     /// The live slots, bucket by bucket.
-    pub(crate) fn rows<A: Machine>(&self, algo: &A, instant: u64) -> impl Iterator<Item = Row> {
+    pub(crate) fn rows<A: StateMachine>(
+        &self,
+        algo: &A,
+        instant: u64,
+    ) -> impl Iterator<Item = Row> {
         (0..self.buckets).map(move |bucket| match &self.kind {
             Kind::Wide(table) => table.row(bucket, algo, instant),
             Kind::Compact(table) => table.row(bucket, algo, instant),
         })
     }
 
-    /// Puts a key back into a slot of a table nobody shares yet, with the state that `carry` makes
+    /// Puts a key back into a slot of a table nobody shares yet, with the state that `rebase` makes
     /// of its own and of what stands in its ring, which it replaces: bucket after bucket, in ascending
     /// order, and each slot once.
-    pub(crate) fn put_back<A: Machine>(
+    pub(crate) fn put_back<A: StateMachine>(
         &self,
         bucket: u32,
         place: usize,
         (words, ring): (&[u64], &mut [u64]),
         algo: &A,
         instant: u64,
-        carry: impl Fn(u64, &mut [u64]) -> Option<u64>,
+        rebase: impl Fn(u64, &mut [u64]) -> Option<u64>,
     ) -> Result<(), Misplaced> {
         if bucket >= self.buckets || place >= BUCKET {
             return Err(Misplaced);
         }
         match (&self.kind, words) {
             (Kind::Wide(table), [fingerprint, state]) => {
-                table.put_back(bucket, place, ([*fingerprint, *state], ring), algo, instant, carry)
+                table.put_back(bucket, place, ([*fingerprint, *state], ring), algo, instant, rebase)
             }
             (Kind::Compact(table), [word]) => {
-                table.put_back(bucket, place, *word, algo, instant, carry)
+                table.put_back(bucket, place, *word, algo, instant, rebase)
             }
             _ => Err(Misplaced),
         }
     }
 
     /// How many keys have a live state, counted over `sample` buckets spread evenly and scaled.
-    pub(crate) fn estimate_live<A: Machine>(&self, algo: &A, now: Tick, sample: u32) -> usize {
+    pub(crate) fn estimate_live<A: StateMachine>(&self, algo: &A, now: Tick, sample: u32) -> usize {
         match &self.kind {
             Kind::Wide(table) => table.estimate_live(algo, now, sample),
             Kind::Compact(table) => table.estimate_live(algo, now, sample),
@@ -301,7 +311,7 @@ impl Lookup<'_> {
     /// Decides about `n` cells of the key that was looked for. `Err` holds the state nearest to
     /// idle, if the key finds no place.
     #[inline(always)]
-    pub(crate) fn decide<A: Machine>(
+    pub(crate) fn decide<A: StateMachine>(
         self,
         probe: Probe,
         algo: &A,
@@ -319,7 +329,7 @@ impl Lookup<'_> {
 impl Lookup<'_> {
     /// As [`decide`](Self::decide), where nobody asks for more than yes or no.
     #[inline(always)]
-    pub(crate) fn allow<A: Machine>(
+    pub(crate) fn allow<A: StateMachine>(
         self,
         probe: Probe,
         algo: &A,
@@ -338,9 +348,9 @@ impl Lookup<'_> {
     /// Admits `n` cells if the key was found and a first try does; `None` leaves all else to be
     /// decided anew.
     #[inline(always)]
-    pub(crate) fn admit<A: Machine>(self, algo: &A, now: Tick, n: u64) -> Option<Permit> {
+    pub(crate) fn admit<A: StateMachine>(self, algo: &A, now: Tick, n: u64) -> Option<Permit> {
         match self {
-            Self::Wide(table, Some(Seat { slot, head })) => {
+            Self::Wide(table, Some(SlotRef { slot, head })) => {
                 slot.head.admit(head, table.cells::<A>(slot), algo, now, n)
             }
             Self::Compact(_, Some(seat)) => seat.admit(algo, now, n),

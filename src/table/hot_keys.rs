@@ -10,12 +10,12 @@ use crossbeam_utils::CachePadded;
 
 use super::Probe;
 use crate::sync::{
-    AtomicU64, Fault, Numbers, Ordering::Relaxed, planted, thread_number, thread_number_so_far,
+    AtomicU64, Fault, Ordering::Relaxed, ThreadSlots, planted, thread_number, thread_number_so_far,
 };
 use crate::time::Tick;
 
 /// Threads that can have shares at a time. A model has no more than this.
-const THREADS: usize = if cfg!(tollgate_loom) { 3 } else { Numbers::COUNT };
+const THREADS: usize = if cfg!(tollgate_loom) { 3 } else { ThreadSlots::COUNT };
 
 /// Shares of a thread, each for the keys whose hash has it: their hashes are one cache line.
 const SHARES: usize = if cfg!(tollgate_loom) { 1 } else { 8 };

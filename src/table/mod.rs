@@ -99,12 +99,12 @@ pub(crate) use either::{Attempt, Lookup, Table};
 pub(crate) use hot_keys::{Place, Shares};
 pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::Probe;
-use probe::Seat;
+use probe::SlotRef;
 pub(crate) use snapshot::{Misplaced, Row, TRIES};
 
-use crate::algo::{GiveBack, Machine, Standing};
+use crate::algo::{Refund, Standing, StateMachine};
 use crate::cell::{Cells, Charge, Head, Paid};
-use crate::decision::{Apart, Decision, Denied};
+use crate::decision::{Decision, Denied, OutOfLine};
 use crate::sync::{AtomicU64, MODEL};
 use crate::time::Tick;
 use layout::{BUCKET, Slot};
@@ -135,7 +135,7 @@ pub(crate) struct RingLayout {
 }
 
 impl RingLayout {
-    pub(crate) fn of<A: Machine>(algo: &A) -> Self {
+    pub(crate) fn of<A: StateMachine>(algo: &A) -> Self {
         let cells = algo.ring_cells();
         Self { cells, kept_cells: cells - usize::from(algo.has_note()) }
     }
@@ -171,7 +171,7 @@ impl Wide {
 
     /// The ring of a slot.
     #[inline(always)]
-    pub(crate) fn cells<A: Machine>(&self, slot: &Slot) -> Cells<'_> {
+    pub(crate) fn cells<A: StateMachine>(&self, slot: &Slot) -> Cells<'_> {
         if !A::RINGED {
             return Cells::NONE;
         }
@@ -201,21 +201,21 @@ impl Wide {
     /// Decides about `n` cells of a key, whose seat was looked for at once. `Err` holds the state
     /// nearest to idle, if the key finds no place.
     #[inline(always)]
-    pub(crate) fn decide<A: Machine>(
+    pub(crate) fn decide<A: StateMachine>(
         &self,
         probe: Probe,
-        seat: Option<Seat<'_>>,
+        seat: Option<SlotRef<'_>>,
         algo: &A,
         now: Tick,
         n: u64,
         evict: bool,
     ) -> Result<Decision, u64> {
-        if let Some(Seat { slot, head }) = seat
+        if let Some(SlotRef { slot, head }) = seat
             && let Some(decision) = slot.head.decide(head, self.cells::<A>(slot), algo, now, n)
         {
             return Ok(decision);
         }
-        let Apart(outcome) = self.decide_elsewhere(probe, algo, now, n, evict);
+        let OutOfLine(outcome) = self.decide_elsewhere(probe, algo, now, n, evict);
         match outcome {
             Outcome::Decided(ruling) => Ok(ruling.explain(algo, now, n)),
             Outcome::Full { nearest } => Err(nearest),
@@ -224,21 +224,21 @@ impl Wide {
 
     /// As [`decide`](Self::decide), where nobody asks for more than yes or no.
     #[inline(always)]
-    pub(crate) fn allow<A: Machine>(
+    pub(crate) fn allow<A: StateMachine>(
         &self,
         probe: Probe,
-        seat: Option<Seat<'_>>,
+        seat: Option<SlotRef<'_>>,
         algo: &A,
         now: Tick,
         n: u64,
         evict: bool,
     ) -> Result<bool, u64> {
-        if let Some(Seat { slot, head }) = seat
+        if let Some(SlotRef { slot, head }) = seat
             && let Some(allowed) = slot.head.allow(head, self.cells::<A>(slot), algo, now, n)
         {
             return Ok(allowed);
         }
-        let Apart(outcome) = self.decide_elsewhere(probe, algo, now, n, evict);
+        let OutOfLine(outcome) = self.decide_elsewhere(probe, algo, now, n, evict);
         match outcome {
             Outcome::Decided(ruling) => Ok(ruling.is_admitted()),
             Outcome::Full { nearest } => Err(nearest),
@@ -247,28 +247,28 @@ impl Wide {
 
     /// The key is not where it would first be put.
     #[inline(never)]
-    fn decide_elsewhere<A: Machine>(
+    fn decide_elsewhere<A: StateMachine>(
         &self,
         probe: Probe,
         algo: &A,
         now: Tick,
         n: u64,
         evict: bool,
-    ) -> Apart<Outcome<A::Seen>> {
+    ) -> OutOfLine<Outcome<A::View>> {
         let seat = self.find(probe);
-        if let Some(Seat { slot, head }) = seat
+        if let Some(SlotRef { slot, head }) = seat
             && !head.is_provisional()
             && let Charge::Decided(ruling) =
                 slot.head.charge(head, self.cells::<A>(slot), algo, now, n)
         {
-            return Apart(Outcome::Decided(ruling));
+            return OutOfLine(Outcome::Decided(ruling));
         }
-        Apart(self.decide_cold(&probe, seat, algo, now, n, evict).0)
+        OutOfLine(self.decide_cold(&probe, seat, algo, now, n, evict).0)
     }
 
     /// Charges `n` cells of a key in such a way that they may be given back. `Err` holds the state
     /// nearest to idle, if the key finds no place.
-    pub(crate) fn charge<A: GiveBack>(
+    pub(crate) fn charge<A: Refund>(
         &self,
         probe: Probe,
         algo: &A,
@@ -293,7 +293,7 @@ impl Wide {
         };
         // Without a slot nothing was charged.
         let (generation, place) = match seat {
-            Some(Seat { slot, head }) => (head.generation(), self.index_of(slot)),
+            Some(SlotRef { slot, head }) => (head.generation(), self.index_of(slot)),
             None => (Paid::NO_LIFE, 0),
         };
         Ok(ruling.receipt(algo, now, n, generation, place))
@@ -309,7 +309,7 @@ impl Wide {
 
     /// Replaces the state of a key, if it has one, by what `next` makes of it.
     pub(crate) fn revise(&self, probe: Probe, next: impl Fn(u64) -> u64) {
-        if let Some(Seat { slot, head }) = self.find_committed(probe) {
+        if let Some(SlotRef { slot, head }) = self.find_committed(probe) {
             slot.head.revise(head.generation(), next);
         }
     }
@@ -331,15 +331,15 @@ impl Wide {
     }
 
     /// What a decision about `n` cells would be judged by; `None` if the key has no state.
-    pub(crate) fn peek<A: Machine>(
+    pub(crate) fn peek<A: StateMachine>(
         &self,
         probe: Probe,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Option<A::Seen> {
+    ) -> Option<A::View> {
         loop {
-            let Seat { slot, head } = self.find_committed(probe)?;
+            let SlotRef { slot, head } = self.find_committed(probe)?;
             let seen = slot.head.peek(head, self.cells::<A>(slot), algo, now, n);
             if seen.is_some() {
                 return seen;
@@ -349,7 +349,7 @@ impl Wide {
 
     /// Gives up the key's slot, if it has one.
     pub(crate) fn forget(&self, probe: Probe) {
-        while let Some(Seat { slot, head }) = self.find_committed(probe) {
+        while let Some(SlotRef { slot, head }) = self.find_committed(probe) {
             if slot.head.swap(head, given_up(head)).is_ok() {
                 return;
             }
@@ -357,7 +357,7 @@ impl Wide {
     }
 
     /// How many keys have a live state, counted over `sample` buckets spread evenly and scaled.
-    pub(crate) fn estimate_live<A: Machine>(&self, algo: &A, now: Tick, sample: u32) -> usize {
+    pub(crate) fn estimate_live<A: StateMachine>(&self, algo: &A, now: Tick, sample: u32) -> usize {
         let instant = algo.instant(now);
         let is_live = |slot: &&Slot| {
             let (owner, head) = (slot.owner(), slot.head.load());

@@ -19,12 +19,12 @@ pub struct Probe {
 
 /// A key's slot, and its head as it was when it was found.
 #[derive(Clone, Copy)]
-pub(crate) struct Seat<'a> {
+pub(crate) struct SlotRef<'a> {
     pub(crate) slot: &'a Slot,
     pub(crate) head: Head,
 }
 
-impl Seat<'_> {
+impl SlotRef<'_> {
     /// Whether it is the same slot, seen in the same state.
     pub(crate) fn is(&self, other: &Self) -> bool {
         core::ptr::eq(self.slot, other.slot) && self.head == other.head
@@ -142,26 +142,26 @@ impl Probe {
 
     /// The slot, seen as this key's, committed or claimed; `None` where it is not.
     #[inline]
-    pub(crate) fn seat<'a>(&self, slot: &'a Slot) -> Option<Seat<'a>> {
+    pub(crate) fn seat<'a>(&self, slot: &'a Slot) -> Option<SlotRef<'a>> {
         let owner = slot.owner();
         if !owner.is(self.first_owner()) {
             return None;
         }
         let head = slot.head.load();
         let is_its_own = head.generation() == owner.generation();
-        (is_its_own || planted(Fault::GenerationUnchecked)).then_some(Seat { slot, head })
+        (is_its_own || planted(Fault::GenerationUnchecked)).then_some(SlotRef { slot, head })
     }
 
     /// The slot, seen as this key's and committed.
     #[inline(always)]
-    fn committed_seat<'a>(&self, slot: &'a Slot) -> Option<Seat<'a>> {
+    fn committed_seat<'a>(&self, slot: &'a Slot) -> Option<SlotRef<'a>> {
         let generation = slot.owner().generation_of(self.first_owner());
         // A load that decides nothing would only multiply a model's interleavings.
         if cfg!(tollgate_loom) && generation > Head::GENERATION_MAX {
             return None;
         }
         let head = slot.head.load();
-        head.is_committed_in(generation).then_some(Seat { slot, head })
+        head.is_committed_in(generation).then_some(SlotRef { slot, head })
     }
 }
 
@@ -189,20 +189,20 @@ impl Wide {
     /// At the stated capacity 72 of 100 keys sit in the slot they prefer, 94 in its cache line,
     /// which the decision needs anyway.
     #[inline(always)]
-    pub(crate) fn find_at_once(&self, probe: Probe) -> Option<Seat<'_>> {
+    pub(crate) fn find_at_once(&self, probe: Probe) -> Option<SlotRef<'_>> {
         let bucket = self.slots.bucket(probe.first());
         probe.committed_seat(probe.likely(bucket, probe.preferred_line()))
     }
 
     /// The key's slot, committed or claimed, wherever it is; the first in probing order, if a claim
     /// was made beside it.
-    pub(crate) fn find(&self, probe: Probe) -> Option<Seat<'_>> {
+    pub(crate) fn find(&self, probe: Probe) -> Option<SlotRef<'_>> {
         self.bearers(probe).find_map(|slot| probe.seat(slot))
     }
 
     /// The key's committed slot, wherever it is, and whatever claims were made beside it.
     #[inline(always)]
-    pub(crate) fn find_committed(&self, probe: Probe) -> Option<Seat<'_>> {
+    pub(crate) fn find_committed(&self, probe: Probe) -> Option<SlotRef<'_>> {
         match self.find_at_once(probe) {
             Some(seat) => Some(seat),
             None => self.find_beside_claims(probe),
@@ -211,7 +211,7 @@ impl Wide {
 
     #[cold]
     #[inline(never)]
-    fn find_beside_claims(&self, probe: Probe) -> Option<Seat<'_>> {
+    fn find_beside_claims(&self, probe: Probe) -> Option<SlotRef<'_>> {
         let mut seats = self.bearers(probe).filter_map(|slot| probe.seat(slot));
         seats
             .find(|seat| !seat.head.is_provisional() || planted(Fault::ClaimHidesSlot))
@@ -274,9 +274,9 @@ mod tests {
     fn a_seat_is_another_if_its_slot_or_its_head_is() {
         let slots = crate::table::memory::Slots::zeroed(1, HugePages(false)).expect("memory");
         let (head, another) = (Head::committed(1, 5), Head::committed(1, 6));
-        let seat = Seat { slot: &slots.bucket(0)[0], head };
-        assert!(seat.is(&Seat { slot: &slots.bucket(0)[0], head }));
-        assert!(!seat.is(&Seat { slot: &slots.bucket(0)[1], head }));
-        assert!(!seat.is(&Seat { slot: &slots.bucket(0)[0], head: another }));
+        let seat = SlotRef { slot: &slots.bucket(0)[0], head };
+        assert!(seat.is(&SlotRef { slot: &slots.bucket(0)[0], head }));
+        assert!(!seat.is(&SlotRef { slot: &slots.bucket(0)[1], head }));
+        assert!(!seat.is(&SlotRef { slot: &slots.bucket(0)[0], head: another }));
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! A slot's two words are one moment's: the owner is read first, and a head that was committed in
 //! its generation is its own. A ring belongs to the head that was read before it if that still
-//! stands afterwards, as for a refusal; else both are read again. The slots are not of one moment: a
+//! stands afterwards, as for a denial; else both are read again. The slots are not of one moment: a
 //! key that moves while it is written may be met twice, or not at all.
 
 use super::layout::{BUCKET, Owner, Slot};
 use super::probe::{Probe, SECOND_BUCKET_FACTOR};
 use super::{Wide, given_up};
-use crate::algo::{Machine, PAYLOAD_BITS, Standing};
+use crate::algo::{PAYLOAD_BITS, Standing, StateMachine};
 use crate::cell::{GENERATION_BITS, Head};
 
 /// The live slots of a bucket.
@@ -57,7 +57,7 @@ const GENERATION: u64 = 1;
 
 impl Wide {
     /// The live slots of a bucket.
-    pub(super) fn row<A: Machine>(&self, bucket: u32, algo: &A, instant: u64) -> Row {
+    pub(super) fn row<A: StateMachine>(&self, bucket: u32, algo: &A, instant: u64) -> Row {
         let mut row = Row::of(bucket);
         for (place, slot) in self.slots.bucket(bucket).iter().enumerate() {
             let cells = self.cells::<A>(slot);
@@ -78,17 +78,17 @@ impl Wide {
         row
     }
 
-    /// Puts a key back into a slot that nobody has used, with the state that `carry` makes of its
+    /// Puts a key back into a slot that nobody has used, with the state that `rebase` makes of its
     /// own and its ring's contents, if there is one: bucket after bucket, in ascending order. Of a
     /// key that has another slot already, the state with more debt is kept.
-    pub(super) fn put_back<A: Machine>(
+    pub(super) fn put_back<A: StateMachine>(
         &self,
         bucket: u32,
         place: usize,
         ([fingerprint, state], ring): ([u64; 2], &mut [u64]),
         algo: &A,
         instant: u64,
-        carry: impl Fn(u64, &mut [u64]) -> Option<u64>,
+        rebase: impl Fn(u64, &mut [u64]) -> Option<u64>,
     ) -> Result<(), Misplaced> {
         let owner = Owner::of(fingerprint).in_generation(GENERATION);
         if fingerprint != owner.fingerprint() || state >> PAYLOAD_BITS != 0 {
@@ -97,7 +97,7 @@ impl Wide {
         let buckets = self.slots.bucket_count();
         let mut hashes = hashes_in(fingerprint, bucket, buckets).peekable();
         hashes.peek().ok_or(Misplaced)?;
-        let Some(state) = carry(state, ring) else { return Ok(()) };
+        let Some(state) = rebase(state, ring) else { return Ok(()) };
         let debt = debt_of(state, algo, instant);
         // Buckets after this one are empty yet.
         let others = hashes.flat_map(|hash| Probe::new(hash, buckets).buckets());
@@ -142,7 +142,7 @@ fn not_after(bucket: u32, named: impl Iterator<Item = u32>) -> impl Iterator<Ite
 }
 
 /// What would be forgotten with a state; 0 where it is idle.
-pub(super) fn debt_of<A: Machine>(state: u64, algo: &A, instant: u64) -> u64 {
+pub(super) fn debt_of<A: StateMachine>(state: u64, algo: &A, instant: u64) -> u64 {
     match algo.standing(state, instant) {
         Standing::Idle { .. } => 0,
         Standing::Live { debt } => debt,

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::layout::{BUCKET, Owner};
 use super::snapshot::debt_of;
 use super::{Attempt, HugePages, Misplaced, Probe, RingLayout, Row, Table, Wide};
-use crate::algo::{Algorithm, Machine, NoRing, PAYLOAD_BITS, Step};
+use crate::algo::{Algorithm, NoRing, PAYLOAD_BITS, StateMachine, Step};
 use crate::cell::Head;
 use crate::cell::tests::Interrupted;
 use crate::time::Tick;
@@ -18,27 +18,27 @@ fn quota() -> Quota {
     Quota::per_second(1).burst(100)
 }
 
-fn wide_bucket() -> impl Machine {
+fn wide_bucket() -> impl StateMachine {
     Gcra::new().params(&quota(), 0).expect("in range")
 }
 
-fn compact_bucket() -> impl Machine {
+fn compact_bucket() -> impl StateMachine {
     Gcra::new().compact_params(&quota(), 0).expect("in range").expect("narrow")
 }
 
 /// The state after `n` cells at `now`.
-fn charged(machine: &impl Machine, n: u64, now: Tick) -> u64 {
-    let seen = machine.look(machine.fresh(now), NoRing, now, n);
+fn charged(machine: &impl StateMachine, n: u64, now: Tick) -> u64 {
+    let seen = machine.read(machine.fresh(now), NoRing, now, n);
     let Step::Admit { next } = machine.step(seen, now, n) else { panic!("{n} cells are free") };
     next
 }
 
 /// The state of a key that has been idle for an hour.
-fn idle(machine: &impl Machine) -> u64 {
+fn idle(machine: &impl StateMachine) -> u64 {
     charged(machine, 1, NOW.saturating_sub(Duration::from_secs(3_600)))
 }
 
-fn wide(machine: &impl Machine) -> Wide {
+fn wide(machine: &impl StateMachine) -> Wide {
     Wide::new(2, RingLayout::of(machine), Duration::ZERO, HugePages(false)).expect("memory")
 }
 
@@ -51,7 +51,7 @@ fn a_ring_s_cells_are_counted_as_memory() {
 }
 
 #[test]
-fn an_attempt_tells_a_lost_race_from_a_refusal() {
+fn an_attempt_tells_a_lost_race_from_a_denial() {
     let machine = wide_bucket();
     let layout = RingLayout::of(&machine);
     let table = Table::wide(2, layout, Duration::ZERO, HugePages(false)).expect("memory");
@@ -80,7 +80,7 @@ fn a_first_try_of_a_key_that_was_found_admits() {
     admits_at_once(&Table::compact(2, skew, pages).expect("memory"), &narrow);
 }
 
-fn admits_at_once(table: &Table, machine: &impl Machine) {
+fn admits_at_once(table: &Table, machine: &impl StateMachine) {
     let probe = table.probe(0xabc);
     assert!(table.find_at_once(probe).admit(machine, NOW, 1).is_none(), "no slot yet");
     let decided = table.find_at_once(probe).decide(probe, machine, NOW, 40, false);
@@ -131,11 +131,11 @@ fn of_slots_nobody_has_used_nothing_is_told_whatever_the_time() {
 
 /// Puts a key's words back into places of the first bucket, one after the other, and tells which of them
 /// is there in the end, and with how much debt.
-fn put_back(table: &Table, machine: &impl Machine, words: &[&[u64]]) -> Option<(usize, u64)> {
+fn put_back(table: &Table, machine: &impl StateMachine, words: &[&[u64]]) -> Option<(usize, u64)> {
     let instant = machine.instant(NOW);
     for (place, words) in words.iter().enumerate() {
-        let carry = |state: u64, _: &mut [u64]| Some(state);
-        table.put_back(0, place, (words, &mut []), machine, instant, carry).expect("its place");
+        let rebase = |state: u64, _: &mut [u64]| Some(state);
+        table.put_back(0, place, (words, &mut []), machine, instant, rebase).expect("its place");
     }
     let row = table.rows(machine, instant).next().expect("two buckets");
     let place = Row::places_in(row.places).next()?;
@@ -170,9 +170,9 @@ fn words_with_bits_where_none_can_be_are_not_put_back() {
     let live = charged(&machine, 5, NOW);
     for words in [[1 << 54 | 0x77, live], [0x77, 1 << PAYLOAD_BITS | live], [0, live]] {
         let table = wide(&machine);
-        let carry = |state: u64, _: &mut [u64]| Some(state);
+        let rebase = |state: u64, _: &mut [u64]| Some(state);
         let ring: &mut [u64] = &mut [];
-        let put = table.put_back(0, 0, (words, ring), &machine, machine.instant(NOW), carry);
+        let put = table.put_back(0, 0, (words, ring), &machine, machine.instant(NOW), rebase);
         assert!(matches!(put, Err(Misplaced)), "{words:x?}");
     }
 }

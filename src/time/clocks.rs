@@ -201,10 +201,10 @@ impl Clock for CoarseClock {
 }
 
 /// Two clocks in one: a [`CoarseClock`] to admit by, and the precise one it is refreshed from, which
-/// is read only where the coarse one would refuse.
+/// is read only where the coarse one would deny.
 ///
-/// Most decisions then cost no clock read, and a refusal is as exact as ever: who is refused would
-/// be refused by the precise clock, and is told the exact wait. What it costs is a bounded earliness
+/// Most decisions then cost no clock read, and a denial is as exact as ever: who is denied would
+/// be denied by the precise clock, and is told the exact wait. What it costs is a bounded earliness
 /// of what is admitted.
 ///
 /// **Guarantee.** Say that the coarse clock is never behind by more than `s` (the time between two
@@ -232,7 +232,7 @@ pub struct TieredClock {
 }
 
 impl TieredClock {
-    /// Admits by `coarse`, and refuses by the clock that it is refreshed from.
+    /// Admits by `coarse`, and denies by the clock that it is refreshed from.
     ///
     /// ```
     /// use tollgate::{Clock, CoarseClock, TieredClock};

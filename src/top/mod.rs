@@ -1,4 +1,4 @@
-//! Who is refused most, by name, in bounded memory.
+//! Who is denied most, by name, in bounded memory.
 
 mod sketch;
 #[cfg(all(test, not(tollgate_loom)))]
@@ -17,7 +17,7 @@ use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 
 use crate::decision::Decision;
-use crate::sync::{PlainCount, thread_number};
+use crate::sync::{RelaxedCounter, thread_number};
 use sketch::Sketch;
 
 /// Threads that note at the same time without being in each other's way.
@@ -27,24 +27,24 @@ const TRIES: usize = 2;
 /// Far more than anybody looks at; it keeps indices within 32 bits.
 const ENTRIES_MAX: usize = 1 << 30;
 
-/// The keys that are refused most, with their names: a bounded sketch beside a limiter.
+/// The keys that are denied most, with their names: a bounded sketch beside a limiter.
 ///
-/// A limiter keeps no keys, only fingerprints. Whoever wants to know who is being refused notes
-/// the refusals here, with [`watch`](Self::watch) around the decision or with
+/// A limiter keeps no keys, only fingerprints. Whoever wants to know who is being denied notes
+/// the denials here, with [`watch`](Self::watch) around the decision or with
 /// [`note`](Self::note). An admission does not touch it. `K` is the key as it is kept:
 /// `TopKeys<String>` beside a `Limiter<str>`, `TopKeys<IpAddr>` beside a `Limiter<IpAddr>`.
 ///
 /// **Guarantee.** Of `n` notes taken, with room for `m` keys (Metwally's *space-saving*):
 ///
 /// - a key's count is never too low, and at most its own `error`, which is at most `n / m`, too
-///   high: the true count is in `refused - error ..= refused`;
+///   high: the true count is in `denied - error ..= denied`;
 /// - every key that was noted more than `n / m` times is there;
 /// - `noted() + dropped()` is the number of calls, exactly, once they have returned.
 ///
 /// **Cost.** A note takes a lock, of one of 8 sketches, if that is free; if it is not, the next
 /// one's; and if that is not free either, the note is dropped, and counted as dropped. So it never
 /// waits for another thread. (Whoever reads waits for notes under way.) The key is copied only
-/// when it enters a sketch. Measured with `u64` keys and 128 entries, on top of a refusal's 23 to
+/// when it enters a sketch. Measured with `u64` keys and 128 entries, on top of a denial's 23 to
 /// 33 ns: 16 ns where the key is there, 73 ns where each key is new; 20 and 89 with two threads
 /// (`benches/benches/levers/noted.rs`). Memory is at most 8 times the entries, of which each takes
 /// 45 to 60 bytes and the key.
@@ -70,7 +70,7 @@ const ENTRIES_MAX: usize = 1 << 30;
 ///     }
 /// }
 /// let worst = &top.top(1)[0];
-/// assert_eq!((worst.key.as_str(), worst.refused, worst.error), ("a", 2, 0));
+/// assert_eq!((worst.key.as_str(), worst.denied, worst.error), ("a", 2, 0));
 /// assert_eq!(top.noted(), 3);
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
@@ -83,7 +83,7 @@ pub struct TopKeys<K> {
 struct Stripe<K> {
     #[expect(clippy::disallowed_types, reason = "noting only tries, and only a reader waits")]
     kept: Mutex<Kept<K>>,
-    dropped: PlainCount,
+    dropped: RelaxedCounter,
 }
 
 struct Kept<K> {
@@ -92,36 +92,36 @@ struct Kept<K> {
     dropped_before: u64,
 }
 
-/// A key, and how often it was refused.
+/// A key, and how often it was denied.
 ///
 /// ```
 /// let top = tollgate::TopKeys::new(10);
 /// top.note(&7_u64);
 /// let seven = &top.top(1)[0];
-/// assert_eq!((seven.key, seven.at_least(), seven.refused), (7, 1, 1));
+/// assert_eq!((seven.key, seven.at_least(), seven.denied), (7, 1, 1));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopKey<K> {
     /// The key itself.
     pub key: K,
-    /// Refusals noted: never too low.
-    pub refused: u64,
+    /// Denials noted: never too low.
+    pub denied: u64,
     /// By how much that may be too high.
     pub error: u64,
 }
 
 impl<K> TopKey<K> {
-    /// Refusals noted: never too high.
+    /// Denials noted: never too high.
     ///
     /// ```
     /// let top = tollgate::TopKeys::new(1);
     /// top.note(&1_u8);
     /// top.note(&2_u8); // takes the only entry over, with its count
-    /// assert_eq!((top.top(1)[0].refused, top.top(1)[0].at_least()), (2, 1));
+    /// assert_eq!((top.top(1)[0].denied, top.top(1)[0].at_least()), (2, 1));
     /// ```
     pub fn at_least(&self) -> u64 {
-        self.refused - self.error
+        self.denied - self.error
     }
 }
 
@@ -141,7 +141,7 @@ impl<K> TopKeys<K> {
         Self { stripes: (0..STRIPES).map(stripe).collect(), entries, hasher: RandomState::new() }
     }
 
-    /// Notes a refusal of `key`; never waits for another thread.
+    /// Notes a denial of `key`; never waits for another thread.
     ///
     /// ```
     /// let top: tollgate::TopKeys<String> = tollgate::TopKeys::new(10);
@@ -164,7 +164,7 @@ impl<K> TopKeys<K> {
         self.stripes[own].dropped.add_one();
     }
 
-    /// Notes `key` if `decision` is a refusal, and returns the decision.
+    /// Notes `key` if `decision` is a denial, and returns the decision.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, TopKeys};
@@ -187,7 +187,7 @@ impl<K> TopKeys<K> {
         decision
     }
 
-    /// Refusals noted since the last [`reset`](Self::reset).
+    /// Denials noted since the last [`reset`](Self::reset).
     ///
     /// ```
     /// let top = tollgate::TopKeys::new(10);
@@ -198,7 +198,7 @@ impl<K> TopKeys<K> {
         self.stripes.iter().map(|stripe| stripe.lock().sketch.noted()).sum()
     }
 
-    /// Refusals that were not noted, because other threads had the locks.
+    /// Denials that were not noted, because other threads had the locks.
     ///
     /// ```
     /// let top = tollgate::TopKeys::new(10);
@@ -233,7 +233,7 @@ impl<K> TopKeys<K> {
 }
 
 impl<K: Clone + Eq + Hash> TopKeys<K> {
-    /// The `count` keys that were refused most, most refused first; fewer if fewer are known.
+    /// The `count` keys that were denied most, most denied first; fewer if fewer are known.
     ///
     /// It copies all entries, one sketch after the other, while no thread notes in that one: for a
     /// page of figures or a timer, not for every request.
@@ -262,10 +262,10 @@ impl<K: Clone + Eq + Hash> TopKeys<K> {
         // A sketch that does not know a key may have counted it up to its floor.
         let whole = |(key, known): (K, Merged)| {
             let unseen = floors - known.floors;
-            TopKey { key, refused: known.count + unseen, error: known.error + unseen }
+            TopKey { key, denied: known.count + unseen, error: known.error + unseen }
         };
         let mut top: Vec<_> = merged.into_iter().map(whole).collect();
-        top.sort_unstable_by_key(|entry| (core::cmp::Reverse(entry.refused), entry.error));
+        top.sort_unstable_by_key(|entry| (core::cmp::Reverse(entry.denied), entry.error));
         top.truncate(count);
         top
     }
@@ -282,7 +282,7 @@ struct Merged {
 impl<K> Stripe<K> {
     fn new(entries: usize) -> Self {
         let kept = Kept { sketch: Sketch::new(entries), dropped_before: 0 };
-        Self { kept: kept.into(), dropped: PlainCount::default() }
+        Self { kept: kept.into(), dropped: RelaxedCounter::default() }
     }
 
     /// A sketch is whole whenever a key's code can panic, so a poisoned lock is as good as any.

@@ -18,10 +18,10 @@ fn what_a_sketch_has_forgotten_of_a_key_is_in_its_count() {
     let all = top.top(usize::MAX);
     let one = all.iter().find(|entry| entry.key == 1).expect("it was noted most");
     // That sketch holds two keys, with counts of 9 and 7: it may have counted this one up to 7.
-    assert_eq!((one.refused, one.error), (107, 7));
+    assert_eq!((one.denied, one.error), (107, 7));
     assert_eq!(top.noted(), 116);
     for entry in &all[1..] {
-        assert!((entry.at_least()..=entry.refused).contains(&3), "{entry:?}");
+        assert!((entry.at_least()..=entry.denied).contains(&3), "{entry:?}");
     }
 }
 
@@ -36,7 +36,7 @@ fn a_note_goes_to_the_next_sketch_and_then_nowhere() {
     assert_eq!((top.noted(), top.dropped()), (3, 5));
     note(&top, 8, 7, 1);
     assert_eq!(top.stripes[0].lock().sketch.noted(), 1);
-    assert_eq!(top.top(1), [TopKey { key: 7, refused: 4, error: 0 }]);
+    assert_eq!(top.top(1), [TopKey { key: 7, denied: 4, error: 0 }]);
     top.reset();
     assert_eq!((top.noted(), top.dropped()), (0, 0));
 }

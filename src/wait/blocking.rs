@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 
-use super::Line;
+use super::WaitQueue;
 use super::error::{WaitError, Waited};
-use super::source::Bookable;
+use super::source::Waitable;
 use super::ticket::{Entry, Look};
 use crate::time::Tick;
 
-impl<S: Bookable> Line<S> {
+impl<S: Waitable> WaitQueue<S> {
     /// Waits until `n` cells of `key` have been charged, at most for `max_wait`. The thread sleeps in
     /// between.
     ///
@@ -22,9 +22,9 @@ impl<S: Bookable> Line<S> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Direct, Line, Quota};
+    /// use tollgate::{Direct, WaitQueue, Quota};
     ///
-    /// let line = Line::new(Direct::new(Quota::per_second(10).burst(1))?);
+    /// let line = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
     /// let waited = |max_wait| line.wait(&(), 1, max_wait).map(|waited| waited.waited());
     /// assert_eq!(waited(Duration::ZERO)?, Duration::ZERO);
     /// assert!(waited(Duration::from_millis(1)).is_err()); // at once
@@ -42,8 +42,8 @@ impl<S: Bookable> Line<S> {
     /// As for `wait`.
     ///
     /// ```
-    /// use tollgate::{Direct, Line, Quota, Tick};
-    /// let line = Line::new(Direct::new(Quota::per_minute(1))?);
+    /// use tollgate::{Direct, WaitQueue, Quota, Tick};
+    /// let line = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
     /// line.wait_until(&(), 1, Tick::ZERO)?; // does not have to wait
     /// assert!(line.wait_until(&(), 1, Tick::ZERO).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -7,8 +7,8 @@ use core::time::Duration;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Direct, Line, Quota};
-/// let line = Line::new(Direct::new(Quota::per_second(9))?);
+/// use tollgate::{Direct, WaitQueue, Quota};
+/// let line = WaitQueue::new(Direct::new(Quota::per_second(9))?);
 /// assert_eq!(line.wait(&(), 1, Duration::ZERO)?.waited(), Duration::ZERO);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -22,8 +22,8 @@ impl Waited {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Direct, Line, Quota};
-    /// let line = Line::new(Direct::new(Quota::per_second(10).burst(1))?);
+    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// let line = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
     /// line.wait(&(), 1, Duration::MAX)?;
     /// assert!(line.wait(&(), 1, Duration::MAX)?.waited() > Duration::from_millis(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,13 +34,13 @@ impl Waited {
     }
 }
 
-/// Why somebody who was willing to wait is refused. Nothing is charged.
+/// Why somebody who was willing to wait is denied. Nothing is charged.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Direct, Line, Quota, WaitError};
+/// use tollgate::{Direct, WaitQueue, Quota, WaitError};
 ///
-/// let line = Line::new(Direct::new(Quota::per_minute(1))?);
+/// let line = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
 /// line.wait(&(), 1, Duration::ZERO)?;
 /// let error = line.wait(&(), 1, Duration::from_secs(1)).unwrap_err();
 /// assert!(matches!(error, WaitError::TooLate { wait } if wait > Duration::from_secs(58)));
@@ -70,7 +70,7 @@ pub enum WaitError {
         /// The cells that a fully restored key may spend at once.
         burst: u64,
     },
-    /// The key finds no place in the limiter's table, whose policy is to refuse it then.
+    /// The key finds no place in the limiter's table, whose policy is to deny it then.
     NoPlace {
         /// When to come back, if that is known.
         retry_after: Option<Duration>,

@@ -6,13 +6,13 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 
-use super::Line;
+use super::WaitQueue;
 use super::error::{WaitError, Waited};
 use super::queue::Request;
-use super::source::{Bookable, Place, sealed::Gate};
+use super::source::{Place, Waitable, sealed::Gate};
 use super::ticket::{Entry, Look, Nap, Ticket};
 
-impl<S: Bookable> Line<S> {
+impl<S: Waitable> WaitQueue<S> {
     /// A future that waits until `n` cells of `key` have been charged, at most for `max_wait`. It
     /// stands in line, and its time runs, from its first poll on; dropped, it leaves.
     ///
@@ -30,11 +30,11 @@ impl<S: Bookable> Line<S> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Limiter, Line, Quota};
+    /// use tollgate::{Limiter, WaitQueue, Quota};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(200).burst(1)).build()?;
-    /// let line = Line::new(gate);
+    /// let line = WaitQueue::new(gate);
     /// for _request in 0..3 {
     ///     line.wait_async("account", 1, Duration::from_secs(1), tokio::time::sleep).await?;
     /// }
@@ -58,41 +58,41 @@ impl<S: Bookable> Line<S> {
     }
 }
 
-/// A task that waits for its turn: see [`Line::wait_async`].
+/// A task that waits for its turn: see [`WaitQueue::wait_async`].
 ///
 /// Dropped, it leaves the line. Leaked, it never does: its place counts among those who wait for as long
 /// as the line lasts, and its cells are spent when its turn comes.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Direct, Line, Quota, Timer};
+/// use tollgate::{Direct, WaitQueue, Quota, Timer};
 ///
-/// let line = Line::new(Direct::new(Quota::per_second(9))?);
+/// let line = WaitQueue::new(Direct::new(Quota::per_second(9))?);
 /// let timer = Timer::start()?; // a thread
 /// let wait = line.wait_async(&(), 1, Duration::from_secs(1), |span| timer.sleep(span));
 /// drop(wait); // was not polled, and is as if it had never been
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a future does nothing unless it is polled"]
-pub struct Wait<'a, S: Bookable, F, T> {
-    line: &'a Line<S>,
+pub struct Wait<'a, S: Waitable, F, T> {
+    line: &'a WaitQueue<S>,
     stage: Stage<'a, S>,
     sleep: F,
     sleeping: Option<(Nap, Pin<Box<T>>)>,
 }
 
-enum Stage<'a, S: Bookable> {
+enum Stage<'a, S: Waitable> {
     New { place: Place, n: u64, max_wait: Duration },
     Standing(Ticket<'a, S>),
     Over,
 }
 
 /// Nothing in it is pinned but what has a box of its own.
-impl<S: Bookable, F, T> Unpin for Wait<'_, S, F, T> {}
+impl<S: Waitable, F, T> Unpin for Wait<'_, S, F, T> {}
 
 impl<S, F, T> Future for Wait<'_, S, F, T>
 where
-    S: Bookable,
+    S: Waitable,
     F: FnMut(Duration) -> T,
     T: Future,
 {
@@ -134,7 +134,7 @@ where
 
 impl<S, F, T> Wait<'_, S, F, T>
 where
-    S: Bookable,
+    S: Waitable,
     F: FnMut(Duration) -> T,
     T: Future,
 {
@@ -157,7 +157,7 @@ where
     }
 }
 
-impl<S: Bookable, F, T> fmt::Debug for Wait<'_, S, F, T> {
+impl<S: Waitable, F, T> fmt::Debug for Wait<'_, S, F, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match self.stage {
             Stage::New { .. } => "not polled yet",

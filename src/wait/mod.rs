@@ -17,7 +17,7 @@ use ahash::RandomState;
 pub use error::{WaitError, Waited};
 pub use future::Wait;
 use queue::{Queue, Request};
-pub use source::Bookable;
+pub use source::Waitable;
 use source::sealed::Gate;
 pub use timer::{Sleep, Timer};
 
@@ -61,8 +61,8 @@ const WAITERS_MAX: usize = 1_024;
 /// **Not guaranteed.**
 ///
 /// - Who asks the limiter itself stands in no line. Where nobody waits it takes what is there; where
-///   somebody does, it is refused while a booking stands, but may come first between two of them. One
-///   in line may then have to wait longer, or be [refused](WaitError::Overtaken) after all.
+///   somebody does, it is denied while a booking stands, but may come first between two of them. One
+///   in line may then have to wait longer, or be [denied](WaitError::Overtaken) after all.
 /// - The system wakes nobody on time. A turn is a time from which on it may go ahead. As the next one
 ///   is booked only when somebody in line looks, a line gets less than its rate if it is looked at
 ///   more rarely than the time in which its burst comes back. A wait may then end after its deadline,
@@ -77,17 +77,17 @@ const WAITERS_MAX: usize = 1_024;
 /// - A future that is dropped after its turn came, without having been polled since, gives back what
 ///   time has not restored since its turn, never more: see [`Reservation`](crate::Reservation). Whoever
 ///   was granted in the meantime keeps what it was granted.
-/// - Keys that [find no place](crate::OnFull) do not wait: they are admitted or refused by the
+/// - Keys that [find no place](crate::OnFull) do not wait: they are admitted or denied by the
 ///   limiter's policy.
 /// - With [`CoarseClock`](crate::CoarseClock) a turn comes when the clock says so.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Line, Quota};
+/// use tollgate::{Limiter, WaitQueue, Quota};
 ///
 /// // The provider allows 50 requests a second for each account, 5 of them at once.
 /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(50).burst(5)).build()?;
-/// let line = Line::new(gate);
+/// let line = WaitQueue::new(gate);
 /// for _request in 0..8 {
 ///     line.wait("account", 1, Duration::from_secs(1))?;
 ///     // Send it.
@@ -95,7 +95,7 @@ const WAITERS_MAX: usize = 1_024;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Line<S: Bookable> {
+pub struct WaitQueue<S: Waitable> {
     limiter: S,
     max_waiters: usize,
     jitter_percent: u32,
@@ -111,7 +111,7 @@ struct Queues {
     next_ticket: u64,
 }
 
-impl<S: Bookable> Line<S> {
+impl<S: Waitable> WaitQueue<S> {
     /// A line before `limiter`, in which 1,024 may wait.
     ///
     /// All who wait for a key should stand in one line: those in two lines before one limiter are
@@ -119,9 +119,9 @@ impl<S: Bookable> Line<S> {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Direct, Line, Quota};
+    /// use tollgate::{Direct, WaitQueue, Quota};
     /// let gate = Arc::new(Direct::new(Quota::per_second(9))?);
-    /// let line = Line::new(Arc::clone(&gate));
+    /// let line = WaitQueue::new(Arc::clone(&gate));
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
@@ -135,12 +135,12 @@ impl<S: Bookable> Line<S> {
         }
     }
 
-    /// Lets so many wait at a time, over all keys; one more is refused at once.
+    /// Lets so many wait at a time, over all keys; one more is denied at once.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Direct, Line, Quota, WaitError};
-    /// let line = Line::new(Direct::new(Quota::per_minute(1))?).max_waiters(0);
+    /// # use tollgate::{Direct, WaitQueue, Quota, WaitError};
+    /// let line = WaitQueue::new(Direct::new(Quota::per_minute(1))?).max_waiters(0);
     /// line.wait(&(), 1, Duration::MAX)?; // does not have to wait
     /// let error = line.wait(&(), 1, Duration::MAX).unwrap_err();
     /// assert_eq!(error, WaitError::Crowded { waiters: 0 });
@@ -157,8 +157,8 @@ impl<S: Bookable> Line<S> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Direct, Line, Quota};
-    /// let line = Line::new(Direct::new(Quota::per_second(200).burst(1))?).jitter_percent(20);
+    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// let line = WaitQueue::new(Direct::new(Quota::per_second(200).burst(1))?).jitter_percent(20);
     /// line.wait(&(), 1, Duration::MAX)?;
     /// line.wait(&(), 1, Duration::MAX)?; // sleeps for 5 to 6 ms
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -171,8 +171,8 @@ impl<S: Bookable> Line<S> {
     /// How many wait now, over all keys.
     ///
     /// ```
-    /// # use tollgate::{Direct, Line, Quota};
-    /// assert_eq!(Line::new(Direct::new(Quota::per_second(9))?).waiting(), 0);
+    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// assert_eq!(WaitQueue::new(Direct::new(Quota::per_second(9))?).waiting(), 0);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn waiting(&self) -> usize {
@@ -182,8 +182,8 @@ impl<S: Bookable> Line<S> {
     /// What the line stands before.
     ///
     /// ```
-    /// # use tollgate::{Direct, Line, Quota};
-    /// let line = Line::new(Direct::new(Quota::per_second(9))?);
+    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// let line = WaitQueue::new(Direct::new(Quota::per_second(9))?);
     /// assert!(line.limiter().check().is_ok()); // without standing in line
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```

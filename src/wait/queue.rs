@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! waiting -> booked -> granted -> gone      it goes ahead, or is dropped before it heard of it
-//!     \-> refused -> gone                   its turn would come too late
+//!     \-> denied -> gone                   its turn would come too late
 //! ```
 //!
 //! A booking that is granted late is charged as of then, so that a line that was not looked at for long
@@ -73,14 +73,14 @@ enum Stage {
     Waiting,
     Booked { paid: Paid, turn: Tick },
     Granted { paid: Paid },
-    Refused(WaitError),
+    Denied(WaitError),
 }
 
 impl Stage {
     fn paid(&self) -> Option<Paid> {
         match self {
             Self::Booked { paid, .. } | Self::Granted { paid } => Some(*paid),
-            Self::Waiting | Self::Refused(_) => None,
+            Self::Waiting | Self::Denied(_) => None,
         }
     }
 }
@@ -119,7 +119,7 @@ impl Waiter {
 pub(super) struct Queue {
     /// In order of arrival. After each call the first of them is booked, if a state can owe so much.
     waiting: VecDeque<Waiter>,
-    /// Granted or refused, and not told yet; in the order in which that happened.
+    /// Granted or denied, and not told yet; in the order in which that happened.
     settled: Vec<Waiter>,
     /// By how much bookings that were granted late have delayed the turns of those behind, in all.
     delay: Duration,
@@ -194,7 +194,7 @@ impl Queue {
                         first.rouse(looks, wakers);
                         return;
                     }
-                    Err(error) => Stage::Refused(overtaken(error)),
+                    Err(error) => Stage::Denied(overtaken(error)),
                 },
             };
             self.settle_first(stage, now, wakers);
@@ -224,7 +224,7 @@ impl Queue {
             let waiter = self.settled.remove(place);
             wakers.retire(waiter.waker);
             return Progress::Done(match waiter.stage {
-                Stage::Refused(error) => Err(error),
+                Stage::Denied(error) => Err(error),
                 _ => Ok(()),
             });
         }

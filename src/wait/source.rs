@@ -5,7 +5,7 @@ use core::hash::Hash;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::algo::Machine;
+use crate::algo::StateMachine;
 use crate::algo::gcra::{Gcra, GcraParams};
 use crate::cell::Paid;
 use crate::charge::refund::Taken;
@@ -15,23 +15,23 @@ use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// What a [`Line`](crate::Line) may stand before. Sealed: it is a [`Limiter`] or a [`Direct`] with a
+/// What a [`WaitQueue`](crate::Line) may stand before. Sealed: it is a [`Limiter`] or a [`Direct`] with a
 /// token bucket ([`Gcra`]), one of them by reference, or in an [`Arc`]. The key of a `Direct` is
 /// `()`.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Bookable, Direct, Line, Quota};
-/// fn is_empty<S: Bookable>(line: &Line<S>) -> bool {
+/// use tollgate::{Waitable, Direct, WaitQueue, Quota};
+/// fn is_empty<S: Waitable>(line: &WaitQueue<S>) -> bool {
 ///     line.waiting() == 0
 /// }
 /// let gate = Direct::new(Quota::per_second(9))?;
-/// assert!(is_empty(&Line::new(&gate)));
+/// assert!(is_empty(&WaitQueue::new(&gate)));
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-pub trait Bookable: sealed::Held {}
+pub trait Waitable: sealed::Held {}
 
-impl<S: sealed::Held> Bookable for S {}
+impl<S: sealed::Held> Waitable for S {}
 
 /// Turns are whole nanoseconds, rounded up: of a delay, and of the turn before and after it.
 const TURNS_ROUNDED: Duration = Duration::from_nanos(2);
@@ -103,7 +103,7 @@ pub(crate) mod sealed {
         /// zero if the state is no worse.
         ///
         /// What is given back of it counts from its turn on, or from later by as much as this makes
-        /// the state worse: see `give_back` of the token bucket.
+        /// the state worse: see `refund` of the token bucket.
         fn defer(&self, place: Place, paid: &mut Paid, now: Tick) -> Duration {
             let (algo, cells, worse) = (self.algo(), paid.cells(), Cell::new(Duration::ZERO));
             self.revise(place, paid, &|word| {
@@ -149,7 +149,7 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Gate for Limiter<K, Gcra, C> {
     }
 
     fn take_back(&self, place: Place, paid: &Paid, now: Tick) {
-        self.give_back(&Taken::Slot(place.0, *paid), paid.cells(), || now);
+        self.refund(&Taken::Slot(place.0, *paid), paid.cells(), || now);
     }
 
     fn revise(&self, place: Place, paid: &Paid, next: &dyn Fn(u64) -> u64) {
@@ -177,7 +177,7 @@ impl<C: Clock> sealed::Gate for Direct<Gcra, C> {
     }
 
     fn state(&self, _: Place, now: Tick) -> u64 {
-        self.cell.look(&self.params, now, 0)
+        self.cell.read(&self.params, now, 0)
     }
 
     fn book(
@@ -191,7 +191,7 @@ impl<C: Clock> sealed::Gate for Direct<Gcra, C> {
     }
 
     fn take_back(&self, _: Place, paid: &Paid, now: Tick) {
-        self.give_back(&Taken::Bucket(*paid), paid.cells(), || now);
+        self.refund(&Taken::Bucket(*paid), paid.cells(), || now);
     }
 
     fn revise(&self, _: Place, paid: &Paid, next: &dyn Fn(u64) -> u64) {

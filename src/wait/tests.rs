@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Line, Wait, WaitError, Waited};
-use crate::{Direct, Gcra, Limiter, ManualClock, Quota, Slots, Tick};
+use super::{Wait, WaitError, WaitQueue, Waited};
+use crate::{Direct, Gcra, Limiter, ManualClock, Quota, SlotLayout, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const RATE: u64 = 10;
@@ -23,7 +23,7 @@ fn gate(clock: &ManualClock, burst: u64) -> Gate<'_> {
     Direct::builder(quota).clock(clock).build().expect("in range")
 }
 
-fn wait<'a, 'b>(line: &'a Line<Gate<'b>>, n: u64, max_nanos: u64) -> Waiter<'a, 'b> {
+fn wait<'a, 'b>(line: &'a WaitQueue<Gate<'b>>, n: u64, max_nanos: u64) -> Waiter<'a, 'b> {
     line.wait_async(&(), n, Duration::from_nanos(max_nanos), |_| pending())
 }
 
@@ -45,7 +45,7 @@ fn state(gate: &Gate<'_>, now: u64) -> (u64, Duration) {
 #[test]
 fn the_second_is_booked_when_the_first_goes_ahead() {
     let clock = ManualClock::new();
-    let line = Line::new(gate(&clock, 1));
+    let line = WaitQueue::new(gate(&clock, 1));
     assert!(line.limiter().check().is_ok());
     let [mut first, mut second] = [(); 2].map(|()| wait(&line, 1, 10 * SECOND));
     assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
@@ -64,7 +64,7 @@ fn the_second_is_booked_when_the_first_goes_ahead() {
 #[test]
 fn one_that_nobody_looks_at_does_not_hold_up_the_line() {
     let clock = ManualClock::new();
-    let line = Line::new(gate(&clock, 1));
+    let line = WaitQueue::new(gate(&clock, 1));
     assert!(line.limiter().check().is_ok());
     let [mut first, mut second] = [(); 2].map(|()| wait(&line, 1, 10 * SECOND));
     assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
@@ -78,7 +78,7 @@ fn one_that_nobody_looks_at_does_not_hold_up_the_line() {
 #[test]
 fn who_is_granted_late_is_charged_late() {
     let clock = ManualClock::new();
-    let line = Line::new(gate(&clock, 1));
+    let line = WaitQueue::new(gate(&clock, 1));
     assert!(line.limiter().check().is_ok());
     let mut first = wait(&line, 1, 10 * SECOND);
     assert!(look(&mut first).is_pending());
@@ -93,7 +93,7 @@ fn who_is_granted_late_is_charged_late() {
 #[test]
 fn those_behind_one_who_leaves_late_move_up() {
     let clock = ManualClock::new();
-    let line = Line::new(gate(&clock, 2));
+    let line = WaitQueue::new(gate(&clock, 2));
     assert!(line.limiter().check_n(2).is_ok());
     let [mut first, mut second, mut third] = [1, 2, 1].map(|n| wait(&line, n, 10 * SECOND));
     for waiter in [&mut first, &mut second, &mut third] {
@@ -117,7 +117,7 @@ fn those_behind_one_who_leaves_late_move_up() {
 fn who_leaves_gives_back_what_time_has_not_restored_since_its_turn() {
     for (left_at, lost) in [(0, 0), (1, 0), (2, 0), (3, 1), (4, 2), (5, 2)] {
         let clock = ManualClock::new();
-        let (line, twin) = (Line::new(gate(&clock, 9)), gate(&clock, 9));
+        let (line, twin) = (WaitQueue::new(gate(&clock, 9)), gate(&clock, 9));
         assert!(line.limiter().check_n(9).is_ok() && twin.check_n(9).is_ok());
         let mut waiter = wait(&line, 2, 10 * SECOND);
         assert!(look(&mut waiter).is_pending());
@@ -132,7 +132,7 @@ fn who_leaves_gives_back_what_time_has_not_restored_since_its_turn() {
 #[test]
 fn who_comes_too_late_is_told_the_wait_at_once() {
     let clock = ManualClock::new();
-    let line = Line::new(gate(&clock, 2)).max_waiters(2);
+    let line = WaitQueue::new(gate(&clock, 2)).max_waiters(2);
     assert!(line.limiter().check_n(2).is_ok());
     let mut first = wait(&line, 2, 10 * SECOND);
     assert!(look(&mut first).is_pending());
@@ -151,7 +151,7 @@ fn who_comes_too_late_is_told_the_wait_at_once() {
 #[test]
 fn who_was_overtaken_by_requests_outside_the_line_is_told_so() {
     let clock = ManualClock::new();
-    let line = Line::new(gate(&clock, 1));
+    let line = WaitQueue::new(gate(&clock, 1));
     assert!(line.limiter().check().is_ok());
     let mut first = wait(&line, 1, CELL);
     let mut second = wait(&line, 1, 2 * CELL);
@@ -173,7 +173,7 @@ fn in_a_line_in_which_everybody_waits_nobody_is_overtaken_by_being_woken_late() 
         [(1, CELL / 50), (1, CELL), (1, 5 * CELL), (3, CELL / 50), (3, 7 * CELL)]
     {
         let clock = ManualClock::new();
-        let line = Line::new(gate(&clock, burst));
+        let line = WaitQueue::new(gate(&clock, burst));
         assert!(line.limiter().check_n(burst).is_ok());
         let waiters = (1..=WAITERS).map(|turn| wait(&line, 1, turn * CELL));
         let mut waiters: Vec<_> = waiters.collect();
@@ -208,7 +208,7 @@ fn in_a_line_in_which_everybody_waits_nobody_is_overtaken_by_being_woken_late() 
 #[test]
 fn who_is_late_and_overtaken_is_told_so() {
     let clock = ManualClock::new();
-    let line = Line::new(gate(&clock, 1));
+    let line = WaitQueue::new(gate(&clock, 1));
     assert!(line.limiter().check().is_ok());
     let [mut first, mut second, mut third] = [1, 2, 3].map(|turn| wait(&line, 1, turn * CELL));
     for waiter in [&mut first, &mut second, &mut third] {
@@ -236,7 +236,7 @@ fn late_wakers_beside_outsiders_exceed_a_span_by_one_booking_at_most() {
     for episode in 0..200 {
         let (burst, booked) = [(1, 1), (3, 1), (3, 3), (5, 2)][episode % 4];
         let clock = ManualClock::new();
-        let line = Line::new(gate(&clock, burst));
+        let line = WaitQueue::new(gate(&clock, burst));
         let (mut gone_ahead, mut now) = (Vec::new(), 0);
         let mut waiters: Vec<_> = (0..20).map(|_| wait(&line, booked, 1_000 * SECOND)).collect();
         while !waiters.is_empty() {
@@ -271,7 +271,7 @@ fn late_wakers_beside_outsiders_exceed_a_span_by_one_booking_at_most() {
 #[test]
 fn a_wait_that_is_leaked_costs_one_place_and_its_cells() {
     let clock = ManualClock::new();
-    let line = Line::new(gate(&clock, 1)).max_waiters(2);
+    let line = WaitQueue::new(gate(&clock, 1)).max_waiters(2);
     assert!(line.limiter().check().is_ok());
     let mut leaked = wait(&line, 1, 10 * SECOND);
     assert!(look(&mut leaked).is_pending());
@@ -296,7 +296,7 @@ fn a_turn_further_away_than_a_state_can_tell_is_waited_for() {
     const MILLI: u64 = SECOND / 1_000;
     let clock = ManualClock::new();
     let quota = Quota::per_second(1_000).burst(2);
-    let line = Line::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
+    let line = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
     assert!(line.limiter().check_at(2, at(SECOND)).is_ok());
     let [mut first, mut second] = [(); 2].map(|()| wait(&line, 1, 10 * SECOND));
     assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
@@ -326,7 +326,7 @@ fn a_turn_further_away_than_a_state_can_tell_is_waited_for() {
 fn who_leaves_before_it_could_be_booked_leaves_for_nothing() {
     let clock = ManualClock::new();
     let quota = Quota::per_second(1_000).burst(2);
-    let line = Line::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
+    let line = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
     assert!(line.limiter().check_at(2, at(SECOND)).is_ok());
     let [mut first, mut second] = [2, 1].map(|n| wait(&line, n, 10 * SECOND));
     assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
@@ -337,12 +337,12 @@ fn who_leaves_before_it_could_be_booked_leaves_for_nothing() {
 
 #[test]
 fn each_key_has_a_line_of_its_own() {
-    for slots in [Slots::Wide, Slots::Compact] {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let clock = ManualClock::new();
         let quota = Quota::per_second(RATE).burst(1);
         let gate: Limiter<str, Gcra, _> =
             Limiter::builder(quota).clock(&clock).slots(slots).build().expect("in range");
-        let line = Line::new(gate);
+        let line = WaitQueue::new(gate);
         let nap = Duration::from_secs(1);
         let wait = |key| line.wait_async(key, 1, nap, |_| pending::<()>());
         let mut context = Context::from_waker(Waker::noop());
@@ -364,7 +364,7 @@ fn each_key_has_a_line_of_its_own() {
 #[test]
 fn jitter_makes_it_later_but_not_past_the_deadline() {
     let clock = ManualClock::new();
-    let line = Line::new(gate(&clock, 1)).jitter_percent(50);
+    let line = WaitQueue::new(gate(&clock, 1)).jitter_percent(50);
     let spans: Vec<u64> = (0..100)
         .map(|number| {
             let nap = line.nap(number, at(1_000), at(0), at(1_400));
@@ -412,7 +412,7 @@ proptest! {
         joins in prop::collection::vec((gap(), 1_u64..5, 0_u64..40), 1..30),
     ) {
         let clock = ManualClock::new();
-        let line = Line::new(gate(&clock, burst));
+        let line = WaitQueue::new(gate(&clock, burst));
         let mut naive = Naive { burst, empty: 0 };
         let mut waiters: Vec<(u64, Waiter<'_, '_>)> = Vec::new();
         let mut now = 0;
@@ -455,7 +455,7 @@ proptest! {
         passes in 0_u64..2,
     ) {
         let clock = ManualClock::new();
-        let (line, twin) = (Line::new(gate(&clock, burst)), gate(&clock, burst));
+        let (line, twin) = (WaitQueue::new(gate(&clock, burst)), gate(&clock, burst));
         let mut waiters = Vec::new();
         let mut now = 0;
         for cells in [spent.min(burst), 1] {

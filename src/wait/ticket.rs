@@ -6,15 +6,15 @@ use std::task::Waker;
 
 use super::error::{WaitError, Waited};
 use super::queue::{Progress, Queue, Request, Wakers};
-use super::source::{Bookable, sealed::Gate};
-use super::{Line, Queues};
+use super::source::{Waitable, sealed::Gate};
+use super::{Queues, WaitQueue};
 use crate::sync::MutexGuard;
 use crate::time::Tick;
 
 /// A place in line, given up when dropped.
 #[derive(Debug)]
-pub(super) struct Ticket<'a, S: Bookable> {
-    line: &'a Line<S>,
+pub(super) struct Ticket<'a, S: Waitable> {
+    line: &'a WaitQueue<S>,
     request: Request,
     number: u64,
     joined: Tick,
@@ -32,7 +32,7 @@ pub(super) struct Nap {
 }
 
 /// What comes of asking for cells.
-pub(super) enum Entry<'a, S: Bookable> {
+pub(super) enum Entry<'a, S: Waitable> {
     Admitted(Waited),
     MustWait(Ticket<'a, S>),
 }
@@ -47,7 +47,7 @@ pub(super) enum Look {
 /// The least time to sleep once a sleep has ended too early: for clocks that stand still at times.
 const NAP_AGAIN_MIN: Duration = Duration::from_micros(50);
 
-impl<S: Bookable> Line<S> {
+impl<S: Waitable> WaitQueue<S> {
     /// Asks for cells, and joins the line if they are not there.
     pub(super) fn enter(&self, request: Request) -> Result<Entry<'_, S>, WaitError> {
         let gate = self.limiter.gate();
@@ -180,7 +180,7 @@ impl Queues {
     }
 }
 
-impl<S: Bookable> Ticket<'_, S> {
+impl<S: Waitable> Ticket<'_, S> {
     pub(super) fn look(&mut self, waker: &Waker) -> Look {
         let Self { line, request, number, .. } = *self;
         let gate = line.limiter.gate();
@@ -207,7 +207,7 @@ impl<S: Bookable> Ticket<'_, S> {
     }
 }
 
-impl<S: Bookable> Drop for Ticket<'_, S> {
+impl<S: Waitable> Drop for Ticket<'_, S> {
     fn drop(&mut self) {
         if self.done {
             return;

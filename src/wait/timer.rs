@@ -21,9 +21,9 @@ use crate::time::{Clock, Tick};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Direct, Line, Quota, Timer};
+/// use tollgate::{Direct, WaitQueue, Quota, Timer};
 ///
-/// let line = Line::new(Direct::new(Quota::per_second(100).burst(1))?);
+/// let line = WaitQueue::new(Direct::new(Quota::per_second(100).burst(1))?);
 /// let timer = Timer::start()?;
 /// async_io::block_on(async {
 ///     for _request in 0..3 {

@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use tollgate::algo::Machine;
+use tollgate::algo::StateMachine;
 use tollgate::algo::oracle::Oracle;
-use tollgate::{AnyAlgorithm, Direct, Inherit, Limiter, Live, ManualClock, Quota, Slots, Tick};
+use tollgate::{
+    AnyAlgorithm, Direct, DynamicGcra, Inherit, Limiter, ManualClock, Quota, SlotLayout, Tick,
+};
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
@@ -30,7 +32,7 @@ fn a_frozen_clock_grants_the_burst_once() {
     }
 }
 
-/// Bound: a jump into the future is paid for there, and all times before it are refused until they
+/// Bound: a jump into the future is paid for there, and all times before it are denied until they
 /// have caught up; so each jump grants one burst at most, and going back grants nothing. A log tells
 /// jumps back of up to an hour; the others any.
 #[test]
@@ -64,7 +66,7 @@ fn a_clock_that_jumps_years_and_back_grants_a_burst_for_each_jump_ahead() {
 fn threads_whose_clocks_differ_share_one_quota() {
     const RATE: u64 = 100_000;
     const END: u64 = 200_000_000;
-    for (slots, burst) in [(Slots::Wide, 50), (Slots::Compact, 5_000)] {
+    for (slots, burst) in [(SlotLayout::Wide, 50), (SlotLayout::Compact, 5_000)] {
         let gate: Limiter<str, _, _> = Limiter::builder(Quota::per_second(RATE).burst(burst))
             .clock(ManualClock::new())
             .capacity(1_000)
@@ -152,7 +154,7 @@ fn extreme_quotas_grant_what_they_say() {
 fn a_quota_that_became_fast_is_kept_by_clocks_as_far_behind_as_was_stated() {
     for first in [Quota::per_minute(1), Quota::per_second(10), Quota::per_second(31_250)] {
         let clock = ManualClock::new();
-        let build = Direct::builder(first).algorithm(Live::new()).clock(clock);
+        let build = Direct::builder(first).algorithm(DynamicGcra::new()).clock(clock);
         let gate = build.build().expect("in range");
         let tolerance = gate.params().skew_tolerance().expect("a ring");
         let (changed, now) = (Tick::from_nanos(YEAR), Tick::from_nanos(YEAR + DAY));

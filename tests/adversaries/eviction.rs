@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tollgate::algo::Algorithm;
 use tollgate::{
-    AnyAlgorithm, BuildError, FixedWindow, Gcra, LeakyQueue, Limiter, Live, ManualClock, OnFull,
-    Quota, SlidingCounter, SlidingLog, Slots, SubWindows, Tick, WarmUp,
+    AnyAlgorithm, BuildError, DynamicGcra, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock,
+    OnFull, Quota, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
 };
 
 type Gate<A> = Limiter<u64, A, ManualClock>;
@@ -24,7 +24,7 @@ fn at(nanos: u64) -> Tick {
 }
 
 /// `None` where the algorithm has no slots of that kind.
-fn gate<A: Algorithm>(algorithm: A, slots: Slots, seed: u64) -> Option<Gate<A>> {
+fn gate<A: Algorithm>(algorithm: A, slots: SlotLayout, seed: u64) -> Option<Gate<A>> {
     let built = Limiter::builder(Quota::per_hour(LIMIT))
         .algorithm(algorithm)
         .clock(ManualClock::new())
@@ -35,7 +35,7 @@ fn gate<A: Algorithm>(algorithm: A, slots: Slots, seed: u64) -> Option<Gate<A>> 
         .build();
     match built {
         Ok(gate) => Some(gate),
-        Err(BuildError::NotCompact) if slots == Slots::Compact => None,
+        Err(BuildError::NotCompact) if slots == SlotLayout::Compact => None,
         Err(error) => panic!("{error}"),
     }
 }
@@ -44,7 +44,7 @@ fn gate<A: Algorithm>(algorithm: A, slots: Slots, seed: u64) -> Option<Gate<A>> 
 /// that the table is full of them several times over, a millisecond apart and with one cell each.
 fn assert_that_heavy_offenders_go_last<A: Algorithm + Copy + core::fmt::Debug>(
     algorithm: A,
-    slots: Slots,
+    slots: SlotLayout,
 ) {
     for seed in 1..=3 {
         let Some(gate) = gate(algorithm, slots, seed) else { return };
@@ -71,7 +71,7 @@ fn heavy_offenders_go_last_in_both_kinds_of_slot<A>(algorithm: A)
 where
     A: Algorithm + Copy + core::fmt::Debug,
 {
-    for slots in [Slots::Wide, Slots::Compact] {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         assert_that_heavy_offenders_go_last(algorithm, slots);
     }
 }
@@ -91,7 +91,7 @@ fn heavy_offenders_go_last() {
     heavy_offenders_go_last_in_both_kinds_of_slot(SubWindows::new());
     heavy_offenders_go_last_in_both_kinds_of_slot(SlidingCounter::new());
     heavy_offenders_go_last_in_both_kinds_of_slot(SlidingLog::new());
-    heavy_offenders_go_last_in_both_kinds_of_slot(Live::new());
+    heavy_offenders_go_last_in_both_kinds_of_slot(DynamicGcra::new());
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn heavy_offenders_go_last_whatever_algorithm_is_chosen_at_run_time() {
 fn a_log_is_as_heavy_as_the_events_that_still_count() {
     const STEADY: u64 = 32;
     for seed in 1..=3 {
-        let gate = gate(SlidingLog::new(), Slots::Wide, seed).expect("wide");
+        let gate = gate(SlidingLog::new(), SlotLayout::Wide, seed).expect("wide");
         for half_hour in 0..2 * LIMIT {
             let now = at(START + half_hour * HOUR / 2);
             assert!((0..STEADY).all(|key| gate.check_at(&key, 1, now).is_ok()));
@@ -138,7 +138,7 @@ fn a_log_is_as_heavy_as_the_events_that_still_count() {
 #[test]
 fn at_equal_debts_the_first_to_come_are_not_the_first_to_go() {
     const TENTH: u64 = CAPACITY / 10;
-    for slots in [Slots::Wide, Slots::Compact] {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         for seed in 1..=3 {
             let gate = gate(FixedWindow::anchored(), slots, seed).expect("of both kinds");
             let now = at(START);

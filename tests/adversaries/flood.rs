@@ -2,7 +2,8 @@
 
 use tollgate::algo::Algorithm;
 use tollgate::{
-    FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingLog, Slots, SubWindows, Tick,
+    FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingLog, SlotLayout, SubWindows,
+    Tick,
 };
 
 const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
@@ -19,7 +20,7 @@ fn resident_bytes() -> u64 {
 #[test]
 #[cfg(target_os = "linux")]
 fn ten_million_keys_leave_memory_as_it_was() {
-    for slots in [Slots::Wide, Slots::Compact] {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_second(10))
             .clock(ManualClock::new())
             .capacity(100_000)
@@ -29,10 +30,10 @@ fn ten_million_keys_leave_memory_as_it_was() {
         let ask = |key: u64| gate.check_at(&key, 1, NOW).is_ok();
         // The system gives a page when it is first written.
         assert!((0..1_000_000).all(ask));
-        let (before, stated) = (resident_bytes(), gate.memory_bytes());
+        let (before, parts) = (resident_bytes(), gate.memory_bytes());
         assert!((1_000_000..10_000_000).all(ask), "a new key is served during the flood");
         let grown = resident_bytes().saturating_sub(before);
-        assert_eq!(gate.memory_bytes(), stated);
+        assert_eq!(gate.memory_bytes(), parts);
         // Nine million keys of 15 bytes would be 135 MB; other tests run meanwhile.
         assert!(grown < 16 << 20, "{grown} bytes more, {slots:?}");
         assert!(gate.stats().evicted > 9_000_000, "each was noticed: {:?}", gate.stats());
@@ -55,7 +56,7 @@ fn least_owing_is_forgotten<A: Algorithm + core::fmt::Debug>(algorithm: A) {
         .algorithm(algorithm)
         .clock(ManualClock::new())
         .capacity(1)
-        .slots(Slots::Wide)
+        .slots(SlotLayout::Wide)
         .on_full(OnFull::EvictNearestIdle)
         .hash_seed(7)
         .build()

@@ -15,8 +15,8 @@ fn thousands_of_threads_share_one_burst() {
     const THREADS: usize = 2_000;
     let gate: Limiter<str, _, _> = Limiter::builder(Quota::per_hour(3_600).burst(1_500))
         .clock(ManualClock::new())
-        .algorithm(Gcra::new().lanes(64))
-        .share_hot_keys()
+        .algorithm(Gcra::new().leases(64))
+        .lease_hot_keys()
         .count_decisions()
         .build()
         .expect("in range");
@@ -37,7 +37,7 @@ fn thousands_of_threads_share_one_burst() {
     // ahead is set off against the burst.
     assert!(granted <= 1_500 && granted + held >= 1_500 - 64, "{granted} granted, {held} held");
     let stats = gate.stats();
-    let counted = stats.admitted.zip(stats.refused).map(|(yes, no)| yes + no);
+    let counted = stats.admitted.zip(stats.denied).map(|(yes, no)| yes + no);
     assert_eq!(counted, Some(THREADS as u64));
 }
 
@@ -74,7 +74,7 @@ fn each_process_hashes_by_a_seed_of_its_own() {
     if std::env::var_os(ROLE).is_some() {
         let gate: Limiter<u64> = Limiter::builder(Quota::per_day(1))
             .capacity(100)
-            .on_full(OnFull::Refuse)
+            .on_full(OnFull::Deny)
             .build()
             .expect("in range");
         let without: Vec<_> =

@@ -1,16 +1,16 @@
 //! A keyed limiter of sixteen slots, whose charges may be taken back, and which may be saved and
 //! restored at any time, against an exact model a key.
 //!
-//! Keys that find no place are refused, so that nothing is forgotten that is live; all slots are
+//! Keys that find no place are denied, so that nothing is forgotten that is live; all slots are
 //! candidates of each key, so that it is known when that may happen.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tollgate::algo::{Algorithm, Carry, GiveBack, Machine};
+use tollgate::algo::{Algorithm, Rebase, Refund, StateMachine};
 use tollgate::{
-    Builder, FixedWindow, Gcra, KeySource, Limiter, ManualClock, OnFull, Quota, Reservation, Slots,
-    Source, Tick,
+    Builder, FixedWindow, Gcra, KeySource, Limiter, ManualClock, OnFull, Quota, Reservation,
+    SlotLayout, Source, Tick,
 };
 
 use super::choice::Cost;
@@ -40,18 +40,24 @@ pub(crate) fn accounts(data: &[u8]) {
     let aligned = kind & 4 > 0;
     let windows = if aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
     match kind & 3 {
-        0 => play(Gcra::new(), quota(WIDE), Slots::Wide, &mut cursor, |params, quota| {
+        0 => play(Gcra::new(), quota(WIDE), SlotLayout::Wide, &mut cursor, |params, quota| {
             level(params, quota, (0, false))
         }),
-        1 => play(Gcra::new(), quota(COMPACT), Slots::Compact, &mut cursor, |params, quota| {
-            compact_level(params, quota, false)
-        }),
-        2 => play(windows, quota(WINDOWS), Slots::Wide, &mut cursor, |params, quota| {
+        1 => {
+            play(Gcra::new(), quota(COMPACT), SlotLayout::Compact, &mut cursor, |params, quota| {
+                compact_level(params, quota, false)
+            })
+        }
+        2 => play(windows, quota(WINDOWS), SlotLayout::Wide, &mut cursor, |params, quota| {
             window(params, quota, aligned)
         }),
-        _ => play(windows, quota(COMPACT_WINDOWS), Slots::Compact, &mut cursor, |params, quota| {
-            window(params, quota, aligned)
-        }),
+        _ => play(
+            windows,
+            quota(COMPACT_WINDOWS),
+            SlotLayout::Compact,
+            &mut cursor,
+            |params, quota| window(params, quota, aligned),
+        ),
     }
 }
 
@@ -61,11 +67,11 @@ type Gate<A> = Limiter<u8, A, ManualClock>;
 fn play<A, L>(
     algorithm: A,
     quota: Quota,
-    slots: Slots,
+    slots: SlotLayout,
     cursor: &mut Cursor<'_>,
     ledger: impl Fn(&A::Params, &Quota) -> L,
 ) where
-    A: Algorithm<Params: Carry + GiveBack> + Copy,
+    A: Algorithm<Params: Rebase + Refund> + Copy,
     L: Ledger + Clone,
 {
     let start = cursor.tick().as_nanos();
@@ -74,7 +80,7 @@ fn play<A, L>(
         let clock = ManualClock::new();
         clock.set(Tick::from_nanos(now));
         let builder = Limiter::builder(quota).algorithm(algorithm).clock(clock).slots(slots);
-        let builder = builder.capacity(8).on_full(OnFull::Refuse).hash_seed(seed.into());
+        let builder = builder.capacity(8).on_full(OnFull::Deny).hash_seed(seed.into());
         builder.max_clock_skew(Duration::from_nanos(skew))
     };
     let Ok(mut gate) = build(start).build() else { return };
@@ -88,7 +94,7 @@ fn play<A, L>(
     let mut accounts = Accounts {
         fresh: ledger(&params, &quota),
         ledgers: HashMap::new(),
-        has_lives: matches!(slots, Slots::Wide),
+        has_lives: matches!(slots, SlotLayout::Wide),
         quota,
         interval: nanos(quota.period()) / quota.limit(),
         time: Time { now: start, newest: start, oldest: 0, skew, end },
@@ -175,7 +181,7 @@ impl<L: Ledger + Clone> Accounts<L> {
     /// Until a snapshot is asked for, or nothing more.
     fn run<A>(&mut self, gate: &Gate<A>, cursor: &mut Cursor<'_>) -> bool
     where
-        A: Algorithm<Params: Carry + GiveBack>,
+        A: Algorithm<Params: Rebase + Refund>,
     {
         let mut held = Vec::new();
         while !cursor.is_empty() && self.left > 0 {
@@ -217,7 +223,7 @@ impl<L: Ledger + Clone> Accounts<L> {
         held: &mut Vec<Reserved<KeySource<&'a Gate<A>>>>,
     ) -> bool
     where
-        A: Algorithm<Params: Carry + GiveBack>,
+        A: Algorithm<Params: Rebase + Refund>,
     {
         let (now, before) = (self.time.tick(), gate.stats());
         let mut reserved = None;
@@ -252,7 +258,7 @@ impl<L: Ledger + Clone> Accounts<L> {
             }
         };
         // Who finds no place is not always told so.
-        let found_none = gate.stats().refused_full > before.refused_full
+        let found_none = gate.stats().denied_full > before.denied_full
             || matches!(said, Said::Owed(_)) && told(gate, key, now) == self.fresh.left(now);
         if found_none && self.may_be_full(key) {
             return false;
@@ -307,7 +313,7 @@ impl<L: Ledger + Clone> Accounts<L> {
         cursor: &mut Cursor<'_>,
         held: &mut Vec<Reserved<S>>,
     ) where
-        A: Algorithm<Params: GiveBack>,
+        A: Algorithm<Params: Refund>,
         S: Source,
     {
         let (place, cost, how) = (usize::from(cursor.byte()), cursor.cost(), cursor.byte());
@@ -336,7 +342,7 @@ impl<L: Ledger + Clone> Accounts<L> {
         if actual > n {
             ledger.charge_anyway(now, actual - n);
         } else if let Some(charge) = model {
-            ledger.give_back(now, charge, n - actual);
+            ledger.refund(now, charge, n - actual);
         }
         let has_place = !self.may_be_full(key) || told(gate, key, now) == ledger.left(now);
         if has_place {

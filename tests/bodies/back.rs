@@ -3,33 +3,33 @@
 use std::time::Duration;
 
 use tollgate::Tick;
-use tollgate::algo::{Ahead, GiveBack, NoRing, PAYLOAD_BITS, Receipt, Standing, Step};
+use tollgate::algo::{Ahead, NoRing, PAYLOAD_BITS, Receipt, Refund, Standing, Step};
 
 use super::grid::nanos;
 
 const YEAR_NANOS: u64 = 365 * 24 * 3_600 * 1_000_000_000;
 
-fn debt<P: GiveBack>(params: &P, word: u64, now: Tick) -> u64 {
+fn debt<P: Refund>(params: &P, word: u64, now: Tick) -> u64 {
     match params.standing(word, params.instant(now)) {
         Standing::Idle { .. } => 0,
         Standing::Live { debt } => debt,
     }
 }
 
-fn left<P: GiveBack>(params: &P, word: u64, now: Tick) -> u64 {
-    let seen = params.look(word, NoRing, now, 0);
+fn left<P: Refund>(params: &P, word: u64, now: Tick) -> u64 {
+    let seen = params.read(word, NoRing, now, 0);
     params.answer(seen, now, 0).expect("nothing is asked for").remaining()
 }
 
-fn stepped<P: GiveBack>(params: &P, word: u64, now: Tick, n: u64) -> Option<u64> {
-    match params.step(params.look(word, NoRing, now, n), now, n) {
+fn stepped<P: Refund>(params: &P, word: u64, now: Tick, n: u64) -> Option<u64> {
+    match params.step(params.read(word, NoRing, now, n), now, n) {
         Step::Admit { next } => Some(next),
-        Step::Refuse | Step::RefuseCounted { .. } => None,
+        Step::Deny | Step::DenyCounted { .. } => None,
     }
 }
 
 /// Any word, any receipt, any cost, at any instant. Turns are tried out only up to `latest`.
-pub(crate) fn gives_back_totally<P: GiveBack>(
+pub(crate) fn gives_back_totally<P: Refund>(
     params: &P,
     word: u64,
     receipt: &Receipt,
@@ -38,7 +38,7 @@ pub(crate) fn gives_back_totally<P: GiveBack>(
 ) {
     let (before, room) = (debt(params, word, now), left(params, word, now));
 
-    let given = params.give_back(word, receipt, now, n);
+    let given = params.refund(word, receipt, now, n);
     assert_eq!(given >> PAYLOAD_BITS, 0, "no bit above the payload");
     let cells = left(params, given, now) - room;
     assert!(debt(params, given, now) <= before, "what is given back is no charge");
@@ -61,7 +61,7 @@ pub(crate) fn gives_back_totally<P: GiveBack>(
 }
 
 /// What is admitted is admitted overdrawn, to the same state; what is not, as far as there is room.
-fn is_overdrawn<P: GiveBack>(params: &P, word: u64, (now, latest): (Tick, u64), n: u64) {
+fn is_overdrawn<P: Refund>(params: &P, word: u64, (now, latest): (Tick, u64), n: u64) {
     let overdrawn = params.overdrawn();
     assert_eq!(overdrawn.fresh(now), params.fresh(now), "a life begins the same");
     let charged = stepped(&overdrawn, word, now, n);
@@ -71,7 +71,7 @@ fn is_overdrawn<P: GiveBack>(params: &P, word: u64, (now, latest): (Tick, u64), 
     let (charged, n) = charged.map_or_else(
         || {
             let room = left(&overdrawn, word, now);
-            assert!(room < n, "what there is room for was refused");
+            assert!(room < n, "what there is room for was denied");
             (stepped(&overdrawn, word, now, room).expect("there is room"), room)
         },
         |charged| (charged, n),
@@ -83,7 +83,7 @@ fn is_overdrawn<P: GiveBack>(params: &P, word: u64, (now, latest): (Tick, u64), 
 }
 
 /// A turn is the least span after which nothing more is owed than a burst.
-fn turn_is_right<P: GiveBack>(params: &P, word: u64, (now, latest): (Tick, u64)) {
+fn turn_is_right<P: Refund>(params: &P, word: u64, (now, latest): (Tick, u64)) {
     let turn = params.turn(word, now);
     let Some(then) = now.as_nanos().checked_add(nanos(turn)) else { return };
     if turn.is_zero() || then >= latest {

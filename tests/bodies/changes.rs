@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use tollgate::algo::Machine;
-use tollgate::{Inherit, Limiter, Live, ManualClock, Quota, Tick};
+use tollgate::algo::StateMachine;
+use tollgate::{DynamicGcra, Inherit, Limiter, ManualClock, Quota, Tick};
 
 use super::choice::Cost;
 use super::cursor::Cursor;
@@ -14,13 +14,13 @@ use super::mistake::{Mistake, planted};
 const KEYS: u8 = 5;
 const OPERATIONS_MAX: usize = 1_024;
 
-type Gate = Limiter<u8, Live, ManualClock>;
+type Gate = Limiter<u8, DynamicGcra, ManualClock>;
 
 pub(crate) fn changes(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let first = quota(&mut cursor);
     let (start, seed) = (cursor.tick().as_nanos(), cursor.byte());
-    let algorithm = if seed & 1 > 0 { Live::start_empty() } else { Live::new() };
+    let algorithm = if seed & 1 > 0 { DynamicGcra::start_empty() } else { DynamicGcra::new() };
     let build = || {
         Limiter::builder(first)
             .algorithm(algorithm)
@@ -238,7 +238,7 @@ impl Both {
         }
         if let Err(error) = changed {
             assert!(!error.to_string().is_empty());
-            assert_eq!(self.gate.quota(), before, "what is refused changes nothing");
+            assert_eq!(self.gate.quota(), before, "what is denied changes nothing");
             (0..KEYS).for_each(|key| assert_eq!(self.left(key), lefts[usize::from(key)]));
         } else {
             let new = self.gate.quota();

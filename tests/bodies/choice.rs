@@ -99,9 +99,9 @@ impl Choice {
         matches!(self, Self::SubWindows(_) | Self::Counter(_) | Self::Log(_))
     }
 
-    /// Whether a refusal of what could fit is written into the state.
-    pub(crate) fn counts_refusals(self) -> bool {
-        matches!(self, Self::Log(LogRates { count_refusals: true, .. }))
+    /// Whether a denial of what could fit is written into the state.
+    pub(crate) fn counts_denials(self) -> bool {
+        matches!(self, Self::Log(LogRates { count_denials: true, .. }))
     }
 }
 
@@ -109,18 +109,18 @@ impl Choice {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LogRates {
     pub(crate) more: [Option<Quota>; 3],
-    pub(crate) count_refusals: bool,
+    pub(crate) count_denials: bool,
 }
 
 impl LogRates {
     /// Further rates given as a limit and a share of the quota's period.
-    pub(crate) fn beside(quota: &Quota, shares: &[(u64, u32, u32)], count_refusals: bool) -> Self {
+    pub(crate) fn beside(quota: &Quota, shares: &[(u64, u32, u32)], count_denials: bool) -> Self {
         let mut more = [None; 3];
         for (rate, (limit, times, of)) in more.iter_mut().zip(shares) {
             let period = quota.period().saturating_mul(*times) / *of;
             *rate = Some(Quota::new(*limit, period.max(Duration::from_nanos(1))));
         }
-        Self { more, count_refusals }
+        Self { more, count_denials }
     }
 
     pub(crate) fn all(self, quota: &Quota) -> impl Iterator<Item = Quota> {
@@ -132,7 +132,7 @@ impl LogRates {
         let log = self.more.into_iter().flatten().fold(SlidingLog::new(), |log, rate| {
             if rate.limit() == 1 { log.min_gap(rate.period()) } else { log.and(rate) }
         });
-        if self.count_refusals { log.count_refusals() } else { log }
+        if self.count_denials { log.count_denials() } else { log }
     }
 }
 

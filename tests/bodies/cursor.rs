@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{
-    FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, Slots, SubWindows, Tick,
+    FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, SlotLayout, SubWindows, Tick,
 };
 
 use super::choice::{Choice, Cost, LogRates, Pace};
@@ -186,7 +186,7 @@ impl<'a> Cursor<'a> {
         let quota = self.quota();
         let on_full = match self.byte() % 4 {
             0 => OnFull::EvictNearestIdle,
-            1 => OnFull::Refuse,
+            1 => OnFull::Deny,
             2 => OnFull::Admit,
             _ => OnFull::SharedOverflow(self.quota()),
         };
@@ -200,7 +200,7 @@ impl<'a> Cursor<'a> {
             quota,
             on_full,
             capacity: u64::from(size % 20) + 1,
-            slots: if size < 128 { Slots::Wide } else { Slots::Auto },
+            slots: if size < 128 { SlotLayout::Wide } else { SlotLayout::Auto },
             skew: Duration::from_nanos(skew),
             seed: self.byte().into(),
             start: self.tick(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::algo::Machine;
+use tollgate::algo::StateMachine;
 
 use super::choice::Choice;
 
@@ -13,7 +13,7 @@ pub(crate) fn nanos(span: Duration) -> u64 {
 
 /// Units that the algorithm may write ahead of its clock, or that end a state: a bucket's burst,
 /// a window, a log's longest window, the sub-windows that count.
-pub(crate) fn reach<P: Machine>(params: &P, choice: Choice, quota: &Quota) -> u64 {
+pub(crate) fn reach<P: StateMachine>(params: &P, choice: Choice, quota: &Quota) -> u64 {
     match choice {
         Choice::Bucket(_) | Choice::Queue(_) => units_in_cell(params, quota) * quota.burst_cells(),
         Choice::Window(_) => units_in_window(params, quota),
@@ -32,23 +32,23 @@ pub(crate) fn reach<P: Machine>(params: &P, choice: Choice, quota: &Quota) -> u6
 }
 
 /// Units of a bucket's grid in a cell.
-pub(crate) fn units_in_cell<P: Machine>(params: &P, quota: &Quota) -> u64 {
+pub(crate) fn units_in_cell<P: StateMachine>(params: &P, quota: &Quota) -> u64 {
     whole_units(params, quota, u128::from(quota.limit()))
 }
 
 /// Units of a window's grid in a window.
-pub(crate) fn units_in_window<P: Machine>(params: &P, quota: &Quota) -> u64 {
+pub(crate) fn units_in_window<P: StateMachine>(params: &P, quota: &Quota) -> u64 {
     whole_units(params, quota, 1)
 }
 
-fn units_within<P: Machine>(params: &P, span: Duration) -> u64 {
+fn units_within<P: StateMachine>(params: &P, span: Duration) -> u64 {
     let (units, per_nanos) = params.grid().ratio();
     let within = span.as_nanos() * u128::from(units) / u128::from(per_nanos);
     u64::try_from(within).expect("what fits a word")
 }
 
 /// Units in a period divided by `divisor`, which is exact: that is what the grids are for.
-fn whole_units<P: Machine>(params: &P, quota: &Quota, divisor: u128) -> u64 {
+fn whole_units<P: StateMachine>(params: &P, quota: &Quota, divisor: u128) -> u64 {
     let (units, per_nanos) = params.grid().ratio();
     let in_period = u128::from(units) * quota.period().as_nanos();
     let divisor = u128::from(per_nanos) * divisor;
@@ -57,7 +57,7 @@ fn whole_units<P: Machine>(params: &P, quota: &Quota, divisor: u128) -> u64 {
 }
 
 /// The nanoseconds of some units, rounded down.
-fn nanos_in<P: Machine>(params: &P, units: u128) -> u64 {
+fn nanos_in<P: StateMachine>(params: &P, units: u128) -> u64 {
     let (in_nanos, per_nanos) = params.grid().ratio();
     let nanos = units * u128::from(per_nanos) / u128::from(in_nanos);
     u64::try_from(nanos).unwrap_or(u64::MAX)
@@ -65,7 +65,7 @@ fn nanos_in<P: Machine>(params: &P, units: u128) -> u64 {
 
 /// Units for which a wrapping grid tells what was written from what is ahead; all of time, where
 /// the grid is endless.
-fn units_told_apart<P: Machine>(params: &P, reach: u64) -> Option<u128> {
+fn units_told_apart<P: StateMachine>(params: &P, reach: u64) -> Option<u128> {
     let tolerance = params.grid().skew_tolerance()?;
     let (units, per_nanos) = params.grid().ratio();
     let ring = u128::from(params.grid().ring().expect("a grid with a tolerance wraps"));
@@ -75,14 +75,14 @@ fn units_told_apart<P: Machine>(params: &P, reach: u64) -> Option<u128> {
 
 /// The least and the latest instant that a word still tells apart from a state written at
 /// `written`, as it says of itself. All instants, where nothing bounds them.
-pub(crate) fn horizon<P: Machine>(params: &P, written: u64) -> (u64, u64) {
+pub(crate) fn horizon<P: StateMachine>(params: &P, written: u64) -> (u64, u64) {
     let behind = params.skew_tolerance().map_or(u64::MAX, nanos);
     let ahead = params.horizon().map_or(u64::MAX, nanos);
     (written.saturating_sub(behind), written.saturating_add(ahead))
 }
 
 /// The latest instant at which a cell put into a ring at `first` is still told from a later one.
-pub(crate) fn ring_horizon<P: Machine>(
+pub(crate) fn ring_horizon<P: StateMachine>(
     params: &P,
     choice: Choice,
     quota: &Quota,
@@ -101,7 +101,12 @@ pub(crate) fn ring_horizon<P: Machine>(
 /// Until when waits from `now` can be tried: while the word is told apart, and the time of windows
 /// of the wall clock, which ends less than a period before ours (of sub-windows: two), goes on. (A log's ring with
 /// nothing in it began at the origin, and an event half of its time later seems to be before it.)
-pub(crate) fn waits_end<P: Machine>(params: &P, choice: Choice, quota: &Quota, now: u64) -> u64 {
+pub(crate) fn waits_end<P: StateMachine>(
+    params: &P,
+    choice: Choice,
+    quota: &Quota,
+    now: u64,
+) -> u64 {
     let latest = match choice {
         Choice::Bucket(_) | Choice::Queue(_) | Choice::WarmUp(_) => u64::MAX,
         Choice::Log(_) => ring_horizon(params, choice, quota, 0),

@@ -1,6 +1,6 @@
 //! A keyed limiter of a few slots, against one oracle a key.
 //!
-//! The model knows no table. It learns from the statistics when a key was refused a place, or
+//! The model knows no table. It learns from the statistics when a key was denied a place, or
 //! lost one, and holds the limiter to everything else: who keeps a place is decided about as by
 //! an oracle of its own, in every field; at most one key is forgotten for each eviction counted.
 
@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, Machine};
-use tollgate::{Limiter, ManualClock, OnFull, Quota, Slots, Stats, Tick};
+use tollgate::algo::{Algorithm, StateMachine};
+use tollgate::{Limiter, ManualClock, OnFull, Quota, SlotLayout, Stats, Tick};
 
 use super::choice::{Choice, Cost, ORIGIN_2025};
 use super::grid::{horizon, nanos, ring_horizon};
@@ -22,7 +22,7 @@ pub(crate) struct Setup {
     pub(crate) on_full: OnFull,
     pub(crate) capacity: u64,
     /// Wide, or compact wherever they may be.
-    pub(crate) slots: Slots,
+    pub(crate) slots: SlotLayout,
     pub(crate) skew: Duration,
     pub(crate) seed: u64,
     pub(crate) start: Tick,
@@ -47,7 +47,7 @@ pub(crate) enum Operation {
         key: u16,
     },
     Count,
-    /// On to when the last refusal said, give or take a nanosecond.
+    /// On to when the last denial said, give or take a nanosecond.
     ToRetry(u8),
     /// On to when the last answer says that all is over, give or take a nanosecond.
     ToReset(u8),
@@ -57,7 +57,7 @@ pub(crate) enum Operation {
     Back(u64),
 }
 
-type OracleOf<A> = <<A as Algorithm>::Params as Machine>::Oracle;
+type OracleOf<A> = <<A as Algorithm>::Params as StateMachine>::Oracle;
 
 pub(crate) struct Keyed<A: Algorithm> {
     gate: Limiter<u16, A, ManualClock>,
@@ -89,7 +89,7 @@ impl<A: Algorithm> Keyed<A> {
             _ => None,
         };
         let compact = match setup.slots {
-            Slots::Wide => None,
+            SlotLayout::Wide => None,
             _ => algorithm.compact_params(&setup.quota, ORIGIN_2025).ok()?,
         };
         let is_compact = compact.is_some();
@@ -126,7 +126,7 @@ impl<A: Algorithm> Keyed<A> {
             .algorithm(algorithm)
             .clock(ManualClock::starting_at_unix_nanos(ORIGIN_2025))
             .capacity(setup.capacity)
-            .slots(if is_compact { Slots::Compact } else { Slots::Wide })
+            .slots(if is_compact { SlotLayout::Compact } else { SlotLayout::Wide })
             .on_full(setup.on_full)
             .max_clock_skew(Duration::from_nanos(skew_nanos))
             .hash_seed(setup.seed)
@@ -259,7 +259,7 @@ impl<A: Algorithm> Keyed<A> {
         let claimed = after.claimed - before.claimed;
         let evicted = after.evicted - before.evicted;
         let full = [
-            after.refused_full - before.refused_full,
+            after.denied_full - before.denied_full,
             after.admitted_full - before.admitted_full,
             after.overflowed - before.overflowed,
         ];
@@ -303,7 +303,7 @@ impl<A: Algorithm> Keyed<A> {
             [1, 0, 0] => {
                 assert!(!answer.admitted && answer.remaining == 0);
                 assert_eq!(answer.retry_after.is_none(), n > self.fits);
-                assert_ne!(answer.retry_after, Some(Duration::ZERO), "refused, and so to wait");
+                assert_ne!(answer.retry_after, Some(Duration::ZERO), "denied, and so to wait");
             }
             [0, 1, 0] => {
                 assert!(answer.admitted, "counted as admitted");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate::algo::Machine;
+use tollgate::algo::StateMachine;
 use tollgate::{Quota, Tick};
 
 use super::grid::{units_in_cell, units_in_window};
@@ -26,7 +26,7 @@ pub(crate) trait Ledger {
     fn charge(&mut self, now: Tick, n: u64) -> Option<Held>;
     /// Charges what there is room for, and tells how long the debt lasts.
     fn charge_anyway(&mut self, now: Tick, n: u64) -> Duration;
-    fn give_back(&mut self, now: Tick, held: Held, n: u64);
+    fn refund(&mut self, now: Tick, held: Held, n: u64);
     fn add(&mut self, now: Tick, n: u64);
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    pub(crate) fn of<P: Machine>(params: &P) -> Self {
+    pub(crate) fn of<P: StateMachine>(params: &P) -> Self {
         let (units, nanos) = params.grid().ratio();
         Self { units: units.into(), nanos: nanos.into() }
     }
@@ -119,7 +119,7 @@ impl Ledger for Level {
         self.units.until(now, unit + level.saturating_sub(self.capacity))
     }
 
-    fn give_back(&mut self, now: Tick, held: Held, n: u64) {
+    fn refund(&mut self, now: Tick, held: Held, n: u64) {
         let unit = self.units.begun(now);
         let owed = (held.cells * self.cell).saturating_sub(unit.saturating_sub(held.at));
         self.lower(unit, owed.min(u128::from(n) * self.cell));
@@ -195,7 +195,7 @@ impl Ledger for Window {
         if over { self.units.until(now, self.end) } else { Duration::ZERO }
     }
 
-    fn give_back(&mut self, now: Tick, held: Held, n: u64) {
+    fn refund(&mut self, now: Tick, held: Held, n: u64) {
         let unit = self.units.begun(now);
         if held.end == self.end && unit.saturating_sub(held.at) <= self.length {
             self.lower(unit, held.cells.min(n.into()));
@@ -207,14 +207,14 @@ impl Ledger for Window {
     }
 }
 
-pub(crate) fn level<P: Machine>(
+pub(crate) fn level<P: StateMachine>(
     params: &P,
     quota: &Quota,
-    (lanes, start_empty): (u64, bool),
+    (leases, start_empty): (u64, bool),
 ) -> Level {
     let units = Units::of(params);
     let cell = u128::from(units_in_cell(params, quota));
-    let capacity = u128::from(quota.burst_cells() - lanes) * cell;
+    let capacity = u128::from(quota.burst_cells() - leases) * cell;
     let bound = match params.grid().ring() {
         // Up to the last value that the field has, seen from the last instant of a tick.
         None => (1 << 53) - 1 - units.begun(Tick::MAX),
@@ -224,12 +224,16 @@ pub(crate) fn level<P: Machine>(
 }
 
 /// The quarter of a compact ring less one unit is what sixteen of the largest bursts need.
-pub(crate) fn compact_level<P: Machine>(params: &P, quota: &Quota, start_empty: bool) -> Level {
+pub(crate) fn compact_level<P: StateMachine>(
+    params: &P,
+    quota: &Quota,
+    start_empty: bool,
+) -> Level {
     let level = level(params, quota, (0, start_empty));
     Level { bound: (level.capacity * 16).min((1 << 35) - 1), ..level }
 }
 
-pub(crate) fn window<P: Machine>(params: &P, quota: &Quota, aligned: bool) -> Window {
+pub(crate) fn window<P: StateMachine>(params: &P, quota: &Quota, aligned: bool) -> Window {
     let length = if aligned { 1 } else { u128::from(units_in_window(params, quota)) };
     let bound = u128::from(u64::MAX >> (quota.limit() + 1).leading_zeros());
     let (units, limit) = (Units::of(params), quota.limit().into());

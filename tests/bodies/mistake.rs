@@ -7,7 +7,7 @@ use std::cell::Cell;
 pub(crate) enum Mistake {
     /// What was admitted is not written.
     ChargeLost,
-    /// A refused request may come back a nanosecond too early.
+    /// A denied request may come back a nanosecond too early.
     WaitTooShort,
     /// The upper bits of a cost are lost.
     CostCut,

@@ -18,7 +18,7 @@ pub(crate) enum Move {
     Bursts(u64, i64),
     /// A fraction of the period.
     Parts(u32, u32, i64),
-    /// To when the last refusal said, and to when the last answer says all is over.
+    /// To when the last denial said, and to when the last answer says all is over.
     Retry(i64),
     Reset(i64),
     Back(u64),

@@ -1,9 +1,9 @@
 //! A snapshot with some bytes changed, and its length and checksum put right again.
 
-use tollgate::algo::{Algorithm, Carry};
+use tollgate::algo::{Algorithm, Rebase};
 use tollgate::{
     AnyAlgorithm, Builder, Clock, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull,
-    Quota, RestoreError, SlidingCounter, SlidingLog, Slots, SubWindows, Tick,
+    Quota, RestoreError, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
 };
 
 use super::choice::ORIGIN_2025;
@@ -35,7 +35,7 @@ pub(crate) fn fix_up(bytes: &mut [u8]) {
 }
 
 /// The reason, which says something.
-pub(crate) fn is_refused<K: ?Sized, A: Algorithm<Params: Carry>, C: Clock>(
+pub(crate) fn is_denied<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     builder: Builder<K, A, C>,
     bytes: &[u8],
 ) -> RestoreError {
@@ -57,11 +57,11 @@ pub(crate) fn snapshot(data: &[u8]) {
         4 => changed(SubWindows::new(), quota, &mut cursor),
         5 => changed(SlidingCounter::new(), quota, &mut cursor),
         6 => changed(SlidingLog::new(), quota, &mut cursor),
-        _ => changed(AnyAlgorithm::from(SlidingLog::new().count_refusals()), quota, &mut cursor),
+        _ => changed(AnyAlgorithm::from(SlidingLog::new().count_denials()), quota, &mut cursor),
     }
 }
 
-fn changed<A: Algorithm<Params: Carry> + Copy>(
+fn changed<A: Algorithm<Params: Rebase> + Copy>(
     algorithm: A,
     quota: Quota,
     cursor: &mut Cursor<'_>,
@@ -74,8 +74,11 @@ fn changed<A: Algorithm<Params: Carry> + Copy>(
         clock.set(tick);
         let builder = Limiter::<u16>::builder(quota).algorithm(algorithm).clock(clock);
         let builder = builder.capacity(u64::from(kind >> 2) + 1).hash_seed(5);
-        let builder =
-            builder.slots(if compact && kind & 1 == 1 { Slots::Compact } else { Slots::Wide });
+        let builder = builder.slots(if compact && kind & 1 == 1 {
+            SlotLayout::Compact
+        } else {
+            SlotLayout::Wide
+        });
         match kind & 2 {
             0 => builder,
             _ => builder.on_full(OnFull::SharedOverflow(quota)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::algo::{Machine, PAYLOAD_BITS, Ring, Standing, Step};
+use tollgate::algo::{PAYLOAD_BITS, Ring, Standing, StateMachine, Step};
 use tollgate::{Denied, Tick};
 
 use super::choice::Cost;
@@ -45,7 +45,7 @@ impl Ring for Read<'_> {
 }
 
 impl State {
-    fn new<P: Machine>(params: &P, word: u64, cells: Cells<'_>) -> Self {
+    fn new<P: StateMachine>(params: &P, word: u64, cells: Cells<'_>) -> Self {
         let mut ring = vec![0; params.ring_cells()];
         assert!(P::RINGED || ring.is_empty(), "a ring that is not announced");
         if let Cells::Any(words @ [_, ..]) = cells {
@@ -58,18 +58,24 @@ impl State {
         self.ring.len() - usize::from(self.has_note)
     }
 
-    fn look<P: Machine>(&self, params: &P, now: Tick, n: u64) -> P::Seen {
-        let seen = params.look(self.word, Read(self), now, n);
+    fn read<P: StateMachine>(&self, params: &P, now: Tick, n: u64) -> P::View {
+        let seen = params.read(self.word, Read(self), now, n);
         self.a_glance_does_the_same(params, seen, now, n);
         seen
     }
 
     /// Who asks for yes or no is told, and leaves, what everybody is told and leaves.
-    fn a_glance_does_the_same<P: Machine>(&self, params: &P, seen: P::Seen, now: Tick, n: u64) {
-        let glanced = params.glance(self.word, Read(self), now, n);
+    fn a_glance_does_the_same<P: StateMachine>(
+        &self,
+        params: &P,
+        seen: P::View,
+        now: Tick,
+        n: u64,
+    ) {
+        let glanced = params.read_brief(self.word, Read(self), now, n);
         let step = params.step(glanced, now, n);
         assert_eq!(step, params.step(seen, now, n));
-        if step == Step::Refuse {
+        if step == Step::Deny {
             return;
         }
         let published = |seen| {
@@ -84,12 +90,12 @@ impl State {
         assert_eq!(published(glanced), published(seen));
     }
 
-    fn admits<P: Machine>(&self, params: &P, now: Tick, n: u64) -> bool {
-        matches!(params.step(self.look(params, now, n), now, n), Step::Admit { .. })
+    fn admits<P: StateMachine>(&self, params: &P, now: Tick, n: u64) -> bool {
+        matches!(params.step(self.read(params, now, n), now, n), Step::Admit { .. })
     }
 
     /// Moves on to `next`: first the cells, then the word, then the note.
-    fn move_on<P: Machine>(&mut self, params: &P, seen: P::Seen, n: u64, next: u64) {
+    fn move_on<P: StateMachine>(&mut self, params: &P, seen: P::View, n: u64, next: u64) {
         assert_eq!(next >> PAYLOAD_BITS, 0, "no bit above the payload");
         let mut puts = Vec::new();
         let kept_on = |place, content| {
@@ -103,12 +109,12 @@ impl State {
             self.ring[place] = content;
         }
         // Who lost the race for the word before stops at the first put.
-        let mut refused = 0;
+        let mut denied = 0;
         let stops = params.publish(seen, Read(self), |_, _| {
-            refused += 1;
+            denied += 1;
             false
         });
-        assert!(stops == (refused == 0) && refused <= 1, "went on after the word had moved");
+        assert!(stops == (denied == 0) && denied <= 1, "went on after the word had moved");
         if !planted(Mistake::ChargeLost) {
             self.word = next;
         }
@@ -119,7 +125,7 @@ impl State {
     }
 
     /// What the state holds against its key; nothing, where it is idle.
-    fn debt<P: Machine>(&self, params: &P, now: Tick) -> u64 {
+    fn debt<P: StateMachine>(&self, params: &P, now: Tick) -> u64 {
         match params.standing(self.word, params.instant(now)) {
             Standing::Idle { .. } => 0,
             Standing::Live { debt } => {
@@ -135,7 +141,7 @@ impl State {
 /// Waiting is tried out only up to `latest`. Of a ring full of anything less can be asked, for
 /// its cells contradict its word and each other: no panic, no bit too many, and a wait that is
 /// enough.
-pub(crate) fn steps_are_total<P: Machine>(
+pub(crate) fn steps_are_total<P: StateMachine>(
     params: &P,
     (word, cells): (u64, Cells<'_>),
     (now, fits, most): (Tick, u64, u64),
@@ -149,7 +155,7 @@ pub(crate) fn steps_are_total<P: Machine>(
     assert_eq!(params.no_place(word, now, Duration::ZERO).remaining(), 0);
     for cost in asked {
         let n = cost.cells(fits, rest);
-        let seen = state.look(params, now, n);
+        let seen = state.read(params, now, n);
         let before = state.clone();
         match (params.step(seen, now, n), params.answer(seen, now, n)) {
             (Step::Admit { next }, Ok(permit)) => {
@@ -163,19 +169,19 @@ pub(crate) fn steps_are_total<P: Machine>(
                     is_charged(params, (&before, &state), now, n);
                 }
             }
-            (Step::RefuseCounted { next }, Err(denied)) => {
+            (Step::DenyCounted { next }, Err(denied)) => {
                 assert!(n <= fits, "what can never fit does not count");
                 state.move_on(params, seen, n, next);
                 if sound {
                     is_charged(params, (&before, &state), now, n);
-                    assert!(!before.admits(params, now, n + 1), "less was refused than admitted");
-                    refusal_is_right(params, &state, (now, n, fits), latest, &denied);
+                    assert!(!before.admits(params, now, n + 1), "less was denied than admitted");
+                    denial_is_right(params, &state, (now, n, fits), latest, &denied);
                 }
                 rest = denied.remaining();
             }
-            (Step::Refuse, Err(denied)) => {
+            (Step::Deny, Err(denied)) => {
                 if sound {
-                    refusal_is_right(params, &state, (now, n, fits), latest, &denied);
+                    denial_is_right(params, &state, (now, n, fits), latest, &denied);
                 } else if is_steady(params, &state, now, &denied) {
                     wait_is_enough(params, &state, (now, n), latest, &denied);
                 }
@@ -189,22 +195,22 @@ pub(crate) fn steps_are_total<P: Machine>(
 }
 
 /// Whether times of anything are the same times when the wait is over: none has come round.
-fn is_steady<P: Machine>(params: &P, state: &State, now: Tick, denied: &Denied) -> bool {
+fn is_steady<P: StateMachine>(params: &P, state: &State, now: Tick, denied: &Denied) -> bool {
     let soon = |wait| params.skew_tolerance().is_none_or(|tolerance| wait <= tolerance);
     let live = state.debt(params, now) > 0;
     live && params.grid().ring().is_none() && denied.retry_after().is_none_or(soon)
 }
 
 /// A state with more in it never stands for less.
-fn is_charged<P: Machine>(params: &P, (before, after): (&State, &State), now: Tick, n: u64) {
+fn is_charged<P: StateMachine>(params: &P, (before, after): (&State, &State), now: Tick, n: u64) {
     let (was, is) = (before.debt(params, now), after.debt(params, now));
     // A log's debt is until when, not how much.
     let more = if params.has_note() { is >= was && is > 0 } else { is > was };
     assert!(if n > 0 { more } else { is == was }, "moved back: {was} to {is} by {n}");
 }
 
-/// What holds of every refusal, seen from the state that it left.
-fn refusal_is_right<P: Machine>(
+/// What holds of every denial, seen from the state that it left.
+fn denial_is_right<P: StateMachine>(
     params: &P,
     state: &State,
     (now, n, fits): (Tick, u64, u64),
@@ -212,7 +218,7 @@ fn refusal_is_right<P: Machine>(
     denied: &Denied,
 ) {
     assert_eq!(denied.limit(), fits);
-    assert!(denied.remaining() < n, "what is left was refused");
+    assert!(denied.remaining() < n, "what is left was denied");
     let Some(wait) = denied.retry_after() else {
         assert!(n > fits, "what fits comes back some day");
         return;
@@ -224,7 +230,7 @@ fn refusal_is_right<P: Machine>(
 }
 
 /// When the wait is over, which has been tried, if it can be.
-fn wait_is_enough<P: Machine>(
+fn wait_is_enough<P: StateMachine>(
     params: &P,
     state: &State,
     (now, n): (Tick, u64),

@@ -15,7 +15,7 @@ pub(crate) const VECTORS: &[(&str, Replay)] =
 fn log_gates(params: &Value) -> [Box<dyn Gate>; 3] {
     let window = Duration::from_millis(number(&params["window_ms"]));
     assert!(params["rejected_counted"].as_bool().unwrap_or(true), "all of them do");
-    let log = SlidingLog::new().count_refusals();
+    let log = SlidingLog::new().count_denials();
     let log = match number_if_said(&params["min_gap_ms"]) {
         None | Some(0) => log,
         Some(millis) => log.min_gap(Duration::from_millis(millis)),

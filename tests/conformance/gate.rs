@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tollgate::algo::oracle::Verdict;
-use tollgate::algo::{Algorithm, GiveBack};
-use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, Slots, Tick};
+use tollgate::algo::{Algorithm, Refund};
+use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, SlotLayout, Tick};
 
 /// What a vector asks of.
 pub(crate) trait Gate: Sync {
@@ -19,7 +19,7 @@ pub(crate) trait Account: Gate {
     fn add_at(&self, n: u64, now: Tick);
 }
 
-impl<A: Algorithm<Params: GiveBack> + Sync> Account for Direct<A, ManualClock> {
+impl<A: Algorithm<Params: Refund> + Sync> Account for Direct<A, ManualClock> {
     fn charge_at(&self, n: u64, now: Tick) -> Duration {
         Direct::charge_at(self, n, now)
     }
@@ -29,7 +29,7 @@ impl<A: Algorithm<Params: GiveBack> + Sync> Account for Direct<A, ManualClock> {
     }
 }
 
-impl<A: Algorithm<Params: GiveBack> + Sync> Account for Limiter<str, A, ManualClock> {
+impl<A: Algorithm<Params: Refund> + Sync> Account for Limiter<str, A, ManualClock> {
     fn charge_at(&self, n: u64, now: Tick) -> Duration {
         Limiter::charge_at(self, "neighbour", n, now);
         Limiter::charge_at(self, KEY, n, now)
@@ -76,7 +76,7 @@ where
 /// The same, for vectors that charge what is not there, or add.
 pub(crate) fn accounts<A>(quota: Quota, algorithm: A) -> [Box<dyn Account>; 3]
 where
-    A: Algorithm<Params: GiveBack> + Copy + Sync + 'static,
+    A: Algorithm<Params: Refund> + Copy + Sync + 'static,
 {
     let (direct, wide, auto) = built(quota, algorithm);
     [Box::new(direct), Box::new(wide), Box::new(auto)]
@@ -102,7 +102,7 @@ fn built<A: Algorithm + Copy>(
             .build()
             .expect("a vector's quota is in range")
     };
-    (direct, keyed(Slots::Wide, 10), keyed(Slots::Auto, 30_000))
+    (direct, keyed(SlotLayout::Wide, 10), keyed(SlotLayout::Auto, 30_000))
 }
 
 /// Takes as many as there are, up to `n`.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate::{Direct, Inherit, LeakyQueue, Live, Quota, Tick, WarmUp};
+use tollgate::{Direct, DynamicGcra, Inherit, LeakyQueue, Quota, Tick, WarmUp};
 
 use crate::Replay;
 use crate::gate::{Gate, gates, number, number_if_said, steps};
@@ -84,7 +84,7 @@ fn bursty(vector: &Value) {
 /// There, the debt of the moment is repaid at the old rate after a change; here a debt is so many
 /// cells, which are repaid at the new rate, so that the one wait after the change is half as long.
 fn updated(vector: &Value) {
-    let builder = Direct::builder(Quota::per_second(1)).algorithm(Live::new());
+    let builder = Direct::builder(Quota::per_second(1)).algorithm(DynamicGcra::new());
     let gate = builder.build().expect("in range");
     let (mut now, mut changed) = (Tick::ZERO, false);
     for step in steps(vector) {

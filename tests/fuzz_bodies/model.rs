@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::{
-    FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, Slots, Stats, SubWindows, Tick,
+    FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, SlotLayout, Stats, SubWindows,
+    Tick,
 };
 
 use crate::bodies::choice::{Choice, Cost, LogRates, Pace};
@@ -47,7 +48,7 @@ fn quotas() -> impl Strategy<Value = Quota> {
 fn policies() -> impl Strategy<Value = OnFull> {
     prop_oneof![
         Just(OnFull::EvictNearestIdle),
-        Just(OnFull::Refuse),
+        Just(OnFull::Deny),
         Just(OnFull::Admit),
         quotas().prop_map(OnFull::SharedOverflow),
     ]
@@ -66,7 +67,7 @@ fn setups() -> impl Strategy<Value = Setup> {
             quota,
             on_full,
             capacity,
-            slots: Slots::Wide,
+            slots: SlotLayout::Wide,
             skew: Duration::from_nanos(skew),
             seed,
             start: Tick::from_nanos(start),
@@ -161,13 +162,13 @@ proptest! {
         setup in setups(),
         operations in prop::collection::vec(operations(), 1..250),
     ) {
-        let setup = Setup { slots: Slots::Auto, seed: setup.seed % 256, ..setup };
+        let setup = Setup { slots: SlotLayout::Auto, seed: setup.seed % 256, ..setup };
         run(choice, &setup, &operations);
     }
 }
 
 /// The model must see what it is there to judge: forty keys at sixteen slots, round and round.
-fn crowded(on_full: OnFull, slots: Slots) -> Stats {
+fn crowded(on_full: OnFull, slots: SlotLayout) -> Stats {
     let setup = Setup {
         quota: Quota::per_second(10).burst(5),
         on_full,
@@ -191,26 +192,26 @@ fn crowded(on_full: OnFull, slots: Slots) -> Stats {
     keyed.stats()
 }
 
-fn each_policy_is_put_to_work(slots: Slots) {
+fn each_policy_is_put_to_work(slots: SlotLayout) {
     let evict = crowded(OnFull::EvictNearestIdle, slots);
     assert!(evict.evicted > 100 && evict.claimed > evict.evicted, "{evict:?}");
-    assert_eq!((evict.refused_full, evict.admitted_full, evict.overflowed), (0, 0, 0));
+    assert_eq!((evict.denied_full, evict.admitted_full, evict.overflowed), (0, 0, 0));
 
-    let refuse = crowded(OnFull::Refuse, slots);
-    assert!(refuse.refused_full > 100 && refuse.claimed > 16, "{refuse:?}");
-    assert_eq!((refuse.evicted, refuse.admitted_full, refuse.overflowed), (0, 0, 0));
+    let deny = crowded(OnFull::Deny, slots);
+    assert!(deny.denied_full > 100 && deny.claimed > 16, "{deny:?}");
+    assert_eq!((deny.evicted, deny.admitted_full, deny.overflowed), (0, 0, 0));
 
     let admit = crowded(OnFull::Admit, slots);
     assert!(admit.admitted_full > 100, "{admit:?}");
-    assert_eq!((admit.evicted, admit.refused_full, admit.overflowed), (0, 0, 0));
+    assert_eq!((admit.evicted, admit.denied_full, admit.overflowed), (0, 0, 0));
 
     let share = crowded(OnFull::SharedOverflow(Quota::per_second(50).burst(9)), slots);
     assert!(share.overflowed > 100, "{share:?}");
-    assert_eq!((share.evicted, share.refused_full, share.admitted_full), (0, 0, 0));
+    assert_eq!((share.evicted, share.denied_full, share.admitted_full), (0, 0, 0));
 }
 
 #[test]
 fn each_policy_is_put_to_work_and_counts_its_own_events_alone() {
-    each_policy_is_put_to_work(Slots::Wide);
-    each_policy_is_put_to_work(Slots::Compact);
+    each_policy_is_put_to_work(SlotLayout::Wide);
+    each_policy_is_put_to_work(SlotLayout::Compact);
 }

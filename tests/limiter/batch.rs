@@ -85,7 +85,7 @@ proptest! {
         allowed_as_checked(SubWindows::new(), &batches);
         allowed_as_checked(SlidingCounter::new(), &batches);
         allowed_as_checked(SlidingLog::new().and(Quota::per_minute(9)), &batches);
-        allowed_as_checked(SlidingLog::new().count_refusals(), &batches);
+        allowed_as_checked(SlidingLog::new().count_denials(), &batches);
         allowed_as_checked(AnyAlgorithm::from(SlidingLog::new()), &batches);
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::Machine;
+use tollgate::algo::StateMachine;
 use tollgate::algo::oracle::{AnyOracle, Oracle, Verdict};
 use tollgate::{
     AnyAlgorithm, Clock, Composite, CompositeError, Direct, FixedWindow, Gcra, LeakyQueue, Limiter,
-    ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, Slots, SubWindows, Tick, WarmUp,
+    ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -23,14 +23,14 @@ type Clocked = Limiter<u8, AnyAlgorithm, Arc<ManualClock>>;
 struct Limit {
     algorithm: AnyAlgorithm,
     quota: Quota,
-    slots: Slots,
+    slots: SlotLayout,
     is_shadow: bool,
 }
 
 /// After so long, so many cells with these keys; by the limits' clocks, or at an instant.
 type Act = (u64, u64, Request, bool);
 
-/// Without buckets that start empty: what of a refusal they remember is tested elsewhere.
+/// Without buckets that start empty: what of a denial they remember is tested elsewhere.
 fn revocable() -> impl Strategy<Value = AnyAlgorithm> {
     prop_oneof![
         2 => Just(Gcra::new().into()),
@@ -47,7 +47,7 @@ fn any_algorithm() -> impl Strategy<Value = AnyAlgorithm> {
         1 => Just(SubWindows::new().into()),
         1 => Just(SlidingCounter::new().into()),
         1 => Just(SlidingLog::new().into()),
-        1 => Just(SlidingLog::new().count_refusals().into()),
+        1 => Just(SlidingLog::new().count_denials().into()),
     ]
 }
 
@@ -60,7 +60,7 @@ fn quotas() -> impl Strategy<Value = Quota> {
 }
 
 fn limits() -> impl Strategy<Value = Vec<Limit>> {
-    let all_slots = prop::sample::select(vec![Slots::Wide, Slots::Auto]);
+    let all_slots = prop::sample::select(vec![SlotLayout::Wide, SlotLayout::Auto]);
     let limit = |algorithm, is_shadow| {
         (algorithm, quotas(), all_slots.clone(), is_shadow).prop_map(
             |(algorithm, quota, slots, is_shadow)| Limit { algorithm, quota, slots, is_shadow },
@@ -115,7 +115,7 @@ enum Told {
         delay: Duration,
         shadow: Option<&'static str>,
     },
-    Refused {
+    Denied {
         name: &'static str,
         remaining: u64,
         retry_after: Option<Duration>,
@@ -126,17 +126,17 @@ enum Told {
 fn expected(models: &mut [Model], request: &Request, now: Tick, n: u64) -> Told {
     let verdicts: Vec<_> = models.iter().map(|model| model.would_say(request, now, n)).collect();
     let enforced = || (0..models.len()).filter(|&index| !models[index].is_shadow);
-    if let Some(refuser) = enforced().find(|&index| !verdicts[index].admitted) {
+    if let Some(denier) = enforced().find(|&index| !verdicts[index].admitted) {
         let waits = enforced().map(|index| verdicts[index].retry_after);
         let retry_after = waits.reduce(|a, b| Some(a?.max(b?))).expect("one at least");
-        let left = |index: usize| match index == refuser {
+        let left = |index: usize| match index == denier {
             true => verdicts[index].remaining,
             false => models[index].would_say(request, now, 0).remaining,
         };
         let remaining = enforced().map(left).min().expect("one at least");
-        // Some count, or remember, even what they refuse.
-        models[refuser].key(request).decide(now, n);
-        return Told::Refused { name: models[refuser].name, remaining, retry_after };
+        // Some count, or remember, even what they deny.
+        models[denier].key(request).decide(now, n);
+        return Told::Denied { name: models[denier].name, remaining, retry_after };
     }
     let tightest = enforced().min_by_key(|&index| verdicts[index].remaining).expect("one");
     let delay = verdicts[enforced().next_back().expect("one")].delay;
@@ -164,12 +164,12 @@ fn told(all: &Composite<'_, Request>, request: &Request, n: u64, now: Option<Tic
             tightest: granted.tightest(),
             remaining: granted.remaining(),
             delay: granted.delay(),
-            shadow: granted.would_refuse(),
+            shadow: granted.would_deny(),
         },
-        Err(refused) => Told::Refused {
-            name: refused.limit_name(),
-            remaining: refused.remaining(),
-            retry_after: refused.retry_after(),
+        Err(denied) => Told::Denied {
+            name: denied.limit_name(),
+            remaining: denied.remaining(),
+            retry_after: denied.retry_after(),
         },
     }
 }
@@ -201,7 +201,7 @@ fn says_what_the_oracles_say(limits: &[Limit], acts: &[Act]) {
         assert_eq!(told, expected(&mut models, request, tick, *n), "{n} for {request:?} at {now}");
     }
     let shadows = models.iter().filter(|model| model.is_shadow);
-    let trials = all.trials().map(|trial| (trial.name, (trial.admitted, trial.would_refuse)));
+    let trials = all.trials().map(|trial| (trial.name, (trial.admitted, trial.would_deny)));
     assert!(trials.eq(shadows.map(|model| (model.name, model.counted))));
     for (model, gate) in models.iter().zip(&gates).filter(|(model, _)| !model.is_shadow) {
         assert_eq!(gate.stats().admitted, Some(model.counted.0), "counted by {}", model.name);
@@ -245,8 +245,8 @@ fn limits_of_different_ages_are_asked_by_their_own_clocks() {
     }
     for _ in 0..5 {
         assert!(all.check(&()).is_ok());
-        let refused = all.check(&()).expect_err("a second has to pass");
-        assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)));
+        let denied = all.check(&()).expect_err("a second has to pass");
+        assert_eq!(denied.retry_after(), Some(Duration::from_secs(1)));
         clocks.iter().for_each(|clock| clock.advance(Duration::from_secs(1)));
     }
 }
@@ -262,11 +262,11 @@ fn default_clocks_do_not_lend_each_other_their_origin() {
         Composite::<u8>::builder()
             .keyed("early", &early, |key| key)
             .keyed("late", &late, |key| key);
-    let refused = all.build().expect("token buckets").check(&7).expect_err("late has none left");
-    assert_eq!(refused.limit_name(), "late");
+    let denied = all.build().expect("token buckets").check(&7).expect_err("late has none left");
+    assert_eq!(denied.limit_name(), "late");
     // By the early one's clock, 5 ms ahead, it would be 5 ms less than what its own clock says.
     let own = late.check(&7).expect_err("none left").retry_after().expect("an hour");
-    assert!(refused.retry_after().expect("an hour") >= own);
+    assert!(denied.retry_after().expect("an hour") >= own);
     assert!(early.peek_at(&7, 1, early.clock().now()).is_ok(), "given back");
 }
 
@@ -278,7 +278,7 @@ fn full(on_full: OnFull) -> Limiter<u32, Gcra, ManualClock> {
         .clock(ManualClock::new())
         .capacity(1)
         .on_full(on_full)
-        .slots(Slots::Wide)
+        .slots(SlotLayout::Wide)
         .build();
     let gate: Limiter<u32, Gcra, ManualClock> = built.expect("in range");
     for key in 0..16 {
@@ -289,15 +289,15 @@ fn full(on_full: OnFull) -> Limiter<u32, Gcra, ManualClock> {
 
 /// The second limit is asked twice. A look tells that it has room for two cells, and a charge that it
 /// has none for four: as when another request is faster.
-fn after_a_refusal(gate: &Limiter<u32, Gcra, ManualClock>) -> Vec<u64> {
+fn after_a_denial(gate: &Limiter<u32, Gcra, ManualClock>) -> Vec<u64> {
     let open = Direct::new(Quota::per_hour(100)).expect("in range");
     let closed = Direct::new(Quota::per_hour(3)).expect("in range");
     let both = |second| {
         let all = Composite::<u32>::builder().keyed("full", gate, |key| key);
         all.shared("second", second).shared("again", second).build().expect("token buckets")
     };
-    let refused = both(&closed).check_at(&99, 2, ONE).expect_err("too few for both");
-    let mut said = vec![u64::from(refused.limit_name() == "full")];
+    let denied = both(&closed).check_at(&99, 2, ONE).expect_err("too few for both");
+    let mut said = vec![u64::from(denied.limit_name() == "full")];
     let admitted =
         |_| both(&open).check_at(&99, 2, ONE).map_or(0, |granted| 1 + granted.remaining());
     said.extend((0..3).map(admitted));
@@ -306,18 +306,18 @@ fn after_a_refusal(gate: &Limiter<u32, Gcra, ManualClock>) -> Vec<u64> {
 
 #[test]
 fn a_key_without_a_place_is_treated_as_its_limit_treats_it() {
-    let gate = full(OnFull::Refuse);
-    assert_eq!(after_a_refusal(&gate), [1, 0, 0, 0]);
-    assert_eq!(gate.stats().refused_full, 4);
+    let gate = full(OnFull::Deny);
+    assert_eq!(after_a_denial(&gate), [1, 0, 0, 0]);
+    assert_eq!(gate.stats().denied_full, 4);
     let gate = full(OnFull::Admit);
-    assert_eq!(after_a_refusal(&gate), [0, 2, 2, 2]);
+    assert_eq!(after_a_denial(&gate), [0, 2, 2, 2]);
     assert_eq!(gate.stats().admitted_full, 4);
-    // What the refused request took of the shared bucket is given back to it.
+    // What the denied request took of the shared bucket is given back to it.
     let gate = full(OnFull::SharedOverflow(Quota::per_hour(4)));
-    assert_eq!(after_a_refusal(&gate), [0, 3, 1, 0]);
+    assert_eq!(after_a_denial(&gate), [0, 3, 1, 0]);
     assert_eq!(gate.stats().overflowed, 4);
     let gate = full(OnFull::EvictNearestIdle);
-    assert_eq!(after_a_refusal(&gate), [0, 2, 0, 0]);
+    assert_eq!(after_a_denial(&gate), [0, 2, 0, 0]);
     assert_eq!(gate.stats().evicted, 1);
 }
 

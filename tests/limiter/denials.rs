@@ -9,8 +9,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::algo::Algorithm;
 use tollgate::{
-    AnyAlgorithm, Clock, Composite, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, Live, OnFull,
-    Quota, SlidingCounter, SlidingLog, Slots, SubWindows, Tick,
+    AnyAlgorithm, Clock, Composite, Direct, DynamicGcra, FixedWindow, Gcra, LeakyQueue, Limiter,
+    OnFull, Quota, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -99,7 +99,7 @@ fn a_thread_that_is_denied_all_the_time_costs_an_earlier_limit_no_refill() {
 /// One key of a tenant asks 50 times as often as it may, the others together as often as they may.
 #[test]
 fn a_key_that_hammers_costs_the_honest_keys_of_its_tenant_nothing() {
-    for slots in [Slots::Wide, Slots::Compact] {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let clock = Ticking::by(2_000);
         let quota = |per_second: u64, burst| Quota::per_second(per_second).burst(burst);
         let limiter = |quota| {
@@ -130,7 +130,7 @@ fn a_key_that_hammers_costs_the_honest_keys_of_its_tenant_nothing() {
 struct Limit {
     algorithm: AnyAlgorithm,
     quota: Quota,
-    slots: Slots,
+    slots: SlotLayout,
 }
 
 fn limits() -> impl Strategy<Value = Vec<Limit>> {
@@ -151,7 +151,7 @@ fn limits() -> impl Strategy<Value = Vec<Limit>> {
         (1_u64..30, 1_u64..9).prop_map(|(limit, burst)| Quota::per_minute(limit).burst(burst)),
         Just(Quota::per_second(1_000)),
     ];
-    let slots = prop::sample::select(vec![Slots::Wide, Slots::Auto]);
+    let slots = prop::sample::select(vec![SlotLayout::Wide, SlotLayout::Auto]);
     let limit = |(algorithm, quota, slots)| Limit { algorithm, quota, slots };
     let first = prop::collection::vec(
         (revocable, quotas.clone(), slots.clone()).prop_map(limit),
@@ -211,8 +211,9 @@ proptest! {
 fn what_was_charged_before_another_request_was_faster_is_given_back() {
     let clock = Ticking::by(500);
     let open = keyed::<u8>(Quota::per_second(1_000), &clock);
-    let live =
-        Direct::builder(Quota::per_second(9)).algorithm(Live::new()).clock(Arc::clone(&clock));
+    let live = Direct::builder(Quota::per_second(9))
+        .algorithm(DynamicGcra::new())
+        .clock(Arc::clone(&clock));
     let live = live.build().expect("in range");
     let window = Direct::builder(Quota::per_day(1)).algorithm(FixedWindow::anchored());
     let window = window.clock(Arc::clone(&clock)).build().expect("in range");
@@ -236,9 +237,9 @@ fn what_was_charged_before_another_request_was_faster_is_given_back() {
 #[test]
 fn a_key_without_a_place_costs_an_earlier_limit_nothing() {
     for (on_full, slots) in [
-        (OnFull::Refuse, Slots::Wide),
-        (OnFull::Refuse, Slots::Compact),
-        (OnFull::SharedOverflow(Quota::per_day(1)), Slots::Wide),
+        (OnFull::Deny, SlotLayout::Wide),
+        (OnFull::Deny, SlotLayout::Compact),
+        (OnFull::SharedOverflow(Quota::per_day(1)), SlotLayout::Wide),
     ] {
         let clock = Ticking::by(100_000);
         let first = bucket(Quota::per_second(1_000), &clock);
@@ -261,9 +262,9 @@ fn a_key_without_a_place_costs_an_earlier_limit_nothing() {
         assert!((0..100).all(|key| both.check(&(1_000_000 + key)).is_err()));
         assert_eq!(state_of(&first, now), before, "{on_full:?}, {slots:?}");
         let stats = keys.stats();
-        let turned_away = stats.refused_full + stats.overflowed;
-        assert_eq!(turned_away - told.refused_full - told.overflowed, 100, "they are counted");
-        assert_eq!(stats.refused.zip(told.refused).map(|(now, then)| now - then), Some(100));
+        let turned_away = stats.denied_full + stats.overflowed;
+        assert_eq!(turned_away - told.denied_full - told.overflowed, 100, "they are counted");
+        assert_eq!(stats.denied.zip(told.denied).map(|(now, then)| now - then), Some(100));
     }
 }
 
@@ -276,7 +277,7 @@ fn a_denial_that_has_to_be_remembered_is_remembered() {
         .clock(Arc::clone(&clock))
         .build()
         .expect("in range");
-    let log = Direct::builder(Quota::per_second(2)).algorithm(SlidingLog::new().count_refusals());
+    let log = Direct::builder(Quota::per_second(2)).algorithm(SlidingLog::new().count_denials());
     let log = log.clock(Arc::clone(&clock)).build().expect("in range");
     let both = Composite::<u8>::builder().keyed("empty", &empty, |key| key).shared("log", &log);
     let both = both.build().expect("only the last cannot give back");

@@ -6,7 +6,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{Bookable, Direct, Gcra, Line, ManualClock, Quota, Tick, Wait, WaitError, Waited};
+use tollgate::{
+    Direct, Gcra, ManualClock, Quota, Tick, Wait, WaitError, WaitQueue, Waitable, Waited,
+};
 
 use crate::bodies::span::worst_excess_of_bucket;
 
@@ -37,13 +39,13 @@ fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
 type Asleep = Pending<()>;
 type Waiter<'a, S> = (u64, Wait<'a, S, fn(Duration) -> Asleep, Asleep>);
 
-fn look<S: Bookable>((_, waiter): &mut Waiter<'_, S>) -> Poll<Result<Waited, WaitError>> {
+fn look<S: Waitable>((_, waiter): &mut Waiter<'_, S>) -> Poll<Result<Waited, WaitError>> {
     Pin::new(waiter).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// All who wait look, in order of their arrival; those who are told go. Adds when how many cells were
 /// spent.
-fn all_look<S: Bookable>(
+fn all_look<S: Waitable>(
     waiters: &mut Vec<Waiter<'_, S>>,
     now: u64,
     spent: &mut Vec<(u64, u64)>,
@@ -72,7 +74,7 @@ fn spent(burst: u64, acts: &[(u64, Act)]) -> Result<Vec<(u64, u64)>, TestCaseErr
     let clock = ManualClock::new();
     let quota = Quota::per_second(RATE).burst(burst);
     let gate: Direct<Gcra, _> = Direct::builder(quota).clock(&clock).build().expect("in range");
-    let line = Line::new(gate);
+    let line = WaitQueue::new(gate);
     let (mut now, mut spent, mut waiters) = (SECOND, Vec::new(), Vec::new());
     for (gap, act) in acts {
         now += gap;
@@ -116,7 +118,7 @@ fn the_test_would_notice_cells_that_are_granted_early() {
 fn a_sleep_lasts_until_the_turn_and_no_longer() {
     let clock = ManualClock::new();
     let quota = Quota::per_second(RATE).burst(1);
-    let line = Line::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
+    let line = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
     let mut slept = Vec::new();
     for _ in 0..4 {
         let mut wait = line.wait_async(&(), 1, Duration::MAX, |span| {
@@ -133,7 +135,7 @@ fn a_sleep_lasts_until_the_turn_and_no_longer() {
 #[test]
 fn a_wait_may_move_between_threads() {
     fn assert_send<T: Send>(_: &T) {}
-    let line = Line::new(Direct::new(Quota::per_second(1)).expect("in range"));
+    let line = WaitQueue::new(Direct::new(Quota::per_second(1)).expect("in range"));
     assert_send(&line.wait_async(&(), 1, Duration::ZERO, |_| pending::<()>()));
     assert_send(&line);
 }

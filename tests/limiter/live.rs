@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Direct, Inherit, Limiter, Live, ManualClock, Quota, Tick};
+use tollgate::{Direct, DynamicGcra, Inherit, Limiter, ManualClock, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
@@ -12,9 +12,9 @@ fn at(nanos: u64) -> Tick {
     Tick::from_nanos(nanos)
 }
 
-fn keyed(quota: Quota) -> Limiter<u64, Live, ManualClock> {
+fn keyed(quota: Quota) -> Limiter<u64, DynamicGcra, ManualClock> {
     Limiter::builder(quota)
-        .algorithm(Live::new())
+        .algorithm(DynamicGcra::new())
         .clock(ManualClock::new())
         .capacity(10)
         .hash_seed(1)
@@ -22,8 +22,8 @@ fn keyed(quota: Quota) -> Limiter<u64, Live, ManualClock> {
         .expect("in range")
 }
 
-fn direct(quota: Quota) -> Direct<Live, ManualClock> {
-    let builder = Direct::builder(quota).algorithm(Live::new()).clock(ManualClock::new());
+fn direct(quota: Quota) -> Direct<DynamicGcra, ManualClock> {
+    let builder = Direct::builder(quota).algorithm(DynamicGcra::new()).clock(ManualClock::new());
     builder.build().expect("in range")
 }
 
@@ -121,7 +121,7 @@ fn a_charge_by_a_clock_behind_the_change_waits_for_its_turn() {
 #[test]
 fn a_key_that_has_filled_up_stays_full_where_buckets_start_empty() {
     let quota = Quota::new(10, YEAR).burst(10);
-    let builder = Limiter::builder(quota).algorithm(Live::start_empty());
+    let builder = Limiter::builder(quota).algorithm(DynamicGcra::start_empty());
     let gate: Limiter<u64, _, _> =
         builder.clock(ManualClock::new()).capacity(10).build().expect("in range");
     assert!(gate.check_at(&1, 10, at(0)).is_err());

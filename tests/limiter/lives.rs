@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, Machine};
+use tollgate::algo::{Algorithm, StateMachine};
 use tollgate::{
     Decision, Direct, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog, SubWindows, Tick,
 };
@@ -78,5 +78,5 @@ fn a_counter_counts_nothing_of_a_life_of_the_same_generation() {
 #[test]
 fn a_log_knows_no_event_of_a_life_of_the_same_generation() {
     run(SlidingLog::new());
-    run(SlidingLog::new().count_refusals().and(Quota::new(10, Duration::from_secs(3))));
+    run(SlidingLog::new().count_denials().and(Quota::new(10, Duration::from_secs(3))));
 }

@@ -9,7 +9,7 @@ mod batch;
 mod bodies;
 mod composite;
 mod denials;
-mod lanes;
+mod leases;
 mod lines;
 mod live;
 mod lives;

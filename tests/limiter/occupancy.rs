@@ -1,20 +1,20 @@
 //! How full a limiter says it is.
 
-use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Slots, Tick};
+use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
 
-fn gate(capacity: u64, slots: Slots) -> Limiter<u64, Gcra, ManualClock> {
+fn gate(capacity: u64, slots: SlotLayout) -> Limiter<u64, Gcra, ManualClock> {
     Limiter::builder(Quota::per_hour(10))
         .clock(ManualClock::new())
         .capacity(capacity)
         .slots(slots)
-        .on_full(OnFull::Refuse)
+        .on_full(OnFull::Deny)
         .build()
         .expect("in range")
 }
 
 #[test]
 fn capacity_is_what_was_asked_for_in_whole_buckets() {
-    for (slots, slot_bytes) in [(Slots::Wide, 16), (Slots::Compact, 8)] {
+    for (slots, slot_bytes) in [(SlotLayout::Wide, 16), (SlotLayout::Compact, 8)] {
         for capacity in [1_u64, 7, 8, 9, 10, 100, 101, 999, 12_345, 100_000, 1_000_000] {
             let occupancy = gate(capacity, slots).occupancy();
             let asked = usize::try_from(capacity).expect("64 bits");
@@ -27,7 +27,7 @@ fn capacity_is_what_was_asked_for_in_whole_buckets() {
 
 #[test]
 fn live_keys_are_those_that_time_has_not_restored() {
-    let gate = gate(1_000, Slots::Wide);
+    let gate = gate(1_000, SlotLayout::Wide);
     let at = |minutes: u64| Tick::from_nanos(minutes * 60_000_000_000);
     for key in 0..500 {
         // A tenth of an hour for each cell: the first half of them is idle before the other.
@@ -39,12 +39,12 @@ fn live_keys_are_those_that_time_has_not_restored() {
 
 #[test]
 fn a_table_can_be_filled_beyond_its_capacity() {
-    let gate = gate(1, Slots::Compact);
+    let gate = gate(1, SlotLayout::Compact);
     let admitted = (0..100).filter(|key| gate.check(key).is_ok()).count();
     let occupancy = gate.occupancy();
     assert_eq!((admitted, occupancy.live, occupancy.slots), (16, 16, 16));
     assert_eq!((occupancy.capacity, occupancy.load()), (8, 1.0));
-    assert_eq!(gate.stats().refused_full, 84);
+    assert_eq!(gate.stats().denied_full, 84);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{Limiter, ManualClock, OnFull, Penalties, Quota, Rejected, Tick};
+use tollgate::{Limiter, ManualClock, OnFull, Penalties, PenaltyDenied, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const STRIKES: u64 = 3;
@@ -40,7 +40,7 @@ fn says_what_it_is_said_to(prolonged: bool, acts: &[Act]) {
     let alone = Limiter::builder(Quota::per_second(1).burst(2)).clock(ManualClock::new());
     let alone: Limiter<u8, _, _> = alone.build().expect("in range");
     let mut records: HashMap<u8, Record> = HashMap::new();
-    let (mut now, mut bans, mut refused_banned) = (SECOND, 0, 0);
+    let (mut now, mut bans, mut denied_banned) = (SECOND, 0, 0);
     for &(halves, key, pardon) in acts {
         now += halves * SECOND / 2;
         let tick = Tick::from_nanos(now);
@@ -52,11 +52,13 @@ fn says_what_it_is_said_to(prolonged: bool, acts: &[Act]) {
         }
         let answer = gate.check_at(&key, 1, tick);
         if now < record.ban_ends {
-            refused_banned += 1;
+            denied_banned += 1;
             if prolonged {
                 record.ban_ends = now + BAN;
             }
-            let Err(Rejected::Banned(ban)) = answer else { panic!("{answer:?}, but is banned") };
+            let Err(PenaltyDenied::Banned(ban)) = answer else {
+                panic!("{answer:?}, but is banned")
+            };
             assert!(!ban.begins());
             assert_eq!(ban.ends_in(), Duration::from_nanos(record.ban_ends - now));
             assert_eq!(gate.banned_at(&key, tick), Some(ban.ends_in()));
@@ -70,20 +72,22 @@ fn says_what_it_is_said_to(prolonged: bool, acts: &[Act]) {
                 }
                 record.strikes += 1;
                 if record.strikes < STRIKES {
-                    assert_eq!(answer, Err(Rejected::Limited(denied)));
+                    assert_eq!(answer, Err(PenaltyDenied::Limited(denied)));
                     assert_eq!(gate.banned_at(&key, tick), None);
                     continue;
                 }
                 bans += 1;
                 *record = Record { ban_ends: now + BAN, ..Record::default() };
-                let Err(Rejected::Banned(ban)) = answer else { panic!("{answer:?}, not banned") };
+                let Err(PenaltyDenied::Banned(ban)) = answer else {
+                    panic!("{answer:?}, not banned")
+                };
                 assert!(ban.begins());
                 assert_eq!(ban.ends_in(), Duration::from_nanos(BAN));
             }
         }
     }
     let stats = gate.stats_at(Tick::from_nanos(now));
-    assert_eq!((stats.bans, stats.refused_banned), (bans, refused_banned));
+    assert_eq!((stats.bans, stats.denied_banned), (bans, denied_banned));
     assert_eq!(stats.banned_now, records.values().filter(|key| now < key.ban_ends).count());
     assert_eq!(stats.forgotten, 0);
 }
@@ -138,7 +142,7 @@ fn reported_failures_ban_and_denials_do_not_where_only_failures_are_strikes() {
     let gate = gate.build().expect("in range");
     let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
     for _ in 0..100 {
-        assert!(matches!(gate.check_at(&1, 5, at(0)), Err(Rejected::Limited(_))));
+        assert!(matches!(gate.check_at(&1, 5, at(0)), Err(PenaltyDenied::Limited(_))));
     }
     // Two failures, and after a minute they are forgotten.
     assert_eq!([gate.strike_at(&1, at(0)), gate.strike_at(&1, at(30))], [None; 2]);
@@ -146,7 +150,7 @@ fn reported_failures_ban_and_denials_do_not_where_only_failures_are_strikes() {
     assert!(gate.check_at(&1, 1, at(61)).is_ok());
     let ban = gate.strike_at(&1, at(62)).expect("the third in a minute");
     assert_eq!((ban.begins(), ban.ends_in()), (true, Duration::from_secs(600)));
-    assert!(matches!(gate.check_at(&1, 1, at(63)), Err(Rejected::Banned(_))));
+    assert!(matches!(gate.check_at(&1, 1, at(63)), Err(PenaltyDenied::Banned(_))));
     assert!(gate.check_at(&2, 1, at(63)).is_ok());
     // Failures of requests that were under way do not prolong it.
     let late = gate.strike_at(&1, at(70)).expect("banned");
@@ -154,7 +158,7 @@ fn reported_failures_ban_and_denials_do_not_where_only_failures_are_strikes() {
     assert!(gate.check_at(&1, 1, at(661)).is_err());
     assert!(gate.check_at(&1, 1, at(662)).is_ok());
     let stats = gate.stats_at(at(662));
-    assert_eq!((stats.bans, stats.refused_banned, stats.banned_now), (1, 2, 0));
+    assert_eq!((stats.bans, stats.denied_banned, stats.banned_now), (1, 2, 0));
 }
 
 #[test]

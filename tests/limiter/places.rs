@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Slots, Tick};
+use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
 
 const SLOTS: u64 = 16;
 const SECOND: u64 = 1_000_000_000;
@@ -17,7 +17,7 @@ type Gate<A = Gcra> = Limiter<u64, A, ManualClock>;
 
 /// One with slots of either kind.
 fn small(quota: Quota, on_full: OnFull, skew: Duration) -> [Gate; 2] {
-    [Slots::Wide, Slots::Compact].map(|slots| {
+    [SlotLayout::Wide, SlotLayout::Compact].map(|slots| {
         Limiter::builder(quota)
             .clock(ManualClock::new())
             .capacity(1)
@@ -39,16 +39,16 @@ fn fill(gate: &Gate, cells: u64) {
 
 #[test]
 fn sixteen_keys_fit_sixteen_slots_and_the_seventeenth_does_not() {
-    for gate in small(Quota::per_second(1).burst(3), OnFull::Refuse, Duration::ZERO) {
+    for gate in small(Quota::per_second(1).burst(3), OnFull::Deny, Duration::ZERO) {
         fill(&gate, 1);
         for _ in 0..5 {
             assert!(gate.check_at(&99, 1, START).is_err());
         }
-        assert_eq!(gate.stats().refused_full, 5);
+        assert_eq!(gate.stats().denied_full, 5);
         // What asks for nothing, or for what never fits, needs no place.
         assert_eq!(gate.check_at(&99, 0, START).expect("nothing").remaining(), 3);
         assert_eq!(gate.check_at(&99, 4, START).expect_err("too much").retry_after(), None);
-        assert_eq!(gate.stats().refused_full, 5);
+        assert_eq!(gate.stats().denied_full, 5);
         for key in 0..SLOTS {
             assert_eq!(gate.check_at(&key, 2, START).expect("two are left").remaining(), 0);
         }
@@ -76,7 +76,7 @@ fn the_key_with_the_least_debt_is_forgotten() {
 #[test]
 fn an_idle_key_makes_room_only_after_the_allowed_skew() {
     let skew = Duration::from_millis(100);
-    for gate in small(Quota::per_second(10).burst(3), OnFull::Refuse, skew) {
+    for gate in small(Quota::per_second(10).burst(3), OnFull::Deny, skew) {
         fill(&gate, 1);
         // A cell comes back in 100 ms: idle from then on, and idle for every clock 100 ms later.
         for (nanos, found) in [(100_000_000, false), (199_999_999, false), (200_000_000, true)] {
@@ -102,11 +102,11 @@ fn the_wait_for_a_place_is_enough() {
         (50_000_000, 225_000_000),
     ] {
         let skew = Duration::from_nanos(skew);
-        for gate in small(Quota::per_second(10).burst(3), OnFull::Refuse, skew) {
+        for gate in small(Quota::per_second(10).burst(3), OnFull::Deny, skew) {
             fill(&gate, 2);
             let denied = gate.check_at(&99, 1, later(elapsed)).expect_err("no place yet");
             let wait = denied.retry_after().expect("a place is found some day");
-            assert!(!wait.is_zero(), "refused, and told to come back at once: {elapsed}, {skew:?}");
+            assert!(!wait.is_zero(), "denied, and told to come back at once: {elapsed}, {skew:?}");
             let then = later(elapsed).saturating_add(wait);
             let before = then.saturating_sub(Duration::from_nanos(1));
             assert!(gate.check_at(&99, 1, before).is_err(), "{wait:?} is too long, skew {skew:?}");
@@ -115,11 +115,11 @@ fn the_wait_for_a_place_is_enough() {
     }
 }
 
-/// A bucket that starts empty takes a place even for a refusal; but not for what never fits.
+/// A bucket that starts empty takes a place even for a denial; but not for what never fits.
 #[test]
 fn what_never_fits_is_told_so_in_a_full_table() {
     let overflow = OnFull::SharedOverflow(Quota::per_second(100));
-    for on_full in [OnFull::EvictNearestIdle, OnFull::Refuse, OnFull::Admit, overflow] {
+    for on_full in [OnFull::EvictNearestIdle, OnFull::Deny, OnFull::Admit, overflow] {
         let gate: Gate = Limiter::builder(Quota::per_second(10).burst(3))
             .algorithm(Gcra::start_empty())
             .clock(ManualClock::new())
@@ -143,13 +143,13 @@ fn what_never_fits_is_told_so_in_a_full_table() {
 /// A grid that wraps around tells only so much of the past from the future. A table that judged
 /// from further back than that would take live keys for idle ones, and hand their places on.
 #[test]
-fn a_skew_that_the_grid_cannot_tell_is_refused_when_built() {
+fn a_skew_that_the_grid_cannot_tell_is_denied_when_built() {
     let quota = Quota::per_second(1_000_000_000).burst(1);
     let built = |skew: Duration| {
         Limiter::<u64>::builder(quota)
             .clock(ManualClock::new())
             .capacity(1)
-            .on_full(OnFull::Refuse)
+            .on_full(OnFull::Deny)
             .max_clock_skew(skew)
             .build()
     };
@@ -172,7 +172,7 @@ fn a_clock_as_far_behind_as_allowed_takes_no_live_place() {
         let built = Limiter::<u64>::builder(quota)
             .clock(ManualClock::new())
             .capacity(1)
-            .on_full(OnFull::Refuse)
+            .on_full(OnFull::Deny)
             .max_clock_skew(skew)
             .build();
         let Ok(gate) = built else { continue };
@@ -186,7 +186,7 @@ fn a_clock_as_far_behind_as_allowed_takes_no_live_place() {
 
 #[test]
 fn a_reset_gives_the_place_back_at_once() {
-    for gate in small(Quota::per_second(1).burst(3), OnFull::Refuse, Duration::from_secs(1)) {
+    for gate in small(Quota::per_second(1).burst(3), OnFull::Deny, Duration::from_secs(1)) {
         fill(&gate, 3);
         assert!(gate.check_at(&99, 3, START).is_err());
         gate.reset(&5);
@@ -238,7 +238,7 @@ fn who_is_admitted_without_a_place_is_not_remembered() {
             assert_eq!(gate.check_at(&99, 1, START).expect("admitted").remaining(), 2);
         }
         assert_eq!(gate.stats().admitted_full, 10);
-        assert!(gate.check_at(&99, 4, START).is_err(), "what never fits is still refused");
+        assert!(gate.check_at(&99, 4, START).is_err(), "what never fits is still denied");
     }
 }
 
@@ -249,7 +249,7 @@ fn windows_keep_their_places_until_they_end() {
         .algorithm(FixedWindow::anchored())
         .clock(ManualClock::new())
         .capacity(1)
-        .on_full(OnFull::Refuse)
+        .on_full(OnFull::Deny)
         .max_clock_skew(Duration::ZERO)
         .build()
         .expect("in range");
@@ -285,7 +285,7 @@ fn decisions_are_counted_where_that_is_asked_for_by_any_number_of_threads() {
     }
     let stats = gate.stats();
     assert_eq!(stats.admitted, Some(30 * 10));
-    assert_eq!(stats.refused, Some(30 * (THREADS - 10)));
+    assert_eq!(stats.denied, Some(30 * (THREADS - 10)));
     gate.check_batch(&[100, 101], |_, decision| assert!(decision.is_ok()));
     let _ = gate.peek_at(&100, 1, Tick::ZERO);
     assert_eq!(gate.stats().admitted, Some(302), "a batch counts, a peek does not");

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::Machine;
-use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, QuotaError, Slots, Tick};
+use tollgate::algo::StateMachine;
+use tollgate::{
+    Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, QuotaError, SlotLayout, Tick,
+};
 
 /// A bucket in exact arithmetic: a cell is as many nanoseconds as the period has, of which `limit` are
 /// paid in a nanosecond.
@@ -37,7 +39,7 @@ fn quotas() -> impl Strategy<Value = Quota> {
 fn gates() -> Vec<Limiter<u64, Gcra, ManualClock>> {
     let begun = || Limiter::builder(Quota::per_second(600)).clock(ManualClock::new());
     let wide = begun().algorithm(Gcra::new().for_plans()).capacity(100).build();
-    vec![wide.expect("in range"), begun().slots(Slots::Wide).build().expect("in range")]
+    vec![wide.expect("in range"), begun().slots(SlotLayout::Wide).build().expect("in range")]
 }
 
 /// A time that is whole units of a minute's windows, whatever their limit.
@@ -148,7 +150,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_states_cannot_tell_is_refused_with_a_reason() {
+fn what_the_states_cannot_tell_is_denied_with_a_reason() {
     let gate: Limiter<u64> = Limiter::builder(Quota::per_second(100)).build().expect("in range");
     let plan = |quota| gate.plan(quota).map(|_| ()).unwrap_err();
     assert_eq!(plan(Quota::per_second(0)), QuotaError::ZeroLimit);
@@ -160,8 +162,10 @@ fn what_the_states_cannot_tell_is_refused_with_a_reason() {
     let plan = |quota| windows.plan(quota).map(|_| ()).unwrap_err();
     assert_eq!(plan(Quota::per_hour(100)), QuotaError::PlanTooLong);
     assert_eq!(plan(Quota::per_minute(100_000)), QuotaError::PlanTooFast);
-    let compact: Limiter<u64> =
-        Limiter::builder(Quota::per_second(100)).slots(Slots::Compact).build().expect("in range");
+    let compact: Limiter<u64> = Limiter::builder(Quota::per_second(100))
+        .slots(SlotLayout::Compact)
+        .build()
+        .expect("in range");
     // The largest debt of a compact state is 16 bursts.
     assert_eq!(compact.plan(Quota::per_day(100)).unwrap_err(), QuotaError::PlanTooLong);
 }

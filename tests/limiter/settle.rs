@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, GiveBack, Machine};
-use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Slots, Tick};
+use tollgate::algo::{Algorithm, Refund, StateMachine};
+use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlotLayout, Tick};
 
 use crate::bodies::grid::nanos;
 use crate::bodies::ledger::{Held, Ledger, compact_level, level, window};
@@ -29,7 +29,7 @@ trait Gate {
 
 macro_rules! gate {
     ($gate:ty, $($key:expr)?) => {
-        impl<A: Algorithm<Params: GiveBack>> Gate for $gate {
+        impl<A: Algorithm<Params: Refund>> Gate for $gate {
             fn clock(&self) -> &ManualClock {
                 self.clock()
             }
@@ -71,7 +71,11 @@ fn direct<A: Algorithm>(algorithm: A, quota: Quota) -> Direct<A, ManualClock> {
     Direct::builder(quota).algorithm(algorithm).clock(clock).build().expect("in range")
 }
 
-fn keyed<A: Algorithm>(algorithm: A, quota: Quota, slots: Slots) -> Limiter<str, A, ManualClock> {
+fn keyed<A: Algorithm>(
+    algorithm: A,
+    quota: Quota,
+    slots: SlotLayout,
+) -> Limiter<str, A, ManualClock> {
     let begun = Limiter::builder(quota).algorithm(algorithm).clock(ManualClock::new());
     begun.slots(slots).build().expect("in range")
 }
@@ -219,13 +223,13 @@ fn follows(
                 if actual > n {
                     ledger.charge_anyway(now, actual - n);
                 } else {
-                    ledger.give_back(now, charge, n - actual);
+                    ledger.refund(now, charge, n - actual);
                 }
             }
             Act::Drop(index) if index < held.len() => {
                 let (n, _, charge, end) = held.swap_remove(index);
                 end(None, now);
-                ledger.give_back(now, charge, n);
+                ledger.refund(now, charge, n);
             }
             Act::Settle(_) | Act::Drop(_) => {}
             Act::Charge(n) => {
@@ -281,18 +285,18 @@ proptest! {
         let gate = direct(algorithm, quota);
         let ledger = level(gate.params(), &quota, (0, start_empty));
         follows(&gate, &mut ledger.clone(), &quota, start, &events);
-        let gate = keyed(algorithm, quota, Slots::Wide);
+        let gate = keyed(algorithm, quota, SlotLayout::Wide);
         follows(&gate, &mut ledger.clone(), &quota, start, &events);
     }
 
     /// The lowered burst is the bucket.
     #[test]
     fn a_bucket_with_lanes_follows_the_level(
-        lanes in 1_u64..=5, start in starts(), events in events(2, 48),
+        leases in 1_u64..=5, start in starts(), events in events(2, 48),
     ) {
         let quota = Quota::per_second(10);
-        let gate = keyed(Gcra::new().lanes(lanes), quota, Slots::Wide);
-        let mut ledger = level(gate.params(), &quota, (lanes, false));
+        let gate = keyed(Gcra::new().leases(leases), quota, SlotLayout::Wide);
+        let mut ledger = level(gate.params(), &quota, (leases, false));
         follows(&gate, &mut ledger, &quota, start, &events);
     }
 
@@ -303,7 +307,7 @@ proptest! {
     ) {
         let quota = quota(text);
         let algorithm = if start_empty { Gcra::start_empty() } else { Gcra::new() };
-        let gate = keyed(algorithm, quota, Slots::Compact);
+        let gate = keyed(algorithm, quota, SlotLayout::Compact);
         let mut ledger = compact_level(gate.params(), &quota, start_empty);
         follows(&gate, &mut ledger, &quota, start, &events);
     }
@@ -318,7 +322,7 @@ proptest! {
         let gate = direct(algorithm, quota);
         let ledger = window(gate.params(), &quota, aligned);
         follows(&gate, &mut ledger.clone(), &quota, start, &events);
-        let gate = keyed(algorithm, quota, Slots::Wide);
+        let gate = keyed(algorithm, quota, SlotLayout::Wide);
         follows(&gate, &mut ledger.clone(), &quota, start, &events);
     }
 
@@ -329,7 +333,7 @@ proptest! {
     ) {
         let quota = quota(text);
         let algorithm = if aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
-        let gate = keyed(algorithm, quota, Slots::Compact);
+        let gate = keyed(algorithm, quota, SlotLayout::Compact);
         let mut ledger = window(gate.params(), &quota, aligned);
         follows(&gate, &mut ledger, &quota, start, &events);
     }
@@ -355,7 +359,7 @@ fn never_better(
         gate.clock().set(now);
         match event.act {
             Act::Check(n) if gate.check(n.of(burst), now) => {
-                assert!(without.check(n.of(burst), now), "refused with less charged: {event:?}");
+                assert!(without.check(n.of(burst), now), "denied with less charged: {event:?}");
             }
             Act::Reserve(n, actual) => {
                 let (n, actual) = (n.of(burst), bounded(actual));
@@ -399,7 +403,7 @@ proptest! {
         start in 0..1_u64 << 60, events in events(0, 0), compact: bool,
     ) {
         let quota = quota(text);
-        let slots = if compact { Slots::Compact } else { Slots::Wide };
+        let slots = if compact { SlotLayout::Compact } else { SlotLayout::Wide };
         let gates = [(); 2].map(|()| keyed(Gcra::new(), quota, slots));
         never_better(&gates[0], &gates[1], &quota, start, &events);
     }
@@ -411,7 +415,7 @@ proptest! {
         start in 0..1_u64 << 60, events in events(0, 0), compact: bool,
     ) {
         let quota = quota(text);
-        let slots = if compact { Slots::Compact } else { Slots::Wide };
+        let slots = if compact { SlotLayout::Compact } else { SlotLayout::Wide };
         let gates = [(); 2].map(|()| keyed(FixedWindow::aligned(), quota, slots));
         never_better(&gates[0], &gates[1], &quota, start, &events);
     }
@@ -424,7 +428,7 @@ proptest! {
     ) {
         let quota = Quota::per_hour(1_000);
         let now = Tick::from_nanos(start);
-        for slots in [Slots::Wide, Slots::Compact] {
+        for slots in [SlotLayout::Wide, SlotLayout::Compact] {
             accounts_for_all(&keyed(Gcra::new(), quota, slots), now, gift, &events);
         }
     }
@@ -467,15 +471,15 @@ fn a_key_that_starts_empty_may_be_charged_what_is_not_there() {
         assert_eq!(gate.charge(5, Tick::ZERO), Duration::from_millis(500));
         assert_eq!(gate.left(Tick::from_nanos(SECOND)).0, 5);
     }
-    is_charged(&keyed(Gcra::start_empty(), Quota::per_second(10), Slots::Wide));
-    is_charged(&keyed(Gcra::start_empty(), Quota::per_second(10), Slots::Compact));
+    is_charged(&keyed(Gcra::start_empty(), Quota::per_second(10), SlotLayout::Wide));
+    is_charged(&keyed(Gcra::start_empty(), Quota::per_second(10), SlotLayout::Compact));
     is_charged(&direct(Gcra::start_empty(), Quota::per_second(10)));
 }
 
 /// Who charges what is forgiven is told of the debt all the same.
 #[test]
 fn at_its_bound_a_debt_tells_how_long_it_lasts() {
-    let gate = keyed(Gcra::new(), Quota::per_second(10), Slots::Compact);
+    let gate = keyed(Gcra::new(), Quota::per_second(10), SlotLayout::Compact);
     let charge = |n| gate.charge_at(KEY, n, Tick::ZERO);
     assert_eq!(charge(u64::MAX), Duration::from_secs(15), "sixteen bursts");
     assert_eq!(charge(1), Duration::from_secs(15));
@@ -488,7 +492,7 @@ fn at_its_bound_a_debt_tells_how_long_it_lasts() {
 /// The debt of a quota whose burst takes a month to come back is not cut off at the burst.
 #[test]
 fn long_bursts_may_be_overdrawn_in_compact_slots() {
-    let gate = keyed(Gcra::new(), quota("1000/30d"), Slots::Compact);
+    let gate = keyed(Gcra::new(), quota("1000/30d"), SlotLayout::Compact);
     let days = gate.charge_at(KEY, 3_000, Tick::ZERO).as_secs() / 86_400;
     assert!((59..=60).contains(&days), "two bursts beyond the first: {days} days");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::algo::oracle::Oracle;
-use tollgate::algo::{Algorithm, Machine};
+use tollgate::algo::{Algorithm, StateMachine};
 use tollgate::{
     FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, Quota, Shadow, SlidingLog, Tick,
 };
@@ -38,8 +38,8 @@ fn counts_what_the_oracles_say<A: Algorithm, B: Algorithm>(
     }
     let counts = gate.counts();
     let told = [
-        [counts.both_refuse, counts.only_enforced_refuses],
-        [counts.only_candidate_refuses, counts.both_admit],
+        [counts.both_deny, counts.only_enforced_denies],
+        [counts.only_candidate_denies, counts.both_admit],
     ];
     assert_eq!(told, counted);
     assert_eq!(counts.differ(), counted[0][1] + counted[1][0]);

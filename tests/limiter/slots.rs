@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tollgate::algo::Algorithm;
 use tollgate::{
-    AnyAlgorithm, BuildError, FixedWindow, Gcra, LeakyQueue, Limiter, Live, ManualClock, OnFull,
-    Quota, SlidingLog, Slots, SubWindows, Tick, WarmUp,
+    AnyAlgorithm, BuildError, DynamicGcra, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock,
+    OnFull, Quota, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
 };
 
 /// The least capacity for which compact slots are chosen unasked.
@@ -15,7 +15,7 @@ const SKEW: Duration = Duration::from_millis(1);
 fn built<A: Algorithm>(
     algorithm: A,
     quota: &str,
-    slots: Slots,
+    slots: SlotLayout,
     skew: Duration,
 ) -> Result<Limiter<u64, A, ManualClock>, BuildError> {
     Limiter::builder(quota.parse().expect("a quota"))
@@ -28,7 +28,7 @@ fn built<A: Algorithm>(
 }
 
 /// By the memory that it takes.
-fn is_compact<A: Algorithm>(algorithm: A, quota: &str, slots: Slots, skew: Duration) -> bool {
+fn is_compact<A: Algorithm>(algorithm: A, quota: &str, slots: SlotLayout, skew: Duration) -> bool {
     let gate = built(algorithm, quota, slots, skew).expect("in range");
     gate.memory_bytes() as u64 <= 15 * KEYS
 }
@@ -36,58 +36,58 @@ fn is_compact<A: Algorithm>(algorithm: A, quota: &str, slots: Slots, skew: Durat
 #[test]
 fn ordinary_quotas_get_compact_slots_unasked() {
     for quota in ["100/s burst 20", "1/s", "10/minute", "1000/s", "50000/s burst 1000"] {
-        assert!(is_compact(Gcra::new(), quota, Slots::default(), SKEW), "{quota}");
-        assert!(is_compact(Gcra::start_empty(), quota, Slots::Auto, SKEW), "{quota}");
-        assert!(is_compact(LeakyQueue::new(), quota, Slots::Auto, SKEW), "{quota}");
-        assert!(!is_compact(Gcra::new(), quota, Slots::Wide, SKEW), "{quota}");
+        assert!(is_compact(Gcra::new(), quota, SlotLayout::default(), SKEW), "{quota}");
+        assert!(is_compact(Gcra::start_empty(), quota, SlotLayout::Auto, SKEW), "{quota}");
+        assert!(is_compact(LeakyQueue::new(), quota, SlotLayout::Auto, SKEW), "{quota}");
+        assert!(!is_compact(Gcra::new(), quota, SlotLayout::Wide, SKEW), "{quota}");
     }
-    assert!(is_compact(FixedWindow::anchored(), "60/minute", Slots::Auto, SKEW));
-    assert!(is_compact(FixedWindow::aligned(), "100/s", Slots::Auto, SKEW));
-    assert!(is_compact(AnyAlgorithm::from(Gcra::new()), "1/s", Slots::Auto, SKEW));
-    assert!(is_compact(AnyAlgorithm::from(FixedWindow::aligned()), "1/s", Slots::Auto, SKEW));
-    assert!(is_compact(AnyAlgorithm::from(LeakyQueue::new()), "1/s", Slots::Auto, SKEW));
+    assert!(is_compact(FixedWindow::anchored(), "60/minute", SlotLayout::Auto, SKEW));
+    assert!(is_compact(FixedWindow::aligned(), "100/s", SlotLayout::Auto, SKEW));
+    assert!(is_compact(AnyAlgorithm::from(Gcra::new()), "1/s", SlotLayout::Auto, SKEW));
+    assert!(is_compact(AnyAlgorithm::from(FixedWindow::aligned()), "1/s", SlotLayout::Auto, SKEW));
+    assert!(is_compact(AnyAlgorithm::from(LeakyQueue::new()), "1/s", SlotLayout::Auto, SKEW));
 }
 
 #[test]
 fn what_does_not_fit_gets_wide_slots_unless_compact_ones_are_asked_for() {
     let hours = Duration::from_secs(2 * 3_600);
-    assert!(!is_compact(FixedWindow::anchored(), "1000/s", Slots::Auto, SKEW));
-    assert!(!is_compact(AnyAlgorithm::from(SlidingLog::new()), "1/s", Slots::Auto, SKEW));
-    assert!(!is_compact(Gcra::new(), "1000000/s burst 10", Slots::Auto, SKEW));
+    assert!(!is_compact(FixedWindow::anchored(), "1000/s", SlotLayout::Auto, SKEW));
+    assert!(!is_compact(AnyAlgorithm::from(SlidingLog::new()), "1/s", SlotLayout::Auto, SKEW));
+    assert!(!is_compact(Gcra::new(), "1000000/s burst 10", SlotLayout::Auto, SKEW));
     // It fits, but not for thirty days; or not for clocks that far apart.
-    assert!(!is_compact(Gcra::new(), "1000000/s", Slots::Auto, SKEW));
-    assert!(is_compact(Gcra::new(), "1000000/s", Slots::Compact, SKEW));
-    assert!(!is_compact(Gcra::new(), "1000/s burst 1", Slots::Auto, SKEW));
-    assert!(is_compact(Gcra::new(), "1000/s burst 1", Slots::Compact, SKEW));
-    assert!(!is_compact(Gcra::new(), "1/s", Slots::Auto, hours));
+    assert!(!is_compact(Gcra::new(), "1000000/s", SlotLayout::Auto, SKEW));
+    assert!(is_compact(Gcra::new(), "1000000/s", SlotLayout::Compact, SKEW));
+    assert!(!is_compact(Gcra::new(), "1000/s burst 1", SlotLayout::Auto, SKEW));
+    assert!(is_compact(Gcra::new(), "1000/s burst 1", SlotLayout::Compact, SKEW));
+    assert!(!is_compact(Gcra::new(), "1/s", SlotLayout::Auto, hours));
     let error = |built: Result<_, BuildError>| built.map(|_: Limiter<u64, _, _>| ()).unwrap_err();
     assert_eq!(
-        error(built(Gcra::new(), "1/s", Slots::Compact, hours)),
+        error(built(Gcra::new(), "1/s", SlotLayout::Compact, hours)),
         BuildError::SkewTooLarge { most: hours / 4 }
     );
-    let too_fast = built(Gcra::new(), "1000000/s burst 10", Slots::Compact, SKEW);
+    let too_fast = built(Gcra::new(), "1000000/s burst 10", SlotLayout::Compact, SKEW);
     assert_eq!(error(too_fast), BuildError::NotCompact);
-    let windows = built(SubWindows::new(), "1/s", Slots::Compact, SKEW);
+    let windows = built(SubWindows::new(), "1/s", SlotLayout::Compact, SKEW);
     assert_eq!(windows.map(|_| ()).unwrap_err(), BuildError::NotCompact);
 }
 
 #[test]
 fn lanes_plans_and_live_quotas_need_wide_slots_and_the_error_says_so() {
     fn needs_wide<A: Algorithm + Clone>(algorithm: A, name: &str) {
-        assert!(!is_compact(algorithm.clone(), "100/s", Slots::Auto, SKEW), "{name}");
-        let error = built(algorithm, "100/s", Slots::Compact, SKEW).map(|_| ()).unwrap_err();
+        assert!(!is_compact(algorithm.clone(), "100/s", SlotLayout::Auto, SKEW), "{name}");
+        let error = built(algorithm, "100/s", SlotLayout::Compact, SKEW).map(|_| ()).unwrap_err();
         assert_eq!(error, BuildError::NotCompact, "{name}");
     }
-    needs_wide(Gcra::new().lanes(10), "lanes");
+    needs_wide(Gcra::new().leases(10), "lanes");
     needs_wide(Gcra::new().for_plans(), "plans");
-    needs_wide(Live::new(), "live");
+    needs_wide(DynamicGcra::new(), "live");
     needs_wide(WarmUp::new(Duration::from_secs(10)), "warm-up");
     let advice = BuildError::NotCompact.to_string();
     for word in ["Slots::Auto", "Gcra::lanes", "share_hot_keys", "Gcra::for_plans"] {
         assert!(advice.contains(word), "{word}: {advice}");
     }
     // Of a limiter without `for_plans`, plans and reservations fit both kinds of slot.
-    let gate = built(Gcra::new(), "100/s", Slots::Compact, SKEW).expect("it fits");
+    let gate = built(Gcra::new(), "100/s", SlotLayout::Compact, SKEW).expect("it fits");
     let plan = gate.plan(Quota::per_second(50)).expect("it fits");
     assert_eq!(gate.check_with(&1, &plan).map(|permit| permit.limit()), Ok(50));
     assert!(gate.reserve(&2, 3).is_ok());
@@ -99,19 +99,19 @@ fn small_tables_have_wide_slots_unless_compact_ones_are_asked_for() {
     let small = || Limiter::<u64>::builder(Quota::per_second(1)).capacity(KEYS - 1);
     let bytes = |gate: Limiter<u64>| gate.memory_bytes() as u64;
     assert!(bytes(small().build().expect("in range")) > 28 * KEYS);
-    assert!(bytes(small().slots(Slots::Compact).build().expect("in range")) < 15 * KEYS);
+    assert!(bytes(small().slots(SlotLayout::Compact).build().expect("in range")) < 15 * KEYS);
     assert!(bytes(small().capacity(KEYS).build().expect("in range")) < 15 * KEYS);
 }
 
-/// Two keys with the same 26 bits share a bucket: the second is refused too early, and both
+/// Two keys with the same 26 bits share a bucket: the second is denied too early, and both
 /// together are granted no more than one.
 #[test]
 fn keys_that_coincide_share_one_burst() {
     let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_day(5))
         .clock(ManualClock::new())
         .capacity(1)
-        .on_full(OnFull::Refuse)
-        .slots(Slots::Compact)
+        .on_full(OnFull::Deny)
+        .slots(SlotLayout::Compact)
         .hash_seed(7)
         .build()
         .expect("in range");
@@ -122,7 +122,7 @@ fn keys_that_coincide_share_one_burst() {
     let tried = (16..1 << 26).position(|key| spent(&key)).expect("one in four million");
     let key = 16 + tried as u64;
     assert!(gate.check_at(&key, 1, Tick::ZERO).is_err());
-    assert_eq!(gate.stats().refused_full, 0, "it was refused by the bucket that it shares");
+    assert_eq!(gate.stats().denied_full, 0, "it was denied by the bucket that it shares");
     gate.reset(&key);
     assert_eq!((0..16).filter(|key| !spent(key)).count(), 1, "one of the sixteen was reset");
     assert!(gate.check_at(&key, 5, Tick::ZERO).is_ok());
@@ -137,7 +137,7 @@ fn no_two_keys_of_the_models_coincide() {
         let gate: Limiter<u16, _, _> = Limiter::builder(Quota::per_day(1))
             .clock(ManualClock::new())
             .capacity(1)
-            .slots(Slots::Compact)
+            .slots(SlotLayout::Compact)
             .hash_seed(seed)
             .build()
             .expect("in range");

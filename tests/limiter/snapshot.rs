@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::algo::oracle::Verdict;
-use tollgate::algo::{Algorithm, Carry, Machine, Moment, PAYLOAD_BITS, Restart, Standing};
+use tollgate::algo::{Algorithm, Moment, PAYLOAD_BITS, Rebase, Restart, Standing, StateMachine};
 use tollgate::{
     AnyAlgorithm, Builder, Clock, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull,
-    Quota, RestoreError, SlidingCounter, SlidingLog, Slots, SubWindows, Tick, WarmUp,
+    Quota, RestoreError, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
 };
 
 use super::bodies::choice::ORIGIN_2025;
-use super::bodies::snapshot::{fix_up, is_refused};
+use super::bodies::snapshot::{fix_up, is_denied};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -27,7 +27,7 @@ struct Pair<A: Algorithm> {
 
 #[derive(Clone, Debug)]
 struct Plan {
-    slots: Slots,
+    slots: SlotLayout,
     /// Key, cells, and nanoseconds before.
     history: Vec<(u16, u64, u64)>,
     /// Nanoseconds between saving and restoring.
@@ -40,7 +40,7 @@ struct Plan {
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
-    let slots = prop_oneof![Just(Slots::Wide), Just(Slots::Compact)];
+    let slots = prop_oneof![Just(SlotLayout::Wide), Just(SlotLayout::Compact)];
     let span = prop_oneof![0..SECOND / 50, 0..2 * SECOND, 0..90 * SECOND];
     let request = (0_u16..12, 0_u64..8, span.clone());
     let requests = |most| prop::collection::vec(request.clone(), 1..most);
@@ -60,7 +60,7 @@ fn plan() -> impl Strategy<Value = Plan> {
 fn begin<A: Algorithm>(
     algorithm: A,
     quota: Quota,
-    slots: Slots,
+    slots: SlotLayout,
     unix_nanos: u64,
 ) -> Builder<u16, A, ManualClock> {
     Limiter::builder(quota)
@@ -70,7 +70,7 @@ fn begin<A: Algorithm>(
         .slots(slots)
 }
 
-impl<A: Algorithm<Params: Carry> + Copy> Pair<A> {
+impl<A: Algorithm<Params: Rebase> + Copy> Pair<A> {
     /// The first limiter decides about the plan's history, is saved, and restored.
     fn of(algorithm: A, quota: Quota, plan: &Plan) -> Self {
         let builder = |unix_nanos| begin(algorithm, quota, plan.slots, unix_nanos);
@@ -154,14 +154,14 @@ impl<A: Algorithm<Params: Carry> + Copy> Pair<A> {
     }
 }
 
-fn as_if_it_had_gone_on<A: Algorithm<Params: Carry> + Copy>(
+fn as_if_it_had_gone_on<A: Algorithm<Params: Rebase> + Copy>(
     algorithm: A,
     quota: Quota,
     plan: &Plan,
     colder: bool,
 ) {
     let compact = algorithm.compact_params(&quota, 0).expect("in range").is_some();
-    let slots = if compact { plan.slots } else { Slots::Wide };
+    let slots = if compact { plan.slots } else { SlotLayout::Wide };
     let plan = Plan { slots, ..plan.clone() };
     let pair = Pair::of(algorithm, quota, &plan);
     pair.is_held_to_as_much(&plan, colder);
@@ -208,7 +208,7 @@ proptest! {
 #[test]
 fn a_request_for_the_whole_limit_at_the_end_of_a_window_compares_what_was_there_before_it() {
     let quota = Quota::new(7, Duration::from_millis(67 * 777));
-    for slots in [Slots::Compact, Slots::Wide] {
+    for slots in [SlotLayout::Compact, SlotLayout::Wide] {
         for apart in [-4_000_000_000, -1, 0, 1, 6_377_086_224] {
             let plan = Plan {
                 slots,
@@ -232,7 +232,7 @@ proptest! {
         plan in plan(), limit in 1_u64..20, secs in 1_u64..200, count in 2_u32..12, more: bool,
         offset in -50_000_i32..50_000,
     ) {
-        let plan = Plan { slots: Slots::Wide, whole: false, ..plan };
+        let plan = Plan { slots: SlotLayout::Wide, whole: false, ..plan };
         // Where the limit takes its bits, the index comes round again.
         let limit = if more { limit + (1 << 24) } else { limit };
         let quota = Quota::new(limit, Duration::from_millis(secs * 777));
@@ -247,11 +247,11 @@ proptest! {
     #[test]
     fn logs(
         plan in plan(), limit in 1_u64..20, secs in 1_u64..100, gap in 1_u64..30_000,
-        count_refusals: bool,
+        count_denials: bool,
     ) {
         let quota = Quota::new(limit, Duration::from_millis(secs * 777));
         let log = SlidingLog::new();
-        let log = if count_refusals { log.count_refusals() } else { log };
+        let log = if count_denials { log.count_denials() } else { log };
         as_if_it_had_gone_on(log, quota, &plan, false);
         let gapped = log.and(Quota::new(limit.div_ceil(2), Duration::from_millis(gap)));
         if gapped.params(&quota, 0).is_ok() {
@@ -265,7 +265,7 @@ proptest! {
         let algorithm: AnyAlgorithm = AnyAlgorithm::NAMES[name].parse().expect("a name");
         let quota = "7/s burst 4".parse().expect("a quota");
         let compact = algorithm.compact_params(&quota, 0).expect("in range").is_some();
-        let slots = if compact { plan.slots } else { Slots::Wide };
+        let slots = if compact { plan.slots } else { SlotLayout::Wide };
         let plan = Plan { slots, whole: true, ..plan };
         Pair::of(algorithm, quota, &plan).go_on_alike(&plan);
     }
@@ -274,43 +274,44 @@ proptest! {
 #[test]
 fn any_algorithm_is_saved_as_the_one_that_it_is() {
     let quota = Quota::per_minute(5);
-    let gate = begin(SlidingLog::new(), quota, Slots::Wide, ORIGIN_2025).build().expect("in range");
+    let gate =
+        begin(SlidingLog::new(), quota, SlotLayout::Wide, ORIGIN_2025).build().expect("in range");
     assert!(gate.check_n(&1, 3).is_ok());
     let any = |name: &str| {
         let algorithm: AnyAlgorithm = name.parse().expect("a name");
-        begin(algorithm, quota, Slots::Wide, ORIGIN_2025)
+        begin(algorithm, quota, SlotLayout::Wide, ORIGIN_2025)
     };
     let bytes = gate.snapshot();
     let restored = any("sliding-log").restore(&bytes).expect("unharmed");
     assert_eq!(restored.snapshot(), bytes);
     assert_eq!(restored.check_n(&1, 1).unwrap().remaining(), 1);
     for other in ["sub-windows", "sliding-counter", "gcra"] {
-        let RestoreError::Different { what } = is_refused(any(other), &bytes) else { panic!() };
+        let RestoreError::Different { what } = is_denied(any(other), &bytes) else { panic!() };
         assert!(what.contains("algorithm"));
     }
     let other = |log: SlidingLog| {
-        let error = is_refused(begin(log, quota, Slots::Wide, 0), &bytes);
+        let error = is_denied(begin(log, quota, SlotLayout::Wide, 0), &bytes);
         assert!(matches!(error, RestoreError::Different { what } if what.contains("option")));
     };
-    other(SlidingLog::new().count_refusals());
+    other(SlidingLog::new().count_denials());
     other(SlidingLog::new().and(Quota::per_second(2)));
     let windows = |count, offset| {
         let windows = SubWindows::new().count(count).utc_offset_secs(offset);
-        begin(windows, quota, Slots::Wide, ORIGIN_2025)
+        begin(windows, quota, SlotLayout::Wide, ORIGIN_2025)
     };
     let bytes = windows(6, 0).build().expect("in range").snapshot();
     assert!(windows(6, 60).restore(&bytes).is_ok(), "the same minutes");
     for other in [windows(6, 10), windows(5, 0)] {
-        let error = is_refused(other, &bytes);
+        let error = is_denied(other, &bytes);
         assert!(matches!(error, RestoreError::Different { what } if what.contains("option")));
     }
 }
 
 #[test]
 fn a_shared_overflow_with_a_ring_comes_back() {
-    fn comes_back(algorithm: impl Algorithm<Params: Carry> + Copy) {
+    fn comes_back(algorithm: impl Algorithm<Params: Rebase> + Copy) {
         let build = || {
-            begin(algorithm, Quota::per_day(1), Slots::Wide, ORIGIN_2025)
+            begin(algorithm, Quota::per_day(1), SlotLayout::Wide, ORIGIN_2025)
                 .capacity(1)
                 .on_full(OnFull::SharedOverflow(Quota::per_day(100)))
         };
@@ -332,19 +333,19 @@ fn a_shared_overflow_with_a_ring_comes_back() {
 
 /// Any word and any ring, by any clocks: what comes of it is a state that is carried to itself, and
 /// that a decision can be made by.
-fn carry_of_a_ring_is_total<P: Carry>(params: &P, word: u64, ring: &[u64], restart: &Restart) {
+fn carry_of_a_ring_is_total<P: Rebase>(params: &P, word: u64, ring: &[u64], restart: &Restart) {
     let mut ring: Vec<u64> = ring.iter().copied().cycle().take(params.kept_cells()).collect();
-    let Some(carried) = params.carry(word, &mut ring, &params.passage(restart)) else { return };
+    let Some(carried) = params.rebase(word, &mut ring, &params.passage(restart)) else { return };
     assert_eq!(carried >> PAYLOAD_BITS, 0);
     assert!(ring.iter().all(|content| content >> 54 == 0));
     let Restart { now, .. } = *restart;
     let still = Restart { then: now, elapsed: Duration::ZERO, now };
     let mut again = ring.clone();
-    assert_eq!(params.carry(carried, &mut again, &params.passage(&still)), Some(carried));
+    assert_eq!(params.rebase(carried, &mut again, &params.passage(&still)), Some(carried));
     assert_eq!(again, ring);
     assert!(matches!(params.standing(carried, params.instant(now.tick)), Standing::Live { .. }));
     for n in [0, 1, 5, u64::MAX] {
-        let _ = params.answer(params.look(carried, ring.as_slice(), now.tick, n), now.tick, n);
+        let _ = params.answer(params.read(carried, ring.as_slice(), now.tick, n), now.tick, n);
     }
 }
 
@@ -380,7 +381,7 @@ proptest! {
             let cells: Vec<u64> = ring.iter().map(|cell| near(fresh, *cell, 40)).collect();
             carry_of_a_ring_is_total(&params, near(fresh, word, 100), &cells, &restart);
         }
-        let logs = [SlidingLog::new(), SlidingLog::new().and(Quota::per_minute(40)).count_refusals()];
+        let logs = [SlidingLog::new(), SlidingLog::new().and(Quota::per_minute(40)).count_denials()];
         for params in logs.iter().filter_map(|log| log.params(&quota, 0).ok()) {
             let fresh = params.fresh(then.tick);
             let cell = |cell: &u64| if wild { *cell >> 10 } else { params.instant(then.tick).wrapping_sub(*cell % 100_000) & payload | (cell >> 60) << 52 & ((1 << 54) - 1) };
@@ -391,8 +392,8 @@ proptest! {
 }
 
 /// Any word, by any clocks: a state of as many bits, that weighs no more than it did, but a unit.
-fn carry_is_total<P: Carry>(params: &P, word: u64, restart: &Restart) {
-    let Some(carried) = params.carry(word, &mut [], &params.passage(restart)) else { return };
+fn carry_is_total<P: Rebase>(params: &P, word: u64, restart: &Restart) {
+    let Some(carried) = params.rebase(word, &mut [], &params.passage(restart)) else { return };
     assert_eq!(carried >> PAYLOAD_BITS, 0);
     let weight = |word, tick| match params.standing(word, params.instant(tick)) {
         Standing::Idle { .. } => 0,
@@ -435,7 +436,7 @@ proptest! {
 }
 
 /// A limiter with one key in debt and its snapshot.
-fn saved(slots: Slots) -> (Builder<u16, Gcra, ManualClock>, Vec<u8>) {
+fn saved(slots: SlotLayout) -> (Builder<u16, Gcra, ManualClock>, Vec<u8>) {
     let builder = || begin(Gcra::new(), Quota::per_minute(60).burst(10), slots, ORIGIN_2025);
     let gate = builder().hash_seed(3).build().expect("in range");
     for key in 0..4 {
@@ -445,19 +446,19 @@ fn saved(slots: Slots) -> (Builder<u16, Gcra, ManualClock>, Vec<u8>) {
 }
 
 #[test]
-fn every_flipped_byte_and_every_cut_is_refused_with_a_reason() {
-    for slots in [Slots::Wide, Slots::Compact] {
+fn every_flipped_byte_and_every_cut_is_denied_with_a_reason() {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let (builder, bytes) = saved(slots);
         assert_eq!(builder.restore(&bytes).expect("unharmed").len(), 4);
         for length in 0..bytes.len() {
-            let error = is_refused(saved(slots).0, &bytes[..length]);
+            let error = is_denied(saved(slots).0, &bytes[..length]);
             assert_eq!(error, RestoreError::TooShort, "cut to {length}");
         }
         for place in 0..bytes.len() {
             for mask in [1, 0x80, 0xff] {
                 let mut flipped = bytes.clone();
                 flipped[place] ^= mask;
-                let error = is_refused(saved(slots).0, &flipped);
+                let error = is_denied(saved(slots).0, &flipped);
                 match place {
                     0..8 => assert_eq!(error, RestoreError::NotASnapshot),
                     8..12 => assert!(matches!(error, RestoreError::Version(_))),
@@ -467,16 +468,16 @@ fn every_flipped_byte_and_every_cut_is_refused_with_a_reason() {
             }
         }
         let longer = [&bytes[..], &[0]].concat();
-        assert!(matches!(is_refused(saved(slots).0, &longer), RestoreError::Damaged { .. }));
+        assert!(matches!(is_denied(saved(slots).0, &longer), RestoreError::Damaged { .. }));
     }
 }
 
 #[test]
 fn a_ring_is_part_of_what_is_checked() {
-    fn is_checked(algorithm: impl Algorithm<Params: Carry> + Copy) {
+    fn is_checked(algorithm: impl Algorithm<Params: Rebase> + Copy) {
         let overflow = OnFull::SharedOverflow(Quota::per_minute(5));
         let builder = || {
-            let builder = begin(algorithm, Quota::per_minute(4), Slots::Wide, ORIGIN_2025);
+            let builder = begin(algorithm, Quota::per_minute(4), SlotLayout::Wide, ORIGIN_2025);
             builder.capacity(1).on_full(overflow)
         };
         let gate = builder().hash_seed(3).build().expect("in range");
@@ -487,24 +488,24 @@ fn a_ring_is_part_of_what_is_checked() {
         let bytes = gate.snapshot();
         assert_eq!(builder().restore(&bytes).expect("unharmed").len(), gate.len());
         for length in (0..bytes.len()).step_by(3) {
-            assert_eq!(is_refused(builder(), &bytes[..length]), RestoreError::TooShort);
+            assert_eq!(is_denied(builder(), &bytes[..length]), RestoreError::TooShort);
         }
         for place in 0..bytes.len() {
             let mut flipped = bytes.clone();
             flipped[place] ^= 0x10;
-            is_refused(builder(), &flipped);
+            is_denied(builder(), &flipped);
         }
         // A ring that is not as long as it says, and one that is as long as memory.
         for (place, cells) in [(136, 1_u64), (136, u64::MAX), (216, 1), (216, u64::MAX / 8)] {
             let mut changed = bytes.clone();
             changed[place..place + 8].copy_from_slice(&cells.to_le_bytes());
             fix_up(&mut changed);
-            is_refused(builder(), &changed);
+            is_denied(builder(), &changed);
         }
         let mut cut = bytes.clone();
         cut.truncate(bytes.len() - 24);
         fix_up(&mut cut);
-        assert!(matches!(is_refused(builder(), &cut), RestoreError::Damaged { .. }));
+        assert!(matches!(is_denied(builder(), &cut), RestoreError::Damaged { .. }));
     }
     is_checked(SlidingLog::new());
     is_checked(SubWindows::new());
@@ -513,73 +514,73 @@ fn a_ring_is_part_of_what_is_checked() {
 
 #[test]
 fn a_limiter_built_otherwise_is_told_what_differs() {
-    let bytes = saved(Slots::Wide).1;
-    let same = |quota: &str| begin(Gcra::new(), quota.parse().expect("a quota"), Slots::Wide, 0);
+    let bytes = saved(SlotLayout::Wide).1;
+    let same =
+        |quota: &str| begin(Gcra::new(), quota.parse().expect("a quota"), SlotLayout::Wide, 0);
     let what = |error| match error {
         RestoreError::Different { what } => what,
         other => panic!("{other}"),
     };
     let quota = "60/m burst 10";
     assert!(same(quota).restore(&bytes).is_ok(), "neither the clock nor the seed need be the same");
-    assert!(what(is_refused(same("60/m burst 11"), &bytes)).contains("quota"));
-    assert!(what(is_refused(same("61/m burst 10"), &bytes)).contains("quota"));
-    assert!(what(is_refused(same(quota).capacity(400), &bytes)).contains("capacity"));
-    assert!(what(is_refused(same(quota).slots(Slots::Compact), &bytes)).contains("slots"));
+    assert!(what(is_denied(same("60/m burst 11"), &bytes)).contains("quota"));
+    assert!(what(is_denied(same("61/m burst 10"), &bytes)).contains("quota"));
+    assert!(what(is_denied(same(quota).capacity(400), &bytes)).contains("capacity"));
+    assert!(what(is_denied(same(quota).slots(SlotLayout::Compact), &bytes)).contains("slots"));
+    assert!(what(is_denied(same(quota).algorithm(Gcra::start_empty()), &bytes)).contains("option"));
     assert!(
-        what(is_refused(same(quota).algorithm(Gcra::start_empty()), &bytes)).contains("option")
-    );
-    assert!(
-        what(is_refused(same(quota).algorithm(LeakyQueue::new()), &bytes)).contains("algorithm")
+        what(is_denied(same(quota).algorithm(LeakyQueue::new()), &bytes)).contains("algorithm")
     );
     let overflow = |quota| OnFull::SharedOverflow(Quota::per_second(quota));
-    assert!(what(is_refused(same(quota).on_full(overflow(1)), &bytes)).contains("overflow"));
-    let none = begin(Gcra::new(), Quota::per_minute(0), Slots::Wide, 0);
-    let build = is_refused(none, &bytes);
+    assert!(what(is_denied(same(quota).on_full(overflow(1)), &bytes)).contains("overflow"));
+    let none = begin(Gcra::new(), Quota::per_minute(0), SlotLayout::Wide, 0);
+    let build = is_denied(none, &bytes);
     assert!(matches!(build, RestoreError::Build(_)));
 
     let shared = same(quota).on_full(overflow(1)).build().expect("in range").snapshot();
-    assert!(what(is_refused(same(quota).on_full(overflow(2)), &shared)).contains("shared"));
+    assert!(what(is_denied(same(quota).on_full(overflow(2)), &shared)).contains("shared"));
     let queue = |cells| same(quota).algorithm(LeakyQueue::new().immediate(cells));
     let queued = queue(2).build().expect("in range").snapshot();
-    assert!(what(is_refused(queue(3), &queued)).contains("option"));
+    assert!(what(is_denied(queue(3), &queued)).contains("option"));
     let aligned = |secs| same(quota).algorithm(FixedWindow::aligned().utc_offset_secs(secs));
     let windows = aligned(0).build().expect("in range").snapshot();
     assert!(aligned(60).restore(&windows).is_ok(), "the same minutes");
-    assert!(what(is_refused(aligned(61), &windows)).contains("option"));
+    assert!(what(is_denied(aligned(61), &windows)).contains("option"));
 }
 
 #[test]
-fn a_foreign_hash_is_refused() {
-    let (builder, mut bytes) = saved(Slots::Wide);
+fn a_foreign_hash_is_denied() {
+    let (builder, mut bytes) = saved(SlotLayout::Wide);
     bytes[88] ^= 1;
     fix_up(&mut bytes);
-    assert_eq!(is_refused(builder, &bytes), RestoreError::OtherHash);
+    assert_eq!(is_denied(builder, &bytes), RestoreError::OtherHash);
 }
 
 #[test]
 fn where_the_wall_clock_was_set_back_no_time_has_passed() {
     let quota = Quota::per_second(1).burst(10);
     for algorithm in [FixedWindow::anchored(), FixedWindow::aligned()] {
-        let gate = begin(algorithm, quota, Slots::Wide, 500 * SECOND).build().expect("in range");
+        let gate =
+            begin(algorithm, quota, SlotLayout::Wide, 500 * SECOND).build().expect("in range");
         gate.clock().advance(Duration::from_secs(5));
         assert!(gate.check_n(&1, 1).is_ok());
         let clock = ManualClock::starting_at_unix_nanos(300 * SECOND);
-        let restored = begin(algorithm, quota, Slots::Wide, 0).clock(&clock);
+        let restored = begin(algorithm, quota, SlotLayout::Wide, 0).clock(&clock);
         let restored = restored.restore(&gate.snapshot()).expect("unharmed");
         assert!(restored.check(&1).is_err(), "the window is open");
         clock.advance(Duration::from_secs(1));
         assert!(restored.check(&1).is_ok(), "and no longer than a window");
     }
-    let gate = begin(Gcra::new(), quota, Slots::Wide, 500 * SECOND).build().expect("in range");
+    let gate = begin(Gcra::new(), quota, SlotLayout::Wide, 500 * SECOND).build().expect("in range");
     assert!(gate.check_n(&1, 10).is_ok());
-    let restored = begin(Gcra::new(), quota, Slots::Wide, 0).restore(&gate.snapshot());
+    let restored = begin(Gcra::new(), quota, SlotLayout::Wide, 0).restore(&gate.snapshot());
     assert_eq!(restored.expect("unharmed").peek_at(&1, 0, Tick::ZERO).unwrap().remaining(), 0);
 }
 
 #[test]
 fn the_shared_overflow_comes_back() {
     let build = || {
-        begin(Gcra::new(), Quota::per_day(1), Slots::Wide, ORIGIN_2025)
+        begin(Gcra::new(), Quota::per_day(1), SlotLayout::Wide, ORIGIN_2025)
             .capacity(1)
             .on_full(OnFull::SharedOverflow(Quota::per_day(100)))
     };
@@ -601,7 +602,8 @@ const STATE: std::ops::Range<usize> = ROW + 13..ROW + 21;
 
 #[test]
 fn a_key_that_is_there_twice_keeps_the_greater_debt() {
-    let build = || begin(Gcra::new(), Quota::per_day(10), Slots::Wide, ORIGIN_2025).capacity(1);
+    let build =
+        || begin(Gcra::new(), Quota::per_day(10), SlotLayout::Wide, ORIGIN_2025).capacity(1);
     let gate = build().hash_seed(1).build().expect("in range");
     assert!(gate.check_n(&7, 4).is_ok());
     let bytes = gate.snapshot();
@@ -632,8 +634,8 @@ fn a_key_that_is_there_twice_keeps_the_greater_debt() {
 }
 
 #[test]
-fn a_key_where_it_cannot_be_is_refused() {
-    let build = || begin(Gcra::new(), Quota::per_day(10), Slots::Wide, 0).capacity(1_000_000);
+fn a_key_where_it_cannot_be_is_denied() {
+    let build = || begin(Gcra::new(), Quota::per_day(10), SlotLayout::Wide, 0).capacity(1_000_000);
     let gate = build().hash_seed(1).build().expect("in range");
     assert!(gate.check_n(&7, 4).is_ok());
     let bytes = gate.snapshot();
@@ -646,7 +648,7 @@ fn a_key_where_it_cannot_be_is_refused() {
     };
     assert!(build().restore(&moved(bucket)).is_ok());
     for other in [bucket + 1, bucket - 1, 0, u32::MAX] {
-        let error = is_refused(build(), &moved(other));
+        let error = is_denied(build(), &moved(other));
         assert!(matches!(error, RestoreError::Damaged { .. }), "{error}");
     }
 }
@@ -655,7 +657,7 @@ fn a_key_where_it_cannot_be_is_refused() {
 /// less debt than the one before.
 #[test]
 fn a_snapshot_beside_decisions_has_every_key_that_stays() {
-    for slots in [Slots::Wide, Slots::Compact] {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let build =
             || Limiter::<u64>::builder(Quota::per_day(1_000_000)).capacity(60_000).slots(slots);
         let gate = build().build().expect("in range");
@@ -694,7 +696,7 @@ fn a_snapshot_beside_decisions_has_whole_rings() {
         let quota = Quota::new(2 * WINDOW, Duration::from_millis(WINDOW));
         Limiter::builder(quota).algorithm(algorithm).capacity(60).clock(clock)
     }
-    fn is_whole(algorithm: impl Algorithm<Params: Carry + Sync> + Copy + Sync, slack: u64) {
+    fn is_whole(algorithm: impl Algorithm<Params: Rebase + Sync> + Copy + Sync, slack: u64) {
         let clock = ManualClock::starting_at_unix_nanos(ORIGIN_2025);
         let gate = build(algorithm, &clock).build().expect("in range");
         let charge = || {

@@ -1,8 +1,8 @@
-//! A clock of two tiers: what is admitted by its coarse time, and refused by its precise one.
+//! A clock of two tiers: what is admitted by its coarse time, and denied by its precise one.
 
 use proptest::prelude::*;
 use tollgate::algo::Algorithm;
-use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, SlidingLog, Slots, Tick};
+use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, SlidingLog, SlotLayout, Tick};
 
 /// A precise time, and a coarse one that stays behind it.
 #[derive(Default)]
@@ -38,7 +38,7 @@ fn granted<A: Algorithm + Clone>(algorithm: A, requests: &[Request]) -> Vec<(u64
     let gate: Limiter<str, A, _> = Limiter::builder(quota)
         .algorithm(algorithm.clone())
         .clock(&tiers)
-        .slots(Slots::Wide)
+        .slots(SlotLayout::Wide)
         .build()
         .expect("fits");
     let direct = Direct::builder(quota).algorithm(algorithm).clock(&tiers).build().expect("fits");
@@ -53,7 +53,7 @@ fn granted<A: Algorithm + Clone>(algorithm: A, requests: &[Request]) -> Vec<(u64
         assert_eq!(decision.is_ok(), direct.check_n(n).is_ok());
         match decision {
             Ok(_) => granted.push((now, n)),
-            // Who is refused is refused by the precise time, and told its wait.
+            // Who is denied is denied by the precise time, and told its wait.
             Err(denied) => assert_eq!(before, Err(denied)),
         }
     }
@@ -85,7 +85,7 @@ proptest! {
 
     #[test]
     fn a_log_keeps_its_limit_in_a_period_less_the_lag(requests in requests()) {
-        for log in [SlidingLog::new(), SlidingLog::new().count_refusals()] {
+        for log in [SlidingLog::new(), SlidingLog::new().count_denials()] {
             let granted = granted(log, &requests);
             let limit = |span| if span < SECOND - LAG { LIMIT } else { u64::from(u32::MAX) };
             #[allow(clippy::cast_precision_loss, reason = "small")]
@@ -103,9 +103,9 @@ fn the_bound_is_reached() {
 }
 
 #[test]
-fn a_refusal_that_counts_is_counted_once() {
+fn a_denial_that_counts_is_counted_once() {
     let tiers = Tiers::default();
-    let log = SlidingLog::new().count_refusals();
+    let log = SlidingLog::new().count_denials();
     let gate = Direct::builder(Quota::per_second(2)).algorithm(log).clock(&tiers).build();
     let gate = gate.expect("in range");
     tiers.precise.set(Tick::from_nanos(SECOND));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Direct, FixedWindow, Limiter, ManualClock, Quota, Slots, Tick};
+use tollgate::{Direct, FixedWindow, Limiter, ManualClock, Quota, SlotLayout, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const LIMIT: u64 = 10;
@@ -36,7 +36,7 @@ fn a_caller_stamped_in_the_window_before_is_decided_by_the_next_one_and_charged_
         let gate = Direct::builder(quota).algorithm(window).clock(ManualClock::new()).build();
         let gate = gate.expect("in range");
         is_counted_in_the_next_window(|n, now| gate.check_at(n, now));
-        for slots in [Slots::Wide, Slots::Compact] {
+        for slots in [SlotLayout::Wide, SlotLayout::Compact] {
             let gate: Limiter<u64, _, _> = Limiter::builder(quota)
                 .algorithm(window)
                 .clock(ManualClock::new())

@@ -96,9 +96,9 @@ pub(crate) fn logs(most: u64) -> impl Strategy<Value = (Choice, Quota)> {
     let limits = prop_oneof![3 => 1_u64..30, 2 => 1..=most, 1 => Just(most)];
     let share = (prop_oneof![3 => 1_u64..12, 1 => 1..=most], 1_u32..25, 1_u32..61);
     (limits, periods(), prop::collection::vec(share, 0..4), any::<bool>())
-        .prop_map(|(limit, period, shares, count_refusals)| {
+        .prop_map(|(limit, period, shares, count_denials)| {
             let quota = Quota::new(limit, Duration::from_nanos(period));
-            (Choice::Log(LogRates::beside(&quota, &shares, count_refusals)), quota)
+            (Choice::Log(LogRates::beside(&quota, &shares, count_denials)), quota)
         })
         .prop_filter("the algorithm keeps the quota", |(choice, quota)| accepts(*choice, quota))
 }

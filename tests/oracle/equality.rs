@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, Machine};
+use tollgate::algo::{Algorithm, StateMachine};
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
 use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
@@ -44,8 +44,8 @@ fn equals_its_oracle<A: Algorithm>(
         let answer = told(Verdict::from(&gate.check_at(n, tick)));
         prop_assert_eq!(answer, told(oracle.decide(tick, n)), "step {}: {} at {}", step, n, now);
         prop_assert_eq!(answer, peeked);
-        // Nothing else writes a state: no other refusal, and no charge of nothing.
-        let counted = answer.admitted || choice.counts_refusals() && n <= fits;
+        // Nothing else writes a state: no other denial, and no charge of nothing.
+        let counted = answer.admitted || choice.counts_denials() && n <= fits;
         if counted && n > 0 || gate.params().starts_in_debt() && written.is_none() {
             written = match written {
                 None => Some((now, now)),

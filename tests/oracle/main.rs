@@ -5,12 +5,12 @@
 #[path = "../bodies/mod.rs"]
 mod bodies;
 mod choice;
+mod denied;
 mod equality;
 mod meter;
 mod outlet;
 mod peers;
 mod rate;
-mod refused;
 mod ring_meter;
 mod warm_up;
 mod window_meter;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tollgate::algo::oracle::Verdict;
-use tollgate::algo::{Algorithm, Machine};
+use tollgate::algo::{Algorithm, StateMachine};
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
 use crate::bodies::choice::{Choice, Cost};
@@ -43,7 +43,7 @@ impl Meter {
 }
 
 /// Time never goes back. Where a wrapping grid is left alone for longer than its ring, an old
-/// debt may come up again, and refuse what would fit: from then on only the bound is checked.
+/// debt may come up again, and deny what would fit: from then on only the bound is checked.
 fn keeps_to_the_meter<A: Algorithm>(
     algorithm: A,
     quota: Quota,
@@ -84,7 +84,7 @@ fn keeps_to_the_meter<A: Algorithm>(
             prop_assert_eq!(answer.retry_after, None);
         } else if strict {
             let fits = meter.level + meter.cell * u128::from(n) <= meter.capacity;
-            prop_assert!(!fits, "{} at {} refused, which exactly fits", n, now);
+            prop_assert!(!fits, "{} at {} denied, which exactly fits", n, now);
             comes_back_at_the_right_time(&gate, &answer, now, n)?;
         }
         rest = answer.remaining;
@@ -96,14 +96,14 @@ fn keeps_to_the_meter<A: Algorithm>(
     Ok(())
 }
 
-/// What is said to a refused request is sufficient, and a nanosecond less is not.
+/// What is said to a denied request is sufficient, and a nanosecond less is not.
 pub(crate) fn comes_back_at_the_right_time<A: Algorithm>(
     gate: &Direct<A, ManualClock>,
-    refused: &Verdict,
+    denied: &Verdict,
     now: u64,
     n: u64,
 ) -> TestCaseResult {
-    let wait = nanos(refused.retry_after.expect("it fits some day"));
+    let wait = nanos(denied.retry_after.expect("it fits some day"));
     prop_assert!(wait > 0);
     // A stale clock may be told to wait for longer than can be said.
     if wait == u64::MAX {
@@ -119,7 +119,7 @@ proptest! {
     #![proptest_config(cases(20_000))]
 
     #[test]
-    fn a_bucket_is_never_over_and_never_refuses_what_exactly_fits(
+    fn a_bucket_is_never_over_and_never_denies_what_exactly_fits(
         (choice, quota) in quotas(buckets()),
         start in starts(),
         steps in prop::collection::vec((forward(), costs()), 1..80),

@@ -1,7 +1,7 @@
 //! A queue seen from its outlet: when the requests leave that it let in.
 
 use proptest::prelude::*;
-use tollgate::algo::Machine;
+use tollgate::algo::StateMachine;
 use tollgate::algo::oracle::Verdict;
 use tollgate::{Direct, LeakyQueue, ManualClock, Tick};
 
@@ -54,7 +54,7 @@ proptest! {
                     / u128::from(quota.limit()) + 1, "waits for more than the queue holds");
                 written = Some(written.unwrap_or(0).max(now));
             } else {
-                prop_assert!(free + cell > arrival + burst * cell, "refused with room left");
+                prop_assert!(free + cell > arrival + burst * cell, "denied with room left");
                 comes_back_at_the_right_time(&gate, &answer, now, 1)?;
             }
             last = Last {

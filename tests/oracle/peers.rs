@@ -68,7 +68,7 @@ fn an_older_timestamp_is_credited_once() {
 
 /// governor was seen to admit 213,505 cells at once of a burst of ten, after an idle time.
 #[test]
-fn a_cost_beyond_the_burst_is_refused_however_long_the_key_was_idle() {
+fn a_cost_beyond_the_burst_is_denied_however_long_the_key_was_idle() {
     for seconds in [0, 1, 86_400, 400 * 86_400, 18_000_000_000] {
         let gate = direct("10/s burst 10");
         let now = Tick::from_nanos(seconds * SECOND);

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tollgate::algo::Machine;
+use tollgate::algo::StateMachine;
 use tollgate::{Direct, FixedWindow, ManualClock, Quota, Tick};
 
 use crate::bodies::grid::nanos;
@@ -97,7 +97,7 @@ fn who_polls_gets_the_rate_to_the_cell() {
         let polls = (LATEST / step).min(70_000);
         for _ in 0..polls {
             now += step;
-            // The bound is for a limiter that never refuses, on which this would never end.
+            // The bound is for a limiter that never denies, on which this would never end.
             let polled = (0..100).take_while(|_| gate.check_at(1, Tick::from_nanos(now)).is_ok());
             granted += polled.map(|_| 1).sum::<u64>();
         }

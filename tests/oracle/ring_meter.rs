@@ -2,14 +2,14 @@
 //! arithmetic, which knows no grid and keeps no state but the list.
 //!
 //! - A log never has more than a rate's limit in any span of its window (a unit of the grid less),
-//!   and refuses nothing that exactly fits.
+//!   and denies nothing that exactly fits.
 //! - No row of sub-windows grants more than the limit, and what fits it is granted.
 //! - A counter's estimate, as a fraction, decides.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tollgate::algo::oracle::Verdict;
-use tollgate::algo::{Algorithm, Machine};
+use tollgate::algo::{Algorithm, StateMachine};
 use tollgate::{Direct, ManualClock, Quota, SlidingCounter, SubWindows, Tick};
 
 use crate::bodies::choice::{Choice, Cost, LogRates};
@@ -60,7 +60,7 @@ impl<A: Algorithm> Metered<A> {
             reset_after: answer.reset_after,
         };
         let fits = choice.fits(&quota);
-        if n > 0 && (answer.admitted || choice.counts_refusals() && n <= fits) {
+        if n > 0 && (answer.admitted || choice.counts_denials() && n <= fits) {
             self.entered.push((self.now, n));
         }
         (n, answer)
@@ -75,7 +75,7 @@ fn since(entered: &[(u64, u64)], begin: u128) -> u128 {
 
 /// The first nanosecond that is less than `window` before `now`, and the first that is so by less
 /// than a unit of the grid more: until then an event may stay that did not begin a unit.
-fn window_begins(params: &impl Machine, window: u128, now: u64) -> (u128, u128) {
+fn window_begins(params: &impl StateMachine, window: u128, now: u64) -> (u128, u128) {
     let (units, per_nanos) = params.grid().ratio();
     let unit = u128::from(per_nanos.div_ceil(units));
     let after = u128::from(now) + 1;
@@ -107,7 +107,7 @@ fn log_keeps_to_the_meter(
             kept &= since(entered, a_unit_more) + u128::from(n) <= limit;
         }
         if !answer.admitted {
-            prop_assert!(!kept, "{} at {} was refused, which exactly fits", n, now);
+            prop_assert!(!kept, "{} at {} was denied, which exactly fits", n, now);
             prop_assert_eq!(answer.retry_after.is_none(), n > fits);
         }
     }
@@ -189,7 +189,7 @@ proptest! {
     #![proptest_config(cases(6_000))]
 
     #[test]
-    fn a_log_is_never_over_in_any_window_and_never_refuses_what_exactly_fits(
+    fn a_log_is_never_over_in_any_window_and_never_denies_what_exactly_fits(
         (choice, quota) in logs(300),
         start in starts(),
         steps in prop::collection::vec((forward(), costs()), 1..100),
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn a_row_of_sub_windows_is_never_over_and_never_refuses_what_exactly_fits(
+    fn a_row_of_sub_windows_is_never_over_and_never_denies_what_exactly_fits(
         (count, quota) in (prop_oneof![2_u32..8, 2_u32..=256], any_quota())
             .prop_filter("accepted", |(count, quota)| {
                 SubWindows::new().count(*count).params(quota, 0).is_ok()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::Machine;
+use tollgate::algo::StateMachine;
 use tollgate::algo::oracle::Verdict;
 use tollgate::{Direct, ManualClock, Quota, Tick, WarmUp};
 
@@ -69,7 +69,7 @@ impl Guava {
 
 const BURST: u32 = 5;
 
-/// A limiter that never refuses soon, the formulas for the period that it keeps, and its unit.
+/// A limiter that never denies soon, the formulas for the period that it keeps, and its unit.
 fn both(rate: u32, period: u32, factor: u32) -> (Direct<WarmUp, ManualClock>, Guava, f64) {
     let pace = Pace {
         period: Duration::from_secs(period.into()),
@@ -140,7 +140,7 @@ proptest! {
     #![proptest_config(cases(10_000))]
 
     /// In any span no more than the burst and the rate, the longest wait and one unit included.
-    /// An older clock is granted nothing that the present one is refused.
+    /// An older clock is granted nothing that the present one is denied.
     #[test]
     fn no_span_is_over_the_rate(
         (choice, quota) in quotas(warm_ups()),

@@ -1,7 +1,7 @@
 //! Windows against plain counting, in exact arithmetic.
 
 use proptest::prelude::*;
-use tollgate::algo::Machine;
+use tollgate::algo::StateMachine;
 use tollgate::algo::oracle::Verdict;
 use tollgate::{Direct, FixedWindow, ManualClock, Tick};
 
@@ -117,8 +117,8 @@ proptest! {
                 }
                 prop_assert!(counted <= quota.limit());
             } else if !answer.admitted && n <= quota.limit() {
-                let (opened, counted) = open.expect("a fresh window refuses nothing that fits");
-                prop_assert!(since(opened) < period, "refused by a window that is over");
+                let (opened, counted) = open.expect("a fresh window denies nothing that fits");
+                prop_assert!(since(opened) < period, "denied by a window that is over");
                 prop_assert!(counted > quota.limit() - n);
             }
             (rest, last) = (answer.remaining, last_of(&answer));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, COMPACT_BITS, GiveBack, Machine, PAYLOAD_BITS, Receipt, Step};
+use tollgate::algo::{Algorithm, COMPACT_BITS, PAYLOAD_BITS, Receipt, Refund, StateMachine, Step};
 use tollgate::{Direct, FixedWindow, Quota, SlidingLog, Tick};
 
 use crate::bodies::back::{gives_back_totally, goes_ahead_totally};
@@ -33,7 +33,7 @@ fn any_word() -> impl Strategy<Value = Word> {
 }
 
 impl Word {
-    fn bits<P: Machine>(self, params: &P, now: Tick) -> u64 {
+    fn bits<P: StateMachine>(self, params: &P, now: Tick) -> u64 {
         match self {
             Self::Any(bits) => bits,
             Self::FreshAt(instant) => params.fresh(Tick::from_nanos(instant)),
@@ -75,7 +75,7 @@ fn one_is_total(
 }
 
 /// By a receipt of the word itself, and of any other, in wide slots and compact ones.
-fn gives_back<A: Algorithm<Params: GiveBack>>(
+fn gives_back<A: Algorithm<Params: Refund>>(
     algorithm: A,
     (choice, quota): (Choice, &Quota),
     (word, other): (Word, Word),
@@ -98,7 +98,7 @@ fn gives_back<A: Algorithm<Params: GiveBack>>(
                 for at in [now, Tick::from_nanos(at)] {
                     let receipt = Receipt { cells, at, next };
                     gives_back_totally(&params, word, &receipt, (now, fits, latest), n);
-                    assert!(params.give_back(word, &receipt, now, n) <= mask);
+                    assert!(params.refund(word, &receipt, now, n) <= mask);
                     assert!(params.add(word, now, n) <= mask);
                 }
                 also(&params, word, n);

@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use tollgate::algo::Algorithm;
 use tollgate::{
-    Clock, Composite, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Slots, Tick,
+    Clock, Composite, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlotLayout, Tick,
 };
 
 use crate::{Random, together};
@@ -21,7 +21,11 @@ fn left<K: Hash, A: Algorithm, C: Clock>(gate: &Limiter<K, A, C>, key: &K) -> u6
     gate.peek_at(key, 0, NOW).map_or_else(|denied| denied.remaining(), |permit| permit.remaining())
 }
 
-fn limiter<A: Algorithm>(algorithm: A, limit: u64, slots: Slots) -> Limiter<u64, A, ManualClock> {
+fn limiter<A: Algorithm>(
+    algorithm: A,
+    limit: u64,
+    slots: SlotLayout,
+) -> Limiter<u64, A, ManualClock> {
     let built = Limiter::builder(Quota::per_day(limit))
         .algorithm(algorithm)
         .clock(ManualClock::new())
@@ -32,7 +36,7 @@ fn limiter<A: Algorithm>(algorithm: A, limit: u64, slots: Slots) -> Limiter<u64,
     built.expect("in range")
 }
 
-fn exact_totals<A: Algorithm + Sync + Copy>(algorithm: A, slots: Slots, threads: u64)
+fn exact_totals<A: Algorithm + Sync + Copy>(algorithm: A, slots: SlotLayout, threads: u64)
 where
     A::Params: Sync,
 {
@@ -75,7 +79,7 @@ where
 #[test]
 fn of_each_limit_exactly_what_it_has() {
     for threads in [2, 4] {
-        for slots in [Slots::Wide, Slots::Compact] {
+        for slots in [SlotLayout::Wide, SlotLayout::Compact] {
             exact_totals(Gcra::new(), slots, threads);
             exact_totals(FixedWindow::anchored(), slots, threads);
         }

@@ -3,11 +3,11 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use tollgate::{FixedWindow, Limiter, ManualClock, OnFull, Quota, Slots, Tick};
+use tollgate::{FixedWindow, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
 
 use crate::{Random, drain, together};
 
-const BOTH: [Slots; 2] = [Slots::Wide, Slots::Compact];
+const BOTH: [SlotLayout; 2] = [SlotLayout::Wide, SlotLayout::Compact];
 
 const START: Tick = Tick::from_nanos(3_600_000_000_000);
 
@@ -23,7 +23,7 @@ fn each_of_many_keys_gets_exactly_its_burst() {
     }
 }
 
-fn each_of_many_keys_gets_exactly_its_burst_in(slots: Slots) {
+fn each_of_many_keys_gets_exactly_its_burst_in(slots: SlotLayout) {
     for threads in [2, 4, 8] {
         let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_day(1).burst(50))
             .clock(ManualClock::new())
@@ -56,19 +56,19 @@ fn each_of_many_keys_gets_exactly_its_burst_in(slots: Slots) {
 /// With a frozen clock no place is ever given up: who has one gets its burst, and who has none
 /// gets nothing. All threads agree on who that is.
 #[test]
-fn in_a_full_table_that_refuses_no_key_gets_more_than_its_burst() {
+fn in_a_full_table_that_denies_no_key_gets_more_than_its_burst() {
     for slots in BOTH {
-        in_a_full_table_that_refuses_no_key_gets_more_than_its_burst_in(slots);
+        in_a_full_table_that_denies_no_key_gets_more_than_its_burst_in(slots);
     }
 }
 
-fn in_a_full_table_that_refuses_no_key_gets_more_than_its_burst_in(slots: Slots) {
+fn in_a_full_table_that_denies_no_key_gets_more_than_its_burst_in(slots: SlotLayout) {
     for round in 0..60 {
         let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_second(1).burst(6))
             .clock(ManualClock::new())
             .slots(slots)
             .capacity(1)
-            .on_full(OnFull::Refuse)
+            .on_full(OnFull::Deny)
             .hash_seed(round)
             .build()
             .expect("in range");
@@ -88,7 +88,7 @@ fn in_a_full_table_that_refuses_no_key_gets_more_than_its_burst_in(slots: Slots)
         assert!(sums.iter().all(|granted| *granted == 0 || *granted == 6), "{sums:?}");
         assert_eq!(sums.iter().filter(|granted| **granted > 0).count(), 16, "{sums:?}");
         assert_eq!(gate.stats().evicted, 0);
-        assert!(gate.stats().refused_full > 0);
+        assert!(gate.stats().denied_full > 0);
     }
 }
 
@@ -105,7 +105,7 @@ fn as_idle_keys_make_room_no_key_gains() {
     }
 }
 
-fn as_idle_keys_make_room_no_key_gains_in(slots: Slots) {
+fn as_idle_keys_make_room_no_key_gains_in(slots: SlotLayout) {
     const PERIODS: usize = 300;
     const PHASES_A_PERIOD: u64 = 6;
     const PHASE_MICROS: u64 = 250;
@@ -115,7 +115,7 @@ fn as_idle_keys_make_room_no_key_gains_in(slots: Slots) {
         .clock(ManualClock::new())
         .slots(slots)
         .capacity(1)
-        .on_full(OnFull::Refuse)
+        .on_full(OnFull::Deny)
         .max_clock_skew(Duration::from_micros(40))
         .build()
         .expect("in range");
@@ -157,7 +157,7 @@ fn with_eviction_each_eviction_costs_at_most_a_burst() {
     }
 }
 
-fn with_eviction_each_eviction_costs_at_most_a_burst_in(slots: Slots) {
+fn with_eviction_each_eviction_costs_at_most_a_burst_in(slots: SlotLayout) {
     const BURST: u64 = 5;
     for round in 0..20 {
         let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_hour(1).burst(BURST))
@@ -194,7 +194,7 @@ fn a_hot_key_keeps_its_place_in_a_churn_of_others() {
     }
 }
 
-fn a_hot_key_keeps_its_place_in_a_churn_of_others_in(slots: Slots) {
+fn a_hot_key_keeps_its_place_in_a_churn_of_others_in(slots: SlotLayout) {
     let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_hour(1_000))
         .clock(ManualClock::new())
         .slots(slots)
@@ -228,7 +228,7 @@ fn a_reset_under_contention_lets_one_burst_through() {
     }
 }
 
-fn a_reset_under_contention_lets_one_burst_through_in(slots: Slots) {
+fn a_reset_under_contention_lets_one_burst_through_in(slots: SlotLayout) {
     const BURST: u64 = 10;
     let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_hour(1).burst(BURST))
         .clock(ManualClock::new())

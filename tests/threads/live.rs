@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tollgate::{Decision, Direct, Inherit, Limiter, Live, ManualClock, Quota, QuotaError, Tick};
+use tollgate::{
+    Decision, Direct, DynamicGcra, Inherit, Limiter, ManualClock, Quota, QuotaError, Tick,
+};
 
 const THREADS: u64 = 4;
 
@@ -12,8 +14,8 @@ const THREADS: u64 = 4;
 #[test]
 fn what_grows_by_a_hundred_changes_is_granted_to_the_last_cell() {
     let quota = |burst| Quota::per_hour(1).burst(burst);
-    let gate: Limiter<u64, Live, _> = Limiter::builder(quota(1_000))
-        .algorithm(Live::new())
+    let gate: Limiter<u64, DynamicGcra, _> = Limiter::builder(quota(1_000))
+        .algorithm(DynamicGcra::new())
         .clock(ManualClock::new())
         .build()
         .expect("in range");
@@ -49,7 +51,7 @@ fn no_decision_is_by_the_rate_of_one_quota_and_the_burst_of_the_other() {
     // One cell of a large burst at a rate that is next to nothing; or one cell at a high rate.
     let slow = Quota::per_day(1).burst(2);
     let fast = Quota::per_second(30).burst(1);
-    let gate = Direct::builder(fast).algorithm(Live::new()).build().expect("in range");
+    let gate = Direct::builder(fast).algorithm(DynamicGcra::new()).build().expect("in range");
     let done = AtomicBool::new(false);
     let decided = [0; 4].map(AtomicU64::new);
     thread::scope(|scope| {
@@ -96,7 +98,7 @@ fn assert_by_one_quota(decision: Decision) {
 
 #[test]
 fn who_changes_at_the_same_time_is_told_so_or_heard() {
-    let gate = Direct::builder(Quota::per_second(10)).algorithm(Live::new()).build();
+    let gate = Direct::builder(Quota::per_second(10)).algorithm(DynamicGcra::new()).build();
     let gate = gate.expect("in range");
     let heard = AtomicU64::new(0);
     thread::scope(|scope| {

@@ -31,7 +31,7 @@ fn together<T: Send>(threads: u64, body: impl Fn(u64) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Takes until it is refused, but not for ever where a limiter never refuses.
+/// Takes until it is denied, but not for ever where a limiter never denies.
 fn drain(take: impl Fn() -> bool) -> u64 {
     (0..1_000_000).take_while(|_| take()).map(|_| 1).sum()
 }

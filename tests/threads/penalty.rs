@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, ManualClock, Penalties, Quota, Rejected, Shadow, Tick};
+use tollgate::{Limiter, ManualClock, Penalties, PenaltyDenied, Quota, Shadow, Tick};
 
 use crate::{Random, together};
 
@@ -12,7 +12,7 @@ const BURST: u64 = 20;
 const STRIKES: u64 = 30;
 const THREADS: u64 = 4;
 
-/// Each key is granted its burst, refused until its last strike, and banned from then on.
+/// Each key is granted its burst, denied until its last strike, and banned from then on.
 #[test]
 fn no_key_is_banned_before_its_last_strike_and_each_is_then() {
     for prolonged in [false, true] {
@@ -29,9 +29,9 @@ fn no_key_is_banned_before_its_last_strike_and_each_is_then() {
                 let key = random.below(KEYS);
                 let which = match gate.check_at(&key, 1, NOW) {
                     Ok(_) => 0,
-                    Err(Rejected::Limited(_)) => 1,
-                    Err(Rejected::Banned(ban)) if ban.begins() => 2,
-                    Err(Rejected::Banned(_)) => 3,
+                    Err(PenaltyDenied::Limited(_)) => 1,
+                    Err(PenaltyDenied::Banned(ban)) if ban.begins() => 2,
+                    Err(PenaltyDenied::Banned(_)) => 3,
                 };
                 counted[usize::try_from(key).expect("few")][which] += 1;
             }
@@ -39,17 +39,17 @@ fn no_key_is_banned_before_its_last_strike_and_each_is_then() {
         });
         let mut banned = 0;
         for key in 0..50 {
-            let [admitted, limited, began, refused] =
+            let [admitted, limited, began, denied] =
                 [0, 1, 2, 3].map(|which| counted.iter().map(|keys| keys[key][which]).sum::<u64>());
             assert_eq!(admitted, BURST, "{key}");
             // Each strike but the last, or of the ban if another thread's began meanwhile.
             let told_of_limit = STRIKES - THREADS..STRIKES;
             assert!(told_of_limit.contains(&limited), "{key}: {limited} are told of the limit");
             assert_eq!(began, 1, "{key}: one ban");
-            banned += refused;
+            banned += denied;
         }
         let stats = gate.stats_at(NOW);
-        assert_eq!((stats.bans, stats.banned_now, stats.refused_banned), (50, 50, banned));
+        assert_eq!((stats.bans, stats.banned_now, stats.denied_banned), (50, 50, banned));
     }
 }
 
@@ -68,7 +68,7 @@ fn a_candidate_is_charged_what_it_admits() {
         }
     });
     let counts = gate.counts();
-    assert_eq!(counts.both_admit + counts.only_candidate_refuses, 40 * KEYS, "enforced");
-    assert_eq!(counts.both_admit + counts.only_enforced_refuses, 25 * KEYS, "candidate");
+    assert_eq!(counts.both_admit + counts.only_candidate_denies, 40 * KEYS, "enforced");
+    assert_eq!(counts.both_admit + counts.only_enforced_denies, 25 * KEYS, "candidate");
     assert_eq!(counts.total(), 80_000);
 }

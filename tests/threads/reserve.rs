@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{Clock, Gcra, KeySource, Limiter, ManualClock, Quota, Reservation, Slots, Tick};
+use tollgate::{
+    Clock, Gcra, KeySource, Limiter, ManualClock, Quota, Reservation, SlotLayout, Tick,
+};
 
 use crate::{Random, drain, together};
 
@@ -14,7 +16,7 @@ const START: Tick = Tick::from_nanos(3_600_000_000_000);
 
 type Gate<C> = Limiter<u64, Gcra, C>;
 
-fn gate<C: Clock>(quota: Quota, clock: C, slots: Slots) -> Gate<C> {
+fn gate<C: Clock>(quota: Quota, clock: C, slots: SlotLayout) -> Gate<C> {
     Limiter::builder(quota).clock(clock).slots(slots).build().expect("in range")
 }
 
@@ -64,7 +66,7 @@ fn settles<'a, C: Clock>(
 /// it is a debt.
 #[test]
 fn after_all_is_settled_only_what_was_spent_is_charged() {
-    for slots in [Slots::Wide, Slots::Compact] {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         for (round, more) in [(0, false), (1, false), (2, true), (3, true)] {
             let clock = ManualClock::new();
             clock.set(START);
@@ -88,7 +90,7 @@ fn after_all_is_settled_only_what_was_spent_is_charged() {
 #[test]
 fn while_time_passes_no_more_is_spent_than_the_burst_and_the_rate() {
     const RATE: u64 = 100_000;
-    for slots in [Slots::Wide, Slots::Compact] {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let clock = ManualClock::new();
         clock.set(START);
         let gate = gate(Quota::per_second(RATE).burst(2_000), &clock, slots);
@@ -121,7 +123,7 @@ fn while_time_passes_no_more_is_spent_than_the_burst_and_the_rate() {
 fn a_reservation_may_be_settled_by_another_thread() {
     let clock = ManualClock::new();
     clock.set(START);
-    let gate = gate(Quota::per_hour(1_000).burst(BURST), &clock, Slots::Wide);
+    let gate = gate(Quota::per_hour(1_000).burst(BURST), &clock, SlotLayout::Wide);
     let (sender, receiver) = std::sync::mpsc::channel::<(u64, Reservation<_>)>();
     let spent: u64 = std::thread::scope(|scope| {
         for index in 0..3 {

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::algo::{Algorithm, Machine};
+use tollgate::algo::{Algorithm, StateMachine};
 use tollgate::{
     Direct, Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, SubWindows, Tick,
 };
@@ -100,11 +100,11 @@ fn a_log_grants_exactly_what_has_left() {
     exact_while_time_stands_still(quota, log, &instants);
 }
 
-/// Refused attempts move the word on as well; nothing of what was admitted may get lost by that.
+/// Denied attempts move the word on as well; nothing of what was admitted may get lost by that.
 #[test]
-fn a_log_that_counts_refusals_grants_its_limit_and_no_more() {
+fn a_log_that_counts_denials_grants_its_limit_and_no_more() {
     for threads in [2, 4, 8] {
-        let gate = direct(Quota::per_minute(500), SlidingLog::new().count_refusals());
+        let gate = direct(Quota::per_minute(500), SlidingLog::new().count_denials());
         let granted: u64 = together(threads, |index| {
             let mut random = Random::new(index);
             (0..20_000)
@@ -220,7 +220,7 @@ fn with_eviction_each_eviction_costs_at_most_a_limit() {
                 .algorithm(algorithm)
                 .clock(ManualClock::new())
                 .capacity(1)
-                .on_full(if round % 2 == 0 { OnFull::EvictNearestIdle } else { OnFull::Refuse })
+                .on_full(if round % 2 == 0 { OnFull::EvictNearestIdle } else { OnFull::Deny })
                 .hash_seed(round)
                 .build()
                 .expect("in range");

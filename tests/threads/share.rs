@@ -10,10 +10,10 @@ const TAKE: u64 = 64;
 
 fn gate(burst: u64) -> Limiter<usize, Gcra, ManualClock> {
     Limiter::builder(Quota::per_hour(burst).burst(burst + TAKE))
-        .algorithm(Gcra::new().lanes(TAKE))
+        .algorithm(Gcra::new().leases(TAKE))
         .clock(ManualClock::new())
         .capacity(1_000)
-        .share_hot_keys()
+        .lease_hot_keys()
         .build()
         .expect("in range")
 }
@@ -27,7 +27,7 @@ fn alone() -> bool {
     std::thread::available_parallelism().is_ok_and(|threads| threads.get() == 1)
 }
 
-/// With a frozen clock nothing is too old, and a thread is refused a cell only when it holds none.
+/// With a frozen clock nothing is too old, and a thread is denied a cell only when it holds none.
 #[test]
 fn eight_threads_on_one_hot_key_are_granted_what_there_is() {
     const BURST: u64 = 200_000;

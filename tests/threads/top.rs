@@ -1,4 +1,4 @@
-//! The keys that are refused most, noted by several threads at once, and read meanwhile.
+//! The keys that are denied most, noted by several threads at once, and read meanwhile.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,13 +51,13 @@ fn merged_counts_keep_their_bounds() {
     assert!(all.len() > ENTRIES, "several sketches were used");
     for entry in &all {
         let exact = truth[&entry.key];
-        assert!((entry.at_least()..=entry.refused).contains(&exact), "{entry:?}: {exact}");
+        assert!((entry.at_least()..=entry.denied).contains(&exact), "{entry:?}: {exact}");
         assert!(entry.error <= bound, "{entry:?}");
     }
     for (key, count) in truth {
         assert!(held.contains_key(&key) || count <= bound, "{key}: {count} of {bound}");
     }
-    assert!(all.is_sorted_by(|one, next| one.refused >= next.refused));
+    assert!(all.is_sorted_by(|one, next| one.denied >= next.denied));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn what_is_not_noted_is_counted_as_dropped() {
         if index == threads {
             for _ in 0..200 {
                 let seen = top.top(5);
-                assert!(seen.iter().all(|entry| entry.error <= entry.refused));
+                assert!(seen.iter().all(|entry| entry.error <= entry.denied));
                 assert!(top.noted() <= threads * EACH);
             }
             return;
@@ -88,7 +88,7 @@ fn what_is_not_noted_is_counted_as_dropped() {
 }
 
 #[test]
-fn a_watched_limiter_names_whom_it_refused() {
+fn a_watched_limiter_names_whom_it_denied() {
     let gate: Limiter<str> =
         Limiter::builder(Quota::per_day(10)).count_decisions().build().expect("in range");
     let top: TopKeys<String> = TopKeys::new(16);
@@ -100,9 +100,9 @@ fn a_watched_limiter_names_whom_it_refused() {
     .sum();
     let stats = gate.stats();
     assert_eq!((admitted, stats.admitted), (20, Some(20)));
-    assert_eq!(Some(top.noted() + top.dropped()), stats.refused);
+    assert_eq!(Some(top.noted() + top.dropped()), stats.denied);
     assert_eq!(top.top(1)[0].key, "often");
-    assert!(top.top(1)[0].refused <= 590);
+    assert!(top.top(1)[0].denied <= 590);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_key_that_panics_leaves_the_sketch_as_it_was() {
     top.note(&Fragile(3)); // takes the place of 2
     assert!(catch_unwind(AssertUnwindSafe(|| top.note(&Fragile(13)))).is_err());
     let seen: Vec<_> =
-        top.top(9).into_iter().map(|entry| (entry.key.0, entry.refused, entry.error)).collect();
+        top.top(9).into_iter().map(|entry| (entry.key.0, entry.denied, entry.error)).collect();
     assert_eq!(seen.len(), 2);
     assert!(seen.contains(&(1, 2, 0)) && seen.contains(&(3, 2, 1)));
     assert_eq!((top.noted(), top.dropped()), (4, 0));
@@ -139,5 +139,5 @@ fn decisions_of_many_threads_are_counted_exactly() {
             let _ = count.watch(gate.check());
         }
     });
-    assert_eq!((count.admitted(), count.refused()), (1_000, 39_000));
+    assert_eq!((count.admitted(), count.denied()), (1_000, 39_000));
 }

@@ -127,7 +127,7 @@ class GcraVectors:
                                     ("reset", span(scale, debt)), ("delay", span(scale, delay))])
         debt, wait = params.debt(word, params.grid.floor(now)), raw(params.wait(word, now, n))
         retry = "never" if wait == NEVER else span(scale, wait)
-        return "refuse " + told([*common, ("remaining", left(debt)), ("reset", span(scale, debt)), ("retry", retry)])
+        return "deny " + told([*common, ("remaining", left(debt)), ("reset", span(scale, debt)), ("retry", retry)])
 
     def permit(self, params, word, now, n):
         return params.debt_after(word, now, n), 0
@@ -190,8 +190,8 @@ class PacedVectors(GcraVectors):
     def answer(self, request):
         try:
             params = self.params(request)
-        except self.model.Refused:
-            return "refused"
+        except self.model.Denied:
+            return "denied"
         word, now, n = U(request["word"]), U(request["now"]), U(request["n"])
         bucket, here, relative = params.gcra, params.elapsed(now), params.relative(word)
         floor = bucket.grid.floor(here)
@@ -247,7 +247,7 @@ class WindowVectors(GcraVectors):
         wait = raw(params.wait(word, now, n))
         retry = "never" if wait == NEVER else span(scale, wait)
         until = 0 if raw(counted) == 0 else ahead
-        return "refuse " + told([*common, ("remaining", left(counted)), ("reset", span(scale, until)), ("retry", retry)])
+        return "deny " + told([*common, ("remaining", left(counted)), ("reset", span(scale, until)), ("retry", retry)])
 
 
 class RingVectors(GcraVectors):
@@ -305,7 +305,7 @@ class RingVectors(GcraVectors):
                                     ("reset", span(scale, until)), ("delay", 0)])
         idle, wait, scale = seen.waits
         retry = "never" if raw(wait) == NEVER else span(scale, wait)
-        return "refuse " + told([*common, ("remaining", raw(params.remaining(seen, U(0)))),
+        return "deny " + told([*common, ("remaining", raw(params.remaining(seen, U(0)))),
                                  ("reset", span(scale, idle)), ("retry", retry)])
 
 
@@ -354,7 +354,7 @@ class LogVectors(GcraVectors):
             return f"admit next={next}"
         floor = params.floor(now)
         scale = params.grid.scale(now, floor.wrapping_sub(params.window))
-        return f"refuse retry={'never' if wait == NEVER else span(scale, wait)}"
+        return f"deny retry={'never' if wait == NEVER else span(scale, wait)}"
 
 
 class WarmVectors(GcraVectors):
@@ -393,14 +393,14 @@ class WarmVectors(GcraVectors):
             delay = 0 if n == 0 else span(scale, view[0])
             return "admit " + told([*common, ("next", raw(step.next)), ("puts", ""), *tell(after), ("delay", delay)])
         wait = raw(params.wait(word, now, n))
-        return "refuse " + told([*common, *tell(view), ("retry", "never" if wait == NEVER else span(scale, wait))])
+        return "deny " + told([*common, *tell(view), ("retry", "never" if wait == NEVER else span(scale, wait))])
 
 
 KINDS = {kind.name: kind for kind in [GcraVectors, LeakyVectors, PacedVectors, WindowVectors, RingVectors, CounterVectors, LogVectors, WarmVectors]}
 
 
 def valid(limit, period, burst, **_):
-    """What `Quota::validate` accepts: the Rust refuses the rest, and so would the comparison be empty."""
+    """What `Quota::validate` accepts: the Rust denies the rest, and so would the comparison be empty."""
     return (limit <= 1 << 40 and burst <= 1 << 40 and period >= limit and period <= 366 * 86_400 * SECOND * limit and period <= 100 * YEAR
             and burst * period <= (1 << 62) * limit)
 
@@ -414,11 +414,11 @@ def requests(kind, chance):
             continue
         try:
             params = kind.params(request)
-        except Exception as refused:
-            if type(refused).__name__ not in ("Refused", "OutOfRange"):
+        except Exception as denied:
+            if type(denied).__name__ not in ("Denied", "OutOfRange"):
                 raise
             params = None
-            if type(refused).__name__ == "OutOfRange":
+            if type(denied).__name__ == "OutOfRange":
                 continue
         if params is None:
             yield {**request, "word": 0, "now": 0, "n": 1}
@@ -462,8 +462,8 @@ def compare_all(program, names, report):
     for name in (name for name in names if name in KINDS):
         begun = monotonic()
         differs, decided = compare(program, name)
-        # A comparison that never refuses, or never admits, compares little.
-        enough = min(decided.get("admit", 0), decided.get("refuse", 0)) >= EACH // 20
+        # A comparison that never denies, or never admits, compares little.
+        enough = min(decided.get("admit", 0), decided.get("deny", 0)) >= EACH // 20
         counts = ", ".join(f"{count} {word}" for word, count in sorted(decided.items()))
         report("EQUAL" if not differs and enough else "DIFFERS", name,
                f"{sum(decided.values())} requests ({counts})", monotonic() - begun, differs)

@@ -1,4 +1,4 @@
-//! Each algorithm: admitted, refused and only looked at, by each clock, beside the floors.
+//! Each algorithm: admitted, denied and only looked at, by each clock, beside the floors.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -132,20 +132,20 @@ where
     };
     let [own, given] = [(); 2].map(|()| case.many(&sequence));
     let mut rows = floors(&coarse, &sequence);
-    rows.extend(buckets.admit_and_refuse(&coarse));
+    rows.extend(buckets.admit_and_deny(&coarse));
     rows.extend(buckets.peek(&coarse));
     rows.extend(many(&own, &given, &sequence));
     let figures = compare(options, DECISIONS, &rows);
     table(&format!("{}, one thread", case.name), &figures);
     let pairs = [
         ["admit, own clock", "clock read + CAS loop"],
-        ["refuse, own clock", "clock read"],
+        ["deny, own clock", "clock read"],
         ["admit, coarse clock", "CAS loop"],
         ["admit, TieredClock", "CAS loop"],
         ["admit, time given", "CAS loop"],
         ["1,000 keys, admit, own clock", "hash + line load + clock read + CAS loop"],
         ["1,000 keys, admit, time given", "hash + line load + CAS loop"],
-        ["1,000 keys, refuse, time given", "hash + line load"],
+        ["1,000 keys, deny, time given", "hash + line load"],
     ];
     for pair in pairs {
         compared(case.name, &figures, pair);
@@ -198,7 +198,7 @@ struct Buckets<A: Algorithm> {
 }
 
 impl<A: Algorithm + Sync> Buckets<A> {
-    fn admit_and_refuse<'a>(&'a self, clock: &'a CoarseClock) -> [Row<'a>; 8] {
+    fn admit_and_deny<'a>(&'a self, clock: &'a CoarseClock) -> [Row<'a>; 8] {
         let Self { own, coarse, tiered, given } = self;
         let at = Tick::from_nanos;
         [
@@ -212,14 +212,14 @@ impl<A: Algorithm + Sync> Buckets<A> {
             Row::new("admit, time given", 1, move |turn| {
                 time_given(turn, |now| given.roomy.check_at(1, at(now)).is_ok())
             }),
-            Row::new("refuse, own clock", 1, |turn| own_clock(turn, || own.full.check().is_ok())),
-            Row::new("refuse, coarse clock", 1, |turn| {
+            Row::new("deny, own clock", 1, |turn| own_clock(turn, || own.full.check().is_ok())),
+            Row::new("deny, coarse clock", 1, |turn| {
                 coarse_clock(turn, clock, || coarse.full.check().is_ok())
             }),
-            Row::new("refuse, TieredClock", 1, |turn| {
+            Row::new("deny, TieredClock", 1, |turn| {
                 coarse_clock(turn, clock, || tiered.full.check().is_ok())
             }),
-            Row::new("refuse, time given", 1, move |turn| {
+            Row::new("deny, time given", 1, move |turn| {
                 time_given(turn, |now| given.full.check_at(1, at(now)).is_ok())
             }),
         ]
@@ -258,10 +258,10 @@ fn many<'a, A: Algorithm + Sync>(
         Row::new("1,000 keys, admit, time given", 1, move |turn| {
             in_turn(turn, sequence, |key, now| given.roomy.check_at(&key, 1, at(now)).is_ok())
         }),
-        Row::new("1,000 keys, refuse, own clock", 1, |turn| {
+        Row::new("1,000 keys, deny, own clock", 1, |turn| {
             in_turn(turn, sequence, |key, _| own.full.check(&key).is_ok())
         }),
-        Row::new("1,000 keys, refuse, time given", 1, move |turn| {
+        Row::new("1,000 keys, deny, time given", 1, move |turn| {
             in_turn(turn, sequence, |key, now| given.full.check_at(&key, 1, at(now)).is_ok())
         }),
     ]

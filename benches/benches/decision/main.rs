@@ -88,8 +88,8 @@ fn decisions(options: &Options) {
             bare(turn, || timed_cell.charge(clock.now().as_nanos(), black_box(10_000)));
         }),
         Row::new("admit, own clock", 1, |turn| own_clock(turn, || own.check().is_ok())),
-        Row::new("refuse, own clock", 1, |turn| own_clock(turn, || empty.check().is_ok())),
-        Row::new("refuse, own clock, reads retry_after", 1, |turn| {
+        Row::new("deny, own clock", 1, |turn| own_clock(turn, || empty.check().is_ok())),
+        Row::new("deny, own clock, reads retry_after", 1, |turn| {
             own_clock(turn, || match empty.check() {
                 Ok(_) => true,
                 Err(denied) => black_box(denied.retry_after()).is_none(),
@@ -107,7 +107,7 @@ fn decisions(options: &Options) {
                 Err(_) => false,
             })
         }),
-        Row::new("refuse, time given", 1, |turn| {
+        Row::new("deny, time given", 1, |turn| {
             time_given(turn, |now| empty.check_at(1, Tick::from_nanos(now)).is_ok())
         }),
     ];
@@ -117,9 +117,9 @@ fn decisions(options: &Options) {
         target(what, &figures, [over, under], Bound::AtMost(most));
     };
     direct("direct admit, own clock", "admit, own clock", "clock read + CAS loop", 1.1);
-    direct("direct refuse, own clock", "refuse, own clock", "clock read", 1.1);
+    direct("direct deny, own clock", "deny, own clock", "clock read", 1.1);
     direct("direct admit, time given", "admit, time given", "CAS loop", 1.1);
-    direct("direct refuse, time given", "refuse, time given", "CAS loop", 1.1);
+    direct("direct deny, time given", "deny, time given", "CAS loop", 1.1);
 }
 
 /// What a decision is made of, each part by itself.

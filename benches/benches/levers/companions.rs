@@ -4,7 +4,9 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::{Composite, Direct, Gcra, Limiter, Live, Penalties, Plan, Quota, Shadow, Slots};
+use tollgate::{
+    Composite, Direct, DynamicGcra, Gcra, Limiter, Penalties, Plan, Quota, Shadow, SlotLayout,
+};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, note, table};
@@ -27,14 +29,18 @@ pub(crate) fn run(options: &Options) {
 }
 
 fn limiter() -> Limiter<u64> {
-    let builder = Limiter::builder(roomy()).capacity(KEYS as u64).slots(Slots::Wide);
+    let builder = Limiter::builder(roomy()).capacity(KEYS as u64).slots(SlotLayout::Wide);
     builder.build().expect("in range")
 }
 
 /// As large as a live quota's states hold.
-fn lively() -> Limiter<u64, Live> {
+fn lively() -> Limiter<u64, DynamicGcra> {
     let quota = black_box(Quota::per_second(10_000).burst(400_000_000));
-    Limiter::builder(quota).algorithm(Live::new()).capacity(KEYS as u64).build().expect("in range")
+    Limiter::builder(quota)
+        .algorithm(DynamicGcra::new())
+        .capacity(KEYS as u64)
+        .build()
+        .expect("in range")
 }
 
 fn planned() -> (Limiter<u64>, Plan<Gcra>) {

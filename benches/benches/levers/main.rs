@@ -1,9 +1,9 @@
 //! What a user can turn: batches, huge pages, hashers, counting, clocks of two tiers, lanes, and
-//! names of who is refused.
+//! names of who is denied.
 
 mod companions;
 mod keyed;
-mod lanes;
+mod leases;
 mod noted;
 
 use std::hint::black_box;
@@ -26,8 +26,8 @@ fn main() {
     heading("levers: batches, huge pages, counting and TieredClock, one thread, uniform keys");
     keyed::run(&options, full);
     heading("levers: lanes, one hot key, two threads, admitted");
-    lanes::run(&options);
-    heading("levers: TopKeys, all refused");
+    leases::run(&options);
+    heading("levers: TopKeys, all denied");
     noted::run(&options);
     heading("levers: what goes with a limiter, admitted");
     companions::run(&options);

@@ -1,4 +1,4 @@
-//! Refusals whose keys are noted, and refusals alone.
+//! Denials whose keys are noted, and denials alone.
 
 use std::hint::black_box;
 
@@ -26,8 +26,8 @@ pub(crate) fn run(options: &Options) {
     for draw in DRAWS {
         let sequence: Vec<u64> = keys::ranks(draw, KEYS).into_iter().map(keys::key).collect();
         for threads in [1, 2] {
-            let alone = "refused, own clock";
-            let noted = format!("refused and noted, {ENTRIES} entries, own clock");
+            let alone = "denied, own clock";
+            let noted = format!("denied and noted, {ENTRIES} entries, own clock");
             let top = TopKeys::new(ENTRIES);
             let rows = [
                 row(alone, threads, &sequence, |key| gate.check(key).is_ok()),

@@ -22,12 +22,12 @@ use gate::{Behind, Brief, Gate};
 /// The window of every limiter that admits, in given and in stretched time.
 const PERIOD_NANOS: u64 = 60 * SECOND_NANOS;
 const SECOND_NANOS: u64 = 1_000_000_000;
-/// The window of every limiter that refuses, and how far into it the refusals come: into the last
+/// The window of every limiter that denies, and how far into it the denials come: into the last
 /// of six sub-windows.
-const REFUSED_PERIOD_NANOS: u64 = 3_600 * SECOND_NANOS;
-const REFUSED_PHASE_NANOS: u64 = REFUSED_PERIOD_NANOS / 12 * 11;
+const DENIED_PERIOD_NANOS: u64 = 3_600 * SECOND_NANOS;
+const DENIED_PHASE_NANOS: u64 = DENIED_PERIOD_NANOS / 12 * 11;
 /// One period's beginning, not the first.
-const START_NANOS: u64 = 100 * REFUSED_PERIOD_NANOS;
+const START_NANOS: u64 = 100 * DENIED_PERIOD_NANOS;
 
 /// The two ways to tell the time, as rows are named by.
 const GIVEN: &str = "time given";
@@ -64,18 +64,18 @@ impl Case {
         let Self { name, threads, limit, .. } = self;
         let ask = match self.ask {
             Ask::Load(percent) => format!("{percent} % of the limit asked for"),
-            Ask::Full => "all refused".to_owned(),
+            Ask::Full => "all denied".to_owned(),
         };
         format!("{name}, limit {limit}, {ask}, {threads} thread(s)")
     }
 
     fn period_nanos(self) -> u64 {
-        if self.ask == Ask::Full { REFUSED_PERIOD_NANOS } else { PERIOD_NANOS }
+        if self.ask == Ask::Full { DENIED_PERIOD_NANOS } else { PERIOD_NANOS }
     }
 
     /// When the benchmark begins.
     fn first_nanos(self) -> u64 {
-        START_NANOS + if self.ask == Ask::Full { REFUSED_PHASE_NANOS } else { 0 }
+        START_NANOS + if self.ask == Ask::Full { DENIED_PHASE_NANOS } else { 0 }
     }
 
     /// Decisions about all keys in a period.
@@ -222,7 +222,7 @@ impl<'a> Rows<'a> {
         self.rows.push(Row::new(name, self.case.threads, move |now| turn(&gate, now)));
     }
 
-    /// Gives every key its place; and where all is to be refused, its cells.
+    /// Gives every key its place; and where all is to be denied, its cells.
     fn fill(&self, gate: &impl Gate) {
         let case = self.case;
         if case.ask != Ask::Full {
@@ -235,7 +235,7 @@ impl<'a> Rows<'a> {
         for &key in &self.all {
             for part in 0..12 {
                 let n = (limit * (part % 6 + 1)) / 6 - (limit * (part % 6)) / 6;
-                let at = last - (11 - part) * (REFUSED_PERIOD_NANOS / 6);
+                let at = last - (11 - part) * (DENIED_PERIOD_NANOS / 6);
                 gate.check_at(key, n, at);
             }
             while gate.check_at(key, 1, last) {}
@@ -385,7 +385,7 @@ fn log_limits(options: &Options, case: Case) {
     }
 }
 
-/// The targets "ahead of the textbook", and "three times as fast" where two threads are refused by
+/// The targets "ahead of the textbook", and "three times as fast" where two threads are denied by
 /// one hot key. Locks answer yes or no, and so do our rows that have a target.
 fn beside_locks(options: &Options, case: Case) {
     let sequence = sequence(case);

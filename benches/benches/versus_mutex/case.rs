@@ -27,14 +27,14 @@ pub(crate) struct Case {
     pub(crate) threads: usize,
     pub(crate) decisions: usize,
     pub(crate) ask: Ask,
-    /// Cells in a window that refuses, and in a log.
+    /// Cells in a window that denies, and in a log.
     pub(crate) small: usize,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Ask {
     Admit,
-    Refuse,
+    Deny,
 }
 
 pub(crate) const BUCKET: Case = Case {
@@ -63,16 +63,16 @@ impl Case {
     pub(crate) fn title(self, what: &str) -> String {
         let ask = match self.ask {
             Ask::Admit => "admitted",
-            Ask::Refuse => "refused",
+            Ask::Deny => "denied",
         };
         format!("{what}, {}, {ask}, {} thread(s)", self.name, self.threads)
     }
 
-    /// With one thread and two, admitted and refused.
+    /// With one thread and two, admitted and denied.
     pub(crate) fn each(self) -> impl Iterator<Item = Self> {
         let threads = [(1, self.decisions), (2, self.decisions.max(100_000))];
         threads.into_iter().flat_map(move |(threads, decisions)| {
-            [Ask::Admit, Ask::Refuse].map(|ask| Self { threads, decisions, ask, ..self })
+            [Ask::Admit, Ask::Deny].map(|ask| Self { threads, decisions, ask, ..self })
         })
     }
 
@@ -80,7 +80,7 @@ impl Case {
     pub(crate) fn bucket(self) -> Limit {
         match self.ask {
             Ask::Admit => Limit { cells: 4_000_000_000, period_nanos: 40_000 * SECOND_NANOS },
-            Ask::Refuse => Limit { cells: 1, period_nanos: HOUR_NANOS },
+            Ask::Deny => Limit { cells: 1, period_nanos: HOUR_NANOS },
         }
     }
 
@@ -88,7 +88,7 @@ impl Case {
     pub(crate) fn window(self) -> Limit {
         match self.ask {
             Ask::Admit => Limit { cells: 250_000_000, period_nanos: 6 * SECOND_NANOS },
-            Ask::Refuse => Limit { cells: self.small, period_nanos: HOUR_NANOS },
+            Ask::Deny => Limit { cells: self.small, period_nanos: HOUR_NANOS },
         }
     }
 
@@ -99,14 +99,14 @@ impl Case {
         let decisions = (self.draw.weights(self.keys) * 1_000.0) as u64 * self.small as u64 / 8_000;
         let period_nanos = match self.ask {
             Ask::Admit => decisions * STEP_NANOS,
-            Ask::Refuse => HOUR_NANOS,
+            Ask::Deny => HOUR_NANOS,
         };
         Limit { cells: self.small, period_nanos }
     }
 
     /// What the best lock is to be slower by.
     pub(crate) fn bound(self) -> Bound {
-        let hot = self.draw == Draw::One && self.ask == Ask::Refuse && self.threads == 2;
+        let hot = self.draw == Draw::One && self.ask == Ask::Deny && self.threads == 2;
         Bound::AtLeast(if hot { 3.0 } else { 1.0 })
     }
 }

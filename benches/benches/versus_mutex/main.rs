@@ -119,7 +119,7 @@ fn beside_textbooks(options: &Options, case: Case, keys: &Keys) {
     // A queue with room leaks faster than it is asked: billions cannot wait in it.
     let queue = match case.ask {
         Ask::Admit => Limit { cells: 1_000, period_nanos: 8_000 },
-        Ask::Refuse => bucket,
+        Ask::Deny => bucket,
     };
     rows.ours_own("tollgate Gcra", Gcra::new(), bucket);
     rows.textbook::<textbook::TokenBucket>("token bucket, f64", bucket);

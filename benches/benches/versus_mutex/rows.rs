@@ -260,7 +260,7 @@ impl<'a> Rows<'a> {
     fn fill(&self, check: impl Fn(u64) -> bool) {
         for &key in &self.keys.all {
             assert!(check(key), "a fresh key has a cell");
-            while self.case.ask == Ask::Refuse && check(key) {}
+            while self.case.ask == Ask::Deny && check(key) {}
         }
     }
 

@@ -57,7 +57,7 @@ pub trait Direct: Send + Sync + Sized + 'static {
 }
 
 /// Something to be done with every keyed limiter.
-pub trait Visit {
+pub trait Visitor {
     /// For one with its own clock.
     fn keyed<P: Keyed>(&mut self);
 

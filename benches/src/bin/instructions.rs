@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tollgate::algo::Algorithm;
 use tollgate::{
-    Decision, Direct, FixedWindow, Gcra, Limiter, Live, ManualClock, Quota, SlidingCounter,
-    SlidingLog, Slots, SubWindows, Tick,
+    Decision, Direct, DynamicGcra, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingCounter,
+    SlidingLog, SlotLayout, SubWindows, Tick,
 };
 use tollgate_benches::keys;
 
@@ -21,33 +21,35 @@ type Kind = (&'static str, fn(usize));
 const KINDS: [Kind; 29] = [
     ("loop-alone", |count| decide(count, KEYS, STEP_NANOS, START_NANOS, |_, _| true)),
     ("direct-gcra-admit", direct_admit),
-    ("direct-gcra-refuse", direct_refuse),
+    ("direct-gcra-deny", direct_deny),
     ("keyed-gcra-admit", keyed_admit),
-    ("keyed-gcra-refuse", keyed_refuse),
+    ("keyed-gcra-deny", keyed_deny),
     ("keyed-gcra-peek", keyed_peek),
     ("keyed-gcra-claim", keyed_claim),
     ("keyed-gcra-batch", keyed_batch),
     ("direct-live-admit", direct_live),
     ("keyed-live-admit", keyed_live),
     ("compact-gcra-admit", |count| compact(count, gentle())),
-    ("compact-gcra-refuse", |count| compact(count, black_box(Quota::per_hour(1)))),
+    ("compact-gcra-deny", |count| compact(count, black_box(Quota::per_hour(1)))),
     ("compact-gcra-claim", compact_claim),
-    ("lane-admit", lane_admit),
+    ("lease-admit", lease_admit),
     ("keyed-fixed-window-admit", |count| windows_admit(FixedWindow::anchored(), count)),
-    ("keyed-fixed-window-refuse", |count| windows_refuse(FixedWindow::anchored(), count)),
+    ("keyed-fixed-window-deny", |count| windows_deny(FixedWindow::anchored(), count)),
     ("keyed-sub-windows-admit", |count| windows_admit(SubWindows::new(), count)),
-    ("keyed-sub-windows-refuse", |count| windows_refuse(SubWindows::new(), count)),
-    ("keyed-sub-windows-allow", |count| windows_allow(SubWindows::new(), count)),
     ("keyed-sub-windows-deny", |count| windows_deny(SubWindows::new(), count)),
+    ("keyed-sub-windows-allow", |count| windows_allow(SubWindows::new(), count)),
+    ("keyed-sub-windows-allow-denied", |count| windows_allow_denied(SubWindows::new(), count)),
     ("keyed-sliding-counter-admit", |count| windows_admit(SlidingCounter::new(), count)),
-    ("keyed-sliding-counter-refuse", |count| windows_refuse(SlidingCounter::new(), count)),
-    ("keyed-sliding-counter-allow", |count| windows_allow(SlidingCounter::new(), count)),
     ("keyed-sliding-counter-deny", |count| windows_deny(SlidingCounter::new(), count)),
+    ("keyed-sliding-counter-allow", |count| windows_allow(SlidingCounter::new(), count)),
+    ("keyed-sliding-counter-allow-denied", |count| {
+        windows_allow_denied(SlidingCounter::new(), count)
+    }),
     ("keyed-sliding-log-admit", |count| windows_admit(SlidingLog::new(), count)),
-    ("keyed-sliding-log-refuse", |count| windows_refuse(SlidingLog::new(), count)),
+    ("keyed-sliding-log-deny", |count| windows_deny(SlidingLog::new(), count)),
     ("keyed-sliding-log-claim", log_claim),
     ("keyed-sliding-log-allow", |count| windows_allow(SlidingLog::new(), count)),
-    ("keyed-sliding-log-deny", |count| windows_deny(SlidingLog::new(), count)),
+    ("keyed-sliding-log-allow-denied", |count| windows_allow_denied(SlidingLog::new(), count)),
 ];
 
 /// Keys that decisions are about, in turn.
@@ -98,7 +100,7 @@ fn direct_admit(count: usize) {
     decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.check_at(1, now).is_ok());
 }
 
-fn direct_refuse(count: usize) {
+fn direct_deny(count: usize) {
     let gate = direct(black_box(Quota::per_hour(1)));
     assert!(gate.check_at(1, Tick::from_nanos(START_NANOS)).is_ok());
     decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.check_at(1, now).is_ok());
@@ -124,7 +126,7 @@ fn keyed_admit(count: usize) {
     decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
 }
 
-fn keyed_refuse(count: usize) {
+fn keyed_deny(count: usize) {
     let gate = filled(black_box(Quota::per_hour(1)));
     decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
 }
@@ -140,13 +142,13 @@ fn lively() -> Quota {
 }
 
 fn direct_live(count: usize) {
-    let builder = Direct::builder(lively()).algorithm(Live::new()).clock(ManualClock::new());
+    let builder = Direct::builder(lively()).algorithm(DynamicGcra::new()).clock(ManualClock::new());
     let gate = builder.build().expect("in range");
     decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.check_at(1, now).is_ok());
 }
 
 fn keyed_live(count: usize) {
-    let gate = keyed(lively(), Live::new(), KEYS);
+    let gate = keyed(lively(), DynamicGcra::new(), KEYS);
     for rank in 0..KEYS {
         assert!(gate.check_at(&keys::key(rank), 1, Tick::from_nanos(START_NANOS)).is_ok());
     }
@@ -181,7 +183,7 @@ fn gentle() -> Quota {
 }
 
 fn compact_gate(quota: Quota, keys: usize) -> Limiter<u64, Gcra, ManualClock> {
-    let builder = Limiter::builder(quota).clock(ManualClock::new()).slots(Slots::Compact);
+    let builder = Limiter::builder(quota).clock(ManualClock::new()).slots(SlotLayout::Compact);
     builder.capacity(keys as u64).hash_seed(7).build().expect("in range")
 }
 
@@ -200,13 +202,13 @@ fn compact_claim(count: usize) {
 }
 
 /// One charge in 64 decisions.
-fn lane_admit(count: usize) {
-    let gate = keyed(roomy(), Gcra::new().lanes(64), KEYS);
-    let mut lane = gate.lane(&keys::key(0));
+fn lease_admit(count: usize) {
+    let gate = keyed(roomy(), Gcra::new().leases(64), KEYS);
+    let mut lease = gate.lease(&keys::key(0));
     let mut now = START_NANOS;
     for _ in 0..count {
         now += STEP_NANOS;
-        assert!(black_box(lane.check_at(1, Tick::from_nanos(black_box(now))).is_ok()));
+        assert!(black_box(lease.check_at(1, Tick::from_nanos(black_box(now))).is_ok()));
     }
 }
 
@@ -226,12 +228,12 @@ fn windows_allow<A: Algorithm>(algorithm: A, count: usize) {
     half_asked(algorithm, count, |gate, key, now| gate.allow_at(key, 1, now));
 }
 
-fn windows_refuse<A: Algorithm>(algorithm: A, count: usize) {
+fn windows_deny<A: Algorithm>(algorithm: A, count: usize) {
     all_full(algorithm, count, |gate, key, now| gate.check_at(key, 1, now).is_ok());
 }
 
 /// The same to yes or no.
-fn windows_deny<A: Algorithm>(algorithm: A, count: usize) {
+fn windows_allow_denied<A: Algorithm>(algorithm: A, count: usize) {
     all_full(algorithm, count, |gate, key, now| gate.allow_at(key, 1, now));
 }
 

@@ -281,7 +281,7 @@ mod tests {
         let gate = Keyed::<Arrival, ParkingLot>::new(1, 100);
         let granted = Told { admitted: true, remaining: 0, retry_after_nanos: 0 };
         assert_eq!(gate.tell(1, 1_000), granted);
-        let refused = Told { admitted: false, remaining: 0, retry_after_nanos: 70 };
-        assert_eq!(gate.tell(1, 1_030), refused);
+        let denied = Told { admitted: false, remaining: 0, retry_after_nanos: 70 };
+        assert_eq!(gate.tell(1, 1_030), denied);
     }
 }

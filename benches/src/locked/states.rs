@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tollgate::algo::{Algorithm, Machine, NoRing, Step};
+use tollgate::algo::{Algorithm, NoRing, StateMachine, Step};
 use tollgate::{Gcra, Quota, Tick};
 
 use super::{Locked, Telling, Told};
@@ -172,7 +172,7 @@ impl Locked for Arrival {
 
 impl Telling for Arrival {
     /// The arrival time as it is left.
-    type Seen = u64;
+    type View = u64;
 
     #[inline]
     fn charge(&mut self, rule: &ArrivalRate, now_nanos: u64) -> (bool, u64) {
@@ -213,23 +213,23 @@ impl Locked for OurStep {
 }
 
 impl Telling for OurStep {
-    type Seen = <<Gcra as Algorithm>::Params as Machine>::Seen;
+    type View = <<Gcra as Algorithm>::Params as StateMachine>::View;
 
     #[inline]
-    fn charge(&mut self, rule: &Self::Rule, now_nanos: u64) -> (bool, Self::Seen) {
+    fn charge(&mut self, rule: &Self::Rule, now_nanos: u64) -> (bool, Self::View) {
         let now = Tick::from_nanos(now_nanos);
-        let seen = rule.look(self.0, NoRing, now, 1);
+        let seen = rule.read(self.0, NoRing, now, 1);
         match rule.step(seen, now, 1) {
             Step::Admit { next } => {
                 self.0 = next;
                 (true, seen)
             }
-            Step::Refuse | Step::RefuseCounted { .. } => (false, seen),
+            Step::Deny | Step::DenyCounted { .. } => (false, seen),
         }
     }
 
     #[inline]
-    fn tell(rule: &Self::Rule, (admitted, seen): (bool, Self::Seen), now_nanos: u64) -> Told {
+    fn tell(rule: &Self::Rule, (admitted, seen): (bool, Self::View), now_nanos: u64) -> Told {
         let now = Tick::from_nanos(now_nanos);
         let decision =
             if admitted { Ok(rule.permit(seen, now, 1)) } else { Err(rule.denied(seen, now, 1)) };

@@ -185,7 +185,7 @@ impl<T: Textbook> Keyed<T> {
 }
 
 /// A counter that a thread of its own sets to zero in each period: no clock to read, no lock. A
-/// refusal counts, too; and windows begin when that thread comes to it.
+/// denial counts, too; and windows begin when that thread comes to it.
 #[derive(Debug)]
 pub struct Ticked {
     counter: Arc<Counter>,

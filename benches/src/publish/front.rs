@@ -41,9 +41,9 @@ const LINES: [Line; 5] = [
         names: NAMES,
     },
     Line {
-        label: "refusing, 100,000 keys, zipf 0.99, 2 threads",
+        label: "denying, 100,000 keys, zipf 0.99, 2 threads",
         bench: "keyed",
-        title: "Refusals, 100000 keys, zipf 0.99, 2 thread(s)",
+        title: "Denials, 100000 keys, zipf 0.99, 2 thread(s)",
         names: ["", NAMES[1], NAMES[2], NAMES[3]],
     },
     Line {
@@ -112,17 +112,17 @@ fn flooded(flood: &Saved) -> Result<String, String> {
         _ => None,
     });
     let steady = flood.items().find_map(|item| match item {
-        Item::Target(target) if target.what == "flood: steady keys refused" => Some(target),
+        Item::Target(target) if target.what == "flood: steady keys denied" => Some(target),
         _ => None,
     });
     let (Some([keys, megabytes, ..]), Some(steady)) = (last.map(Vec::as_slice), steady) else {
         return Err("flood: no samples, or no steady keys".to_owned());
     };
     let asked = steady.note.split_whitespace().nth(1).unwrap_or_default();
-    let [keys, asked, refused] = [keys, asked, &format!("{:.0}", steady.figure)].map(thousands);
+    let [keys, asked, denied] = [keys, asked, &format!("{:.0}", steady.figure)].map(thousands);
     Ok(format!(
         "A flood of {keys} new keys through a table of a million leaves memory at {megabytes} MB; \
-         of {asked} requests of well-behaved keys, {refused} were refused meanwhile."
+         of {asked} requests of well-behaved keys, {denied} were denied meanwhile."
     ))
 }
 

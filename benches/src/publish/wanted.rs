@@ -47,16 +47,16 @@ const ONE_BUCKET: &str = "one bucket, admitted, 1 thread";
 const FLOOR: &str = "one bucket, admitted, over its floor";
 const FEW: &str = "1,000 keys, zipf 0.99, admitted, 1 thread";
 const MANY: &str = "100,000 keys, uniform, admitted, 2 threads";
-const REFUSED: &str = "100,000 keys, zipf 0.99, refused, 2 threads";
+const DENIED: &str = "100,000 keys, zipf 0.99, denied, 2 threads";
 const MILLION: &str = "1,000,000 keys, uniform, admitted, 2 threads";
 const TEN: &str = "10,000,000 keys, uniform, admitted, batch of 16 beside one by one";
 const SKETCH: &str = "the same beside pingora's sketch";
 const FLOOD: &str = "flood of 50,000,000 keys";
 const HOT: &str = "one hot key, admitted, 2 threads, lanes";
 const LOCKS: &str = "beside the best mutex, every row but those of the next line";
-const HOT_LOCKS: &str = "beside the best mutex, one hot key or bucket, refused, 2 threads";
+const HOT_LOCKS: &str = "beside the best mutex, one hot key or bucket, denied, 2 threads";
 const RINGS: &str = "rings beside std's mutex, every row but those of the next line";
-const HOT_RINGS: &str = "rings beside std's mutex, one hot key or bucket, refused, 2 threads";
+const HOT_RINGS: &str = "rings beside std's mutex, one hot key or bucket, denied, 2 threads";
 
 /// Ours beside the best exact peer, unless said otherwise.
 const LINES: [Line; 26] = [
@@ -68,8 +68,8 @@ const LINES: [Line; 26] = [
     line(FEW, GIVEN, CRATES, "1k-zipf-admit, time given (the peer reads its own clock)"),
     line(MANY, OWN, CRATES, "100k-uniform-admit, own clock"),
     line(MANY, GIVEN, CRATES, "100k-uniform-admit, time given (the peer reads its own clock)"),
-    line(REFUSED, OWN, CRATES, "100k-zipf-refuse, own clock"),
-    line(REFUSED, GIVEN, CRATES, "100k-zipf-refuse, time given (the peer reads its own clock)"),
+    line(DENIED, OWN, CRATES, "100k-zipf-deny, own clock"),
+    line(DENIED, GIVEN, CRATES, "100k-zipf-deny, time given (the peer reads its own clock)"),
     line(MILLION, OWN, CRATES, "1m-uniform-admit, own clock"),
     line(MILLION, GIVEN, CRATES, "1m-uniform-admit, time given (the peer reads its own clock)"),
     line(TEN, OWN, CRATES, "10m-uniform-admit, batch of 16"),

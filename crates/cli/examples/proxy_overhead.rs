@@ -42,7 +42,7 @@ const NO_RULE: &str =
 const ONE_RULE: &str = r#"rule = [{ name = "all", limits = "10000000/s" }]"#;
 /// Decides and charges the same, and tells clients nothing.
 const IN_SHADOW: &str = r#"rule = [{ name = "all", limits = "10000000/s", shadow = true }]"#;
-const REFUSED: &str = r#"rule = [{ name = "all", limits = "1/d" }]"#;
+const DENIED: &str = r#"rule = [{ name = "all", limits = "1/d" }]"#;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -189,7 +189,7 @@ fn measure(tollgate: &str) {
         Server::tollgate("tollgate, no rule matches", tollgate, at, NO_RULE),
         Server::tollgate("tollgate, one rule admits", tollgate, at, ONE_RULE),
         Server::tollgate("tollgate, one in shadow", tollgate, at, IN_SHADOW),
-        Server::tollgate("tollgate, one rule refuses", tollgate, at, REFUSED),
+        Server::tollgate("tollgate, one rule denies", tollgate, at, DENIED),
     ];
     for _ in 0..3 {
         servers.iter_mut().for_each(Server::round);

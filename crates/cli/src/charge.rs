@@ -167,7 +167,7 @@ impl FromStr for Cost {
             return Ok(Self::In(Field::Named(name.to_owned())));
         }
         match text.parse() {
-            Ok(0) => Err("a cost of 0 would never be refused: use at least 1".to_owned()),
+            Ok(0) => Err("a cost of 0 would never be denied: use at least 1".to_owned()),
             Ok(cost) => Ok(Self::Same(cost)),
             Err(_) => {
                 Err(format!("`{text}` is not a cost: use a whole number, bytes or field:NAME"))

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use tollgate_rules::Facts;
+use tollgate_rules::RequestView;
 
 use crate::record::{Field, Fields, Header};
 
@@ -124,7 +124,7 @@ impl<'h> Asked<'h> {
     }
 }
 
-impl Facts for Asked<'_> {
+impl RequestView for Asked<'_> {
     fn method(&self) -> &str {
         self.head.method.as_deref().unwrap_or_else(|| {
             self.lacks("method");

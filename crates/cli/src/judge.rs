@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
-use tollgate::algo::Machine;
+use tollgate::algo::StateMachine;
 use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, Slots, Tick};
+use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
 
 use crate::algorithm::Algorithm;
 use crate::report::words::counted;
@@ -90,7 +90,7 @@ impl Setup {
             .clock(ManualClock::starting_at_unix_nanos(origin_unix_nanos))
             .capacity(capacity)
             .on_full(on_full)
-            .slots(Slots::Wide) // as fine as can be, and no two keys are taken for one
+            .slots(SlotLayout::Wide) // as fine as can be, and no two keys are taken for one
             .hash_seed(HASH_SEED)
             .build();
         if built.as_ref().err() == Some(&BuildError::OutOfMemory) {
@@ -120,7 +120,7 @@ impl KeySize {
     const LOAD_PERCENT: u64 = 55;
 
     /// A slot is two words, and what the algorithm keeps beside them.
-    fn of(params: &impl Machine) -> Self {
+    fn of(params: &impl StateMachine) -> Self {
         Self { slot_bytes: size_of::<u64>() as u64 * (2 + params.ring_cells() as u64) }
     }
 
@@ -139,7 +139,7 @@ impl KeySize {
 struct Bench<A: tollgate::algo::Algorithm> {
     limiter: Limiter<str, A, ManualClock>,
     capacity: u64,
-    model: Option<Model<<A::Params as Machine>::Oracle>>,
+    model: Option<Model<<A::Params as StateMachine>::Oracle>>,
     origin_unix_nanos: u64,
 }
 
@@ -184,7 +184,7 @@ impl<A: tollgate::algo::Algorithm> Judge for Bench<A> {
 
     fn full(&self) -> u64 {
         let stats = self.limiter.stats();
-        stats.evicted + stats.refused_full + stats.admitted_full
+        stats.evicted + stats.denied_full + stats.admitted_full
     }
 }
 
@@ -259,8 +259,8 @@ mod tests {
         let setup = Setup { origin_unix_nanos: quarter_past, ..setup("1/h", 10) };
         let mut judge = setup.build_named(&"fixed-window-aligned".parse().unwrap()).unwrap();
         assert!(judge.judge("a", 1, quarter_past).admitted);
-        let refused = judge.judge("a", 1, quarter_past + SECOND);
-        assert_eq!(refused.retry_after, Some(Duration::from_secs(45 * 60 - 1)));
+        let denied = judge.judge("a", 1, quarter_past + SECOND);
+        assert_eq!(denied.retry_after, Some(Duration::from_secs(45 * 60 - 1)));
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
             ] {
                 let limiter: Limiter<str, _> = Limiter::builder(quota)
                     .algorithm(any)
-                    .slots(Slots::Wide)
+                    .slots(SlotLayout::Wide)
                     .capacity(100)
                     .build()
                     .unwrap();

@@ -17,14 +17,14 @@ pub(crate) struct Counts {
     pub(crate) delayed: u64,
     /// and for how long at most.
     pub(crate) longest_delay: Duration,
-    /// Requests refused.
-    pub(crate) refused: u64,
+    /// Requests denied.
+    pub(crate) denied: u64,
     /// Those of them that cost more than the limiter ever holds.
     pub(crate) never_fit: u64,
-    /// What the refused requests would have cost.
-    pub(crate) cost_refused: u64,
-    /// Keys refused at least once.
-    pub(crate) keys_refused: u64,
+    /// What the denied requests would have cost.
+    pub(crate) cost_denied: u64,
+    /// Keys denied at least once.
+    pub(crate) keys_denied: u64,
 }
 
 /// All counts. Memory is a few words for each key and for each admission of the last period, and
@@ -35,7 +35,7 @@ pub(crate) struct Tally {
     requests: u64,
     cost: u64,
     indices: HashMap<Box<str>, usize>,
-    /// One row for each key: its requests, then its refusals by each limiter.
+    /// One row for each key: its requests, then its denials by each limiter.
     by_key: Vec<u64>,
     over_time: Timeline,
     worst: Vec<WorstWindow>,
@@ -46,7 +46,7 @@ pub(crate) struct Tally {
 pub(crate) struct KeyCounts<'t> {
     pub(crate) key: &'t str,
     pub(crate) requests: u64,
-    pub(crate) refused: u64,
+    pub(crate) denied: u64,
 }
 
 /// The most cells that a limiter admitted to one key within one period of its rule.
@@ -94,7 +94,7 @@ impl Tally {
         row[0] += 1;
         Row {
             limiters: &mut self.limiters,
-            refused: &mut row[1..],
+            denied: &mut row[1..],
             over_time: &mut self.over_time,
             worst: &mut self.worst,
             request: Admission { unix_nanos, key: index, cells: cost },
@@ -126,7 +126,7 @@ impl Tally {
         self.cost
     }
 
-    /// Refusals over time, a series for each limiter.
+    /// Denials over time, a series for each limiter.
     pub(crate) fn over_time(&self) -> &Timeline {
         &self.over_time
     }
@@ -138,22 +138,22 @@ impl Tally {
         Some(Worst { cells: most.cells, key, end_unix_nanos: most.unix_nanos })
     }
 
-    /// The keys that a limiter refused most, at most `count`.
-    pub(crate) fn refused_most(&self, limiter: usize, count: usize) -> Vec<KeyCounts<'_>> {
+    /// The keys that a limiter denied most, at most `count`.
+    pub(crate) fn denied_most(&self, limiter: usize, count: usize) -> Vec<KeyCounts<'_>> {
         let width = 1 + self.limiters.len();
         let keys = self.indices.iter().map(|(key, index)| {
             let row = &self.by_key[index * width..][..width];
-            KeyCounts { key, requests: row[0], refused: row[1 + limiter] }
+            KeyCounts { key, requests: row[0], denied: row[1 + limiter] }
         });
-        KeyCounts::refused_most(keys, count)
+        KeyCounts::denied_most(keys, count)
     }
 }
 
 impl<'t> KeyCounts<'t> {
-    /// Those of the keys that were refused most, at most `count`.
-    pub(crate) fn refused_most(keys: impl Iterator<Item = Self>, count: usize) -> Vec<Self> {
-        let mut keys: Vec<Self> = keys.filter(|counts| counts.refused > 0).collect();
-        keys.sort_unstable_by(|a, b| b.refused.cmp(&a.refused).then_with(|| a.key.cmp(b.key)));
+    /// Those of the keys that were denied most, at most `count`.
+    pub(crate) fn denied_most(keys: impl Iterator<Item = Self>, count: usize) -> Vec<Self> {
+        let mut keys: Vec<Self> = keys.filter(|counts| counts.denied > 0).collect();
+        keys.sort_unstable_by(|a, b| b.denied.cmp(&a.denied).then_with(|| a.key.cmp(b.key)));
         keys.truncate(count);
         keys
     }
@@ -163,7 +163,7 @@ impl<'t> KeyCounts<'t> {
 #[derive(Debug)]
 pub(crate) struct Row<'t> {
     limiters: &'t mut [Counts],
-    refused: &'t mut [u64],
+    denied: &'t mut [u64],
     over_time: &'t mut Timeline,
     worst: &'t mut [WorstWindow],
     /// What is admitted if the verdict is so.
@@ -181,11 +181,11 @@ impl Row<'_> {
             self.worst[limiter].admit(self.request, verdict.delay);
             return;
         }
-        counts.refused += 1;
+        counts.denied += 1;
         counts.never_fit += u64::from(verdict.retry_after.is_none());
-        counts.cost_refused = counts.cost_refused.saturating_add(self.request.cells);
-        counts.keys_refused += u64::from(self.refused[limiter] == 0);
-        self.refused[limiter] += 1;
+        counts.cost_denied = counts.cost_denied.saturating_add(self.request.cells);
+        counts.keys_denied += u64::from(self.denied[limiter] == 0);
+        self.denied[limiter] += 1;
         self.over_time.count(limiter);
     }
 }
@@ -214,18 +214,18 @@ mod tests {
             tally.limiters()[1],
             Counts {
                 admitted: 1,
-                refused: 3,
+                denied: 3,
                 never_fit: 3,
-                cost_refused: 30,
-                keys_refused: 2,
+                cost_denied: 30,
+                keys_denied: 2,
                 ..Counts::default()
             }
         );
-        assert_eq!((tally.limiters()[0].keys_refused, tally.limiters()[0].never_fit), (1, 0));
-        let most = tally.refused_most(1, 10);
-        assert_eq!(most[0], KeyCounts { key: "a", requests: 2, refused: 2 });
+        assert_eq!((tally.limiters()[0].keys_denied, tally.limiters()[0].never_fit), (1, 0));
+        let most = tally.denied_most(1, 10);
+        assert_eq!(most[0], KeyCounts { key: "a", requests: 2, denied: 2 });
         assert_eq!(most[1].key, "c");
-        assert_eq!(tally.refused_most(1, 1).len(), 1);
+        assert_eq!(tally.denied_most(1, 1).len(), 1);
         assert_eq!(tally.over_time().columns(9).counts, [[1], [3]]);
         assert_eq!(tally.worst(0), Some(Worst { cells: 10, key: "a", end_unix_nanos: 1_000 }));
         assert_eq!(tally.worst(1).unwrap().key, "b");
@@ -242,7 +242,7 @@ mod tests {
         tally.request("a", 3, 1_000).verdict(0, &verdict(false, Some(Duration::ZERO)));
         tally.finish();
         let counts = tally.limiters()[0];
-        assert_eq!((counts.admitted, counts.delayed, counts.refused), (4, 3, 1));
+        assert_eq!((counts.admitted, counts.delayed, counts.denied), (4, 3, 1));
         assert_eq!(counts.longest_delay, Duration::from_nanos(20));
         assert_eq!(tally.worst(0), Some(Worst { cells: 6, key: "a", end_unix_nanos: 1_010 }));
     }

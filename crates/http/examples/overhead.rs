@@ -86,7 +86,7 @@ fn main() -> Result<(), LimitError> {
             )),
         ),
         named(
-            "+ layer, refusing",
+            "+ layer, denying",
             limited(&RateLimitLayer::new(Limit::gcra("a", none, PeerIp::new())?)),
         ),
         ("axum router alone", routed(router())),

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use tollgate::Quota;
 use tollgate_http::key::PeerIp;
-use tollgate_http::{Limit, RateLimitLayer, refusal};
+use tollgate_http::{Limit, RateLimitLayer, denial};
 use tonic::Code;
 use tonic::body::Body;
 use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
@@ -33,7 +33,7 @@ fn with_peer(mut request: http::Request<Body>) -> http::Request<Body> {
 async fn main() -> Result<(), BoxError> {
     let quota = Quota::per_second(2).burst(5);
     let limit = Limit::gcra("per-client", quota, PeerIp::new())?;
-    let layer = RateLimitLayer::builder(limit).refuse_with(refusal::grpc).build();
+    let layer = RateLimitLayer::builder(limit).deny_with(denial::grpc).build();
     let (_reporter, health) = tonic_health::server::health_reporter();
 
     let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;

@@ -4,8 +4,8 @@ use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
+use crate::denial::Reason;
 use crate::gate::{Admission, Report};
-use crate::refusal::Reason;
 
 /// What a gate decided in the end, and what each limit said.
 ///

@@ -1,4 +1,4 @@
-//! The body of a response: the service's own, or that of a refusal.
+//! The body of a response: the service's own, or that of a denial.
 
 use core::fmt;
 use core::pin::Pin;
@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use crate::gate::Charge;
 
 pin_project! {
-    /// The service's body, or that of a refusal. Where a limit is settled by the bytes that were
+    /// The service's body, or that of a denial. Where a limit is settled by the bytes that were
     /// sent, it counts them.
     ///
     /// ```
@@ -34,14 +34,14 @@ pin_project! {
     #[project = ContentProj]
     enum Content<B> {
         Served { #[pin] body: B },
-        Refused { text: Option<Bytes> },
+        Denied { text: Option<Bytes> },
     }
 }
 
 impl<B> Body<B> {
-    pub(crate) fn refused(text: Bytes) -> Self {
+    pub(crate) fn denied(text: Bytes) -> Self {
         let text = (!text.is_empty()).then_some(text);
-        Self { content: Content::Refused { text }, meter: None }
+        Self { content: Content::Denied { text }, meter: None }
     }
 }
 
@@ -63,7 +63,7 @@ impl<B: http_body::Body<Data = Bytes>> http_body::Body for Body<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.project();
         let mut body = match this.content.project() {
-            ContentProj::Refused { text } => {
+            ContentProj::Denied { text } => {
                 return Poll::Ready(text.take().map(Frame::data).map(Ok));
             }
             ContentProj::Served { body } => body,
@@ -84,14 +84,14 @@ impl<B: http_body::Body<Data = Bytes>> http_body::Body for Body<B> {
 
     fn is_end_stream(&self) -> bool {
         match &self.content {
-            Content::Refused { text } => text.is_none(),
+            Content::Denied { text } => text.is_none(),
             Content::Served { body } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
-            Content::Refused { text } => {
+            Content::Denied { text } => {
                 SizeHint::with_exact(text.as_ref().map_or(0, Bytes::len) as u64)
             }
             Content::Served { body } => body.size_hint(),

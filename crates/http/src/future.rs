@@ -1,4 +1,4 @@
-//! The future of a response: refused, asking, waiting for its turn, or being served.
+//! The future of a response: denied, asking, waiting for its turn, or being served.
 
 use core::fmt;
 use core::pin::Pin;
@@ -45,7 +45,7 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        Refused { response: Option<Box<Response<Bytes>>> },
+        Denied { response: Option<Box<Response<Bytes>>> },
         Asking { asking: Box<Asking<S, B>> },
         Waiting { waiting: Box<Waiting<S, B>> },
         Serving { #[pin] response: S::Future },
@@ -60,7 +60,7 @@ struct Asking<S, B> {
     rest: Option<(S, B)>,
 }
 
-/// Apart, as the refusal is: most futures are being served, and are moved about.
+/// Apart, as the denial is: most futures are being served, and are moved about.
 struct Waiting<S, B> {
     /// `None`: the turn has come, and only the service is waited for.
     sleeping: Option<Sleeping>,
@@ -75,8 +75,8 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
         Self { state, charge, fields }
     }
 
-    pub(crate) fn refused(response: Response<Bytes>) -> Self {
-        Self::new(State::refused(response), None, Fields::default())
+    pub(crate) fn denied(response: Response<Bytes>) -> Self {
+        Self::new(State::denied(response), None, Fields::default())
     }
 
     pub(crate) fn skipping(response: S::Future) -> Self {
@@ -115,8 +115,8 @@ impl<S: Service<Request<B>>, B> State<S, B> {
         Self::Waiting { waiting: Box::new(waiting) }
     }
 
-    fn refused(response: Response<Bytes>) -> Self {
-        Self::Refused { response: Some(Box::new(response)) }
+    fn denied(response: Response<Bytes>) -> Self {
+        Self::Denied { response: Some(Box::new(response)) }
     }
 }
 
@@ -131,16 +131,16 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Refused { response } => {
+                StateProj::Denied { response } => {
                     let response = response.take().expect("polled once after it was ready");
-                    return Poll::Ready(Ok((*response).map(Body::refused)));
+                    return Poll::Ready(Ok((*response).map(Body::denied)));
                 }
                 StateProj::Asking { asking } => {
                     let (fate, head) = ready!(asking.answer.as_mut().poll(context));
                     let (service, body) = asking.rest.take().expect("taken once");
                     let request = Request::from_parts(head, body);
                     match fate {
-                        Fate::Stop { response } => State::refused(response),
+                        Fate::Stop { response } => State::denied(response),
                         Fate::Skip => State::waiting(None, service, request),
                         Fate::Go { wait, charge, fields } => {
                             (*this.charge, *this.fields) = (charge, fields);
@@ -173,7 +173,7 @@ where
 impl<S: Service<Request<B>>, B> fmt::Debug for ResponseFuture<S, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
-            State::Refused { .. } => "Refused",
+            State::Denied { .. } => "Denied",
             State::Asking { .. } => "Asking",
             State::Waiting { .. } => "Waiting",
             State::Serving { .. } => "Serving",

@@ -20,13 +20,13 @@ use crate::policy::Policy;
 /// ```
 /// use tollgate_http::{Admission, Gate, Report, Verdict};
 ///
-/// /// Refuses all but `GET`.
+/// /// Denies all but `GET`.
 /// struct ReadOnly;
 /// impl Gate for ReadOnly {
 ///     fn decide(&self, request: &http::request::Parts, _: &mut Report) -> Verdict {
 ///         match request.method {
 ///             http::Method::GET => Verdict::Admit(Admission::default()),
-///             _ => Verdict::Refuse,
+///             _ => Verdict::Deny,
 ///         }
 ///     }
 /// }
@@ -108,7 +108,7 @@ impl<G: Gate + ?Sized> Gate for Box<G> {
 /// ```
 /// # use tollgate_http::{Admission, Verdict};
 /// let verdict = Verdict::Admit(Admission::default());
-/// assert!(!matches!(verdict, Verdict::Refuse));
+/// assert!(!matches!(verdict, Verdict::Deny));
 /// ```
 #[derive(Debug)]
 #[must_use = "a verdict says whether the request may go ahead"]
@@ -116,7 +116,7 @@ pub enum Verdict {
     /// The request may go ahead.
     Admit(Admission),
     /// The request is over a limit: the report says which.
-    Refuse,
+    Deny,
     /// The request would have to wait behind more requests than it may: the report says which limit
     /// delays it. Nothing was charged.
     QueueFull,
@@ -186,7 +186,7 @@ pub trait Charge: fmt::Debug + Send {
 /// # use {tollgate::Quota, tollgate_http::{Policy, Reading}};
 /// let policy = Policy::new("burst", &Quota::per_second(5))?;
 /// let reading = Reading::new(policy, 5, 4);
-/// assert!(!reading.refused);
+/// assert!(!reading.denied);
 /// # Ok::<(), tollgate_http::PolicyError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,9 +200,9 @@ pub struct Reading {
     pub remaining: u64,
     /// How long until all cells are back.
     pub reset_after: Duration,
-    /// Whether it refused.
-    pub refused: bool,
-    /// If it refused: how long until it would admit the request; `None` where that is never.
+    /// Whether it denied.
+    pub denied: bool,
+    /// If it denied: how long until it would admit the request; `None` where that is never.
     pub retry_after: Option<Duration>,
     /// If it admitted: how long the request is to wait.
     pub delay: Duration,
@@ -214,7 +214,7 @@ impl Reading {
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Policy, Reading}};
     /// let mut reading = Reading::new(Policy::new("a", &Quota::per_second(5))?, 5, 0);
-    /// reading.refused = true;
+    /// reading.denied = true;
     /// reading.retry_after = Some(std::time::Duration::from_millis(200));
     /// # Ok::<(), tollgate_http::PolicyError>(())
     /// ```
@@ -222,7 +222,7 @@ impl Reading {
     pub fn new(policy: Policy, limit: u64, remaining: u64) -> Self {
         let none = Duration::ZERO;
         let (reset_after, delay) = (none, none);
-        Self { policy, limit, remaining, reset_after, refused: false, retry_after: None, delay }
+        Self { policy, limit, remaining, reset_after, denied: false, retry_after: None, delay }
     }
 
     /// What a decision says of a request.
@@ -231,8 +231,8 @@ impl Reading {
     /// # use {tollgate::{Direct, Quota}, tollgate_http::{Policy, Reading}};
     /// let quota = Quota::per_hour(1);
     /// let (gate, policy) = (Direct::new(quota)?, Policy::new("a", &quota)?);
-    /// assert!(!Reading::of(policy.clone(), &gate.check()).refused);
-    /// assert!(Reading::of(policy, &gate.check()).refused);
+    /// assert!(!Reading::of(policy.clone(), &gate.check()).denied);
+    /// assert!(Reading::of(policy, &gate.check()).denied);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -243,14 +243,14 @@ impl Reading {
                 let reading = Self::new(policy, permit.limit(), permit.remaining());
                 Self { reset_after, delay, ..reading }
             }
-            Err(denied) => Self::of_refusal(policy, denied),
+            Err(denied) => Self::of_denial(policy, denied),
         }
     }
 
-    pub(crate) fn of_refusal(policy: Policy, denied: &Denied) -> Self {
+    pub(crate) fn of_denial(policy: Policy, denied: &Denied) -> Self {
         let (reset_after, retry_after) = (denied.reset_after(), denied.retry_after());
         let reading = Self::new(policy, denied.limit(), denied.remaining());
-        Self { reset_after, retry_after, refused: true, ..reading }
+        Self { reset_after, retry_after, denied: true, ..reading }
     }
 }
 
@@ -268,7 +268,7 @@ pub struct Report {
     /// One limit needs no allocation.
     first: Option<Reading>,
     others: Vec<Reading>,
-    shadow_refusals: Vec<Reading>,
+    shadow_denials: Vec<Reading>,
     key_errors: Vec<KeyError>,
 }
 
@@ -291,7 +291,7 @@ impl Report {
         }
     }
 
-    /// Adds what a limit would have refused, were it not on trial.
+    /// Adds what a limit would have denied, were it not on trial.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Policy, Reading, Report}};
@@ -301,7 +301,7 @@ impl Report {
     /// # Ok::<(), tollgate_http::PolicyError>(())
     /// ```
     pub fn note_shadow(&mut self, reading: Reading) {
-        self.shadow_refusals.push(reading);
+        self.shadow_denials.push(reading);
     }
 
     /// Adds that a limit found no key.
@@ -325,13 +325,13 @@ impl Report {
         self.first.iter().chain(&self.others)
     }
 
-    /// What limits on trial would have refused.
+    /// What limits on trial would have denied.
     ///
     /// ```
-    /// assert_eq!(tollgate_http::Report::default().shadow_refusals().count(), 0);
+    /// assert_eq!(tollgate_http::Report::default().shadow_denials().count(), 0);
     /// ```
-    pub fn shadow_refusals(&self) -> impl Iterator<Item = &Reading> {
-        self.shadow_refusals.iter()
+    pub fn shadow_denials(&self) -> impl Iterator<Item = &Reading> {
+        self.shadow_denials.iter()
     }
 
     /// Why limits found no key.
@@ -343,8 +343,8 @@ impl Report {
         self.key_errors.iter().copied()
     }
 
-    /// The longest time after which a limit that refused would admit; `None` where one never would,
-    /// or none refused.
+    /// The longest time after which a limit that denied would admit; `None` where one never would,
+    /// or none denied.
     ///
     /// ```
     /// assert_eq!(tollgate_http::Report::default().retry_after(), None);
@@ -352,7 +352,7 @@ impl Report {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let mut longest = None;
-        for reading in self.readings().filter(|reading| reading.refused) {
+        for reading in self.readings().filter(|reading| reading.denied) {
             longest = longest.max(Some(reading.retry_after?));
         }
         longest
@@ -377,10 +377,10 @@ impl Report {
         Fields::new(self, Wanted { ietf: true, x: false }).add_to(headers);
     }
 
-    /// Leaves only the readings of limits that refused: what the others charged was given back.
-    pub(crate) fn keep_refusals(&mut self) {
-        self.others.retain(|reading| reading.refused);
-        if self.first.as_ref().is_some_and(|reading| !reading.refused) {
+    /// Leaves only the readings of limits that denied: what the others charged was given back.
+    pub(crate) fn keep_denials(&mut self) {
+        self.others.retain(|reading| reading.denied);
+        if self.first.as_ref().is_some_and(|reading| !reading.denied) {
             self.first = (!self.others.is_empty()).then(|| self.others.remove(0));
         }
     }
@@ -390,7 +390,7 @@ impl Report {
     pub(crate) fn add_denials(&mut self, found: Self) {
         for reading in found.first.into_iter().chain(found.others) {
             let is_known = self.readings().any(|known| known.policy == reading.policy);
-            if reading.refused && !is_known {
+            if reading.denied && !is_known {
                 self.note(reading);
             }
         }
@@ -399,25 +399,25 @@ impl Report {
     /// Adds what another report says.
     pub(crate) fn add(&mut self, other: Self) {
         other.first.into_iter().chain(other.others).for_each(|reading| self.note(reading));
-        self.shadow_refusals.extend(other.shadow_refusals);
+        self.shadow_denials.extend(other.shadow_denials);
         self.key_errors.extend(other.key_errors);
     }
 
-    /// Turns delays into refusals, where nobody can wait.
-    pub(crate) fn refuse_delayed(&mut self) {
+    /// Turns delays into denials, where nobody can wait.
+    pub(crate) fn deny_delayed(&mut self) {
         for reading in self.first.iter_mut().chain(&mut self.others) {
             if !reading.delay.is_zero() {
-                reading.refused = true;
+                reading.denied = true;
                 reading.retry_after = Some(reading.delay);
             }
         }
     }
 
-    /// Takes what another report says of trials and keys, and what its limits refused as trials.
+    /// Takes what another report says of trials and keys, and what its limits denied as trials.
     pub(crate) fn take_as_shadow(&mut self, trial: Self) {
-        let refusals = trial.first.into_iter().chain(trial.others).filter(|r| r.refused);
-        self.shadow_refusals.extend(refusals);
-        self.shadow_refusals.extend(trial.shadow_refusals);
+        let denials = trial.first.into_iter().chain(trial.others).filter(|r| r.denied);
+        self.shadow_denials.extend(denials);
+        self.shadow_denials.extend(trial.shadow_denials);
         self.key_errors.extend(trial.key_errors);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `RateLimit-Policy` and `RateLimit` are those of draft-ietf-httpapi-ratelimit-headers-11: lists
 //! of strings (the policies' names) with parameters. `r` is what is left. `t` is in whole seconds,
-//! rounded up: after an admission, until all is back; after a refusal, until the same request would
+//! rounded up: after an admission, until all is back; after a denial, until the same request would
 //! be admitted, which `Retry-After` never is before. Where a response has a `Retry-After` that is
 //! before the `t` of another limit (one that admitted, in this layer or outside of it), that `t` is
 //! left out, as it may be.
@@ -98,7 +98,7 @@ fn ietf(report: &Report) -> Option<Ietf> {
 fn push_limit(text: &mut String, reading: &Reading) -> u64 {
     let remaining = reading.remaining.min(INTEGER_MAX);
     let _ = write!(text, "{};r={remaining}", reading.policy.quoted());
-    let effective = match reading.refused {
+    let effective = match reading.denied {
         true => reading.retry_after.map(whole_secs_from_1),
         false => Some(whole_secs(reading.reset_after)),
     };
@@ -149,9 +149,9 @@ fn string_end(text: &str) -> usize {
     text.len()
 }
 
-/// Of several limits, that which refused, or else that with the least left.
+/// Of several limits, that which denied, or else that with the least left.
 fn x(report: &Report) -> Option<[HeaderValue; 3]> {
-    let tightest = report.readings().min_by_key(|reading| (!reading.refused, reading.remaining))?;
+    let tightest = report.readings().min_by_key(|reading| (!reading.denied, reading.remaining))?;
     let reset = whole_secs(tightest.reset_after);
     Some([tightest.limit, tightest.remaining, reset].map(HeaderValue::from))
 }
@@ -210,9 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn several_limits_and_a_refusal() {
+    fn several_limits_and_a_denial() {
         let retry_after = Some(Duration::from_millis(600));
-        let refused = Reading { refused: true, retry_after, ..reading("b \"2\"", 9, 60_000) };
+        let denied = Reading { denied: true, retry_after, ..reading("b \"2\"", 9, 60_000) };
         let expected = [
             r#""a";q=100;w=60, "b \"2\"";q=100;w=60"#,
             r#""a";r=3;t=1, "b \"2\"";r=9;t=1"#,
@@ -220,13 +220,13 @@ mod tests {
             "9",
             "60",
         ];
-        assert_eq!(fields(vec![reading("a", 3, 1), refused]), expected);
+        assert_eq!(fields(vec![reading("a", 3, 1), denied]), expected);
     }
 
     #[test]
     fn a_request_that_never_fits_is_told_no_time() {
-        let refused = Reading { refused: true, ..reading("a", 9, 60_000) };
-        assert_eq!(fields(vec![refused])[1], "\"a\";r=9");
+        let denied = Reading { denied: true, ..reading("a", 9, 60_000) };
+        assert_eq!(fields(vec![denied])[1], "\"a\";r=9");
         assert_eq!(fields(vec![]), [""; 5]);
     }
 

@@ -10,12 +10,12 @@ use bytes::Bytes;
 use http::{Method, Response, header, request};
 
 use crate::ask::{Asking, Ruling};
+use crate::denial::{Denial, Reason};
 use crate::gate::{Admission, Charge, Gate, Report, Verdict};
 use crate::headers::{Fields, Wanted};
-use crate::refusal::{Reason, Refusal};
 use crate::stats::{Counters, Event, Place, Queue};
 
-pub(crate) type Write = dyn Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync;
+pub(crate) type Write = dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync;
 pub(crate) type Skip = dyn Fn(&request::Parts) -> bool + Send + Sync;
 pub(crate) type Inspect = dyn Fn(&request::Parts, &Report) + Send + Sync;
 pub(crate) type Sleeping = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -70,7 +70,7 @@ impl<G: Gate> Judge<G> {
         let max_waiting = self.max_waiting();
         let ruling = match self.gate.decide_queued(request, max_waiting, &mut report) {
             Verdict::Admit(admission) => Ok(admission),
-            Verdict::Refuse => Err(Reason::OverLimit),
+            Verdict::Deny => Err(Reason::OverLimit),
             Verdict::QueueFull if max_waiting == 0 && self.sleep.is_some() => {
                 Err(Reason::QueueFull)
             }
@@ -103,7 +103,7 @@ impl<G: Gate> Judge<G> {
         let (ruling, said) = asking.await;
         report.add(said);
         if let Err(Reason::OverLimit) = ruling {
-            report.keep_refusals();
+            report.keep_denials();
             let mut found = Report::default();
             self.gate.peek(&request, max_waiting, &mut found);
             report.add_denials(found);
@@ -120,7 +120,7 @@ impl<G: Gate> Judge<G> {
         was_promised: bool,
     ) -> Fate {
         report.without_key().for_each(|error| self.counters.count_without_key(error));
-        report.shadow_refusals().for_each(|_| self.counters.count(Event::ShadowRefused));
+        report.shadow_denials().for_each(|_| self.counters.count(Event::ShadowDenied));
         let fate = match ruling {
             Ok(admission) if admission.delay.is_zero() => {
                 let fields = Fields::new(&report, self.wanted);
@@ -168,19 +168,19 @@ impl<G: Gate> Judge<G> {
         if let Some(charge) = admission.charge {
             charge.cancel();
         }
-        report.refuse_delayed();
-        report.keep_refusals();
+        report.deny_delayed();
+        report.keep_denials();
         self.stop(request, report, reason)
     }
 
     fn stop(&self, request: &request::Parts, report: &Report, reason: Reason) -> Fate {
         self.counters.count(match reason {
-            Reason::OverLimit => Event::Refused,
+            Reason::OverLimit => Event::Denied,
             Reason::QueueFull => Event::QueueFull,
-            Reason::WithoutKey(_) => Event::RefusedWithoutKey,
+            Reason::WithoutKey(_) => Event::DeniedWithoutKey,
             Reason::Unavailable => Event::Unavailable,
         });
-        let mut response = Refusal { request, report, reason }.respond(&self.write);
+        let mut response = Denial { request, report, reason }.respond(&self.write);
         Fields::new(report, self.wanted).add_to(response.headers_mut());
         Fate::Stop { response }
     }

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use http::{Method, Response, request};
 use tower_layer::Layer;
 
+use crate::denial::{Denial, by_protocol};
 use crate::gate::{Gate, Report};
 use crate::headers::Wanted;
 use crate::judge::Judge;
-use crate::refusal::{Refusal, by_protocol};
 use crate::service::RateLimit;
 use crate::stats::{Counters, Queue, Stats};
 
@@ -129,7 +129,7 @@ impl<G: fmt::Debug> fmt::Debug for RateLimitLayer<G> {
 /// let layer = RateLimitLayer::builder(Limit::gcra("a", Quota::per_second(10), PeerIp::new())?)
 ///     .skip(|request| request.uri.path() == "/health")
 ///     .inspect(|request, report| {
-///         for reading in report.readings().filter(|reading| reading.refused) {
+///         for reading in report.readings().filter(|reading| reading.denied) {
 ///             eprintln!("{} over {}", request.uri, reading.policy);
 ///         }
 ///     })
@@ -141,7 +141,7 @@ pub struct LayerBuilder<G>(Judge<G>);
 
 impl<G: Gate> LayerBuilder<G> {
     /// Adds `X-RateLimit-Limit`, `-Remaining` and `-Reset` to responses. `Reset` is in seconds from
-    /// now, until all is back. Of several limits they tell of that which refused, or else of that
+    /// now, until all is back. Of several limits they tell of that which denied, or else of that
     /// with the least left.
     ///
     /// ```
@@ -172,14 +172,14 @@ impl<G: Gate> LayerBuilder<G> {
     /// layer adds `Retry-After`, unless the answer has one, and the `RateLimit` fields.
     ///
     /// ```
-    /// # use {tollgate::Quota, tollgate_http::{Limit, RateLimitLayer, key::PeerIp, refusal}};
+    /// # use {tollgate::Quota, tollgate_http::{Limit, RateLimitLayer, key::PeerIp, denial}};
     /// # let limit = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?;
-    /// let layer = RateLimitLayer::builder(limit).refuse_with(refusal::grpc).build();
+    /// let layer = RateLimitLayer::builder(limit).deny_with(denial::grpc).build();
     /// # Ok::<(), tollgate_http::LimitError>(())
     /// ```
-    pub fn refuse_with<F>(mut self, write: F) -> Self
+    pub fn deny_with<F>(mut self, write: F) -> Self
     where
-        F: Fn(&Refusal<'_>) -> Response<Bytes> + Send + Sync + 'static,
+        F: Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync + 'static,
     {
         self.0.write = Box::new(write);
         self
@@ -320,16 +320,16 @@ impl<G: Gate> LayerBuilder<G> {
         self
     }
 
-    /// Looks at each request that was decided, and at what the limits said: for a log of refusals,
-    /// or of what limits on trial would have refused.
+    /// Looks at each request that was decided, and at what the limits said: for a log of denials,
+    /// or of what limits on trial would have denied.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, RateLimitLayer, key::PeerIp}};
     /// let trial = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?.shadow();
     /// let layer = RateLimitLayer::builder(trial)
     ///     .inspect(|request, report| {
-    ///         for reading in report.shadow_refusals() {
-    ///             eprintln!("{} would refuse {}", reading.policy.name(), request.uri);
+    ///         for reading in report.shadow_denials() {
+    ///             eprintln!("{} would deny {}", reading.policy.name(), request.uri);
     ///         }
     ///     })
     ///     .build();

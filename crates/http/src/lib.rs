@@ -8,7 +8,7 @@
 //! | [`Several`] | several limits, all of which must admit |
 //! | [`Shadow`] | a limit on trial |
 //! | [`Gate`] | what all of these are, and what you can write yourself |
-//! | [`refusal`] | the answers to requests that may not go ahead |
+//! | [`denial`] | the answers to requests that may not go ahead |
 //!
 //! ```
 //! use tollgate::Quota;
@@ -34,6 +34,7 @@
 
 mod ask;
 mod body;
+pub mod denial;
 mod future;
 mod gate;
 mod headers;
@@ -43,7 +44,6 @@ mod layer;
 mod limit;
 mod penalized;
 mod policy;
-pub mod refusal;
 mod service;
 mod settle;
 mod several;
@@ -52,6 +52,7 @@ mod stats;
 
 pub use ask::{Asking, Ruling};
 pub use body::Body;
+pub use denial::{Denial, Reason};
 pub use future::ResponseFuture;
 pub use gate::{Admission, Charge, Gate, Reading, Report, Verdict};
 pub use key::KeyError;
@@ -59,7 +60,6 @@ pub use layer::{LayerBuilder, RateLimitLayer};
 pub use limit::{Limit, LimitError, WithoutKey};
 pub use penalized::Penalized;
 pub use policy::{Policy, PolicyError};
-pub use refusal::{Reason, Refusal};
 pub use service::RateLimit;
 pub use several::Several;
 pub use shadow::Shadow;

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use http::request;
-use tollgate::algo::{Algorithm, GiveBack};
+use tollgate::algo::{Algorithm, Refund};
 use tollgate::{BuildError, Clock, Denied, Gcra, Limiter, Permit, QuantaClock, Quota};
 
 use crate::gate::{Admission, Charge, Gate, Reading, Report, Verdict};
@@ -75,13 +75,13 @@ pub(crate) struct Taken {
 ///
 /// ```
 /// use tollgate_http::WithoutKey;
-/// assert_eq!(WithoutKey::default(), WithoutKey::Refuse);
+/// assert_eq!(WithoutKey::default(), WithoutKey::Deny);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WithoutKey {
     /// Fail closed. The answer is 400, or 500 where the server itself lacks what the key needs.
     #[default]
-    Refuse,
+    Deny,
     /// Fail open: this limit does not apply.
     Admit,
 }
@@ -100,7 +100,7 @@ impl WithoutKey {
     pub fn decide(self, error: KeyError, report: &mut Report) -> Verdict {
         report.note_without_key(error);
         match self {
-            Self::Refuse => Verdict::WithoutKey(error),
+            Self::Deny => Verdict::WithoutKey(error),
             Self::Admit => Verdict::Admit(Admission::default()),
         }
     }
@@ -153,7 +153,7 @@ where
         Self { policy, limiter, key, cost: None, without_key, take: pass, settle: Settle::Never }
     }
 
-    /// Charges `cost(request)` cells instead of one. A request that costs 0 is never refused.
+    /// Charges `cost(request)` cells instead of one. A request that costs 0 is never denied.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, key::PeerIp}};
@@ -166,7 +166,7 @@ where
         Self { cost: Some(Box::new(cost)), ..self }
     }
 
-    /// What to do with requests that have no key; [`WithoutKey::Refuse`] unless said otherwise.
+    /// What to do with requests that have no key; [`WithoutKey::Deny`] unless said otherwise.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, WithoutKey, key::PeerIp}};
@@ -207,10 +207,10 @@ impl<E, Q, A, C> Limit<E, Q, A, C>
 where
     E: Extractor<Key: Borrow<Q>>,
     Q: Hash + ?Sized + 'static,
-    A: Algorithm<Params: GiveBack> + 'static,
+    A: Algorithm<Params: Refund> + 'static,
     C: Clock + Send + Sync + 'static,
 {
-    /// Gives cells back where another of [`Several`](crate::Several) limits refuses the request.
+    /// Gives cells back where another of [`Several`](crate::Several) limits denies the request.
     /// Costs an allocation and a second lookup for each request.
     ///
     /// ```
@@ -302,10 +302,10 @@ where
                 Verdict::Admit(Admission { delay, charge })
             }
             Err(denied) => {
-                report.note(Reading::of_refusal(self.policy.clone(), &denied));
+                report.note(Reading::of_denial(self.policy.clone(), &denied));
                 // It has the cells, so its turn is what comes too late.
                 let fits = denied.remaining() >= ask.cells;
-                if fits { Verdict::QueueFull } else { Verdict::Refuse }
+                if fits { Verdict::QueueFull } else { Verdict::Deny }
             }
         }
     }
@@ -316,7 +316,7 @@ where
         let now = self.limiter.clock().now();
         let seen = self.limiter.peek_within_at(key.borrow(), cells, max_delay, now);
         if let Err(denied) = seen {
-            report.note(Reading::of_refusal(self.policy.clone(), &denied));
+            report.note(Reading::of_denial(self.policy.clone(), &denied));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use http::{request, response};
 use tollgate::algo::Algorithm;
-use tollgate::{Clock, Denied, Gcra, Penalties, QuantaClock, Rejected};
+use tollgate::{Clock, Denied, Gcra, Penalties, PenaltyDenied, QuantaClock};
 
 use crate::gate::{Admission, Charge, Gate, Reading, Report, Verdict};
 use crate::key::Extractor;
@@ -125,7 +125,7 @@ where
         Self { policy, penalties, key, is_failure, without_key }
     }
 
-    /// What to do with requests that have no key; [`WithoutKey::Refuse`] unless said otherwise.
+    /// What to do with requests that have no key; [`WithoutKey::Deny`] unless said otherwise.
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -167,11 +167,11 @@ where
     fn banned(&self, ends_in: Duration) -> Reading {
         let reading = Reading::new(self.policy.clone(), self.policy.limit(), 0);
         let retry_after = Some(ends_in);
-        Reading { reset_after: ends_in, refused: true, retry_after, ..reading }
+        Reading { reset_after: ends_in, denied: true, retry_after, ..reading }
     }
 
     fn denied(&self, denied: &Denied) -> Reading {
-        Reading::of_refusal(self.policy.clone(), denied)
+        Reading::of_denial(self.policy.clone(), denied)
     }
 }
 
@@ -194,13 +194,13 @@ where
                 let attempt = Attempt { penalties, key, is_failure: Arc::clone(is_failure) };
                 Verdict::Admit(Admission { delay: permit.delay(), charge: Some(Box::new(attempt)) })
             }
-            Err(Rejected::Limited(denied)) => {
+            Err(PenaltyDenied::Limited(denied)) => {
                 report.note(self.denied(&denied));
-                Verdict::Refuse
+                Verdict::Deny
             }
-            Err(Rejected::Banned(ban)) => {
+            Err(PenaltyDenied::Banned(ban)) => {
                 report.note(self.banned(ban.ends_in()));
-                Verdict::Refuse
+                Verdict::Deny
             }
         }
     }

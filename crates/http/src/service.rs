@@ -75,7 +75,7 @@ where
             }
             Judged::Now(Fate::Stop { response }) => {
                 self.release();
-                ResponseFuture::refused(response)
+                ResponseFuture::denied(response)
             }
             Judged::Ask { asking, report, max_waiting } => {
                 let answer = Arc::clone(&self.judge).ask(parts, asking, report, max_waiting);

@@ -5,7 +5,7 @@ use core::hash::Hash;
 use std::sync::Arc;
 
 use http::{Method, request, response};
-use tollgate::algo::{Algorithm, GiveBack};
+use tollgate::algo::{Algorithm, Refund};
 use tollgate::{Clock, Denied, KeySource, Limiter, Reservation};
 
 use crate::gate::Charge;
@@ -48,7 +48,7 @@ impl fmt::Debug for Settle {
 type Held<Q, A, C> = Reservation<KeySource<Arc<Limiter<Q, A, C>>>>;
 
 /// A reservation that stays charged when it is dropped.
-struct Kept<Q: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> {
+struct Kept<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> {
     held: Option<Held<Q, A, C>>,
     settle: Settle,
 }
@@ -62,7 +62,7 @@ pub(crate) fn reserve<Q, A, C>(
 ) -> Result<Taken, Denied>
 where
     Q: Hash + ?Sized + 'static,
-    A: Algorithm<Params: GiveBack> + 'static,
+    A: Algorithm<Params: Refund> + 'static,
     C: Clock + Send + Sync + 'static,
 {
     let held = Reservation::of_key(Arc::clone(limiter), key, cells)?;
@@ -76,7 +76,7 @@ where
     Ok(Taken { limit, remaining, reset_after, delay, charge: Some(charge) })
 }
 
-impl<Q: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Kept<Q, A, C> {
+impl<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Kept<Q, A, C> {
     fn settle(&mut self, actual: u64) {
         if let Some(held) = self.held.take() {
             held.settle(actual);
@@ -87,7 +87,7 @@ impl<Q: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Kept<Q, A, C> {
 impl<Q, A, C> Charge for Kept<Q, A, C>
 where
     Q: Hash + ?Sized + 'static,
-    A: Algorithm<Params: GiveBack> + 'static,
+    A: Algorithm<Params: Refund> + 'static,
     C: Clock + Send + Sync + 'static,
 {
     fn cancel(mut self: Box<Self>) {
@@ -124,7 +124,7 @@ where
     }
 }
 
-impl<Q: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Drop for Kept<Q, A, C> {
+impl<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Drop for Kept<Q, A, C> {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
             let cells = held.cells();
@@ -133,7 +133,7 @@ impl<Q: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> Drop for Kept<Q
     }
 }
 
-impl<Q: Hash + ?Sized, A: Algorithm<Params: GiveBack>, C: Clock> fmt::Debug for Kept<Q, A, C> {
+impl<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> fmt::Debug for Kept<Q, A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cells = self.held.as_ref().map(Reservation::cells);
         f.debug_struct("Kept").field("cells", &cells).field("settle", &self.settle).finish()

@@ -100,7 +100,7 @@ impl Gate for Several {
                 Verdict::Ask(asking) => questions.push(asking),
                 denial => {
                     all.cancel();
-                    report.keep_refusals();
+                    report.keep_denials();
                     if !matches!(denial, Verdict::WithoutKey(_)) {
                         let mut found = Report::default();
                         self.peek(request, max_waiting, &mut found);
@@ -121,7 +121,7 @@ impl Gate for Several {
     }
 }
 
-/// Asks one after the other, so that what refuses early costs the later ones nothing.
+/// Asks one after the other, so that what denies early costs the later ones nothing.
 async fn ask_in_turn(mut all: All, questions: Vec<Asking>) -> (Ruling, Report) {
     let mut report = Report::default();
     for asking in questions {

@@ -7,10 +7,10 @@ use http::request;
 use crate::ask::Asking;
 use crate::gate::{Admission, Gate, Report, Verdict};
 
-/// A gate on trial: it counts and charges, and refuses nobody.
+/// A gate on trial: it counts and charges, and denies nobody.
 ///
-/// What it would have refused is counted in
-/// [`Stats::shadow_refused`](crate::Stats::shadow_refused) and told to
+/// What it would have denied is counted in
+/// [`Stats::shadow_denied`](crate::Stats::shadow_denied) and told to
 /// [`inspect`](crate::LayerBuilder::inspect). Clients are told nothing of it, and nobody waits
 /// for a turn; but where the gate [asks elsewhere](Verdict::Ask), requests wait for the answer.
 ///
@@ -24,7 +24,7 @@ use crate::gate::{Admission, Gate, Report, Verdict};
 /// for _ in 0..2 {
 ///     assert!(matches!(trial.decide(&request, &mut report), Verdict::Admit(_)));
 /// }
-/// assert_eq!(report.shadow_refusals().count(), 1);
+/// assert_eq!(report.shadow_denials().count(), 1);
 /// # Ok::<(), tollgate_http::LimitError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl<G: Gate> Gate for Shadow<G> {
                 report.take_as_shadow(trial);
                 Verdict::Admit(at_once(admission))
             }
-            Verdict::Refuse | Verdict::QueueFull | Verdict::WithoutKey(_) => {
+            Verdict::Deny | Verdict::QueueFull | Verdict::WithoutKey(_) => {
                 report.take_as_shadow(trial);
                 Verdict::Admit(Admission::default())
             }

@@ -17,7 +17,7 @@ use crate::key::KeyError;
 /// use tollgate_http::{Limit, RateLimitLayer, key::PeerIp};
 ///
 /// let layer = RateLimitLayer::new(Limit::gcra("a", Quota::per_second(5), PeerIp::new())?);
-/// assert_eq!(layer.stats().refused, 0);
+/// assert_eq!(layer.stats().denied, 0);
 /// # Ok::<(), tollgate_http::LimitError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,21 +26,21 @@ pub struct Stats {
     /// Requests that went ahead, those that waited included.
     pub admitted: u64,
     /// Requests over a limit.
-    pub refused: u64,
+    pub denied: u64,
     /// Requests that had to wait for their turn, whether or not they had the patience.
     pub waited: u64,
-    /// Requests refused because too many were waiting.
+    /// Requests denied because too many were waiting.
     pub queue_full: u64,
-    /// Requests refused because what a limit is counted by could not be reached.
+    /// Requests denied because what a limit is counted by could not be reached.
     pub unavailable: u64,
     /// Requests whose decision was awaited from elsewhere.
     pub asked: u64,
-    /// Refusals by limits on trial: what they would have refused.
-    pub shadow_refused: u64,
+    /// Denials by limits on trial: what they would have denied.
+    pub shadow_denied: u64,
     /// Requests that no limit was asked about, since they were [skipped](crate::LayerBuilder::skip).
     pub skipped: u64,
-    /// Requests refused for want of a key.
-    pub refused_without_key: u64,
+    /// Requests denied for want of a key.
+    pub denied_without_key: u64,
     /// Times that a limit found no key, because it was missing.
     pub key_missing: u64,
     /// Times that a limit found no key, because it was malformed.
@@ -53,14 +53,14 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Admitted,
-    Refused,
+    Denied,
     Waited,
     QueueFull,
     Unavailable,
     Asked,
-    ShadowRefused,
+    ShadowDenied,
     Skipped,
-    RefusedWithoutKey,
+    DeniedWithoutKey,
     KeyMissing,
     KeyMalformed,
     KeyUnavailable,
@@ -96,14 +96,14 @@ impl Counters {
         };
         Stats {
             admitted: total(Event::Admitted),
-            refused: total(Event::Refused),
+            denied: total(Event::Denied),
             waited: total(Event::Waited),
             queue_full: total(Event::QueueFull),
             unavailable: total(Event::Unavailable),
             asked: total(Event::Asked),
-            shadow_refused: total(Event::ShadowRefused),
+            shadow_denied: total(Event::ShadowDenied),
             skipped: total(Event::Skipped),
-            refused_without_key: total(Event::RefusedWithoutKey),
+            denied_without_key: total(Event::DeniedWithoutKey),
             key_missing: total(Event::KeyMissing),
             key_malformed: total(Event::KeyMalformed),
             key_unavailable: total(Event::KeyUnavailable),

@@ -45,7 +45,7 @@ impl Gate for Afar {
             let policy = Policy::new("afar", &Quota::per_minute(60)).expect("a name");
             let mut reading = Reading::new(policy, 60, 7);
             if let Err(Reason::OverLimit) = ruling {
-                (reading.refused, reading.retry_after) = (true, Some(Duration::from_millis(2_500)));
+                (reading.denied, reading.retry_after) = (true, Some(Duration::from_millis(2_500)));
             }
             if let Ok(admission) = &mut ruling {
                 reading.delay = admission.delay;
@@ -77,11 +77,11 @@ fn admit() -> Ruling {
     Ok(Admission::default())
 }
 
-fn refuse() -> Ruling {
+fn deny() -> Ruling {
     Err(Reason::OverLimit)
 }
 
-/// A limit of this process: so many requests an hour over all, given back if others refuse.
+/// A limit of this process: so many requests an hour over all, given back if others deny.
 fn near(cells: u64) -> impl Gate {
     let one_for_all = from_fn(|_| Some(()));
     Limit::gcra("near", Quota::per_hour(cells), one_for_all).expect("in range").returnable()
@@ -114,22 +114,22 @@ async fn an_admission_from_afar_passes_the_request_on_with_its_fields() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_from_afar_says_when_to_come_back() {
-    let layer = RateLimitLayer::new(Afar::new(refuse));
+async fn a_denial_from_afar_says_when_to_come_back() {
+    let layer = RateLimitLayer::new(Afar::new(deny));
     let answer = send(&layer).await;
     assert_eq!(
         (answer.status().as_u16(), &answer.headers()["retry-after"]),
         (429, &"3".parse().unwrap())
     );
     assert!(text(answer).await.contains("\"violated-policies\":[\"afar\"]"));
-    assert_eq!((layer.stats().refused, layer.stats().admitted), (1, 0));
+    assert_eq!((layer.stats().denied, layer.stats().admitted), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_nobody_answers_it_is_503_and_counted() {
     let layer = RateLimitLayer::new(Afar::new(|| Err(Reason::Unavailable)));
     assert_eq!(send(&layer).await.status(), 503);
-    assert_eq!((layer.stats().unavailable, layer.stats().refused), (1, 0));
+    assert_eq!((layer.stats().unavailable, layer.stats().denied), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,17 +147,17 @@ async fn of_several_those_of_this_process_are_asked_first() {
     let afar = Afar::new(admit);
     let layer = RateLimitLayer::new(Several::new().and(afar.clone()).and(near(1)));
     assert_eq!(send(&layer).await.status(), 200);
-    let refused = send(&layer).await;
-    assert_eq!(refused.status(), 429);
-    assert!(text(refused).await.contains("[\"near\"]"));
-    // What the process refused itself was never asked about.
+    let denied = send(&layer).await;
+    assert_eq!(denied.status(), 429);
+    assert!(text(denied).await.contains("[\"near\"]"));
+    // What the process denied itself was never asked about.
     assert_eq!((afar.asked.load(Relaxed), afar.cancelled.load(Relaxed)), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_what_refuses_last_gives_all_others_back() {
-    let (grants, refuses) = (Afar::new(admit), Afar::new(refuse));
-    let gate = Several::new().and(near(1)).and(grants.clone()).and(refuses.clone());
+async fn of_several_what_denies_last_gives_all_others_back() {
+    let (grants, denies) = (Afar::new(admit), Afar::new(deny));
+    let gate = Several::new().and(near(1)).and(grants.clone()).and(denies.clone());
     let layer = RateLimitLayer::new(gate);
     for _ in 0..3 {
         // Were the cell of "near" kept, the second would name it instead.
@@ -166,16 +166,16 @@ async fn of_several_what_refuses_last_gives_all_others_back() {
         assert!(text(answer).await.contains("[\"afar\"]"));
     }
     assert_eq!((grants.asked.load(Relaxed), grants.cancelled.load(Relaxed)), (3, 3));
-    assert_eq!(layer.stats().refused, 3);
+    assert_eq!(layer.stats().denied, 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_trial_nobody_is_refused_and_it_is_counted() {
-    let layer = RateLimitLayer::new(Shadow::new(Afar::new(refuse)));
+async fn on_trial_nobody_is_denied_and_it_is_counted() {
+    let layer = RateLimitLayer::new(Shadow::new(Afar::new(deny)));
     let answer = send(&layer).await;
     assert_eq!(answer.status(), 200);
     assert!(!answer.headers().contains_key("ratelimit"));
-    assert_eq!((layer.stats().shadow_refused, layer.stats().admitted), (1, 1));
+    assert_eq!((layer.stats().shadow_denied, layer.stats().admitted), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

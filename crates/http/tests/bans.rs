@@ -72,8 +72,8 @@ async fn three_wrong_passwords_ban_their_user_until_the_end_that_is_told() {
     assert_eq!(ask(&layer, "ada", "/").await, (429, "1".to_owned()));
     clock.advance(Duration::from_secs(1));
     assert_eq!(ask(&layer, "ada", "/").await.0, 200);
-    assert_eq!((penalties.stats().bans, penalties.stats().refused_banned), (1, 2));
-    assert_eq!(layer.stats().refused, 2);
+    assert_eq!((penalties.stats().bans, penalties.stats().denied_banned), (1, 2));
+    assert_eq!(layer.stats().denied, 2);
 }
 
 #[tokio::test]

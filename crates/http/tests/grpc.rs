@@ -62,7 +62,7 @@ fn text<'a>(metadata: &'a MetadataMap, name: &str) -> &'a str {
 }
 
 fn counted(stats: Stats) -> (u64, u64, u64) {
-    (stats.admitted, stats.refused, stats.refused_without_key)
+    (stats.admitted, stats.denied, stats.denied_without_key)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -126,8 +126,8 @@ async fn a_stream_is_one_call() {
     let answer = client.watch(HealthCheckRequest::default()).await.expect("the first");
     let mut stream = answer.into_inner();
     assert!(stream.message().await.expect("open").is_some());
-    let refused = client.watch(HealthCheckRequest::default()).await.expect_err("the second");
-    assert_eq!(refused.code(), Code::ResourceExhausted);
+    let denied = client.watch(HealthCheckRequest::default()).await.expect_err("the second");
+    assert_eq!(denied.code(), Code::ResourceExhausted);
     assert_eq!(counted(layer.stats()), (1, 1, 0));
 }
 

@@ -185,8 +185,8 @@ async fn a_request_turned_away_since_the_queue_is_full_is_charged_nothing() {
         }
         clock.advance(Duration::from_millis(100));
     }
-    let Stats { admitted, refused, queue_full, waited, .. } = layer.stats();
-    assert_eq!((admitted, refused, queue_full, waited), (6, 0, 60, 2));
+    let Stats { admitted, denied, queue_full, waited, .. } = layer.stats();
+    assert_eq!((admitted, denied, queue_full, waited), (6, 0, 60, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,8 +243,8 @@ async fn one_key_cannot_take_the_places_of_all_others() {
     begin(&mut last).await;
     assert_eq!(ask(&layer, "c").await.0, 200);
     assert_eq!(ask(&layer, "c").await.0, 503);
-    let Stats { refused, queue_full, waited, .. } = layer.stats();
-    assert_eq!((refused, queue_full, waited), (10, 1, 4));
+    let Stats { denied, queue_full, waited, .. } = layer.stats();
+    assert_eq!((denied, queue_full, waited), (10, 1, 4));
     // When a turn has come, the key may queue another.
     clock.advance(Duration::from_millis(100));
     drop(queued);
@@ -258,6 +258,6 @@ async fn a_key_may_queue_128_requests_unless_said_otherwise() {
     let layer = waiting(limit(quota, &limiter)).build();
     let mut service = layer.layer(service_fn(answer));
     let calls: Vec<_> = (0..140).map(|_| Box::pin(service.call(of("a")))).collect();
-    assert_eq!((layer.stats().waited, layer.stats().refused), (128, 11));
+    assert_eq!((layer.stats().waited, layer.stats().denied), (128, 11));
     drop(calls);
 }

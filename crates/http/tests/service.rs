@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use tollgate::{FixedWindow, LeakyQueue, Limiter, ManualClock, Quota, SlidingLog};
 use tollgate_http::key::{Header, from_fn};
 use tollgate_http::{
-    Body, Gate, Limit, Policy, RateLimit, RateLimitLayer, Several, WithoutKey, refusal,
+    Body, Gate, Limit, Policy, RateLimit, RateLimitLayer, Several, WithoutKey, denial,
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -51,7 +51,7 @@ fn field<'a>(answer: &'a Answer, name: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn the_fields_of_an_admission_and_of_a_refusal() {
+async fn the_fields_of_an_admission_and_of_a_denial() {
     let clock: &'static ManualClock = Box::leak(Box::default());
     let quota = Quota::per_minute(2);
     let limiter: Limiter<str, _, _> =
@@ -84,11 +84,11 @@ async fn the_fields_of_an_admission_and_of_a_refusal() {
     assert_eq!(field(&early, "ratelimit"), "\"pages\";r=0;t=1");
     clock.advance(Duration::from_nanos(10_000));
     assert_eq!(send(&layer, of("a")).await.status(), 200);
-    assert_eq!((layer.stats().admitted, layer.stats().refused), (3, 2));
+    assert_eq!((layer.stats().admitted, layer.stats().denied), (3, 2));
 }
 
 #[tokio::test]
-async fn the_body_of_a_refusal_is_a_problem_or_what_is_chosen() {
+async fn the_body_of_a_denial_is_a_problem_or_what_is_chosen() {
     let limit = || Limit::gcra("a", Quota::per_hour(1), key()).expect("in range").cost(|_| 2);
     let answer = send(&RateLimitLayer::new(limit()), of("a")).await;
     assert_eq!((answer.status().as_u16(), field(&answer, "retry-after")), (429, ""));
@@ -97,14 +97,14 @@ async fn the_body_of_a_refusal_is_a_problem_or_what_is_chosen() {
     let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
     assert_eq!(body["violated-policies"], serde_json::json!(["a"]));
 
-    let layer = RateLimitLayer::builder(limit()).refuse_with(refusal::grpc).build();
+    let layer = RateLimitLayer::builder(limit()).deny_with(denial::grpc).build();
     let answer = send(&layer, of("a")).await;
     assert_eq!((answer.status().as_u16(), field(&answer, "grpc-status")), (200, "8"));
 }
 
 #[tokio::test]
-async fn what_has_no_key_is_refused_or_admitted_by_choice() {
-    for (choice, status) in [(WithoutKey::Refuse, 400), (WithoutKey::Admit, 200)] {
+async fn what_has_no_key_is_denied_or_admitted_by_choice() {
+    for (choice, status) in [(WithoutKey::Deny, 400), (WithoutKey::Admit, 200)] {
         let limit = Limit::gcra("a", Quota::per_hour(1), key()).expect("in range");
         let layer = RateLimitLayer::new(limit.without_key(choice));
         for _ in 0..3 {
@@ -116,7 +116,7 @@ async fn what_has_no_key_is_refused_or_admitted_by_choice() {
         assert_eq!(send(&layer, twice).await.status(), status);
         let stats = layer.stats();
         assert_eq!((stats.key_missing, stats.key_malformed), (3, 1));
-        assert_eq!(stats.refused_without_key, if status == 400 { 4 } else { 0 });
+        assert_eq!(stats.denied_without_key, if status == 400 { 4 } else { 0 });
     }
 }
 
@@ -135,7 +135,7 @@ async fn what_looks_like_a_preflight_is_limited_unless_preflights_are_skipped() 
     for _ in 0..3 {
         assert_eq!(send(&layer, preflight()).await.status(), 429);
     }
-    assert_eq!((layer.stats().skipped, layer.stats().refused), (0, 3));
+    assert_eq!((layer.stats().skipped, layer.stats().denied), (0, 3));
 
     let layer = RateLimitLayer::builder(limit()).skip_preflights().build();
     for _ in 0..3 {
@@ -163,12 +163,12 @@ async fn chosen_methods_are_not_counted() {
 }
 
 #[tokio::test]
-async fn a_limit_on_trial_refuses_nobody_and_is_counted() {
+async fn a_limit_on_trial_denies_nobody_and_is_counted() {
     let (log, seen) = mpsc::channel();
     let limit = Limit::gcra("trial", Quota::per_hour(1), key()).expect("in range").shadow();
     let layer = RateLimitLayer::builder(limit)
         .inspect(move |request, report| {
-            for reading in report.shadow_refusals() {
+            for reading in report.shadow_denials() {
                 let line = format!("{} {}", reading.policy.name(), request.uri);
                 log.send(line).expect("received below");
             }
@@ -181,7 +181,7 @@ async fn a_limit_on_trial_refuses_nobody_and_is_counted() {
     assert_eq!(send(&layer, Request::new(())).await.status(), 200);
     let stats = layer.stats();
     assert_eq!(
-        (stats.admitted, stats.refused, stats.shadow_refused, stats.key_missing),
+        (stats.admitted, stats.denied, stats.shadow_denied, stats.key_missing),
         (4, 0, 2, 1)
     );
     assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["trial /2", "trial /3"]);
@@ -285,7 +285,7 @@ async fn requests_wait_for_their_turn_in_a_bounded_queue() {
     for (nth, (_, at)) in (0..4).zip(&answers) {
         assert!(*at >= Duration::from_millis(99 * nth), "{nth} at {at:?}");
     }
-    assert_eq!((layer.stats().waited, layer.stats().refused), (3, 2));
+    assert_eq!((layer.stats().waited, layer.stats().denied), (3, 2));
 }
 
 #[tokio::test]
@@ -305,7 +305,7 @@ async fn the_queue_of_all_keys_is_bounded_too_and_places_come_back() {
 }
 
 #[tokio::test]
-async fn without_a_sleep_who_would_wait_is_refused() {
+async fn without_a_sleep_who_would_wait_is_denied() {
     let quota = Quota::per_second(10).burst(4);
     let limiter: Limiter<str, LeakyQueue> =
         Limiter::builder(quota).algorithm(LeakyQueue::new()).build().expect("in range");

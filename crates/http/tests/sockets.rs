@@ -86,11 +86,11 @@ async fn a_quota_of_5_admits_5_over_all_routes_and_connections() {
         admitted += client.await.expect("no panic");
     }
     assert_eq!(admitted, 5);
-    assert_eq!((layer.stats().admitted, layer.stats().refused), (5, 195));
+    assert_eq!((layer.stats().admitted, layer.stats().denied), (5, 195));
 }
 
 #[tokio::test]
-async fn the_head_and_body_of_a_refusal_as_they_are_sent() {
+async fn the_head_and_body_of_a_denial_as_they_are_sent() {
     let limit = Limit::gcra("day", Quota::per_second(1_000).burst(1), PeerIp::new());
     let layer = RateLimitLayer::builder(
         limit.expect("in range").cost(|request| if request.uri.path() == "/" { 1 } else { 2 }),

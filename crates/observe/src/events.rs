@@ -1,4 +1,4 @@
-//! Refusals as events, at a bounded rate.
+//! Denials as events, at a bounded rate.
 
 use std::fmt::Display;
 use std::hash::Hash;
@@ -8,41 +8,41 @@ use std::time::Duration;
 use tollgate::{Decision, DecisionCount, Denied, Direct, Quota, QuotaError, TopKeys};
 use tracing::{Level, enabled, event};
 
-/// Logs refusals, a limited number of them: a flood of refusals is no flood of events.
+/// Logs denials, a limited number of them: a flood of denials is no flood of events.
 ///
-/// The limit is a [`Direct`]: of the refusals that come too fast, all that happens is that they
+/// The limit is a [`Direct`]: of the denials that come too fast, all that happens is that they
 /// are counted, and the next event says how many they were.
 ///
 /// Events have the target `tollgate`, the level WARN, and the fields `limiter`, `key`,
 /// `retry_after_ms` (rounded up; absent where no wait would help) and `suppressed`. Control
 /// characters in a key are escaped, so that no key can forge a line of a log.
 ///
-/// **Not guaranteed.** Which refusals are logged: the first of each moment. With several threads
-/// `suppressed` may count a refusal of the same moment one event late; each is counted once.
+/// **Not guaranteed.** Which denials are logged: the first of each moment. With several threads
+/// `suppressed` may count a denial of the same moment one event late; each is counted once.
 /// Nothing tells of those after the last event but [`suppressed`](Self::suppressed).
 ///
 /// ```
 /// use tollgate::{Limiter, Quota};
-/// use tollgate_observe::RefusalLog;
+/// use tollgate_observe::DenialLog;
 ///
 /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(100)).build()?;
-/// let log = RefusalLog::new("api", Quota::per_second(1).burst(10))?;
+/// let log = DenialLog::new("api", Quota::per_second(1).burst(10))?;
 /// let client = "192.0.2.7";
 /// let decision = log.watch(client, gate.check(client));
 /// # assert!(decision.is_ok());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct RefusalLog {
+pub struct DenialLog {
     limiter: String,
     gate: Direct,
     events: DecisionCount,
-    /// Refusals that were suppressed before the last event.
+    /// Denials that were suppressed before the last event.
     told: AtomicU64,
 }
 
-impl RefusalLog {
-    /// Logs refusals of the limiter of this name, as many as `events` lets pass.
+impl DenialLog {
+    /// Logs denials of the limiter of this name, as many as `events` lets pass.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl RefusalLog {
     ///
     /// ```
     /// use tollgate::Quota;
-    /// let log = tollgate_observe::RefusalLog::new("api", Quota::per_minute(10))?;
+    /// let log = tollgate_observe::DenialLog::new("api", Quota::per_minute(10))?;
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn new(limiter: &str, events: Quota) -> Result<Self, QuotaError> {
@@ -62,13 +62,13 @@ impl RefusalLog {
         })
     }
 
-    /// Logs `decision` if it is a refusal and not too many have been, and returns it.
+    /// Logs `decision` if it is a denial and not too many have been, and returns it.
     ///
-    /// An admission costs nothing; neither does a refusal that nobody listens to.
+    /// An admission costs nothing; neither does a denial that nobody listens to.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
-    /// # let log = tollgate_observe::RefusalLog::new("api", Quota::per_minute(10))?;
+    /// # let log = tollgate_observe::DenialLog::new("api", Quota::per_minute(10))?;
     /// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(1)).build()?;
     /// assert!(log.watch(&7, gate.check(&7)).is_ok());
     /// assert!(log.watch(&7, gate.check(&7)).is_err());
@@ -77,25 +77,25 @@ impl RefusalLog {
     #[inline]
     pub fn watch<K: Display + ?Sized>(&self, key: &K, decision: Decision) -> Decision {
         if let Err(denied) = &decision {
-            self.refused(key, denied);
+            self.denied(key, denied);
         }
         decision
     }
 
-    /// Refusals that were not logged because there were too many.
+    /// Denials that were not logged because there were too many.
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// let log = tollgate_observe::RefusalLog::new("api", Quota::per_minute(10))?;
+    /// let log = tollgate_observe::DenialLog::new("api", Quota::per_minute(10))?;
     /// assert_eq!(log.suppressed(), 0);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn suppressed(&self) -> u64 {
-        self.events.refused()
+        self.events.denied()
     }
 
     #[inline(never)]
-    fn refused<K: Display + ?Sized>(&self, key: &K, denied: &Denied) {
+    fn denied<K: Display + ?Sized>(&self, key: &K, denied: &Denied) {
         if !enabled!(target: "tollgate", Level::WARN) {
             return;
         }
@@ -114,12 +114,12 @@ impl RefusalLog {
             key = %one_line(key),
             retry_after_ms = denied.retry_after().map(whole_ms),
             suppressed = suppressed.saturating_sub(told),
-            "refused",
+            "denied",
         );
     }
 }
 
-/// Who is refused may choose the key: it is not to begin a line of its own in a log.
+/// Who is denied may choose the key: it is not to begin a line of its own in a log.
 fn one_line<K: Display + ?Sized>(key: &K) -> String {
     key.to_string().escape_debug().to_string()
 }
@@ -129,10 +129,10 @@ fn whole_ms(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Logs the `count` keys that were refused most, an event each, most refused first.
+/// Logs the `count` keys that were denied most, an event each, most denied first.
 ///
 /// For a timer, or before the sketch is reset. Events have the target `tollgate`, the level INFO,
-/// and the fields `limiter`, `rank` (from 1), `key`, `refused` and `error`.
+/// and the fields `limiter`, `rank` (from 1), `key`, `denied` and `error`.
 ///
 /// ```
 /// let top: tollgate::TopKeys<String> = tollgate::TopKeys::new(100);
@@ -150,9 +150,9 @@ pub fn log_top<K: Clone + Display + Eq + Hash>(top: &TopKeys<K>, limiter: &str, 
             limiter,
             rank = index + 1,
             key = %one_line(&entry.key),
-            refused = entry.refused,
+            denied = entry.denied,
             error = entry.error,
-            "refused most",
+            "denied most",
         );
     }
 }

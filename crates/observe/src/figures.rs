@@ -15,7 +15,7 @@ const LIVE_KEYS: &str = "tollgate_live_keys";
 const CAPACITY_KEYS: &str = "tollgate_capacity_keys";
 const LOAD_RATIO: &str = "tollgate_load_ratio";
 const MEMORY_BYTES: &str = "tollgate_memory_bytes";
-pub(crate) const TOP_REFUSED: &str = "tollgate_top_refused";
+pub(crate) const TOP_DENIED: &str = "tollgate_top_denied";
 pub(crate) const TOP_DROPPED: &str = "tollgate_top_dropped";
 
 /// Tells the recorder what each figure is, once, after the recorder is installed.
@@ -39,8 +39,8 @@ pub fn describe() {
         (CAPACITY_KEYS, Unit::Count, "Live keys that there is room for"),
         (LOAD_RATIO, Unit::Count, "Share of the slots that hold live keys, 0 to 1"),
         (MEMORY_BYTES, Unit::Bytes, "Memory of the slots, fixed"),
-        (TOP_REFUSED, Unit::Count, "Refusals of the keys that are refused most"),
-        (TOP_DROPPED, Unit::Count, "Refusals that no key's count has"),
+        (TOP_DENIED, Unit::Count, "Denials of the keys that are denied most"),
+        (TOP_DROPPED, Unit::Count, "Denials that no key's count has"),
     ];
     for (name, unit, text) in levels {
         describe_gauge!(name, unit, text);
@@ -71,7 +71,7 @@ where
 {
     let limiter = || limiter.to_owned();
     let stats = gate.stats();
-    for (outcome, count) in [("admitted", stats.admitted), ("refused", stats.refused)] {
+    for (outcome, count) in [("admitted", stats.admitted), ("denied", stats.denied)] {
         if let Some(count) = count {
             counter!(DECISIONS, "limiter" => limiter(), "outcome" => outcome).absolute(count);
         }
@@ -82,7 +82,7 @@ where
         counter!(name, "limiter" => limiter()).absolute(count);
     }
     let no_place = [
-        ("refused", stats.refused_full),
+        ("denied", stats.denied_full),
         ("admitted", stats.admitted_full),
         ("shared", stats.overflowed),
     ];
@@ -107,7 +107,7 @@ where
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub fn record_count(count: &DecisionCount, limiter: &str) {
-    for (outcome, count) in [("admitted", count.admitted()), ("refused", count.refused())] {
+    for (outcome, count) in [("admitted", count.admitted()), ("denied", count.denied())] {
         counter!(DECISIONS, "limiter" => limiter.to_owned(), "outcome" => outcome).absolute(count);
     }
 }

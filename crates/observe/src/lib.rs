@@ -13,7 +13,7 @@ mod figures;
 mod names;
 
 #[cfg(feature = "tracing")]
-pub use events::{RefusalLog, log_top};
+pub use events::{DenialLog, log_top};
 #[cfg(feature = "metrics")]
 pub use figures::{describe, record, record_count};
 #[cfg(feature = "metrics")]

@@ -1,4 +1,4 @@
-//! The keys that are refused most, as gauges with their names.
+//! The keys that are denied most, as gauges with their names.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -7,16 +7,16 @@ use std::hash::Hash;
 use metrics::gauge;
 use tollgate::{TopKey, TopKeys};
 
-use crate::figures::{TOP_DROPPED, TOP_REFUSED};
+use crate::figures::{TOP_DENIED, TOP_DROPPED};
 
 /// The label of all keys that have no name of their own any more.
 const OTHERS: &str = "(others)";
 /// Names that are ever used, for each entry of a page.
 const NAMES_PER_ENTRY: usize = 10;
 
-/// Records the keys that are refused most, with a bound on the names it ever uses.
+/// Records the keys that are denied most, with a bound on the names it ever uses.
 ///
-/// A recorder keeps a series for every label it has seen, and who is refused chooses the keys. So
+/// A recorder keeps a series for every label it has seen, and who is denied chooses the keys. So
 /// no more than ten times as many names are used as a page has entries ([`names`](Self::names)
 /// sets another bound); keys that come later are added up as `(others)`. A name that has left the
 /// page is set to 0.
@@ -32,7 +32,7 @@ const NAMES_PER_ENTRY: usize = 10;
 /// let top: TopKeys<String> = TopKeys::new(100);
 /// let mut figures = TopFigures::new("api", 10);
 /// top.note("192.0.2.7");
-/// figures.record(&top); // tollgate_top_refused{limiter="api",key="192.0.2.7"} 1
+/// figures.record(&top); // tollgate_top_denied{limiter="api",key="192.0.2.7"} 1
 /// ```
 #[derive(Debug)]
 pub struct TopFigures {
@@ -75,14 +75,14 @@ impl TopFigures {
         let page = top.top(self.entries);
         let mut gone = self.names.clone();
         let mut others = 0;
-        for TopKey { key, refused, .. } in page {
+        for TopKey { key, denied, .. } in page {
             let name = key.to_string();
             if self.names.contains(&name) || self.names.len() < self.names_max {
-                self.set(&name, refused);
+                self.set(&name, denied);
                 gone.remove(&name);
                 self.names.insert(name);
             } else {
-                others += refused;
+                others += denied;
             }
         }
         gone.iter().for_each(|name| self.set(name, 0));
@@ -91,8 +91,8 @@ impl TopFigures {
         dropped.set(top.dropped() as f64);
     }
 
-    fn set(&self, name: &str, refused: u64) {
+    fn set(&self, name: &str, denied: u64) {
         let labels = [("limiter", self.limiter.clone()), ("key", name.to_owned())];
-        gauge!(TOP_REFUSED, &labels).set(refused as f64);
+        gauge!(TOP_DENIED, &labels).set(denied as f64);
     }
 }

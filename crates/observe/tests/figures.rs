@@ -44,7 +44,7 @@ fn gate(on_full: OnFull) -> Limiter<u64, tollgate::Gcra, ManualClock> {
 #[test]
 fn a_limiter_tells_all_its_counts() {
     // 16 slots, and 20 keys that ask three times each.
-    let gate = gate(OnFull::Refuse);
+    let gate = gate(OnFull::Deny);
     for key in (0..20).cycle().take(60) {
         let _ = gate.check(&key);
     }
@@ -53,13 +53,13 @@ fn a_limiter_tells_all_its_counts() {
         ("tollgate_capacity_keys", 8.0),
         ("tollgate_claims_total", 16.0),
         ("tollgate_limiter_decisions_total admitted", 32.0),
-        ("tollgate_limiter_decisions_total refused", 28.0),
+        ("tollgate_limiter_decisions_total denied", 28.0),
         ("tollgate_evictions_total", 0.0),
         ("tollgate_live_keys", 16.0),
         ("tollgate_load_ratio", 1.0),
         ("tollgate_memory_bytes", 256.0),
         ("tollgate_no_place_total admitted", 0.0),
-        ("tollgate_no_place_total refused", 12.0),
+        ("tollgate_no_place_total denied", 12.0),
         ("tollgate_no_place_total shared", 0.0),
         ("tollgate_shares_total", 0.0),
     ];
@@ -84,7 +84,7 @@ fn recording_again_counts_nothing_twice() {
         }
     });
     assert_eq!(told["tollgate_limiter_decisions_total admitted"], 2.0);
-    assert_eq!(told["tollgate_limiter_decisions_total refused"], 1.0);
+    assert_eq!(told["tollgate_limiter_decisions_total denied"], 1.0);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn every_figure_is_described() {
 }
 
 #[test]
-fn names_are_bounded_however_many_keys_are_refused() {
+fn names_are_bounded_however_many_keys_are_denied() {
     let top: TopKeys<u64> = TopKeys::new(50);
     let mut figures = TopFigures::new("api", 3).names(5);
     let told = told(|| {
@@ -118,12 +118,12 @@ fn names_are_bounded_however_many_keys_are_refused() {
     // The pages were 0 1 2, 2 3 4, 4 5 6, 6 7 8, ...: five names, and then none.
     let expected = [
         ("tollgate_top_dropped", 0.0),
-        ("tollgate_top_refused (others)", 27.0),
-        ("tollgate_top_refused 0", 0.0),
-        ("tollgate_top_refused 1", 0.0),
-        ("tollgate_top_refused 2", 0.0),
-        ("tollgate_top_refused 3", 0.0),
-        ("tollgate_top_refused 4", 0.0),
+        ("tollgate_top_denied (others)", 27.0),
+        ("tollgate_top_denied 0", 0.0),
+        ("tollgate_top_denied 1", 0.0),
+        ("tollgate_top_denied 2", 0.0),
+        ("tollgate_top_denied 3", 0.0),
+        ("tollgate_top_denied 4", 0.0),
     ];
     assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value)).into());
 }
@@ -133,8 +133,8 @@ fn a_page_has_its_keys_by_name() {
     let top: TopKeys<String> = TopKeys::new(50);
     ["a", "b", "b", "c", "c", "c"].iter().for_each(|key| top.note(*key));
     let told = told(|| TopFigures::new("api", 2).record(&top));
-    assert_eq!(told["tollgate_top_refused c"], 3.0);
-    assert_eq!(told["tollgate_top_refused b"], 2.0);
-    assert_eq!(told["tollgate_top_refused (others)"], 0.0);
-    assert!(!told.contains_key("tollgate_top_refused a"));
+    assert_eq!(told["tollgate_top_denied c"], 3.0);
+    assert_eq!(told["tollgate_top_denied b"], 2.0);
+    assert_eq!(told["tollgate_top_denied (others)"], 0.0);
+    assert!(!told.contains_key("tollgate_top_denied a"));
 }

@@ -5,15 +5,15 @@
 //! ```
 
 use tollgate::Quota;
-use tollgate_redis::{Central, Store};
+use tollgate_redis::{RedisLimiter, Store};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     // Connections, circuit and figures are each one's own; only the server is shared.
-    let process = || -> Result<Central, Box<dyn std::error::Error>> {
+    let process = || -> Result<RedisLimiter, Box<dyn std::error::Error>> {
         let store = Store::builder(url.clone()).prefix("example").build()?;
-        Ok(Central::builder(&store, "shared", Quota::per_minute(5)).build()?)
+        Ok(RedisLimiter::builder(&store, "shared", Quota::per_minute(5)).build()?)
     };
     let processes = [process()?, process()?];
     for attempt in 0..8 {

@@ -28,11 +28,11 @@ pub enum Origin {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::Stated;
+/// use tollgate::DecisionParts;
 /// use tollgate_redis::{Answer, Origin};
 ///
-/// let stated = Stated { limit: 5, remaining: 4, reset_after: Duration::from_millis(200) };
-/// let answer = Answer { decision: Ok(stated.permit()), origin: Origin::Server };
+/// let parts = DecisionParts { limit: 5, remaining: 4, reset_after: Duration::from_millis(200) };
+/// let answer = Answer { decision: Ok(parts.permit()), origin: Origin::Server };
 /// assert!(answer.decision.is_ok());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,15 +4,15 @@ mod bank;
 mod build;
 pub(crate) mod key;
 
-pub use build::{CentralBuilder, CentralError};
+pub use build::{RedisLimiterBuilder, RedisLimiterError};
 
 use core::time::Duration;
 use std::sync::Arc;
 
-use tollgate::{Decision, Quota, Stated};
+use tollgate::{Decision, DecisionParts, Quota};
 
+use crate::algorithm::Algorithm;
 use crate::count::{Plan, Told};
-use crate::counting::Counting;
 use crate::script::Script;
 use crate::store::Store;
 use crate::unavailable::Unavailable;
@@ -59,11 +59,11 @@ const TAKEN_MAX: u64 = 1 << 20;
 ///
 /// ```no_run
 /// use tollgate::Quota;
-/// use tollgate_redis::{Central, Store};
+/// use tollgate_redis::{RedisLimiter, Store};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-/// let gate = Central::builder(&store, "login", Quota::per_minute(10)).build()?;
+/// let gate = RedisLimiter::builder(&store, "login", Quota::per_minute(10)).build()?;
 /// match gate.check("192.0.2.7").await? {
 ///     Ok(permit) => println!("{} left", permit.remaining()),
 ///     Err(denied) => println!("retry after {:?}", denied.retry_after()),
@@ -72,7 +72,7 @@ const TAKEN_MAX: u64 = 1 << 20;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Central {
+pub struct RedisLimiter {
     inner: Arc<Inner>,
     /// In place of the server's clock.
     now_micros: Option<u64>,
@@ -84,7 +84,7 @@ struct Inner {
     plan: Plan,
     script: Script,
     quota: Quota,
-    counting: Counting,
+    algorithm: Algorithm,
     /// What stands before the caller's key, and the brace that ends it.
     key_head: Vec<u8>,
 }
@@ -110,28 +110,28 @@ pub struct Taken {
     /// How long they may be spent, from when the server was *asked*, by this process's steady clock.
     pub lifetime: Duration,
     /// What the server states of the key, after the charge.
-    pub stated: Stated,
+    pub parts: DecisionParts,
     /// Until as many as were wanted at least would be granted; `None`, if they were, or never will.
     pub retry_after: Option<Duration>,
 }
 
-impl Central {
+impl RedisLimiter {
     /// A limiter of this name. Names are 1 to 64 bytes without braces.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::Quota;
-    /// use tollgate_redis::{Central, Counting, Store};
+    /// use tollgate_redis::{RedisLimiter, Algorithm, Store};
     ///
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "search", Quota::per_hour(1_000))
-    ///     .counting(Counting::sliding_counter())
+    /// let gate = RedisLimiter::builder(&store, "search", Quota::per_hour(1_000))
+    ///     .algorithm(Algorithm::sliding_counter())
     ///     .build()?;
     /// assert_eq!(gate.lease_lifetime(), Duration::ZERO);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn builder(store: &Store, name: impl Into<String>, quota: Quota) -> CentralBuilder {
-        CentralBuilder::new(store.clone(), name.into(), quota)
+    pub fn builder(store: &Store, name: impl Into<String>, quota: Quota) -> RedisLimiterBuilder {
+        RedisLimiterBuilder::new(store.clone(), name.into(), quota)
     }
 
     /// Decides about one cell.
@@ -141,8 +141,8 @@ impl Central {
     /// There is no decision: the server did not give one in time.
     ///
     /// ```no_run
-    /// # use tollgate_redis::Central;
-    /// # async fn example(gate: Central) -> Result<(), tollgate_redis::Unavailable> {
+    /// # use tollgate_redis::RedisLimiter;
+    /// # async fn example(gate: RedisLimiter) -> Result<(), tollgate_redis::Unavailable> {
     /// if gate.check("somebody").await?.is_err() {
     ///     println!("429");
     /// }
@@ -155,15 +155,15 @@ impl Central {
 
     /// Decides about `n` cells, all or none. None are always admitted. More than the burst or the limit
     /// are never admitted, and neither are more than 1,000 at once of a sliding log
-    /// ([`Counting::MAX_LOG_CELLS_PER_CALL`]): such a denial has no time to come back.
+    /// ([`Algorithm::MAX_LOG_CELLS_PER_CALL`]): such a denial has no time to come back.
     ///
     /// # Errors
     ///
     /// There is no decision: the server did not give one in time.
     ///
     /// ```no_run
-    /// # use tollgate_redis::Central;
-    /// # async fn example(gate: Central, bytes: &[u8]) -> Result<(), tollgate_redis::Unavailable> {
+    /// # use tollgate_redis::RedisLimiter;
+    /// # async fn example(gate: RedisLimiter, bytes: &[u8]) -> Result<(), tollgate_redis::Unavailable> {
     /// let decision = gate.check_n("somebody", bytes.len() as u64).await?;
     /// # Ok(())
     /// # }
@@ -172,7 +172,7 @@ impl Central {
         self.decide(key.as_ref(), n, true).await
     }
 
-    /// What [`check_n`](Self::check_n) would answer, charging nothing. (A refusal that would count
+    /// What [`check_n`](Self::check_n) would answer, charging nothing. (A denial that would count
     /// in a log does not.)
     ///
     /// # Errors
@@ -180,8 +180,8 @@ impl Central {
     /// There is no decision: the server did not give one in time.
     ///
     /// ```no_run
-    /// # use tollgate_redis::Central;
-    /// # async fn example(gate: Central) -> Result<(), tollgate_redis::Unavailable> {
+    /// # use tollgate_redis::RedisLimiter;
+    /// # async fn example(gate: RedisLimiter) -> Result<(), tollgate_redis::Unavailable> {
     /// let left = gate.peek_n("somebody", 0).await?.map(|permit| permit.remaining());
     /// # Ok(())
     /// # }
@@ -197,8 +197,8 @@ impl Central {
     /// The server did not say in time that it has.
     ///
     /// ```no_run
-    /// # use tollgate_redis::Central;
-    /// # async fn example(gate: Central) -> Result<(), tollgate_redis::Unavailable> {
+    /// # use tollgate_redis::RedisLimiter;
+    /// # async fn example(gate: RedisLimiter) -> Result<(), tollgate_redis::Unavailable> {
     /// gate.reset("somebody").await
     /// # }
     /// ```
@@ -218,8 +218,8 @@ impl Central {
     /// There is no decision, or the limiter was built without leases.
     ///
     /// ```no_run
-    /// # use tollgate_redis::Central;
-    /// # async fn example(gate: Central) -> Result<(), tollgate_redis::Unavailable> {
+    /// # use tollgate_redis::RedisLimiter;
+    /// # async fn example(gate: RedisLimiter) -> Result<(), tollgate_redis::Unavailable> {
     /// let asked = std::time::Instant::now();
     /// let taken = gate.take("somebody", 1, 100).await?;
     /// let spend_until = asked + taken.lifetime;
@@ -248,9 +248,9 @@ impl Central {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, Store};
+    /// # use tollgate_redis::{RedisLimiter, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "api", Quota::per_second(100).burst(10))
+    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(100).burst(10))
     ///     .leases(Duration::from_millis(80))
     ///     .build()?;
     /// assert_eq!(gate.lease_lifetime(), Duration::from_millis(50));
@@ -264,9 +264,9 @@ impl Central {
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, Store};
+    /// # use tollgate_redis::{RedisLimiter, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "api", Quota::per_second(9)).build()?;
+    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(9)).build()?;
     /// assert_eq!(gate.quota(), Quota::per_second(9));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -278,23 +278,23 @@ impl Central {
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, Counting, Store};
+    /// # use tollgate_redis::{RedisLimiter, Algorithm, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "api", Quota::per_second(9)).build()?;
-    /// assert_eq!(gate.counting(), &Counting::Gcra);
+    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(9)).build()?;
+    /// assert_eq!(gate.algorithm(), &Algorithm::Gcra);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn counting(&self) -> &Counting {
-        &self.inner.counting
+    pub fn algorithm(&self) -> &Algorithm {
+        &self.inner.algorithm
     }
 
     /// The server that keeps the states.
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, Store};
+    /// # use tollgate_redis::{RedisLimiter, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "api", Quota::per_second(9)).build()?;
+    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(9)).build()?;
     /// assert!(!gate.store().is_circuit_open());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -306,9 +306,9 @@ impl Central {
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, Store};
+    /// # use tollgate_redis::{RedisLimiter, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "api", Quota::per_second(9)).build()?;
+    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(9)).build()?;
     /// assert_eq!(gate.redis_key("bob"), b"{tollgate:api:bucket:bob}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -332,12 +332,12 @@ impl Central {
     #[doc(hidden)]
     pub fn decided_by(&self, reply: &[i64], n: u64) -> Result<Decision, Unavailable> {
         if n > self.most_at_once() {
-            return Ok(Err(self.read(reply, Wanted::NONE)?.stated.denied(None)));
+            return Ok(Err(self.read(reply, Wanted::NONE)?.parts.denied(None)));
         }
         let told = self.read(reply, Wanted { least: n, most: n })?;
         Ok(match told.cells {
-            Some(_) => Ok(told.stated.permit()),
-            None => Err(told.stated.denied(Some(told.retry_after))),
+            Some(_) => Ok(told.parts.permit()),
+            None => Err(told.parts.denied(Some(told.retry_after))),
         })
     }
 
@@ -354,7 +354,7 @@ impl Central {
         Ok(Taken {
             cells,
             lifetime: told.lifetime,
-            stated: told.stated,
+            parts: told.parts,
             retry_after: (is_possible && cells == 0).then_some(told.retry_after),
         })
     }

@@ -7,18 +7,18 @@ mod window;
 
 use core::time::Duration;
 
-use tollgate::{Quota, Stated};
+use tollgate::{DecisionParts, Quota};
 
-use crate::central::CentralError;
-use crate::counting::Counting;
+use crate::algorithm::Algorithm;
+use crate::central::RedisLimiterError;
 use crate::script::Script;
 
 /// What a script's answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// Cells that were granted; `None`: refused.
+    /// Cells that were granted; `None`: denied.
     pub(crate) cells: Option<u64>,
-    pub(crate) stated: Stated,
+    pub(crate) parts: DecisionParts,
     /// Until as much as was wanted at least would be granted.
     pub(crate) retry_after: Duration,
     /// How long granted cells may be kept, where leases are taken.
@@ -49,31 +49,31 @@ macro_rules! whichever {
 impl Plan {
     /// `lease`: for how long cells that are taken ahead are to be kept.
     pub(crate) fn new(
-        counting: &Counting,
+        algorithm: &Algorithm,
         quota: &Quota,
         lease: Option<Duration>,
-    ) -> Result<Self, CentralError> {
-        quota.validate().map_err(CentralError::Quota)?;
+    ) -> Result<Self, RedisLimiterError> {
+        quota.validate().map_err(RedisLimiterError::Quota)?;
         let lease_micros = match lease {
             None => 0,
             Some(lease) => match u64::try_from(lease.as_micros()) {
                 Ok(micros @ 1..=LEASE_MICROS_MAX) => micros,
-                _ => return Err(CentralError::LeaseLifetime),
+                _ => return Err(RedisLimiterError::LeaseLifetime),
             },
         };
-        Ok(match counting {
-            Counting::Gcra => Self::Gcra(gcra::Bucket::new(quota, lease_micros)?),
-            Counting::FixedWindow { utc_offset_secs } => {
+        Ok(match algorithm {
+            Algorithm::Gcra => Self::Gcra(gcra::Bucket::new(quota, lease_micros)?),
+            Algorithm::FixedWindow { utc_offset_secs } => {
                 Self::Window(window::Window::new(quota, *utc_offset_secs, lease_micros)?)
             }
-            Counting::SlidingCounter { older, utc_offset_secs } => {
+            Algorithm::SlidingCounter { older, utc_offset_secs } => {
                 Self::Counter(counter::Counter::new(quota, *older, *utc_offset_secs, lease_micros)?)
             }
-            Counting::SlidingLog { .. } if lease.is_some() => {
-                return Err(CentralError::LeaseOfLog);
+            Algorithm::SlidingLog { .. } if lease.is_some() => {
+                return Err(RedisLimiterError::LeaseOfLog);
             }
-            Counting::SlidingLog { more, count_refusals } => {
-                Self::Log(log::Log::new(quota, more, *count_refusals)?)
+            Algorithm::SlidingLog { more, count_denials } => {
+                Self::Log(log::Log::new(quota, more, *count_denials)?)
             }
         })
     }
@@ -112,9 +112,9 @@ impl Plan {
         let told = whichever!(self, each => each.tell(reply, least))?;
         let is_possible = match told.cells {
             Some(cells) => (least..=most).contains(&cells),
-            None => reply.first() == Some(&REFUSED),
+            None => reply.first() == Some(&DENIED),
         };
-        (is_possible && told.stated.remaining <= told.stated.limit).then_some(told)
+        (is_possible && told.parts.remaining <= told.parts.limit).then_some(told)
     }
 }
 
@@ -126,17 +126,17 @@ const EPOCH_INTO_WEEK_MICROS: i128 = 3 * 24 * 3_600 * 1_000_000;
 const LEASE_MICROS_MAX: u64 = 24 * 3_600 * 1_000_000;
 
 /// A period in microseconds, if it is a whole number of them.
-fn whole_micros(period: Duration) -> Result<u64, CentralError> {
+fn whole_micros(period: Duration) -> Result<u64, RedisLimiterError> {
     match u64::try_from(period.as_micros()) {
         Ok(micros @ 1..) if period.subsec_nanos().is_multiple_of(1_000) => Ok(micros),
-        _ => Err(CentralError::NotWholeMicros),
+        _ => Err(RedisLimiterError::NotWholeMicros),
     }
 }
 
 /// How far into its window of `period` microseconds the epoch lies.
-fn epoch_into(period: u64, utc_offset_secs: i32) -> Result<u64, CentralError> {
+fn epoch_into(period: u64, utc_offset_secs: i32) -> Result<u64, RedisLimiterError> {
     if utc_offset_secs <= -DAY_SECS || utc_offset_secs >= DAY_SECS {
-        return Err(CentralError::Quota(tollgate::QuotaError::UtcOffsetTooLarge));
+        return Err(RedisLimiterError::Quota(tollgate::QuotaError::UtcOffsetTooLarge));
     }
     let week = if period.is_multiple_of(WEEK_MICROS) { EPOCH_INTO_WEEK_MICROS } else { 0 };
     let local = i128::from(utc_offset_secs) * 1_000_000 + week;
@@ -144,9 +144,9 @@ fn epoch_into(period: u64, utc_offset_secs: i32) -> Result<u64, CentralError> {
 }
 
 /// What a script returns for cells where it grants none.
-const REFUSED: i64 = -1;
+const DENIED: i64 = -1;
 
-/// Cells of an answer: `None` is refused.
+/// Cells of an answer: `None` is denied.
 fn granted(number: i64) -> Option<u64> {
     u64::try_from(number).ok()
 }

@@ -4,11 +4,11 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::Arc;
 
-use tollgate::{AnyAlgorithm, BuildError, Decision, Limiter, Quota, Stated};
+use tollgate::{AnyAlgorithm, BuildError, Decision, DecisionParts, Limiter, Quota};
 
+use crate::algorithm::Algorithm;
 use crate::answer::{Answer, Origin};
-use crate::central::Central;
-use crate::counting::Counting;
+use crate::central::RedisLimiter;
 use crate::remote::Remote;
 use crate::stats::count;
 
@@ -19,28 +19,28 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 ///
 /// ```
 /// use tollgate::Quota;
-/// use tollgate_redis::{Central, Guarded, OnDown, Store};
+/// use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store};
 ///
 /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-/// let gate = Central::builder(&store, "api", Quota::per_second(100)).build()?;
+/// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(100)).build()?;
 /// // Four processes share the quota; each knows 10,000 keys.
-/// let on_down = OnDown::local(&gate, 4, 10_000)?;
-/// let gate = Guarded::new(gate, on_down);
+/// let fallback = Fallback::local(&gate, 4, 10_000)?;
+/// let gate = WithFallback::new(gate, fallback);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum OnDown {
+pub enum Fallback {
     /// Decides by a limiter of this process, best [its share](Self::local) of the quota. What the
     /// server admits is charged to it as well, so that it does not begin with a fresh burst.
     Local(Box<Limiter<[u8], AnyAlgorithm>>),
-    /// Refuses all, for a second.
-    Refuse,
+    /// Denies all, for a second.
+    Deny,
     /// Admits all.
     Admit,
 }
 
-impl OnDown {
+impl Fallback {
     /// This process's share of a limiter's quota, counted in the same way, with room for
     /// `capacity` keys.
     ///
@@ -54,29 +54,29 @@ impl OnDown {
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, OnDown, Store};
+    /// # use tollgate_redis::{RedisLimiter, Fallback, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "api", Quota::per_second(100)).build()?;
-    /// assert!(OnDown::local(&gate, 3, 1_000).is_ok());
+    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(100)).build()?;
+    /// assert!(Fallback::local(&gate, 3, 1_000).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn local(central: &Central, nodes: u32, capacity: u64) -> Result<Self, BuildError> {
-        let (quota, counting) = share(&central.quota(), central.counting(), nodes.max(1));
+    pub fn local(central: &RedisLimiter, nodes: u32, capacity: u64) -> Result<Self, BuildError> {
+        let (quota, algorithm) = share(&central.quota(), central.algorithm(), nodes.max(1));
         let limiter =
-            Limiter::builder(quota).algorithm(counting.algorithm()).capacity(capacity).build()?;
+            Limiter::builder(quota).algorithm(algorithm.algorithm()).capacity(capacity).build()?;
         Ok(Self::Local(Box::new(limiter)))
     }
 
     fn decide(&self, limit: u64, key: &[u8], n: u64) -> Decision {
         match self {
             Self::Local(limiter) => limiter.check_n(key, n),
-            Self::Refuse => {
-                let stated = Stated { limit, remaining: 0, reset_after: RETRY_AFTER };
-                Err(stated.denied(Some(RETRY_AFTER)))
+            Self::Deny => {
+                let parts = DecisionParts { limit, remaining: 0, reset_after: RETRY_AFTER };
+                Err(parts.denied(Some(RETRY_AFTER)))
             }
             Self::Admit => {
                 let remaining = limit.saturating_sub(n);
-                Ok(Stated { limit, remaining, reset_after: Duration::ZERO }.permit())
+                Ok(DecisionParts { limit, remaining, reset_after: Duration::ZERO }.permit())
             }
         }
     }
@@ -91,19 +91,19 @@ impl OnDown {
 }
 
 /// One node's share of a quota.
-fn share(quota: &Quota, counting: &Counting, nodes: u32) -> (Quota, Counting) {
-    match counting {
-        Counting::Gcra => {
+fn share(quota: &Quota, algorithm: &Algorithm, nodes: u32) -> (Quota, Algorithm) {
+    match algorithm {
+        Algorithm::Gcra => {
             let burst = (quota.burst_cells() / u64::from(nodes)).max(1);
             let period = quota.period().saturating_mul(nodes);
-            (Quota::new(quota.limit(), period).burst(burst), Counting::Gcra)
+            (Quota::new(quota.limit(), period).burst(burst), Algorithm::Gcra)
         }
-        Counting::SlidingLog { more, count_refusals } => {
+        Algorithm::SlidingLog { more, count_denials } => {
             let more = more.iter().map(|rate| window_share(rate, nodes)).collect();
-            let count_refusals = *count_refusals;
-            (window_share(quota, nodes), Counting::SlidingLog { more, count_refusals })
+            let count_denials = *count_denials;
+            (window_share(quota, nodes), Algorithm::SlidingLog { more, count_denials })
         }
-        _ => (window_share(quota, nodes), counting.clone()),
+        _ => (window_share(quota, nodes), algorithm.clone()),
     }
 }
 
@@ -121,7 +121,7 @@ fn window_share(quota: &Quota, nodes: u32) -> Quota {
 /// A limiter on the server, and what is decided while it gives no decision. Cheap to clone.
 ///
 /// **Guarantee.** There is an answer by the store's [deadline](crate::Store::deadline). With
-/// [`OnDown::Local`] shares on at most as many processes as were named, an outage of length `d` adds
+/// [`Fallback::Local`] shares on at most as many processes as were named, an outage of length `d` adds
 /// at most `burst + rate * d` cells (of windows: the limit for each that it touches) to what the
 /// server grants, which is again within the quota.
 ///
@@ -130,72 +130,72 @@ fn window_share(quota: &Quota, nodes: u32) -> Quota {
 /// is to the limit's side.
 ///
 /// ```no_run
-/// use tollgate_redis::{Central, Guarded, OnDown};
+/// use tollgate_redis::{RedisLimiter, WithFallback, Fallback};
 ///
-/// # async fn example(gate: Central) {
-/// let gate = Guarded::new(gate, OnDown::Refuse);
+/// # async fn example(gate: RedisLimiter) {
+/// let gate = WithFallback::new(gate, Fallback::Deny);
 /// let answer = gate.check("192.0.2.7").await;
 /// println!("{:?} by {:?}", answer.decision.is_ok(), answer.origin);
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Guarded<R = Central>(Arc<Inner<R>>);
+pub struct WithFallback<R = RedisLimiter>(Arc<Inner<R>>);
 
 #[derive(Debug)]
 struct Inner<R> {
     remote: R,
-    on_down: OnDown,
+    fallback: Fallback,
     server: AtomicU64,
     ahead: AtomicU64,
     admitted: AtomicU64,
-    refused: AtomicU64,
+    denied: AtomicU64,
 }
 
-impl<R> Clone for Guarded<R> {
+impl<R> Clone for WithFallback<R> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-/// Who made the decisions of a [`Guarded`] limiter.
+/// Who made the decisions of a [`WithFallback`] limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct GuardedStats {
+pub struct FallbackStats {
     /// Decisions of the server, asked for that request.
     pub server: u64,
     /// Decisions by what the server has said or given before.
     pub ahead: u64,
     /// Requests that the fallback admitted.
     pub fallback_admitted: u64,
-    /// Requests that the fallback refused.
-    pub fallback_refused: u64,
+    /// Requests that the fallback denied.
+    pub fallback_denied: u64,
 }
 
-impl<R: Remote> Guarded<R> {
-    /// Decides by `remote`, or else by `on_down`.
+impl<R: Remote> WithFallback<R> {
+    /// Decides by `remote`, or else by `fallback`.
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, Guarded, OnDown, Store};
+    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "api", Quota::per_second(100)).build()?;
-    /// assert_eq!(Guarded::new(gate, OnDown::Admit).stats().server, 0);
+    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(100)).build()?;
+    /// assert_eq!(WithFallback::new(gate, Fallback::Admit).stats().server, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn new(remote: R, on_down: OnDown) -> Self {
-        let [server, ahead, admitted, refused] = [(); 4].map(|()| AtomicU64::new(0));
-        Self(Arc::new(Inner { remote, on_down, server, ahead, admitted, refused }))
+    pub fn new(remote: R, fallback: Fallback) -> Self {
+        let [server, ahead, admitted, denied] = [(); 4].map(|()| AtomicU64::new(0));
+        Self(Arc::new(Inner { remote, fallback, server, ahead, admitted, denied }))
     }
 
     /// What it guards.
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, Guarded, OnDown, Store};
+    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "api", Quota::per_second(100)).build()?;
-    /// let gate = Guarded::new(gate, OnDown::Admit);
+    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(100)).build()?;
+    /// let gate = WithFallback::new(gate, Fallback::Admit);
     /// assert_eq!(gate.remote().quota(), Quota::per_second(100));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -207,8 +207,8 @@ impl<R: Remote> Guarded<R> {
     /// Decides about one cell.
     ///
     /// ```no_run
-    /// # use tollgate_redis::{Guarded, Origin};
-    /// # async fn example(gate: Guarded) {
+    /// # use tollgate_redis::{WithFallback, Origin};
+    /// # async fn example(gate: WithFallback) {
     /// let answer = gate.check("somebody").await;
     /// if answer.origin == Origin::Fallback {
     ///     println!("the server is away");
@@ -222,8 +222,8 @@ impl<R: Remote> Guarded<R> {
     /// Decides about `n` cells, all or none.
     ///
     /// ```no_run
-    /// # use tollgate_redis::Guarded;
-    /// # async fn example(gate: Guarded) {
+    /// # use tollgate_redis::WithFallback;
+    /// # async fn example(gate: WithFallback) {
     /// if let Err(denied) = gate.check_n("somebody", 20).await.decision {
     ///     println!("retry after {:?}", denied.retry_after());
     /// }
@@ -242,10 +242,10 @@ impl<R: Remote> Guarded<R> {
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, Guarded, OnDown, Store};
+    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "api", Quota::per_second(100)).build()?;
-    /// let gate = Guarded::new(gate, OnDown::Admit);
+    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(100)).build()?;
+    /// let gate = WithFallback::new(gate, Fallback::Admit);
     /// assert!(gate.try_check_n("somebody", 1).is_none(), "the server must be asked each time");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -254,24 +254,24 @@ impl<R: Remote> Guarded<R> {
         Some(self.noted(self.0.remote.ask_now(key, n)?, key, n))
     }
 
-    /// Whether it refuses whatever the server gives no decision about.
+    /// Whether it denies whatever the server gives no decision about.
     #[cfg(feature = "http")]
-    pub(crate) fn refuses_when_down(&self) -> bool {
-        matches!(self.0.on_down, OnDown::Refuse)
+    pub(crate) fn denies_when_down(&self) -> bool {
+        matches!(self.0.fallback, Fallback::Deny)
     }
 
     fn noted(&self, answer: Answer, key: &[u8], n: u64) -> Answer {
         count(if answer.origin == Origin::Server { &self.0.server } else { &self.0.ahead });
         if answer.decision.is_ok() {
-            self.0.on_down.note(key, n);
+            self.0.fallback.note(key, n);
         }
         answer
     }
 
     fn fall_back(&self, key: &[u8], n: u64) -> Answer {
-        let Inner { remote, on_down, admitted, refused, .. } = &*self.0;
-        let decision = on_down.decide(remote.most_at_once(), key, n);
-        count(if decision.is_ok() { admitted } else { refused });
+        let Inner { remote, fallback, admitted, denied, .. } = &*self.0;
+        let decision = fallback.decide(remote.most_at_once(), key, n);
+        count(if decision.is_ok() { admitted } else { denied });
         Answer { decision, origin: Origin::Fallback }
     }
 
@@ -279,18 +279,18 @@ impl<R: Remote> Guarded<R> {
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, Guarded, OnDown, Store};
+    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "api", Quota::per_second(100)).build()?;
-    /// assert_eq!(Guarded::new(gate, OnDown::Refuse).stats().fallback_refused, 0);
+    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(100)).build()?;
+    /// assert_eq!(WithFallback::new(gate, Fallback::Deny).stats().fallback_denied, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn stats(&self) -> GuardedStats {
-        GuardedStats {
+    pub fn stats(&self) -> FallbackStats {
+        FallbackStats {
             server: self.0.server.load(Relaxed),
             ahead: self.0.ahead.load(Relaxed),
             fallback_admitted: self.0.admitted.load(Relaxed),
-            fallback_refused: self.0.refused.load(Relaxed),
+            fallback_denied: self.0.denied.load(Relaxed),
         }
     }
 }
@@ -299,21 +299,21 @@ impl<R: Remote> Guarded<R> {
 mod tests {
     use super::*;
 
-    fn shared(quota: &str, counting: &Counting, nodes: u32) -> Quota {
-        share(&quota.parse().expect("a quota"), counting, nodes).0
+    fn shared(quota: &str, algorithm: &Algorithm, nodes: u32) -> Quota {
+        share(&quota.parse().expect("a quota"), algorithm, nodes).0
     }
 
     #[test]
     fn shares_add_up_to_no_more_than_the_quota() {
         let second = Duration::from_secs(1);
-        let bucket = shared("100/s burst 20", &Counting::Gcra, 3);
+        let bucket = shared("100/s burst 20", &Algorithm::Gcra, 3);
         assert_eq!(bucket, Quota::new(100, 3 * second).burst(6));
-        assert_eq!(shared("1/s", &Counting::Gcra, 4), Quota::new(1, 4 * second).burst(1));
-        let window = Counting::fixed_window();
+        assert_eq!(shared("1/s", &Algorithm::Gcra, 4), Quota::new(1, 4 * second).burst(1));
+        let window = Algorithm::fixed_window();
         assert_eq!(shared("100/s", &window, 3), Quota::new(33, second));
         assert_eq!(shared("2/s", &window, 5), Quota::new(1, 3 * second));
-        let log = Counting::sliding_log().min_gap(second);
-        let (_, Counting::SlidingLog { more, .. }) = share(&Quota::per_minute(60), &log, 4) else {
+        let log = Algorithm::sliding_log().min_gap(second);
+        let (_, Algorithm::SlidingLog { more, .. }) = share(&Quota::per_minute(60), &log, 4) else {
             panic!("a log");
         };
         assert_eq!(more, [Quota::new(1, 4 * second)]);

@@ -72,10 +72,10 @@ mod tests {
             |reason, detail: &str| Health::Down { reason, detail: detail.into() }.to_string();
         assert_eq!(Health::Up.to_string(), "up");
         assert_eq!(down(Unavailable::TimedOut, ""), "the server did not answer in time");
-        let refused = "Connection refused (os error 111)";
+        let denied = "Connection refused (os error 111)";
         assert_eq!(
-            down(Unavailable::Disconnected, refused),
-            format!("the server cannot be reached ({refused})")
+            down(Unavailable::Disconnected, denied),
+            format!("the server cannot be reached ({denied})")
         );
         let failed = Unavailable::Failed("NOAUTH".to_owned());
         assert_eq!(down(failed, "NOAUTH"), "the server failed: NOAUTH");

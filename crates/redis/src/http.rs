@@ -12,33 +12,33 @@ use tollgate_http::{
     Admission, Asking, Gate, Policy, Reading, Reason, Report, Shadow, Verdict, WithoutKey,
 };
 
-use crate::{Central, Guarded, Origin, Remote};
+use crate::{Origin, RedisLimiter, Remote, WithFallback};
 
-/// A [`Guarded`] limiter, a key for each request, and what a request costs: what
+/// A [`WithFallback`] limiter, a key for each request, and what a request costs: what
 /// [`tollgate_http::Limit`] is for a limiter of this process.
 ///
 /// Where the limiter knows the answer (from a lease, say), requests do not wait; else they wait for
-/// the server, no longer than the store's deadline. What [`OnDown::Refuse`](crate::OnDown::Refuse)
-/// refuses is answered with 503, as it may be within the limit.
+/// the server, no longer than the store's deadline. What [`Fallback::Deny`](crate::OnDown::Deny)
+/// denies is answered with 503, as it may be within the limit.
 ///
 /// ```
 /// use tollgate::Quota;
 /// use tollgate_http::key::Header;
 /// use tollgate_http::{Policy, RateLimitLayer};
 /// use tollgate_redis::http::RemoteLimit;
-/// use tollgate_redis::{Central, Guarded, OnDown, Store};
+/// use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store};
 ///
 /// let quota = Quota::per_hour(1_000);
 /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-/// let gate = Central::builder(&store, "hourly", quota).build()?;
-/// let gate = Guarded::new(gate, OnDown::Refuse);
+/// let gate = RedisLimiter::builder(&store, "hourly", quota).build()?;
+/// let gate = WithFallback::new(gate, Fallback::Deny);
 /// let limit = RemoteLimit::new(Policy::new("hourly", &quota)?, gate, Header::new("x-api-key")?);
 /// let layer = RateLimitLayer::new(limit);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct RemoteLimit<E: Extractor, R = Central> {
+pub struct RemoteLimit<E: Extractor, R = RedisLimiter> {
     policy: Policy,
-    limiter: Guarded<R>,
+    limiter: WithFallback<R>,
     key: E,
     bytes: fn(&E::Key) -> Vec<u8>,
     cost: Option<Cost>,
@@ -54,14 +54,14 @@ impl<E: Extractor<Key: AsRef<[u8]>>, R: Remote> RemoteLimit<E, R> {
     /// ```
     /// # use tollgate::Quota;
     /// # use tollgate_http::{Policy, key::Header};
-    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store, http::RemoteLimit};
     /// # let quota = Quota::per_second(5);
     /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// # let gate = WithFallback::new(RedisLimiter::builder(&store, "a", quota).build()?, Fallback::Deny);
     /// let limit = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn new(policy: Policy, limiter: Guarded<R>, key: E) -> Self {
+    pub fn new(policy: Policy, limiter: WithFallback<R>, key: E) -> Self {
         Self::with_bytes(policy, limiter, key, |key| key.as_ref().to_vec())
     }
 }
@@ -73,14 +73,14 @@ impl<E: Extractor<Key: Display>, R: Remote> RemoteLimit<E, R> {
     /// ```
     /// # use tollgate::Quota;
     /// # use tollgate_http::{Policy, key::PeerIp};
-    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store, http::RemoteLimit};
     /// # let quota = Quota::per_second(5);
     /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// # let gate = WithFallback::new(RedisLimiter::builder(&store, "a", quota).build()?, Fallback::Deny);
     /// let limit = RemoteLimit::displayed(Policy::new("a", &quota)?, gate, PeerIp::new());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn displayed(policy: Policy, limiter: Guarded<R>, key: E) -> Self {
+    pub fn displayed(policy: Policy, limiter: WithFallback<R>, key: E) -> Self {
         Self::with_bytes(policy, limiter, key, |key| key.to_string().into_bytes())
     }
 }
@@ -88,7 +88,7 @@ impl<E: Extractor<Key: Display>, R: Remote> RemoteLimit<E, R> {
 impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
     fn with_bytes(
         policy: Policy,
-        limiter: Guarded<R>,
+        limiter: WithFallback<R>,
         key: E,
         bytes: fn(&E::Key) -> Vec<u8>,
     ) -> Self {
@@ -100,10 +100,10 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
     /// ```
     /// # use tollgate::Quota;
     /// # use tollgate_http::{Policy, key::Header};
-    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store, http::RemoteLimit};
     /// # let quota = Quota::per_second(5);
     /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// # let gate = WithFallback::new(RedisLimiter::builder(&store, "a", quota).build()?, Fallback::Deny);
     /// let limit = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?)
     ///     .cost(|request| if request.method == "POST" { 5 } else { 1 });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -113,15 +113,15 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
         Self { cost: Some(Box::new(cost)), ..self }
     }
 
-    /// What to do with requests that have no key; [`WithoutKey::Refuse`] unless said otherwise.
+    /// What to do with requests that have no key; [`WithoutKey::Deny`] unless said otherwise.
     ///
     /// ```
     /// # use tollgate::Quota;
     /// # use tollgate_http::{Policy, WithoutKey, key::Header};
-    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store, http::RemoteLimit};
     /// # let quota = Quota::per_second(5);
     /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// # let gate = WithFallback::new(RedisLimiter::builder(&store, "a", quota).build()?, Fallback::Deny);
     /// let limit = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?)
     ///     .without_key(WithoutKey::Admit);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -136,10 +136,10 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
     /// ```
     /// # use tollgate::Quota;
     /// # use tollgate_http::{Policy, key::Header};
-    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store, http::RemoteLimit};
     /// # let quota = Quota::per_second(5);
     /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// # let gate = WithFallback::new(RedisLimiter::builder(&store, "a", quota).build()?, Fallback::Deny);
     /// let trial = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?).shadow();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -152,15 +152,15 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
     /// ```
     /// # use tollgate::Quota;
     /// # use tollgate_http::{Policy, key::Header};
-    /// # use tollgate_redis::{Central, Guarded, OnDown, Store, http::RemoteLimit};
+    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store, http::RemoteLimit};
     /// # let quota = Quota::per_second(5);
     /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// # let gate = Guarded::new(Central::builder(&store, "a", quota).build()?, OnDown::Refuse);
+    /// # let gate = WithFallback::new(RedisLimiter::builder(&store, "a", quota).build()?, Fallback::Deny);
     /// let limit = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?);
     /// assert_eq!(limit.limiter().stats().server, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn limiter(&self) -> &Guarded<R> {
+    pub fn limiter(&self) -> &WithFallback<R> {
         &self.limiter
     }
 }
@@ -176,7 +176,7 @@ impl<E: Extractor, R: Remote> Gate for RemoteLimit<E, R> {
             report.note(Reading::of(self.policy.clone(), &answer.decision));
             return match answer.decision {
                 Ok(permit) => Verdict::Admit(Admission { delay: permit.delay(), charge: None }),
-                Err(_) => Verdict::Refuse,
+                Err(_) => Verdict::Deny,
             };
         }
         let (limiter, policy) = (self.limiter.clone(), self.policy.clone());
@@ -186,7 +186,7 @@ impl<E: Extractor, R: Remote> Gate for RemoteLimit<E, R> {
             let ruling = match &answer.decision {
                 Ok(permit) => Ok(Admission { delay: permit.delay(), charge: None }),
                 // Nobody knows whether the request is over the limit.
-                Err(_) if answer.origin == Origin::Fallback && limiter.refuses_when_down() => {
+                Err(_) if answer.origin == Origin::Fallback && limiter.denies_when_down() => {
                     return (Err(Reason::Unavailable), report);
                 }
                 Err(_) => Err(Reason::OverLimit),

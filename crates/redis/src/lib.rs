@@ -2,12 +2,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod algorithm;
 mod answer;
 mod batch;
 mod breaker;
 mod central;
 mod count;
-mod counting;
 mod guarded;
 mod health;
 #[cfg(feature = "http")]
@@ -28,16 +28,16 @@ mod sync;
 mod unavailable;
 mod windows;
 
+pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use answer::{Answer, Origin};
-pub use batch::{BatchError, BatchStats, Batched, BatchedBuilder, Charge, Known, Ledger};
-pub use central::{Central, CentralBuilder, CentralError, Taken};
-pub use counting::{Counting, UnknownCounting};
-pub use guarded::{Guarded, GuardedStats, OnDown};
+pub use batch::{BatchError, BatchStats, Batched, BatchedBuilder, Charge, CounterStore, Known};
+pub use central::{RedisLimiter, RedisLimiterBuilder, RedisLimiterError, Taken};
+pub use guarded::{Fallback, FallbackStats, WithFallback};
 pub use health::Health;
-pub use lease::{Bank, Grant, LeaseError, LeaseStats, Leased, LeasedBuilder, Want};
+pub use lease::{Grant, LeaseError, LeaseSource, LeaseStats, Leased, LeasedBuilder, Want};
 pub use remote::Remote;
-pub use roster::Roster;
-pub use share::{Alone, Beat, Roll, Share, ShareBuilder, ShareError, ShareStats};
+pub use roster::RedisMembership;
+pub use share::{Alone, Heartbeat, Membership, Share, ShareBuilder, ShareError, ShareStats};
 pub use stats::StoreStats;
 pub use store::{Store, StoreBuilder, StoreError};
 pub use unavailable::Unavailable;

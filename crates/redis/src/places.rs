@@ -11,7 +11,7 @@ use std::sync::Arc;
 use papaya::HashMap;
 use tollgate::Tick;
 
-use crate::sync::PlainCount;
+use crate::sync::RelaxedCounter;
 
 /// What is kept of a key.
 pub(crate) trait Entry: Send + Sync + 'static {
@@ -21,7 +21,7 @@ pub(crate) trait Entry: Send + Sync + 'static {
     fn key(&self) -> &[u8];
 
     /// Whether little is forgotten with it. One in which it matters that nothing is put any more, by
-    /// whoever has it in hand, refuses that from then on.
+    /// whoever has it in hand, denies that from then on.
     fn give_up(&self, now: Tick) -> bool;
 
     /// Cells that are lost with it.
@@ -60,8 +60,8 @@ pub(crate) struct Places<E> {
     held: HashMap<Held<E>, (), ahash::RandomState>,
     capacity: u64,
     /// How many there are. Never more than the capacity: a place is reserved first.
-    taken: PlainCount,
-    search_at_nanos: PlainCount,
+    taken: RelaxedCounter,
+    search_at_nanos: RelaxedCounter,
 }
 
 /// What a search for entries to drop found.
@@ -76,8 +76,8 @@ impl<E: Entry> Places<E> {
         Self {
             held: HashMap::with_hasher(ahash::RandomState::new()),
             capacity,
-            taken: PlainCount::default(),
-            search_at_nanos: PlainCount::default(),
+            taken: RelaxedCounter::default(),
+            search_at_nanos: RelaxedCounter::default(),
         }
     }
 
@@ -164,12 +164,12 @@ mod tests {
     /// Idle until it is told otherwise.
     struct Note {
         key: Box<[u8]>,
-        busy: PlainCount,
+        busy: RelaxedCounter,
     }
 
     impl Entry for Note {
         fn new(key: &[u8]) -> Self {
-            Self { key: key.into(), busy: PlainCount::default() }
+            Self { key: key.into(), busy: RelaxedCounter::default() }
         }
 
         fn key(&self) -> &[u8] {

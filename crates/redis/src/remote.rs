@@ -4,9 +4,9 @@ use core::future::Future;
 
 use tollgate::Clock;
 
-use crate::{Answer, Batched, Central, Leased, Ledger, Origin, Unavailable};
+use crate::{Answer, Batched, CounterStore, Leased, Origin, RedisLimiter, Unavailable};
 
-/// A limiter that may have to ask the server: what [`Guarded`](crate::Guarded) guards.
+/// A limiter that may have to ask the server: what [`WithFallback`](crate::Guarded) guards.
 ///
 /// ```
 /// use tollgate_redis::{Answer, Remote, Unavailable};
@@ -36,7 +36,7 @@ pub trait Remote: Send + Sync + 'static {
     fn most_at_once(&self) -> u64;
 }
 
-impl Remote for Central {
+impl Remote for RedisLimiter {
     async fn ask(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
         let decision = self.check_n(key, n).await?;
         Ok(Answer { decision, origin: Origin::Server })
@@ -47,7 +47,7 @@ impl Remote for Central {
     }
 }
 
-impl<C: Clock + Send + Sync + 'static> Remote for Leased<Central, C> {
+impl<C: Clock + Send + Sync + 'static> Remote for Leased<RedisLimiter, C> {
     async fn ask(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
         self.check_n(key, n).await
     }
@@ -61,7 +61,7 @@ impl<C: Clock + Send + Sync + 'static> Remote for Leased<Central, C> {
     }
 }
 
-impl<L: Ledger, C: Clock + Send + Sync + 'static> Remote for Batched<L, C> {
+impl<L: CounterStore, C: Clock + Send + Sync + 'static> Remote for Batched<L, C> {
     async fn ask(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
         self.check_n(key, n).await
     }

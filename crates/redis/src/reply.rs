@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use redis::Value;
 
-use crate::{Beat, Known, Unavailable};
+use crate::{Heartbeat, Known, Unavailable};
 
 /// The numbers in an answer, as the client reads it; `None`, if it is anything else.
 #[must_use]
@@ -34,10 +34,10 @@ pub fn known(reply: &[i64], charges: usize) -> Option<Vec<Known>> {
 
 /// Who is alive; `None`, if that cannot be.
 #[must_use]
-pub fn beat(reply: &[i64]) -> Option<Beat> {
+pub fn beat(reply: &[i64]) -> Option<Heartbeat> {
     let &[live, member_micros] = reply else { return None };
     let member_for = Duration::from_micros(u64::try_from(member_micros).ok()?);
-    Some(Beat { live: u64::try_from(live).ok()?, member_for })
+    Some(Heartbeat { live: u64::try_from(live).ok()?, member_for })
 }
 
 pub(crate) fn impossible() -> Unavailable {

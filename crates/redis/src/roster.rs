@@ -8,26 +8,26 @@ use crate::central::key;
 use crate::reply;
 use crate::script::Script;
 use crate::store::{Store, is_name};
-use crate::{Beat, Roll, Unavailable, WindowsError};
+use crate::{Heartbeat, Membership, Unavailable, WindowsError};
 
-/// Who is alive, on a server: the [`Roll`] of a [`Share`](crate::Share).
+/// Who is alive, on a server: the [`Membership`] of a [`Share`](crate::Share).
 ///
 /// The list has no quota. Nodes with different quotas, as in a roll-out, each have a part of their own
 /// one; together the parts are no more than the larger quota.
 ///
 /// ```
 /// use tollgate::Quota;
-/// use tollgate_redis::{Roster, Share, Store};
+/// use tollgate_redis::{RedisMembership, Share, Store};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-/// let share = Share::builder(Roster::new(&store, "api")?, Quota::per_second(1_000)).build()?;
+/// let share = Share::builder(RedisMembership::new(&store, "api")?, Quota::per_second(1_000)).build()?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Roster(Arc<Inner>);
+pub struct RedisMembership(Arc<Inner>);
 
 struct Inner {
     store: Store,
@@ -37,7 +37,7 @@ struct Inner {
     keys: [Vec<u8>; 2],
 }
 
-impl Roster {
+impl RedisMembership {
     /// The nodes that share what has this name.
     ///
     /// # Errors
@@ -45,10 +45,10 @@ impl Roster {
     /// The name is empty, longer than 64 bytes, or has braces.
     ///
     /// ```
-    /// # use tollgate_redis::{Roster, Store};
+    /// # use tollgate_redis::{RedisMembership, Store};
     /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// assert!(Roster::new(&store, "api").is_ok());
-    /// assert!(Roster::new(&store, "").is_err());
+    /// assert!(RedisMembership::new(&store, "api").is_ok());
+    /// assert!(RedisMembership::new(&store, "").is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(store: &Store, name: &str) -> Result<Self, WindowsError> {
@@ -61,8 +61,8 @@ impl Roster {
     }
 }
 
-impl Roll for Roster {
-    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Beat, Unavailable> {
+impl Membership for RedisMembership {
+    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
         let Inner { store, beat, keys, .. } = &*self.0;
         let micros = u64::try_from(lifetime.as_micros()).unwrap_or(u64::MAX);
         let args = [id.as_bytes().to_vec(), micros.to_string().into_bytes(), Vec::new()];
@@ -76,7 +76,7 @@ impl Roll for Roster {
     }
 }
 
-impl fmt::Debug for Roster {
+impl fmt::Debug for RedisMembership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Roster").finish_non_exhaustive()
     }

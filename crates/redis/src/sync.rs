@@ -10,9 +10,9 @@ pub(crate) use tollgate::model_words::{AtomicU64, Ordering};
 
 /// A count that is no part of any protocol, so that loom need not explore it.
 #[derive(Debug, Default)]
-pub(crate) struct PlainCount(core::sync::atomic::AtomicU64);
+pub(crate) struct RelaxedCounter(core::sync::atomic::AtomicU64);
 
-impl PlainCount {
+impl RelaxedCounter {
     pub(crate) const fn new() -> Self {
         Self(core::sync::atomic::AtomicU64::new(0))
     }

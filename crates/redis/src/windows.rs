@@ -8,15 +8,15 @@ use crate::central::key;
 use crate::reply;
 use crate::script::Script;
 use crate::store::{Store, is_name};
-use crate::{Charge, Known, Ledger, Unavailable};
+use crate::{Charge, CounterStore, Known, Unavailable};
 
 /// Keys in one call: the server does nothing else meanwhile.
 const KEYS_MAX: usize = 500;
 
-/// What keys have used in fixed windows, on a server: the [`Ledger`] of a
+/// What keys have used in fixed windows, on a server: the [`CounterStore`] of a
 /// [`Batched`](crate::Batched) limiter.
 ///
-/// It adds what it is told, and refuses nobody; windows are by the server's time. In a cluster each
+/// It adds what it is told, and denies nobody; windows are by the server's time. In a cluster each
 /// key is a call of its own.
 ///
 /// The limit is not on the server: processes with different limits count in the same windows, and each
@@ -144,7 +144,7 @@ impl Windows {
     }
 }
 
-impl Ledger for Windows {
+impl CounterStore for Windows {
     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
         let at_once = if self.0.store.is_cluster() { 1 } else { KEYS_MAX };
         let mut all = Vec::with_capacity(charges.len());

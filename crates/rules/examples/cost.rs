@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::net::IpAddr;
 
-use tollgate::{Clock, Limiter, Live, QuantaClock, Quota};
+use tollgate::{Clock, DynamicGcra, Limiter, QuantaClock, Quota};
 use tollgate_rules::{Request, RulesFile};
 
 const DECISIONS: u32 = 1_000_000;
@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "{:5.0} ns  one limiter of the core by itself",
         cost(&peers, |ip| bare.check(ip).is_ok())
     );
-    let changing: Limiter<IpAddr, Live> =
-        Limiter::builder(Quota::per_second(1_000_000)).algorithm(Live::new()).build()?;
+    let changing: Limiter<IpAddr, DynamicGcra> =
+        Limiter::builder(Quota::per_second(1_000_000)).algorithm(DynamicGcra::new()).build()?;
     println!(
         "{:5.0} ns  the same with a quota that can change",
         cost(&peers, |ip| changing.check(ip).is_ok())
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("the last but one of 10, two limits", "/two/a"),
         ("the eighth of 10, one limit", "/api/v7/7/items/9"),
         ("the first of 10, one limit", "/api/v0/7/items/9"),
-        ("refused", "/never"),
+        ("denied", "/never"),
     ] {
         let requests: Vec<Request<'_>> = peers
             .iter()

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::facts::Facts;
+use crate::facts::RequestView;
 use crate::host;
 use crate::key::{Key, Part, masked};
 use crate::path::{self, Fit, Reading};
@@ -54,7 +54,7 @@ impl Rule {
     /// assert!(!rule.fits(&Request { path: "/b", ..Request::default() }));
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
-    pub fn fits(&self, facts: &impl Facts) -> bool {
+    pub fn fits(&self, facts: &impl RequestView) -> bool {
         self.matcher.fits_facts(facts) != Fit::None
     }
 
@@ -97,7 +97,7 @@ impl Key {
     /// ```
     pub fn values(
         &self,
-        facts: &impl Facts,
+        facts: &impl RequestView,
         address: impl Fn(IpAddr) -> String,
     ) -> Option<Vec<String>> {
         self.parts.iter().map(|part| part.value(facts, &address)).collect()
@@ -105,7 +105,11 @@ impl Key {
 }
 
 impl Part {
-    fn value(&self, facts: &impl Facts, address: &impl Fn(IpAddr) -> String) -> Option<String> {
+    fn value(
+        &self,
+        facts: &impl RequestView,
+        address: &impl Fn(IpAddr) -> String,
+    ) -> Option<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match self {
             Self::Ip { ipv6_prefix } => Some(address(masked(facts.peer()?, *ipv6_prefix))),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::{
-    AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Inherit, Limiter, Live,
+    AnyAlgorithm, BuildError, Clock, Decision, Denied, DynamicGcra, FixedWindow, Inherit, Limiter,
     Occupancy, OnFull, Quota, Reservation, Source, Stats, Tick,
 };
 
@@ -17,7 +17,7 @@ use crate::rule::{Limit, Penalty};
 /// have used when the file is edited.
 #[derive(Debug)]
 pub(crate) enum Bucket<C: Clock> {
-    Gcra(Limiter<[u8], Live, Arc<C>>),
+    Gcra(Limiter<[u8], DynamicGcra, Arc<C>>),
     Window(Limiter<[u8], FixedWindow, Arc<C>>),
     Other(Limiter<[u8], AnyAlgorithm, Arc<C>>),
 }
@@ -64,7 +64,7 @@ impl<C: Clock> Bucket<C> {
             .capacity(capacity)
             .on_full(on_full);
         Ok(match limit.algorithm {
-            AnyAlgorithm::Gcra(_) => Self::Gcra(builder.algorithm(Live::new()).build()?),
+            AnyAlgorithm::Gcra(_) => Self::Gcra(builder.algorithm(DynamicGcra::new()).build()?),
             AnyAlgorithm::FixedWindow(window) => Self::Window(builder.algorithm(window).build()?),
             other => Self::Other(builder.algorithm(other).build()?),
         })
@@ -151,12 +151,12 @@ fn hold<S: Source, E>(
 }
 
 /// Who is banned: a window of one cell that opens with the ban, and before it one that counts
-/// refusals.
+/// denials.
 #[derive(Debug)]
 pub(crate) struct Ban<C: Clock> {
     banned: Limiter<[u8], FixedWindow, Arc<C>>,
-    /// `None`: the first refusal is enough.
-    refused: Option<Limiter<[u8], FixedWindow, Arc<C>>>,
+    /// `None`: the first denial is enough.
+    denied: Option<Limiter<[u8], FixedWindow, Arc<C>>>,
 }
 
 impl<C: Clock> Ban<C> {
@@ -176,7 +176,7 @@ impl<C: Clock> Ban<C> {
         let before = penalty.after - 1;
         Ok(Self {
             banned: window(1, penalty.ban)?,
-            refused: (before > 0).then(|| window(before, penalty.within)).transpose()?,
+            denied: (before > 0).then(|| window(before, penalty.within)).transpose()?,
         })
     }
 
@@ -185,10 +185,10 @@ impl<C: Clock> Ban<C> {
         self.banned.peek_at(key, 1, now).err()
     }
 
-    /// Counts a refusal.
+    /// Counts a denial.
     pub(crate) fn note(&self, key: &[u8], now: Tick) {
         let is_enough =
-            self.refused.as_ref().is_none_or(|refused| refused.check_at(key, 1, now).is_err());
+            self.denied.as_ref().is_none_or(|denied| denied.check_at(key, 1, now).is_err());
         if is_enough {
             // Where it fails, another thread has begun the ban.
             let _ = self.banned.check_at(key, 1, now);
@@ -196,6 +196,6 @@ impl<C: Clock> Ban<C> {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.banned.memory_bytes() + self.refused.as_ref().map_or(0, Limiter::memory_bytes)
+        self.banned.memory_bytes() + self.denied.as_ref().map_or(0, Limiter::memory_bytes)
     }
 }

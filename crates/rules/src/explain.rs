@@ -8,7 +8,7 @@ use tollgate::{OnFull, Quota};
 use crate::key::OnNoKey;
 use crate::path::Separator;
 use crate::rule::{Limit, Rule, Rules};
-use crate::store::{Store, WhenDown};
+use crate::store::{Fallback, Store};
 
 impl Rules {
     /// How paths are read, in plain words; `None` where no rule looks at one.
@@ -75,17 +75,17 @@ impl Rule {
         }
         if let Some(penalty) = self.penalty {
             let often = match penalty.after {
-                1 => "a refusal".to_owned(),
-                after => format!("{after} refusals within {}", span(penalty.within)),
+                1 => "a denial".to_owned(),
+                after => format!("{after} denials within {}", span(penalty.within)),
             };
-            lines.push(("penalty", format!("after {often}, refused for {}", span(penalty.ban))));
+            lines.push(("penalty", format!("after {often}, denied for {}", span(penalty.ban))));
         }
         match &self.store {
             Some(store) => lines.push(("store", explain_store(store))),
             None => lines.push(("keys", self.explain_room())),
         }
         if self.is_shadow {
-            lines.push(("shadow", "refuses nothing, and tells what it would have refused".into()));
+            lines.push(("shadow", "denies nothing, and tells what it would have denied".into()));
         }
         let mut text = String::new();
         for (about, said) in lines {
@@ -100,7 +100,7 @@ impl Rule {
             _ if key.parts.is_empty() => return key.to_string(),
             OnNoKey::Shared => "requests without it share one bucket",
             OnNoKey::Skip => "the rule does not apply to requests without it",
-            OnNoKey::Block => "requests without it are refused",
+            OnNoKey::Block => "requests without it are denied",
         };
         format!("{key}; {without}")
     }
@@ -108,7 +108,7 @@ impl Rule {
     fn explain_room(&self) -> String {
         let when_full = match self.on_full {
             OnFull::EvictNearestIdle => "the key with the least debt is forgotten".to_owned(),
-            OnFull::Refuse => "new keys are refused".to_owned(),
+            OnFull::Deny => "new keys are denied".to_owned(),
             OnFull::Admit => "new keys are admitted and not remembered".to_owned(),
             OnFull::SharedOverflow(quota) => format!("new keys share {quota}"),
             _ => "new keys are treated as the library says".to_owned(),
@@ -122,13 +122,13 @@ fn explain_store(store: &Store) -> String {
         true => "asked about each request",
         false => "asked for some cells ahead",
     };
-    let down = match store.when_down {
-        WhenDown::Local if store.nodes == 1 => {
+    let down = match store.fallback {
+        Fallback::Local if store.nodes == 1 => {
             "each process decides by all of the quota".to_owned()
         }
-        WhenDown::Local => format!("each process decides by 1/{} of the quota", store.nodes),
-        WhenDown::Block => "requests are refused".to_owned(),
-        WhenDown::Admit => "requests are admitted".to_owned(),
+        Fallback::Local => format!("each process decides by 1/{} of the quota", store.nodes),
+        Fallback::Block => "requests are denied".to_owned(),
+        Fallback::Admit => "requests are admitted".to_owned(),
     };
     let deadline = store.deadline.map(|span| format!(" by a deadline of {}", self::span(span)));
     let prefix = store.prefix.as_ref().map(|prefix| format!(", keys begin with \"{prefix}\""));

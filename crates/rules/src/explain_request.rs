@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::facts::Facts;
+use crate::facts::RequestView;
 use crate::host;
 use crate::key::OnNoKey;
 use crate::matching::{Matcher, listed};
@@ -32,7 +32,7 @@ impl Rules {
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     #[must_use]
-    pub fn explain_request(&self, facts: &impl Facts) -> String {
+    pub fn explain_request(&self, facts: &impl RequestView) -> String {
         let mut text = String::new();
         if let Some(rule) = self.rules.first() {
             explain_path(facts.path(), rule.matcher.spelling, &mut text);
@@ -77,11 +77,11 @@ fn explain_path(path: &str, spelling: Spelling, text: &mut String) {
 
 impl Rule {
     /// Whether it has `on_no_key = "skip"`, and the request no key.
-    fn passes_over(&self, facts: &impl Facts) -> bool {
+    fn passes_over(&self, facts: &impl RequestView) -> bool {
         self.on_no_key == OnNoKey::Skip && self.key.values(facts, |its| its.to_string()).is_none()
     }
 
-    fn explain_fit(&self, facts: &impl Facts) -> (String, Fit) {
+    fn explain_fit(&self, facts: &impl RequestView) -> (String, Fit) {
         let fit = self.matcher.fits_facts(facts);
         let said = match fit {
             Fit::None => format!("does not apply, since {}", self.matcher.why_not(facts)),
@@ -94,7 +94,7 @@ impl Rule {
         (said, fit)
     }
 
-    fn explain_key_of(&self, facts: &impl Facts, fit: Fit) -> String {
+    fn explain_key_of(&self, facts: &impl RequestView, fit: Fit) -> String {
         let by_some = match fit {
             Fit::Some => " by some of these readings",
             _ => "",
@@ -123,7 +123,7 @@ impl Matcher {
     }
 
     /// The first thing that does not fit.
-    fn why_not(&self, facts: &impl Facts) -> String {
+    fn why_not(&self, facts: &impl RequestView) -> String {
         if !self.fits_method(facts) {
             return format!("the method is not {}", listed(&self.methods));
         }

@@ -9,10 +9,10 @@ use std::net::IpAddr;
 ///
 /// ```
 /// use std::net::IpAddr;
-/// use tollgate_rules::Facts;
+/// use tollgate_rules::RequestView;
 ///
 /// struct Login { from: IpAddr }
-/// impl Facts for Login {
+/// impl RequestView for Login {
 ///     fn method(&self) -> &str { "POST" }
 ///     fn path(&self) -> &str { "/login" }
 ///     fn host(&self) -> Option<&str> { None }
@@ -21,7 +21,7 @@ use std::net::IpAddr;
 /// }
 /// assert_eq!(Login { from: [192, 0, 2, 7].into() }.path(), "/login");
 /// ```
-pub trait Facts {
+pub trait RequestView {
     /// The method, in upper case.
     fn method(&self) -> &str;
 
@@ -43,7 +43,7 @@ pub trait Facts {
 /// A request of borrowed parts: for tests, replay, and servers without a type of their own.
 ///
 /// ```
-/// use tollgate_rules::{Facts, Request};
+/// use tollgate_rules::{RequestView, Request};
 ///
 /// let headers = [("X-User", "ada")];
 /// let request = Request { path: "/", headers: &headers, ..Request::default() };
@@ -64,7 +64,7 @@ pub struct Request<'a> {
     pub peer: Option<IpAddr>,
 }
 
-impl Facts for Request<'_> {
+impl RequestView for Request<'_> {
     fn method(&self) -> &str {
         self.method
     }

@@ -6,14 +6,14 @@ use tollgate::{Clock, DecisionCount, Denied, QuantaClock, Tick};
 
 use crate::bucket::{Ban, Bucket, Cost};
 use crate::error::BuildFailed;
-use crate::facts::Facts;
+use crate::facts::RequestView;
 use crate::inherit;
 use crate::inline::Inline;
 use crate::key::{Key, KeyBytes, OnNoKey};
 use crate::matching::{Asks, Seen};
 use crate::path::{Fit, Segments};
 use crate::rule::{Apply, Limit, Rule, Rules};
-use crate::verdict::{Elsewhere, Outcome, Refused, Standing, Verdict, Why};
+use crate::verdict::{Deferred, Denial, DenyReason, Outcome, Standing, Verdict};
 
 /// Rules at work: every limit has its limiter.
 ///
@@ -23,7 +23,7 @@ use crate::verdict::{Elsewhere, Outcome, Refused, Standing, Verdict, Why};
 /// **Guarantee.** A request is charged to every limit of every rule that applies to it, or to none
 /// of them. Each limit keeps what its [`Limiter`](tollgate::Limiter) guarantees, over all threads.
 /// A decision takes no lock, and allocates nothing unless a path has more than 16 segments, the
-/// keys more than 256 bytes, more than 8 rules or limits apply, or a rule in shadow would refuse.
+/// keys more than 256 bytes, more than 8 rules or limits apply, or a rule in shadow would deny.
 ///
 /// **Cost.** Rules are looked through one after the other, in the order of the file; a rule that
 /// does not match costs some nanoseconds, a limit that is asked some tens (see the README).
@@ -32,12 +32,12 @@ use crate::verdict::{Elsewhere, Outcome, Refused, Standing, Verdict, Why};
 ///
 /// - Where several limits apply, all are looked at before the first is charged. If another thread
 ///   takes the last cell of one in between, what the request was charged by the others is given
-///   back; meanwhile they may refuse a request too many, and those of an algorithm other than
+///   back; meanwhile they may deny a request too many, and those of an algorithm other than
 ///   `gcra`, `fixed-window` and `fixed-window-aligned` cannot give back (they are charged last).
 ///   Never is more admitted.
 /// - Rules with a [store](crate::Store) are matched and not decided: see
 ///   [`Verdict::elsewhere`](crate::Verdict::elsewhere).
-/// - So that a refusal can name the limit that refuses for longest, limits are looked at, not
+/// - So that a denial can name the limit that denies for longest, limits are looked at, not
 ///   charged, first: a key that finds no place in a full table is seen only when it is charged.
 ///
 /// ```
@@ -202,7 +202,7 @@ impl<C: Clock> Gate<C> {
     /// assert!(gate.decide(&Request::default()).is_admitted());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn decide(&self, facts: &impl Facts) -> Verdict<'_> {
+    pub fn decide(&self, facts: &impl RequestView) -> Verdict<'_> {
         self.decide_n(facts, 1)
     }
 
@@ -214,10 +214,10 @@ impl<C: Clock> Gate<C> {
     /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
     /// assert!(gate.decide_n(&Request::default(), 7).is_admitted());
     /// let verdict = gate.decide_n(&Request::default(), 7);
-    /// assert_eq!(verdict.refused().expect("7 of 3").remaining(), 3);
+    /// assert_eq!(verdict.denied().expect("7 of 3").remaining(), 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn decide_n(&self, facts: &impl Facts, cells: u64) -> Verdict<'_> {
+    pub fn decide_n(&self, facts: &impl RequestView, cells: u64) -> Verdict<'_> {
         self.decide_among(facts, cells, |_, _| true)
     }
 
@@ -225,7 +225,7 @@ impl<C: Clock> Gate<C> {
     /// key may wait, itself included. With 0, it may not wait at all.
     ///
     /// A request that would have to wait behind more is denied, and charged nothing; its
-    /// [`remaining`](crate::Refused::remaining) is then not 0. That is no strike towards a ban. Rules in
+    /// [`remaining`](crate::Denied::remaining) is then not 0. That is no strike towards a ban. Rules in
     /// shadow decide as if it could wait.
     ///
     /// ```
@@ -236,11 +236,11 @@ impl<C: Clock> Gate<C> {
     /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
     /// assert!(gate.decide_queued(&Request::default(), 0).is_admitted());
     /// let verdict = gate.decide_queued(&Request::default(), 0);
-    /// assert_eq!(verdict.refused().expect("its turn is in 6 s").remaining(), 4);
+    /// assert_eq!(verdict.denied().expect("its turn is in 6 s").remaining(), 4);
     /// assert!(gate.decide_queued(&Request::default(), 1).is_admitted());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn decide_queued(&self, facts: &impl Facts, max_waiting: u64) -> Verdict<'_> {
+    pub fn decide_queued(&self, facts: &impl RequestView, max_waiting: u64) -> Verdict<'_> {
         self.decide_by(facts, 1, Some(max_waiting), |_, _| true)
     }
 
@@ -257,12 +257,12 @@ impl<C: Clock> Gate<C> {
     /// let decide = || gate.decide_among(&Request::default(), 1, |_, rule| rule.name() == "b");
     /// assert!(decide().is_admitted());
     /// assert!(decide().is_admitted());
-    /// assert_eq!(decide().refused().expect("the third").rule().name(), "b");
+    /// assert_eq!(decide().denied().expect("the third").rule().name(), "b");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn decide_among(
         &self,
-        facts: &impl Facts,
+        facts: &impl RequestView,
         cells: u64,
         counts: impl FnMut(usize, &Rule) -> bool,
     ) -> Verdict<'_> {
@@ -271,7 +271,7 @@ impl<C: Clock> Gate<C> {
 
     fn decide_by(
         &self,
-        facts: &impl Facts,
+        facts: &impl RequestView,
         cells: u64,
         max_waiting: Option<u64>,
         mut counts: impl FnMut(usize, &Rule) -> bool,
@@ -291,24 +291,24 @@ impl<C: Clock> Gate<C> {
                 (Fit::All | Fit::Some, _) => {}
                 (Fit::None, _) => continue,
                 (Fit::Unclear, false) => {
-                    return Verdict::refusal(Refused { rule, why: Why::UnclearPath });
+                    return Verdict::denial(Denial { rule, why: DenyReason::UnclearPath });
                 }
                 (Fit::Unclear, true) => {
-                    shadowed.push(Refused { rule, why: Why::UnclearPath });
+                    shadowed.push(Denial { rule, why: DenyReason::UnclearPath });
                     continue;
                 }
             }
             let begin = keys.as_slice().len();
             if !rule.key.write(facts, &mut keys) {
-                let refused = Refused { rule, why: Why::NoKey };
+                let denied = Denial { rule, why: DenyReason::NoKey };
                 match (rule.on_no_key, rule.is_shadow) {
                     (OnNoKey::Shared, _) => Key::write_shared(&mut keys),
                     (OnNoKey::Skip, _) => continue,
                     (OnNoKey::Block, false) => {
-                        return Verdict::refusal(refused);
+                        return Verdict::denial(denied);
                     }
                     (OnNoKey::Block, true) => {
-                        shadowed.push(refused);
+                        shadowed.push(denied);
                         continue;
                     }
                 }
@@ -319,7 +319,7 @@ impl<C: Clock> Gate<C> {
             match (&rule.store, rule.is_shadow) {
                 (Some(_), _) => {
                     let key = keys.as_slice()[begin..].into();
-                    elsewhere.push(Elsewhere { rule, key, cells });
+                    elsewhere.push(Deferred { rule, key, cells });
                 }
                 (None, true) => shadow.push(hit),
                 (None, false) => enforced.push(hit),
@@ -336,14 +336,14 @@ impl<C: Clock> Gate<C> {
             Ok(None) => Outcome::NoRule,
             Ok(Some(standing)) => Outcome::Admitted(standing),
             // Had the rules in shadow been in force, they would not have been charged either.
-            Err(refused) => return Verdict::refusal(refused),
+            Err(denied) => return Verdict::denial(denied),
         };
         self.count(enforced.as_slice());
         let ask = Ask { max_waiting: None, ..ask };
         for hit in shadow.as_slice() {
             match self.ask(&[*hit], ask) {
                 Ok(_) => self.count(&[*hit]),
-                Err(refused) => shadowed.push(refused),
+                Err(denied) => shadowed.push(denied),
             }
         }
         Verdict { outcome, shadowed, elsewhere }
@@ -355,7 +355,7 @@ impl<C: Clock> Gate<C> {
     }
 
     /// Asks all limits of these rules: all are charged, or none.
-    fn ask(&self, hits: &[Hit], ask: Ask<'_>) -> Result<Option<Standing<'_>>, Refused<'_>> {
+    fn ask(&self, hits: &[Hit], ask: Ask<'_>) -> Result<Option<Standing<'_>>, Denial<'_>> {
         self.find_ban(hits, ask)?;
         if let [hit] = *hits
             && let [bucket] = &*self.active[hit.rule].buckets
@@ -369,37 +369,37 @@ impl<C: Clock> Gate<C> {
                     if let (true, Some(ban)) = (ask.is_strike(&denied), ban) {
                         ban.note(key, ask.now);
                     }
-                    Err(Refused { rule, why: Why::Limit(limit, denied) })
+                    Err(Denial { rule, why: DenyReason::Limit(limit, denied) })
                 }
             };
         }
         let tightest = self.look(hits, ask)?;
         let items = self.items(hits);
-        self.charge(hits, items.as_slice(), ask).map_err(|Late(refused)| refused)?;
+        self.charge(hits, items.as_slice(), ask).map_err(|Late(denied)| denied)?;
         Ok(tightest)
     }
 
     /// The longest ban of a key, if any is banned.
-    fn find_ban(&self, hits: &[Hit], ask: Ask<'_>) -> Result<(), Refused<'_>> {
-        let mut longest: Option<Refused<'_>> = None;
+    fn find_ban(&self, hits: &[Hit], ask: Ask<'_>) -> Result<(), Denial<'_>> {
+        let mut longest: Option<Denial<'_>> = None;
         for hit in hits {
             let Active { rule, ban: Some(ban), .. } = &self.active[hit.rule] else { continue };
             if let Some(denied) = ban.of(ask.key(*hit), ask.now) {
-                let refused = Refused { rule, why: Why::Banned(denied) };
-                longest = Some(longest.map_or(refused, |longest| longest.longer(refused)));
+                let denied = Denial { rule, why: DenyReason::Banned(denied) };
+                longest = Some(longest.map_or(denied, |longest| longest.longer(denied)));
             }
         }
         longest.map_or(Ok(()), Err)
     }
 
-    /// What all limits would answer; refusals are noted for bans.
-    fn look(&self, hits: &[Hit], ask: Ask<'_>) -> Result<Option<Standing<'_>>, Refused<'_>> {
+    /// What all limits would answer; denials are noted for bans.
+    fn look(&self, hits: &[Hit], ask: Ask<'_>) -> Result<Option<Standing<'_>>, Denial<'_>> {
         let mut tightest: Option<Standing<'_>> = None;
-        let mut longest: Option<Refused<'_>> = None;
+        let mut longest: Option<Denial<'_>> = None;
         for hit in hits {
             let Active { rule, buckets, ban, .. } = &self.active[hit.rule];
             let key = ask.key(*hit);
-            let mut is_refused = false;
+            let mut is_denied = false;
             for (limit, bucket) in rule.limits.iter().zip(buckets) {
                 match bucket.peek(key, ask.cost(limit), ask.now) {
                     Ok(permit) => {
@@ -407,13 +407,13 @@ impl<C: Clock> Gate<C> {
                         tightest = Some(tightest.map_or(standing, |other| other.tighter(standing)));
                     }
                     Err(denied) => {
-                        let refused = Refused { rule, why: Why::Limit(limit, denied) };
-                        longest = Some(longest.map_or(refused, |other| other.longer(refused)));
-                        is_refused |= ask.is_strike(&denied);
+                        let denial = Denial { rule, why: DenyReason::Limit(limit, denied) };
+                        longest = Some(longest.map_or(denial, |other| other.longer(denial)));
+                        is_denied |= ask.is_strike(&denied);
                     }
                 }
             }
-            if let (true, Some(ban)) = (is_refused, ban) {
+            if let (true, Some(ban)) = (is_denied, ban) {
                 ban.note(key, ask.now);
             }
         }
@@ -435,7 +435,7 @@ impl<C: Clock> Gate<C> {
         items
     }
 
-    /// Charges the limits one after the other. Where one refuses after all, those before it give
+    /// Charges the limits one after the other. Where one denies after all, those before it give
     /// back as this returns.
     fn charge(&self, hits: &[Hit], items: &[Item], ask: Ask<'_>) -> Result<(), Late<'_>> {
         let Some((&(index, limit), rest)) = items.split_first() else { return Ok(()) };
@@ -451,14 +451,14 @@ impl<C: Clock> Gate<C> {
                 if let (true, Some(ban)) = (ask.is_strike(&denied), ban) {
                     ban.note(key, ask.now);
                 }
-                Late(Refused { rule, why: Why::Limit(&rule.limits[limit], denied) })
+                Late(Denial { rule, why: DenyReason::Limit(&rule.limits[limit], denied) })
             }
         })
     }
 }
 
-/// A limit that had room when it was looked at, and refused when it was charged.
-struct Late<'g>(Refused<'g>);
+/// A limit that had room when it was looked at, and denied when it was charged.
+struct Late<'g>(Denial<'g>);
 
 /// Where a charge failed.
 enum Failed<'g> {

@@ -21,12 +21,12 @@ pub use warning::ReloadWarning;
 /// may change. Limits that a [store](crate::Store) keeps are not counted: their state is there.
 ///
 /// ```
-/// use tollgate_rules::Carried;
-/// assert_eq!(Carried::default().to_string(), "0 limits kept, 0 with a new quota, 0 new, 0 dropped");
+/// use tollgate_rules::ReloadSummary;
+/// assert_eq!(ReloadSummary::default().to_string(), "0 limits kept, 0 with a new quota, 0 new, 0 dropped");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Carried {
+pub struct ReloadSummary {
     /// Limits as they were, with all their state.
     pub kept: usize,
     /// Limits of `gcra` whose quota changed, and whose keys keep what they have used: see
@@ -40,7 +40,7 @@ pub struct Carried {
     pub warnings: Vec<ReloadWarning>,
 }
 
-impl std::fmt::Display for Carried {
+impl std::fmt::Display for ReloadSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kept, inherited, new, dropped, .. } = self;
         write!(f, "{kept} limits kept, {inherited} with a new quota, {new} new, {dropped} dropped")
@@ -51,10 +51,10 @@ impl std::fmt::Display for Carried {
 pub(crate) fn follow<C: Clock>(
     old: &Gate<C>,
     rules: Rules,
-) -> Result<(Gate<C>, Carried), BuildFailed> {
+) -> Result<(Gate<C>, ReloadSummary), BuildFailed> {
     let mut changes = Vec::new();
     let mut active = Vec::with_capacity(rules.rules.len());
-    let mut carried = Carried::default();
+    let mut carried = ReloadSummary::default();
     for rule in rules.rules {
         let before = old.active.iter().find(|before| before.rule.name == rule.name);
         let taken = activate(rule, before, &old.clock)?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::facts::Facts;
+use crate::facts::RequestView;
 use crate::host;
 use crate::inline::Inline;
 use crate::path::{self, Reading, Spelling};
@@ -59,7 +59,7 @@ pub enum OnNoKey {
     Shared,
     /// The rule does not apply to it.
     Skip,
-    /// It is refused.
+    /// It is denied.
     Block,
 }
 
@@ -80,7 +80,7 @@ impl Key {
     ///
     /// Every part has its length before it, so that no two keys of different parts are the same
     /// bytes.
-    pub(crate) fn write(&self, facts: &impl Facts, out: &mut KeyBytes) -> bool {
+    pub(crate) fn write(&self, facts: &impl RequestView, out: &mut KeyBytes) -> bool {
         let begin = out.as_slice().len();
         out.push(A_KEY);
         for part in &self.parts {
@@ -99,7 +99,7 @@ impl Key {
 }
 
 impl Part {
-    fn write(&self, facts: &impl Facts, out: &mut KeyBytes) -> bool {
+    fn write(&self, facts: &impl RequestView, out: &mut KeyBytes) -> bool {
         match self {
             Self::Ip { ipv6_prefix } => match facts.peer() {
                 Some(address) => write_address(address, *ipv6_prefix, out),
@@ -120,7 +120,7 @@ impl Part {
     }
 
     /// The value of a header or a cookie, if it has one.
-    pub(crate) fn field<'f>(&self, facts: &'f impl Facts) -> Option<&'f [u8]> {
+    pub(crate) fn field<'f>(&self, facts: &'f impl RequestView) -> Option<&'f [u8]> {
         let value = match self {
             Self::Header(name) => facts.header(name, 0),
             Self::Cookie(name) => cookie(facts, name),
@@ -182,7 +182,7 @@ fn write_host(host: &str, out: &mut KeyBytes) {
 }
 
 /// The value of the first cookie of that name.
-fn cookie<'f>(facts: &'f impl Facts, name: &str) -> Option<&'f [u8]> {
+fn cookie<'f>(facts: &'f impl RequestView, name: &str) -> Option<&'f [u8]> {
     (0..).map_while(|nth| facts.header("cookie", nth)).find_map(|header| {
         header.split(|byte| *byte == b';').find_map(|pair| {
             let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;

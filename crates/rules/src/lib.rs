@@ -1,7 +1,7 @@
 //! Rate limit rules from a TOML file, enforced by [`tollgate`].
 //!
 //! A [`RulesFile`] reads the file, and again when it changes; [`LiveRules`] is what requests are
-//! decided by meanwhile, without a lock. Anything that implements [`Facts`] is a request.
+//! decided by meanwhile, without a lock. Anything that implements [`RequestView`] is a request.
 //!
 //! ```
 //! use tollgate_rules::{Gate, Request, Rules};
@@ -20,9 +20,9 @@
 //! assert!(gate.decide(&post).is_admitted());
 //! assert!(gate.decide(&post).is_admitted());
 //! let verdict = gate.decide(&post);
-//! let refused = verdict.refused().expect("the third within a second");
-//! assert_eq!(refused.rule().name(), "posts");
-//! assert!(refused.retry_after().unwrap().as_millis() <= 500);
+//! let denied = verdict.denied().expect("the third within a second");
+//! assert_eq!(denied.rule().name(), "posts");
+//! assert!(denied.retry_after().unwrap().as_millis() <= 500);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -50,12 +50,12 @@ mod store;
 mod verdict;
 
 pub use error::{BuildFailed, ReloadError, RuleError, RulesError};
-pub use facts::{Facts, Request};
+pub use facts::{Request, RequestView};
 pub use gate::Gate;
-pub use inherit::{Carried, ReloadWarning};
+pub use inherit::{ReloadSummary, ReloadWarning};
 pub use key::{Key, OnNoKey};
 pub use live::{LiveRules, Loaded, RulesFile};
 pub use rule::{Apply, Limit, Penalty, Rule, Rules};
 pub use stats::{LimitStats, RuleStats};
-pub use store::{Store, WhenDown};
-pub use verdict::{Elsewhere, Outcome, Refused, Standing, Verdict, Why};
+pub use store::{Fallback, Store};
+pub use verdict::{Deferred, Denial, DenyReason, Outcome, Standing, Verdict};

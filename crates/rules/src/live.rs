@@ -12,7 +12,7 @@ use tollgate::{Clock, QuantaClock};
 
 use crate::error::ReloadError;
 use crate::gate::Gate;
-use crate::inherit::{self, Carried};
+use crate::inherit::{self, ReloadSummary};
 use crate::rule::Rules;
 
 /// A longer file is not read.
@@ -120,7 +120,7 @@ impl<C: Clock + std::fmt::Debug> std::fmt::Debug for Loaded<C> {
 ///
 /// It has one owner, who calls [`poll`](Self::poll) every second or so, and
 /// [`reload`](Self::reload) on `SIGHUP`; neither is ever waited for by a decision. What a change
-/// keeps is told by [`Carried`].
+/// keeps is told by [`ReloadSummary`].
 ///
 /// **Guarantee.** Rules are exchanged as a whole, and only for a file that is right to its end;
 /// else those before stay in force, and [`LiveRules::failures`] counts one more. A request that is
@@ -223,7 +223,7 @@ impl<C: Clock> RulesFile<C> {
     /// assert_eq!(file.reload()?.kept, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn reload(&mut self) -> Result<Carried, ReloadError> {
+    pub fn reload(&mut self) -> Result<ReloadSummary, ReloadError> {
         self.reload_if(|_| Ok(()))
     }
 
@@ -244,7 +244,7 @@ impl<C: Clock> RulesFile<C> {
     /// assert!(file.poll().is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn poll(&mut self) -> Result<Option<Carried>, ReloadError> {
+    pub fn poll(&mut self) -> Result<Option<ReloadSummary>, ReloadError> {
         self.poll_if(|_| Ok(()))
     }
 
@@ -267,7 +267,7 @@ impl<C: Clock> RulesFile<C> {
     pub fn reload_if(
         &mut self,
         fits: impl FnOnce(&Rules) -> Result<(), String>,
-    ) -> Result<Carried, ReloadError> {
+    ) -> Result<ReloadSummary, ReloadError> {
         let read = read(&self.path);
         self.take(read, fits)
     }
@@ -289,7 +289,7 @@ impl<C: Clock> RulesFile<C> {
     pub fn poll_if(
         &mut self,
         fits: impl FnOnce(&Rules) -> Result<(), String>,
-    ) -> Result<Option<Carried>, ReloadError> {
+    ) -> Result<Option<ReloadSummary>, ReloadError> {
         let read = read(&self.path);
         if read.as_ref().ok() == self.seen.as_ref() {
             return Ok(None);
@@ -301,7 +301,7 @@ impl<C: Clock> RulesFile<C> {
         &mut self,
         read: Result<String, ReloadError>,
         fits: impl FnOnce(&Rules) -> Result<(), String>,
-    ) -> Result<Carried, ReloadError> {
+    ) -> Result<ReloadSummary, ReloadError> {
         let taken = self.follow(read, fits);
         let counter = if taken.is_ok() { &self.live.reloads } else { &self.live.failures };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -312,7 +312,7 @@ impl<C: Clock> RulesFile<C> {
         &mut self,
         read: Result<String, ReloadError>,
         fits: impl FnOnce(&Rules) -> Result<(), String>,
-    ) -> Result<Carried, ReloadError> {
+    ) -> Result<ReloadSummary, ReloadError> {
         // Even what is wrong is not read again until it changes.
         self.seen = None;
         let text = self.seen.insert(read?);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::facts::Facts;
+use crate::facts::RequestView;
 use crate::host;
 use crate::path::{self, Fit, Oddities, Segments, Spelling};
 use crate::pattern::Pattern;
@@ -46,7 +46,7 @@ struct SeenPath<'s> {
     odd: Oddities,
 }
 
-impl<'s, F: Facts> Seen<'s, F> {
+impl<'s, F: RequestView> Seen<'s, F> {
     /// Takes apart what rules will ask for. The caller has the place for it, since it is too large to
     /// be moved around.
     #[inline]
@@ -89,7 +89,7 @@ impl Asks {
 
 impl Matcher {
     /// Whether the rule is about this request. The cheapest question comes first.
-    pub(crate) fn fits<F: Facts>(&self, seen: &Seen<'_, F>) -> Fit {
+    pub(crate) fn fits<F: RequestView>(&self, seen: &Seen<'_, F>) -> Fit {
         if !self.fits_method(seen.facts) {
             return Fit::None;
         }
@@ -102,7 +102,7 @@ impl Matcher {
 
     /// The same of a request that was not taken apart: once something does not fit, nothing further
     /// is asked.
-    pub(crate) fn fits_facts(&self, facts: &impl Facts) -> Fit {
+    pub(crate) fn fits_facts(&self, facts: &impl RequestView) -> Fit {
         if !self.fits_method(facts) {
             return Fit::None;
         }
@@ -113,11 +113,11 @@ impl Matcher {
         }
     }
 
-    pub(crate) fn fits_method(&self, facts: &impl Facts) -> bool {
+    pub(crate) fn fits_method(&self, facts: &impl RequestView) -> bool {
         self.methods.is_empty() || self.methods.iter().any(|its| its == facts.method())
     }
 
-    pub(crate) fn fits_path_of(&self, facts: &impl Facts) -> Fit {
+    pub(crate) fn fits_path_of(&self, facts: &impl RequestView) -> Fit {
         if self.paths.is_empty() {
             return Fit::All;
         }
@@ -126,7 +126,7 @@ impl Matcher {
         self.fits_path(facts, path)
     }
 
-    pub(crate) fn fits_host_of(&self, facts: &impl Facts) -> bool {
+    pub(crate) fn fits_host_of(&self, facts: &impl RequestView) -> bool {
         let mut labels = Segments::new("");
         self.hosts.is_empty() || {
             let host = facts.host().map(|its| host::split_host(its, &mut labels));
@@ -134,11 +134,11 @@ impl Matcher {
         }
     }
 
-    pub(crate) fn fits_headers(&self, facts: &impl Facts) -> bool {
+    pub(crate) fn fits_headers(&self, facts: &impl RequestView) -> bool {
         self.headers.iter().all(|(name, test)| test.fits(name, facts))
     }
 
-    fn fits_path(&self, facts: &impl Facts, path: SeenPath<'_>) -> Fit {
+    fn fits_path(&self, facts: &impl RequestView, path: SeenPath<'_>) -> Fit {
         let SeenPath { segments, is_encoded, odd } = path;
         let keeps_case = self.spelling.keeps_case;
         let fits = |segments: &[&str]| {
@@ -168,7 +168,7 @@ impl HeaderTest {
         }
     }
 
-    pub(crate) fn fits(&self, name: &str, facts: &impl Facts) -> bool {
+    pub(crate) fn fits(&self, name: &str, facts: &impl RequestView) -> bool {
         let mut values = (0..).map_while(|nth| facts.header(name, nth));
         match self {
             Self::Is(wanted) => values.any(|value| value.trim_ascii() == wanted.as_bytes()),

@@ -215,9 +215,9 @@ impl Rule {
     ///
     /// ```
     /// # let rules = tollgate_rules::Rules::parse("rules.toml", r#"
-    /// #     rule = [{ name = "a", on_full = "refuse", limits = "5/s" }]
+    /// #     rule = [{ name = "a", on_full = "deny", limits = "5/s" }]
     /// # "#)?;
-    /// assert_eq!(rules.rules()[0].on_full(), tollgate::OnFull::Refuse);
+    /// assert_eq!(rules.rules()[0].on_full(), tollgate::OnFull::Deny);
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     #[must_use]
@@ -225,7 +225,7 @@ impl Rule {
         self.on_full
     }
 
-    /// Whether it only tells what it would have refused.
+    /// Whether it only tells what it would have denied.
     ///
     /// ```
     /// # let rules = tollgate_rules::Rules::parse("rules.toml", r#"
@@ -239,7 +239,7 @@ impl Rule {
         self.is_shadow
     }
 
-    /// What follows on refusals.
+    /// What follows on denials.
     ///
     /// ```
     /// # let rules = tollgate_rules::Rules::parse("rules.toml", r#"
@@ -346,9 +346,9 @@ impl Limit {
     }
 }
 
-/// A ban that follows on refusals: `penalty` in a rules file.
+/// A ban that follows on denials: `penalty` in a rules file.
 ///
-/// A key that its rule refuses `after` times within `within` is refused for `ban`, whatever its
+/// A key that its rule denies `after` times within `within` is denied for `ban`, whatever its
 /// limits say by then. Requests meanwhile do not make the ban longer, nor do they count.
 ///
 /// ```
@@ -364,11 +364,11 @@ impl Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Penalty {
-    /// The refusal with which it begins, at least 1.
+    /// The denial with which it begins, at least 1.
     pub after: u64,
-    /// The span, from the first refusal that counts, in which so many must happen. It is the ban's
+    /// The span, from the first denial that counts, in which so many must happen. It is the ban's
     /// where nothing else was given.
     pub within: Duration,
-    /// How long the key is refused.
+    /// How long the key is denied.
     pub ban: Duration,
 }

@@ -8,23 +8,23 @@ use std::time::Duration;
 /// [`Verdict::elsewhere`](crate::Verdict::elsewhere).
 ///
 /// ```
-/// use tollgate_rules::{Rules, WhenDown};
+/// use tollgate_rules::{Rules, Fallback};
 ///
 /// let text = r#"
 ///     [[rule]]
 ///     name = "api"
 ///     limits = "100/s burst 20"
-///     store = { url = "redis://10.0.0.5:6379", when_down = "local", nodes = 4 }
+///     store = { url = "redis://10.0.0.5:6379", fallback = "local", nodes = 4 }
 /// "#;
 /// let rules = Rules::parse("rules.toml", text)?;
 /// let store = rules.rules()[0].store().expect("it has one");
-/// assert_eq!((store.when_down(), store.nodes(), store.is_asked_always()), (WhenDown::Local, 4, false));
+/// assert_eq!((store.fallback(), store.nodes(), store.is_asked_always()), (Fallback::Local, 4, false));
 /// # Ok::<(), tollgate_rules::RulesError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Store {
     pub(crate) url: String,
-    pub(crate) when_down: WhenDown,
+    pub(crate) fallback: Fallback,
     pub(crate) nodes: u64,
     pub(crate) is_asked_always: bool,
     pub(crate) deadline: Option<Duration>,
@@ -34,14 +34,14 @@ pub struct Store {
 /// What becomes of a request if the server does not answer in time.
 ///
 /// ```
-/// assert_eq!(tollgate_rules::WhenDown::default(), tollgate_rules::WhenDown::Local);
+/// assert_eq!(tollgate_rules::Fallback::default(), tollgate_rules::Fallback::Local);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenDown {
+pub enum Fallback {
     /// This process decides, by its share of the quota: that of one of [`Store::nodes`].
     #[default]
     Local,
-    /// It is refused.
+    /// It is denied.
     Block,
     /// It is admitted.
     Admit,
@@ -67,15 +67,15 @@ impl Store {
     /// What becomes of requests if the server does not answer in time.
     ///
     /// ```
-    /// # use tollgate_rules::{Rules, WhenDown};
+    /// # use tollgate_rules::{Rules, Fallback};
     /// let text = r#"rule = [{ name = "a", limits = "1/s", store = "redis://cache" }]"#;
     /// let rules = Rules::parse("rules.toml", text)?;
-    /// assert_eq!(rules.rules()[0].store().unwrap().when_down(), WhenDown::Local);
+    /// assert_eq!(rules.rules()[0].store().unwrap().fallback(), Fallback::Local);
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     #[must_use]
-    pub fn when_down(&self) -> WhenDown {
-        self.when_down
+    pub fn fallback(&self) -> Fallback {
+        self.fallback
     }
 
     /// Among how many processes the quota is divided while the server is down, 1 unless said.
@@ -156,7 +156,7 @@ impl Store {
     /// # use tollgate_rules::Rules;
     /// let text = r#"rule = [
     ///     { name = "a", limits = "1/s", store = "redis://cache" },
-    ///     { name = "b", limits = "9/s", store = { url = "redis://cache", when_down = "block" } },
+    ///     { name = "b", limits = "9/s", store = { url = "redis://cache", fallback = "block" } },
     ///     { name = "c", limits = "9/s", store = { url = "redis://cache", deadline = "1 s" } },
     /// ]"#;
     /// let rules = Rules::parse("rules.toml", text)?;
@@ -185,7 +185,7 @@ impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
             .field("url", &format_args!("{self}"))
-            .field("when_down", &self.when_down)
+            .field("when_down", &self.fallback)
             .field("nodes", &self.nodes)
             .field("is_asked_always", &self.is_asked_always)
             .field("deadline", &self.deadline)

@@ -18,18 +18,18 @@ use crate::rule::{Limit, Rule};
 /// assert_eq!((standing.limit().name(), standing.remaining()), ("1/min", 0));
 ///
 /// let verdict = gate.decide(&Request::default());
-/// let refused = verdict.refused().expect("the second within a minute");
-/// let limit = refused.limit().expect("no ban");
-/// assert_eq!((refused.rule().name(), limit.quota().period().as_secs()), ("a", 60));
-/// assert!(refused.retry_after().unwrap().as_secs() < 60);
+/// let denied = verdict.denied().expect("the second within a minute");
+/// let limit = denied.limit().expect("no ban");
+/// assert_eq!((denied.rule().name(), limit.quota().period().as_secs()), ("a", 60));
+/// assert!(denied.retry_after().unwrap().as_secs() < 60);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a verdict says whether the request may go ahead"]
 pub struct Verdict<'g> {
     pub(crate) outcome: Outcome<'g>,
-    pub(crate) shadowed: Vec<Refused<'g>>,
-    pub(crate) elsewhere: Vec<Elsewhere<'g>>,
+    pub(crate) shadowed: Vec<Denial<'g>>,
+    pub(crate) elsewhere: Vec<Deferred<'g>>,
 }
 
 /// Whether a request may go ahead, and by which limit.
@@ -49,14 +49,14 @@ pub enum Outcome<'g> {
     NoRule,
     /// It may; of all limits that were charged, this one has the fewest cells left.
     Admitted(Standing<'g>),
-    /// It may not, and nothing was charged; of all limits that refuse, this one does the longest.
-    Refused(Refused<'g>),
+    /// It may not, and nothing was charged; of all limits that deny, this one does the longest.
+    Denied(Denial<'g>),
 }
 
 impl<'g> Verdict<'g> {
     /// Nothing else was charged, and nobody else is asked.
-    pub(crate) fn refusal(refused: Refused<'g>) -> Self {
-        let outcome = Outcome::Refused(refused);
+    pub(crate) fn denial(denied: Denial<'g>) -> Self {
+        let outcome = Outcome::Denied(denied);
         Self { outcome, shadowed: Vec::new(), elsewhere: Vec::new() }
     }
 
@@ -72,7 +72,7 @@ impl<'g> Verdict<'g> {
     /// ```
     #[must_use]
     pub fn is_admitted(&self) -> bool {
-        !matches!(self.outcome, Outcome::Refused(_)) && self.elsewhere.is_empty()
+        !matches!(self.outcome, Outcome::Denied(_)) && self.elsewhere.is_empty()
     }
 
     /// Whether, and by which limit.
@@ -108,25 +108,25 @@ impl<'g> Verdict<'g> {
         }
     }
 
-    /// The limit that refuses for longest, of a request that is refused.
+    /// The limit that denies for longest, of a request that is denied.
     ///
     /// ```
     /// # use tollgate_rules::{Gate, Outcome, Request, Rules};
     /// # let text = r#"rule = [{ name = "a", key = "none", limits = "5/h" }]"#;
     /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
     /// let verdict = gate.decide_n(&Request::default(), 6); // of at most 5
-    /// assert_eq!(verdict.refused().unwrap().remaining(), 5);
+    /// assert_eq!(verdict.denied().unwrap().remaining(), 5);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn refused(&self) -> Option<&Refused<'g>> {
+    pub fn denied(&self) -> Option<&Denial<'g>> {
         match &self.outcome {
-            Outcome::Refused(refused) => Some(refused),
+            Outcome::Denied(denied) => Some(denied),
             _ => None,
         }
     }
 
-    /// The rules in shadow that would have refused it, in the order of the file. They are asked
+    /// The rules in shadow that would have denied it, in the order of the file. They are asked
     /// only about requests that the others admit.
     ///
     /// ```
@@ -139,25 +139,25 @@ impl<'g> Verdict<'g> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn shadowed(&self) -> &[Refused<'g>] {
+    pub fn shadowed(&self) -> &[Denial<'g>] {
         &self.shadowed
     }
 
     /// The rules with a [store](crate::Store) that apply, in the order of the file: the request may go
     /// ahead only if their limits admit it as well (but for those in shadow). None, if this process
-    /// refuses it. What was charged here stays charged if they refuse.
+    /// denies it. What was charged here stays charged if they deny.
     ///
     /// ```
     /// # use tollgate_rules::{Gate, Request, Rules};
     /// let text = r#"rule = [{ name = "a", key = "none", limits = "1/s", store = "redis://cache" }]"#;
     /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
     /// let verdict = gate.decide(&Request::default());
-    /// assert!(!verdict.is_admitted() && verdict.refused().is_none()); // not known yet
+    /// assert!(!verdict.is_admitted() && verdict.denied().is_none()); // not known yet
     /// assert_eq!(verdict.elsewhere()[0].rule().name(), "a");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn elsewhere(&self) -> &[Elsewhere<'g>] {
+    pub fn elsewhere(&self) -> &[Deferred<'g>] {
         &self.elsewhere
     }
 }
@@ -178,13 +178,13 @@ impl<'g> Verdict<'g> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Elsewhere<'g> {
+pub struct Deferred<'g> {
     pub(crate) rule: &'g Rule,
     pub(crate) key: Box<[u8]>,
     pub(crate) cells: u64,
 }
 
-impl<'g> Elsewhere<'g> {
+impl<'g> Deferred<'g> {
     /// The rule, which has a store.
     ///
     /// ```
@@ -337,43 +337,43 @@ impl<'g> Standing<'g> {
     }
 }
 
-/// A refusal: by which rule, why, and for how long.
+/// A denial: by which rule, why, and for how long.
 ///
 /// ```
-/// use tollgate_rules::{Gate, Request, Rules, Why};
+/// use tollgate_rules::{Gate, Request, Rules, DenyReason};
 ///
 /// let text = r#"rule = [{ name = "a", key = "header:x-user", on_no_key = "block", limits = "1/s" }]"#;
 /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
 /// let verdict = gate.decide(&Request::default());
-/// let refused = verdict.refused().expect("it has no such header");
-/// assert!(matches!(refused.why(), Why::NoKey));
-/// assert_eq!(refused.retry_after(), None);
+/// let denied = verdict.denied().expect("it has no such header");
+/// assert!(matches!(denied.why(), DenyReason::NoKey));
+/// assert_eq!(denied.retry_after(), None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Refused<'g> {
+pub struct Denial<'g> {
     pub(crate) rule: &'g Rule,
-    pub(crate) why: Why<'g>,
+    pub(crate) why: DenyReason<'g>,
 }
 
-/// Why a rule refuses.
+/// Why a rule denies.
 ///
 /// ```
-/// use tollgate_rules::{Gate, Request, Rules, Why};
+/// use tollgate_rules::{Gate, Request, Rules, DenyReason};
 ///
 /// let text = r#"rule = [{ name = "a", key = "none", limits = "1/s", penalty = "1 h" }]"#;
 /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
 /// assert!(gate.decide(&Request::default()).is_admitted());
-/// assert!(matches!(gate.decide(&Request::default()).refused().unwrap().why(), Why::Limit(_, _)));
-/// assert!(matches!(gate.decide(&Request::default()).refused().unwrap().why(), Why::Banned(_)));
+/// assert!(matches!(gate.decide(&Request::default()).denied().unwrap().why(), DenyReason::Limit(_, _)));
+/// assert!(matches!(gate.decide(&Request::default()).denied().unwrap().why(), DenyReason::Banned(_)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Why<'g> {
+pub enum DenyReason<'g> {
     /// A limit has not enough cells left.
     Limit(&'g Limit, Denied),
-    /// The key was refused too often, and is banned for a while.
+    /// The key was denied too often, and is banned for a while.
     Banned(Denied),
     /// The request has no key, and the rule says `on_no_key = "block"`.
     NoKey,
@@ -382,7 +382,7 @@ pub enum Why<'g> {
     UnclearPath,
 }
 
-impl<'g> Refused<'g> {
+impl<'g> Denial<'g> {
     /// The rule.
     ///
     /// ```
@@ -390,7 +390,7 @@ impl<'g> Refused<'g> {
     /// # let text = r#"rule = [{ name = "a", key = "none", limits = "5/h" }]"#;
     /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
     /// let verdict = gate.decide_n(&Request::default(), 6); // of at most 5
-    /// assert_eq!(verdict.refused().unwrap().rule().name(), "a");
+    /// assert_eq!(verdict.denied().unwrap().rule().name(), "a");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -398,54 +398,54 @@ impl<'g> Refused<'g> {
         self.rule
     }
 
-    /// Why it refuses.
+    /// Why it denies.
     ///
     /// ```
     /// # use tollgate_rules::{Gate, Outcome, Request, Rules};
     /// # let text = r#"rule = [{ name = "a", key = "none", limits = "5/h" }]"#;
     /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
     /// let verdict = gate.decide_n(&Request::default(), 6); // of at most 5
-    /// assert!(matches!(verdict.refused().unwrap().why(), tollgate_rules::Why::Limit(_, _)));
+    /// assert!(matches!(verdict.denied().unwrap().why(), tollgate_rules::DenyReason::Limit(_, _)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn why(&self) -> &Why<'g> {
+    pub fn why(&self) -> &DenyReason<'g> {
         &self.why
     }
 
-    /// The limit that refuses; `None` where it is no limit.
+    /// The limit that denies; `None` where it is no limit.
     ///
     /// ```
     /// # use tollgate_rules::{Gate, Outcome, Request, Rules};
     /// # let text = r#"rule = [{ name = "a", key = "none", limits = "5/h" }]"#;
     /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
     /// let verdict = gate.decide_n(&Request::default(), 6); // of at most 5
-    /// assert_eq!(verdict.refused().unwrap().limit().unwrap().name(), "5/h");
+    /// assert_eq!(verdict.denied().unwrap().limit().unwrap().name(), "5/h");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn limit(&self) -> Option<&'g Limit> {
         match self.why {
-            Why::Limit(limit, _) => Some(limit),
+            DenyReason::Limit(limit, _) => Some(limit),
             _ => None,
         }
     }
 
     fn denied(&self) -> Option<&Denied> {
         match &self.why {
-            Why::Limit(_, denied) | Why::Banned(denied) => Some(denied),
-            Why::NoKey | Why::UnclearPath => None,
+            DenyReason::Limit(_, denied) | DenyReason::Banned(denied) => Some(denied),
+            DenyReason::NoKey | DenyReason::UnclearPath => None,
         }
     }
 
-    /// Cells that could be spent now: fewer than were asked for; 0 where no limit refuses.
+    /// Cells that could be spent now: fewer than were asked for; 0 where no limit denies.
     ///
     /// ```
     /// # use tollgate_rules::{Gate, Outcome, Request, Rules};
     /// # let text = r#"rule = [{ name = "a", key = "none", limits = "5/h" }]"#;
     /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
     /// let verdict = gate.decide_n(&Request::default(), 6); // of at most 5
-    /// assert_eq!(verdict.refused().unwrap().remaining(), 5);
+    /// assert_eq!(verdict.denied().unwrap().remaining(), 5);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -461,7 +461,7 @@ impl<'g> Refused<'g> {
     /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
     /// assert!(gate.decide_n(&Request::default(), 5).is_admitted());
     /// let verdict = gate.decide(&Request::default());
-    /// assert!(verdict.refused().unwrap().retry_after().unwrap().as_secs() <= 720);
+    /// assert!(verdict.denied().unwrap().retry_after().unwrap().as_secs() <= 720);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -477,7 +477,7 @@ impl<'g> Refused<'g> {
     /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
     /// assert!(gate.decide_n(&Request::default(), 5).is_admitted());
     /// let verdict = gate.decide(&Request::default());
-    /// assert!(verdict.refused().unwrap().reset_after().as_secs() <= 3_600);
+    /// assert!(verdict.denied().unwrap().reset_after().as_secs() <= 3_600);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -487,7 +487,7 @@ impl<'g> Refused<'g> {
 
     /// Whichever lasts longer.
     pub(crate) fn longer(self, other: Self) -> Self {
-        let span = |refused: &Self| refused.retry_after().unwrap_or(Duration::MAX);
+        let span = |denied: &Self| denied.retry_after().unwrap_or(Duration::MAX);
         if span(&other) > span(&self) { other } else { self }
     }
 }

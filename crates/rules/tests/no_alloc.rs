@@ -28,13 +28,13 @@ fn decisions_allocate_nothing() {
         for (method, path) in
             [("GET", "/"), ("POST", "/login"), ("PUT", "/api/posts/7"), ("POST", "/api/accounts")]
         {
-            let mut refused = 0;
+            let mut denied = 0;
             for _ in 0..200 {
                 let rules = live.load();
                 let verdict = rules.decide(&request(method, path));
-                refused += usize::from(!verdict.is_admitted());
+                denied += usize::from(!verdict.is_admitted());
             }
-            assert!(refused > 50, "{path}: both answers are given");
+            assert!(denied > 50, "{path}: both answers are given");
         }
     });
     assert_eq!(counted, 0);

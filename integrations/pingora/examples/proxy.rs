@@ -35,7 +35,7 @@ impl ProxyHttp for Proxy {
     async fn request_filter(&self, session: &mut Session, ctx: &mut Standing) -> Result<bool> {
         match self.limits.ask(session).await? {
             Answer::GoAhead(standing) => *ctx = standing,
-            Answer::Refused => return Ok(true),
+            Answer::Denied => return Ok(true),
         }
         Ok(false)
     }

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use http::header::HOST;
 use http::request::Parts;
-use tollgate_rules::Facts;
+use tollgate_rules::RequestView;
 
 /// A request's head, and the client's address.
 ///
 /// ```
 /// use tollgate_pingora::RequestFacts;
-/// use tollgate_rules::Facts;
+/// use tollgate_rules::RequestView;
 ///
 /// let header = pingora_http::RequestHeader::build("GET", b"/posts?page=2", None)?;
 /// let facts = RequestFacts::new(&header, Some([192, 0, 2, 7].into()));
@@ -31,7 +31,7 @@ impl<'a> RequestFacts<'a> {
     }
 }
 
-impl Facts for RequestFacts<'_> {
+impl RequestView for RequestFacts<'_> {
     fn method(&self) -> &str {
         self.head.method.as_str()
     }

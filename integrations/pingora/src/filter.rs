@@ -12,7 +12,7 @@ use pingora_http::ResponseHeader;
 use pingora_proxy::Session;
 use tokio::sync::Semaphore;
 use tollgate_http::key::{ClientIp, Extractor, IpPrefix};
-use tollgate_http::{Reason, Refusal, Report, refusal};
+use tollgate_http::{Reason, Denial, Report, denial};
 use tollgate_rules::{Gate, LiveRules};
 
 use crate::facts::RequestFacts;
@@ -21,7 +21,7 @@ use crate::report::report;
 /// Requests that may wait for their turn at a time (`algorithm = "leaky-queue"`).
 const WAITING_MAX: usize = 1_024;
 
-/// Asks the rules about each request, and answers those that they refuse.
+/// Asks the rules about each request, and answers those that they deny.
 ///
 /// It shares by reference, over all workers of a service: a quota of 5 admits 5.
 ///
@@ -31,7 +31,7 @@ const WAITING_MAX: usize = 1_024;
 ///
 /// let text = r#"rule = [{ name = "per-client", key = "ip", limits = "10/s burst 20" }]"#;
 /// let filter = RulesFilter::new(Gate::new(Rules::parse("rules.toml", text)?)?);
-/// assert_eq!(filter.counts().refused, 0);
+/// assert_eq!(filter.counts().denied, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -40,8 +40,8 @@ pub struct RulesFilter {
     client: Option<ClientIp>,
     waiting: Semaphore,
     admitted: AtomicU64,
-    refused: AtomicU64,
-    shadow_refused: AtomicU64,
+    denied: AtomicU64,
+    shadow_denied: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -52,12 +52,12 @@ enum Source {
 
 /// What became of a request.
 #[derive(Debug)]
-#[must_use = "a request that was refused is answered already"]
+#[must_use = "a request that was denied is answered already"]
 pub enum Answer {
     /// It may go ahead. What is in it, the response should tell.
     GoAhead(Standing),
     /// It was answered: `request_filter` returns `Ok(true)`.
-    Refused,
+    Denied,
 }
 
 /// How the client stands, for the response: the fields `RateLimit-Policy` and `RateLimit`.
@@ -71,9 +71,9 @@ pub struct Counts {
     /// Requests that went ahead.
     pub admitted: u64,
     /// Requests that were answered here.
-    pub refused: u64,
-    /// Refusals by rules in shadow, of requests that went ahead.
-    pub shadow_refused: u64,
+    pub denied: u64,
+    /// Denials by rules in shadow, of requests that went ahead.
+    pub shadow_denied: u64,
 }
 
 impl RulesFilter {
@@ -95,8 +95,8 @@ impl RulesFilter {
             client: None,
             waiting: Semaphore::new(WAITING_MAX),
             admitted: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            shadow_refused: AtomicU64::new(0),
+            denied: AtomicU64::new(0),
+            shadow_denied: AtomicU64::new(0),
         }
     }
 
@@ -119,7 +119,7 @@ impl RulesFilter {
     }
 
     /// Decides about the session's request. One that may not go ahead is answered as
-    /// [`refusal::by_protocol`] says: with 429 and a body of `application/problem+json`, or in a gRPC
+    /// [`denial::by_protocol`] says: with 429 and a body of `application/problem+json`, or in a gRPC
     /// call with `RESOURCE_EXHAUSTED`. `Retry-After` and the `RateLimit` fields are added.
     ///
     /// A request whose turn comes later waits for it here, unless more than 1,024 do.
@@ -132,17 +132,17 @@ impl RulesFilter {
         let (report, reason) = self.decide(&RequestFacts::new(session.req_header(), client));
         let reason = match reason {
             None => self.wait(&report).await.err(),
-            refused => refused,
+            denied => denied,
         };
         let Some(reason) = reason else {
-            let shadowed = report.shadow_refusals().map(|_| 1).sum();
-            self.shadow_refused.fetch_add(shadowed, Ordering::Relaxed);
+            let shadowed = report.shadow_denials().map(|_| 1).sum();
+            self.shadow_denied.fetch_add(shadowed, Ordering::Relaxed);
             self.admitted.fetch_add(1, Ordering::Relaxed);
             return Ok(Answer::GoAhead(Standing(report)));
         };
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        refuse(session, &report, reason).await?;
-        Ok(Answer::Refused)
+        self.denied.fetch_add(1, Ordering::Relaxed);
+        deny(session, &report, reason).await?;
+        Ok(Answer::Denied)
     }
 
     /// Counts so far, read without stopping anybody.
@@ -151,8 +151,8 @@ impl RulesFilter {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counts {
             admitted: read(&self.admitted),
-            refused: read(&self.refused),
-            shadow_refused: read(&self.shadow_refused),
+            denied: read(&self.denied),
+            shadow_denied: read(&self.shadow_denied),
         }
     }
 
@@ -199,10 +199,10 @@ impl Standing {
     }
 }
 
-async fn refuse(session: &mut Session, report: &Report, reason: Reason) -> Result<()> {
-    let refusal = Refusal::new(session.req_header(), report, reason);
-    let (mut head, body) = refusal::by_protocol(&refusal).into_parts();
-    if let Some(secs) = refusal.retry_after_secs() {
+async fn deny(session: &mut Session, report: &Report, reason: Reason) -> Result<()> {
+    let denial = Denial::new(session.req_header(), report, reason);
+    let (mut head, body) = denial::by_protocol(&denial).into_parts();
+    if let Some(secs) = denial.retry_after_secs() {
         head.headers.insert(RETRY_AFTER, secs.into());
     }
     report.add_fields_to(&mut head.headers);

@@ -23,7 +23,7 @@
 //!     async fn request_filter(&self, session: &mut Session, ctx: &mut Standing) -> Result<bool> {
 //!         match self.0.ask(session).await? {
 //!             Answer::GoAhead(standing) => *ctx = standing,
-//!             Answer::Refused => return Ok(true),
+//!             Answer::Denied => return Ok(true),
 //!         }
 //!         Ok(false)
 //!     }

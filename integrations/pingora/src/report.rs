@@ -4,13 +4,13 @@
 //! microseconds that a proxied request costs; keeping them over reloads would take a book of them.
 
 use tollgate_http::{KeyError, Policy, Reading, Reason, Report};
-use tollgate_rules::{Limit, Outcome, Refused, Rule, Verdict, Why};
+use tollgate_rules::{Limit, Outcome, Denied, Rule, Verdict, DenyReason};
 
 /// What to report, and why the request may not go ahead if it may not.
 pub(crate) fn report(verdict: &Verdict<'_>) -> (Report, Option<Reason>) {
     let mut report = Report::default();
-    for refused in verdict.shadowed() {
-        report.note_shadow(refusal(refused));
+    for denied in verdict.shadowed() {
+        report.note_shadow(denial(denied));
     }
     let reason = match verdict.outcome() {
         // This filter does not wait for servers: what one keeps is not let pass unasked.
@@ -27,17 +27,17 @@ pub(crate) fn report(verdict: &Verdict<'_>) -> (Report, Option<Reason>) {
             report.note(reading);
             None
         }
-        Outcome::Refused(refused) => Some(match refused.why() {
-            Why::NoKey => {
+        Outcome::Denied(denied) => Some(match denied.why() {
+            DenyReason::NoKey => {
                 report.note_without_key(KeyError::Missing);
                 Reason::WithoutKey(KeyError::Missing)
             }
-            Why::UnclearPath => {
+            DenyReason::UnclearPath => {
                 report.note_without_key(KeyError::Malformed);
                 Reason::WithoutKey(KeyError::Malformed)
             }
             _ => {
-                report.note(refusal(refused));
+                report.note(denial(denied));
                 Reason::OverLimit
             }
         }),
@@ -51,13 +51,13 @@ fn asks_a_store(verdict: &Verdict<'_>) -> bool {
 }
 
 /// Of a ban, the rule's first limit is named.
-fn refusal(refused: &Refused<'_>) -> Reading {
-    let limit = refused.limit().unwrap_or(&refused.rule().limits()[0]);
-    let policy = policy(refused.rule(), limit);
-    let mut reading = Reading::new(policy, limit.quota().limit(), refused.remaining());
-    reading.reset_after = refused.reset_after();
-    reading.retry_after = refused.retry_after();
-    reading.refused = true;
+fn denial(denied: &Denied<'_>) -> Reading {
+    let limit = denied.limit().unwrap_or(&denied.rule().limits()[0]);
+    let policy = policy(denied.rule(), limit);
+    let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());
+    reading.reset_after = denied.reset_after();
+    reading.retry_after = denied.retry_after();
+    reading.denied = true;
     reading
 }
 

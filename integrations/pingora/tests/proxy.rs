@@ -37,7 +37,7 @@ impl ProxyHttp for Proxy {
     async fn request_filter(&self, session: &mut Session, ctx: &mut Standing) -> Result<bool> {
         match self.limits.ask(session).await? {
             Answer::GoAhead(standing) => *ctx = standing,
-            Answer::Refused => return Ok(true),
+            Answer::Denied => return Ok(true),
         }
         Ok(false)
     }
@@ -173,7 +173,7 @@ fn value<'a>(head: &'a str, name: &str) -> &'a str {
 
 fn counted(proxy: &Running) -> (u64, u64, usize) {
     let counts = proxy.limits.counts();
-    (counts.admitted, counts.refused, proxy.served.load(Ordering::Relaxed))
+    (counts.admitted, counts.denied, proxy.served.load(Ordering::Relaxed))
 }
 
 #[test]

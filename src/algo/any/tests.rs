@@ -5,7 +5,7 @@ use super::*;
 const NOW: Tick = Tick::from_nanos(77_000_000_123);
 
 /// All that a machine says of itself.
-fn said(machine: &impl Machine, now: Tick) -> impl PartialEq + core::fmt::Debug {
+fn said(machine: &impl StateMachine, now: Tick) -> impl PartialEq + core::fmt::Debug {
     (
         (machine.ring_cells(), machine.has_note(), machine.cells_to_clear()),
         (machine.fresh(now), machine.starts_in_debt(), machine.instant(now)),
@@ -15,12 +15,12 @@ fn said(machine: &impl Machine, now: Tick) -> impl PartialEq + core::fmt::Debug 
 }
 
 /// What is put beside the word for a charge, and for another one a while later, and whether it was.
-fn published(machine: &impl Machine) -> (bool, [(usize, u64); 4]) {
+fn published(machine: &impl StateMachine) -> (bool, [(usize, u64); 4]) {
     let (mut ring, mut puts, mut count) = ([0; 16], [(0, 0); 4], 0);
     let mut word = machine.fresh(NOW);
     let mut all_were = true;
     for now in [NOW, NOW.saturating_add(Duration::from_secs(20))] {
-        let seen = machine.look(word, &ring[..], now, 1);
+        let seen = machine.read(word, &ring[..], now, 1);
         let Step::Admit { next } = machine.step(seen, now, 1) else { break };
         let begun = count;
         all_were &= machine.publish(seen, &ring[..], |place, content| {

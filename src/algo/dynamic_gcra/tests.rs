@@ -104,7 +104,7 @@ proptest! {
                 Do::Ask(n) => {
                     let wanted = i128::from(n) * UNITS;
                     let unit = owed(&params, word, instant).1;
-                    let seen = params.look(word, NoRing, instant, n);
+                    let seen = params.read(word, NoRing, instant, n);
                     match params.step(seen, instant, n) {
                         Step::Admit { next } => {
                             prop_assert!(exact.debt + wanted <= exact.burst + less + 2 * unit);
@@ -162,16 +162,16 @@ proptest! {
         let since = Tick::from_nanos(since);
         let params = PacedParams::new(&first, false).expect("in range");
         let mut word = params.fresh(since);
-        let seen = params.look(word, NoRing, since, spent.min(params.burst()));
+        let seen = params.read(word, NoRing, since, spent.min(params.burst()));
         if let Step::Admit { next } = params.step(seen, since, spent.min(params.burst())) {
             word = next;
         }
         let Ok(params) = params.change(&then, inherit, since) else { return Ok(()) };
         let now = since.saturating_sub(Duration::from_nanos(behind));
         let is_admitted = |now: Tick| {
-            matches!(params.step(params.look(word, NoRing, now, n), now, n), Step::Admit { .. })
+            matches!(params.step(params.read(word, NoRing, now, n), now, n), Step::Admit { .. })
         };
-        match params.answer(params.look(word, NoRing, now, n), now, n) {
+        match params.answer(params.read(word, NoRing, now, n), now, n) {
             Ok(_) => prop_assert!(is_admitted(since)),
             Err(denied) => match denied.retry_after() {
                 None => prop_assert!(n > params.burst()),
@@ -182,14 +182,14 @@ proptest! {
                 }
             },
         }
-        let permit = params.answer(params.look(word, NoRing, now, 0), now, 0).expect("nothing");
+        let permit = params.answer(params.read(word, NoRing, now, 0), now, 0).expect("nothing");
         // An instant before the change is judged as the change.
         let full = now.saturating_add(permit.reset_after()).max(since);
         prop_assert_eq!(params.owed(word, NoRing, params.instant(full)), 0);
         // A charge ahead of its turn waits for no longer than it may.
         let wait = Duration::from_nanos(behind + 500_000_000);
         let ahead = params.within(now, wait);
-        if let Step::Admit { next } = ahead.step(ahead.look(word, NoRing, now, n), now, n) {
+        if let Step::Admit { next } = ahead.step(ahead.read(word, NoRing, now, n), now, n) {
             prop_assert!(params.turn(next, now) <= wait);
         }
     }
@@ -238,11 +238,11 @@ proptest! {
         let params = params.change(&then, inherit, changed).unwrap_or(params);
         let (now, wait) = (Tick::from_nanos(now), Duration::from_nanos(wait));
         for params in [params, params.overdrawn(), params.within(now, wait)] {
-            let seen = params.look(word, NoRing, now, n);
+            let seen = params.read(word, NoRing, now, n);
             if let Step::Admit { next } = params.step(seen, now, n) {
                 prop_assert_eq!(TAT.of(next), next);
                 let receipt = Receipt { cells: n, at: now, next };
-                let given_back = params.give_back(next, &receipt, now, given);
+                let given_back = params.refund(next, &receipt, now, given);
                 prop_assert_eq!(TAT.of(given_back), given_back);
                 let _ = params.permit(seen, now, n);
             }
@@ -265,7 +265,7 @@ proptest! {
             params = params.change(&quota, Inherit::AsIs, Tick::from_nanos(begin)).expect("in range");
             for at in 0..1_000 {
                 let now = Tick::from_nanos(begin + at * 1_000_000);
-                if let Step::Admit { next } = params.step(params.look(word, NoRing, now, 1), now, 1) {
+                if let Step::Admit { next } = params.step(params.read(word, NoRing, now, 1), now, 1) {
                     (word, granted) = (next, granted + 1);
                 }
             }
@@ -283,12 +283,12 @@ fn a_clock_from_before_the_change_reads_as_the_change() {
     let params = PacedParams::new(&Quota::per_second(10), false).expect("in range");
     let changed = params.change(&Quota::per_second(20), Inherit::AsIs, second).expect("in range");
     let word = params.fresh(Tick::ZERO);
-    let Step::Admit { next } = params.step(params.look(word, NoRing, second, 10), second, 10)
+    let Step::Admit { next } = params.step(params.read(word, NoRing, second, 10), second, 10)
     else {
         panic!("a fresh bucket is full");
     };
     let behind = Tick::from_nanos(3);
-    let left = |now| changed.permit(changed.look(next, NoRing, now, 0), now, 0).remaining();
+    let left = |now| changed.permit(changed.read(next, NoRing, now, 0), now, 0).remaining();
     assert_eq!((left(behind), left(second)), (0, 0));
     // Who became idle before is told so by the pace that holds now.
     let idle = changed.standing(word, changed.instant(behind));
@@ -300,18 +300,18 @@ fn what_was_charged_before_a_change_is_not_given_back() {
     let params = PacedParams::new(&Quota::per_second(10), false).expect("in range");
     let at = Tick::from_nanos(5);
     let word = params.fresh(at);
-    let Step::Admit { next } = params.step(params.look(word, NoRing, at, 10), at, 10) else {
+    let Step::Admit { next } = params.step(params.read(word, NoRing, at, 10), at, 10) else {
         panic!("a fresh bucket is full");
     };
     let receipt = Receipt { cells: 10, at, next };
-    assert_ne!(params.give_back(next, &receipt, at, 10), next);
+    assert_ne!(params.refund(next, &receipt, at, 10), next);
     let later = Tick::from_nanos(6);
     let changed = params.change(&Quota::per_second(20), Inherit::AsIs, later).expect("in range");
-    assert_eq!(changed.give_back(next, &receipt, later, 10), next);
+    assert_eq!(changed.refund(next, &receipt, later, 10), next);
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_reason() {
+fn what_cannot_be_is_denied_with_a_reason() {
     use QuotaError as E;
     let params = PacedParams::new(&Quota::per_second(100), false).expect("in range");
     let change = |quota, inherit| params.change(&quota, inherit, Tick::ZERO).map(|_| ());
@@ -357,7 +357,7 @@ fn a_bucket_that_starts_empty_does_so_after_a_change_too() {
     for inherit in [Inherit::AsIs, Inherit::Reset] {
         let changed = params.change(&Quota::per_second(20), inherit, second).expect("in range");
         for (params, now) in [(params, Tick::ZERO), (params, second), (changed, second)] {
-            let seen = params.look(params.fresh(now), NoRing, now, 0);
+            let seen = params.read(params.fresh(now), NoRing, now, 0);
             assert_eq!(params.permit(seen, now, 0).remaining(), 0);
         }
     }
@@ -368,15 +368,15 @@ fn what_was_charged_at_the_very_change_is_given_back() {
     let first = PacedParams::new(&Quota::per_second(10), false).expect("in range");
     let now = Tick::from_nanos(1_000_000_000);
     let params = first.change(&Quota::per_second(20), Inherit::Reset, now).expect("in range");
-    let left = |word| params.permit(params.look(word, NoRing, now, 0), now, 0).remaining();
+    let left = |word| params.permit(params.read(word, NoRing, now, 0), now, 0).remaining();
     let Step::Admit { next } =
-        params.step(params.look(params.fresh(now), NoRing, now, 15), now, 15)
+        params.step(params.read(params.fresh(now), NoRing, now, 15), now, 15)
     else {
         panic!("a fresh bucket is full");
     };
     let receipt = Receipt { cells: 15, at: now, next };
     assert_eq!(left(next), 5);
-    assert_eq!(left(params.give_back(next, &receipt, now, 7)), 12);
+    assert_eq!(left(params.refund(next, &receipt, now, 7)), 12);
     assert_eq!(left(params.add(next, now, 7)), 12);
     assert_eq!(left(params.add(next, now, 99)), 20, "no more than it holds");
 }
@@ -388,7 +388,7 @@ fn the_turn_of_a_charge_beyond_the_burst_is_when_its_debt_has_drained() {
     let params = params.change(&Quota::per_second(20), Inherit::Reset, now).expect("in range");
     let ahead = params.within(now, Duration::from_secs(1));
     let word = params.fresh(now);
-    let Step::Admit { next } = ahead.step(ahead.look(word, NoRing, now, 30), now, 30) else {
+    let Step::Admit { next } = ahead.step(ahead.read(word, NoRing, now, 30), now, 30) else {
         panic!("ten beyond the burst take half a second");
     };
     let turn = params.turn(next, now);
@@ -406,7 +406,7 @@ fn a_bucket_starts_in_debt_if_it_is_to_start_empty() {
 
 #[test]
 fn what_time_has_restored_by_the_rate_in_force_is_not_given_back() {
-    use crate::algo::{GiveBack, Receipt};
+    use crate::algo::{Receipt, Refund};
     let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
     let first = Quota::per_second(10).burst(20);
     let params = PacedParams::new(&first, false).expect("in range");
@@ -416,13 +416,13 @@ fn what_time_has_restored_by_the_rate_in_force_is_not_given_back() {
         Step::Admit { next } => next,
         _ => panic!("{n} cells are free"),
     };
-    let five = charge(params.look(params.fresh(at(20_000)), NoRing, at(20_000), 5), at(20_000), 5);
+    let five = charge(params.read(params.fresh(at(20_000)), NoRing, at(20_000), 5), at(20_000), 5);
     let receipt = Receipt { cells: 5, at: at(20_000), next: five };
     // Two of them have come back, and others took three.
     let now = at(20_400);
-    let eight = charge(params.look(five, NoRing, now, 3), now, 3);
-    let word = params.give_back(eight, &receipt, now, 5);
-    let left = |word| params.permit(params.look(word, NoRing, now, 0), now, 0).remaining();
+    let eight = charge(params.read(five, NoRing, now, 3), now, 3);
+    let word = params.refund(eight, &receipt, now, 5);
+    let left = |word| params.permit(params.read(word, NoRing, now, 0), now, 0).remaining();
     assert_eq!((left(eight), left(word)), (14, 17));
 }
 

@@ -4,14 +4,14 @@
 use core::time::Duration;
 
 use super::{FixedWindowParams, View};
-use crate::algo::{Carry, FIGURES, GiveBack, Passage, PerKey, Receipt, Restart};
+use crate::algo::{FIGURES, PerKey, Rebase, Rebased, Receipt, Refund, Restart};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
 
-impl GiveBack for FixedWindowParams {
+impl Refund for FixedWindowParams {
     /// Time restores all at once, at the window's end: so what was charged in the window that is
     /// still open can be given back to it, and nothing else.
-    fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
+    fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         let View { floor, counted, .. } = self.view(word, now);
         let passed = floor.saturating_sub(self.grid.floor(self.aligned(receipt.at)));
         let same_window = self.end.of(word) == self.end.of(receipt.next) && passed <= self.length;
@@ -62,7 +62,7 @@ impl FixedWindowParams {
     }
 }
 
-impl Carry for FixedWindowParams {
+impl Rebase for FixedWindowParams {
     fn algorithm(&self) -> u64 {
         3
     }
@@ -79,14 +79,14 @@ impl Carry for FixedWindowParams {
     }
 
     /// Windows of the wall clock are the same windows by any clock.
-    fn passage(&self, restart: &Restart) -> Passage {
+    fn passage(&self, restart: &Restart) -> Rebased {
         if !self.is_aligned() {
-            return Passage::on(&self.grid, restart);
+            return Rebased::on(&self.grid, restart);
         }
-        Passage::on_wall_clock(&self.grid, self.grid.ratio().1, self.ahead_nanos, restart)
+        Rebased::on_wall_clock(&self.grid, self.grid.ratio().1, self.ahead_nanos, restart)
     }
 
-    fn carry(&self, word: u64, _: &mut [u64], passage: &Passage) -> Option<u64> {
+    fn rebase(&self, word: u64, _: &mut [u64], passage: &Rebased) -> Option<u64> {
         match (passage.left(&self.grid, self.end.of(word)), self.count.of(word)) {
             ((0, _), _) | (_, 0) => None,
             ((left, _), count) => {

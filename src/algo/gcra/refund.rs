@@ -5,7 +5,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::{GcraParams, PLAN_PRECISION, TAT};
-use crate::algo::{Ahead, Carry, FIGURES, GiveBack, Passage, PerKey, Receipt};
+use crate::algo::{Ahead, FIGURES, PerKey, Rebase, Rebased, Receipt, Refund};
 #[cfg(feature = "std")]
 use crate::decision::Permit;
 use crate::quota::{Quota, QuotaError};
@@ -14,8 +14,8 @@ use crate::time::Tick;
 #[cfg(feature = "std")]
 impl GcraParams {
     /// Cells that a lane takes at a time; 0 where there are no lanes.
-    pub(crate) fn lane_cells(&self) -> u64 {
-        self.lane_cells
+    pub(crate) fn lease_cells(&self) -> u64 {
+        self.lease_cells
     }
 
     /// The permit of a request that was given cells charged ahead, of which `left` are left, by the
@@ -69,7 +69,7 @@ impl GcraParams {
     }
 }
 
-impl GiveBack for GcraParams {
+impl Refund for GcraParams {
     /// # Why it never gives too much
     ///
     /// Call `A` the TAT, and `W` what it would be if no cell were charged that is given back, now or
@@ -86,7 +86,7 @@ impl GiveBack for GcraParams {
     /// A charge ahead of its turn counts as made when its turn comes. Until then the key owes more than
     /// the burst, so that nobody charges behind it; and that is not after what it owed before,
     /// which is no later than `W`: so until then nothing of it need be taken for restored.
-    fn give_back(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
+    fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         let floor = self.grid.floor(now);
         let passed = floor.saturating_sub(self.grid.floor(receipt.at));
         let owed = self.cost(receipt.cells).saturating_sub(passed);
@@ -126,11 +126,11 @@ impl PerKey for GcraParams {
         if (cell * shares - exact) * PLAN_PRECISION > exact {
             return Err(QuotaError::PlanTooFast);
         }
-        let lanes = self.lane_cells;
-        if lanes > quota.burst_cells() / 2 {
-            return Err(QuotaError::LaneCellsTooMany);
+        let leases = self.lease_cells;
+        if leases > quota.burst_cells() / 2 {
+            return Err(QuotaError::LeaseCellsTooMany);
         }
-        let burst = NonZeroU64::new(quota.burst_cells() - lanes).ok_or(QuotaError::ZeroBurst)?;
+        let burst = NonZeroU64::new(quota.burst_cells() - leases).ok_or(QuotaError::ZeroBurst)?;
         let capacity = cell.checked_mul(u128::from(burst.get()));
         let capacity = capacity.and_then(|capacity| u64::try_from(capacity).ok());
         let capacity = capacity.filter(|&capacity| capacity <= self.grid.reach());
@@ -155,7 +155,7 @@ impl Ahead for GcraParams {
     }
 }
 
-impl Carry for GcraParams {
+impl Rebase for GcraParams {
     fn algorithm(&self) -> u64 {
         1
     }
@@ -163,10 +163,10 @@ impl Carry for GcraParams {
     fn figures(&self, _: u64) -> [u64; FIGURES] {
         let (units, nanos) = self.grid.ratio();
         let (cell, burst) = (self.cell.get(), self.burst.get());
-        [units, nanos, cell, burst, self.first_debt, self.lane_cells, 0, 0]
+        [units, nanos, cell, burst, self.first_debt, self.lease_cells, 0, 0]
     }
 
-    fn carry(&self, word: u64, _: &mut [u64], passage: &Passage) -> Option<u64> {
+    fn rebase(&self, word: u64, _: &mut [u64], passage: &Rebased) -> Option<u64> {
         match passage.left(&self.grid, TAT.of(word)) {
             (0, _) => None,
             (debt, _) => Some(self.grid.later_in(TAT, passage.now(), debt)),

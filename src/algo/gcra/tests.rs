@@ -37,14 +37,14 @@ fn extreme_quotas_keep_their_rate_exactly_and_tolerate_skew() {
 }
 
 #[test]
-fn a_debt_beyond_the_bucket_refuses_a_stale_clock() {
+fn a_debt_beyond_the_bucket_denies_a_stale_clock() {
     let params = params("1/s burst 2");
     let later = Tick::from_nanos(3_600 * 1_000_000_000);
     let Step::Admit { next } = params.step(params.fresh(later), later, 2) else {
         panic!("a fresh bucket is full");
     };
     for stale in [0, 1, 3_500 * 1_000_000_000] {
-        assert_eq!(params.step(next, Tick::from_nanos(stale), 1), Step::Refuse);
+        assert_eq!(params.step(next, Tick::from_nanos(stale), 1), Step::Deny);
     }
 }
 
@@ -54,7 +54,7 @@ fn a_cost_beyond_the_burst_never_fits() {
     for n in [11, 1 << 32, u64::MAX / 2, u64::MAX] {
         for now in [Tick::ZERO, Tick::MAX] {
             let word = params.fresh(now);
-            assert_eq!(params.step(word, now, n), Step::Refuse);
+            assert_eq!(params.step(word, now, n), Step::Deny);
             assert_eq!(params.denied(word, now, n).retry_after(), None);
         }
     }
@@ -69,7 +69,7 @@ fn the_end_of_time_is_an_instant_like_any_other() {
         assert_eq!(params.permit(word, Tick::MAX, 1).remaining(), left);
         word = next;
     }
-    assert_eq!(params.step(word, Tick::MAX, 1), Step::Refuse);
+    assert_eq!(params.step(word, Tick::MAX, 1), Step::Deny);
 }
 
 #[test]
@@ -166,7 +166,7 @@ proptest! {
 #[test]
 fn a_plan_of_the_same_quota_is_the_same_bucket() {
     let quota: Quota = "100/s burst 20".parse().expect("a quota");
-    for gcra in [Gcra::new(), Gcra::start_empty(), Gcra::new().lanes(4)] {
+    for gcra in [Gcra::new(), Gcra::start_empty(), Gcra::new().leases(4)] {
         let params = gcra.params(&quota, 0).expect("in range");
         assert_eq!(params.with_quota(&quota), Ok(params));
     }
@@ -176,14 +176,14 @@ fn a_plan_of_the_same_quota_is_the_same_bucket() {
 
 #[test]
 fn a_plan_leaves_lanes_half_of_its_burst_and_no_more() {
-    let lanes = Gcra::new().lanes(4).params(&Quota::per_second(100), 0).expect("in range");
-    let plan = |burst| lanes.with_quota(&Quota::per_second(100).burst(burst));
+    let leases = Gcra::new().leases(4).params(&Quota::per_second(100), 0).expect("in range");
+    let plan = |burst| leases.with_quota(&Quota::per_second(100).burst(burst));
     for burst in [8, 9, 14, 200] {
         let plan = plan(burst).expect("lanes of four");
         assert_eq!(plan.permit(plan.fresh(Tick::ZERO), Tick::ZERO, 0).remaining(), burst - 4);
     }
     for burst in [1, 4, 7] {
-        assert_eq!(plan(burst), Err(QuotaError::LaneCellsTooMany), "{burst}");
+        assert_eq!(plan(burst), Err(QuotaError::LeaseCellsTooMany), "{burst}");
     }
 }
 
@@ -208,7 +208,7 @@ fn the_turn_of_what_was_charged_last_is_told_as_long_as_something_is_owed() {
     let after = |seconds: u64| charged.saturating_add(Duration::from_secs(seconds));
     let ahead = params.within(charged, Duration::from_secs(60));
     for (cells, turn) in [(5, 0), (8, 3), (30, 25)] {
-        let seen = ahead.look(ahead.fresh(charged), NoRing, charged, cells);
+        let seen = ahead.read(ahead.fresh(charged), NoRing, charged, cells);
         let Step::Admit { next } = ahead.step(seen, charged, cells) else { panic!("{cells} fit") };
         // Of a key that owes nothing, only that it was as long ago as a burst takes.
         for (now, exact) in (0..turn + 5).map(|now| (now, turn)).chain([(turn + 24, turn + 19)]) {
@@ -226,7 +226,7 @@ fn a_plan_of_a_bucket_that_starts_empty_owes_its_own_burst() {
     let empty = Gcra::start_empty().params(&quota, 0).expect("in range");
     let plan = empty.with_quota(&quota.burst(7)).expect("a plan");
     let now = Tick::from_nanos(1_000_000_000);
-    let fresh = plan.look(plan.fresh(now), NoRing, now, 1);
+    let fresh = plan.read(plan.fresh(now), NoRing, now, 1);
     let first = plan.answer(fresh, now, 1).expect_err("it is empty").retry_after();
     assert_eq!(first, Some(Duration::from_millis(10)));
 }
@@ -256,7 +256,7 @@ fn the_largest_burst_of_a_compact_state_has_room_in_its_ring() {
 /// the word back that was there before the first charge would be a cell too many.
 #[test]
 fn the_word_that_a_charge_left_recurs_and_the_time_in_between_is_not_given_back() {
-    use crate::algo::{GiveBack, Receipt};
+    use crate::algo::{Receipt, Refund};
     let params = params("1/s burst 3");
     let at = |seconds: u64| Tick::from_nanos(seconds * 1_000_000_000);
     let charge = |word, now, cells| match params.step(word, now, cells) {
@@ -265,10 +265,10 @@ fn the_word_that_a_charge_left_recurs_and_the_time_in_between_is_not_given_back(
     };
     let theirs = charge(params.fresh(at(1)), at(1), 2);
     let mine = charge(theirs.next, at(1), 1);
-    let refunded = params.give_back(mine.next, &theirs, at(1), 2);
+    let refunded = params.refund(mine.next, &theirs, at(1), 2);
     let spent = charge(refunded, at(2), 2);
     assert_eq!(spent.next, mine.next, "the word recurs");
     let left = |word| params.permit(word, at(2), 0).remaining();
-    assert_eq!(left(params.give_back(spent.next, &mine, at(2), 1)), 1, "three less the two spent");
+    assert_eq!(left(params.refund(spent.next, &mine, at(2), 1)), 1, "three less the two spent");
     assert_eq!(left(theirs.next), 2, "what was there before is too much");
 }

@@ -31,7 +31,7 @@ impl Lcg {
 }
 
 /// Asserts what `verdict`, just given for `n` cells, says of the same request's next chance: that
-/// `oracle` refuses it at every instant before that one, and admits it then.
+/// `oracle` denies it at every instant before that one, and admits it then.
 pub(super) fn fits_first_after(oracle: &impl Oracle, now: Tick, n: u64, verdict: &Verdict) {
     let admits = |wait: u64| {
         let later = now.saturating_add(Duration::from_nanos(wait));

@@ -12,18 +12,18 @@ use crate::time::Tick;
 /// `limit` cells, those asked for included; an event later than `now` counts, too. `n` cells are
 /// admitted iff all rates are kept, and are entered at `now`, or with the last event if that is
 /// later. What happens within a unit is entered at its end, so that it never leaves too early. A
-/// least gap between two cells is a rate of 1. Where refusals are counted, cells that were refused
+/// least gap between two cells is a rate of 1. Where denials are counted, cells that were denied
 /// but could fit are entered as if they had been admitted.
 ///
 /// Only the latest cells are kept, as many as the largest limit. That is enough: the log is in
 /// the order of time, so what a window covers is its latest part, and counting on beyond its
-/// limit would tell a rate nothing more. (So a refused attempt that finds the whole log at its own
+/// limit would tell a rate nothing more. (So a denied attempt that finds the whole log at its own
 /// instant changes nothing by being entered.)
 #[derive(Clone, Debug)]
 pub struct EventLog {
     grid: Units,
     rates: Vec<Rate>,
-    count_refusals: bool,
+    count_denials: bool,
     /// The unit of each cell, oldest first.
     events: VecDeque<u128>,
 }
@@ -36,13 +36,13 @@ struct Rate {
 }
 
 impl EventLog {
-    pub(crate) fn new(grid: (u64, u64), rates: Vec<(u64, u64)>, count_refusals: bool) -> Self {
+    pub(crate) fn new(grid: (u64, u64), rates: Vec<(u64, u64)>, count_denials: bool) -> Self {
         assert!(!rates.is_empty(), "without a rate nothing is limited");
         let rate = |(limit, window): (u64, u64)| Rate { limit, window: window.into() };
         Self {
             grid: Units::of(grid),
             rates: rates.into_iter().map(rate).collect(),
-            count_refusals,
+            count_denials,
             events: VecDeque::new(),
         }
     }
@@ -86,7 +86,7 @@ impl Oracle for EventLog {
         let unit = self.grid.begun(now);
         let possible = n <= self.least_limit();
         let admitted = n == 0 || self.rates.iter().all(|rate| self.keeps(*rate, unit, n));
-        if possible && (admitted || self.count_refusals) {
+        if possible && (admitted || self.count_denials) {
             self.enter(now, n);
         }
         let room = |rate: &Rate| rate.limit.saturating_sub(self.inside(*rate, unit));
@@ -125,7 +125,7 @@ mod tests {
         tick(ms * MS)
     }
 
-    /// Rates in milliseconds, on a grid of them, with refusals counted, as ClassDojo does.
+    /// Rates in milliseconds, on a grid of them, with denials counted, as ClassDojo does.
     fn rolling(rates: &[(u64, u64)]) -> EventLog {
         EventLog::new((1, MS), rates.to_vec(), true)
     }
@@ -152,10 +152,10 @@ mod tests {
         let mut log = rolling(&[(4, 10), (1, 2)]);
         let admitted = [0, 0, 1, 3, 3].map(|at| log.decide(ms(at), 1).admitted);
         assert_eq!(admitted, [true, false, false, true, false]);
-        // The refusals count: the gap begins again with each.
-        let refused = log.decide(ms(4), 1);
+        // The denials count: the gap begins again with each.
+        let denied = log.decide(ms(4), 1);
         assert_eq!(
-            refused.retry_after,
+            denied.retry_after,
             Some(Duration::from_millis(7)),
             "of 1, 3, 3, 4 the first leaves at 11"
         );
@@ -176,8 +176,8 @@ mod tests {
             (11, true, false, 4, 0),
             (17, true, true, 0, 1),
         ];
-        for (at, look, admitted, until_another, remaining) in rows {
-            // A look tells what the attempt would have: a refused one counts itself.
+        for (at, read, admitted, until_another, remaining) in rows {
+            // A look tells what the attempt would have: a denied one counts itself.
             let mut state = log.clone();
             let verdict = state.decide(ms(at), 1);
             assert_eq!((verdict.admitted, verdict.remaining), (admitted, remaining), "at {at}");
@@ -186,26 +186,26 @@ mod tests {
             if !admitted {
                 assert_eq!(verdict.retry_after, Some(Duration::from_millis(until_another)));
             }
-            if !look {
+            if !read {
                 log = state;
             }
         }
     }
 
     #[test]
-    fn refusals_count_or_do_not() {
-        for (count_refusals, retry_after) in [(false, 2 * MS), (true, 10 * MS)] {
-            let mut log = EventLog::new((1, MS), vec![(2, 10)], count_refusals);
+    fn denials_count_or_do_not() {
+        for (count_denials, retry_after) in [(false, 2 * MS), (true, 10 * MS)] {
+            let mut log = EventLog::new((1, MS), vec![(2, 10)], count_denials);
             assert!(log.decide(ms(0), 2).admitted);
             assert_eq!(log.decide(ms(8), 3).retry_after, None, "no attempt: it cannot fit");
             assert_eq!(log.events, [0, 0]);
-            let refused = log.decide(ms(8), 2);
-            assert_eq!(refused.retry_after, Some(Duration::from_nanos(retry_after)));
-            assert_eq!(refused.reset_after, Duration::from_nanos(retry_after));
+            let denied = log.decide(ms(8), 2);
+            assert_eq!(denied.retry_after, Some(Duration::from_nanos(retry_after)));
+            assert_eq!(denied.reset_after, Duration::from_nanos(retry_after));
             // A second one at the same instant has nothing to add.
-            assert_eq!(log.decide(ms(8), 2), refused);
+            assert_eq!(log.decide(ms(8), 2), denied);
             assert_eq!(log.decide(ms(8), 0).remaining, 0);
-            assert_eq!(log.decide(ms(10), 2).admitted, !count_refusals);
+            assert_eq!(log.decide(ms(10), 2).admitted, !count_denials);
         }
     }
 
@@ -213,10 +213,10 @@ mod tests {
     fn a_part_of_an_attempt_can_stand_for_it() {
         let mut log = rolling(&[(3, 10)]);
         assert!(log.decide(ms(0), 2).admitted);
-        let refused = log.decide(ms(4), 2);
-        assert_eq!((refused.admitted, refused.remaining), (false, 0));
+        let denied = log.decide(ms(4), 2);
+        assert_eq!((denied.admitted, denied.remaining), (false, 0));
         assert_eq!(log.events, [0, 4, 4]);
-        assert_eq!(refused.retry_after, Some(Duration::from_millis(10)), "one place at 10 ms");
+        assert_eq!(denied.retry_after, Some(Duration::from_millis(10)), "one place at 10 ms");
         assert_eq!(peek(&log, ms(10), 0).remaining, 1);
     }
 
@@ -226,8 +226,8 @@ mod tests {
         // Its unit ends at 3 ns; it has left at 9.
         let first = log.decide(tick(2), 1);
         assert_eq!(first.reset_after, Duration::from_nanos(7));
-        let refused = log.decide(tick(7), 1);
-        assert_eq!(refused.retry_after, Some(Duration::from_nanos(2)));
+        let denied = log.decide(tick(7), 1);
+        assert_eq!(denied.retry_after, Some(Duration::from_nanos(2)));
         assert!(!log.decide(tick(8), 1).admitted);
         let gone = log.decide(tick(9), 0);
         assert_eq!((gone.remaining, gone.reset_after), (1, Duration::ZERO));
@@ -245,15 +245,15 @@ mod tests {
             let verdict = log.decide(ms(at), 2);
             assert_eq!((verdict.admitted, verdict.remaining), (true, 0));
             assert_eq!(verdict.reset_after, Duration::from_secs(60));
-            let refused = log.decide(ms(at + 1), 1);
+            let denied = log.decide(ms(at + 1), 1);
             let expected = if pair < 4 { 2_999 } else { 60_000 - at - 1 };
-            assert_eq!(refused.retry_after, Some(Duration::from_millis(expected)));
+            assert_eq!(denied.retry_after, Some(Duration::from_millis(expected)));
         }
         // The ten leave two by two, from 60 s on.
         assert_eq!(log.decide(ms(59_999), 1).retry_after, Some(Duration::from_millis(1)));
         assert_eq!(log.decide(ms(60_000), 1).remaining, 1);
-        let refused = log.decide(ms(60_000), 2);
-        assert_eq!(refused.retry_after, Some(Duration::from_secs(3)), "both rates, at 63 s");
+        let denied = log.decide(ms(60_000), 2);
+        assert_eq!(denied.retry_after, Some(Duration::from_secs(3)), "both rates, at 63 s");
         assert_eq!(log.decide(ms(62_999), 1).remaining, 0);
     }
 
@@ -265,8 +265,8 @@ mod tests {
         assert_eq!((stale.admitted, stale.remaining), (true, 1), "what lies ahead counts");
         assert_eq!(stale.reset_after, Duration::from_secs(105));
         assert_eq!(log.events, [100, 100]);
-        let refused = log.decide(tick(5 * SEC), 2);
-        assert_eq!(refused.retry_after, Some(Duration::from_secs(105)));
+        let denied = log.decide(tick(5 * SEC), 2);
+        assert_eq!(denied.retry_after, Some(Duration::from_secs(105)));
         assert!(log.decide(tick(110 * SEC), 3).admitted);
     }
 
@@ -277,8 +277,8 @@ mod tests {
         let mut log = EventLog::new((1, SEC), vec![(2, 10)], false);
         assert!(log.decide(tick(0), 1).admitted);
         assert!(log.decide(tick(12 * SEC), 1).admitted);
-        let refused = log.decide(tick(9 * SEC), 1);
-        assert_eq!(refused.retry_after, Some(Duration::from_secs(1)));
+        let denied = log.decide(tick(9 * SEC), 1);
+        assert_eq!(denied.retry_after, Some(Duration::from_secs(1)));
         assert!(log.decide(tick(10 * SEC), 1).admitted);
         assert_eq!(log.events, [12, 12]);
     }
@@ -287,15 +287,15 @@ mod tests {
     fn the_ends_of_time_and_of_cost() {
         let nanos = i64::MAX as u64;
         for grid in [(1, 1), (1, nanos), (nanos - 1, nanos)] {
-            for count_refusals in [false, true] {
+            for count_denials in [false, true] {
                 let rates = vec![(2, u64::MAX), (3, 1)];
-                let mut log = EventLog::new(grid, rates, count_refusals);
+                let mut log = EventLog::new(grid, rates, count_denials);
                 assert_eq!(log.decide(Tick::MAX, u64::MAX).retry_after, None);
                 assert!(log.decide(Tick::MAX, 2).admitted);
                 for now in [Tick::MAX, Tick::ZERO, tick(77)] {
                     assert_eq!(log.decide(now, u64::MAX).retry_after, None);
-                    let refused = log.decide(now, 1);
-                    assert_eq!(refused.retry_after, Some(Duration::from_nanos(u64::MAX)));
+                    let denied = log.decide(now, 1);
+                    assert_eq!(denied.retry_after, Some(Duration::from_nanos(u64::MAX)));
                     assert!(log.decide(now, 0).admitted);
                 }
             }
@@ -315,7 +315,7 @@ mod tests {
         };
         let admitted = n == 0 || model.rates.iter().all(kept);
         let possible = model.rates.iter().all(|rate| n <= rate.limit);
-        if possible && (admitted || model.count_refusals) {
+        if possible && (admitted || model.count_denials) {
             let ended = (u128::from(nanos) * model.grid.units).div_ceil(model.grid.nanos);
             let at = ended.max(events.last().copied().unwrap_or(0));
             events.extend((0..n).map(|_| at));

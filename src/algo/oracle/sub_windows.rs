@@ -91,11 +91,11 @@ impl SubWindowCounts {
         Some(self.latest()? + self.older + 1)
     }
 
-    /// The first instant at which `n` cells fit, which do not fit at `refused` but in an empty
+    /// The first instant at which `n` cells fit, which do not fit at `denied` but in an empty
     /// window. While nothing is charged, an estimate never rises: what fits once will fit later.
-    fn first_fitting(&self, refused: u128, n: u64) -> u128 {
-        let left = self.all_left().expect("an empty window does not refuse what can fit");
-        let mut too_early = refused;
+    fn first_fitting(&self, denied: u128, n: u64) -> u128 {
+        let left = self.all_left().expect("an empty window does not deny what can fit");
+        let mut too_early = denied;
         let mut fitting = self.grid.beginning(left);
         while fitting - too_early > 1 {
             let between = too_early + (fitting - too_early) / 2;
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn upstash_rows() {
-        // limit, previous, current, now and window in ms, n, remaining or `None`: refused
+        // limit, previous, current, now and window in ms, n, remaining or `None`: denied
         let rows = [
             (7, 5, 3, 18_000, 60_000, 1, Some(0)),
             (7, 5, 4, 18_000, 60_000, 1, None),
@@ -233,11 +233,11 @@ mod tests {
         let mut windows = SubWindowCounts::new((1, 2 * SEC), 0, 3, 4, false);
         assert!(windows.decide(tick(2 * SEC - 1), 1).admitted);
         assert!(windows.decide(tick(2 * SEC), 2).admitted);
-        let refused = windows.decide(tick(3 * SEC), 1);
-        assert_eq!(refused.retry_after, Some(Duration::from_secs(7)));
-        assert_eq!(refused.reset_after, Duration::from_secs(9));
-        let refused = windows.decide(tick(3 * SEC), 2);
-        assert_eq!(refused.retry_after, Some(Duration::from_secs(9)), "one is not enough");
+        let denied = windows.decide(tick(3 * SEC), 1);
+        assert_eq!(denied.retry_after, Some(Duration::from_secs(7)));
+        assert_eq!(denied.reset_after, Duration::from_secs(9));
+        let denied = windows.decide(tick(3 * SEC), 2);
+        assert_eq!(denied.retry_after, Some(Duration::from_secs(9)), "one is not enough");
         assert_eq!(windows.decide(tick(10 * SEC - 1), 0).remaining, 0);
         assert_eq!(windows.decide(tick(10 * SEC), 0).remaining, 1);
         assert_eq!(windows.decide(tick(12 * SEC - 1), 0).remaining, 1);
@@ -275,8 +275,8 @@ mod tests {
         let mut windows = SubWindowCounts::new((1, SEC), SEC - 5, 1, 0, false);
         assert!(windows.decide(tick(4), 1).admitted);
         assert!(windows.decide(tick(5), 1).admitted);
-        let refused = windows.decide(tick(5), 1);
-        assert_eq!(refused.retry_after, Some(Duration::from_secs(1)));
+        let denied = windows.decide(tick(5), 1);
+        assert_eq!(denied.retry_after, Some(Duration::from_secs(1)));
     }
 
     #[test]
@@ -289,9 +289,9 @@ mod tests {
             assert_eq!((stale.admitted, stale.remaining), (true, 1), "nothing of it has passed");
             assert_eq!(stale.reset_after, Duration::from_secs(9));
             assert_eq!(windows.counts, BTreeMap::from([(9, 1), (10, 2)]));
-            let refused = windows.decide(tick(3 * SEC), 2);
+            let denied = windows.decide(tick(3 * SEC), 2);
             let retry_after = if weighed { 7 * SEC + 1 } else { 8 * SEC };
-            assert_eq!(refused.retry_after, Some(Duration::from_nanos(retry_after)));
+            assert_eq!(denied.retry_after, Some(Duration::from_nanos(retry_after)));
         }
     }
 
@@ -299,10 +299,10 @@ mod tests {
     #[test]
     fn a_clock_behind_in_the_same_sub_window_sees_more_of_the_oldest() {
         let mut counter = counted(4, SEC, 4, 3, SEC * 9 / 10);
-        let refused = counter.decide(tick(SEC + SEC / 10), 1);
-        assert_eq!((refused.admitted, refused.remaining), (false, 0), "6.6 of 4");
+        let denied = counter.decide(tick(SEC + SEC / 10), 1);
+        assert_eq!((denied.admitted, denied.remaining), (false, 0), "6.6 of 4");
         // 3 + 4 * 1/4 at 0.75, and less than that after it.
-        assert_eq!(refused.retry_after, Some(Duration::from_nanos(SEC * 65 / 100 + 1)));
+        assert_eq!(denied.retry_after, Some(Duration::from_nanos(SEC * 65 / 100 + 1)));
     }
 
     #[test]
@@ -322,9 +322,9 @@ mod tests {
                 let mut windows = SubWindowCounts::new(grid, u64::MAX, u64::MAX, 3, weighed);
                 assert!(windows.decide(Tick::MAX, u64::MAX).admitted);
                 for (now, n) in [(Tick::MAX, u64::MAX), (Tick::ZERO, 1), (tick(77), u64::MAX)] {
-                    let refused = windows.decide(now, n);
-                    assert_eq!((refused.admitted, refused.remaining), (false, 0));
-                    assert!(refused.retry_after > Some(Duration::ZERO));
+                    let denied = windows.decide(now, n);
+                    assert_eq!((denied.admitted, denied.remaining), (false, 0));
+                    assert!(denied.retry_after > Some(Duration::ZERO));
                 }
             }
         }

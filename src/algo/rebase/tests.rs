@@ -31,7 +31,7 @@ fn the_number_of_an_algorithm_stays() {
 fn machines_that_read_states_differently_differ_in_a_figure() {
     let quota = Quota::per_minute(60);
     let log = |first, and: Quota| SlidingLog::new().and(and).params(&first, 0);
-    let counting = SlidingLog::new().and(Quota::per_second(5)).count_refusals();
+    let counting = SlidingLog::new().and(Quota::per_second(5)).count_denials();
     let alone = SlidingLog::new().params(&quota, 0);
     let figures = [
         alone,
@@ -64,16 +64,16 @@ struct Kept<M> {
     ring: Vec<u64>,
 }
 
-impl<M: Carry> Kept<M> {
+impl<M: Rebase> Kept<M> {
     fn new(machine: M, now: Tick) -> Self {
         let (word, ring) = (machine.fresh(now), vec![0; machine.ring_cells()]);
         Self { machine, word, ring }
     }
 
     fn ask(&mut self, now: Tick, n: u64) -> Decision {
-        let seen = self.machine.look(self.word, &*self.ring, now, n);
+        let seen = self.machine.read(self.word, &*self.ring, now, n);
         let step = self.machine.step(seen, now, n);
-        if let Step::Admit { next } | Step::RefuseCounted { next } = step
+        if let Step::Admit { next } | Step::DenyCounted { next } = step
             && next != self.word
         {
             let mut puts = Vec::new();
@@ -93,7 +93,7 @@ impl<M: Carry> Kept<M> {
         let passage = machine.passage(restart);
         let mut ring = self.ring.clone();
         let kept = machine.kept_cells();
-        match machine.carry(self.word, &mut ring[..kept], &passage) {
+        match machine.rebase(self.word, &mut ring[..kept], &passage) {
             None => Self::new(machine, restart.now.tick),
             Some(word) => Self { machine, word, ring },
         }
@@ -110,7 +110,7 @@ fn told(decision: Decision) -> (bool, u64, Option<Duration>, Duration) {
 
 /// Charges before and after a restart, by a clock that goes on and by one that begins anew at another
 /// number: both answer alike. `unit` divides what the two are apart.
-fn answers_go_on<A: Algorithm<Params: Carry>>(
+fn answers_go_on<A: Algorithm<Params: Rebase>>(
     algorithm: &A,
     quota: &Quota,
     (unit, apart): (u64, u16),
@@ -157,7 +157,7 @@ proptest! {
             log = log.and(Quota::new(limit, Duration::from_millis(300)));
         }
         if strict {
-            log = log.count_refusals();
+            log = log.count_denials();
         }
         let quota = Quota::per_second(limit);
         let grid = log.params(&quota, 0).expect("in range").grid().ratio();

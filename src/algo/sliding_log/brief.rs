@@ -1,4 +1,4 @@
-//! Yes or no by one event, where there is one rate and refusals are not counted.
+//! Yes or no by one event, where there is one rate and denials are not counted.
 
 use super::events::{Entry, View};
 use super::{SlidingLogParams, SlidingLogSeen, Step, has_unwritten};
@@ -18,7 +18,7 @@ impl SlidingLogParams {
     ) -> SlidingLogSeen {
         let view = self.view_unborn(word, ring, now);
         let Some(view) = self.admits(view, n) else {
-            return self.left_as_is(&view, Step::Refuse, NEVER, 0);
+            return self.left_as_is(&view, Step::Deny, NEVER, 0);
         };
         let (time, ahead) = self.entered_at(&view, now);
         SlidingLogSeen {
@@ -57,11 +57,11 @@ impl SlidingLogParams {
                     return None;
                 }
                 let view = self.born(view);
-                let refused = match self.before_birth(&view, time) {
+                let denied = match self.before_birth(&view, time) {
                     true => latest_is_inside,
                     false => event_is_inside,
                 };
-                (!refused).then_some(view)
+                (!denied).then_some(view)
             }
             Entry::Latest => (!inside(view.last)).then(|| self.born(view)),
         }
@@ -72,7 +72,7 @@ impl SlidingLogParams {
 mod tests {
     use super::*;
     use crate::algo::sliding_log::{self, FIRST, SECOND, SlidingLog};
-    use crate::algo::{Algorithm, Machine};
+    use crate::algo::{Algorithm, StateMachine};
     use crate::quota::Quota;
     use core::cell::Cell;
     use core::time::Duration;
@@ -113,31 +113,31 @@ mod tests {
         sliding_log::cell(micros + four().window_max, lap)
     }
 
-    /// The step by `glance`, which is that by `look`; and how many cells it has read.
+    /// The step by `read_brief`, which is that by `read`; and how many cells it has read.
     fn step(params: &SlidingLogParams, word: u64, cells: &[u64], now: Tick) -> (Step, usize) {
         let reads = Cell::new(0);
         let ring = Counted { cells, reads: &reads };
-        let step = params.step(params.glance(word, ring, now, 1), now, 1);
+        let step = params.step(params.read_brief(word, ring, now, 1), now, 1);
         let read = reads.get();
-        assert_eq!(params.step(params.look(word, ring, now, 1), now, 1), step);
+        assert_eq!(params.step(params.read(word, ring, now, 1), now, 1), step);
         (step, read)
     }
 
     /// In the second round the birth is read in addition, in later ones not.
     #[test]
-    fn a_refusal_reads_one_event_and_an_admission_that_before_the_latest_too() {
+    fn a_denial_reads_one_event_and_an_admission_that_before_the_latest_too() {
         let params = four();
         for (lap, before, births_read) in [(SECOND, FIRST, 1), (3, 0, 0), (0, 3, 0)] {
             let word = word(&params, lap, 20_400);
             let [old, oldest, next] = [20_100, 20_200, 20_250].map(|micros| cell(before, micros));
             let cells = [cell(lap, 20_300), old, oldest, next, cell(FIRST, 20_050), 0];
-            assert_eq!(step(&params, word, &cells, at(30_199)), (Step::Refuse, 1));
+            assert_eq!(step(&params, word, &cells, at(30_199)), (Step::Deny, 1));
 
             let (step, read) = step(&params, word, &cells, at(30_200));
             assert!(matches!(step, Step::Admit { .. }) && read == 1 + births_read);
             let reads = Cell::new(read);
             let ring = Counted { cells: &cells, reads: &reads };
-            let seen = params.glance(word, &cells[..], at(30_200), 1);
+            let seen = params.read_brief(word, &cells[..], at(30_200), 1);
             let puts = Cell::new([None, None]);
             let stands = params.publish(seen, ring, |place, content| {
                 let [earlier, _] = puts.get();
@@ -160,7 +160,7 @@ mod tests {
         for (left, read) in [(3_000, 2), (20_345, 1)] {
             let cells = [first, first, cell(3, left), cell(3, left), birth, 0];
             let word = word(&params, SECOND, 20_400);
-            assert_eq!(step(&params, word, &cells, at(30_340)), (Step::Refuse, read));
+            assert_eq!(step(&params, word, &cells, at(30_340)), (Step::Deny, read));
         }
         // From its third round on a life has written all of its cells, and its birth is not asked for.
         for (lap, before) in [(3, 0), (0, 3)] {

@@ -54,11 +54,11 @@ const WINDOWS_APART: u128 = 1_024;
 pub struct SlidingLog {
     more: [Option<Quota>; RATES_MAX - 1],
     too_many: bool,
-    count_refusals: bool,
+    count_denials: bool,
 }
 
 impl SlidingLog {
-    /// One rate, the quota's; refused requests are ignored.
+    /// One rate, the quota's; denied requests are ignored.
     ///
     /// ```
     /// # use tollgate::{Direct, Quota, SlidingLog};
@@ -68,10 +68,10 @@ impl SlidingLog {
     /// ```
     #[must_use]
     pub const fn new() -> Self {
-        Self { more: [None; RATES_MAX - 1], too_many: false, count_refusals: false }
+        Self { more: [None; RATES_MAX - 1], too_many: false, count_denials: false }
     }
 
-    /// Holds every key to a further rate as well; up to three. What one of them refuses counts
+    /// Holds every key to a further rate as well; up to three. What one of them denies counts
     /// in none.
     ///
     /// ```
@@ -113,12 +113,12 @@ impl SlidingLog {
         self.and(Quota::new(1, gap))
     }
 
-    /// Lets refused requests count like admitted ones, so that who keeps asking keeps waiting.
+    /// Lets denied requests count like admitted ones, so that who keeps asking keeps waiting.
     /// (A request for more cells than can ever fit still counts for nothing.)
     ///
     /// ```
     /// # use tollgate::{Direct, Quota, SlidingLog, Tick};
-    /// let log = SlidingLog::new().count_refusals();
+    /// let log = SlidingLog::new().count_denials();
     /// let gate = Direct::builder(Quota::per_second(1)).algorithm(log).build()?;
     /// let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
     /// assert!(gate.check_at(1, at(0)).is_ok());
@@ -128,8 +128,8 @@ impl SlidingLog {
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
-    pub const fn count_refusals(self) -> Self {
-        Self { count_refusals: true, ..self }
+    pub const fn count_denials(self) -> Self {
+        Self { count_denials: true, ..self }
     }
 }
 
@@ -158,7 +158,7 @@ impl Algorithm for SlidingLog {
             rates[count] = Rate { limit: quota.limit(), window: quota.period_nanos() };
             count += 1;
         }
-        SlidingLogParams::new(rates, count, self.count_refusals)
+        SlidingLogParams::new(rates, count, self.count_denials)
     }
 }
 
@@ -167,7 +167,7 @@ impl SlidingLogParams {
     pub(super) fn new(
         mut rates: [Rate; RATES_MAX],
         rate_count: usize,
-        count_refusals: bool,
+        count_denials: bool,
     ) -> Result<Self, QuotaError> {
         let given = &mut rates[..rate_count];
         let fold = |pick: fn(&Rate) -> u64, choose: fn(u64, u64) -> u64| {
@@ -194,8 +194,8 @@ impl SlidingLogParams {
             grid,
             rates,
             rate_count,
-            count_refusals,
-            is_plain: rate_count == 1 && !count_refusals,
+            count_denials,
+            is_plain: rate_count == 1 && !count_denials,
             places,
             limit_min,
             window_max,
@@ -226,7 +226,7 @@ fn units_in(common: u64, shortest: u64, longest: u64, time: Field) -> Result<u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algo::{Machine, Standing, Step};
+    use crate::algo::{Standing, StateMachine, Step};
     use crate::time::Tick;
 
     fn params(log: SlidingLog, quota: Quota) -> Result<SlidingLogParams, QuotaError> {
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(behind, Standing::Idle { units: 0 }, "nothing was charged, whatever the clock");
 
         let ring = [0; 12];
-        let seen = log.look(fresh, &ring[..], at(1_000), 1);
+        let seen = log.read(fresh, &ring[..], at(1_000), 1);
         let Step::Admit { next } = log.step(seen, at(1_000), 1) else {
             panic!("a key never seen");
         };

@@ -2,11 +2,11 @@
 
 use super::events::{Entry, View};
 use super::{FIRST, SlidingLogParams, TIME, cell, cell_at, has_unwritten};
-use crate::algo::{Carry, FIGURES, Passage, Restart};
+use crate::algo::{FIGURES, Rebase, Rebased, Restart};
 
 /// Places and laps stay; all times move by the same number of units. What has left every window is
 /// said to have done so just now.
-impl Carry for SlidingLogParams {
+impl Rebase for SlidingLogParams {
     fn algorithm(&self) -> u64 {
         7
     }
@@ -15,16 +15,16 @@ impl Carry for SlidingLogParams {
         let (units, nanos) = self.grid.ratio();
         // A limit is 1 to 2^16.
         let limits = self.rates().iter().fold(0, |all, rate| all << 16 | (rate.limit - 1));
-        let form = (self.rate_count as u64) << 1 | u64::from(self.count_refusals);
+        let form = (self.rate_count as u64) << 1 | u64::from(self.count_denials);
         let windows = self.rates.map(|rate| rate.window);
         [units, nanos, limits, form, windows[0], windows[1], windows[2], windows[3]]
     }
 
-    fn passage(&self, restart: &Restart) -> Passage {
-        Passage::on(&self.grid, restart).counted_before(self.window_max)
+    fn passage(&self, restart: &Restart) -> Rebased {
+        Rebased::on(&self.grid, restart).counted_before(self.window_max)
     }
 
-    fn carry(&self, word: u64, ring: &mut [u64], passage: &Passage) -> Option<u64> {
+    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64> {
         let (lap, filled) = (self.lap.of(word), self.filled.of(word).min(self.places));
         let (last, word_ahead) = self.last(word, passage.then());
         let longest = i128::from(self.window_max);

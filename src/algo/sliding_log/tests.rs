@@ -1,5 +1,5 @@
 use super::*;
-use crate::algo::{Algorithm, Carry, Moment, Restart};
+use crate::algo::{Algorithm, Moment, Rebase, Restart};
 use crate::{Quota, QuotaError};
 use proptest::prelude::*;
 
@@ -83,10 +83,10 @@ fn more_places_than_there_are_are_all_of_them() {
         let [beyond, all] = [7, 4].map(|filled| {
             let word = params.time.set(params.lap.set(params.filled.set(0, filled), lap), floor);
             assert_eq!(params.filled.of(word), filled);
-            let seen = params.look(word, &ring[..], now, 1);
+            let seen = params.read(word, &ring[..], now, 1);
             let passage = params.passage(&here(now));
             let mut carried = *ring;
-            let word = params.carry(word, &mut carried[..params.kept_cells()], &passage);
+            let word = params.rebase(word, &mut carried[..params.kept_cells()], &passage);
             (params.answer(seen, now, 1), word, carried)
         });
         assert_eq!(beyond, all, "{lap}");
@@ -115,7 +115,7 @@ fn a_log_that_is_carried_to_the_same_clock_answers_as_before() {
             let mut carried = ring;
             let kept = params.kept_cells();
             let passage = params.passage(&here(now));
-            let next = params.carry(word, &mut carried[..kept], &passage).expect("it is live");
+            let next = params.rebase(word, &mut carried[..kept], &passage).expect("it is live");
             // Where the first round has not come to nothing stands.
             let unknown = if lap == FIRST { place + 1..4 } else { 0..0 };
             assert!(unknown.into_iter().all(|at| carried[cell_at(at)] == 0), "{lap} {place}");
@@ -123,7 +123,7 @@ fn a_log_that_is_carried_to_the_same_clock_answers_as_before() {
                 let later = now.saturating_add(Duration::from_millis(millis));
                 for n in 1..=4 {
                     let answer = |word: u64, ring: &[u64; 6]| {
-                        params.answer(params.look(word, &ring[..], later, n), later, n)
+                        params.answer(params.read(word, &ring[..], later, n), later, n)
                     };
                     let told = (lap, place, birth, millis, n);
                     assert_eq!(answer(next, &carried), answer(word, &ring), "{told:?}");
@@ -193,7 +193,7 @@ proptest! {
             let mut events = Vec::new();
             for (pause, n) in &charges {
                 now = now.saturating_add(Duration::from_millis(*pause));
-                let seen = params.look(word, &ring[..], now, *n);
+                let seen = params.read(word, &ring[..], now, *n);
                 let Step::Admit { next } = params.step(seen, now, *n) else { continue };
                 let before = ring.clone();
                 params.publish(seen, &before[..], |place, content| {

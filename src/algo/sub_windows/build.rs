@@ -162,7 +162,7 @@ mod tests {
     use core::time::Duration;
 
     use super::*;
-    use crate::algo::{Machine, Standing, Step};
+    use crate::algo::{Standing, StateMachine, Step};
     use crate::time::Tick;
     use crate::word::tile;
     use proptest::prelude::*;
@@ -181,7 +181,7 @@ mod tests {
 
     fn charged(params: &SubWindowParams, cells: u64) -> u64 {
         let ring = [0; 8];
-        let seen = params.look(params.fresh(Tick::ZERO), &ring[..], Tick::ZERO, cells);
+        let seen = params.read(params.fresh(Tick::ZERO), &ring[..], Tick::ZERO, cells);
         let Step::Admit { next } = params.step(seen, Tick::ZERO, cells) else {
             panic!("a key never seen");
         };
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_refused_when_built() {
+    fn what_is_out_of_range_is_denied_when_built() {
         let built = |count, text: &str| {
             SubWindows::new().count(count).params(&text.parse().expect("a quota"), 0)
         };

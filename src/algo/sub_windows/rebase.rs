@@ -2,7 +2,7 @@
 
 use super::SubWindowParams;
 use super::scan::View;
-use crate::algo::{Carry, FIGURES, Machine, Passage, Restart};
+use crate::algo::{FIGURES, Rebase, Rebased, Restart, StateMachine};
 
 impl SubWindowParams {
     fn period_nanos(&self) -> u64 {
@@ -14,7 +14,7 @@ impl SubWindowParams {
 }
 
 /// The sub-windows of the wall clock are the same by any clock; only their numbers differ.
-impl Carry for SubWindowParams {
+impl Rebase for SubWindowParams {
     fn algorithm(&self) -> u64 {
         if self.weighed { 6 } else { 5 }
     }
@@ -28,13 +28,13 @@ impl Carry for SubWindowParams {
         [units, nanos, self.limit, self.older, phase, 0, 0, 0]
     }
 
-    fn passage(&self, restart: &Restart) -> Passage {
-        Passage::on_wall_clock(&self.grid, self.period_nanos(), self.ahead_nanos, restart)
+    fn passage(&self, restart: &Restart) -> Rebased {
+        Rebased::on_wall_clock(&self.grid, self.period_nanos(), self.ahead_nanos, restart)
     }
 
     /// What no longer counts is left out of the ring, and of what is counted all in all.
     #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
-    fn carry(&self, word: u64, ring: &mut [u64], passage: &Passage) -> Option<u64> {
+    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64> {
         let last = self.index.of(word);
         let ahead = passage.ahead(&self.grid, last);
         let oldest = u64::try_from(ahead + i128::from(self.older)).ok()?;

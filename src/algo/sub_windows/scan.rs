@@ -4,7 +4,7 @@ use core::num::NonZeroU64;
 
 use super::SubWindowParams;
 use crate::algo::Ring;
-use crate::decision::{Apart, NEVER, Scale};
+use crate::decision::{NEVER, OutOfLine, Scale};
 use crate::time::Tick;
 
 /// Until nothing counts any more, and until the cells fit.
@@ -99,9 +99,9 @@ impl SubWindowParams {
     /// The window has moved on by `passed` sub-windows: what still counts, and the cell to put.
     #[cold]
     #[inline(never)]
-    pub(super) fn moved_on<R: Ring>(&self, view: View<R>) -> Apart<(u64, u64)> {
+    pub(super) fn moved_on<R: Ring>(&self, view: View<R>) -> OutOfLine<(u64, u64)> {
         if view.passed > self.older {
-            return Apart((0, 0));
+            return OutOfLine((0, 0));
         }
         let view = self.placed(view);
         let mut older: u64 = 0;
@@ -115,7 +115,7 @@ impl SubWindowParams {
         }
         let last = view.total.saturating_sub(older).min(self.limit);
         let put = if last == 0 { 0 } else { self.index.set(self.count.set(0, last), view.last) };
-        Apart((view.total.saturating_sub(gone), put))
+        OutOfLine((view.total.saturating_sub(gone), put))
     }
 
     /// Whole cells in `oldest` weighed by `overlap`.
@@ -188,13 +188,13 @@ impl SubWindowParams {
         (later, 0)
     }
 
-    /// What a refusal tells: until nothing counts, until `n` cells fit, and in which scale.
+    /// What a denial tells: until nothing counts, until `n` cells fit, and in which scale.
     #[inline(always)]
     pub(super) fn waits<R: Ring>(&self, view: View<R>, now: Tick, counted: u64, n: u64) -> Waits {
         let idle = if counted == 0 { 0 } else { view.ahead + self.older + 1 - view.passed };
         let unasked = n == 0 || n > self.limit;
         if self.weighed && !unasked {
-            let Apart(waits) = self.weighed_waits(view, idle, counted, n);
+            let OutOfLine(waits) = self.weighed_waits(view, idle, counted, n);
             return waits;
         }
         let wait = match unasked {
@@ -212,7 +212,7 @@ impl SubWindowParams {
         idle_units: u64,
         counted: u64,
         n: u64,
-    ) -> Apart<Waits> {
+    ) -> OutOfLine<Waits> {
         let view = &self.placed(view);
         let (units, nanos) = self.grid.ratio();
         let (later, passed) = self.shares_until_room(view, counted, n);
@@ -225,7 +225,7 @@ impl SubWindowParams {
         if let (Some(idle), Some(wait)) = (small(idle_units, 0), small(until, passed)) {
             let units = NonZeroU64::new(units).unwrap_or(NonZeroU64::MIN);
             let wait = wait.min(NEVER - 1);
-            return Apart(Waits { idle, wait, scale: Scale { units, nanos: 1, phase: 0 } });
+            return OutOfLine(Waits { idle, wait, scale: Scale { units, nanos: 1, phase: 0 } });
         }
         let large = |sub_windows: u64, more: u64| {
             let shares = u128::from(sub_windows) * u128::from(nanos) + u128::from(more);
@@ -233,7 +233,7 @@ impl SubWindowParams {
             u64::try_from(nanos).unwrap_or(u64::MAX)
         };
         let (idle, wait) = (large(idle_units, 0), large(until, passed).min(NEVER - 1));
-        Apart(Waits { idle, wait, scale: Scale::NANOS })
+        OutOfLine(Waits { idle, wait, scale: Scale::NANOS })
     }
 }
 

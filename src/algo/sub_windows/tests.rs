@@ -18,13 +18,13 @@ impl Counted {
         Self { params, word: params.fresh(Tick::ZERO), ring: vec![0; params.ring_cells()] }
     }
 
-    fn look(&self, now: Tick, n: u64) -> Decision {
-        let seen = self.params.look(self.word, &*self.ring, now, n);
+    fn read(&self, now: Tick, n: u64) -> Decision {
+        let seen = self.params.read(self.word, &*self.ring, now, n);
         self.params.answer(seen, now, n)
     }
 
     fn charge(&mut self, now: Tick, n: u64) {
-        let seen = self.params.look(self.word, &*self.ring, now, n);
+        let seen = self.params.read(self.word, &*self.ring, now, n);
         let Step::Admit { next } = self.params.step(seen, now, n) else { return };
         let mut put = None;
         self.params.publish(seen, &*self.ring, |place, content| {
@@ -36,7 +36,7 @@ impl Counted {
     }
 }
 
-/// Whether what a refusal says is the first instant at which those cells fit, of all there are.
+/// Whether what a denial says is the first instant at which those cells fit, of all there are.
 fn tells_the_least_wait(
     params: SubWindowParams,
     charges: &[(u64, u64)],
@@ -47,12 +47,12 @@ fn tells_the_least_wait(
         now = now.saturating_add(Duration::from_nanos(later * part_nanos));
         key.charge(now, n);
         for n in 1..=params.limit {
-            let Err(denied) = key.look(now, n) else { continue };
+            let Err(denied) = key.read(now, n) else { continue };
             let wait = denied.retry_after().expect("at most the limit");
             let at = now.saturating_add(wait);
-            prop_assert!(key.look(at, n).is_ok(), "{} of {:?} after {:?}", n, params.limit, wait);
+            prop_assert!(key.read(at, n).is_ok(), "{} of {:?} after {:?}", n, params.limit, wait);
             let before = at.saturating_sub(Duration::from_nanos(1));
-            prop_assert!(key.look(before, n).is_err(), "{} fit earlier than {:?}", n, wait);
+            prop_assert!(key.read(before, n).is_err(), "{} fit earlier than {:?}", n, wait);
         }
     }
     Ok(())
@@ -64,7 +64,7 @@ fn charges() -> impl Strategy<Value = Vec<(u64, u64)>> {
 
 proptest! {
     #[test]
-    fn a_refusal_says_when_so_many_cells_fit(
+    fn a_denial_says_when_so_many_cells_fit(
         limit in 1..30_u64, count in 2..7_u32, older in 1..4_u32, charges in charges(),
     ) {
         // Windows of twelve seconds, and of twelve milliseconds.
@@ -98,7 +98,7 @@ fn room_for_several_cells_comes_as_one_sub_window_after_the_other_leaves() {
     let second = |second: u64| Tick::from_nanos((8 + second) * 1_000_000_000);
     (0..4).for_each(|each| key.charge(second(each), each + 1));
     // One, two, three and four cells: each of them leaves four seconds after its own began, or five.
-    let wait = |n| key.look(second(3), n).expect_err("it is full").retry_after().expect("it fits");
+    let wait = |n| key.read(second(3), n).expect_err("it is full").retry_after().expect("it fits");
     let waits = (1..=10).map(wait).map(|wait| wait.as_secs()).collect::<Vec<_>>();
     let first = waits[0];
     let more = [0, 1, 1, 2, 2, 2, 3, 3, 3, 3].map(|more| first + more);

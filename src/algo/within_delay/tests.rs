@@ -5,12 +5,16 @@ use crate::algo::{Algorithm, NoRing};
 use crate::{LeakyQueue, Quota, WarmUp};
 
 /// Requests one after the other at one instant, and how each is answered.
-fn answers<M: Machine>(machine: M, max_delay_ms: u64, costs: &[u64]) -> Vec<Result<u128, Denied>> {
+fn answers<M: StateMachine>(
+    machine: M,
+    max_delay_ms: u64,
+    costs: &[u64],
+) -> Vec<Result<u128, Denied>> {
     let bound = WithinDelay::new(machine, Duration::from_millis(max_delay_ms));
     let now = Tick::from_nanos(1_000_000_000);
     let mut word = bound.fresh(now);
     let mut answer = |n: &u64| {
-        let seen = bound.look(word, NoRing, now, *n);
+        let seen = bound.read(word, NoRing, now, *n);
         if let Step::Admit { next } = bound.step(seen, now, *n) {
             word = next;
         }
@@ -19,7 +23,7 @@ fn answers<M: Machine>(machine: M, max_delay_ms: u64, costs: &[u64]) -> Vec<Resu
     costs.iter().map(&mut answer).collect()
 }
 
-fn queue(immediate: u64) -> impl Machine {
+fn queue(immediate: u64) -> impl StateMachine {
     let quota = Quota::per_second(10).burst(6);
     LeakyQueue::new().immediate(immediate).params(&quota, 0).expect("in range")
 }

@@ -9,7 +9,7 @@ use span::worst_excess_of_bucket;
 
 use super::*;
 use crate::sync::act_as_thread;
-use crate::{Gcra, ManualClock, Quota, Slots};
+use crate::{Gcra, ManualClock, Quota, SlotLayout};
 
 const SECOND: u64 = 1_000_000_000;
 const LIMIT: u64 = 20;
@@ -17,8 +17,8 @@ const LIMIT: u64 = 20;
 type Gate = Limiter<u64, Gcra, ManualClock>;
 
 fn gate(quota: Quota, take: u64) -> Gate {
-    let builder = Limiter::builder(quota).algorithm(Gcra::new().lanes(take));
-    builder.clock(ManualClock::new()).hash_seed(1).share_hot_keys().build().expect("in range")
+    let builder = Limiter::builder(quota).algorithm(Gcra::new().leases(take));
+    builder.clock(ManualClock::new()).hash_seed(1).lease_hot_keys().build().expect("in range")
 }
 
 fn at(nanos: u64) -> Tick {
@@ -33,7 +33,7 @@ fn after_race(
     now: Tick,
 ) -> Option<Permit> {
     let shares = gate.shares.as_ref()?;
-    let Apart(permit) = gate.take_share(gate.params(), shares, gate.probe(&key), n, now);
+    let OutOfLine(permit) = gate.take_share(gate.params(), shares, gate.probe(&key), n, now);
     permit
 }
 
@@ -143,7 +143,7 @@ fn the_permits_are_those_of_a_key_that_nobody_else_charges() {
     let shared = gate(Quota::per_second(1_000), 64);
     let plain: Limiter<u64, Gcra, _> = Limiter::builder(Quota::per_second(1_000).burst(936))
         .clock(ManualClock::new())
-        .slots(Slots::Wide)
+        .slots(SlotLayout::Wide)
         .build()
         .expect("in range");
     act_as_thread(0);
@@ -233,10 +233,10 @@ fn a_clock_of_two_tiers_judges_shares_by_the_precise_time() {
     let clock = Tiers(ManualClock::new());
     clock.0.set(at(SECOND));
     let gate: Limiter<u64, Gcra, _> = Limiter::builder(Quota::per_second(100))
-        .algorithm(Gcra::new().lanes(10))
+        .algorithm(Gcra::new().leases(10))
         .clock(clock)
         .count_decisions()
-        .share_hot_keys()
+        .lease_hot_keys()
         .build()
         .expect("in range");
     act_as_thread(0);
@@ -252,11 +252,11 @@ fn a_clock_of_two_tiers_judges_shares_by_the_precise_time() {
 
 #[test]
 fn without_anything_to_share_there_is_no_limiter() {
-    let builder = || Limiter::<u64>::builder(Quota::per_second(9)).share_hot_keys();
+    let builder = || Limiter::<u64>::builder(Quota::per_second(9)).lease_hot_keys();
     assert_eq!(builder().build().unwrap_err(), BuildError::NothingToShare);
     let windows = builder().algorithm(crate::FixedWindow::anchored()).build();
     assert_eq!(windows.unwrap_err(), BuildError::NothingToShare);
-    let any = crate::AnyAlgorithm::from(Gcra::new().lanes(2));
+    let any = crate::AnyAlgorithm::from(Gcra::new().leases(2));
     let gate = builder().algorithm(any).build().expect("in range");
     act_as_thread(0);
     assert!(gate.check_at(&7, 0, at(0)).is_ok());

@@ -23,14 +23,14 @@ use crate::decision::{Denied, Permit};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "it says that the cells were charged"]
-pub struct Granted {
+pub struct CompositePermit {
     pub(super) tightest: &'static str,
     pub(super) permit: Permit,
     pub(super) delay: Duration,
-    pub(super) would_refuse: Option<&'static str>,
+    pub(super) would_deny: Option<&'static str>,
 }
 
-impl Granted {
+impl CompositePermit {
     /// The name of the enforced limit with the fewest cells left; of several, the first.
     ///
     /// ```
@@ -89,7 +89,7 @@ impl Granted {
         self.delay
     }
 
-    /// The name of the first shadow limit that would have refused.
+    /// The name of the first shadow limit that would have denied.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -98,17 +98,17 @@ impl Granted {
     ///     .shared("trial", Direct::new(Quota::per_hour(1))?)
     ///     .shadow()
     ///     .build()?;
-    /// assert_eq!(gate.check(&())?.would_refuse(), None);
-    /// assert_eq!(gate.check(&())?.would_refuse(), Some("trial"));
+    /// assert_eq!(gate.check(&())?.would_deny(), None);
+    /// assert_eq!(gate.check(&())?.would_deny(), Some("trial"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn would_refuse(&self) -> Option<&'static str> {
-        self.would_refuse
+    pub fn would_deny(&self) -> Option<&'static str> {
+        self.would_deny
     }
 }
 
-/// An enforced limit of a [`Composite`](super::Composite) has refused the request, and nothing
+/// An enforced limit of a [`Composite`](super::Composite) has denied the request, and nothing
 /// stays charged.
 ///
 /// ```
@@ -120,24 +120,24 @@ impl Granted {
 ///     .shared("per minute", Direct::new(Quota::per_minute(6))?)
 ///     .build()?;
 /// assert!(both.check_at(&(), 5, Tick::ZERO).is_ok());
-/// let refused = both.check_at(&(), 3, Tick::ZERO).unwrap_err();
-/// assert_eq!(refused.limit_name(), "per second"); // which asks to wait for 600 ms only
-/// assert_eq!(refused.retry_after(), Some(Duration::from_secs(20)));
-/// assert_eq!(refused.remaining(), 0);
-/// assert_eq!(refused.to_string(), "refused by the limit \"per second\", retry after 20s");
+/// let denied = both.check_at(&(), 3, Tick::ZERO).unwrap_err();
+/// assert_eq!(denied.limit_name(), "per second"); // which asks to wait for 600 ms only
+/// assert_eq!(denied.retry_after(), Some(Duration::from_secs(20)));
+/// assert_eq!(denied.remaining(), 0);
+/// assert_eq!(denied.to_string(), "denied by the limit \"per second\", retry after 20s");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a refusal says when to come back"]
-pub struct Refused {
+#[must_use = "a denial says when to come back"]
+pub struct CompositeDenied {
     pub(super) limit_name: &'static str,
     pub(super) denied: Denied,
     pub(super) retry_after: Option<Duration>,
     pub(super) remaining: u64,
 }
 
-impl Refused {
-    /// The name of the limit that refused; of several, the first.
+impl CompositeDenied {
+    /// The name of the limit that denied; of several, the first.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -151,7 +151,7 @@ impl Refused {
         self.limit_name
     }
 
-    /// What the [limit that refused](Self::limit_name) answered.
+    /// What the [limit that denied](Self::limit_name) answered.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -195,9 +195,9 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for CompositeDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "refused by the limit {:?}, ", self.limit_name)?;
+        write!(f, "denied by the limit {:?}, ", self.limit_name)?;
         match self.retry_after {
             Some(wait) => write!(f, "retry after {wait:?}"),
             None => f.write_str("asked for more cells than can ever fit"),
@@ -205,7 +205,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl core::error::Error for Refused {}
+impl core::error::Error for CompositeDenied {}
 
 /// How a shadow limit of a [`Composite`](super::Composite) would have decided: see
 /// [`trials`](super::Composite::trials).
@@ -220,16 +220,16 @@ impl core::error::Error for Refused {}
 ///     .build()?;
 /// while gate.check(&()).is_ok() {}
 /// let trial = gate.trials().next().expect("one");
-/// assert_eq!((trial.name, trial.admitted, trial.would_refuse), ("trial", 2, 7));
+/// assert_eq!((trial.name, trial.admitted, trial.would_deny), ("trial", 2, 7));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Trial {
+pub struct CompositeShadow {
     /// Its name.
     pub name: &'static str,
     /// Requests that it admitted, and that were charged to it.
     pub admitted: u64,
-    /// Requests that it would have refused.
-    pub would_refuse: u64,
+    /// Requests that it would have denied.
+    pub would_deny: u64,
 }

@@ -49,7 +49,7 @@ impl fmt::Display for CompositeError {
             }
             Self::NotLast { name } => write!(
                 f,
-                "charges of the limit {name:?} cannot be given back when a later one refuses: name \
+                "charges of the limit {name:?} cannot be given back when a later one denies: name \
                  it last of the enforced limits, or use Gcra, Live or FixedWindow for it",
             ),
             Self::ShadowOfNothing => {
@@ -149,7 +149,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         self.with(name, Bucket::new(limiter))
     }
 
-    /// Makes the limit named last a shadow: it is asked and counted, and never refuses.
+    /// Makes the limit named last a shadow: it is asked and counted, and never denies.
     ///
     /// ```
     /// use tollgate::{Composite, Direct, Quota};
@@ -160,7 +160,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ///     .shadow()
     ///     .build()?;
     /// assert!(gate.check(&()).is_ok() && gate.check(&()).is_ok());
-    /// assert_eq!(gate.trials().next().expect("one").would_refuse, 1);
+    /// assert_eq!(gate.trials().next().expect("one").would_deny, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shadow(mut self) -> Self {
@@ -182,7 +182,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ///
     /// There is nothing to enforce or too much; or the charges of a limit that is not the last
     /// enforced one cannot be given back, as is so with all algorithms but [`Gcra`](crate::Gcra),
-    /// [`Live`](crate::Live) and [`FixedWindow`](crate::FixedWindow).
+    /// [`DynamicGcra`](crate::Live) and [`FixedWindow`](crate::FixedWindow).
     ///
     /// ```
     /// use tollgate::{Composite, CompositeError, Direct, Quota, SlidingLog};

@@ -11,7 +11,7 @@
 
 use core::hash::Hash;
 
-use crate::algo::{Algorithm, Machine, Step};
+use crate::algo::{Algorithm, StateMachine, Step};
 use crate::charge::refund::IsRevocable;
 use crate::decision::Denied;
 use crate::limiter::direct::Direct;
@@ -48,7 +48,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             () if algo.meet_revocable(IsRevocable).is_some() => {
                 // Another thread has given back meanwhile: so does this one.
                 if let Ok((taken, _)) = self.take(probe, n, now) {
-                    self.give_back(&taken, taken.cells(), || now);
+                    self.refund(&taken, taken.cells(), || now);
                 }
                 self.count(false);
             }
@@ -95,7 +95,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
             () if !algo.remembers_denials() => {}
             () if algo.meet_revocable(IsRevocable).is_some() => {
                 if let Ok((taken, _)) = self.take(n, now) {
-                    self.give_back(&taken, taken.cells(), || now);
+                    self.refund(&taken, taken.cells(), || now);
                 }
             }
             () => drop(self.check_at(n, now)),

@@ -4,7 +4,7 @@ use core::borrow::Borrow;
 use core::hash::Hash;
 use core::marker::PhantomData;
 
-use crate::algo::{Algorithm, Machine};
+use crate::algo::{Algorithm, StateMachine};
 use crate::charge::refund::{IsRevocable, Taken};
 use crate::decision::{Decision, Denied, Permit};
 use crate::limiter::Limiter;
@@ -41,7 +41,7 @@ pub(super) trait Member<R: ?Sized>: Send + Sync {
 
     /// Gives back all of a charge that time has not restored, by the time that is given, or by the
     /// present.
-    fn give_back(&self, taken: &Taken, given: Option<Tick>);
+    fn refund(&self, taken: &Taken, given: Option<Tick>);
 
     /// Counts what was taken and not given back, where the limiter counts.
     fn count_admitted(&self);
@@ -140,9 +140,9 @@ where
         taken
     }
 
-    fn give_back(&self, taken: &Taken, given: Option<Tick>) {
+    fn refund(&self, taken: &Taken, given: Option<Tick>) {
         let limiter = self.limiter.borrow();
-        limiter.give_back(taken, taken.cells(), || time(given, limiter.clock()));
+        limiter.refund(taken, taken.cells(), || time(given, limiter.clock()));
     }
 
     fn count_admitted(&self) {
@@ -194,9 +194,9 @@ where
         self.limiter.borrow().take(n, target.now)
     }
 
-    fn give_back(&self, taken: &Taken, given: Option<Tick>) {
+    fn refund(&self, taken: &Taken, given: Option<Tick>) {
         let limiter = self.limiter.borrow();
-        limiter.give_back(taken, taken.cells(), || time(given, limiter.clock()));
+        limiter.refund(taken, taken.cells(), || time(given, limiter.clock()));
     }
 
     fn count_admitted(&self) {}

@@ -7,7 +7,7 @@ mod member;
 
 use core::fmt;
 
-pub use answer::{Granted, Refused, Trial};
+pub use answer::{CompositeDenied, CompositePermit, CompositeShadow};
 pub use builder::{CompositeBuilder, CompositeError};
 
 use crate::charge::refund::Taken;
@@ -32,7 +32,7 @@ const MEMBERS_MAX: usize = 8;
 ///    all, what the limits before it were charged is given back.
 ///
 /// Each limit may have a key of its own, an algorithm of its own, and users beside the composite. A
-/// *shadow* limit is asked and counted, and never refuses.
+/// *shadow* limit is asked and counted, and never denies.
 ///
 /// `R` is the request as the limits' keys are found in it.
 ///
@@ -58,18 +58,18 @@ const MEMBERS_MAX: usize = 8;
 /// - If the clocks of two threads differ by `s`, or a thread is stopped for `s` after it has read its
 ///   clock, such a denial may give back `rate * s` cells too many, but no more than were asked for. So it
 ///   may where threads call [`check_at`](Self::check_at) with times that differ by `s`.
-/// - Where a [`Live`](crate::Live) quota changes while a request is being refused, what was charged
+/// - Where a [`DynamicGcra`](crate::Live) quota changes while a request is being denied, what was charged
 ///   before may not be given back, or although the change has restored it.
 /// - A request that is denied in step 3 may have claimed a slot in the limiters before, and, with
 ///   [`EvictNearestIdle`](crate::OnFull::EvictNearestIdle), another key may have lost its own to it.
-/// - Cells that threads hold by [`share_hot_keys`](crate::Builder::share_hot_keys) or in
-///   [lanes](crate::Lane) are not spent here, except by the last enforced limit.
+/// - Cells that threads hold by [`lease_hot_keys`](crate::Builder::share_hot_keys) or in
+///   [leases](crate::Lane) are not spent here, except by the last enforced limit.
 ///
 /// # Which algorithms
 ///
-/// [`Gcra`](crate::Gcra), [`Live`](crate::Live) and [`FixedWindow`](crate::FixedWindow) anywhere. The
+/// [`Gcra`](crate::Gcra), [`DynamicGcra`](crate::Live) and [`FixedWindow`](crate::FixedWindow) anywhere. The
 /// others cannot take a charge back, so they may be the last enforced limit, or shadows; else
-/// [`build`] refuses.
+/// [`build`] denies.
 ///
 /// # Time
 ///
@@ -82,7 +82,7 @@ const MEMBERS_MAX: usize = 8;
 ///
 /// A shadow limit sees the requests that it would see if it were the last enforced limit: those that
 /// all enforced ones admit. It is charged for those that it admits. What it answers is counted (see
-/// [`trials`](Self::trials)) and told by [`Granted::would_refuse`], and changes nothing else. What
+/// [`trials`](Self::trials)) and told by [`CompositePermit::would_deny`], and changes nothing else. What
 /// enforcing it would change for the others is not seen: they would be charged less. Several shadows
 /// do not see each other. To compare two quotas on the same keys, see [`Shadow`](crate::Shadow).
 ///
@@ -102,7 +102,7 @@ const MEMBERS_MAX: usize = 8;
 ///
 /// match gate.check(&Request { ip: "192.0.2.7".into(), tenant: 3 }) {
 ///     Ok(granted) => println!("{} left of {}", granted.remaining(), granted.tightest()),
-///     Err(refused) => println!("429: {}, {:?}", refused.limit_name(), refused.retry_after()),
+///     Err(denied) => println!("429: {}, {:?}", denied.limit_name(), denied.retry_after()),
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -144,7 +144,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the limit that refused and the time to come back.
+    /// The denial, with the limit that denied and the time to come back.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -154,7 +154,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// assert!(one.check(&()).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn check(&self, request: &R) -> Result<Granted, Refused> {
+    pub fn check(&self, request: &R) -> Result<CompositePermit, CompositeDenied> {
         self.check_n(request, 1)
     }
 
@@ -162,7 +162,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the limit that refused and the time to come back.
+    /// The denial, with the limit that denied and the time to come back.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -172,7 +172,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// assert_eq!(one.check_n(&(), 7).unwrap_err().remaining(), 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn check_n(&self, request: &R, n: u64) -> Result<Granted, Refused> {
+    pub fn check_n(&self, request: &R, n: u64) -> Result<CompositePermit, CompositeDenied> {
         self.decide(request, n, None)
     }
 
@@ -181,7 +181,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     ///
     /// # Errors
     ///
-    /// The refusal, with the limit that refused and the time to come back.
+    /// The denial, with the limit that denied and the time to come back.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota, Tick};
@@ -192,7 +192,12 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// assert!(one.check_at(&(), 1, Tick::from_nanos(1_000_000_000)).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn check_at(&self, request: &R, n: u64, now: Tick) -> Result<Granted, Refused> {
+    pub fn check_at(
+        &self,
+        request: &R,
+        n: u64,
+        now: Tick,
+    ) -> Result<CompositePermit, CompositeDenied> {
         self.decide(request, n, Some(now))
     }
 
@@ -205,15 +210,20 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// assert_eq!(one.trials().count(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn trials(&self) -> impl Iterator<Item = Trial> {
-        self.shadows.iter().map(|Shadowed { named, tally }| Trial {
+    pub fn trials(&self) -> impl Iterator<Item = CompositeShadow> {
+        self.shadows.iter().map(|Shadowed { named, tally }| CompositeShadow {
             name: named.name,
             admitted: tally.total(true),
-            would_refuse: tally.total(false),
+            would_deny: tally.total(false),
         })
     }
 
-    fn decide(&self, request: &R, n: u64, given: Option<Tick>) -> Result<Granted, Refused> {
+    fn decide(
+        &self,
+        request: &R,
+        n: u64,
+        given: Option<Tick>,
+    ) -> Result<CompositePermit, CompositeDenied> {
         // Nothing is charged yet when the caller's functions run, so that a panic leaves nothing behind.
         let targets = self.targets(request, given);
         if !planted(Fault::LaterNotLookedAt) {
@@ -221,7 +231,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
                 self.enforced().zip(&targets).enumerate()
             {
                 if let Err(denied) = member.foresee(target, n, index == self.taken.len()) {
-                    return Err(self.refuse(&targets, n, index, denied));
+                    return Err(self.deny(&targets, n, index, denied));
                 }
             }
         }
@@ -236,8 +246,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
                     tightest = Some(Tightest::of(tightest, name, permit));
                 }
                 Err(denied) => {
-                    self.give_back(&charges[..index], given);
-                    return Err(self.refuse(&targets, n, index, denied));
+                    self.refund(&charges[..index], given);
+                    return Err(self.deny(&targets, n, index, denied));
                 }
             }
         }
@@ -245,16 +255,16 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         let permit = match self.last.member.check(targets[index], n, given) {
             Ok(permit) => permit,
             Err(denied) => {
-                self.give_back(&charges[..index], given);
-                return Err(self.refuse(&targets, n, index, denied));
+                self.refund(&charges[..index], given);
+                return Err(self.deny(&targets, n, index, denied));
             }
         };
         self.taken.iter().for_each(|named| named.member.count_admitted());
         let delay = permit.delay();
         let Tightest { name: tightest, permit, .. } =
             Tightest::of(tightest, self.last.name, permit);
-        let would_refuse = self.try_shadows(&targets, n, given);
-        Ok(Granted { tightest, permit, delay, would_refuse })
+        let would_deny = self.try_shadows(&targets, n, given);
+        Ok(CompositePermit { tightest, permit, delay, would_deny })
     }
 
     /// The enforced limits, in order.
@@ -276,27 +286,27 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// another request was faster.
     #[cold]
     #[inline(never)]
-    fn give_back(&self, charges: &[Taken], given: Option<Tick>) {
+    fn refund(&self, charges: &[Taken], given: Option<Tick>) {
         let times = match () {
             () if planted(Fault::GiveBackLeftOut) => 0,
             () if planted(Fault::GivenBackTwice) => 2,
             () => 1,
         };
         for (Named { member, .. }, taken) in self.taken.iter().zip(charges) {
-            (0..times).for_each(|_| member.give_back(taken, given));
+            (0..times).for_each(|_| member.refund(taken, given));
         }
     }
 
     /// The denial by the limit of this index, and what the others would have said.
     #[cold]
     #[inline(never)]
-    fn refuse(
+    fn deny(
         &self,
         targets: &[Target; MEMBERS_MAX],
         n: u64,
         index: usize,
         denied: Denied,
-    ) -> Refused {
+    ) -> CompositeDenied {
         let limit_name = self.enforced().nth(index).map_or(self.last.name, |named| named.name);
         let (mut retry_after, mut remaining) = (denied.retry_after(), denied.remaining());
         for (other, (Named { member, .. }, &target)) in self.enforced().zip(targets).enumerate() {
@@ -313,26 +323,26 @@ impl<'a, R: ?Sized> Composite<'a, R> {
             };
             remaining = remaining.min(left);
         }
-        Refused { limit_name, denied, retry_after, remaining }
+        CompositeDenied { limit_name, denied, retry_after, remaining }
     }
 
-    /// Asks the shadow limits, counts their answers, and names the first that would have refused.
+    /// Asks the shadow limits, counts their answers, and names the first that would have denied.
     fn try_shadows(
         &self,
         targets: &[Target; MEMBERS_MAX],
         n: u64,
         given: Option<Tick>,
     ) -> Option<&'static str> {
-        let mut would_refuse = None;
+        let mut would_deny = None;
         let targets = &targets[self.taken.len() + 1..];
         for (Shadowed { named, tally }, &target) in self.shadows.iter().zip(targets) {
             let admitted = named.member.check(target, n, given).is_ok();
             tally.count(admitted);
             if !admitted {
-                would_refuse = would_refuse.or(Some(named.name));
+                would_deny = would_deny.or(Some(named.name));
             }
         }
-        would_refuse
+        would_deny
     }
 }
 

@@ -5,29 +5,29 @@ use core::time::Duration;
 
 use crate::decision::Denied;
 
-/// A refusal by [`Penalties`](super::Penalties).
+/// A denial by [`Penalties`](super::Penalties).
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Penalties, Quota, Rejected};
+/// use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
 ///
 /// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
 /// let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
-/// assert!(matches!(gate.check_n(&7, 10), Err(Rejected::Limited(_))));
-/// assert!(matches!(gate.check_n(&7, 10), Err(Rejected::Banned(_))));
+/// assert!(matches!(gate.check_n(&7, 10), Err(PenaltyDenied::Limited(_))));
+/// assert!(matches!(gate.check_n(&7, 10), Err(PenaltyDenied::Banned(_))));
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "there is nothing else to refuse by")]
-#[must_use = "a refusal says when to come back"]
-pub enum Rejected {
+#[allow(clippy::exhaustive_enums, reason = "there is nothing else to deny by")]
+#[must_use = "a denial says when to come back"]
+pub enum PenaltyDenied {
     /// By the limiter.
     Limited(Denied),
     /// The key is banned.
     Banned(Ban),
 }
 
-impl Rejected {
+impl PenaltyDenied {
     /// The least time after which the same request would be admitted if nothing else happened to the
     /// key, as far as the limiter, or the ban, alone tells; `None` where it asks the limiter for more
     /// cells than fit.
@@ -51,7 +51,7 @@ impl Rejected {
     }
 }
 
-impl fmt::Display for Rejected {
+impl fmt::Display for PenaltyDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Limited(denied) => denied.fmt(f),
@@ -61,19 +61,19 @@ impl fmt::Display for Rejected {
     }
 }
 
-impl core::error::Error for Rejected {}
+impl core::error::Error for PenaltyDenied {}
 
-/// The ban of a key: see [`Rejected`].
+/// The ban of a key: see [`PenaltyDenied`].
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Penalties, Quota, Rejected, Tick};
+/// use tollgate::{Limiter, Penalties, Quota, PenaltyDenied, Tick};
 ///
 /// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
 /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
 /// let later = Tick::from_duration(Duration::from_secs(50));
 /// for (now, begins, ends_in) in [(Tick::ZERO, true, 60), (later, false, 10)] {
-///     let Err(Rejected::Banned(ban)) = gate.check_at(&7, 10, now) else { panic!() };
+///     let Err(PenaltyDenied::Banned(ban)) = gate.check_at(&7, 10, now) else { panic!() };
 ///     assert_eq!((ban.begins(), ban.ends_in().as_secs()), (begins, ends_in));
 /// }
 /// # Ok::<(), tollgate::BuildError>(())
@@ -89,10 +89,10 @@ impl Ban {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Rejected, Tick};
+    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
-    /// let Err(Rejected::Banned(ban)) = gate.check_at(&7, 10, Tick::ZERO) else { panic!() };
+    /// let Err(PenaltyDenied::Banned(ban)) = gate.check_at(&7, 10, Tick::ZERO) else { panic!() };
     /// assert_eq!(ban.ends_in(), Duration::from_secs(60));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -101,14 +101,14 @@ impl Ban {
         self.ends_in
     }
 
-    /// Whether the request that was refused is the one that the key was banned for.
+    /// Whether the request that was denied is the one that the key was banned for.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Rejected};
+    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
-    /// let Err(Rejected::Banned(ban)) = gate.check_n(&7, 10) else { panic!() };
+    /// let Err(PenaltyDenied::Banned(ban)) = gate.check_n(&7, 10) else { panic!() };
     /// assert!(ban.begins());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -128,8 +128,8 @@ impl Ban {
 pub struct PenaltyStats {
     /// Bans that began.
     pub bans: u64,
-    /// Requests refused because their key was banned already.
-    pub refused_banned: u64,
+    /// Requests denied because their key was banned already.
+    pub denied_banned: u64,
     /// Keys that are banned.
     pub banned_now: usize,
     /// Bans that were forgotten to make room for others.

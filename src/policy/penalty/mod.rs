@@ -1,6 +1,6 @@
-//! Bans for keys that are refused again and again.
+//! Bans for keys that are denied again and again.
 //!
-//! Two more limiters: one of *strikes*, with a window that a key's first refusal opens, and one of
+//! Two more limiters: one of *strikes*, with a window that a key's first denial opens, and one of
 //! *bans*, in which a key that is banned has spent its only cell, and time gives it back. So a ban is
 //! looked up without writing, ends by itself, and its end is known.
 
@@ -11,7 +11,7 @@ use core::fmt;
 use core::hash::Hash;
 use core::time::Duration;
 
-pub use answer::{Ban, PenaltyStats, Rejected};
+pub use answer::{Ban, PenaltyDenied, PenaltyStats};
 
 use crate::algo::Algorithm;
 use crate::algo::any::AnyAlgorithm;
@@ -21,7 +21,7 @@ use crate::algo::sliding_log::SlidingLog;
 use crate::decision::Permit;
 use crate::limiter::Limiter;
 use crate::limiter::builder::{BuildError, OnFull};
-use crate::limiter::slot_layout::Slots;
+use crate::limiter::slot_layout::SlotLayout;
 use crate::quota::Quota;
 use crate::table::Tally;
 use crate::time::clocks::QuantaClock;
@@ -30,27 +30,27 @@ use crate::time::{Clock, Tick};
 /// Keys with strikes, or with a ban, that there is room for unless told otherwise.
 const CAPACITY_DEFAULT: u64 = 100_000;
 
-/// A limiter that bans a key for a while when it was refused too often.
+/// A limiter that bans a key for a while when it was denied too often.
 ///
-/// Each refusal is a strike, and so is each failure that is [reported](Self::strike), such as a wrong
+/// Each denial is a strike, and so is each failure that is [reported](Self::strike), such as a wrong
 /// password. The first opens a period; with the last of the allowed number in that
-/// period the key is banned, and its strikes are forgotten. While it is banned, everything is refused
-/// without asking the limiter, and the refusal carries the time until the ban ends.
+/// period the key is banned, and its strikes are forgotten. While it is banned, everything is denied
+/// without asking the limiter, and the denial carries the time until the ban ends.
 ///
 /// **Guarantee.** No key is banned before its last strike, and then at once, over all threads. A key
-/// that is banned is refused until its ban ends. Memory is bounded, nothing is ever allocated, no
+/// that is banned is denied until its ban ends. Memory is bounded, nothing is ever allocated, no
 /// lock is taken.
 ///
 /// **Not guaranteed.**
 ///
 /// - A request that was on its way when the ban began may still be admitted.
-/// - Strikes are counted in periods that the first of them opens: a key may be refused up to twice
+/// - Strikes are counted in periods that the first of them opens: a key may be denied up to twice
 ///   the allowed number, less two, around the end of one without being banned.
 /// - When there are more keys with strikes, or bans, than the [capacity](PenaltiesBuilder::capacity),
 ///   the one is forgotten that has the fewest strikes, or whose ban ends first. So a flood of banned
 ///   keys ends some bans early.
-/// - Every refusal is a strike, for whatever reason, unless
-///   [failures alone](PenaltiesBuilder::failures_only) are. If the limiter [refuses keys](OnFull::Refuse)
+/// - Every denial is a strike, for whatever reason, unless
+///   [failures alone](PenaltiesBuilder::failures_only) are. If the limiter [denies keys](OnFull::Deny)
 ///   that find no place, or has them share an overflow limiter, they are punished for it: choose
 ///   another policy.
 /// - Like all keys, two that coincide (see [`Limiter`]) share their strikes and bans.
@@ -61,19 +61,19 @@ const CAPACITY_DEFAULT: u64 = 100_000;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Penalties, Quota, Rejected};
+/// use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
 ///
 /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
-/// // Refused three times within a minute: banned for ten.
+/// // Denied three times within a minute: banned for ten.
 /// let gate = Penalties::builder(gate, Quota::per_minute(3), Duration::from_secs(600)).build()?;
 ///
 /// for _ in 0..10 {
 ///     assert!(gate.check("somebody").is_ok());
 /// }
-/// assert!(matches!(gate.check("somebody"), Err(Rejected::Limited(_))));
-/// assert!(matches!(gate.check("somebody"), Err(Rejected::Limited(_))));
+/// assert!(matches!(gate.check("somebody"), Err(PenaltyDenied::Limited(_))));
+/// assert!(matches!(gate.check("somebody"), Err(PenaltyDenied::Limited(_))));
 /// match gate.check("somebody") {
-///     Err(Rejected::Banned(ban)) => assert!(ban.begins() && ban.ends_in().as_secs() >= 599),
+///     Err(PenaltyDenied::Banned(ban)) => assert!(ban.begins() && ban.ends_in().as_secs() >= 599),
 ///     other => panic!("{other:?}"),
 /// }
 /// assert_eq!(gate.stats().banned_now, 1);
@@ -87,7 +87,7 @@ pub struct Penalties<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     bans: Limiter<K, AnyAlgorithm, Unread>,
     prolonged: bool,
     failures_only: bool,
-    /// Bans that began, and requests refused because of one.
+    /// Bans that began, and requests denied because of one.
     tally: Tally,
 }
 
@@ -102,8 +102,8 @@ impl Clock for Unread {
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
-    /// Begins a limiter that bans a key for the time `ban` when it is refused as often as `strikes`
-    /// says: with [`Quota::per_minute(3)`](Quota::per_minute), at the third refusal within a minute.
+    /// Begins a limiter that bans a key for the time `ban` when it is denied as often as `strikes`
+    /// says: with [`Quota::per_minute(3)`](Quota::per_minute), at the third denial within a minute.
     ///
     /// ```
     /// use std::time::Duration;
@@ -129,7 +129,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal: by the limiter, or because the key is banned.
+    /// The denial: by the limiter, or because the key is banned.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -140,7 +140,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// assert!(gate.check(&7).is_err());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn check(&self, key: &K) -> Result<Permit, Rejected> {
+    pub fn check(&self, key: &K) -> Result<Permit, PenaltyDenied> {
         self.check_n(key, 1)
     }
 
@@ -148,7 +148,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal: by the limiter, or because the key is banned.
+    /// The denial: by the limiter, or because the key is banned.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -158,7 +158,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// assert!(gate.check_n(&7, 9).is_ok());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn check_n(&self, key: &K, n: u64) -> Result<Permit, Rejected> {
+    pub fn check_n(&self, key: &K, n: u64) -> Result<Permit, PenaltyDenied> {
         self.check_at(key, n, self.limiter.clock().now())
     }
 
@@ -167,37 +167,37 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// # Errors
     ///
-    /// The refusal: by the limiter, or because the key is banned.
+    /// The denial: by the limiter, or because the key is banned.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Rejected, Tick};
+    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_second(1)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
     /// assert!(gate.check_at(&7, 1, at(0)).is_ok());
     /// assert!(gate.check_at(&7, 1, at(0)).is_err()); // a strike, and out
-    /// let refused = gate.check_at(&7, 1, at(20)).unwrap_err();
-    /// assert_eq!(refused.retry_after(), Some(Duration::from_secs(40)));
-    /// assert_eq!(refused.to_string(), "banned for another 40s");
+    /// let denied = gate.check_at(&7, 1, at(20)).unwrap_err();
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(40)));
+    /// assert_eq!(denied.to_string(), "banned for another 40s");
     /// assert!(gate.check_at(&7, 1, at(60)).is_ok());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Result<Permit, Rejected> {
+    pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Result<Permit, PenaltyDenied> {
         if let Some(ends_in) = self.banned_at(key, now) {
-            return Err(self.refuse_banned(key, ends_in, now));
+            return Err(self.deny_banned(key, ends_in, now));
         }
         self.limiter.check_at(key, n, now).map_err(|denied| self.deny(key, denied, now))
     }
 
     #[cold]
     #[inline(never)]
-    fn refuse_banned(&self, key: &K, mut ends_in: Duration, now: Tick) -> Rejected {
+    fn deny_banned(&self, key: &K, mut ends_in: Duration, now: Tick) -> PenaltyDenied {
         if self.prolonged && self.bans.check_at(key, 1, now).is_err() {
             ends_in = self.banned_at(key, now).unwrap_or(ends_in);
         }
         self.tally.count(false);
-        Rejected::Banned(Ban { ends_in, begins: false })
+        PenaltyDenied::Banned(Ban { ends_in, begins: false })
     }
 
     /// For how long `key` is banned yet; `None` if it is not.
@@ -260,7 +260,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///     assert!(gate.check_n(&7, 10).is_err());
     /// }
     /// let stats = gate.stats();
-    /// assert_eq!((stats.bans, stats.refused_banned, stats.banned_now), (1, 4, 1));
+    /// assert_eq!((stats.bans, stats.denied_banned, stats.banned_now), (1, 4, 1));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn stats(&self) -> PenaltyStats {
@@ -281,7 +281,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     pub fn stats_at(&self, now: Tick) -> PenaltyStats {
         PenaltyStats {
             bans: self.tally.total(true),
-            refused_banned: self.tally.total(false),
+            denied_banned: self.tally.total(false),
             banned_now: self.bans.table.estimate_live(&self.bans.params, now, u32::MAX),
             forgotten: self.bans.stats().evicted,
         }
@@ -378,14 +378,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Rejected};
+    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60))
     ///     .failures_only()
     ///     .build()?;
-    /// assert!(matches!(gate.check_n(&7, 10), Err(Rejected::Limited(_))));
+    /// assert!(matches!(gate.check_n(&7, 10), Err(PenaltyDenied::Limited(_))));
     /// assert!(gate.strike(&7).is_some());
-    /// assert!(matches!(gate.check_n(&7, 10), Err(Rejected::Banned(_))));
+    /// assert!(matches!(gate.check_n(&7, 10), Err(PenaltyDenied::Banned(_))));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn failures_only(self) -> Self {
@@ -412,10 +412,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
         let limit = |quota| {
             let begun = Limiter::builder(quota).clock(Unread).capacity(capacity);
             // Only wide slots keep the end of a ban to the microsecond.
-            begun.slots(Slots::Wide).max_clock_skew(skew).on_full(OnFull::EvictNearestIdle)
+            begun.slots(SlotLayout::Wide).max_clock_skew(skew).on_full(OnFull::EvictNearestIdle)
         };
         let one_ban: AnyAlgorithm = match prolonged {
-            true => SlidingLog::new().count_refusals().into(),
+            true => SlidingLog::new().count_denials().into(),
             false => Gcra::new().into(),
         };
         Ok(Penalties {

@@ -2,7 +2,7 @@
 
 use core::hash::Hash;
 
-use super::{Ban, Penalties, Rejected};
+use super::{Ban, Penalties, PenaltyDenied};
 use crate::algo::Algorithm;
 use crate::decision::Denied;
 use crate::time::{Clock, Tick};
@@ -11,14 +11,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// The limiter has denied.
     #[cold]
     #[inline(never)]
-    pub(super) fn deny(&self, key: &K, denied: Denied, now: Tick) -> Rejected {
+    pub(super) fn deny(&self, key: &K, denied: Denied, now: Tick) -> PenaltyDenied {
         if self.failures_only {
-            return Rejected::Limited(denied);
+            return PenaltyDenied::Limited(denied);
         }
         match self.add_strike(key, now) {
-            None => Rejected::Limited(denied),
-            Some(ban) if ban.begins => Rejected::Banned(ban),
-            Some(ban) => self.refuse_banned(key, ban.ends_in, now),
+            None => PenaltyDenied::Limited(denied),
+            Some(ban) if ban.begins => PenaltyDenied::Banned(ban),
+            Some(ban) => self.deny_banned(key, ban.ends_in, now),
         }
     }
 

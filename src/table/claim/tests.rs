@@ -9,14 +9,14 @@ const NOW: Tick = Tick::from_nanos(1_000_000_000_000);
 /// A key of the first bucket, which prefers place 0 of both.
 const KEY: u64 = 0xabc00;
 
-fn bucket() -> impl Machine {
+fn bucket() -> impl StateMachine {
     Gcra::new().params(&Quota::per_second(1).burst(100), 0).expect("in range")
 }
 
 /// The state after `n` cells.
 fn charged(n: u64) -> u64 {
     let machine = bucket();
-    let seen = machine.look(machine.fresh(NOW), NoRing, NOW, n);
+    let seen = machine.read(machine.fresh(NOW), NoRing, NOW, n);
     let Step::Admit { next } = machine.step(seen, NOW, n) else { panic!("{n} cells are free") };
     next
 }
@@ -111,7 +111,7 @@ fn a_slot_whose_claimant_sleeps_is_taken_as_it_is() {
     }
     let mut may_displace = true;
     let taken = table.claim(&probe(), &bucket(), NOW, 1, false, &mut may_displace);
-    let Ok(Some(Seat { slot, head })) = taken else { panic!("nothing else is there to be had") };
+    let Ok(Some(SlotRef { slot, head })) = taken else { panic!("nothing else is there to be had") };
     assert_eq!((table.index_of(slot), head), (0, claim));
     assert_eq!((slot.head.load(), slot.owner()), (claim, probe().owner(1)));
     assert!(may_displace, "nobody was displaced");
@@ -130,7 +130,7 @@ fn beside_live_keys(head: Head) -> Wide {
 fn claim_it(table: &Wide, evict: bool) -> bool {
     let mut may_displace = true;
     let taken = table.claim(&probe(), &bucket(), NOW, 1, evict, &mut may_displace);
-    let Ok(Some(Seat { slot, head })) = taken else { panic!("it may be taken") };
+    let Ok(Some(SlotRef { slot, head })) = taken else { panic!("it may be taken") };
     assert_eq!(table.index_of(slot), BUCKET + 4);
     assert_eq!(head, Head::provisional(2, bucket().fresh(NOW)));
     assert_eq!((slot.head.load(), slot.owner()), (head, probe().owner(2)));

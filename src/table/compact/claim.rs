@@ -1,7 +1,7 @@
 //! The cold path: a key without a slot gets one, by the protocol in the [module](super).
 
-use super::{Compact, Seat};
-use crate::algo::{Machine, NoRing, Standing, Step};
+use super::{Compact, SlotRef};
+use crate::algo::{NoRing, Standing, StateMachine, Step};
 use crate::cell::{Charge, Fingerprint, Ruling, Word, WordCell};
 use crate::sync::{Fault, Ordering, fence, planted};
 use crate::table::claim::Outcome;
@@ -25,74 +25,77 @@ impl<A> Request<'_, A> {
 }
 
 /// What a survey finds of a key.
-enum Survey<'a> {
+enum Scan<'a> {
     Absent,
     /// One claim, nothing committed.
-    Claimed(Seat<'a>),
+    Claimed(SlotRef<'a>),
     /// Committed, and no claim beside it.
-    Seated(Seat<'a>),
+    Seated(SlotRef<'a>),
     /// A claim that must be given up: something better stands elsewhere. That is `kept`, if it
     /// is a claim.
     Surplus {
-        seat: Seat<'a>,
-        kept: Option<Seat<'a>>,
+        seat: SlotRef<'a>,
+        kept: Option<SlotRef<'a>>,
     },
 }
 
 /// Where a key may be put.
 enum Place<'a> {
     /// Here, and what to count if it is taken.
-    Take(Seat<'a>, Option<Event>),
+    Take(SlotRef<'a>, Option<Event>),
     /// It has a slot, or a claim, by now.
-    Its(Seat<'a>),
+    Its(SlotRef<'a>),
     /// Nowhere. The state nearest to idle is this one.
     Full { nearest: u64 },
 }
 
 /// What the candidate slots of one bucket offer, the best of each kind.
 #[derive(Default)]
-struct Offer<'a> {
+struct BestSlots<'a> {
     /// Slots that could be had without forgetting anything.
     reusable: usize,
-    vacant: Option<Seat<'a>>,
+    vacant: Option<SlotRef<'a>>,
     /// The one that has been idle longest, and for how long.
-    idle: Option<(u64, Seat<'a>)>,
+    idle: Option<(u64, SlotRef<'a>)>,
     /// Another key's claim.
-    claimed: Option<Seat<'a>>,
+    claimed: Option<SlotRef<'a>>,
     /// The one with the least debt.
-    live: Option<(u64, Seat<'a>)>,
+    live: Option<(u64, SlotRef<'a>)>,
     /// The key's own.
-    its: Option<Seat<'a>>,
+    its: Option<SlotRef<'a>>,
 }
 
 impl Compact {
     #[cold]
     #[inline(never)]
-    pub(super) fn decide_cold<A: Machine>(&self, request: &Request<'_, A>) -> Outcome<A::Seen> {
+    pub(super) fn decide_cold<A: StateMachine>(
+        &self,
+        request: &Request<'_, A>,
+    ) -> Outcome<A::View> {
         let &Request { algo, now, n, .. } = request;
         // The lookup that found nothing stands for a first survey: whatever it missed, the
         // survey after the claim sees.
-        let mut survey = Survey::Absent;
+        let mut survey = Scan::Absent;
         let mut may_displace = true;
         loop {
             // A claim that this thread has written, or read, by now.
             let known = match survey {
-                Survey::Surplus { seat, kept } => {
+                Scan::Surplus { seat, kept } => {
                     // Lost: its own thread committed it, or gave it up. The next survey tells.
                     let _ = seat.cell.swap(seat.word, Word::VACANT);
                     kept
                 }
-                Survey::Seated(Seat { cell, word }) => match cell.charge(word, algo, now, n) {
+                Scan::Seated(SlotRef { cell, word }) => match cell.charge(word, algo, now, n) {
                     Charge::Decided(ruling) => return Outcome::Decided(ruling),
                     Charge::Moved => None,
                 },
-                Survey::Claimed(Seat { cell, word }) => {
+                Scan::Claimed(SlotRef { cell, word }) => {
                     match cell.commit(word, request.fingerprint(), algo, now, n) {
                         Charge::Decided(ruling) => return Outcome::Decided(ruling),
                         Charge::Moved => None,
                     }
                 }
-                Survey::Absent => match self.claim(request, &mut may_displace) {
+                Scan::Absent => match self.claim(request, &mut may_displace) {
                     Ok(known) => known,
                     Err(outcome) => return outcome,
                 },
@@ -108,7 +111,7 @@ impl Compact {
 
     /// Looks through all candidates for the key. `known` is a claim of it that this thread had
     /// written or read before.
-    fn survey<'a>(&'a self, probe: Probe, mut known: Option<Seat<'a>>) -> Survey<'a> {
+    fn survey<'a>(&'a self, probe: Probe, mut known: Option<SlotRef<'a>>) -> Scan<'a> {
         let fingerprint = Fingerprint::of(probe.hash());
         loop {
             // SeqCst: orders the claim that this thread has written or seen before the loads of
@@ -116,16 +119,16 @@ impl Compact {
             if !planted(Fault::FenceLeftOut) {
                 fence(Ordering::SeqCst);
             }
-            let mut claimed: Option<Seat<'a>> = None;
-            let mut seated: Option<Seat<'a>> = None;
+            let mut claimed: Option<SlotRef<'a>> = None;
+            let mut seated: Option<SlotRef<'a>> = None;
             for cell in self.candidates(probe) {
                 let word = cell.load();
                 if !word.is_of(fingerprint) {
                     continue;
                 }
-                let seat = Seat { cell, word };
+                let seat = SlotRef { cell, word };
                 match (word.is_provisional(), claimed) {
-                    (true, Some(kept)) => return Survey::Surplus { seat, kept: Some(kept) },
+                    (true, Some(kept)) => return Scan::Surplus { seat, kept: Some(kept) },
                     (true, None) => claimed = Some(seat),
                     (false, _) => seated = seated.or(Some(seat)),
                 }
@@ -134,13 +137,13 @@ impl Compact {
                 }
             }
             match (seated, claimed) {
-                (Some(_), Some(seat)) => return Survey::Surplus { seat, kept: None },
-                (Some(seat), None) => return Survey::Seated(seat),
-                (None, None) => return Survey::Absent,
+                (Some(_), Some(seat)) => return Scan::Surplus { seat, kept: None },
+                (Some(seat), None) => return Scan::Seated(seat),
+                (None, None) => return Scan::Absent,
                 (None, Some(claim)) => {
                     if known.is_some_and(|known| known.is(&claim)) || planted(Fault::ClaimJustSeen)
                     {
-                        return Survey::Claimed(claim);
+                        return Scan::Claimed(claim);
                     }
                     known = Some(claim);
                 }
@@ -150,22 +153,22 @@ impl Compact {
 
     /// Step 1 for an absent key. `Ok` asks for a survey: the claim in it stands, or another
     /// thread was faster. `Err` is the answer: nothing to remember, or no slot to be had.
-    fn claim<A: Machine>(
+    fn claim<A: StateMachine>(
         &self,
         request: &Request<'_, A>,
         may_displace: &mut bool,
-    ) -> Result<Option<Seat<'_>>, Outcome<A::Seen>> {
+    ) -> Result<Option<SlotRef<'_>>, Outcome<A::View>> {
         let &Request { algo, now, n, .. } = request;
-        let seen = algo.look(algo.fresh(now), NoRing, now, n);
+        let seen = algo.read(algo.fresh(now), NoRing, now, n);
         match algo.step(seen, now, n) {
             // A bucket that starts in debt has to be remembered, unless waiting is no use.
-            Step::Refuse if !algo.starts_in_debt() || algo.denied(seen, now, n).is_final() => {
-                return Err(Outcome::Decided(Ruling::Refused(seen)));
+            Step::Deny if !algo.starts_in_debt() || algo.denied(seen, now, n).is_final() => {
+                return Err(Outcome::Decided(Ruling::Denied(seen)));
             }
             Step::Admit { .. } if n == 0 => return Err(Outcome::Decided(Ruling::Admitted(seen))),
             _ => {}
         }
-        let (Seat { cell, word }, event) = match self.choose(request, *may_displace) {
+        let (SlotRef { cell, word }, event) = match self.choose(request, *may_displace) {
             Place::Take(seat, event) => (seat, event),
             Place::Its(seat) => return Ok(Some(seat)),
             Place::Full { nearest } => return Err(Outcome::Full { nearest }),
@@ -180,12 +183,12 @@ impl Compact {
             self.counters.count(event);
         }
         self.counters.count(Event::Claimed);
-        Ok(Some(Seat { cell, word: claim }))
+        Ok(Some(SlotRef { cell, word: claim }))
     }
 
     /// Whether a key without a slot would get one without an eviction. `Err` holds the state nearest to
     /// idle.
-    pub(in crate::table) fn has_place<A: Machine>(
+    pub(in crate::table) fn has_place<A: StateMachine>(
         &self,
         probe: Probe,
         algo: &A,
@@ -198,11 +201,11 @@ impl Compact {
     }
 
     /// Where to put an absent key.
-    fn choose<A: Machine>(&self, request: &Request<'_, A>, may_displace: bool) -> Place<'_> {
+    fn choose<A: StateMachine>(&self, request: &Request<'_, A>, may_displace: bool) -> Place<'_> {
         let &Request { probe, algo, now, evict, .. } = request;
         // The clock put back by the allowed skew: what was idle then is idle for all.
         let instant = algo.instant(now.saturating_sub(self.skew));
-        let mut best = Offer::default();
+        let mut best = BestSlots::default();
         for bucket in probe.buckets() {
             best = best.or(self.offer(request, bucket, instant));
             if let Some(seat) = best.its {
@@ -227,14 +230,19 @@ impl Compact {
     /// Vacant slots are taken in the bucket's order, so the first keys to arrive have the first slots. Of
     /// live slots with equal debts the one that the new key's hash prefers is offered instead: any key
     /// is then as likely to be forgotten as any other, whenever it came.
-    fn offer<A: Machine>(&self, request: &Request<'_, A>, bucket: u32, instant: u64) -> Offer<'_> {
-        let mut offer = Offer::default();
+    fn offer<A: StateMachine>(
+        &self,
+        request: &Request<'_, A>,
+        bucket: u32,
+        instant: u64,
+    ) -> BestSlots<'_> {
+        let mut offer = BestSlots::default();
         let mut least = (u64::MAX, BUCKET);
         for (index, cell) in self.lines.bucket(bucket).iter().enumerate() {
             let word = cell.load();
-            let seat = Seat { cell, word };
+            let seat = SlotRef { cell, word };
             if word.is_of(request.fingerprint()) {
-                return Offer { its: Some(seat), ..offer };
+                return BestSlots { its: Some(seat), ..offer };
             }
             if word.is_vacant() {
                 offer.reusable += 1;
@@ -265,7 +273,7 @@ impl Compact {
     }
 }
 
-impl Offer<'_> {
+impl BestSlots<'_> {
     /// The better of two buckets' offers, this one being of the bucket preferred.
     fn or(self, other: Self) -> Self {
         let other_is_better = other.reusable > self.reusable;
@@ -275,7 +283,7 @@ impl Offer<'_> {
             (a, b) => a.or(b),
         };
         let claimed = best.claimed.or(rest.claimed);
-        Offer { claimed, live, its: best.its.or(rest.its), ..best }
+        BestSlots { claimed, live, its: best.its.or(rest.its), ..best }
     }
 }
 

@@ -69,9 +69,9 @@ use super::claim::Outcome;
 use super::layout::BUCKET;
 use super::memory::{Lines, prefetch};
 use super::{Counters, HugePages, OutOfMemory, Probe, scaled_up};
-use crate::algo::{GiveBack, Machine, NoRing, Standing};
+use crate::algo::{NoRing, Refund, Standing, StateMachine};
 use crate::cell::{Charge, Fingerprint, Paid, Word, WordCell};
-use crate::decision::{Apart, Decision, Denied, Permit};
+use crate::decision::{Decision, Denied, OutOfLine, Permit};
 use crate::time::Tick;
 use claim::Request;
 
@@ -88,19 +88,19 @@ pub(crate) struct Compact {
 
 /// A slot, and its word as it was when it was found.
 #[derive(Clone, Copy)]
-pub(crate) struct Seat<'a> {
+pub(crate) struct SlotRef<'a> {
     cell: &'a WordCell,
     word: Word,
 }
 
-impl Seat<'_> {
+impl SlotRef<'_> {
     fn is(&self, other: &Self) -> bool {
         core::ptr::eq(self.cell, other.cell) && self.word == other.word
     }
 
     /// Admits `n` cells if a first try does; `None` leaves all else to be decided anew.
     #[inline(always)]
-    pub(super) fn admit<A: Machine>(&self, algo: &A, now: Tick, n: u64) -> Option<Permit> {
+    pub(super) fn admit<A: StateMachine>(&self, algo: &A, now: Tick, n: u64) -> Option<Permit> {
         self.cell.admit(self.word, algo, now, n)
     }
 }
@@ -135,12 +135,12 @@ impl Compact {
 
     /// The key's committed slot, if it is in its first bucket.
     #[inline(always)]
-    pub(crate) fn find_at_once(&self, probe: Probe) -> Option<Seat<'_>> {
+    pub(crate) fn find_at_once(&self, probe: Probe) -> Option<SlotRef<'_>> {
         find_in(self.lines.bucket(probe.first()), Fingerprint::of(probe.hash()))
     }
 
     /// The key's committed slot, if it is in its second bucket.
-    fn find_in_second(&self, probe: Probe) -> Option<Seat<'_>> {
+    fn find_in_second(&self, probe: Probe) -> Option<SlotRef<'_>> {
         // A model has one bucket.
         if probe.second() == probe.first() {
             return None;
@@ -148,17 +148,17 @@ impl Compact {
         find_in(self.lines.bucket(probe.second()), Fingerprint::of(probe.hash()))
     }
 
-    fn find(&self, probe: Probe) -> Option<Seat<'_>> {
+    fn find(&self, probe: Probe) -> Option<SlotRef<'_>> {
         self.find_at_once(probe).or_else(|| self.find_in_second(probe))
     }
 
     /// Decides about `n` cells of a key, whose seat was looked for at once. `Err` holds the state
     /// nearest to idle, if the key finds no place.
     #[inline(always)]
-    pub(crate) fn decide<A: Machine>(
+    pub(crate) fn decide<A: StateMachine>(
         &self,
         probe: Probe,
-        seat: Option<Seat<'_>>,
+        seat: Option<SlotRef<'_>>,
         algo: &A,
         now: Tick,
         n: u64,
@@ -166,12 +166,12 @@ impl Compact {
     ) -> Result<Decision, u64> {
         // Known when compiled: the others' code for a compact table is this line.
         assert!(A::MAY_BE_COMPACT, "built for an algorithm of one narrow word");
-        if let Some(Seat { cell, word }) = seat
+        if let Some(SlotRef { cell, word }) = seat
             && let Some(decision) = cell.decide(word, algo, now, n)
         {
             return Ok(decision);
         }
-        let Apart(outcome) = self.decide_elsewhere(&Request { probe, algo, now, n, evict });
+        let OutOfLine(outcome) = self.decide_elsewhere(&Request { probe, algo, now, n, evict });
         match outcome {
             Outcome::Decided(ruling) => Ok(ruling.explain(algo, now, n)),
             Outcome::Full { nearest } => Err(nearest),
@@ -180,19 +180,22 @@ impl Compact {
 
     /// The key is not in its first bucket.
     #[inline(never)]
-    fn decide_elsewhere<A: Machine>(&self, request: &Request<'_, A>) -> Apart<Outcome<A::Seen>> {
+    fn decide_elsewhere<A: StateMachine>(
+        &self,
+        request: &Request<'_, A>,
+    ) -> OutOfLine<Outcome<A::View>> {
         let &Request { probe, algo, now, n, .. } = request;
-        if let Some(Seat { cell, word }) = self.find_in_second(probe)
+        if let Some(SlotRef { cell, word }) = self.find_in_second(probe)
             && let Charge::Decided(ruling) = cell.charge(word, algo, now, n)
         {
-            return Apart(Outcome::Decided(ruling));
+            return OutOfLine(Outcome::Decided(ruling));
         }
-        Apart(self.decide_cold(request))
+        OutOfLine(self.decide_cold(request))
     }
 
     /// Charges `n` cells of a key in such a way that they may be given back. `Err` holds the state
     /// nearest to idle, if the key finds no place.
-    pub(crate) fn charge<A: GiveBack>(
+    pub(crate) fn charge<A: Refund>(
         &self,
         probe: Probe,
         algo: &A,
@@ -201,11 +204,12 @@ impl Compact {
         evict: bool,
     ) -> Result<Result<Paid, Denied>, u64> {
         let seat = self.find_at_once(probe);
-        let charged = seat.map(|Seat { cell, word }| cell.charge(word, algo, now, n));
+        let charged = seat.map(|SlotRef { cell, word }| cell.charge(word, algo, now, n));
         let ruling = match charged {
             Some(Charge::Decided(ruling)) => ruling,
             _ => {
-                let Apart(outcome) = self.decide_elsewhere(&Request { probe, algo, now, n, evict });
+                let OutOfLine(outcome) =
+                    self.decide_elsewhere(&Request { probe, algo, now, n, evict });
                 match outcome {
                     Outcome::Decided(ruling) => ruling,
                     Outcome::Full { nearest } => return Err(nearest),
@@ -217,25 +221,25 @@ impl Compact {
 
     /// Replaces the state of a key, if it has one, by what `next` makes of it.
     pub(crate) fn revise(&self, probe: Probe, next: impl Fn(u64) -> u64) {
-        if let Some(Seat { cell, word }) = self.find(probe) {
+        if let Some(SlotRef { cell, word }) = self.find(probe) {
             cell.revise(word, next);
         }
     }
 
     /// What a decision about `n` cells would be judged by; `None` if the key has no state.
-    pub(crate) fn peek<A: Machine>(
+    pub(crate) fn peek<A: StateMachine>(
         &self,
         probe: Probe,
         algo: &A,
         now: Tick,
         n: u64,
-    ) -> Option<A::Seen> {
-        self.find(probe).map(|seat| algo.look(seat.word.state(), NoRing, now, n))
+    ) -> Option<A::View> {
+        self.find(probe).map(|seat| algo.read(seat.word.state(), NoRing, now, n))
     }
 
     /// Gives up the key's slot, if it has one.
     pub(crate) fn forget(&self, probe: Probe) {
-        while let Some(Seat { cell, word }) = self.find(probe) {
+        while let Some(SlotRef { cell, word }) = self.find(probe) {
             if cell.swap(word, Word::VACANT).is_ok() {
                 return;
             }
@@ -243,7 +247,7 @@ impl Compact {
     }
 
     /// How many keys have a live state, counted over `sample` buckets spread evenly and scaled.
-    pub(crate) fn estimate_live<A: Machine>(&self, algo: &A, now: Tick, sample: u32) -> usize {
+    pub(crate) fn estimate_live<A: StateMachine>(&self, algo: &A, now: Tick, sample: u32) -> usize {
         let instant = algo.instant(now);
         let is_live = |cell: &&WordCell| {
             let word = cell.load();
@@ -261,19 +265,19 @@ impl Compact {
 /// Which of the eight it is cannot be predicted, so all but the last are compared without a
 /// branch, and the last one is looked at if it is none of them.
 #[inline(always)]
-fn find_in(bucket: &Bucket, fingerprint: Fingerprint) -> Option<Seat<'_>> {
+fn find_in(bucket: &Bucket, fingerprint: Fingerprint) -> Option<SlotRef<'_>> {
     // A load that decides nothing would only multiply a model's interleavings.
     if cfg!(tollgate_loom) {
-        let seats = bucket.iter().map(|cell| Seat { cell, word: cell.load() });
+        let seats = bucket.iter().map(|cell| SlotRef { cell, word: cell.load() });
         return seats.into_iter().find(|seat| seat.word.is_committed_of(fingerprint));
     }
     let mut bearers: usize = 1;
     for cell in bucket[..BUCKET - 1].iter().rev() {
-        bearers = bearers * 2 + usize::from(cell.glance().is_committed_of(fingerprint));
+        bearers = bearers * 2 + usize::from(cell.read_brief().is_committed_of(fingerprint));
     }
     let cell = &bucket[bearers.trailing_zeros() as usize % BUCKET];
     let word = cell.load();
-    word.is_committed_of(fingerprint).then_some(Seat { cell, word })
+    word.is_committed_of(fingerprint).then_some(SlotRef { cell, word })
 }
 
 impl core::fmt::Debug for Compact {

@@ -5,13 +5,18 @@
 //! two buckets, lookups see the first, and the other is idle some day.
 
 use super::Compact;
-use crate::algo::Machine;
+use crate::algo::StateMachine;
 use crate::cell::Word;
 use crate::table::snapshot::{Misplaced, Row, debt_of};
 
 impl Compact {
     /// The live slots of a bucket.
-    pub(in crate::table) fn row<A: Machine>(&self, bucket: u32, algo: &A, instant: u64) -> Row {
+    pub(in crate::table) fn row<A: StateMachine>(
+        &self,
+        bucket: u32,
+        algo: &A,
+        instant: u64,
+    ) -> Row {
         let mut row = Row::of(bucket);
         for (place, cell) in self.lines.bucket(bucket).iter().enumerate() {
             let word = cell.load();
@@ -23,20 +28,20 @@ impl Compact {
         row
     }
 
-    /// Puts a key back into a slot that nobody has used, with the state that `carry` makes of its
+    /// Puts a key back into a slot that nobody has used, with the state that `rebase` makes of its
     /// own, if there is one. Of a key that is in the bucket already, the state with more debt is
     /// kept.
-    pub(in crate::table) fn put_back<A: Machine>(
+    pub(in crate::table) fn put_back<A: StateMachine>(
         &self,
         bucket: u32,
         place: usize,
         bits: u64,
         algo: &A,
         instant: u64,
-        carry: impl Fn(u64, &mut [u64]) -> Option<u64>,
+        rebase: impl Fn(u64, &mut [u64]) -> Option<u64>,
     ) -> Result<(), Misplaced> {
         let word = Word::from_bits(bits).ok_or(Misplaced)?;
-        let Some(state) = carry(word.state(), &mut []) else { return Ok(()) };
+        let Some(state) = rebase(word.state(), &mut []) else { return Ok(()) };
         let word = Word::committed(word.fingerprint(), state);
         let bucket = self.lines.bucket(bucket);
         let debt = debt_of(state, algo, instant);

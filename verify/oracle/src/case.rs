@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, Machine, NoRing, Step};
+use tollgate::algo::{Algorithm, NoRing, StateMachine, Step};
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
 use crate::bodies::choice::{Choice, ORIGIN_2025, with_algorithm};
@@ -76,8 +76,8 @@ impl Case {
                     "step {step}, {n} at {now} ns: {answer:?}\nthe oracle says: {expected:?}"
                 ));
             }
-            // Nothing else writes a state: no other refusal, and no charge of nothing.
-            let counted = answer.admitted || choice.counts_refusals() && n <= fits;
+            // Nothing else writes a state: no other denial, and no charge of nothing.
+            let counted = answer.admitted || choice.counts_denials() && n <= fits;
             if counted && n > 0 || starts_in_debt && span.written.is_none() {
                 span.write(now, |first| ring_horizon(gate.params(), choice, &quota, first));
                 (span.least, span.most) = {
@@ -151,14 +151,14 @@ struct Bare<P> {
     word: Option<u64>,
 }
 
-impl<P: Machine> Bare<P> {
+impl<P: StateMachine> Bare<P> {
     fn new(params: P) -> Self {
         assert_eq!(params.ring_cells(), 0, "a compact state is one word");
         Self { params, word: None }
     }
 }
 
-impl<P: Machine> Gate for Bare<P> {
+impl<P: StateMachine> Gate for Bare<P> {
     type Params = P;
 
     fn params(&self) -> &P {
@@ -167,9 +167,9 @@ impl<P: Machine> Gate for Bare<P> {
 
     fn ask(&mut self, n: u64, now: Tick) -> Verdict {
         let word = self.word.unwrap_or_else(|| self.params.fresh(now));
-        let seen = self.params.look(word, NoRing, now, n);
+        let seen = self.params.read(word, NoRing, now, n);
         let next = match self.params.step(seen, now, n) {
-            Step::Admit { next } | Step::RefuseCounted { next } if n > 0 => Some(next),
+            Step::Admit { next } | Step::DenyCounted { next } if n > 0 => Some(next),
             // Who starts in debt is remembered from then on; what charges nothing leaves no trace.
             _ => self.params.starts_in_debt().then_some(word),
         };

@@ -4,12 +4,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tollgate::Tick;
-use tollgate::algo::Machine;
+use tollgate::algo::StateMachine;
 use tollgate::algo::oracle::Verdict;
 
 /// What is compared with an oracle.
 pub(crate) trait Gate {
-    type Params: Machine;
+    type Params: StateMachine;
 
     fn params(&self) -> &Self::Params;
 
@@ -26,11 +26,11 @@ pub(crate) enum Fault {
     TimeRounded,
     /// A clock that is behind counts as the latest.
     TimeNeverBack,
-    /// A refusal charges what is left.
-    RefusalCharges,
-    /// What fits exactly is refused.
+    /// A denial charges what is left.
+    DenialCharges,
+    /// What fits exactly is denied.
     LastCellKept,
-    /// A refused request may come back a nanosecond too early.
+    /// A denied request may come back a nanosecond too early.
     WaitTooShort,
 }
 
@@ -40,7 +40,7 @@ impl Fault {
         Self::TimeWraps,
         Self::TimeRounded,
         Self::TimeNeverBack,
-        Self::RefusalCharges,
+        Self::DenialCharges,
         Self::LastCellKept,
         Self::WaitTooShort,
     ];
@@ -59,7 +59,7 @@ impl Fault {
             Self::TimeWraps => gate.ask(n, tick(now & (u64::MAX >> 1))),
             Self::TimeRounded => gate.ask(n, tick(now / 1_000 * 1_000)),
             Self::TimeNeverBack => gate.ask(n, tick(latest.map_or(now, |latest| latest.max(now)))),
-            Self::RefusalCharges => {
+            Self::DenialCharges => {
                 let answer = gate.ask(n, tick(now));
                 if !answer.admitted && answer.remaining > 0 {
                     let _ = gate.ask(answer.remaining, tick(now));

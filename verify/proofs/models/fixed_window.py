@@ -103,13 +103,13 @@ class FixedWindow:
         floor, counted, ahead = self.view(word, now)
         with where(n <= self.limit):
             room = self.limit - n
-        refuses = Or(n > self.limit, counted > room)
-        with where(And(n != 0, Not(refuses))):
+        denies = Or(n > self.limit, counted > room)
+        with where(And(n != 0, Not(denies))):
             end = self.grid.later(floor, self.ahead_after(counted, ahead))
             next = self.end.set(counted + n, end)
             kit.CONTEXT.require(fits(next, PAYLOAD_BITS), "the state fits the payload")
         same = self.end.set(self.count.of(word), self.end.of(word))
-        return Step(Or(n == 0, Not(refuses)), If(n == 0, same, next))
+        return Step(Or(n == 0, Not(denies)), If(n == 0, same, next))
 
     def wait(self, word, now, n):
         floor, counted, ahead = self.view(word, now)
@@ -280,9 +280,9 @@ PROPERTIES = [
 
 FAULTS = [
     Fault("`counted >= limit - n`", "admits exactly what the exact window admits",
-          "refuses = Or(n > self.limit, counted > room)", "refuses = Or(n > self.limit, counted >= room)"),
+          "denies = Or(n > self.limit, counted > room)", "denies = Or(n > self.limit, counted >= room)"),
     Fault("a limit that is compared with a sum that wraps", "admits exactly what the exact window admits",
-          "refuses = Or(n > self.limit, counted > room)", "refuses = counted.wrapping_add(n) > self.limit"),
+          "denies = Or(n > self.limit, counted > room)", "denies = counted.wrapping_add(n) > self.limit"),
     Fault("the count of a window that has ended counts on", "admits exactly what the exact window admits",
           "If(ahead > 0, self.count.of(word), U(0))", "self.count.of(word)"),
     Fault("a window that is ahead of the clock is reset", "writes the exact window, which never moves back",

@@ -154,11 +154,11 @@ class Gcra:
         with where(And(n != 0, n <= self.burst)):
             cost = n * self.cell
             room = self.capacity - cost
-        refuses = Or(n > self.burst, debt > room)
-        with where(And(n != 0, Not(refuses))):
+        denies = Or(n > self.burst, debt > room)
+        with where(And(n != 0, Not(denies))):
             next = self.grid.later(floor, debt + cost)
             kit.CONTEXT.require(next <= TAT.max, "the TAT fits its field")
-        return Step(Or(n == 0, Not(refuses)), If(n == 0, TAT.of(word), next))
+        return Step(Or(n == 0, Not(denies)), If(n == 0, TAT.of(word), next))
 
     def debt_after(self, word, now, n):
         """The debt that a permit tells of."""
@@ -169,7 +169,7 @@ class Gcra:
         return self.capacity.saturating_sub(debt)
 
     def wait(self, word, now, n):
-        """Units that a refusal tells to wait; `NEVER`."""
+        """Units that a denial tells to wait; `NEVER`."""
         floor = self.grid.floor(now)
         debt = self.debt(word, floor)
         with where(n <= self.burst):
@@ -485,7 +485,7 @@ PROPERTIES = [
     Property("idle is the same as absent", each(idle_is_absent)),
     Property("idle, and how long, is known", each(idle_is_known)),
     Property("retry_after is sufficient and least", each(waits_are_sufficient_and_least)),
-    Property("what never fits is refused for good", each(no_wait_helps_what_never_fits)),
+    Property("what never fits is denied for good", each(no_wait_helps_what_never_fits)),
     Property("a stale clock grants no more", each(stale_grants_no_more)),
     Property("a permit tells the exact level", each(a_permit_tells_the_level)),
     Property("what is given back leaves no more than if it had not been charged", lambda: iter(
@@ -502,10 +502,10 @@ FAULTS = [
     Fault("the cost rounded down", "by another quota, a cell costs no less",
           "cell = exact.div_ceil(shares)", "cell = exact // shares"),
     Fault("`>=` for `>`", "admits exactly what the exact level admits",
-          "refuses = Or(n > self.burst, debt > room)", "refuses = Or(n > self.burst, debt >= room)"),
+          "denies = Or(n > self.burst, debt > room)", "denies = Or(n > self.burst, debt >= room)"),
     Fault("a cost that wraps", "admits exactly what the exact level admits",
-          "refuses = Or(n > self.burst, debt > room)",
-          "refuses = debt > self.capacity.saturating_sub(n.wrapping_mul(self.cell))"),
+          "denies = Or(n > self.burst, debt > room)",
+          "denies = debt > self.capacity.saturating_sub(n.wrapping_mul(self.cell))"),
     Fault("the debt read from all of the word", "admits exactly what the exact level admits",
           "return self.grid.ahead(TAT.of(word), floor)",
           "return self.grid.ahead(U(TAT.of(word).v + 2**53 * word.above), floor)"),
@@ -528,7 +528,7 @@ FAULTS = [
           "wait = (debt + n * self.cell).saturating_sub(self.capacity).saturating_sub(1).max(1)"),
     Fault("a wait until idle", "retry_after is sufficient and least",
           "wait = (debt + n * self.cell).saturating_sub(self.capacity)", "wait = debt + 0 * n"),
-    Fault("more than the burst may wait", "what never fits is refused for good",
+    Fault("more than the burst may wait", "what never fits is denied for good",
           "If(n > self.burst, U(NEVER), wait)", "If(n > self.burst + 1, U(NEVER), wait)"),
     Fault("a debt beyond the bucket reads as idle", "a stale clock grants no more",
           "return self.grid.ahead(TAT.of(word), floor)",

@@ -19,7 +19,7 @@ HEADROOM, UNITS_IN_CELL, UNITS_IN_CELL_MIN = 32, 1_000, 100
 RING = 2**PAYLOAD_BITS
 
 
-class Refused(Exception):
+class Denied(Exception):
     pass
 
 
@@ -27,7 +27,7 @@ def bucket(quota, cell, reach, start_empty):
     """The bucket of a valid quota of constants."""
     units, capacity = quota.limit.v * cell, quota.burst.v * cell
     if cell == 0 or units > quota.period.v or capacity > BURST_UNITS_MAX:
-        raise Refused
+        raise Denied
     debt = max(debt_units(U(capacity), BURST_UNITS_MAX).v, reach)
     grid = Grid.wrapping(units, quota.period.v, TAT.max, debt)
     return Gcra(grid, U(cell), U(capacity), quota.burst, U(capacity) if start_empty else U(0))
@@ -68,7 +68,7 @@ class Paced:
             whole = cell.v * old.v
             scaled = whole // new.v
             if scaled > MAX or not (whole % new.v == 0 or scaled >= UNITS_IN_CELL_MIN):
-                raise Refused
+                raise Denied
             return U(scaled), here, reach
         return cell, here.wrapping_add(reach), reach
 

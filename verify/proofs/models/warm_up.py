@@ -91,14 +91,14 @@ class WarmUp:
     def step(self, word, now, n):
         floor = self.grid.floor(now)
         wait, warmth = view = self.view(word, floor)
-        refuses = Or(n > self.burst, wait > self.max_wait)
-        with where(And(n != 0, Not(refuses))):
+        denies = Or(n > self.burst, wait > self.max_wait)
+        with where(And(n != 0, Not(denies))):
             wait_after, warmth_after = self.charged(view, n)
             cold_at = self.grid.later(floor, wait_after + warmth_after)
             kit.CONTEXT.require(cold_at <= self.cold_at.max, "the instant fits its field")
             next = self.cold_at.set(warmth_after, cold_at)
         same = self.cold_at.set(self.warmth.of(word), self.cold_at.of(word))
-        return Step(Or(n == 0, Not(refuses)), If(n == 0, same, next))
+        return Step(Or(n == 0, Not(denies)), If(n == 0, same, next))
 
     def wait(self, word, now, n):
         wait, _ = self.view(word, self.grid.floor(now))

@@ -5,10 +5,10 @@
 //! ```text
 //! gcra limit=10 period=1000000000 burst=3 word=0 now=77 n=2 [option=value ...] [ring=1,2,3]
 //! admit next=... puts=place:content,... idle=units remaining=... reset=... delay=...
-//! refuse idle=... remaining=... reset=... retry=...
+//! deny idle=... remaining=... reset=... retry=...
 //! ```
 //!
-//! `none` says that such a quota has no such state, `refused` that it is out of range, and `panic`
+//! `none` says that such a quota has no such state, `denied` that it is out of range, and `panic`
 //! that the algorithm panicked, which it never should.
 
 mod request;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use request::Request;
 use tollgate::algo::dynamic_gcra::PacedParams;
-use tollgate::algo::{Algorithm, GiveBack, Machine, Receipt, Standing, Step};
+use tollgate::algo::{Algorithm, Receipt, Refund, Standing, StateMachine, Step};
 use tollgate::{
     FixedWindow, Gcra, Inherit, LeakyQueue, QuotaError, SlidingCounter, SlidingLog, SubWindows,
     Tick, WarmUp,
@@ -34,7 +34,7 @@ fn main() -> std::io::Result<()> {
         let answer = catch_unwind(AssertUnwindSafe(|| answer(&request)));
         let answer = match answer {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => "refused".to_owned(),
+            Ok(Err(_)) => "denied".to_owned(),
             Err(_) => "panic".to_owned(),
         };
         writeln!(out, "{answer}")?;
@@ -88,7 +88,7 @@ fn built<A: Algorithm>(algorithm: A, request: &Request) -> Result<String, QuotaE
     Ok(params.map_or("none".to_owned(), |params| stepped(&params, request)))
 }
 
-fn revocable<A: Algorithm<Params: GiveBack>>(
+fn revocable<A: Algorithm<Params: Refund>>(
     algorithm: A,
     request: &Request,
 ) -> Result<String, QuotaError> {
@@ -107,7 +107,7 @@ fn params<A: Algorithm>(algorithm: &A, request: &Request) -> Result<Option<A::Pa
 }
 
 /// What is given back, if the request is for that.
-fn revoked<M: GiveBack>(params: &M, request: &Request) -> Option<String> {
+fn revoked<M: Refund>(params: &M, request: &Request) -> Option<String> {
     let [word, now, n] = ["word", "now", "n"].map(|name| request.number(name));
     let now = Tick::from_nanos(now);
     if request.has("overdrawn") {
@@ -118,14 +118,14 @@ fn revoked<M: GiveBack>(params: &M, request: &Request) -> Option<String> {
     }
     let [cells, at, next] = ["cells", "charged", "next"].map(|name| request.number(name));
     let receipt = Receipt { cells, at: Tick::from_nanos(at), next };
-    request.has("cells").then(|| format!("word {}", params.give_back(word, &receipt, now, n)))
+    request.has("cells").then(|| format!("word {}", params.refund(word, &receipt, now, n)))
 }
 
-fn stepped<M: Machine>(params: &M, request: &Request) -> String {
+fn stepped<M: StateMachine>(params: &M, request: &Request) -> String {
     let [word, now, n] = ["word", "now", "n"].map(|name| request.number(name));
     let (now, ring) = (Tick::from_nanos(now), request.ring(params.ring_cells()));
     let ring = ring.as_slice();
-    let seen = params.look(word, ring, now, n);
+    let seen = params.read(word, ring, now, n);
     let standing = match params.standing(word, params.instant(now)) {
         Standing::Idle { units } => format!("idle={units}"),
         Standing::Live { debt } => format!("live={debt}"),
@@ -146,12 +146,12 @@ fn stepped<M: Machine>(params: &M, request: &Request) -> String {
                 "admit fresh={fresh} {standing} next={next} puts={puts} remaining={left} reset={reset} delay={delay}"
             )
         }
-        Step::Refuse | Step::RefuseCounted { .. } => {
+        Step::Deny | Step::DenyCounted { .. } => {
             let denied = params.denied(seen, now, n);
             let (left, reset) = (denied.remaining(), nanos(denied.reset_after()));
             let retry =
                 denied.retry_after().map_or("never".to_owned(), |span| nanos(span).to_string());
-            format!("refuse fresh={fresh} {standing} remaining={left} reset={reset} retry={retry}")
+            format!("deny fresh={fresh} {standing} remaining={left} reset={reset} retry={retry}")
         }
     }
 }

@@ -5,8 +5,8 @@
 //! need nothing more. What a table adds is allowed for, and counted:
 //!
 //! - **A key may be forgotten** ([`Bucket::forgets`]), as often in all as the limiter says that it
-//!   has evicted one. Under `OnFull::Refuse` that is never.
-//! - **A key may find no place** ([`Bucket::fulls`]): a refusal that the oracle would not give, of a
+//!   has evicted one. Under `OnFull::Deny` that is never.
+//! - **A key may find no place** ([`Bucket::fulls`]): a denial that the oracle would not give, of a
 //!   key that has nothing to lose, at most as often as the limiter counts.
 //! - **An idle key is none.** Its slot may go to another, which nobody can tell: the oracle's answer
 //!   is the same with and without it.
@@ -114,7 +114,7 @@ impl<O: Oracle + core::fmt::Debug> Spec for Bucket<'_, O> {
 mod tests {
     use super::*;
     use crate::script::at;
-    use tollgate::algo::Machine;
+    use tollgate::algo::StateMachine;
     use tollgate::{Direct, Quota};
 
     /// What a bucket of two cells may answer to a request for one.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tollgate::algo::Algorithm;
 use tollgate::algo::oracle::{Level, Oracle};
-use tollgate::{FixedWindow, Gcra, Live, OnFull, Quota, SlidingLog, Slots, SubWindows, Tick};
+use tollgate::{
+    DynamicGcra, FixedWindow, Gcra, OnFull, Quota, SlidingLog, SlotLayout, SubWindows, Tick,
+};
 
 use crate::explore::Played;
 use crate::play::{Family, bare, burst, two_slots};
@@ -77,40 +79,50 @@ pub fn direct_log_reset() -> Played {
 
 /// Keys that are claimed, reset, and taken over once idle, in slots of two words.
 pub fn wide_claims() -> Played {
-    of(KEYS, 2, 2).play(two_slots(Gcra::new(), burst(2), Slots::Wide, OnFull::Refuse))
+    of(KEYS, 2, 2).play(two_slots(Gcra::new(), burst(2), SlotLayout::Wide, OnFull::Deny))
 }
 
 /// The same by clocks that differ.
 pub fn wide_claims_skewed() -> Played {
-    let gate = two_slots(Gcra::new(), burst(2), Slots::Wide, OnFull::Refuse);
+    let gate = two_slots(Gcra::new(), burst(2), SlotLayout::Wide, OnFull::Deny);
     let mix = Mix { clocks: Clocks::Differ, ..KEYS };
     Family { stamped: Some(claimed_at), ..of(mix, 2, 2) }.play(gate)
 }
 
 /// Keys that displace each other, in slots of two words.
 pub fn wide_evictions() -> Played {
-    of(KEYS, 2, 2).play(two_slots(Gcra::new(), burst(2), Slots::Wide, OnFull::EvictNearestIdle))
+    of(KEYS, 2, 2).play(two_slots(
+        Gcra::new(),
+        burst(2),
+        SlotLayout::Wide,
+        OnFull::EvictNearestIdle,
+    ))
 }
 
 /// Keys that are claimed, reset, and taken over once idle, in slots of one word, by clocks that differ.
 pub fn compact_claims() -> Played {
     let mix = Mix { clocks: Clocks::Differ, ..KEYS };
-    of(mix, 2, 2).play(two_slots(Gcra::new(), burst(2), Slots::Compact, OnFull::Refuse))
+    of(mix, 2, 2).play(two_slots(Gcra::new(), burst(2), SlotLayout::Compact, OnFull::Deny))
 }
 
 /// Keys that displace each other, in slots of one word.
 pub fn compact_evictions() -> Played {
-    of(KEYS, 2, 2).play(two_slots(Gcra::new(), burst(2), Slots::Compact, OnFull::EvictNearestIdle))
+    of(KEYS, 2, 2).play(two_slots(
+        Gcra::new(),
+        burst(2),
+        SlotLayout::Compact,
+        OnFull::EvictNearestIdle,
+    ))
 }
 
 /// Fixed windows of keys that are claimed, reset, and taken over.
 pub fn wide_windows() -> Played {
-    keys_of(FixedWindow::anchored(), OnFull::Refuse)
+    keys_of(FixedWindow::anchored(), OnFull::Deny)
 }
 
 /// Sub-windows of keys that are claimed, reset, and taken over.
 pub fn wide_sub_windows() -> Played {
-    keys_of(sub_windows(), OnFull::Refuse)
+    keys_of(sub_windows(), OnFull::Deny)
 }
 
 /// Logs of keys that displace each other.
@@ -122,7 +134,7 @@ fn keys_of<A: Algorithm + 'static>(algorithm: A, on_full: OnFull) -> Played
 where
     crate::play::Keyed<A>: crate::play::Gate,
 {
-    of(KEYS, 2, 2).play(two_slots(algorithm, two_seconds(2), Slots::Wide, on_full))
+    of(KEYS, 2, 2).play(two_slots(algorithm, two_seconds(2), SlotLayout::Wide, on_full))
 }
 
 /// Reservations of a bucket without keys.
@@ -132,16 +144,16 @@ pub fn direct_reservations() -> Played {
 
 /// Reservations of a key in slots of two words.
 pub fn wide_reservations() -> Played {
-    play_reservations(two_slots(Gcra::new(), burst(4), Slots::Wide, OnFull::Refuse), 4)
+    play_reservations(two_slots(Gcra::new(), burst(4), SlotLayout::Wide, OnFull::Deny), 4)
 }
 
 /// A quota that shrinks while it is asked.
 pub fn live_quota() -> Played {
-    play_changes(|quota| bare(Live::new(), quota))
+    play_changes(|quota| bare(DynamicGcra::new(), quota))
 }
 
 /// Logs of two keys that have their slots, and whose clocks differ.
 pub fn seated_logs() -> Played {
-    let gate = two_slots(SlidingLog::new(), two_seconds(3), Slots::Wide, OnFull::Refuse);
+    let gate = two_slots(SlidingLog::new(), two_seconds(3), SlotLayout::Wide, OnFull::Deny);
     Family { before_is_live: true, ..of(SEATED, 3, 2) }.play(gate)
 }

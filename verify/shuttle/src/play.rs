@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use shuttle::thread;
 use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, Machine};
-use tollgate::{Builder, Clock, Decision, Direct, Gcra, Limiter, OnFull, Quota, Slots, Tick};
+use tollgate::algo::{Algorithm, StateMachine};
+use tollgate::{Builder, Clock, Decision, Direct, Gcra, Limiter, OnFull, Quota, SlotLayout, Tick};
 
 use crate::bucket::Bucket;
 use crate::explore::{History, Played};
@@ -48,7 +48,7 @@ pub const SKEW: Duration = Duration::from_secs(30);
 pub fn two_slots<A: Algorithm>(
     algorithm: A,
     quota: Quota,
-    slots: Slots,
+    slots: SlotLayout,
     on_full: OnFull,
 ) -> Keyed<A> {
     let begun: Builder<u64, Gcra, NoClock> = Limiter::builder(quota).clock(NoClock);
@@ -85,10 +85,10 @@ pub trait Gate: Send + Sync + 'static {
 
 impl<A: Algorithm + 'static> Gate for Keyed<A>
 where
-    <A::Params as Machine>::Oracle: core::fmt::Debug,
+    <A::Params as StateMachine>::Oracle: core::fmt::Debug,
     A::Params: Send + Sync,
 {
-    type Oracle = <A::Params as Machine>::Oracle;
+    type Oracle = <A::Params as StateMachine>::Oracle;
 
     fn oracle(&self) -> Self::Oracle {
         self.params().oracle()
@@ -108,16 +108,16 @@ where
 
     fn forgotten_and_full(&self) -> (u64, u64) {
         let stats = self.stats();
-        (stats.evicted, stats.refused_full)
+        (stats.evicted, stats.denied_full)
     }
 }
 
 impl<A: Algorithm + 'static> Gate for Bare<A>
 where
-    <A::Params as Machine>::Oracle: core::fmt::Debug,
+    <A::Params as StateMachine>::Oracle: core::fmt::Debug,
     A::Params: Send + Sync,
 {
-    type Oracle = <A::Params as Machine>::Oracle;
+    type Oracle = <A::Params as StateMachine>::Oracle;
 
     fn oracle(&self) -> Self::Oracle {
         self.params().oracle()
@@ -294,7 +294,7 @@ fn shown(calls: &[(u64, Said)]) -> String {
             None => String::new(),
             Some(said) => format!(
                 "{} {} left, back in {:?}, retry {:?}",
-                if said.admitted { "granted" } else { "refused" },
+                if said.admitted { "granted" } else { "denied" },
                 said.remaining,
                 said.reset_after,
                 said.retry_after

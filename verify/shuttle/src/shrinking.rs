@@ -1,6 +1,6 @@
 //! A quota that changes while it is asked.
 //!
-//! A call is made by one quota that is in force at some moment of it, as [`Live`] says; which one is
+//! A call is made by one quota that is in force at some moment of it, as [`DynamicGcra`] says; which one is
 //! not the same as its place in the order: it may read the old quota, and charge after another call
 //! that was made by the new one. So the changes are no calls of the search. Each request has the
 //! quotas it may be made by, from the last one whose change had returned when it began to the last one
@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use shuttle::thread;
-use tollgate::{Inherit, Live, Quota};
+use tollgate::{DynamicGcra, Inherit, Quota};
 
 use crate::explore::{History, Played};
 use crate::linear::{Spec, is_linearizable};
@@ -73,7 +73,7 @@ impl Spec for Filled {
 /// # Errors
 ///
 /// The history, if no order of its calls explains it.
-pub fn play_changes(gate_of: impl Fn(Quota) -> Bare<Live>) -> Played {
+pub fn play_changes(gate_of: impl Fn(Quota) -> Bare<DynamicGcra>) -> Played {
     let mut draw = Draw::of_this_history();
     let recorder = Recorder::default();
     let gate = Arc::new(gate_of(burst(BURSTS[0])));
@@ -96,7 +96,7 @@ pub fn play_changes(gate_of: impl Fn(Quota) -> Bare<Live>) -> Played {
     Ok(History { overlaps })
 }
 
-fn changes(gate: &Bare<Live>, recorder: &Recorder) -> Vec<Call<u64, ()>> {
+fn changes(gate: &Bare<DynamicGcra>, recorder: &Recorder) -> Vec<Call<u64, ()>> {
     let change = |cells: &u64| {
         recorder.call(1, *cells, |cells| {
             let changed = gate.set_quota_at(burst(*cells), Inherit::AsIs, at(BEGIN));
@@ -107,7 +107,7 @@ fn changes(gate: &Bare<Live>, recorder: &Recorder) -> Vec<Call<u64, ()>> {
 }
 
 fn asks(
-    gate: &Bare<Live>,
+    gate: &Bare<DynamicGcra>,
     recorder: &Recorder,
     thread: usize,
     mut draw: Draw,
@@ -120,7 +120,7 @@ fn asks(
 }
 
 fn ask(
-    gate: &Bare<Live>,
+    gate: &Bare<DynamicGcra>,
     recorder: &Recorder,
     thread: usize,
     cells: Option<u64>,

@@ -28,7 +28,7 @@ pub enum Deal {
     /// So many cells, to be settled under this number.
     Take(u64, u64),
     /// Of what was taken under this number, so many were not spent.
-    GiveBack(u64, u64),
+    Refund(u64, u64),
     /// So many more were spent than were taken.
     Overdraw(u64),
 }
@@ -82,7 +82,7 @@ impl Count {
                 }
                 Reply::Taken(granted)
             }
-            Deal::GiveBack(n, number) => {
+            Deal::Refund(n, number) => {
                 if self.taken.contains(&(number, self.life)) {
                     next.spent -= n;
                 }
@@ -123,7 +123,7 @@ pub trait Lender: Send + Sync + 'static {
     /// Asks for cells.
     fn check(&self, n: u64) -> Decision;
     /// Looks what is left.
-    fn look(&self) -> Decision;
+    fn read(&self) -> Decision;
     /// Forgets.
     fn reset(&self);
     /// Reserves cells.
@@ -139,7 +139,7 @@ impl Lender for Bare<Gcra> {
         self.check_at(n, at(BEGIN))
     }
 
-    fn look(&self) -> Decision {
+    fn read(&self) -> Decision {
         self.peek_at(0, at(BEGIN))
     }
 
@@ -166,7 +166,7 @@ impl Lender for Keyed<Gcra> {
         self.check_at(&KEY, n, at(BEGIN))
     }
 
-    fn look(&self) -> Decision {
+    fn read(&self) -> Decision {
         self.peek_at(&KEY, 0, at(BEGIN))
     }
 
@@ -209,7 +209,7 @@ pub fn play_reservations<L: Lender>(lender: L, cells: u64) -> Played {
     let threads: Vec<_> = (1..=threads).map(&mut begin).collect();
     let joined = threads.into_iter().flat_map(|thread| thread.join().expect("no panic"));
     let calls: Vec<_> = joined.collect();
-    let last = recorder.call(0, Deal::Look, |_| said(&lender.look()));
+    let last = recorder.call(0, Deal::Look, |_| said(&lender.read()));
     explain(cells, calls, last)
 }
 
@@ -225,7 +225,7 @@ fn deals<L: Lender>(lender: &L, recorder: &Recorder, thread: u64, mut draw: Draw
                 lender.reset();
                 Reply::Done
             }),
-            1 => recorder.call(place, Deal::Look, |_| said(&lender.look())),
+            1 => recorder.call(place, Deal::Look, |_| said(&lender.read())),
             2 | 3 => recorder.call(place, Deal::Check(n), |_| said(&lender.check(n))),
             4 | 5 if !held.is_empty() => settle::<L>(recorder, place, &mut held, &mut draw),
             _ => recorder.call(place, Deal::Take(n, number), |_| {
@@ -253,7 +253,7 @@ fn settle<L: Lender>(
     let actual = draw.below(n + 2);
     let deal = match actual > n {
         true => Deal::Overdraw(actual - n),
-        false => Deal::GiveBack(n - actual, number),
+        false => Deal::Refund(n - actual, number),
     };
     recorder.call(place, deal, |_| {
         L::settle(reserved, actual);

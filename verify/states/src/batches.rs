@@ -112,7 +112,7 @@ impl Batches {
         self.limit - 1 + self.processes * self.unsent
     }
 
-    /// What is used beyond that makes no difference: all is refused. Where a server may forget, it
+    /// What is used beyond that makes no difference: all is denied. Where a server may forget, it
     /// matters how much there was to forget.
     fn most(&self) -> u8 {
         if self.faults == 0 { self.limit } else { self.bound() + self.faults }

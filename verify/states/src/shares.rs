@@ -16,7 +16,7 @@ use crate::meter::Meter;
 use crate::report::NEVER_BEYOND;
 use crate::share::membership::{COUNTED, Standing};
 use crate::share::part::part;
-use crate::share::roll::Beat;
+use crate::share::roll::Heartbeat;
 pub use place::lacks;
 use place::{Ages, Node, Place, Reply};
 
@@ -128,7 +128,7 @@ pub enum Step {
     /// A node comes.
     Come(usize),
     /// Its beat arrives, and the answer is on its way, or lost.
-    Beat(usize),
+    Heartbeat(usize),
     /// The answer is lost after all.
     Lose(usize),
     /// It is there.
@@ -192,7 +192,7 @@ impl Shares {
     /// For how much longer a part holds by an answer that is there now.
     fn left(&self, reply: Reply) -> i8 {
         let ago = if self.mistake == Mistake::CountedFromReply { 0 } else { reply.ago };
-        let beat = Beat { live: reply.live.into(), member_for: Duration::MAX };
+        let beat = Heartbeat { live: reply.live.into(), member_for: Duration::MAX };
         let Standing::Part { until, .. } = Standing::of(beat, at(-ago), self.interval()) else {
             unreachable!("a member for ever")
         };
@@ -203,7 +203,7 @@ impl Shares {
     fn reply(&self, live: u64, member_for: u64) -> Option<u8> {
         let member_for = UNIT * u32::try_from(member_for).expect("short");
         let waits = self.mistake != Mistake::NewcomersDoNotWait;
-        let beat = Beat { live, member_for: if waits { member_for } else { Duration::MAX } };
+        let beat = Heartbeat { live, member_for: if waits { member_for } else { Duration::MAX } };
         match Standing::of(beat, at(0), self.interval()) {
             Standing::Part { live, .. } => Some(u8::try_from(live).expect("few")),
             Standing::New(_) => None,

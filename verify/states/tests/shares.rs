@@ -2,7 +2,7 @@
 
 use lease_model::report::explore;
 use lease_model::shares::{Fault, Mistake, Shares, lacks};
-use tollgate::{Direct, Inherit, Live, ManualClock, Quota};
+use tollgate::{Direct, Inherit, DynamicGcra, ManualClock, Quota};
 
 /// Two nodes; a burst of 2, which comes back in a unit.
 const SMALL: Shares = Shares {
@@ -147,7 +147,7 @@ fn a_bucket_changes_as_live_does() {
     for (old, new) in (1..=6).flat_map(|old| (1..=6).map(move |new| (old, new))) {
         for owed in 0..=old {
             let clock = ManualClock::new();
-            let builder = Direct::builder(quota(old)).algorithm(Live::new()).clock(&clock);
+            let builder = Direct::builder(quota(old)).algorithm(DynamicGcra::new()).clock(&clock);
             let bucket = builder.build().expect("a bucket");
             assert!(bucket.check_n(owed.into()).is_ok());
             bucket.set_quota(quota(new), Inherit::AsIs).expect("in range");

@@ -14,7 +14,7 @@ use tollgate_benches::report::{note, quartiles, table};
 use tollgate_benches::rounds::{Admitted, Figures};
 use tollgate_peers::forms::Form;
 use tollgate_peers::limiters::each;
-use tollgate_peers::peer::{Keyed, TimeGiven, Visit};
+use tollgate_peers::peer::{Keyed, TimeGiven, Visitor};
 
 use crate::choice::{Choice, float};
 use crate::rows::{Case, Exact, OURS, OURS_GIVEN, Wanted, given_name, judge, own_name};
@@ -168,7 +168,7 @@ impl ColdRows<'_> {
     }
 }
 
-impl Visit for ColdRows<'_> {
+impl Visitor for ColdRows<'_> {
     fn keyed<P: Keyed>(&mut self) {
         let name = own_name::<P>();
         if self.choice.options.wants(&name) {

@@ -14,7 +14,7 @@ use crate::rows::{Exact, OURS, OURS_GIVEN, Wanted, judge, loops, side_by_side};
 
 pub(crate) fn run(choice: &Choice) {
     for threads in [1, 2] {
-        for (what, plan, before) in [("admit", Plan::roomy(), 0), ("refuse", Plan::hourly(2), 2)] {
+        for (what, plan, before) in [("admit", Plan::roomy(), 0), ("deny", Plan::hourly(2), 2)] {
             let case = format!("direct-{what}-{threads}");
             if choice.wants_case(&case) {
                 one(&choice.options, &case, threads, plan, before);

@@ -12,7 +12,7 @@ use tollgate_benches::process::{resident_bytes, resident_peak_bytes};
 use tollgate_benches::report::{Bound, beside, text, verdict};
 use tollgate_peers::forms::Form;
 use tollgate_peers::limiters::{GovernorAhash, InScc, Tollgate, each};
-use tollgate_peers::peer::{Keyed, Visit};
+use tollgate_peers::peer::{Keyed, Visitor};
 use tollgate_peers::plan::Plan;
 
 use crate::choice::{Choice, ask_child, float};
@@ -104,7 +104,7 @@ fn judge(millions: u64, outcomes: &[(&str, bool, Outcome)]) {
 /// All limiters with what they have for forgetting, and two of them without.
 struct Tasks(Vec<Task>);
 
-impl Visit for Tasks {
+impl Visitor for Tasks {
     fn keyed<P: Keyed>(&mut self) {
         if [GovernorAhash::NAME, InScc::NAME].contains(&P::NAME) {
             self.0.push(Task { name: P::NAME, kept: None });
@@ -203,7 +203,7 @@ struct Child<'a> {
     seconds: u64,
 }
 
-impl Visit for Child<'_> {
+impl Visitor for Child<'_> {
     fn keyed<P: Keyed>(&mut self) {
         if P::NAME != self.name {
             return;

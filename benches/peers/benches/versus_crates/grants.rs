@@ -10,7 +10,7 @@ use quanta::Clock;
 use tollgate_benches::report::{Bound, note, text, verdict};
 use tollgate_peers::forms::Form;
 use tollgate_peers::limiters::{Tollgate, TollgateDirect, each, each_direct};
-use tollgate_peers::peer::{Direct, Keyed, Visit, VisitDirect};
+use tollgate_peers::peer::{Direct, Keyed, Visitor, VisitDirect};
 use tollgate_peers::plan::Plan;
 
 use crate::choice::{Choice, float};
@@ -29,7 +29,7 @@ pub(crate) fn run(choice: &Choice) {
     if !choice.wants_case(NAME) {
         return;
     }
-    let mut seen = Seen { choice, rows: vec![], most: vec![] };
+    let mut seen = View { choice, rows: vec![], most: vec![] };
     each(&mut seen);
     each_direct(&mut seen);
     let [above, wrapping] = [ABOVE, WRAPPING].map(|cells| format!("(iii) {cells}"));
@@ -50,7 +50,7 @@ pub(crate) fn run(choice: &Choice) {
     println!();
 }
 
-struct Seen<'a> {
+struct View<'a> {
     choice: &'a Choice,
     rows: Vec<Vec<String>>,
     /// The most granted to a key by (i).
@@ -61,7 +61,7 @@ fn direct_name<P: Direct>() -> String {
     format!("{}, one bucket", P::NAME)
 }
 
-impl Visit for Seen<'_> {
+impl Visitor for View<'_> {
     fn keyed<P: Keyed>(&mut self) {
         if !self.choice.options.wants(P::NAME) {
             return;
@@ -71,7 +71,7 @@ impl Visit for Seen<'_> {
         let key = |rank| P::Key::own(rank);
         let hammered: Vec<usize> =
             (0..HAMMERED).map(|rank| hammer(|| burst.check(key(rank).borrow()))).collect();
-        let fresh = meet(|rank| single.check(key(rank).borrow()));
+        let fresh = dispatch(|rank| single.check(key(rank).borrow()));
         let at_once =
             [(1, ABOVE), (2, WRAPPING)].map(|(rank, n)| ten.check_n(key(rank).borrow(), n));
         let rested = P::new(Plan::new(100, Duration::from_secs(1), 5), 100);
@@ -80,7 +80,7 @@ impl Visit for Seen<'_> {
     }
 }
 
-impl VisitDirect for Seen<'_> {
+impl VisitDirect for View<'_> {
     fn direct<P: Direct>(&mut self) {
         if !self.choice.options.wants(P::NAME) {
             return;
@@ -98,7 +98,7 @@ impl VisitDirect for Seen<'_> {
     }
 }
 
-impl Seen<'_> {
+impl View<'_> {
     fn say(
         &mut self,
         name: String,
@@ -113,7 +113,7 @@ impl Seen<'_> {
         let [above, wrapping] = at_once.map(|answer| match answer {
             None => "no such call",
             Some(true) => "granted",
-            Some(false) => "refused",
+            Some(false) => "denied",
         });
         let granted = format!("{least} to {most}");
         let [above, wrapping] = [above, wrapping].map(str::to_owned);
@@ -139,7 +139,7 @@ fn hammer(ask: impl Fn() -> bool + Sync) -> usize {
 
 /// Two threads wait for each other before every key. How many keys were granted to both of
 /// them, and how many to neither.
-fn meet(ask: impl Fn(usize) -> bool + Sync) -> [usize; 2] {
+fn dispatch(ask: impl Fn(usize) -> bool + Sync) -> [usize; 2] {
     let arrived = AtomicUsize::new(0);
     let granted = || -> Vec<bool> {
         let one = |rank| {

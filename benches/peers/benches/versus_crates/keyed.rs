@@ -18,10 +18,10 @@ pub(crate) fn run(choice: &Choice) {
     };
     one("1k-zipf-admit", Case::admit(Draw::Zipf, 1_000, 1, 50_000), wanted(1.35, 4.0));
     one("100k-uniform-admit", Case::admit(Draw::Uniform, 100_000, 2, 400_000), wanted(1.4, 4.5));
-    one("100k-zipf-refuse", Case::refuse(Draw::Zipf, 100_000, 2, 400_000), wanted(3.0, 10.0));
+    one("100k-zipf-deny", Case::deny(Draw::Zipf, 100_000, 2, 400_000), wanted(3.0, 10.0));
     one("1m-uniform-admit", Case::admit(Draw::Uniform, 1_000_000, 2, 200_000), wanted(2.0, 8.0));
     one("hot-key-admit", Case::admit(Draw::One, 1, 2, 400_000), Wanted::default());
-    one("hot-key-refuse", Case::refuse(Draw::One, 1, 2, 200_000), Wanted::default());
+    one("hot-key-deny", Case::deny(Draw::One, 1, 2, 200_000), Wanted::default());
 }
 
 fn one(choice: &Choice, name: &str, case: Case, wanted: Wanted) {
@@ -34,7 +34,7 @@ fn one(choice: &Choice, name: &str, case: Case, wanted: Wanted) {
             rows.batched(Pages::Ordinary);
             rows.batched(Pages::Huge);
         }
-        "hot-key-admit" => rows.lanes(rows.keys()[0]),
+        "hot-key-admit" => rows.leases(rows.keys()[0]),
         _ => {}
     }
     if case.threads == 2 {

@@ -6,7 +6,7 @@ use tollgate_benches::process::{resident_bytes, resident_peak_bytes};
 use tollgate_benches::report::{beside, text};
 use tollgate_peers::forms::Form;
 use tollgate_peers::limiters::{Tollgate, each};
-use tollgate_peers::peer::{Keyed, Visit};
+use tollgate_peers::peer::{Keyed, Visitor};
 use tollgate_peers::plan::Plan;
 
 use crate::choice::{Choice, ask_child, float};
@@ -49,7 +49,7 @@ pub(crate) fn run(choice: &Choice) {
 
 struct Names(Vec<&'static str>);
 
-impl Visit for Names {
+impl Visitor for Names {
     fn keyed<P: Keyed>(&mut self) {
         self.0.push(P::NAME);
     }
@@ -66,7 +66,7 @@ struct Child<'a> {
     count: usize,
 }
 
-impl Visit for Child<'_> {
+impl Visitor for Child<'_> {
     fn keyed<P: Keyed>(&mut self) {
         if P::NAME != self.name {
             return;

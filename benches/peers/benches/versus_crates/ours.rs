@@ -66,35 +66,35 @@ impl Rows<'_> {
     }
 
     /// A lane for each thread, made anew in each turn: own clock, coarse clock, time given.
-    pub(crate) fn lanes(&mut self, key: u64) {
+    pub(crate) fn leases(&mut self, key: u64) {
         let clock = CoarseClock::with_upkeep(REFRESH).expect("a thread");
-        let own = with_lanes(self.case, QuantaClock::new());
-        let coarse = with_lanes(self.case, clock);
-        let given = with_lanes(self.case, QuantaClock::new());
+        let own = with_leases(self.case, QuantaClock::new());
+        let coarse = with_leases(self.case, clock);
+        let given = with_leases(self.case, QuantaClock::new());
         let threads = self.case.threads;
-        self.lane(LANES, Row::new(LANES, threads, move |turn| asked(turn, &own, key)));
-        self.lane(
+        self.lease(LANES, Row::new(LANES, threads, move |turn| asked(turn, &own, key)));
+        self.lease(
             LANES_COARSE,
             Row::new(LANES_COARSE, threads, move |turn| asked(turn, &coarse, key)),
         );
-        self.lane(
+        self.lease(
             LANES_GIVEN,
             Row::new(LANES_GIVEN, threads, move |turn| {
-                let mut lane = given.lane(&key);
+                let mut lease = given.lease(&key);
                 let (mut now, mut admitted) = (turn.start_nanos(), 0);
                 for _ in 0..turn.decisions {
                     now = Turn::later(now);
                     let at = Tick::from_nanos(black_box(now));
-                    admitted += usize::from(black_box(lane.check_at(1, at).is_ok()));
+                    admitted += usize::from(black_box(lease.check_at(1, at).is_ok()));
                 }
                 // As its clock has it, and not the limiter's.
-                lane.give_back_at(Tick::from_nanos(now));
+                lease.refund_at(Tick::from_nanos(now));
                 admitted
             }),
         );
     }
 
-    fn lane(&mut self, name: &str, row: Row<'static>) {
+    fn lease(&mut self, name: &str, row: Row<'static>) {
         if self.options.wants(name) {
             self.rows.push(row);
         }
@@ -102,12 +102,12 @@ impl Rows<'_> {
 }
 
 fn asked<C: Clock>(turn: Turn, gate: &Limiter<u64, Gcra, C>, key: u64) -> usize {
-    let mut lane = gate.lane(&key);
-    (0..turn.decisions).map(|_| usize::from(black_box(lane.check().is_ok()))).sum()
+    let mut lease = gate.lease(&key);
+    (0..turn.decisions).map(|_| usize::from(black_box(lease.check().is_ok()))).sum()
 }
 
-fn with_lanes<C: Clock>(case: Case, clock: C) -> Limiter<u64, Gcra, C> {
-    let builder = Limiter::builder(quota(case.plan)).algorithm(Gcra::new().lanes(LANE));
+fn with_leases<C: Clock>(case: Case, clock: C) -> Limiter<u64, Gcra, C> {
+    let builder = Limiter::builder(quota(case.plan)).algorithm(Gcra::new().leases(LANE));
     builder.clock(clock).capacity(case.keys as u64).build().expect("in range")
 }
 

@@ -8,7 +8,7 @@ use tollgate_benches::options::Options;
 use tollgate_benches::report::{Bound, compared, quartiles, target};
 use tollgate_benches::rounds::{Figures, Row, Turn};
 use tollgate_peers::forms::{Form, Sequence, mixed};
-use tollgate_peers::peer::{Keyed, TimeGiven, Visit};
+use tollgate_peers::peer::{Keyed, TimeGiven, Visitor};
 use tollgate_peers::plan::Plan;
 
 pub(crate) const OURS: &str = "tollgate, own clock";
@@ -32,8 +32,8 @@ impl Case {
         Self { draw, keys, threads, decisions, plan: Plan::roomy(), before: 1 }
     }
 
-    /// All refused: every bucket is empty for the next hour.
-    pub(crate) fn refuse(draw: Draw, keys: usize, threads: usize, decisions: usize) -> Self {
+    /// All denied: every bucket is empty for the next hour.
+    pub(crate) fn deny(draw: Draw, keys: usize, threads: usize, decisions: usize) -> Self {
         Self { draw, keys, threads, decisions, plan: Plan::hourly(2), before: 2 }
     }
 
@@ -108,7 +108,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Visit for Rows<'_> {
+impl Visitor for Rows<'_> {
     fn keyed<P: Keyed>(&mut self) {
         let name = own_name::<P>();
         if !self.options.wants(&name) {

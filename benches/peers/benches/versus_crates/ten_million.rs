@@ -6,7 +6,7 @@ use tollgate_benches::report::{Bound, note, of_medians, table};
 use tollgate_benches::rounds::{Figures, compare};
 use tollgate_peers::forms::Sequence;
 use tollgate_peers::limiters::{PingoraLimits, each};
-use tollgate_peers::peer::{Keyed, TimeGiven, Visit};
+use tollgate_peers::peer::{Keyed, TimeGiven, Visitor};
 
 use crate::choice::Choice;
 use crate::ours::{BATCHED, BATCHED_HUGE, HUGE, Pages};
@@ -82,7 +82,7 @@ impl Alone<'_> {
     }
 }
 
-impl Visit for Alone<'_> {
+impl Visitor for Alone<'_> {
     fn keyed<P: Keyed>(&mut self) {
         self.measure(|rows| rows.keyed::<P>());
     }

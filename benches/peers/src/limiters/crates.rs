@@ -265,7 +265,7 @@ impl TimeGiven for Throttlecrab {
 }
 
 /// pingora-limits' `Rate`: a count-min sketch of 4 times 1,024 counters, whose window is what a
-/// burst takes to come back. What is observed is counted even if it is then refused, and keys
+/// burst takes to come back. What is observed is counted even if it is then denied, and keys
 /// that share counters are counted together.
 pub struct PingoraLimits {
     rate: Rate,

@@ -14,10 +14,10 @@ pub use direct::{
 pub use maps::{InDashmap, InMoka, InPapaya, InScc};
 pub use ours::{Tollgate, quota};
 
-use crate::peer::{Visit, VisitDirect};
+use crate::peer::{Visitor, VisitDirect};
 
 /// Every keyed limiter, tollgate first.
-pub fn each(visit: &mut impl Visit) {
+pub fn each(visit: &mut impl Visitor) {
     visit.keyed::<Tollgate>();
     visit.given::<Tollgate>();
     visit.keyed::<GovernorDefault>();
@@ -59,7 +59,7 @@ mod tests {
 
     struct GrantsItsBurst;
 
-    impl Visit for GrantsItsBurst {
+    impl Visitor for GrantsItsBurst {
         fn keyed<P: Keyed>(&mut self) {
             let gate = P::new(Plan::hourly(10), 100);
             for rank in 0..3 {

@@ -26,7 +26,7 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Replays access logs through candidate rules, and tells who would have been refused
+    /// Replays access logs through candidate rules, and tells who would have been denied
     #[command(after_long_help = REPLAY_HELP)]
     Replay(Box<ReplayArgs>),
 
@@ -148,7 +148,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long = "rules", value_name = "FILE", conflicts_with_all = OF_LIMITERS)]
     rules_file: Option<String>,
 
-    /// Suggests the smallest burst at a rate such that few well-behaved keys would ever be refused
+    /// Suggests the smallest burst at a rate such that few well-behaved keys would ever be denied
     #[arg(long)]
     suggest: bool,
 
@@ -157,7 +157,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long = "rate", value_name = "RATE", action = ArgAction::Append, requires = "suggest")]
     rates: Vec<Quota>,
 
-    /// The share of well-behaved keys that may ever be refused
+    /// The share of well-behaved keys that may ever be denied
     #[arg(long, value_name = "SHARE", default_value = "1%", requires = "suggest")]
     at_most: Share,
 
@@ -210,7 +210,7 @@ pub(crate) struct ReplayArgs {
     #[arg(allow_hyphen_values = true)]
     utc_offset: i32,
 
-    /// So many of the keys refused most are listed [default: 10, or 5 for each of several
+    /// So many of the keys denied most are listed [default: 10, or 5 for each of several
     /// limiters]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
@@ -242,8 +242,8 @@ pub(crate) struct ReplayArgs {
 enum WhenFull {
     /// The key with the least debt is forgotten
     Evict,
-    /// The new key is refused
-    Refuse,
+    /// The new key is denied
+    Deny,
     /// The new key is admitted and not remembered
     Admit,
 }

@@ -81,7 +81,7 @@ impl ReplayArgs {
             capacity: self.capacity,
             on_full: match self.on_full {
                 WhenFull::Evict => OnFull::EvictNearestIdle,
-                WhenFull::Refuse => OnFull::Refuse,
+                WhenFull::Deny => OnFull::Deny,
                 WhenFull::Admit => OnFull::Admit,
             },
             utc_offset_secs: self.utc_offset,

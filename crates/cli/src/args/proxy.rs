@@ -16,7 +16,7 @@ Headers:
   X-Forwarded-Host, X-Forwarded-Proto and Via. Host is the upstream's, unless --preserve-host.
 
 Answers of its own, all of application/problem+json:
-  429 a rule refuses (with Retry-After, RateLimit-Policy, RateLimit)   503 too many wait for a turn
+  429 a rule denies (with Retry-After, RateLimit-Policy, RateLimit)   503 too many wait for a turn
   400 the host is missing, repeated or malformed; the body is malformed; a rule needs a key that the
       request has not, or depends on how its path is read (tollgate check --explain says why)
   408 the client stops sending its body, or sends it too slowly

@@ -113,7 +113,7 @@ impl<'p> Reader<'p> {
         Ok(outcome.map(|()| Line::Request))
     }
 
-    /// Refuses options that no line of this format could serve. JSON lines differ from each
+    /// Denies options that no line of this format could serve. JSON lines differ from each
     /// other, and a CSV's columns are known with its header.
     pub(crate) fn accepts(&self, charge: &Charge) -> Result<()> {
         if let Self::Clf = self

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn what_is_no_time_is_denied() {
         for text in [
             "",
             "-",

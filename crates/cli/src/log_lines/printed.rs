@@ -84,7 +84,7 @@ impl Seen {
 
     /// The headers that the log keeps.
     fn headers(&self) -> Vec<Kept> {
-        use tollgate_rules::Facts;
+        use tollgate_rules::RequestView;
 
         let names = HEADERS.map(str::to_owned);
         let asked = Asked::new(&self.head, &names);

@@ -37,27 +37,27 @@ impl Page {
     }
 }
 
-/// How often a rule refused. It outlives a change of the rule.
+/// How often a rule denied. It outlives a change of the rule.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    pub(super) refused: AtomicU64,
-    pub(super) shadow_refused: AtomicU64,
+    pub(super) denied: AtomicU64,
+    pub(super) shadow_denied: AtomicU64,
     /// Requests that all limits in a store admitted.
     pub(super) store_admitted: AtomicU64,
     origins: [AtomicU64; ORIGINS.len()],
 }
 
 impl Counts {
-    pub(super) fn count_refusal(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_denial(&self) {
+        self.denied.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn count_store_admission(&self) {
         self.store_admitted.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn count_shadow_refusal(&self) {
-        self.shadow_refused.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_shadow_denial(&self) {
+        self.shadow_denied.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a decision about a limit in a store.
@@ -110,7 +110,7 @@ impl Book {
         }
     }
 
-    /// Counts a refusal; a rule that has just left the file is not counted any more.
+    /// Counts a denial; a rule that has just left the file is not counted any more.
     pub(super) fn count(&self, rule: &Rule, of: impl Fn(&Counts) -> &AtomicU64) {
         if let Some(page) = self.pages.get(rule.name()) {
             of(&page.counts).fetch_add(1, Ordering::Relaxed);
@@ -176,15 +176,15 @@ mod tests {
         let before =
             gate(r#"rule = [{ name = "a", limits = "1/s" }, { name = "b", limits = "1/s" }]"#);
         let book = Book::new(&before, &Book::default());
-        before.rules().for_each(|rule| book.count(rule, |counts| &counts.refused));
+        before.rules().for_each(|rule| book.count(rule, |counts| &counts.denied));
         let after =
             gate(r#"rule = [{ name = "c", limits = "1/s" }, { name = "a", limits = "9/s" }]"#);
         let book = Book::new(&after, &book);
-        after.rules().for_each(|rule| book.count(rule, |counts| &counts.refused));
-        before.rules().for_each(|rule| book.count(rule, |counts| &counts.shadow_refused));
+        after.rules().for_each(|rule| book.count(rule, |counts| &counts.denied));
+        before.rules().for_each(|rule| book.count(rule, |counts| &counts.shadow_denied));
         let counts = book.counts().into_iter().map(|(name, counts)| {
             let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-            (name, read(&counts.refused), read(&counts.shadow_refused))
+            (name, read(&counts.denied), read(&counts.shadow_denied))
         });
         assert_eq!(counts.collect::<Vec<_>>(), [("a", 2, 1), ("c", 1, 0)]);
     }

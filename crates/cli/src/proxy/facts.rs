@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::request::Parts;
-use tollgate_rules::Facts;
+use tollgate_rules::RequestView;
 
 use super::client::Client;
 use super::headers::asked_host;
@@ -11,7 +11,7 @@ use super::headers::asked_host;
 /// A request's head, which [`Finder::mark`](super::client::Finder::mark) has marked.
 pub(super) struct Head<'a>(pub(super) &'a Parts);
 
-impl Facts for Head<'_> {
+impl RequestView for Head<'_> {
     fn method(&self) -> &str {
         self.0.method.as_str()
     }

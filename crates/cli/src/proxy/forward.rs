@@ -267,6 +267,6 @@ fn has_closed(error: &Error) -> bool {
 }
 
 fn is_end_of_http2(error: &h2::Error) -> bool {
-    let is_refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
-    error.is_remote() && (error.is_go_away() || is_refused) || error.is_io()
+    let is_denied = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (error.is_go_away() || is_denied) || error.is_io()
 }

@@ -64,8 +64,8 @@ impl hyper::service::Service<Request<Incoming>> for Door {
         let (mut head, body) = request.into_parts();
         if host::check(&head).is_err() {
             metrics.count_failure(Failure::Host);
-            let refused = Failure::Host.answer().map(Either::Right);
-            return Box::pin(std::future::ready(Ok(underway.answer(refused, None))));
+            let denied = Failure::Host.answer().map(Either::Right);
+            return Box::pin(std::future::ready(Ok(underway.answer(denied, None))));
         }
         if head.headers.contains_key(UPGRADE) {
             head.extensions.insert(Arc::clone(&self.open));

@@ -36,8 +36,8 @@ const STATUS_MIN: usize = 100;
 pub(super) enum Decision {
     NoRule,
     Admitted,
-    Refused,
-    /// It is not known, and so refused: a store does not answer.
+    Denied,
+    /// It is not known, and so denied: a store does not answer.
     Unavailable,
 }
 
@@ -251,7 +251,7 @@ impl Metrics {
         for (decision, word) in [
             (Decision::NoRule, "no_rule"),
             (Decision::Admitted, "admitted"),
-            (Decision::Refused, "refused"),
+            (Decision::Denied, "denied"),
             (Decision::Unavailable, "unavailable"),
         ] {
             page.labelled("decision", word, read(&self.decisions[decision as usize]));
@@ -265,7 +265,7 @@ impl Metrics {
         page.single("tollgate_queue_full_total", "counter", help, layer.queue_full);
         let help = "Requests that waited for a store's answer, or for what stands in for it.";
         page.single("tollgate_asked_total", "counter", help, layer.asked);
-        let help = "Requests that were refused since a store did not answer.";
+        let help = "Requests that were denied since a store did not answer.";
         page.single("tollgate_unavailable_total", "counter", help, layer.unavailable);
         self.write_rules(&mut page, gate);
         shared::write(&mut page, &gate.shared());
@@ -406,15 +406,15 @@ impl Metrics {
                 page.labelled_twice(("rule", &rule), ("limit", &limit), figure);
             }
         }
-        let name = "tollgate_rule_refusals_total";
-        page.family(name, "counter", "Refusals by the rule that refuses for longest.");
+        let name = "tollgate_rule_denials_total";
+        page.family(name, "counter", "Denials by the rule that denies for longest.");
         for (rule, counts) in &counts {
-            page.labelled("rule", rule, read(&counts.refused));
+            page.labelled("rule", rule, read(&counts.denied));
         }
-        let name = "tollgate_rule_shadow_refusals_total";
-        page.family(name, "counter", "What rules in shadow would have refused.");
+        let name = "tollgate_rule_shadow_denials_total";
+        page.family(name, "counter", "What rules in shadow would have denied.");
         for (rule, counts) in &counts {
-            page.labelled("rule", rule, read(&counts.shadow_refused));
+            page.labelled("rule", rule, read(&counts.shadow_denied));
         }
         let name = "tollgate_rule_store_decisions_total";
         page.family(name, "counter", "Decisions about limits in a store, by who made them.");

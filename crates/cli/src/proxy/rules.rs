@@ -10,8 +10,8 @@ use tokio::sync::Mutex;
 use tokio::time::MissedTickBehavior;
 use tollgate_http::{Admission, Asking, KeyError, Reading, Reason, Report, Verdict};
 use tollgate_rules::{
-    Carried, Elsewhere, Gate, LiveRules, Outcome, Refused, ReloadError, Rules, RulesFile, Standing,
-    Why,
+    Deferred, Denial, DenyReason, Gate, LiveRules, Outcome, ReloadError, ReloadSummary, Rules,
+    RulesFile, Standing,
 };
 
 use super::book::Book;
@@ -97,7 +97,11 @@ impl RulesGate {
     }
 
     /// Looks at the file; takes it over, if it changed or `is_told`, and all its limits can be kept.
-    fn renew(&self, file: &mut RulesFile, is_told: bool) -> Result<Option<Carried>, ReloadError> {
+    fn renew(
+        &self,
+        file: &mut RulesFile,
+        is_told: bool,
+    ) -> Result<Option<ReloadSummary>, ReloadError> {
         let before = self.shared.load_full();
         let mut undo = Undo { shared: &self.shared, before: Some(Arc::clone(&before)) };
         // Those of the new rules are there before these are in force, and those of the old ones
@@ -145,14 +149,14 @@ impl RulesGate {
 
     fn judge(&self, verdict: &tollgate_rules::Verdict<'_>, report: &mut Report) -> Verdict {
         let book = self.book.load();
-        for refused in verdict.shadowed() {
-            book.count(refused.rule(), |counts| &counts.shadow_refused);
-            report.note_shadow(refusal(&book, refused));
+        for denied in verdict.shadowed() {
+            book.count(denied.rule(), |counts| &counts.shadow_denied);
+            report.note_shadow(denial(&book, denied));
         }
         let standing = match verdict.outcome() {
             Outcome::NoRule => None,
             Outcome::Admitted(standing) => Some(standing),
-            Outcome::Refused(refused) => return self.refuse(&book, refused, report),
+            Outcome::Denied(denied) => return self.deny(&book, denied, report),
         };
         let reading = standing.map(|standing| admitted(&book, standing));
         let delay = reading.as_ref().map_or(Duration::ZERO, |reading| reading.delay);
@@ -166,35 +170,35 @@ impl RulesGate {
         Verdict::Admit(admission)
     }
 
-    fn refuse(&self, book: &Book, refused: &Refused<'_>, report: &mut Report) -> Verdict {
-        self.metrics.count_decision(Decision::Refused);
-        book.count(refused.rule(), |counts| &counts.refused);
-        let bad_request = match refused.why() {
-            Why::NoKey => Some(KeyError::Missing),
-            Why::UnclearPath => Some(KeyError::Malformed),
+    fn deny(&self, book: &Book, denied: &Denial<'_>, report: &mut Report) -> Verdict {
+        self.metrics.count_decision(Decision::Denied);
+        book.count(denied.rule(), |counts| &counts.denied);
+        let bad_request = match denied.why() {
+            DenyReason::NoKey => Some(KeyError::Missing),
+            DenyReason::UnclearPath => Some(KeyError::Malformed),
             _ => None,
         };
         if let Some(error) = bad_request {
             report.note_without_key(error);
             return Verdict::WithoutKey(error);
         }
-        report.note(refusal(book, refused));
+        report.note(denial(book, denied));
         // It has its cell, so its turn is what comes too late.
-        let fits = matches!(refused.why(), Why::Limit(..)) && refused.remaining() > 0;
-        if fits { Verdict::QueueFull } else { Verdict::Refuse }
+        let fits = matches!(denied.why(), DenyReason::Limit(..)) && denied.remaining() > 0;
+        if fits { Verdict::QueueFull } else { Verdict::Deny }
     }
 
     /// Goes on with the limits in stores, since those of this process admit the request.
     fn ask(
         &self,
         book: &Book,
-        elsewhere: &[Elsewhere<'_>],
+        elsewhere: &[Deferred<'_>],
         admission: Admission,
         reading: Option<Reading>,
         report: &mut Report,
     ) -> Verdict {
         let shared = self.shared.load();
-        let question = |asked: &Elsewhere<'_>| {
+        let question = |asked: &Deferred<'_>| {
             let limits = Arc::clone(shared.find(asked.rule())?);
             Some(Question::new(asked, limits, book.page(asked.rule())))
         };
@@ -211,7 +215,7 @@ impl RulesGate {
         match ruling {
             Err(Reason::OverLimit) => {
                 tell(report, &said);
-                Verdict::Refuse
+                Verdict::Deny
             }
             Ok(admission) => {
                 tell(report, &said);
@@ -249,7 +253,7 @@ impl Drop for Undo<'_> {
 /// Adds what was said elsewhere.
 fn tell(report: &mut Report, said: &Report) {
     said.readings().for_each(|reading| report.note(reading.clone()));
-    said.shadow_refusals().for_each(|reading| report.note_shadow(reading.clone()));
+    said.shadow_denials().for_each(|reading| report.note_shadow(reading.clone()));
 }
 
 /// How a request stands, as clients are told of it.
@@ -261,15 +265,15 @@ fn admitted(book: &Book, standing: &Standing<'_>) -> Reading {
     reading
 }
 
-/// A refusal as clients are told of it. Of a ban, and where there is no key, the rule's first limit
+/// A denial as clients are told of it. Of a ban, and where there is no key, the rule's first limit
 /// is named.
-fn refusal(book: &Book, refused: &Refused<'_>) -> Reading {
-    let limit = refused.limit().unwrap_or(&refused.rule().limits()[0]);
-    let policy = book.policy(refused.rule(), limit);
-    let mut reading = Reading::new(policy, limit.quota().limit(), refused.remaining());
-    reading.reset_after = refused.reset_after();
-    reading.retry_after = refused.retry_after();
-    reading.refused = true;
+fn denial(book: &Book, denied: &Denial<'_>) -> Reading {
+    let limit = denied.limit().unwrap_or(&denied.rule().limits()[0]);
+    let policy = book.policy(denied.rule(), limit);
+    let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());
+    reading.reset_after = denied.reset_after();
+    reading.retry_after = denied.retry_after();
+    reading.denied = true;
     reading
 }
 

@@ -22,7 +22,7 @@ use super::streams::Streams;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Requests of one HTTP/2 connection at one time.
 const STREAMS_MAX: u32 = 256;
-/// After the system has refused a connection (out of descriptors, say).
+/// After the system has denied a connection (out of descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How to serve.

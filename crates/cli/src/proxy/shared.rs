@@ -15,8 +15,8 @@ mod watch;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_redis::{Answer, Central, Guarded, Leased, Store};
-use tollgate_rules::{Key, Limit, Rule, WhenDown};
+use tollgate_redis::{Answer, Leased, RedisLimiter, Store, WithFallback};
+use tollgate_rules::{Fallback, Key, Limit, Rule};
 
 pub(super) use self::ask::{Inquiry, Question};
 pub(super) use self::figures::write;
@@ -47,9 +47,9 @@ pub(super) struct SharedRule {
 #[derive(Debug)]
 enum Tier {
     /// The server is asked about each request.
-    Always(Guarded<Central>),
+    Always(WithFallback<RedisLimiter>),
     /// It is asked for some cells ahead.
-    Ahead(Guarded<Leased<Central>>),
+    Ahead(WithFallback<Leased<RedisLimiter>>),
 }
 
 impl Shared {
@@ -104,9 +104,9 @@ impl SharedRule {
             && self.capacity == rule.capacity()
     }
 
-    /// Whether requests are refused that the server gives no decision about.
-    fn blocks_when_down(&self) -> bool {
-        self.store.when_down() == WhenDown::Block
+    /// Whether requests are denied that the server gives no decision about.
+    fn denies_without_store(&self) -> bool {
+        self.store.fallback() == Fallback::Block
     }
 }
 

@@ -1,4 +1,4 @@
-//! Refusals over time, drawn with block characters: a band for each limiter over one time axis
+//! Denials over time, drawn with block characters: a band for each limiter over one time axis
 //! and on one scale.
 
 use super::words;
@@ -29,11 +29,11 @@ pub(crate) fn draw(
 ) -> String {
     let most = columns.counts.iter().flatten().copied().max().unwrap_or(0);
     let mut text = format!(
-        "Refused over time, {} a column, in the log's own clock ({zone})\n",
+        "Denied over time, {} a column, in the log's own clock ({zone})\n",
         words::span(columns.width_nanos)
     );
     if most == 0 {
-        text.push_str("nothing was refused\n");
+        text.push_str("nothing was denied\n");
         return text;
     }
     let chars = (width / columns.counts[0].len()).clamp(1, COLUMN_CHARS_MAX);
@@ -58,7 +58,7 @@ fn title(name: &str, counts: &[u64], columns: &Columns) -> String {
     let Some((index, most)) =
         counts.iter().enumerate().rev().max_by_key(|(_, count)| **count).filter(|(_, m)| **m > 0)
     else {
-        return format!("{name}: nothing refused\n");
+        return format!("{name}: nothing denied\n");
     };
     let start = columns.first_local_nanos + index as u64 * columns.width_nanos;
     format!("{name}: at most {}, at {}\n", words::thousands(*most), long_label(start, columns))
@@ -148,7 +148,7 @@ mod tests {
         let counts = (0..16).map(|hour| hour * 10).collect();
         let text = draw(&["a".to_owned()], &columns(HOUR, vec![counts]), "UTC", 4, 16);
         let expected = "\
-Refused over time, 1 h a column, in the log's own clock (UTC)
+Denied over time, 1 h a column, in the log's own clock (UTC)
 
 a: at most 150, at 21:00
 150 │              ▄█
@@ -174,15 +174,15 @@ a: at most 150, at 21:00
         assert_eq!(text.matches("2,000 │").count(), 1, "{text}");
         assert_eq!(text.matches('▁').count(), COLUMN_CHARS_MAX, "{text}");
         assert_eq!(text.matches('└').count(), 1, "{text}");
-        assert!(text.contains("c: nothing refused"), "{text}");
+        assert!(text.contains("c: nothing denied"), "{text}");
         assert!(text.contains("b: at most 1, at 1995-08-02"), "{text}");
     }
 
     #[test]
-    fn charts_without_refusals_or_with_one_column_are_drawn() {
+    fn charts_without_denials_or_with_one_column_are_drawn() {
         let names = ["a".to_owned()];
         let text = draw(&names, &columns(HOUR, vec![vec![0, 0]]), "UTC", 2, 60);
-        assert!(text.ends_with("nothing was refused\n"), "{text}");
+        assert!(text.ends_with("nothing was denied\n"), "{text}");
         let text = draw(&names, &columns(1_000_000, vec![vec![3]]), "UTC", 2, 60);
         assert!(text.contains("06:00:00.000"), "{text}");
     }

@@ -31,13 +31,13 @@ struct Decision<'d> {
     cost: u64,
     rule: String,
     algorithm: &'d str,
-    /// `admitted`, `refused`, or `never`: refused, and no waiting would help.
+    /// `admitted`, `denied`, or `never`: denied, and no waiting would help.
     verdict: &'d str,
     remaining: u64,
     reset_after_nanos: u64,
     /// Null unless the verdict is `admitted`.
     delay_nanos: Option<u64>,
-    /// Null unless the verdict is `refused`.
+    /// Null unless the verdict is `denied`.
     retry_after_nanos: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ impl Decisions {
             algorithm: algorithm.name,
             verdict: match (verdict.admitted, verdict.retry_after) {
                 (true, _) => "admitted",
-                (false, Some(_)) => "refused",
+                (false, Some(_)) => "denied",
                 (false, None) => "never",
             },
             remaining: verdict.remaining,

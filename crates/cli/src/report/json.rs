@@ -51,13 +51,13 @@ struct Counts {
     /// Admitted requests that were told to wait.
     delayed: u64,
     longest_delay_nanos: u64,
-    refused: u64,
-    refused_share: f64,
-    keys_refused: u64,
-    keys_refused_share: f64,
-    /// Refused requests that cost more than the limiter ever holds.
+    denied: u64,
+    denied_share: f64,
+    keys_denied: u64,
+    keys_denied_share: f64,
+    /// Denied requests that cost more than the limiter ever holds.
     never_fit: u64,
-    cost_refused: u64,
+    cost_denied: u64,
     /// Null if nothing was admitted.
     worst_window: Option<WorstWindow>,
 }
@@ -89,9 +89,9 @@ struct Limiter<'r> {
     table_full: u64,
     /// Null unless the reference model ran.
     differences: Option<u64>,
-    refused_most: Vec<Key>,
+    denied_most: Vec<Key>,
     /// Null where there was no request.
-    refused_over_time: Option<OverTime>,
+    denied_over_time: Option<OverTime>,
 }
 
 /// An algorithm that cannot keep a rule.
@@ -106,13 +106,13 @@ struct LeftOut<'r> {
 pub(super) struct Key {
     key: String,
     requests: u64,
-    refused: u64,
+    denied: u64,
 }
 
 impl From<KeyCounts<'_>> for Key {
     fn from(counts: KeyCounts<'_>) -> Self {
-        let KeyCounts { key, requests, refused } = counts;
-        Self { key: readable(key), requests, refused }
+        let KeyCounts { key, requests, denied } = counts;
+        Self { key: readable(key), requests, denied }
     }
 }
 
@@ -121,7 +121,7 @@ struct OverTime {
     /// The beginning of the first column, in the log's own clock.
     first_local_time: String,
     column_nanos: u64,
-    refused: Vec<u64>,
+    denied: Vec<u64>,
 }
 
 #[derive(Serialize)]
@@ -209,7 +209,7 @@ fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
         .zip(tally.limiters())
         .zip(columns.counts)
         .enumerate()
-        .map(|(index, ((((rule, algorithm), judge), counts), refused))| Limiter {
+        .map(|(index, ((((rule, algorithm), judge), counts), denied))| Limiter {
             rule: rule.to_string(),
             algorithm: algorithm.name,
             requests,
@@ -218,22 +218,22 @@ fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
                 admitted: counts.admitted,
                 delayed: counts.delayed,
                 longest_delay_nanos: words::nanos(counts.longest_delay),
-                refused: counts.refused,
-                refused_share: words::share(counts.refused, requests),
-                keys_refused: counts.keys_refused,
-                keys_refused_share: words::share(counts.keys_refused, keys),
+                denied: counts.denied,
+                denied_share: words::share(counts.denied, requests),
+                keys_denied: counts.keys_denied,
+                keys_denied_share: words::share(counts.keys_denied, keys),
                 never_fit: counts.never_fit,
-                cost_refused: counts.cost_refused,
+                cost_denied: counts.cost_denied,
                 worst_window: tally.worst(index).map(|worst| worst_window(rule, worst)),
             },
             capacity: judge.capacity(),
             table_full: judge.full(),
             differences: judge.differences().map(|found| found.count),
-            refused_most: tally.refused_most(index, plan.top).into_iter().map(Key::from).collect(),
-            refused_over_time: (requests > 0).then(|| OverTime {
+            denied_most: tally.denied_most(index, plan.top).into_iter().map(Key::from).collect(),
+            denied_over_time: (requests > 0).then(|| OverTime {
                 first_local_time: words::clock(columns.first_local_nanos).to_string(),
                 column_nanos: columns.width_nanos,
-                refused,
+                denied,
             }),
         })
         .collect()

@@ -10,7 +10,7 @@ use crate::args::Plan;
 use crate::charge::readable;
 use crate::replay::Outcome;
 use crate::ruled::{RuleCounts, Ruled};
-use crate::study::{Refusals, Rung, Study, cells_in_a_minute};
+use crate::study::{Denials, Rung, Study, cells_in_a_minute};
 
 /// One rule of a file.
 #[derive(Serialize)]
@@ -19,20 +19,20 @@ pub(super) struct Rule {
     shadow: bool,
     requests: u64,
     admitted: u64,
-    refused: u64,
-    refused_share: f64,
-    refused_by_others: u64,
-    /// Those of the refused whose key was banned, and those that had none.
+    denied: u64,
+    denied_share: f64,
+    denied_by_others: u64,
+    /// Those of the denied whose key was banned, and those that had none.
     banned: u64,
     without_key: u64,
     keys: u64,
-    keys_refused: u64,
-    keys_refused_share: f64,
+    keys_denied: u64,
+    keys_denied_share: f64,
     /// Requests that were decided without the rule.
     not_in_log: u64,
     /// What the rule asks for and the log has not, with the requests of which it has not.
     missing: BTreeMap<String, u64>,
-    refused_most: Vec<Key>,
+    denied_most: Vec<Key>,
 }
 
 /// What is suggested.
@@ -45,7 +45,7 @@ pub(super) struct Suggested {
     at_most: f64,
     keys: u64,
     good_keys: u64,
-    good_keys_that_may_be_refused: u64,
+    good_keys_that_may_be_denied: u64,
     requests: u64,
     /// The log was thinned to 1 in so many keys,
     one_in_keys: u64,
@@ -59,9 +59,9 @@ struct Rate {
     rate: String,
     /// Null where no burst will do.
     burst: Option<u64>,
-    good_keys_refused: Option<u64>,
-    keys_refused: Option<u64>,
-    refused: Option<u64>,
+    good_keys_denied: Option<u64>,
+    keys_denied: Option<u64>,
+    denied: Option<u64>,
     burst_for_none: u64,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn rules(plan: &Plan, ruled: &Ruled) -> Vec<Rule> {
         .map(|(index, (rule, counts))| Rule {
             rule: readable(rule.name()),
             shadow: rule.is_shadow(),
-            refused_most: tally.refused_most(index, plan.top).into_iter().map(Key::from).collect(),
+            denied_most: tally.denied_most(index, plan.top).into_iter().map(Key::from).collect(),
             ..counted(counts, tally.keys(index))
         })
         .collect()
@@ -90,17 +90,17 @@ fn counted(counts: &RuleCounts, keys: u64) -> Rule {
         shadow: false,
         requests: counts.requests,
         admitted: counts.admitted,
-        refused: counts.refused,
-        refused_share: words::share(counts.refused, counts.requests),
-        refused_by_others: counts.by_others,
+        denied: counts.denied,
+        denied_share: words::share(counts.denied, counts.requests),
+        denied_by_others: counts.by_others,
         banned: counts.banned,
         without_key: counts.without_key,
         keys,
-        keys_refused: counts.keys_refused,
-        keys_refused_share: words::share(counts.keys_refused, keys),
+        keys_denied: counts.keys_denied,
+        keys_denied_share: words::share(counts.keys_denied, keys),
         not_in_log: counts.not_in_log,
         missing: counts.missing.clone(),
-        refused_most: Vec::new(),
+        denied_most: Vec::new(),
     }
 }
 
@@ -116,7 +116,7 @@ pub(super) fn suggestion(plan: &Plan, outcome: &Outcome) -> Option<Suggested> {
         at_most: suggestion.at_most.as_f64(),
         keys: study.keys,
         good_keys: study.good.count,
-        good_keys_that_may_be_refused: suggestion.may_refuse,
+        good_keys_that_may_be_denied: suggestion.may_deny,
         requests: study.requests,
         one_in_keys: 1 << study.kept.halvings.min(63),
         requests_cut: study.kept.cut,
@@ -125,13 +125,13 @@ pub(super) fn suggestion(plan: &Plan, outcome: &Outcome) -> Option<Suggested> {
 }
 
 fn rate(rung: &Rung) -> Rate {
-    let of = |figure: fn(&Refusals) -> u64| rung.found.as_ref().map(|(_, its)| figure(its));
+    let of = |figure: fn(&Denials) -> u64| rung.found.as_ref().map(|(_, its)| figure(its));
     Rate {
         rate: rung.rate.to_string(),
         burst: rung.found.map(|(quota, _)| quota.burst_cells()),
-        good_keys_refused: of(|its| its.good),
-        keys_refused: of(|its| its.keys),
-        refused: of(|its| its.requests),
+        good_keys_denied: of(|its| its.good),
+        keys_denied: of(|its| its.keys),
+        denied: of(|its| its.requests),
         burst_for_none: rung.burst_for_none,
     }
 }

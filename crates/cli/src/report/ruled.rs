@@ -16,10 +16,10 @@ pub(super) const HEAD: [&str; 9] = [
     "rule",
     "requests",
     "admitted",
-    "refused",
-    "refused %",
+    "denied",
+    "denied %",
     "by others",
-    "keys refused",
+    "keys denied",
     "keys %",
     "not in log",
 ];
@@ -41,11 +41,11 @@ pub(super) fn rows(ruled: &Ruled, outcome: &Outcome) -> Vec<Vec<String>> {
             name.to_owned(),
             thousands(counts.requests),
             thousands(counts.admitted),
-            thousands(counts.refused),
-            percent(counts.refused, counts.requests),
+            thousands(counts.denied),
+            percent(counts.denied, counts.requests),
             thousands(counts.by_others),
-            thousands(counts.keys_refused),
-            percent(counts.keys_refused, keys),
+            thousands(counts.keys_denied),
+            percent(counts.keys_denied, keys),
             percent(counts.not_in_log, all.requests()),
         ]
     };
@@ -70,19 +70,19 @@ pub(super) fn section(plan: &Plan, ruled: &Ruled, outcome: &Outcome, width: usiz
         return text;
     }
     for (index, name) in names.iter().enumerate() {
-        let most = ruled.tally().refused_most(index, plan.top);
+        let most = ruled.tally().denied_most(index, plan.top);
         if most.is_empty() {
             continue;
         }
-        text.push_str(&format!("\nRefused most by {name}\n"));
-        let mut rows = vec![["refused", "requests", "key"].map(str::to_owned).to_vec()];
+        text.push_str(&format!("\nDenied most by {name}\n"));
+        let mut rows = vec![["denied", "requests", "key"].map(str::to_owned).to_vec()];
         rows.extend(most.iter().map(|counts| {
             let key = words::shortened(&readable(counts.key), width - 20);
-            vec![thousands(counts.refused), thousands(counts.requests), key]
+            vec![thousands(counts.denied), thousands(counts.requests), key]
         }));
         text.push_str(&table::aligned(&rows, &[Side::Right, Side::Right, Side::Left]));
     }
-    let most = ruled.tally().rules().map(|counts| counts.refused).max().unwrap_or(0);
+    let most = ruled.tally().rules().map(|counts| counts.denied).max().unwrap_or(0);
     let gutter = chart::gutter(most);
     let mut columns = ruled.tally().over_time().columns(width - gutter - 1);
     columns.counts.truncate(names.len());
@@ -108,11 +108,11 @@ pub(super) fn notes(ruled: &Ruled, outcome: &Outcome) -> Vec<String> {
         }
         if counts.banned > 0 {
             let banned = thousands(counts.banned);
-            notes.push(format!("rule {name}: {banned} of the refused by a ban"));
+            notes.push(format!("rule {name}: {banned} of the denied by a ban"));
         }
         if counts.without_key > 0 {
             let without = thousands(counts.without_key);
-            notes.push(format!("rule {name}: {without} of the refused for want of a key"));
+            notes.push(format!("rule {name}: {without} of the denied for want of a key"));
         }
         let keys = ruled.tally().keys(index);
         if keys > rule.capacity() && rule.capacity() > 1 {
@@ -131,7 +131,7 @@ pub(super) fn notes(ruled: &Ruled, outcome: &Outcome) -> Vec<String> {
     }
     if ruled.rules().any(tollgate_rules::Rule::is_shadow) {
         notes.push(
-            "a rule in shadow refuses nothing: its refusals are what it would have done".into(),
+            "a rule in shadow denies nothing: its denials are what it would have done".into(),
         );
     }
     notes

@@ -18,12 +18,12 @@ pub(super) fn rows(study: &Study, suggestion: &Suggestion) -> Vec<Vec<String>> {
 fn row(study: &Study, rung: &Rung) -> Vec<String> {
     let mut row = vec![rung.rate.to_string()];
     match &rung.found {
-        Some((quota, refused)) => {
+        Some((quota, denied)) => {
             row.push(thousands(quota.burst_cells()));
             for (part, whole) in [
-                (refused.good, study.good.count),
-                (refused.keys, study.keys),
-                (refused.requests, study.requests),
+                (denied.good, study.good.count),
+                (denied.keys, study.keys),
+                (denied.requests, study.requests),
             ] {
                 row.extend([thousands(part), percent(part, whole)]);
             }
@@ -94,9 +94,9 @@ pub(super) fn rule(plan: &Plan, suggestion: &Suggestion) -> Option<String> {
 /// The table of rates, and the suggestion.
 pub(super) fn section(plan: &Plan, study: &Study, suggestion: &Suggestion, width: usize) -> String {
     let mut text = words::wrapped(&good(study), width);
-    let may = counted(suggestion.may_refuse, "of them", "of them");
+    let may = counted(suggestion.may_deny, "of them", "of them");
     let most = format!(
-        "the smallest burst that ever refuses at most {} ({may}), what it refuses, and the burst that refuses none of them:",
+        "the smallest burst that ever denies at most {} ({may}), what it denies, and the burst that denies none of them:",
         suggestion.at_most
     );
     text.push_str(&words::wrapped(&most, width));

@@ -29,7 +29,7 @@ pub(crate) fn report(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     }
     if outcome.tally.requests() > 0 && !plan.limiters.is_empty() {
         text.push_str(&worst::section(plan, outcome, width));
-        refused_most(&mut text, plan, outcome, &names, width);
+        denied_most(&mut text, plan, outcome, &names, width);
         over_time(&mut text, outcome, &names, width);
     }
     if let Some(study) = &outcome.study
@@ -81,7 +81,7 @@ pub(super) fn summary(plan: &Plan, outcome: &Outcome) -> String {
     text
 }
 
-/// How much each limiter refused.
+/// How much each limiter denied.
 fn limiters(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     let rows = limiter_rows(plan, outcome);
     let mut sides = vec![Side::Right; rows[0].len()];
@@ -92,7 +92,7 @@ fn limiters(plan: &Plan, outcome: &Outcome, width: usize) -> String {
 /// The same as rows, the head first.
 pub(super) fn limiter_rows(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
     let tally = &outcome.tally;
-    let head = ["rule", "algorithm", "admitted", "refused", "refused %", "keys refused", "keys %"];
+    let head = ["rule", "algorithm", "admitted", "denied", "denied %", "keys denied", "keys %"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     let costly = plan.charge.cost != Cost::Same(1);
     if costly {
@@ -103,31 +103,31 @@ pub(super) fn limiter_rows(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
             rule.to_string(),
             algorithm.name.to_owned(),
             thousands(counts.admitted),
-            thousands(counts.refused),
-            percent(counts.refused, tally.requests()),
-            thousands(counts.keys_refused),
-            percent(counts.keys_refused, tally.keys()),
+            thousands(counts.denied),
+            percent(counts.denied, tally.requests()),
+            thousands(counts.keys_denied),
+            percent(counts.keys_denied, tally.keys()),
         ];
         if costly {
-            row.push(percent(counts.cost_refused, tally.cost()));
+            row.push(percent(counts.cost_denied, tally.cost()));
         }
         rows.push(row);
     }
     rows
 }
 
-/// Who was hurt: for each limiter the keys it refused most.
-fn refused_most(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String], width: usize) {
+/// Who was hurt: for each limiter the keys it denied most.
+fn denied_most(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String], width: usize) {
     for (index, name) in names.iter().enumerate() {
-        let most = outcome.tally.refused_most(index, plan.top);
+        let most = outcome.tally.denied_most(index, plan.top);
         if most.is_empty() {
             continue;
         }
-        say(text, format_args!("\nRefused most by {name}"));
-        let mut rows = vec![["refused", "requests", "key"].map(str::to_owned).to_vec()];
+        say(text, format_args!("\nDenied most by {name}"));
+        let mut rows = vec![["denied", "requests", "key"].map(str::to_owned).to_vec()];
         rows.extend(most.iter().map(|counts| {
             let key = words::shortened(&readable(counts.key), width - 20);
-            vec![thousands(counts.refused), thousands(counts.requests), key]
+            vec![thousands(counts.denied), thousands(counts.requests), key]
         }));
         text.push_str(&table::aligned(&rows, &[Side::Right, Side::Right, Side::Left]));
     }
@@ -135,7 +135,7 @@ fn refused_most(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[Stri
 
 fn over_time(text: &mut String, outcome: &Outcome, names: &[String], width: usize) {
     let tally = &outcome.tally;
-    let most = tally.limiters().iter().map(|counts| counts.refused).max().unwrap_or(0);
+    let most = tally.limiters().iter().map(|counts| counts.denied).max().unwrap_or(0);
     let gutter = chart::gutter(most);
     let columns_width = width - gutter - 1;
     let columns = tally.over_time().columns(columns_width);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use tollgate::{ManualClock, Tick};
-use tollgate_rules::{Gate, OnNoKey, Outcome, Rule, Rules, Why};
+use tollgate_rules::{DenyReason, Gate, OnNoKey, Outcome, Rule, Rules};
 
 use crate::charge::{JOINT, Request};
 use crate::head::Asked;
@@ -74,20 +74,20 @@ impl Ruled {
         });
         tally.request(&request.key, unix_nanos, !verdict.is_admitted());
         for hit in &self.hits {
-            let is_it = |refused: &&tollgate_rules::Refused<'_>| {
+            let is_it = |denied: &&tollgate_rules::Denial<'_>| {
                 self.gate
                     .rules()
                     .nth(hit.rule)
-                    .is_some_and(|its| its.name() == refused.rule().name())
+                    .is_some_and(|its| its.name() == denied.rule().name())
             };
-            let refused = match verdict.outcome() {
-                Outcome::Refused(refused) if !hit.is_shadow => Some(refused).filter(is_it),
+            let denied = match verdict.outcome() {
+                Outcome::Denied(denied) if !hit.is_shadow => Some(denied).filter(is_it),
                 _ => verdict.shadowed().iter().find(is_it),
             };
-            let treated = match refused.map(|refused| refused.why()) {
-                Some(Why::Banned(_)) => Treated::Banned,
-                Some(Why::NoKey | Why::UnclearPath) => Treated::WithoutKey,
-                Some(_) => Treated::Refused,
+            let treated = match denied.map(|denied| denied.why()) {
+                Some(DenyReason::Banned(_)) => Treated::Banned,
+                Some(DenyReason::NoKey | DenyReason::UnclearPath) => Treated::WithoutKey,
+                Some(_) => Treated::Denied,
                 None if verdict.is_admitted() => Treated::Admitted,
                 None => Treated::ByOthers,
             };
@@ -115,12 +115,12 @@ impl Ruled {
 pub(crate) enum Treated {
     Admitted,
     /// By a limit of the rule.
-    Refused,
+    Denied,
     /// By a ban of the rule.
     Banned,
     /// By the rule, since it has no key, or its path can be read in several ways.
     WithoutKey,
-    /// Another rule refused it, so that this one did not count it.
+    /// Another rule denied it, so that this one did not count it.
     ByOthers,
 }
 

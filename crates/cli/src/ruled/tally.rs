@@ -14,16 +14,16 @@ pub(crate) struct RuleCounts {
     pub(crate) requests: u64,
     /// Those of them that went ahead,
     pub(crate) admitted: u64,
-    /// that it refused (of several rules, the one that refuses for longest),
-    pub(crate) refused: u64,
-    /// and that another rule refused.
+    /// that it denied (of several rules, the one that denies for longest),
+    pub(crate) denied: u64,
+    /// and that another rule denied.
     pub(crate) by_others: u64,
-    /// Those it refused because their key was banned,
+    /// Those it denied because their key was banned,
     pub(crate) banned: u64,
     /// and because they had none.
     pub(crate) without_key: u64,
-    /// Keys that it refused at least once.
-    pub(crate) keys_refused: u64,
+    /// Keys that it denied at least once.
+    pub(crate) keys_denied: u64,
     /// Requests that it was not asked about, since it asks for what the log does not have.
     pub(crate) not_in_log: u64,
     /// What that was, and how often.
@@ -50,7 +50,7 @@ struct RuleTally {
 #[derive(Clone, Copy, Debug, Default)]
 struct KeyTally {
     requests: u64,
-    refused: u64,
+    denied: u64,
 }
 
 impl RuledTally {
@@ -64,11 +64,11 @@ impl RuledTally {
     }
 
     /// Counts a request, whichever rules apply to it.
-    pub(super) fn request(&mut self, key: &str, unix_nanos: u64, is_refused: bool) {
+    pub(super) fn request(&mut self, key: &str, unix_nanos: u64, is_denied: bool) {
         self.over_time.advance(unix_nanos);
-        let treated = if is_refused { Treated::Refused } else { Treated::Admitted };
+        let treated = if is_denied { Treated::Denied } else { Treated::Admitted };
         self.together.count(key, treated);
-        if is_refused {
+        if is_denied {
             self.over_time.count(self.rules.len());
         }
     }
@@ -109,28 +109,28 @@ impl RuledTally {
         self.rules[rule].keys.len() as u64
     }
 
-    /// Refusals over time, a series for each rule, and one for all together.
+    /// Denials over time, a series for each rule, and one for all together.
     pub(crate) fn over_time(&self) -> &Timeline {
         &self.over_time
     }
 
-    /// The keys that a rule refused most, at most `count`.
-    pub(crate) fn refused_most(&self, rule: usize, count: usize) -> Vec<KeyCounts<'_>> {
+    /// The keys that a rule denied most, at most `count`.
+    pub(crate) fn denied_most(&self, rule: usize, count: usize) -> Vec<KeyCounts<'_>> {
         let keys = self.rules[rule].keys.iter().map(|(key, its)| KeyCounts {
             key,
             requests: its.requests,
-            refused: its.refused,
+            denied: its.denied,
         });
-        KeyCounts::refused_most(keys, count)
+        KeyCounts::denied_most(keys, count)
     }
 }
 
 impl RuleTally {
-    /// Counts a request, and says whether this rule refused it.
+    /// Counts a request, and says whether this rule denied it.
     fn count(&mut self, key: &str, treated: Treated) -> bool {
         let counts = &mut self.counts;
         counts.requests += 1;
-        let refuses = match treated {
+        let denies = match treated {
             Treated::Admitted => {
                 counts.admitted += 1;
                 false
@@ -139,9 +139,9 @@ impl RuleTally {
                 counts.by_others += 1;
                 false
             }
-            Treated::Refused | Treated::Banned | Treated::WithoutKey => true,
+            Treated::Denied | Treated::Banned | Treated::WithoutKey => true,
         };
-        counts.refused += u64::from(refuses);
+        counts.denied += u64::from(denies);
         counts.banned += u64::from(treated == Treated::Banned);
         counts.without_key += u64::from(treated == Treated::WithoutKey);
         let tally = match self.keys.get_mut(key) {
@@ -149,9 +149,9 @@ impl RuleTally {
             None => self.keys.entry(key.into()).or_default(),
         };
         tally.requests += 1;
-        counts.keys_refused += u64::from(refuses && tally.refused == 0);
-        tally.refused += u64::from(refuses);
-        refuses
+        counts.keys_denied += u64::from(denies && tally.denied == 0);
+        tally.denied += u64::from(denies);
+        denies
     }
 }
 
@@ -162,8 +162,8 @@ mod tests {
     #[test]
     fn a_rule_counts_what_became_of_its_requests() {
         let mut tally = RuledTally::new(2, 0);
-        let refused = [Treated::Admitted, Treated::Refused, Treated::Banned, Treated::WithoutKey];
-        for (at, treated) in refused.into_iter().chain([Treated::ByOthers]).enumerate() {
+        let denied = [Treated::Admitted, Treated::Denied, Treated::Banned, Treated::WithoutKey];
+        for (at, treated) in denied.into_iter().chain([Treated::ByOthers]).enumerate() {
             tally.request("client", at as u64, treated != Treated::Admitted);
             tally.count(1, "a", treated);
         }
@@ -174,11 +174,11 @@ mod tests {
         let left_out = RuleCounts { not_in_log: 1, missing, ..RuleCounts::default() };
         assert_eq!(counts[0], left_out);
         let its = &counts[1];
-        assert_eq!((its.requests, its.admitted, its.refused, its.by_others), (5, 1, 3, 1));
-        assert_eq!((its.banned, its.without_key, its.keys_refused), (1, 1, 1));
-        assert_eq!((tally.together().refused, tally.together().keys_refused), (4, 1));
+        assert_eq!((its.requests, its.admitted, its.denied, its.by_others), (5, 1, 3, 1));
+        assert_eq!((its.banned, its.without_key, its.keys_denied), (1, 1, 1));
+        assert_eq!((tally.together().denied, tally.together().keys_denied), (4, 1));
         assert_eq!((tally.keys(0), tally.keys(1)), (0, 1));
-        assert_eq!(tally.refused_most(1, 9), [KeyCounts { key: "a", requests: 5, refused: 3 }]);
+        assert_eq!(tally.denied_most(1, 9), [KeyCounts { key: "a", requests: 5, denied: 3 }]);
         assert_eq!(tally.over_time().columns(1).counts, [[0], [3], [4]]);
     }
 }

@@ -1,11 +1,11 @@
-//! Rates against bursts: how much each pair would have refused, and how many keys it touches.
+//! Rates against bursts: how much each pair would have denied, and how many keys it touches.
 
 use tollgate::Quota;
 
 use super::good::Good;
 use super::keys::Keys;
 use super::ladder;
-use super::need::{Refusals, burst_needed, refused};
+use super::need::{Denials, burst_needed, denied};
 
 /// Of a thousand keys, so many find the largest burst enough at the slowest rate.
 const FITTING_PER_MILLE: usize = 999;
@@ -16,7 +16,7 @@ pub(crate) struct Grid {
     pub(crate) rates: Vec<Quota>,
     pub(crate) bursts: Vec<u64>,
     /// A row for each rate; `None` where no limiter can have that burst at that rate.
-    pub(crate) refused: Vec<Vec<Option<Refusals>>>,
+    pub(crate) denied: Vec<Vec<Option<Denials>>>,
     /// Of so many.
     pub(crate) requests: u64,
     pub(crate) keys: u64,
@@ -32,11 +32,11 @@ impl Grid {
         let rank = (needs.len() * FITTING_PER_MILLE / 1_000).min(needs.len().saturating_sub(1));
         let bursts = ladder::bursts(needs.get(rank).copied().unwrap_or(0));
         let row = |rate: &Quota| {
-            let cell = |burst: &u64| refused(&rate.burst(*burst), keys, &good.is_good).ok();
+            let cell = |burst: &u64| denied(&rate.burst(*burst), keys, &good.is_good).ok();
             bursts.iter().map(cell).collect()
         };
-        let refused = rates.iter().map(row).collect();
-        Self { rates, bursts, refused, requests: keys.requests(), keys: keys.count() as u64 }
+        let denied = rates.iter().map(row).collect();
+        Self { rates, bursts, denied, requests: keys.requests(), keys: keys.count() as u64 }
     }
 }
 
@@ -46,18 +46,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_rate_or_more_burst_refuses_less() {
+    fn more_rate_or_more_burst_denies_less() {
         let names = ["a", "b", "c"];
         let log: Vec<_> = (0..900_u64)
             .map(|step| (names[usize::try_from(step % 3).unwrap()], step * step * 1_000_000, 1))
             .collect();
         let keys = keys(&log);
         let grid = Grid::of(&keys, &Good::infer(&keys));
-        assert_eq!((grid.refused.len(), grid.refused[0].len()), (ladder::RUNGS, ladder::RUNGS));
-        for row in &grid.refused {
+        assert_eq!((grid.denied.len(), grid.denied[0].len()), (ladder::RUNGS, ladder::RUNGS));
+        for row in &grid.denied {
             assert!(row.is_sorted_by(|one, next| one.unwrap().requests >= next.unwrap().requests));
         }
-        for (slow, fast) in grid.refused.iter().zip(&grid.refused[1..]) {
+        for (slow, fast) in grid.denied.iter().zip(&grid.denied[1..]) {
             assert!(
                 slow.iter()
                     .zip(fast)
@@ -65,7 +65,7 @@ mod tests {
             );
         }
         // The keys touched are those that need more than the burst.
-        for (rate, row) in grid.rates.iter().zip(&grid.refused) {
+        for (rate, row) in grid.rates.iter().zip(&grid.denied) {
             for (burst, cell) in grid.bursts.iter().zip(row) {
                 let needs = keys.each().map(|requests| burst_needed(rate, requests));
                 assert_eq!(cell.unwrap().keys, needs.filter(|need| need > burst).count() as u64);

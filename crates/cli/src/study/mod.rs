@@ -1,5 +1,5 @@
 //! What a log says about limits that nobody has named yet: which rate and burst would do, and what
-//! others would refuse. It looks at every key by itself, and at the token bucket alone.
+//! others would deny. It looks at every key by itself, and at the token bucket alone.
 
 mod good;
 mod grid;
@@ -15,7 +15,7 @@ use tollgate::Quota;
 pub(crate) use good::{Good, GoodList, How};
 pub(crate) use grid::Grid;
 use keys::Keys;
-pub(crate) use need::Refusals;
+pub(crate) use need::Denials;
 pub(crate) use suggest::{Rung, Share, Suggestion, cells_in_a_minute};
 pub(crate) use trace::{Kept, Trace};
 

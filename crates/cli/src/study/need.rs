@@ -1,13 +1,13 @@
 //! The burst that a key needs: exactly, in one pass, without a search.
 
-use tollgate::algo::{Algorithm, Machine, NoRing, Step};
+use tollgate::algo::{Algorithm, NoRing, StateMachine, Step};
 use tollgate::{Gcra, Quota, QuotaError, Tick};
 
 use super::keys::{Keys, Request};
 
-/// The smallest burst with which a token bucket of that rate never refuses these requests.
+/// The smallest burst with which a token bucket of that rate never denies these requests.
 ///
-/// A bucket that refuses nothing owes, after each request, what it owed before, less what time
+/// A bucket that denies nothing owes, after each request, what it owed before, less what time
 /// restored, and the request's cells. The burst it needs is the most that it ever owes. Time is
 /// counted in nanoseconds times the limit, so that a cell is a whole number (the period) and
 /// nothing is rounded. The limiter counts an instant as the beginning of its unit (2.5
@@ -26,9 +26,9 @@ pub(crate) fn burst_needed(rate: &Quota, requests: &[Request]) -> u64 {
     u64::try_from(most.div_ceil(cell)).unwrap_or(u64::MAX)
 }
 
-/// What a limiter refused.
+/// What a limiter denied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refusals {
+pub(crate) struct Denials {
     pub(crate) requests: u64,
     pub(crate) keys: u64,
     /// Of the keys, those that are well-behaved.
@@ -40,25 +40,25 @@ pub(crate) struct Refusals {
 /// # Errors
 ///
 /// A quota that it cannot keep.
-pub(crate) fn refused(quota: &Quota, keys: &Keys, good: &[bool]) -> Result<Refusals, QuotaError> {
+pub(crate) fn denied(quota: &Quota, keys: &Keys, good: &[bool]) -> Result<Denials, QuotaError> {
     let bucket = Gcra::new().params(quota, 0)?;
-    let mut refusals = Refusals::default();
+    let mut denials = Denials::default();
     for (requests, is_good) in keys.each().zip(good) {
         let mut word = bucket.fresh(Tick::ZERO);
         let mut count = 0;
         for request in requests {
             let now = Tick::from_nanos(request.nanos);
-            let seen = bucket.look(word, NoRing, now, request.cells);
+            let seen = bucket.read(word, NoRing, now, request.cells);
             match bucket.step(seen, now, request.cells) {
                 Step::Admit { next } => word = next,
                 _ => count += 1,
             }
         }
-        refusals.requests += count;
-        refusals.keys += u64::from(count > 0);
-        refusals.good += u64::from(count > 0 && *is_good);
+        denials.requests += count;
+        denials.keys += u64::from(count > 0);
+        denials.good += u64::from(count > 0 && *is_good);
     }
-    Ok(refusals)
+    Ok(denials)
 }
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
     }
 
     proptest! {
-        /// The limiter with that burst refuses nothing, and with one less it refuses.
+        /// The limiter with that burst denies nothing, and with one less it denies.
         #[test]
         fn it_is_what_the_limiter_needs(
             steps in prop::collection::vec((0_u64..5_000, 1_u64..4), 1..60),
@@ -102,8 +102,8 @@ mod tests {
             let keys = keys(&log);
             let rate: Quota = rate.parse().unwrap();
             let burst = burst_needed(&rate, keys.each().next().unwrap());
-            let with = |burst| refused(&rate.burst(burst), &keys, &[true]).unwrap();
-            prop_assert_eq!(with(burst), Refusals::default());
+            let with = |burst| denied(&rate.burst(burst), &keys, &[true]).unwrap();
+            prop_assert_eq!(with(burst), Denials::default());
             if burst > 1 {
                 prop_assert_eq!(with(burst - 1).good, 1);
             }

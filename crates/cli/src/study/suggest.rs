@@ -1,4 +1,4 @@
-//! The smallest burst at a rate such that few well-behaved keys would ever be refused.
+//! The smallest burst at a rate such that few well-behaved keys would ever be denied.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use tollgate::Quota;
 use super::good::Good;
 use super::keys::Keys;
 use super::ladder;
-use super::need::{Refusals, burst_needed, refused};
+use super::need::{Denials, burst_needed, denied};
 
 /// The span in which a suggestion should let a key have the least.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -27,8 +27,8 @@ pub(crate) struct Share {
 #[derive(Debug)]
 pub(crate) struct Suggestion {
     pub(crate) at_most: Share,
-    /// Well-behaved keys that may be refused: the share in whole keys.
-    pub(crate) may_refuse: u64,
+    /// Well-behaved keys that may be denied: the share in whole keys.
+    pub(crate) may_deny: u64,
     /// One for each rate.
     pub(crate) rungs: Vec<Rung>,
     /// The rung that lets a key have the least within a minute.
@@ -39,12 +39,12 @@ pub(crate) struct Suggestion {
 #[derive(Debug)]
 pub(crate) struct Rung {
     pub(crate) rate: Quota,
-    /// The rate with the smallest burst that will do, and what it refuses; `None` where no burst
+    /// The rate with the smallest burst that will do, and what it denies; `None` where no burst
     /// will do that a limiter can have.
-    pub(crate) found: Option<(Quota, Refusals)>,
-    /// The burst with which no well-behaved key is ever refused.
+    pub(crate) found: Option<(Quota, Denials)>,
+    /// The burst with which no well-behaved key is ever denied.
     pub(crate) burst_for_none: u64,
-    /// How many well-behaved keys a burst refuses, from the smallest burst to one that refuses
+    /// How many well-behaved keys a burst denies, from the smallest burst to one that denies
     /// none.
     pub(crate) curve: Vec<Point>,
     /// The least burst that any well-behaved key needs.
@@ -55,7 +55,7 @@ pub(crate) struct Rung {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
     pub(crate) burst: u64,
-    pub(crate) refused: u64,
+    pub(crate) denied: u64,
 }
 
 impl Share {
@@ -99,10 +99,10 @@ impl FromStr for Share {
 impl Suggestion {
     /// The smallest burst for each rate, and the best of them.
     pub(crate) fn of(keys: &Keys, good: &Good, rates: &[Quota], at_most: Share) -> Result<Self> {
-        let may_refuse = at_most.of(good.count);
+        let may_deny = at_most.of(good.count);
         let rungs = rates
             .iter()
-            .map(|rate| Rung::of(*rate, keys, good, may_refuse))
+            .map(|rate| Rung::of(*rate, keys, good, may_deny))
             .collect::<Result<Vec<_>>>()?;
         let best = rungs
             .iter()
@@ -110,11 +110,11 @@ impl Suggestion {
             .filter_map(|(index, rung)| Some((index, cells_in_a_minute(&rung.found?.0))))
             .min_by_key(|(_, cells)| *cells)
             .map(|(index, _)| index);
-        Ok(Self { at_most, may_refuse, rungs, best })
+        Ok(Self { at_most, may_deny, rungs, best })
     }
 
-    /// The quota that is suggested, and what it refuses.
-    pub(crate) fn best(&self) -> Option<(Quota, Refusals)> {
+    /// The quota that is suggested, and what it denies.
+    pub(crate) fn best(&self) -> Option<(Quota, Denials)> {
         self.rungs.get(self.best?)?.found
     }
 }
@@ -126,7 +126,7 @@ pub(crate) fn cells_in_a_minute(quota: &Quota) -> u64 {
 }
 
 impl Rung {
-    fn of(rate: Quota, keys: &Keys, good: &Good, may_refuse: u64) -> Result<Self> {
+    fn of(rate: Quota, keys: &Keys, good: &Good, may_deny: u64) -> Result<Self> {
         let mut needs: Vec<u64> = keys
             .each()
             .zip(&good.is_good)
@@ -134,15 +134,15 @@ impl Rung {
             .map(|(requests, _)| burst_needed(&rate, requests).max(1))
             .collect();
         needs.sort_unstable();
-        // The keys that need the most are those that may be refused; the next one may not.
-        let may_refuse = usize::try_from(may_refuse).unwrap_or(usize::MAX);
-        let burst = match needs.len().checked_sub(may_refuse.saturating_add(1)) {
+        // The keys that need the most are those that may be denied; the next one may not.
+        let may_deny = usize::try_from(may_deny).unwrap_or(usize::MAX);
+        let burst = match needs.len().checked_sub(may_deny.saturating_add(1)) {
             Some(index) => needs[index],
             None => 1,
         };
         let quota = rate.burst(burst);
         let found = match quota.validate() {
-            Ok(()) => Some((quota, refused(&quota, keys, &good.is_good)?)),
+            Ok(()) => Some((quota, denied(&quota, keys, &good.is_good)?)),
             Err(_) => None,
         };
         let burst_for_none = needs.last().copied().unwrap_or(1);
@@ -157,15 +157,15 @@ fn curve(sorted_needs: &[u64]) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     for (index, need) in sorted_needs.iter().enumerate() {
         let is_last_of_its_kind = sorted_needs.get(index + 1) != Some(need);
-        let refused = (sorted_needs.len() - 1 - index) as u64;
+        let denied = (sorted_needs.len() - 1 - index) as u64;
         let step = |before: &Point| before.burst / 100 * CURVE_STEP_PERCENT;
         let is_new = points.last().is_none_or(|before| need - before.burst > step(before));
-        if is_last_of_its_kind && (is_new || refused == 0) {
-            points.push(Point { burst: *need, refused });
+        if is_last_of_its_kind && (is_new || denied == 0) {
+            points.push(Point { burst: *need, denied });
         }
     }
     if points.first().is_some_and(|first| first.burst > 1) {
-        points.insert(0, Point { burst: 1, refused: sorted_needs.len() as u64 });
+        points.insert(0, Point { burst: 1, denied: sorted_needs.len() as u64 });
     }
     points
 }
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_curve_falls_to_none() {
-        let point = |burst, refused| Point { burst, refused };
+        let point = |burst, denied| Point { burst, denied };
         assert_eq!(curve(&[1, 1, 3, 7, 7]), [point(1, 3), point(3, 2), point(7, 0)]);
         assert_eq!(curve(&[4, 4]), [point(1, 2), point(4, 0)]);
         assert_eq!(curve(&[]), []);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        /// The burst refuses no more than it may, and one less refuses more.
+        /// The burst denies no more than it may, and one less denies more.
         #[test]
         fn it_is_the_smallest_burst_that_will_do(
             steps in prop::collection::vec((0_u64..900, 0_usize..9, 1_u64..4), 1..200),
@@ -231,12 +231,12 @@ mod tests {
             let found =
                 Suggestion::of(&keys, &good, &rates, at_most.parse().unwrap()).unwrap();
             for rung in &found.rungs {
-                let (quota, refusals) = rung.found.unwrap();
-                prop_assert!(refusals.good <= found.may_refuse);
+                let (quota, denials) = rung.found.unwrap();
+                prop_assert!(denials.good <= found.may_deny);
                 if quota.burst_cells() > 1 {
                     let less = quota.burst(quota.burst_cells() - 1);
-                    let less = refused(&less, &keys, &good.is_good).unwrap();
-                    prop_assert!(less.good > found.may_refuse);
+                    let less = denied(&less, &keys, &good.is_good).unwrap();
+                    prop_assert!(less.good > found.may_deny);
                 }
             }
         }

@@ -42,11 +42,11 @@ posts
     assert!(out.starts_with(start), "{out}");
     for said in [
         "\n  limit    10/d (sliding-log): at most 10 in any day\n",
-        "\n  key      header x-device; requests without it are refused\n",
+        "\n  key      header x-device; requests without it are denied\n",
         "\n  limit    5/7d (sliding-log): at most 5 in any 7 days\n",
-        "\n  penalty  after 3 refusals within 10 minutes, refused for 1 hour\n",
+        "\n  penalty  after 3 denials within 10 minutes, denied for 1 hour\n",
         "\n  matches  path /api/search, header x-plan is \"free\"\n",
-        "\n  shadow   refuses nothing, and tells what it would have refused\n",
+        "\n  shadow   denies nothing, and tells what it would have denied\n",
         "at most 20 at once and 100 a second; in any second at most 120\n",
         "\npaths: %2F and backslashes are rejected where a rule depends on how they are read; \
          parameters (;v=1) and case are ignored\n",

@@ -30,12 +30,12 @@ fn assert_exact(proxy: &Proxy, nginx: Option<&Nginx>, seen: Seen, unseen: u64) {
     assert_eq!(counted("tollgate_http_requests_total{code=\"200\"}"), QUOTA);
     assert_eq!(counted("tollgate_decisions_total{decision=\"admitted\"}"), QUOTA);
     assert_eq!(counted("tollgate_decisions_total{decision=\"no_rule\"}"), 0);
-    let refused = counted("tollgate_decisions_total{decision=\"refused\"}");
-    assert!((seen.refused..=seen.refused + unseen).contains(&refused), "{refused}, {seen:?}");
-    assert_eq!(counted("tollgate_rule_refusals_total{rule=\"all\"}"), refused);
+    let denied = counted("tollgate_decisions_total{decision=\"denied\"}");
+    assert!((seen.denied..=seen.denied + unseen).contains(&denied), "{denied}, {seen:?}");
+    assert_eq!(counted("tollgate_rule_denials_total{rule=\"all\"}"), denied);
     // Answers that the client did not wait for may not have been made.
     let answered = counted("tollgate_http_requests_total{code=\"429\"}");
-    assert!((seen.refused..=refused).contains(&answered), "{answered}, {seen:?}");
+    assert!((seen.denied..=denied).contains(&answered), "{answered}, {seen:?}");
     if let Some(nginx) = nginx {
         assert_eq!(nginx.log(), vec!["HTTP/1.1 200"; usize::try_from(QUOTA).expect("small")]);
     }
@@ -62,9 +62,9 @@ pub(crate) fn curl_http2() {
 pub(crate) fn curl_in_both_versions() {
     both("curl12", 0, |url| {
         let first = loads::curl_http1(url, 60);
-        assert_eq!(first, Seen { admitted: 60, refused: 0 });
+        assert_eq!(first, Seen { admitted: 60, denied: 0 });
         let then = loads::curl_http2(url, 60);
-        Seen { admitted: 60 + then.admitted, refused: then.refused }
+        Seen { admitted: 60 + then.admitted, denied: then.denied }
     });
 }
 

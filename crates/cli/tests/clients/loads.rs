@@ -6,7 +6,7 @@ use std::process::Command;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) admitted: u64,
-    pub(crate) refused: u64,
+    pub(crate) denied: u64,
 }
 
 /// So many requests by curl in HTTP/1.1, twenty at a time.
@@ -49,11 +49,11 @@ fn answers(said: &str, count: u32, version: &str) -> Seen {
     for line in said.lines() {
         match line.split_once(' ') {
             Some(("200", spoken)) if spoken == version => seen.admitted += 1,
-            Some(("429", spoken)) if spoken == version => seen.refused += 1,
+            Some(("429", spoken)) if spoken == version => seen.denied += 1,
             _ => panic!("neither 200 nor 429 in HTTP/{version}: {line}"),
         }
     }
-    assert_eq!(seen.admitted + seen.refused, u64::from(count));
+    assert_eq!(seen.admitted + seen.denied, u64::from(count));
     seen
 }
 
@@ -68,11 +68,11 @@ pub(crate) fn hey(url: &str, count: u32, words: &[&str]) -> Seen {
         let figure = rest.split(' ').next().and_then(|word| word.parse().ok()).expect("a figure");
         match status {
             "200" => seen.admitted = figure,
-            "429" => seen.refused = figure,
+            "429" => seen.denied = figure,
             _ => panic!("an answer that is neither 200 nor 429: {said}"),
         }
     }
-    assert_eq!(seen.admitted + seen.refused, u64::from(count), "{said}");
+    assert_eq!(seen.admitted + seen.denied, u64::from(count), "{said}");
     seen
 }
 
@@ -88,10 +88,10 @@ pub(crate) fn wrk(url: &str, secs: u32) -> Seen {
     let figure = |line: &str| line.trim().split(' ').next().and_then(|word| word.parse().ok());
     let all: Option<u64> =
         said.lines().find(|line| line.contains(" requests in ")).and_then(figure);
-    let refused =
+    let denied =
         said.lines().find_map(|line| line.trim().strip_prefix("Non-2xx or 3xx responses: "));
-    let refused = refused.map_or(0, |text| text.parse().expect("a figure"));
-    Seen { admitted: all.expect("a count") - refused, refused }
+    let denied = denied.map_or(0, |text| text.parse().expect("a figure"));
+    Seen { admitted: all.expect("a count") - denied, denied }
 }
 
 fn run(command: &mut Command) -> String {

@@ -30,8 +30,8 @@ fn assert_bounds(name: &str, secs: f64, unseen: u64, load: impl Fn(&str) -> Seen
     assert!(figure >= least, "{admitted} of at least {least}");
     // The last ones may be under way when the client stops.
     assert!((seen.admitted..=seen.admitted + unseen).contains(&admitted), "{admitted}, {seen:?}");
-    let refused = count(&proxy, "tollgate_decisions_total{decision=\"refused\"}");
-    assert!((seen.refused..=seen.refused + unseen).contains(&refused), "{refused}, {seen:?}");
+    let denied = count(&proxy, "tollgate_decisions_total{decision=\"denied\"}");
+    assert!((seen.denied..=seen.denied + unseen).contains(&denied), "{denied}, {seen:?}");
     println!("{name}: {admitted} admitted, between {least:.1} and {most:.1}");
 }
 

@@ -121,7 +121,7 @@ fn connections_that_send_no_request_are_closed() {
 }
 
 #[test]
-fn heads_beyond_measure_are_refused() {
+fn heads_beyond_measure_are_denied() {
     let proxy = Proxy::start("heads", &[]);
     let many: String = (0..200).map(|n| format!("x-{n}: 1\r\n")).collect();
     assert_eq!(get(proxy.listen, "/", &many).status, 431);

@@ -172,8 +172,8 @@ fn many_requests_share_a_connection() {
 fn an_upstream_that_speaks_no_http2_is_a_502() {
     let old = upstream(|mut stream| {
         read_head(&mut stream);
-        let refusal = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
-        stream.write_all(refusal).expect("written");
+        let denial = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(denial).expect("written");
     });
     let proxy = Proxy::before("old", old, &["--upstream-http2"]);
     assert_problem(&get(proxy.listen, "/", ""), 502);

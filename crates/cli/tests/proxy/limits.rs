@@ -28,7 +28,7 @@ fn a_burst_over_many_connections_admits_what_the_quota_says() {
         ("tollgate_http_requests_total{code=\"200\"}", 20.0),
         ("tollgate_http_requests_total{code=\"429\"}", 180.0),
         ("tollgate_decisions_total{decision=\"admitted\"}", 20.0),
-        ("tollgate_rule_refusals_total{rule=\"a\"}", 180.0),
+        ("tollgate_rule_denials_total{rule=\"a\"}", 180.0),
         ("tollgate_connections_total", 200.0),
         ("tollgate_http_request_duration_seconds_count", 200.0),
     ] {
@@ -37,18 +37,18 @@ fn a_burst_over_many_connections_admits_what_the_quota_says() {
 }
 
 #[test]
-fn a_refusal_says_why_and_when_to_come_back() {
+fn a_denial_says_why_and_when_to_come_back() {
     let rules = r#"rule = [{ name = "min", limits = "1/min" }, { name = "b", limits = "9/s" }]"#;
-    let proxy = Proxy::with_rules("refusal", rules);
+    let proxy = Proxy::with_rules("denial", rules);
     let admitted = get(proxy.listen, "/", "");
     assert_eq!((admitted.status, admitted.header("ratelimit")), (200, "\"min\";r=0;t=60"));
     assert_eq!(admitted.header("ratelimit-policy"), "\"min\";q=1;w=60");
-    let refused = get(proxy.listen, "/", "");
-    assert_eq!((refused.status, refused.header("retry-after")), (429, "60"));
-    assert_eq!(refused.header("ratelimit-policy"), "\"min\";q=1;w=60");
-    assert_eq!(refused.header("ratelimit"), "\"min\";r=0;t=60");
-    assert_eq!(refused.header("content-type"), "application/problem+json");
-    let problem: serde_json::Value = serde_json::from_str(&refused.body).expect("JSON");
+    let denied = get(proxy.listen, "/", "");
+    assert_eq!((denied.status, denied.header("retry-after")), (429, "60"));
+    assert_eq!(denied.header("ratelimit-policy"), "\"min\";q=1;w=60");
+    assert_eq!(denied.header("ratelimit"), "\"min\";r=0;t=60");
+    assert_eq!(denied.header("content-type"), "application/problem+json");
+    let problem: serde_json::Value = serde_json::from_str(&denied.body).expect("JSON");
     assert_eq!(problem["violated-policies"], serde_json::json!(["min"]));
     assert!(problem["type"].as_str().expect("a type").ends_with("#quota-exceeded"));
     // A preflight is a request like any other.
@@ -79,11 +79,11 @@ fn the_example_s_rules_are_enforced() {
 }
 
 #[test]
-fn a_rule_in_shadow_refuses_nothing_and_is_counted() {
+fn a_rule_in_shadow_denies_nothing_and_is_counted() {
     let rules = r#"rule = [{ name = "try", limits = "1/day", shadow = true }]"#;
     let proxy = Proxy::with_rules("shadow", rules);
     assert_eq!([1, 2, 3].map(|_| get(proxy.listen, "/", "").status), [200; 3]);
-    let count = proxy.metric("tollgate_rule_shadow_refusals_total{rule=\"try\"}");
+    let count = proxy.metric("tollgate_rule_shadow_denials_total{rule=\"try\"}");
     assert_eq!(count.to_bits(), 2_f64.to_bits());
 }
 

@@ -31,7 +31,7 @@ fn a_rule_tells_its_admissions_live_keys_and_evictions() {
         assert_eq!(get(proxy.listen, "/", "k: 199\r\n").status, expected);
     }
     assert_eq!(count("admissions_total", "rule=\"small\""), "202");
-    assert_eq!(count("refusals_total", "rule=\"small\""), "1");
+    assert_eq!(count("denials_total", "rule=\"small\""), "1");
     assert_eq!(count("admissions_total", "rule=\"none\""), "0");
     for limit in ["5/d", "3/h"] {
         let labels = format!("rule=\"small\",limit=\"{limit}\"");

@@ -32,7 +32,7 @@ fn a_change_is_taken_over_and_other_rules_keep_their_state() {
     assert!(stderr.contains("reload.toml:8:13"), "{stderr}");
     assert_eq!(["/kept", "/changed"].map(status), [429, 429]);
     assert_eq!(
-        proxy.metric("tollgate_rule_refusals_total{rule=\"kept\"}").to_bits(),
+        proxy.metric("tollgate_rule_denials_total{rule=\"kept\"}").to_bits(),
         2_f64.to_bits()
     );
 
@@ -43,7 +43,7 @@ fn a_change_is_taken_over_and_other_rules_keep_their_state() {
     assert_eq!(["/kept", "/changed"].map(status), [200, 429]);
     assert!(proxy.metric("tollgate_rules_reloads_total") >= 2.0);
     assert_eq!(
-        proxy.metric("tollgate_rule_refusals_total{rule=\"new\"}").to_bits(),
+        proxy.metric("tollgate_rule_denials_total{rule=\"new\"}").to_bits(),
         0_f64.to_bits()
     );
 }

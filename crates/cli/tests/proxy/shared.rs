@@ -60,11 +60,11 @@ fn two_proxies_that_ask_always_admit_exactly_the_quota() {
     let admitted = ask(&proxies, "/", 15);
     let lost = lost(&proxies, &redis);
     assert!(admitted <= 20 && admitted + lost >= 20, "{admitted} admitted, {lost} lost");
-    // Each request is counted once, and so is each refusal.
+    // Each request is counted once, and so is each denial.
     let decided = |word| sum(&proxies, &format!("tollgate_decisions_total{{decision=\"{word}\"}}"));
-    let refused = decided("refused") + decided("unavailable");
-    assert_eq!((decided("admitted"), refused), (admitted, 60 - admitted));
-    assert_eq!(sum(&proxies, "tollgate_rule_refusals_total{rule=\"daily\"}"), refused);
+    let denied = decided("denied") + decided("unavailable");
+    assert_eq!((decided("admitted"), denied), (admitted, 60 - admitted));
+    assert_eq!(sum(&proxies, "tollgate_rule_denials_total{rule=\"daily\"}"), denied);
     assert_eq!(sum(&proxies, "tollgate_asked_total"), 60);
     let by = |origin| {
         let labels = format!("rule=\"daily\",origin=\"{origin}\"");
@@ -154,7 +154,7 @@ fn a_change_that_no_server_can_keep_leaves_the_old_rules_in_force() {
     assert_eq!(["/", "/other"].map(status), [200; 2]);
     let file = scratch("unfit.toml", &bad);
     let successful = "tollgate_rules_last_reload_successful";
-    eventually("it is refused", || proxy.metric(successful) == 0.0);
+    eventually("it is denied", || proxy.metric(successful) == 0.0);
     let stderr = proxy.stderr();
     assert!(stderr.contains("the rules in force stay as they are"), "{stderr}");
     assert!(stderr.contains("rule \"other\": limit \"odd\" in store redis://"), "{stderr}");
@@ -194,14 +194,14 @@ fn limits_here_and_there_and_in_shadow_are_told_together() {
             "\"here\";q=50;w=86400, \"there/40/d\";q=40;w=86400, \"there/3/h\";q=3;w=3600";
         assert_eq!(answer.header("ratelimit-policy"), policies);
     }
-    let refused = answers.iter().find(|answer| answer.status == 429).expect("over the limit");
-    assert_eq!(refused.header("ratelimit-policy"), "\"there/3/h\";q=3;w=3600");
-    assert!(!refused.header("retry-after").is_empty());
+    let denied = answers.iter().find(|answer| answer.status == 429).expect("over the limit");
+    assert_eq!(denied.header("ratelimit-policy"), "\"there/3/h\";q=3;w=3600");
+    assert!(!denied.header("retry-after").is_empty());
     // The trial is asked about what is admitted, admits one, and is counted by itself.
-    let shadowed = sum(&proxies, "tollgate_rule_shadow_refusals_total{rule=\"trial\"}");
+    let shadowed = sum(&proxies, "tollgate_rule_shadow_denials_total{rule=\"trial\"}");
     assert!(shadowed < count && shadowed + 1 + lost >= count, "{shadowed} of {count}, {lost} lost");
-    assert_eq!(sum(&proxies, "tollgate_rule_refusals_total{rule=\"trial\"}"), 0);
-    assert_eq!(sum(&proxies, "tollgate_rule_refusals_total{rule=\"there\"}"), 6 - count);
+    assert_eq!(sum(&proxies, "tollgate_rule_denials_total{rule=\"trial\"}"), 0);
+    assert_eq!(sum(&proxies, "tollgate_rule_denials_total{rule=\"there\"}"), 6 - count);
 }
 
 /// Why the store is down, as the metrics tell.

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::support::{Proxy, get, scratch};
 
 /// What is told when the proxy does not start with these words and variables.
-pub(crate) fn refused(words: &[&str], variables: &[(&str, &str)]) -> String {
+pub(crate) fn denied(words: &[&str], variables: &[(&str, &str)]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .args(["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
         .args(words)
@@ -34,7 +34,7 @@ fn mistakes_are_told() {
         (["--max-connections", "0"], "0 is not in 1..=1000000"),
         (["--max-connections-per-client", "9999999"], "9999999 is not in 0..=1000000"),
     ] {
-        let stderr = refused(&words, &[]);
+        let stderr = denied(&words, &[]);
         assert!(stderr.contains(said), "{said}: {stderr}");
     }
 }

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 
 use crate::failures::{assert_problem, failures};
 use crate::server::{Authority, Body, serve, text};
-use crate::start::refused;
+use crate::start::denied;
 use crate::support::{PATIENCE, Proxy, get, scratch, upstream};
 
 async fn told(request: Request<Incoming>) -> Response<Body> {
@@ -116,11 +116,11 @@ fn authorities_that_are_not_there_are_told_at_the_start() {
         (&https, torn, "certificate 1"),
         (&https, "/nowhere/ca.pem", "cannot be read"),
     ] {
-        let error = refused(&["--upstream", url, "--upstream-ca", file], &[]);
+        let error = denied(&["--upstream", url, "--upstream-ca", file], &[]);
         assert!(error.contains(said), "{error}");
     }
     // A system that trusts nobody.
     let none = [("SSL_CERT_FILE", empty), ("SSL_CERT_DIR", "/nowhere")];
-    let error = refused(&["--upstream", &https], &none);
+    let error = denied(&["--upstream", &https], &none);
     assert!(error.contains("ca-certificates"), "{error}");
 }

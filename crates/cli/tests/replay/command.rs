@@ -21,7 +21,7 @@ fn the_report_says_who_was_hurt() {
 30,969 requests by 2,365 keys (ip)
 1995-08-01 06:00:00 to 1995-08-01 18:52:01 (UTC), 12 h 52 min
 
-rule          algorithm  admitted  refused  refused %  keys refused   keys %
+rule          algorithm  admitted  denied  denied %  keys denied   keys %
 1/s burst 1   gcra         25,388    5,581    18.02 %         1,413  59.75 %
 1/s burst 20  gcra         30,969        0     0.00 %             0   0.00 %
 
@@ -33,17 +33,17 @@ rule          algorithm  worst second  of limit  ended     key
 algorithm  at most
 gcra       burst + limit: a full bucket, and what flows in meanwhile
 
-Refused most by 1/s burst 1, gcra
-refused  requests  key
+Denied most by 1/s burst 1, gcra
+denied  requests  key
     164       364  edams.ksc.nasa.gov
      51        97  163.205.156.16
 
-Refused over time, 15 min a column, in the log's own clock (UTC)
+Denied over time, 15 min a column, in the log's own clock (UTC)
 
 1/s burst 1, gcra: at most 242, at 15:15
 ";
     assert!(ran.out.starts_with(start), "{}", ran.out);
-    assert!(ran.out.contains("1/s burst 20, gcra: nothing refused"), "{}", ran.out);
+    assert!(ran.out.contains("1/s burst 20, gcra: nothing denied"), "{}", ran.out);
     assert!(ran.out.ends_with("18:00\n"), "{}", ran.out);
     assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
     assert!(!ran.out.contains('\u{1b}'));
@@ -99,7 +99,7 @@ fn time_never_goes_back_for_the_limiter() {
     assert_eq!(report["back_in_time"]["lines"], 2);
     assert_eq!(report["back_in_time"]["most_nanos"], 6_000_000_000_u64);
     // The line of second 8 is judged at second 10, and that of second 5 at second 11.
-    assert_eq!(report["refused"], 2);
+    assert_eq!(report["denied"], 2);
     assert_eq!(report["last_time"], "1995-08-01T06:00:30Z");
     let written = std::fs::read_to_string(decisions).unwrap();
     let lines: Vec<Value> =
@@ -122,7 +122,7 @@ fn decisions_are_a_line_for_each_request_and_limiter() {
     assert_eq!(
         written.lines().nth(2).unwrap(),
         "{\"time\":\"1995-08-01T06:00:01Z\",\"key\":\"h\",\"cost\":1,\"rule\":\"1/s\",\
-         \"algorithm\":\"gcra\",\"verdict\":\"refused\",\"remaining\":0,\
+         \"algorithm\":\"gcra\",\"verdict\":\"denied\",\"remaining\":0,\
          \"reset_after_nanos\":1000000000,\"delay_nanos\":null,\"retry_after_nanos\":1000000000}"
     );
     let words = ["--rule", "1/s", "--cost", "2", "--decisions", &out];
@@ -132,7 +132,7 @@ fn decisions_are_a_line_for_each_request_and_limiter() {
     // Every decision of a real log, which is a log itself.
     json_with(&[&RULE[..], &["--decisions", &out, &data(NASA)]].concat(), b"");
     let again = json_with(&[&RULE[..], &["--key", "field:key", &out]].concat(), b"");
-    assert_eq!((&again["requests"], &again["refused"]), (&30_969.into(), &5_581.into()));
+    assert_eq!((&again["requests"], &again["denied"]), (&30_969.into(), &5_581.into()));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn delays_are_told_by_decision_and_together() {
         let words = [&words[..], &["--immediate", immediate]].concat();
         let report = json_with(&words, log.as_bytes());
         let delayed = delays.iter().filter(|delay| **delay > 0).count();
-        assert_eq!((&report["admitted"], &report["refused"]), (&4.into(), &1.into()));
+        assert_eq!((&report["admitted"], &report["denied"]), (&4.into(), &1.into()));
         assert_eq!(report["delayed"], delayed, "{immediate}");
         assert_eq!(report["longest_delay_nanos"], delays[3] * 1_000_000_000, "{immediate}");
         let written = std::fs::read_to_string(&out).unwrap();
@@ -178,7 +178,7 @@ fn a_log_is_never_overwritten_by_its_decisions() {
 #[test]
 fn one_limiter_has_its_figures_at_the_top_too() {
     let report = json_with(&RULE, line(1).as_bytes());
-    for name in ["requests", "keys", "admitted", "refused", "keys_refused"] {
+    for name in ["requests", "keys", "admitted", "denied", "keys_denied"] {
         assert!(report[name].is_u64(), "{name}");
         assert_eq!(report[name], report["limiters"][0][name], "{name}");
     }
@@ -193,21 +193,21 @@ fn the_days_of_aligned_windows_begin_where_they_are_told() {
     // 21:30 and 22:30 UTC are one day in Greenwich and two days in a place at +02:00.
     let log = line(0).replace(":06:", ":21:") + &line(0).replace(":06:", ":22:");
     let words = ["--rule", "1/d", "--algorithm", "fixed-window-aligned"];
-    assert_eq!(json_with(&words, log.as_bytes())["refused"], 1);
+    assert_eq!(json_with(&words, log.as_bytes())["denied"], 1);
     let words = [&words[..], &["--utc-offset", "+02:00"]].concat();
-    assert_eq!(json_with(&words, log.as_bytes())["refused"], 0);
+    assert_eq!(json_with(&words, log.as_bytes())["denied"], 0);
 }
 
 #[test]
 fn a_full_limiter_does_what_it_is_told_and_says_so() {
-    let refused = |on_full: &str| {
+    let denied = |on_full: &str| {
         let words = ["--rule", "1/h", "--capacity", "10", "--on-full", on_full, &data(NASA)];
         let report = json_with(&words, b"");
         assert!(report["limiters"][0]["table_full"].as_u64().unwrap() > 0);
-        report["refused"].as_u64().unwrap()
+        report["denied"].as_u64().unwrap()
     };
-    assert!(refused("admit") < refused("evict"));
-    assert!(refused("evict") < refused("refuse"));
+    assert!(denied("admit") < denied("evict"));
+    assert!(denied("evict") < denied("deny"));
     let ran = replay(&["--rule", "1/h", "--capacity", "10", &data(NASA)]);
     assert!(ran.out.contains("raise --capacity"), "{}", ran.out);
     // What an evicted key is forgiven, the model remembers.
@@ -238,10 +238,7 @@ fn a_limiter_of_large_rings_has_room_for_fewer_keys() {
     // Of 2,365 keys in half a day, 1,126 have room at a time.
     let words = ["--rule", "65536/d", "--algorithm", "sliding-log", &data(NASA)];
     let report = json_with(&words, b"");
-    assert_eq!(
-        (&report["limiters"][0]["capacity"], &report["refused"]),
-        (&1_126.into(), &0.into())
-    );
+    assert_eq!((&report["limiters"][0]["capacity"], &report["denied"]), (&1_126.into(), &0.into()));
     let ran = replay(&words);
     assert!(ran.out.contains("with room for 1,126 keys: raise --capacity"), "{}", ran.out);
     let roomy = json_with(&[&words[..], &["--capacity", "3000"]].concat(), b"");
@@ -261,7 +258,7 @@ fn empty_input_is_a_report_of_nothing() {
         );
     }
     let report = json_with(&[&RULE[..], &["--verify"]].concat(), b"");
-    assert_eq!((&report["requests"], &report["refused"]), (&0.into(), &0.into()));
+    assert_eq!((&report["requests"], &report["denied"]), (&0.into(), &0.into()));
     assert_eq!(report["first_time"], Value::Null);
 }
 

@@ -118,7 +118,7 @@ fn every_log_has_its_page() {
         page(&format!("{log}-rule.html"), &rule, b"", |_, document| {
             assert_eq!(
                 headings(document)[..2],
-                ["Suggested rate and burst", "Burst against well-behaved keys refused"]
+                ["Suggested rate and burst", "Burst against well-behaved keys denied"]
             );
             assert_eq!(headings(document).last().unwrap(), "Rate against burst");
             let least = if log == NASA { 4 } else { 2 };
@@ -135,20 +135,20 @@ fn the_page_tells_what_the_limiter_does() {
     let words = ["--rule", "1/s burst 1", "--rule", "1/s burst 20", "--top", "3", &file];
     page("figures.html", &words, b"", |text, document| {
         assert!(text.contains("<td>5,581</td><td>18.02 %</td>"), "the table");
-        assert!(text.contains("164 of 364 refused") && text.contains("edams.ksc.nasa.gov"));
-        assert!(text.contains("Nothing was refused by 1/s burst 20, gcra"));
+        assert!(text.contains("164 of 364 denied") && text.contains("edams.ksc.nasa.gov"));
+        assert!(text.contains("Nothing was denied by 1/s burst 20, gcra"));
         let says: Vec<&str> = tagged(document, "title").filter_map(|node| node.text()).collect();
-        let refused = |says: &&&str| says.ends_with(" refused") && says.contains(": ");
+        let denied = |says: &&&str| says.ends_with(" denied") && says.contains(": ");
         let over_time: u64 = says
             .iter()
-            .filter(refused)
+            .filter(denied)
             .map(|says| says.rsplit(' ').nth(1).unwrap().replace(',', "").parse::<u64>().unwrap())
             .sum();
         assert_eq!(over_time, 5_581);
         for cell in ["30/h burst 20", "5/min burst 1", "1/s burst 10"] {
             let limiter = json(&["--rule", cell, &file]);
             for (name, what, whole) in
-                [("refused", "requests", "30,969"), ("keys_refused", "keys", "2,365")]
+                [("denied", "requests", "30,969"), ("keys_denied", "keys", "2,365")]
             {
                 let count = limiter[name].as_u64().unwrap();
                 let found = says.iter().find(|says| {

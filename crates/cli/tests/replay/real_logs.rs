@@ -7,7 +7,7 @@ use crate::support::{
 };
 
 /// A naive token bucket in Python gave these for the NASA day: rule, per cent of the requests
-/// refused, hosts refused.
+/// denied, hosts denied.
 const NASA_TRUTHS: [(&str, &str, u64); 8] = [
     ("1/s burst 1", "18.02", 1_413),
     ("1/s burst 5", "0.33", 38),
@@ -30,27 +30,27 @@ fn the_nasa_day_gives_the_known_figures() {
     assert_eq!(limiters.len(), NASA_TRUTHS.len());
     for (limiter, (rule, percent, hosts)) in limiters.iter().zip(NASA_TRUTHS) {
         assert_eq!(limiter["rule"], rule);
-        let share = limiter["refused_share"].as_f64().unwrap() * 100.0;
+        let share = limiter["denied_share"].as_f64().unwrap() * 100.0;
         assert_eq!(format!("{share:.2}"), percent, "{rule}");
-        assert_eq!(limiter["keys_refused"], hosts, "{rule}");
-        let refused = limiter["refused"].as_u64().unwrap();
-        assert_eq!(limiter["admitted"].as_u64().unwrap() + refused, 30_969, "{rule}");
-        let over_time: u64 = limiter["refused_over_time"]["refused"]
+        assert_eq!(limiter["keys_denied"], hosts, "{rule}");
+        let denied = limiter["denied"].as_u64().unwrap();
+        assert_eq!(limiter["admitted"].as_u64().unwrap() + denied, 30_969, "{rule}");
+        let over_time: u64 = limiter["denied_over_time"]["denied"]
             .as_array()
             .unwrap()
             .iter()
             .map(|count| count.as_u64().unwrap())
             .sum();
-        assert_eq!(over_time, refused, "{rule}");
+        assert_eq!(over_time, denied, "{rule}");
     }
 }
 
 /// A naive queue in Python gave these for the NASA day: rule, cells that pass at once, requests
-/// refused, requests delayed, and for how many seconds at most.
+/// denied, requests delayed, and for how many seconds at most.
 #[test]
 fn the_nasa_day_waits_as_long_as_is_known() {
     let file = data(NASA);
-    for (rule, immediate, refused, delayed, longest_secs) in [
+    for (rule, immediate, denied, delayed, longest_secs) in [
         ("10/min burst 5", "1", 1_832, 16_432, 24),
         ("10/min burst 5", "3", 1_832, 5_569, 12),
         ("15/min", "1", 17, 16_100, 56),
@@ -60,7 +60,7 @@ fn the_nasa_day_waits_as_long_as_is_known() {
     ] {
         let words = ["--rule", rule, "-a", "leaky-queue", "--immediate", immediate, &file];
         let report = json(&words);
-        assert_eq!(report["refused"], refused, "{rule} {immediate}");
+        assert_eq!(report["denied"], denied, "{rule} {immediate}");
         assert_eq!(report["delayed"], delayed, "{rule} {immediate}");
         let longest_nanos = longest_secs * 1_000_000_000_u64;
         assert_eq!(report["longest_delay_nanos"], longest_nanos, "{rule} {immediate}");
@@ -80,7 +80,7 @@ fn the_aligned_window_counts_by_the_minute() {
     let expected: u64 = counts.values().map(|count| count.saturating_sub(7)).sum();
     let file = data(NASA);
     let report = json(&["--rule", "7/min", "--algorithm", "fixed-window-aligned", &file]);
-    assert_eq!(report["refused"], expected);
+    assert_eq!(report["denied"], expected);
     assert!(expected > 100);
 }
 
@@ -117,7 +117,7 @@ fn the_model_agrees_on_every_log_and_algorithm() {
         for limiter in report["limiters"].as_array().unwrap() {
             assert_eq!(limiter["differences"], 0);
             assert_eq!(limiter["table_full"], 0);
-            assert!(limiter["refused"].as_u64().unwrap() > 0, "{name} {words:?} refuses nothing");
+            assert!(limiter["denied"].as_u64().unwrap() > 0, "{name} {words:?} denies nothing");
         }
     }
 }
@@ -181,13 +181,13 @@ fn every_format_tells_the_same_log() {
     assert_eq!(json_with(&rule, table.as_bytes()), expected);
 }
 
-/// The same naive token bucket found 122 refusals of three paths, and none by address.
+/// The same naive token bucket found 122 denials of three paths, and none by address.
 #[test]
 fn an_address_limit_misses_what_a_path_limit_catches() {
     let file = data(HACKERS);
-    assert_eq!(json(&["--rule", "12/min", "--key", "ip", &file])["refused"], 0);
+    assert_eq!(json(&["--rule", "12/min", "--key", "ip", &file])["denied"], 0);
     let report = json(&["--rule", "2/min", "--key", "path", &file]);
-    assert_eq!((&report["refused"], &report["keys_refused"]), (&122.into(), &3.into()));
-    let most = &report["limiters"][0]["refused_most"][0];
-    assert_eq!((&most["key"], &most["refused"]), (&"/join_form".into(), &59.into()));
+    assert_eq!((&report["denied"], &report["keys_denied"]), (&122.into(), &3.into()));
+    let most = &report["limiters"][0]["denied_most"][0];
+    assert_eq!((&most["key"], &most["denied"]), (&"/join_form".into(), &59.into()));
 }

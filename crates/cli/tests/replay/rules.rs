@@ -31,14 +31,14 @@ fn a_rule_for_everything_is_the_limit_by_itself() {
             let rules = format!("[[rule]]\nname = \"all\"\nlimits = \"{limit}\"\n");
             let by_file = ruled("same.toml", &rules, log);
             let by_option = json(&["--rule", limit, &data(log)]);
-            for name in ["admitted", "refused", "keys_refused"] {
+            for name in ["admitted", "denied", "keys_denied"] {
                 assert_eq!(by_file["rules"][0][name], by_option[name], "{log} {limit} {name}");
                 assert_eq!(by_file["all_rules"][name], by_option[name], "{log} {limit} {name}");
             }
             assert_eq!(by_file["rules"][0]["keys"], by_option["keys"]);
-            let most = &by_option["limiters"][0]["refused_most"];
+            let most = &by_option["limiters"][0]["denied_most"];
             // One rule has as many keys listed as one limiter.
-            assert_eq!(&by_file["rules"][0]["refused_most"], most, "{log} {limit}");
+            assert_eq!(&by_file["rules"][0]["denied_most"], most, "{log} {limit}");
         }
     }
 }
@@ -86,9 +86,9 @@ fn what_the_log_has_not_is_counted_and_decided_without() {
     assert_eq!(figure(&report, 1, "not_in_log"), asked("\"POST "));
     assert_eq!(figure(&report, 2, "not_in_log"), asked("\"HEAD "));
     assert_eq!(figure(&report, 3, "not_in_log"), 30_969);
-    // None of them refused anybody, and the last did as it does alone.
-    assert_eq!(report["all_rules"]["refused"], figure(&report, 4, "refused"));
-    assert_eq!(figure(&report, 4, "refused"), 102);
+    // None of them denied anybody, and the last did as it does alone.
+    assert_eq!(report["all_rules"]["denied"], figure(&report, 4, "denied"));
+    assert_eq!(figure(&report, 4, "denied"), 102);
     let ran = replay(&["--rules", &file, &data(NASA)]);
     let note = "not in this log: rule user asks for header x-user: 8,0";
     assert!(ran.out.contains(note) && ran.out.contains("decided without it"), "{}", ran.out);
@@ -114,7 +114,7 @@ fn headers_of_json_lines_are_keys() {
         );
         let file = scratch(&format!("json-{on_no_key}.toml"), rules.as_bytes());
         let report = json_with(&["--rules", &file, "--format", "jsonl"], log.as_bytes());
-        ["requests", "refused", "without_key", "keys", "not_in_log"]
+        ["requests", "denied", "without_key", "keys", "not_in_log"]
             .map(|name| figure(&report, 0, name))
     };
     assert_eq!(of("shared"), [6, 3, 0, 3, 0]);
@@ -146,7 +146,7 @@ fn the_first_rule_shadows_and_bans_are_as_in_the_proxy() {
         ]"#,
     );
     let counts = |report: &Value, rule| {
-        ["requests", "admitted", "refused", "refused_by_others"]
+        ["requests", "admitted", "denied", "denied_by_others"]
             .map(|name| figure(report, rule, name))
     };
     // The trial was asked about the twelve that went ahead.
@@ -161,7 +161,7 @@ fn the_first_rule_shadows_and_bans_are_as_in_the_proxy() {
         r#"rule = [{ name = "a", limits = "1/s burst 1", penalty = "5 s" },
                    { name = "b", limits = "1/2s burst 1" }]"#,
     );
-    // b refuses every other second, and a never: it is not charged then.
+    // b denies every other second, and a never: it is not charged then.
     assert_eq!(counts(&ban, 1), [20, 10, 10, 0]);
     assert_eq!(counts(&ban, 0), [20, 10, 0, 10]);
 }

@@ -16,12 +16,12 @@ fn clients(log: &str) -> (String, u64) {
     (clients.into_iter().collect::<Vec<_>>().join("\n"), count)
 }
 
-fn keys_refused(quota: &str, log: &str) -> u64 {
-    json(&["--rule", quota, &data(log)])["keys_refused"].as_u64().unwrap()
+fn keys_denied(quota: &str, log: &str) -> u64 {
+    json(&["--rule", quota, &data(log)])["keys_denied"].as_u64().unwrap()
 }
 
 #[test]
-fn the_burst_refuses_few_enough_and_one_less_refuses_more() {
+fn the_burst_denies_few_enough_and_one_less_denies_more() {
     for (log, at_most, of_a_million) in
         [(NASA, "1%", 10_000), (HACKERS, "0%", 0), (ELASTIC, "2.5%", 25_000)]
     {
@@ -33,20 +33,20 @@ fn the_burst_refuses_few_enough_and_one_less_refuses_more() {
         let report = json(&[&rates[..], &words[..]].concat());
         let suggestion = &report["suggestion"];
         assert_eq!(suggestion["good_keys"], count);
-        assert_eq!(suggestion["good_keys_that_may_be_refused"], may);
+        assert_eq!(suggestion["good_keys_that_may_be_denied"], may);
         for row in suggestion["rates"].as_array().unwrap() {
             let (rate, burst) = (row["rate"].as_str().unwrap(), row["burst"].as_u64().unwrap());
-            let refused = keys_refused(&format!("{rate} burst {burst}"), log);
-            assert!(refused <= may, "{log} {rate} burst {burst}: {refused} of {may}");
-            assert_eq!(row["keys_refused"], refused);
-            assert_eq!(row["good_keys_refused"], refused);
+            let denied = keys_denied(&format!("{rate} burst {burst}"), log);
+            assert!(denied <= may, "{log} {rate} burst {burst}: {denied} of {may}");
+            assert_eq!(row["keys_denied"], denied);
+            assert_eq!(row["good_keys_denied"], denied);
             if burst > 1 {
-                let less = keys_refused(&format!("{rate} burst {}", burst - 1), log);
+                let less = keys_denied(&format!("{rate} burst {}", burst - 1), log);
                 assert!(less > may, "{log} {rate} burst {burst}: {less} with one less");
             }
             let for_none = row["burst_for_none"].as_u64().unwrap();
-            assert_eq!(keys_refused(&format!("{rate} burst {for_none}"), log), 0);
-            assert!(keys_refused(&format!("{rate} burst {}", for_none - 1), log) > 0);
+            assert_eq!(keys_denied(&format!("{rate} burst {for_none}"), log), 0);
+            assert!(keys_denied(&format!("{rate} burst {}", for_none - 1), log) > 0);
         }
     }
 }
@@ -58,8 +58,8 @@ fn a_suggestion_is_printed_with_its_reasons() {
     let expected = "
 2,328 of 2,365 keys are taken for well-behaved; 37 left out, with more than 18
   in a busiest minute or more than 81 in all (the 99th percentiles)
-the smallest burst that ever refuses at most 1 % (23 of them), what it refuses,
-  and the burst that refuses none of them:
+the smallest burst that ever denies at most 1 % (23 of them), what it denies,
+  and the burst that denies none of them:
 
 rate    burst  good keys       %  all keys       %  requests       %  for none
 30/h       39         20  0.86 %        35  1.48 %     1,045  3.37 %        75
@@ -81,7 +81,7 @@ limits = \"5/min burst 15\"
 ";
     assert!(ran.out.ends_with(expected), "{}", ran.out);
     let limiter = json(&["--rule", "5/min burst 15", &data(NASA)]);
-    assert_eq!((&limiter["refused"], &limiter["keys_refused"]), (&157.into(), &37.into()));
+    assert_eq!((&limiter["denied"], &limiter["keys_denied"]), (&157.into(), &37.into()));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_rule_is_ready_to_be_used() {
             .find(|row| quota.starts_with(&format!("{} ", row["rate"].as_str().unwrap())));
         let row: &Value = row.expect("it is one of the rates");
         let ruled = json(&["--rules", &file, &data(log)]);
-        assert_eq!(ruled["rules"][0]["refused"], row["refused"], "{rule}");
+        assert_eq!(ruled["rules"][0]["denied"], row["denied"], "{rule}");
     }
 }
 
@@ -111,13 +111,13 @@ fn costs_count_and_one_bucket_is_a_key() {
     let report = json(&[&words[..], &["--rate", "10000/s", &data(AZURE_CODE)]].concat());
     let row = &report["suggestion"]["rates"][0];
     let burst = row["burst"].as_u64().unwrap();
-    let refused = |burst: u64| {
+    let denied = |burst: u64| {
         let quota = format!("10000/s burst {burst}");
         let words = ["--rule", &quota, "--key", "none", "--cost", "field:ContextTokens"];
-        json(&[&words[..], &[&data(AZURE_CODE)]].concat())["refused"].as_u64().unwrap()
+        json(&[&words[..], &[&data(AZURE_CODE)]].concat())["denied"].as_u64().unwrap()
     };
-    assert_eq!(refused(burst), 0);
-    assert!(refused(burst - 1) > 0);
+    assert_eq!(denied(burst), 0);
+    assert!(denied(burst - 1) > 0);
 }
 
 #[test]

@@ -253,7 +253,7 @@ fn a_window_ends_to_the_nanosecond() {
 fn where_nothing_is_admitted_no_window_is_worst() {
     let log = b"{\"time\":1,\"ip\":\"h\"}\n";
     let report = json_with(&["--rule", "1/s", "--cost", "2"], log);
-    assert_eq!((&report["refused"], &report["worst_window"]), (&1.into(), &Value::Null));
+    assert_eq!((&report["denied"], &report["worst_window"]), (&1.into(), &Value::Null));
     let report = json_with(&["--rule", "1/s"], b"");
     assert_eq!(report["worst_window"], Value::Null);
 }

@@ -25,14 +25,14 @@ pub(crate) fn fields(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let kind = cursor.byte();
     let retry_after = (kind & 2 > 0).then(|| cursor.number());
-    let mut said = Said { readings: Vec::new(), refuses: kind & 1 > 0 };
+    let mut said = Said { readings: Vec::new(), denies: kind & 1 > 0 };
     while !cursor.is_empty() && said.readings.len() < 4 {
         said.readings.extend(reading(&mut cursor));
     }
-    said.refuses &= said.readings.iter().any(|reading| reading.refused);
+    said.denies &= said.readings.iter().any(|reading| reading.denied);
     let said = Arc::new(said);
     // Two layers, and the outer one says the same once more.
-    let stacked = kind & 4 > 0 && !said.refuses;
+    let stacked = kind & 4 > 0 && !said.denies;
     let headers = match stacked {
         false => ask(layer(&said, kind).layer(Answer(retry_after))),
         true => ask(layer(&said, kind).layer(layer(&said, kind).layer(Answer(retry_after)))),
@@ -45,7 +45,7 @@ pub(crate) fn fields(data: &[u8]) {
 /// What a gate answers.
 struct Said {
     readings: Vec<Reading>,
-    refuses: bool,
+    denies: bool,
 }
 
 struct Saying(Arc<Said>);
@@ -54,8 +54,8 @@ impl Gate for Saying {
     fn decide(&self, _: &Parts, report: &mut Report) -> Verdict {
         let lost = usize::from(planted(Mistake::ReadingLost));
         self.0.readings.iter().skip(lost).for_each(|reading| report.note(said(reading)));
-        match self.0.refuses {
-            true => Verdict::Refuse,
+        match self.0.denies {
+            true => Verdict::Deny,
             false => Verdict::Admit(Admission::default()),
         }
     }
@@ -128,7 +128,7 @@ fn reading(cursor: &mut Cursor<'_>) -> Option<Reading> {
     let mut reading = Reading::new(policy.ok()?, quota.limit(), cursor.number());
     assert_eq!(reading.policy.name(), name);
     reading.reset_after = duration(cursor);
-    reading.refused = flags & 2 > 0;
+    reading.denied = flags & 2 > 0;
     reading.retry_after = (flags & 6 == 6).then(|| duration(cursor));
     Some(reading)
 }
@@ -177,14 +177,14 @@ fn limits_are_told(headers: &HeaderMap, said: &Said, expected: usize) {
     if planted(Mistake::PatienceOff) {
         retry_after = retry_after.map(|secs| secs.saturating_sub(1).max(1));
     }
-    if said.refuses {
+    if said.denies {
         assert!(retry_after.is_none_or(|secs| secs > 0));
     }
     for (item, reading) in items.iter().zip(said.readings.iter().cycle()) {
         assert_eq!(item.text, reading.policy.name());
         assert_eq!(item.integer("r"), signed(reading.remaining));
         assert!(item.parameters.iter().all(|(name, _)| ["r", "t"].contains(&&**name)));
-        let span = if reading.refused { reading.retry_after } else { Some(reading.reset_after) };
+        let span = if reading.denied { reading.retry_after } else { Some(reading.reset_after) };
         let told = item.integer("t").map(i64::unsigned_abs);
         match (told, span) {
             (None, None) => {}
@@ -193,7 +193,7 @@ fn limits_are_told(headers: &HeaderMap, said: &Said, expected: usize) {
                 assert!(rounded_up(span).max(1) > retry_after, "{span:?} is left out");
             }
             (Some(secs), Some(span)) => {
-                let at_least = u64::from(reading.refused);
+                let at_least = u64::from(reading.denied);
                 assert_eq!(secs, rounded_up(span).max(at_least));
                 assert!(retry_after.is_none_or(|retry_after| retry_after >= secs));
             }

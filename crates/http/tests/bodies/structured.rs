@@ -131,7 +131,7 @@ fn key(input: &mut Input<'_>) -> Result<String, usize> {
     }
 }
 
-/// At most 15 digits. A decimal is refused with the point, which no item goes on with.
+/// At most 15 digits. A decimal is denied with the point, which no item goes on with.
 fn integer(input: &mut Input<'_>) -> Result<i64, usize> {
     let at = input.at;
     let is_negative = input.peek() == Some(b'-');

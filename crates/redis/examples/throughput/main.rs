@@ -11,7 +11,7 @@
 //! that `REDIS_URL` names. If `REDIS_CELL` is the path of redis-cell's library (crates.io has its source:
 //! `cargo build --release` there), the server loads it, and its command is measured too. Each way is run by 64 tasks on a runtime of 1 and of 2 threads, in short
 //! rounds that take turns. What is counted is admissions; the quota is never reached, so whoever is
-//! refused was turned away because too many waited for one lease. Tasks yield after every 32 decisions, and every
+//! denied was turned away because too many waited for one lease. Tasks yield after every 32 decisions, and every
 //! eighth decision is timed.
 
 #![allow(clippy::disallowed_types, reason = "a clock of its own")]
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
-use tollgate_redis::{Batched, Central, Leased, Roster, Share, Store, Windows};
+use tollgate_redis::{Batched, Leased, RedisLimiter, RedisMembership, Share, Store, Windows};
 
 use peer::RedisCell;
 use server::Server;
@@ -42,10 +42,10 @@ const STRIDE: u64 = 7_919;
 
 /// A way to decide.
 enum Gate {
-    Plain(Central),
-    Leased(Leased<Central>),
+    Plain(RedisLimiter),
+    Leased(Leased<RedisLimiter>),
     Batched(Batched<Windows>),
-    Share(Share<Roster>),
+    Share(Share<RedisMembership>),
     Peer(Arc<RedisCell>),
 }
 
@@ -133,10 +133,11 @@ fn lines(
         lines.push(Line { name, gate, store, keys, rounds: Vec::new() });
         Ok::<(), Box<dyn Error>>(())
     };
-    let plain = |store: &Store| Ok(Gate::Plain(Central::builder(store, "t", quota).build()?));
+    let plain = |store: &Store| Ok(Gate::Plain(RedisLimiter::builder(store, "t", quota).build()?));
     let leases = |most: u64| {
         move |store: &Store| {
-            let central = Central::builder(store, "t", quota).leases(Duration::from_millis(100));
+            let central =
+                RedisLimiter::builder(store, "t", quota).leases(Duration::from_millis(100));
             Ok(Gate::Leased(Leased::builder(central.build()?).most(most).build()?))
         }
     };
@@ -148,7 +149,7 @@ fn lines(
         }
     };
     let share = |store: &Store| {
-        let share = Share::builder(Roster::new(store, "t")?, quota);
+        let share = Share::builder(RedisMembership::new(store, "t")?, quota);
         Ok(Gate::Share(share.interval(Duration::from_millis(100)).build()?))
     };
     add("plain: a script a decision".into(), 1, &plain)?;
@@ -176,7 +177,7 @@ fn lines(
 #[derive(Default)]
 struct Found {
     admitted: u64,
-    /// Refused though the quota has room, or not answered.
+    /// Denied though the quota has room, or not answered.
     turned_away: u64,
     nanos: Vec<u64>,
 }

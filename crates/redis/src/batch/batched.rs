@@ -7,13 +7,13 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tollgate::{Clock, QuantaClock, Stated, Tick};
+use tollgate::{Clock, DecisionParts, QuantaClock, Tick};
 
 use super::builder::BatchedBuilder;
-use super::ledger::{Charge, Known, Ledger};
+use super::ledger::{Charge, CounterStore, Known};
 use super::tab::{Found, Tab};
 use crate::places::{Entry, Places};
-use crate::sync::PlainCount;
+use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 
 /// The most keys of a call.
@@ -41,7 +41,7 @@ pub(crate) struct Rules {
 /// **Guarantee.** `p` processes with at most `n` cells unsent each admit at most
 /// `limit - 1 + p * n` cells of a key in a window; one process alone at most the limit. For `n` may
 /// be taken what a process is asked for within an interval and a call, if that is less, and must
-/// be taken the largest request, if that is more. Who is refused was refused by counts that
+/// be taken the largest request, if that is more. Who is denied was denied by counts that
 /// were true when they were heard.
 ///
 /// **Not guaranteed.** That a process which ends has said all: its unsent cells are lost, at most
@@ -52,9 +52,9 @@ pub(crate) struct Rules {
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tollgate_redis::{Batched, Charge, Known, Ledger, Unavailable};
+/// # use tollgate_redis::{Batched, Charge, Known, CounterStore, Unavailable};
 /// # struct Blank;
-/// # impl Ledger for Blank {
+/// # impl CounterStore for Blank {
 /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
 /// #         Ok(vec![Known { used: 100, ends_after: Duration::from_secs(1) }; charges.len()])
 /// #     }
@@ -85,7 +85,7 @@ struct Shared<L, C> {
     full: Notify,
     landed: Notify,
     /// Calls that have failed in a row.
-    failures: PlainCount,
+    failures: RelaxedCounter,
     counts: Counts,
 }
 
@@ -98,11 +98,11 @@ enum Asked {
 
 #[derive(Debug, Default)]
 struct Counts {
-    decisions: PlainCount,
-    calls: PlainCount,
-    failed: PlainCount,
-    cells: PlainCount,
-    without_place: PlainCount,
+    decisions: RelaxedCounter,
+    calls: RelaxedCounter,
+    failed: RelaxedCounter,
+    cells: RelaxedCounter,
+    without_place: RelaxedCounter,
 }
 
 /// What a [`Batched`] has counted.
@@ -139,14 +139,14 @@ impl<L, C> fmt::Debug for Batched<L, C> {
     }
 }
 
-impl<L: Ledger> Batched<L> {
+impl<L: CounterStore> Batched<L> {
     /// A builder for a limiter of `limit` cells in each of the ledger's windows.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
     /// # struct Blank;
-    /// # impl Ledger for Blank {
+    /// # impl CounterStore for Blank {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
@@ -162,12 +162,12 @@ impl<L: Ledger> Batched<L> {
     }
 }
 
-impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
+impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     pub(crate) fn start(ledger: L, clock: C, rules: Rules, runtime: &Handle) -> Self {
         let (unsent, receiver) = unbounded_channel();
         let tabs = Places::new(rules.capacity);
         let (full, landed) = (Notify::new(), Notify::new());
-        let (failures, counts) = (PlainCount::default(), Counts::default());
+        let (failures, counts) = (RelaxedCounter::default(), Counts::default());
         let shared = Shared { ledger, clock, rules, tabs, full, landed, failures, counts };
         let batched = Self { shared: Arc::new(shared), unsent };
         let requeue = batched.unsent.downgrade();
@@ -184,9 +184,9 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
     /// # struct Blank;
-    /// # impl Ledger for Blank {
+    /// # impl CounterStore for Blank {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
@@ -211,9 +211,9 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
     /// # struct Blank;
-    /// # impl Ledger for Blank {
+    /// # impl CounterStore for Blank {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
@@ -254,9 +254,9 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
     /// # struct Blank;
-    /// # impl Ledger for Blank {
+    /// # impl CounterStore for Blank {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
@@ -281,7 +281,7 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
         loop {
             let (Some(tab), _) = tabs.open(key, || clock.now()) else { return Asked::NoPlace };
             let decision = match tab.ask(n, rules.limit, rules.most_unsent, clock.now()) {
-                Found::Admitted { stated, first, full: is_full } => {
+                Found::Admitted { parts, first, full: is_full } => {
                     if first {
                         // The task ends after this does, or with the runtime; then nobody is told.
                         let _ = self.unsent.send(tab);
@@ -289,10 +289,10 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
                     if is_full {
                         full.notify_one();
                     }
-                    Ok(stated.permit())
+                    Ok(parts.permit())
                 }
-                Found::Refused { stated, after } => {
-                    Err(stated.denied((n <= rules.limit).then_some(after)))
+                Found::Denied { parts, after } => {
+                    Err(parts.denied((n <= rules.limit).then_some(after)))
                 }
                 Found::Crowded => return Asked::Crowded,
                 Found::GivenUp => {
@@ -309,9 +309,9 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
     /// # struct Blank;
-    /// # impl Ledger for Blank {
+    /// # impl CounterStore for Blank {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
@@ -331,9 +331,9 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
     /// # struct Blank;
-    /// # impl Ledger for Blank {
+    /// # impl CounterStore for Blank {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
@@ -358,8 +358,8 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> Batched<L, C> {
     }
 }
 
-impl<L: Ledger, C: Clock> Shared<L, C> {
-    /// Counts first, and then decides: what is refused was counted too.
+impl<L: CounterStore, C: Clock> Shared<L, C> {
+    /// Counts first, and then decides: what is denied was counted too.
     async fn ask_at_once(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
         let Counts { decisions, without_place, .. } = &self.counts;
         without_place.add(1);
@@ -371,10 +371,10 @@ impl<L: Ledger, C: Clock> Shared<L, C> {
         };
         decisions.add(1);
         let remaining = limit.saturating_sub(used);
-        let stated = Stated { limit, remaining, reset_after: ends_after };
+        let parts = DecisionParts { limit, remaining, reset_after: ends_after };
         let decision = match n <= limit && used <= limit {
-            true => Ok(stated.permit()),
-            false => Err(stated.denied((n <= limit).then_some(ends_after))),
+            true => Ok(parts.permit()),
+            false => Err(parts.denied((n <= limit).then_some(ends_after))),
         };
         Ok(Answer { decision, origin: Origin::Server })
     }
@@ -409,7 +409,7 @@ struct Flusher<L, C> {
     requeue: tokio::sync::mpsc::WeakUnboundedSender<Arc<Tab>>,
 }
 
-impl<L: Ledger, C: Clock> Flusher<L, C> {
+impl<L: CounterStore, C: Clock> Flusher<L, C> {
     async fn run(mut self) {
         while let Some(first) = self.receiver.recv().await {
             if !self.receiver.is_closed() {

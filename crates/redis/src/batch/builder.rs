@@ -7,15 +7,15 @@ use tokio::runtime::Handle;
 use tollgate::{Clock, QuantaClock};
 
 use super::batched::{Batched, Rules};
-use super::ledger::Ledger;
+use super::ledger::CounterStore;
 use super::tab::CELLS_MAX;
 
 /// Builds a [`Batched`].
 ///
 /// ```
-/// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+/// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
 /// # struct Away;
-/// # impl Ledger for Away {
+/// # impl CounterStore for Away {
 /// #     async fn add(&self, _: &[Charge]) -> Result<Vec<Known>, Unavailable> {
 /// #         Err(Unavailable::Disconnected)
 /// #     }
@@ -34,7 +34,7 @@ pub struct BatchedBuilder<L, C = QuantaClock> {
     rules: Rules,
 }
 
-impl<L: Ledger> BatchedBuilder<L> {
+impl<L: CounterStore> BatchedBuilder<L> {
     pub(crate) fn new(ledger: L, limit: u64) -> Self {
         let interval = Duration::from_millis(10);
         let rules = Rules { limit, most_unsent: (limit / 100).max(1), interval, capacity: 100_000 };
@@ -42,14 +42,14 @@ impl<L: Ledger> BatchedBuilder<L> {
     }
 }
 
-impl<L: Ledger, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
+impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     /// The clock that windows are told by; the processor's own unless chosen.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
     /// # struct Blank;
-    /// # impl Ledger for Blank {
+    /// # impl CounterStore for Blank {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
@@ -69,9 +69,9 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
     /// # struct Blank;
-    /// # impl Ledger for Blank {
+    /// # impl CounterStore for Blank {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
@@ -93,9 +93,9 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
     /// # struct Blank;
-    /// # impl Ledger for Blank {
+    /// # impl CounterStore for Blank {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
@@ -116,9 +116,9 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
     /// # struct Blank;
-    /// # impl Ledger for Blank {
+    /// # impl CounterStore for Blank {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
@@ -143,9 +143,9 @@ impl<L: Ledger, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, Ledger, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
     /// # struct Blank;
-    /// # impl Ledger for Blank {
+    /// # impl CounterStore for Blank {
     /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
     /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }

@@ -9,19 +9,19 @@ use crate::Unavailable;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate_redis::{Charge, Known, Ledger, Unavailable};
+/// use tollgate_redis::{Charge, Known, CounterStore, Unavailable};
 ///
 /// /// Counts nothing, and so lets everything pass.
 /// struct Blank;
 ///
-/// impl Ledger for Blank {
+/// impl CounterStore for Blank {
 ///     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
 ///         let known = Known { used: 0, ends_after: Duration::from_secs(1) };
 ///         Ok(vec![known; charges.len()])
 ///     }
 /// }
 /// ```
-pub trait Ledger: Send + Sync + 'static {
+pub trait CounterStore: Send + Sync + 'static {
     /// Adds to what each key has used in its window that is open on arrival, whatever that comes
     /// to, and answers for each key in the same order.
     ///

@@ -22,7 +22,7 @@ mod tests;
 
 pub use batched::{BatchStats, Batched};
 pub use builder::{BatchError, BatchedBuilder};
-pub use ledger::{Charge, Known, Ledger};
+pub use ledger::{Charge, CounterStore, Known};
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]

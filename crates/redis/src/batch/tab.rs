@@ -19,7 +19,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Stated, Tick};
+use tollgate::{DecisionParts, Tick};
 
 use super::ledger::Known;
 use crate::places::Entry;
@@ -71,16 +71,16 @@ pub enum Found {
     /// Go ahead.
     Admitted {
         /// How it stands.
-        stated: Stated,
+        parts: DecisionParts,
         /// Nothing was unsent before: it has to be told that now something is.
         first: bool,
         /// As much is unsent as may be.
         full: bool,
     },
     /// There is no room in the window.
-    Refused {
+    Denied {
         /// How it stands.
-        stated: Stated,
+        parts: DecisionParts,
         /// Until the window ends.
         after: Duration,
     },
@@ -156,9 +156,10 @@ impl Tab {
             let used = if now < ends_at { self.used.load(Ordering::Relaxed) } else { 0 };
             let sum = unsaid.sum();
             let left = limit.saturating_sub(used).saturating_sub(sum);
-            let stated = |remaining| Stated { limit, remaining, reset_after: ends_at.since(now) };
+            let parts =
+                |remaining| DecisionParts { limit, remaining, reset_after: ends_at.since(now) };
             if n > left && (now < ends_at || n > limit) {
-                return Found::Refused { stated: stated(left), after: ends_at.since(now) };
+                return Found::Denied { parts: parts(left), after: ends_at.since(now) };
             }
             // Nothing is known of this window but that it is full with what is unsaid.
             if n > left || (sum > 0 && n > most.saturating_sub(sum)) || n > CELLS_MAX - sum {
@@ -166,12 +167,12 @@ impl Tab {
             }
             let more = Unsaid::new(unsaid.landings(), unsaid.on_their_way(), unsaid.unsent() + n);
             if n == 0 {
-                return Found::Admitted { stated: stated(left), first: false, full: false };
+                return Found::Admitted { parts: parts(left), first: false, full: false };
             }
             match self.swap(unsaid, more) {
                 Ok(()) => {
                     let (first, full) = (unsaid.unsent() == 0, more.unsent() >= most);
-                    return Found::Admitted { stated: stated(left - n), first, full };
+                    return Found::Admitted { parts: parts(left - n), first, full };
                 }
                 Err(other) => unsaid = other,
             }
@@ -260,9 +261,10 @@ mod tests {
         assert_eq!(tab.ask(1, 10, 5, at(0)), Found::Crowded, "3 on their way, 2 unsent");
         tab.land(known(6, 100), at(1));
         assert!(is_admitted(tab.ask(2, 10, 5, at(1))));
-        let stated = Stated { limit: 10, remaining: 0, reset_after: Duration::from_millis(60) };
-        let refused = Found::Refused { stated, after: Duration::from_millis(60) };
-        assert_eq!(tab.ask(1, 10, 5, at(41)), refused);
+        let parts =
+            DecisionParts { limit: 10, remaining: 0, reset_after: Duration::from_millis(60) };
+        let denied = Found::Denied { parts, after: Duration::from_millis(60) };
+        assert_eq!(tab.ask(1, 10, 5, at(41)), denied);
         assert!(!tab.give_up(at(200)), "4 are unsent");
         assert_eq!(tab.send(), 4);
         assert!(!tab.fail());
@@ -277,9 +279,9 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_fit_is_refused_and_what_fits_the_limit_alone_passes_alone() {
+    fn what_can_never_fit_is_denied_and_what_fits_the_limit_alone_passes_alone() {
         let tab = Tab::new(b"a");
-        assert!(matches!(tab.ask(11, 10, 5, at(0)), Found::Refused { .. }));
+        assert!(matches!(tab.ask(11, 10, 5, at(0)), Found::Denied { .. }));
         assert!(is_admitted(tab.ask(9, 10, 5, at(0))), "more than 5, but nothing else is unsaid");
         assert_eq!(tab.ask(1, 10, 5, at(0)), Found::Crowded);
         assert!(is_admitted(tab.ask(0, 10, 5, at(0))));

@@ -11,7 +11,7 @@ use tollgate::ManualClock;
 
 use super::*;
 use crate::lease::simulation::{Local, MICRO, MILLI, Numbers, SECOND, SLOWER, simulate, sleep};
-use crate::sync::PlainCount;
+use crate::sync::RelaxedCounter;
 use crate::{Origin, Unavailable};
 
 /// A key, and which window.
@@ -39,7 +39,7 @@ impl Remote {
     }
 }
 
-impl Ledger for Remote {
+impl CounterStore for Remote {
     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
         sleep(self.draw(self.latency) + MICRO).await;
         if self.draw(1_000) < self.lost_per_mille {
@@ -82,7 +82,8 @@ fn run(world: World, seed: u64) -> (Vec<u64>, u64, u64) {
         let windows = Arc::new(Windows::default());
         let admitted = Arc::new(Mutex::new(vec![0; 30]));
         let real = Local::real();
-        let (decisions, calls) = (Arc::new(PlainCount::default()), Arc::new(PlainCount::default()));
+        let (decisions, calls) =
+            (Arc::new(RelaxedCounter::default()), Arc::new(RelaxedCounter::default()));
         let process = |index: u64| {
             let numbers = Mutex::new(Numbers::new(seed ^ (index + 1) << 40));
             let World { latency, lost_per_mille, .. } = world;
@@ -186,12 +187,12 @@ fn one_call_serves_many_decisions() {
 /// Fails when told to; counts keys and calls.
 #[derive(Debug, Default)]
 struct Told {
-    fails: Arc<PlainCount>,
-    keys: Arc<PlainCount>,
-    cells: Arc<PlainCount>,
+    fails: Arc<RelaxedCounter>,
+    keys: Arc<RelaxedCounter>,
+    cells: Arc<RelaxedCounter>,
 }
 
-impl Ledger for Told {
+impl CounterStore for Told {
     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
         if self.fails.read() > 0 {
             return Err(Unavailable::CircuitOpen);
@@ -249,15 +250,15 @@ async fn a_key_without_a_place_costs_a_call_for_each_request() {
     for _ in 0..3 {
         assert_eq!(batched.check(b"b").await.expect("counted").origin, Origin::Server);
     }
-    assert!(batched.check_n(b"b", 101).await.expect("refused").decision.is_err());
+    assert!(batched.check_n(b"b", 101).await.expect("denied").decision.is_err());
     assert_eq!((batched.stats().without_place, batched.stats().calls), (4, 4));
 }
 
 /// Windows of one key, "b", that do not end; those of others end at once.
 #[derive(Debug, Default)]
-struct OfB(PlainCount);
+struct OfB(RelaxedCounter);
 
-impl Ledger for OfB {
+impl CounterStore for OfB {
     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
         let count = |charge: &Charge| match &*charge.key {
             b"b" => {

@@ -6,40 +6,40 @@ use std::sync::Arc;
 
 use tollgate::{Quota, QuotaError};
 
-use super::{Central, Inner, key};
+use super::{Inner, RedisLimiter, key};
+use crate::algorithm::Algorithm;
 use crate::count::Plan;
-use crate::counting::Counting;
 use crate::store::{Store, is_name};
 
-/// How a [`Central`] is to be.
+/// How a [`RedisLimiter`] is to be.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct CentralBuilder {
+pub struct RedisLimiterBuilder {
     store: Store,
     name: String,
     quota: Quota,
-    counting: Counting,
+    algorithm: Algorithm,
     lease: Option<Duration>,
 }
 
-impl CentralBuilder {
+impl RedisLimiterBuilder {
     pub(super) fn new(store: Store, name: String, quota: Quota) -> Self {
-        Self { store, name, quota, counting: Counting::default(), lease: None }
+        Self { store, name, quota, algorithm: Algorithm::default(), lease: None }
     }
 
     /// Counts this way; a token bucket, unless told otherwise.
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, Counting, Store};
+    /// # use tollgate_redis::{RedisLimiter, Algorithm, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "orders", Quota::per_day(20))
-    ///     .counting(Counting::aligned_window());
+    /// let gate = RedisLimiter::builder(&store, "orders", Quota::per_day(20))
+    ///     .algorithm(Algorithm::aligned_window());
     /// assert!(gate.build().is_ok());
     /// # Ok::<(), tollgate_redis::StoreError>(())
     /// ```
-    pub fn counting(mut self, counting: Counting) -> Self {
-        self.counting = counting;
+    pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = algorithm;
         self
     }
 
@@ -56,13 +56,13 @@ impl CentralBuilder {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, CentralError, Counting, Store};
+    /// # use tollgate_redis::{RedisLimiter, RedisLimiterError, Algorithm, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = Central::builder(&store, "api", Quota::per_second(1_000))
+    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(1_000))
     ///     .leases(Duration::from_millis(50));
     /// assert!(gate.clone().build().is_ok());
-    /// let log = gate.counting(Counting::sliding_log());
-    /// assert_eq!(log.build().unwrap_err(), CentralError::LeaseOfLog);
+    /// let log = gate.algorithm(Algorithm::sliding_log());
+    /// assert_eq!(log.build().unwrap_err(), RedisLimiterError::LeaseOfLog);
     /// # Ok::<(), tollgate_redis::StoreError>(())
     /// ```
     pub fn leases(mut self, lifetime: Duration) -> Self {
@@ -78,35 +78,35 @@ impl CentralBuilder {
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_redis::{Central, CentralError, Store};
+    /// # use tollgate_redis::{RedisLimiter, RedisLimiterError, Store};
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let built = Central::builder(&store, "{}", Quota::per_second(9)).build();
-    /// assert_eq!(built.unwrap_err(), CentralError::Name);
+    /// let built = RedisLimiter::builder(&store, "{}", Quota::per_second(9)).build();
+    /// assert_eq!(built.unwrap_err(), RedisLimiterError::Name);
     /// # Ok::<(), tollgate_redis::StoreError>(())
     /// ```
-    pub fn build(self) -> Result<Central, CentralError> {
+    pub fn build(self) -> Result<RedisLimiter, RedisLimiterError> {
         if !is_name(&self.name) {
-            return Err(CentralError::Name);
+            return Err(RedisLimiterError::Name);
         }
-        let plan = Plan::new(&self.counting, &self.quota, self.lease)?;
+        let plan = Plan::new(&self.algorithm, &self.quota, self.lease)?;
         let key_head = key::head(self.store.prefix(), &self.name, &plan.shape());
-        let Self { store, quota, counting, .. } = self;
-        let inner = Inner { script: plan.script(), store, plan, quota, counting, key_head };
-        Ok(Central { inner: Arc::new(inner), now_micros: None })
+        let Self { store, quota, algorithm, .. } = self;
+        let inner = Inner { script: plan.script(), store, plan, quota, algorithm, key_head };
+        Ok(RedisLimiter { inner: Arc::new(inner), now_micros: None })
     }
 }
 
-/// Why a [`Central`] cannot be built; its text says what to do instead.
+/// Why a [`RedisLimiter`] cannot be built; its text says what to do instead.
 ///
 /// ```
 /// use tollgate::QuotaError;
-/// use tollgate_redis::CentralError;
-/// let error = CentralError::Quota(QuotaError::ZeroPeriod);
+/// use tollgate_redis::RedisLimiterError;
+/// let error = RedisLimiterError::Quota(QuotaError::ZeroPeriod);
 /// assert_eq!(error.to_string(), "the period is 0: give it a length, for example 1 s");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CentralError {
+pub enum RedisLimiterError {
     /// A name that cannot stand in a key.
     Name,
     /// A quota that no limiter can keep.
@@ -121,11 +121,11 @@ pub enum CentralError {
     NoRoomForLeases,
     /// Leases of a sliding log.
     LeaseOfLog,
-    /// A sliding log of more than [`Counting::MAX_LOG_LIMIT`] cells.
+    /// A sliding log of more than [`Algorithm::MAX_LOG_LIMIT`] cells.
     LogTooLarge,
 }
 
-impl fmt::Display for CentralError {
+impl fmt::Display for RedisLimiterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Name => "a name has 1 to 64 bytes and no braces: use one like \"login\"",
@@ -154,4 +154,4 @@ impl fmt::Display for CentralError {
     }
 }
 
-impl core::error::Error for CentralError {}
+impl core::error::Error for RedisLimiterError {}

@@ -6,10 +6,10 @@
 
 use core::time::Duration;
 
-use tollgate::{Quota, QuotaError, Stated};
+use tollgate::{DecisionParts, Quota, QuotaError};
 
 use super::{Told, epoch_into, granted, micros, natural, whole_micros};
-use crate::central::CentralError;
+use crate::central::RedisLimiterError;
 
 const OLDER_MAX: u32 = 256;
 /// The longest period times the older windows: what a script multiplies stays below 2^53.
@@ -31,19 +31,19 @@ impl Counter {
         older: u32,
         utc_offset_secs: i32,
         lease_micros: u64,
-    ) -> Result<Self, CentralError> {
+    ) -> Result<Self, RedisLimiterError> {
         if !(1..=OLDER_MAX).contains(&older) {
-            return Err(CentralError::Quota(QuotaError::SubWindowCount));
+            return Err(RedisLimiterError::Quota(QuotaError::SubWindowCount));
         }
         let older = u64::from(older);
         let asked = whole_micros(quota.period())?;
         let lease_micros = lease_micros.min(asked / 2);
         let period = asked + lease_micros;
         if period < older {
-            return Err(CentralError::Quota(QuotaError::SubWindowCount));
+            return Err(RedisLimiterError::Quota(QuotaError::SubWindowCount));
         }
         if period > PLACES_MAX / older {
-            return Err(CentralError::WindowsTooLong);
+            return Err(RedisLimiterError::WindowsTooLong);
         }
         let ahead = epoch_into(period, utc_offset_secs)?;
         Ok(Self { limit: quota.limit(), period, older, ahead, lease_micros })
@@ -77,7 +77,7 @@ impl Counter {
         let cells = granted(*cells);
         Some(Told {
             cells,
-            stated: Stated {
+            parts: DecisionParts {
                 limit: self.limit,
                 remaining: u64::try_from(room).unwrap_or(u64::MAX),
                 reset_after: micros(counts.all_left_at().saturating_sub(now)),

@@ -12,10 +12,10 @@
 
 use core::time::Duration;
 
-use tollgate::{Quota, Stated};
+use tollgate::{DecisionParts, Quota};
 
 use super::{Told, granted, micros, natural};
-use crate::central::CentralError;
+use crate::central::RedisLimiterError;
 
 /// The parts of a microsecond that a script can multiply by the cells of a lease.
 const LEASE_PARTS_MAX: u64 = 1 << 33;
@@ -32,7 +32,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    pub(super) fn new(quota: &Quota, lease_micros: u64) -> Result<Self, CentralError> {
+    pub(super) fn new(quota: &Quota, lease_micros: u64) -> Result<Self, RedisLimiterError> {
         // A cell comes back in period / limit, and a microsecond is 1,000 ns.
         let (period, thousand_limits) =
             (quota.period().as_nanos(), u128::from(quota.limit()) * 1_000);
@@ -44,7 +44,7 @@ impl Bucket {
         let spare = (burst - cell).min(burst / 2) / u128::from(parts);
         let lease_kept = lease_micros.min(u64::try_from(spare).unwrap_or(u64::MAX));
         if lease_micros > 0 && (lease_kept == 0 || parts > LEASE_PARTS_MAX) {
-            return Err(CentralError::NoRoomForLeases);
+            return Err(RedisLimiterError::NoRoomForLeases);
         }
         let capacity = burst - u128::from(lease_kept) * u128::from(parts);
         Ok(Self { parts, cell, capacity, lease_micros: lease_kept })
@@ -83,7 +83,7 @@ impl Bucket {
         let cells = granted(cells);
         Some(Told {
             cells,
-            stated: Stated {
+            parts: DecisionParts {
                 limit: self.most_at_once(),
                 remaining: u64::try_from(remaining).unwrap_or(u64::MAX),
                 reset_after: micros(debt.div_ceil(parts)),
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(lifetime(Quota::per_second(100), 900_000), Ok(500_000));
         assert_eq!(lifetime(Quota::per_second(100).burst(2), 900_000), Ok(10_000));
         let single = Quota::per_second(100).burst(1);
-        assert_eq!(lifetime(single, 1_000), Err(CentralError::NoRoomForLeases));
+        assert_eq!(lifetime(single, 1_000), Err(RedisLimiterError::NoRoomForLeases));
         assert_eq!(Bucket::new(&Quota::per_second(100), 50_000).unwrap().most_at_once(), 95);
     }
 

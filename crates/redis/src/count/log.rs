@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use tollgate::{Quota, QuotaError, Stated};
+use tollgate::{DecisionParts, Quota, QuotaError};
 
 use super::{Told, granted, natural, whole_micros};
-use crate::central::CentralError;
-use crate::counting::Counting;
+use crate::algorithm::Algorithm;
+use crate::central::RedisLimiterError;
 
 /// The most rates, the quota's own included.
 const RATES_MAX: usize = 4;
@@ -15,27 +15,27 @@ const RATES_MAX: usize = 4;
 pub(crate) struct Log {
     /// Limit and window in microseconds.
     rates: Vec<(u64, u64)>,
-    count_refusals: bool,
+    count_denials: bool,
 }
 
 impl Log {
     pub(super) fn new(
         quota: &Quota,
         more: &[Quota],
-        count_refusals: bool,
-    ) -> Result<Self, CentralError> {
+        count_denials: bool,
+    ) -> Result<Self, RedisLimiterError> {
         if more.len() >= RATES_MAX {
-            return Err(CentralError::Quota(QuotaError::TooManyRates));
+            return Err(RedisLimiterError::Quota(QuotaError::TooManyRates));
         }
         let rate = |quota: &Quota| {
-            quota.validate().map_err(CentralError::Quota)?;
-            if quota.limit() > Counting::MAX_LOG_LIMIT {
-                return Err(CentralError::LogTooLarge);
+            quota.validate().map_err(RedisLimiterError::Quota)?;
+            if quota.limit() > Algorithm::MAX_LOG_LIMIT {
+                return Err(RedisLimiterError::LogTooLarge);
             }
             Ok((quota.limit(), whole_micros(quota.period())?))
         };
         let rates = core::iter::once(quota).chain(more).map(rate).collect::<Result<_, _>>()?;
-        Ok(Self { rates, count_refusals })
+        Ok(Self { rates, count_denials })
     }
 
     pub(super) fn shape(&self) -> String {
@@ -45,7 +45,7 @@ impl Log {
     pub(super) fn arguments(&self, _: u64) -> Vec<u64> {
         let places = self.rates.iter().map(|(limit, _)| *limit).max().unwrap_or(1);
         let rates = self.rates.iter().flat_map(|(limit, window)| [*limit, *window]);
-        [u64::from(self.count_refusals), places].into_iter().chain(rates).collect()
+        [u64::from(self.count_denials), places].into_iter().chain(rates).collect()
     }
 
     /// The least limit of all rates.
@@ -54,7 +54,7 @@ impl Log {
     }
 
     pub(super) fn most_at_once(&self) -> u64 {
-        self.limit().min(Counting::MAX_LOG_CELLS_PER_CALL)
+        self.limit().min(Algorithm::MAX_LOG_CELLS_PER_CALL)
     }
 
     pub(super) fn lifetime(&self) -> Duration {
@@ -65,7 +65,7 @@ impl Log {
         let &[cells, remaining, reset, wait] = reply else { return None };
         Some(Told {
             cells: granted(cells),
-            stated: Stated {
+            parts: DecisionParts {
                 limit: self.limit(),
                 remaining: natural(remaining)?,
                 reset_after: Duration::from_micros(natural(reset)?),

@@ -6,10 +6,10 @@
 
 use core::time::Duration;
 
-use tollgate::{Quota, Stated};
+use tollgate::{DecisionParts, Quota};
 
 use super::{Told, epoch_into, granted, natural, whole_micros};
-use crate::central::CentralError;
+use crate::central::RedisLimiterError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
@@ -25,7 +25,7 @@ impl Window {
         quota: &Quota,
         utc_offset_secs: Option<i32>,
         lease_micros: u64,
-    ) -> Result<Self, CentralError> {
+    ) -> Result<Self, RedisLimiterError> {
         let period = whole_micros(quota.period())?;
         let ahead = utc_offset_secs.map(|offset| epoch_into(period, offset)).transpose()?;
         Ok(Self { limit: quota.limit(), period, ahead, lease_micros })
@@ -55,7 +55,7 @@ impl Window {
         let (counted, left) = (natural(counted)?, Duration::from_micros(natural(left)?));
         Some(Told {
             cells: granted(cells),
-            stated: Stated {
+            parts: DecisionParts {
                 limit: self.limit,
                 remaining: self.limit.saturating_sub(counted),
                 reset_after: if counted == 0 { Duration::ZERO } else { left },

@@ -6,13 +6,13 @@ use core::time::Duration;
 use std::sync::Mutex;
 
 use http::Request;
-use tollgate::Stated;
+use tollgate::DecisionParts;
 use tollgate_http::key::{self, Header};
 use tollgate_http::{KeyError, RateLimitLayer, Ruling};
 
 use super::*;
 use crate::Answer;
-use crate::{OnDown, Unavailable};
+use crate::{Fallback, Unavailable};
 
 /// A server that knows how many cells there are, and remembers what it was asked. Of the key
 /// `near` it answers at once; while `cells` are `None`, it is away.
@@ -22,9 +22,9 @@ struct Fake {
 }
 
 impl Fake {
-    fn guarded(cells: impl Into<Option<u64>>) -> Guarded<Self> {
+    fn guarded(cells: impl Into<Option<u64>>) -> WithFallback<Self> {
         let (cells, asked) = (Mutex::new(cells.into()), Mutex::default());
-        Guarded::new(Self { cells, asked }, OnDown::Refuse)
+        WithFallback::new(Self { cells, asked }, Fallback::Deny)
     }
 
     fn answer(&self, key: &[u8], n: u64, origin: Origin) -> Result<Answer, Unavailable> {
@@ -35,11 +35,11 @@ impl Fake {
         let decision = match left.checked_sub(n) {
             Some(less) => {
                 *left = less;
-                Ok(Stated { limit: 9, remaining: less, reset_after }.permit())
+                Ok(DecisionParts { limit: 9, remaining: less, reset_after }.permit())
             }
             None => {
-                let stated = Stated { limit: 9, remaining: *left, reset_after };
-                Err(stated.denied(Some(Duration::from_secs(3))))
+                let parts = DecisionParts { limit: 9, remaining: *left, reset_after };
+                Err(parts.denied(Some(Duration::from_secs(3))))
             }
         };
         Ok(Answer { decision, origin })
@@ -78,7 +78,7 @@ async fn decide(gate: &impl Gate, request: &request::Parts) -> (Ruling, bool, Re
     let mut report = Report::default();
     match gate.decide(request, &mut report) {
         Verdict::Admit(admission) => (Ok(admission), false, report),
-        Verdict::Refuse => (Err(Reason::OverLimit), false, report),
+        Verdict::Deny => (Err(Reason::OverLimit), false, report),
         Verdict::QueueFull => (Err(Reason::QueueFull), false, report),
         Verdict::WithoutKey(error) => (Err(Reason::WithoutKey(error)), false, report),
         Verdict::Ask(asking) => {
@@ -96,7 +96,7 @@ async fn requests_wait_only_for_what_is_not_known() {
         let (ruling, waited, report) = decide(&limit, &request(user)).await;
         assert!(ruling.is_ok());
         let reading = report.readings().next().expect("it is told");
-        assert_eq!((waited, reading.remaining, reading.refused), (waits, left, false));
+        assert_eq!((waited, reading.remaining, reading.denied), (waits, left, false));
         assert_eq!((reading.limit, reading.reset_after.as_secs()), (9, 7));
     }
     for user in ["near", "far"] {
@@ -121,12 +121,12 @@ async fn a_request_costs_what_is_said_and_is_nothing_without_a_key() {
 }
 
 #[tokio::test]
-async fn in_shadow_nobody_is_refused() {
+async fn in_shadow_nobody_is_denied() {
     let trial = RemoteLimit::new(policy(), Fake::guarded(0), user()).shadow();
     for user in ["near", "far"] {
         let (ruling, _, report) = decide(&trial, &request(user)).await;
         assert!(ruling.is_ok());
-        assert_eq!((report.readings().count(), report.shadow_refusals().count()), (0, 1));
+        assert_eq!((report.readings().count(), report.shadow_denials().count()), (0, 1));
     }
 }
 
@@ -136,7 +136,7 @@ async fn without_a_server_the_fallback_decides() {
     let (ruling, waited, report) = decide(&limit, &request("far")).await;
     assert!(waited);
     assert_eq!((ruling.err(), report.readings().count()), (Some(Reason::Unavailable), 0));
-    assert_eq!(limit.limiter().stats().fallback_refused, 1);
+    assert_eq!(limit.limiter().stats().fallback_denied, 1);
 }
 
 #[tokio::test]

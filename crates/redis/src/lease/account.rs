@@ -5,14 +5,14 @@
 use core::time::Duration;
 
 use tokio::sync::Notify;
-use tollgate::{Stated, Tick};
+use tollgate::{DecisionParts, Tick};
 
 use super::bank::{Grant, Want};
 use super::pace::{Need, Pace};
 use super::purse::{Call, Last, Purse, Until};
 use super::sizing::Pauses;
 use crate::places::Entry;
-use crate::sync::PlainCount;
+use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 
 /// What is chosen for all keys.
@@ -21,7 +21,7 @@ pub(crate) struct Rules {
     /// The most cells to ask for at a time.
     pub(crate) most: u64,
     pub(crate) pauses: Pauses,
-    /// A refusal is doubted after so long.
+    /// A denial is doubted after so long.
     pub(crate) memory_nanos: u64,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Account {
     told: Told,
     pace: Pace,
     /// Cells that are being waited for.
-    waiting: PlainCount,
+    waiting: RelaxedCounter,
     /// Tells those who wait that a call has ended.
     pub(crate) landed: Notify,
 }
@@ -93,9 +93,9 @@ pub(crate) struct Account {
 /// How the key stood at the bank. The parts may be of different calls.
 #[derive(Debug, Default)]
 struct Told {
-    limit: PlainCount,
-    remaining: PlainCount,
-    idle_at_nanos: PlainCount,
+    limit: RelaxedCounter,
+    remaining: RelaxedCounter,
+    idle_at_nanos: RelaxedCounter,
 }
 
 impl Entry for Account {
@@ -105,7 +105,7 @@ impl Entry for Account {
             purse: Purse::default(),
             told: Told::default(),
             pace: Pace::default(),
-            waiting: PlainCount::default(),
+            waiting: RelaxedCounter::default(),
             landed: Notify::new(),
         }
     }
@@ -139,9 +139,9 @@ impl Account {
     #[cold]
     fn meet_empty(&self, n: u64, now: Tick) -> Met {
         let call = self.purse.call(now);
-        if let Some(until) = self.purse.refused(n, now) {
+        if let Some(until) = self.purse.denied(n, now) {
             let ahead = if call == Call::Free { Ahead::Ask(n) } else { Ahead::No };
-            return Met::Answered(self.refused(n, until, now), ahead);
+            return Met::Answered(self.denied(n, until, now), ahead);
         }
         match call {
             Call::Free => Met::Ask,
@@ -149,7 +149,7 @@ impl Account {
             Call::UnderWay(_) | Call::Resting(1.., ..) => Met::Wait,
             Call::Resting(0, until, last) => match unavailable(last) {
                 Some(why) => Met::Unavailable(why),
-                None => Met::Answered(self.refused(n, Until::Then(until), now), Ahead::No),
+                None => Met::Answered(self.denied(n, Until::Then(until), now), Ahead::No),
             },
         }
     }
@@ -160,8 +160,8 @@ impl Account {
             let told = self.told.limit.read() != 0;
             return told.then(|| Met::Answered(self.admitted(Origin::Memory, now), Ahead::No));
         }
-        if let Some(until) = self.purse.refused(n, now) {
-            return Some(Met::Answered(self.refused(n, until, now), Ahead::No));
+        if let Some(until) = self.purse.denied(n, now) {
+            return Some(Met::Answered(self.denied(n, until, now), Ahead::No));
         }
         match self.purse.call(now) {
             Call::Resting(_, _, last) => unavailable(last).map(Met::Unavailable),
@@ -172,7 +172,7 @@ impl Account {
     /// An answer for a request that may not wait any longer.
     pub(crate) fn crowded(&self, n: u64, now: Tick, rules: &Rules) -> Answer {
         let until = now.saturating_add(Duration::from_nanos(rules.pauses.least_nanos));
-        self.refused(n, Until::Then(until), now)
+        self.denied(n, Until::Then(until), now)
     }
 
     #[inline]
@@ -200,9 +200,9 @@ impl Account {
         calls < self.pace.calls_most() && self.pace.is_low(alive, waiting)
     }
 
-    fn stated(&self, remaining: u64, now: Tick) -> Stated {
+    fn parts(&self, remaining: u64, now: Tick) -> DecisionParts {
         let idle_at = Tick::from_nanos(self.told.idle_at_nanos.read());
-        Stated { limit: self.told.limit.read(), remaining, reset_after: idle_at.since(now) }
+        DecisionParts { limit: self.told.limit.read(), remaining, reset_after: idle_at.since(now) }
     }
 
     /// What is left in the purse, and was left at the bank when it was last asked.
@@ -212,20 +212,20 @@ impl Account {
 
     fn admitted(&self, origin: Origin, now: Tick) -> Answer {
         let remaining = self.remaining(now);
-        Answer { decision: Ok(self.stated(remaining, now).permit()), origin }
+        Answer { decision: Ok(self.parts(remaining, now).permit()), origin }
     }
 
-    fn refused(&self, n: u64, until: Until, now: Tick) -> Answer {
+    fn denied(&self, n: u64, until: Until, now: Tick) -> Answer {
         let limit = self.told.limit.read();
         let wait = match until {
-            // A refusal of fewer cells is remembered. More than the limit never fit.
+            // A denial of fewer cells is remembered. More than the limit never fit.
             Until::Then(_) if limit > 0 && n > limit => None,
             Until::Then(then) => Some(then.since(now)),
             Until::Never => None,
         };
-        // Whoever is refused `n` cells does not have them.
+        // Whoever is denied `n` cells does not have them.
         let remaining = self.remaining(now).min(n.saturating_sub(1));
-        let decision = Err(self.stated(remaining, now).denied(wait));
+        let decision = Err(self.parts(remaining, now).denied(wait));
         Answer { decision, origin: Origin::Memory }
     }
 }
@@ -271,9 +271,9 @@ impl Account {
                 return (Landing::Unavailable(why), Gained::default());
             }
         };
-        self.hear(&grant.stated, now);
+        self.hear(&grant.parts, now);
         if !grant.covers(errand.want) || grant.cells == 0 {
-            self.refuse(errand.want.least, &grant, now, rules);
+            self.deny(errand.want.least, &grant, now, rules);
             return (denied(&grant), Gained { taken: grant.cells, lapsed: grant.cells });
         }
         self.take_in(errand, &grant, sent, now, rules)
@@ -321,10 +321,10 @@ impl Account {
         self.purse.finish(last, now.saturating_add(Duration::from_nanos(nanos)));
     }
 
-    /// Remembers a refusal, and when to doubt it.
-    fn refuse(&self, least: u64, grant: &Grant, now: Tick, rules: &Rules) {
-        self.purse.refuse(least, until(grant, now));
-        if least > 1 && grant.stated.remaining > 0 {
+    /// Remembers a denial, and when to doubt it.
+    fn deny(&self, least: u64, grant: &Grant, now: Tick, rules: &Rules) {
+        self.purse.deny(least, until(grant, now));
+        if least > 1 && grant.parts.remaining > 0 {
             // For fewer cells there may be a grant at once.
             return self.purse.finish(Last::Free, now);
         }
@@ -351,7 +351,7 @@ impl Account {
 
     /// What the answer to a request is that went to the bank by itself.
     pub(crate) fn land_direct(&self, n: u64, sent: Tick, now: Tick, grant: &Grant) -> Landing {
-        self.hear(&grant.stated, now);
+        self.hear(&grant.parts, now);
         if grant.covers(Want { least: n, most: n }) {
             let late = n > 0 && now >= sent.saturating_add(grant.lifetime);
             return match late {
@@ -359,14 +359,14 @@ impl Account {
                 false => Landing::Answered(self.admitted(Origin::Server, now)),
             };
         }
-        self.purse.refuse(n, until(grant, now));
+        self.purse.deny(n, until(grant, now));
         denied(grant)
     }
 
-    fn hear(&self, stated: &Stated, now: Tick) {
-        self.told.limit.put(stated.limit);
-        self.told.remaining.put(stated.remaining);
-        self.told.idle_at_nanos.put(now.saturating_add(stated.reset_after).as_nanos());
+    fn hear(&self, parts: &DecisionParts, now: Tick) {
+        self.told.limit.put(parts.limit);
+        self.told.remaining.put(parts.remaining);
+        self.told.idle_at_nanos.put(now.saturating_add(parts.reset_after).as_nanos());
     }
 
     pub(crate) fn wait_for(&self, n: u64) -> Waiting<'_> {
@@ -418,7 +418,7 @@ fn nanos(span: Duration) -> u64 {
 }
 
 fn denied(grant: &Grant) -> Landing {
-    let decision = Err(grant.stated.denied(grant.retry_after));
+    let decision = Err(grant.parts.denied(grant.retry_after));
     Landing::Answered(Answer { decision, origin: Origin::Server })
 }
 

@@ -3,7 +3,7 @@
 use core::future::Future;
 use core::time::Duration;
 
-use tollgate::Stated;
+use tollgate::DecisionParts;
 
 use crate::Unavailable;
 
@@ -14,19 +14,19 @@ use crate::Unavailable;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Quota, Stated};
-/// use tollgate_redis::{Bank, Grant, Leased, Unavailable, Want};
+/// use tollgate::{Limiter, Quota, DecisionParts};
+/// use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, Want};
 ///
 /// /// A bank in this process. One that several processes share is on a server.
 /// struct Near(Limiter<[u8]>);
 ///
-/// impl Bank for Near {
+/// impl LeaseSource for Near {
 ///     async fn take(&self, key: &[u8], want: Want) -> Result<Grant, Unavailable> {
 ///         let cells = if self.0.check_n(key, want.most).is_ok() { want.most } else { 0 };
-///         let stated = Stated { limit: 60, remaining: 0, reset_after: Duration::from_secs(3600) };
+///         let parts = DecisionParts { limit: 60, remaining: 0, reset_after: Duration::from_secs(3600) };
 ///         // At 100 an hour, 40 cells come back in the lifetime; so 60 may be out at a time.
 ///         let lifetime = Duration::from_secs(1440);
-///         Ok(Grant { cells, lifetime, stated, retry_after: (cells == 0).then_some(lifetime) })
+///         Ok(Grant { cells, lifetime, parts, retry_after: (cells == 0).then_some(lifetime) })
 ///     }
 /// }
 ///
@@ -44,7 +44,7 @@ use crate::Unavailable;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Bank: Send + Sync + 'static {
+pub trait LeaseSource: Send + Sync + 'static {
     /// Takes cells of `key`'s quota: at least [`Want::least`] or none, and up to [`Want::most`].
     /// Several calls for one key may be under way at once.
     ///
@@ -78,19 +78,19 @@ pub struct Want {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::Stated;
+/// use tollgate::DecisionParts;
 /// use tollgate_redis::{Grant, Want};
 ///
-/// let stated = Stated { limit: 100, remaining: 0, reset_after: Duration::from_secs(1) };
+/// let parts = DecisionParts { limit: 100, remaining: 0, reset_after: Duration::from_secs(1) };
 /// let lifetime = Duration::from_millis(100);
-/// let grant = Grant { cells: 3, lifetime, stated, retry_after: None };
+/// let grant = Grant { cells: 3, lifetime, parts, retry_after: None };
 /// assert!(grant.covers(Want { least: 2, most: 5 }));
 /// assert!(!grant.covers(Want { least: 4, most: 5 }));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "whoever writes a bank makes it")]
 pub struct Grant {
-    /// Cells that were charged, and are the asker's now; 0 is a refusal.
+    /// Cells that were charged, and are the asker's now; 0 is a denial.
     pub cells: u64,
     /// How long they may be spent, counted from when the call was **sent**, by the asker's own
     /// monotonic clock.
@@ -101,8 +101,8 @@ pub struct Grant {
     /// window, the lifetime must end with the window.
     pub lifetime: Duration,
     /// How the key stands at the bank after this.
-    pub stated: Stated,
-    /// After a refusal: when [`Want::least`] cells would be there; `None` where no waiting helps.
+    pub parts: DecisionParts,
+    /// After a denial: when [`Want::least`] cells would be there; `None` where no waiting helps.
     pub retry_after: Option<Duration>,
 }
 
@@ -111,10 +111,10 @@ impl Grant {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::Stated;
+    /// # use tollgate::DecisionParts;
     /// # use tollgate_redis::{Grant, Want};
-    /// let stated = Stated { limit: 5, remaining: 0, reset_after: Duration::ZERO };
-    /// let grant = Grant { cells: 0, lifetime: Duration::ZERO, stated, retry_after: None };
+    /// let parts = DecisionParts { limit: 5, remaining: 0, reset_after: Duration::ZERO };
+    /// let grant = Grant { cells: 0, lifetime: Duration::ZERO, parts, retry_after: None };
     /// assert!(!grant.covers(Want { least: 1, most: 1 }));
     /// ```
     #[must_use]

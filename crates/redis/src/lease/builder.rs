@@ -6,7 +6,7 @@ use core::time::Duration;
 use tollgate::{Clock, QuantaClock, Tick};
 
 use super::account::Rules;
-use super::bank::Bank;
+use super::bank::LeaseSource;
 use super::leased::Leased;
 use super::purse::CELLS_MAX;
 use super::sizing::Pauses;
@@ -14,9 +14,9 @@ use super::sizing::Pauses;
 /// Builds a [`Leased`].
 ///
 /// ```
-/// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+/// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
 /// # struct Away;
-/// # impl Bank for Away {
+/// # impl LeaseSource for Away {
 /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
 /// #         Err(Unavailable::Disconnected)
 /// #     }
@@ -41,7 +41,7 @@ pub struct LeasedBuilder<B, C = QuantaClock> {
 /// The longest span that a process pauses or remembers for.
 const SPAN_MAX: Duration = Duration::from_secs(3_600);
 
-impl<B: Bank> LeasedBuilder<B> {
+impl<B: LeaseSource> LeasedBuilder<B> {
     pub(crate) fn new(bank: B) -> Self {
         Self {
             bank,
@@ -55,16 +55,16 @@ impl<B: Bank> LeasedBuilder<B> {
     }
 }
 
-impl<B: Bank, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
+impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// The clock that lifetimes are counted by; the processor's own unless chosen.
     ///
     /// It must not run slower than the server's. If it is read late, as a coarse clock is by up to
     /// `s`, cells may be spent for `s` longer, and a span may see `rate * s` more of them.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -82,9 +82,9 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// Beyond that, keys that find no place cost a call for each request.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -103,9 +103,9 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// once, 256 at most, as long as the bank has had what they asked for.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -121,9 +121,9 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// [`longest`](Self::longest_pause). It is never longer than half of a lease's lifetime.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -139,9 +139,9 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// The longest pause between calls for one key; 250 ms unless chosen.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -154,15 +154,15 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         Self { longest_pause: span, ..self }
     }
 
-    /// For how long a refusal is believed without asking again; 1 s unless chosen. After that it
+    /// For how long a denial is believed without asking again; 1 s unless chosen. After that it
     /// still answers, until its time, while the bank is asked in the background: so a quota that
-    /// was reset on the server is noticed. Requests for more than a lease has are refused until
+    /// was reset on the server is noticed. Requests for more than a lease has are denied until
     /// their time without being asked for again.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -182,9 +182,9 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// What is out of range, and what to choose.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -241,7 +241,7 @@ impl fmt::Display for LeaseError {
             Self::Pause => {
                 "a pause is 1 ms to 1 hour long, and the longest no shorter than the first"
             }
-            Self::Memory => "a refusal is believed for an hour at most: choose a shorter memory",
+            Self::Memory => "a denial is believed for an hour at most: choose a shorter memory",
         })
     }
 }

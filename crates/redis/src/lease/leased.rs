@@ -8,27 +8,27 @@ use tokio::runtime::Handle;
 use tollgate::{Clock, QuantaClock, Tick};
 
 use super::account::{Account, Ahead, Errand, Gained, Landing, Met, Rules};
-use super::bank::{Bank, Want};
+use super::bank::{LeaseSource, Want};
 use super::builder::LeasedBuilder;
 use super::stats::{Count, LeaseStats, Tally};
 use crate::places::{Entry, Places};
 use crate::{Answer, Origin, Unavailable};
 
-/// How often a request waits for a call, or makes one, before it is refused: so often at least, and
+/// How often a request waits for a call, or makes one, before it is denied: so often at least, and
 /// then until it has waited for so long. Many tasks that ask for one key at once share each call's
-/// cells, and wait for some calls; refused after four, 64 of them lost a tenth of what there was.
+/// cells, and wait for some calls; denied after four, 64 of them lost a tenth of what there was.
 const ROUNDS_MIN: usize = 4;
 const ROUNDS_MAX: usize = 1_000;
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// A limiter over many processes, most of whose decisions are made in this one: it takes cells
-/// ahead from a [`Bank`], and spends them without asking.
+/// ahead from a [`LeaseSource`], and spends them without asking.
 ///
 /// How many it takes follows what it spends. When few are left, more are fetched in the background;
 /// a request waits only where none are left, and then all that wait for one key wait for one call; or,
 /// where a call brings less than is spent while it is under way, for up to 256 that are under way together.
 /// When the bank is short, a key pauses between calls ([`LeasedBuilder::pause`]), and when it
-/// refuses, requests are refused here until it is time to come back. So overload of one key, or
+/// denies, requests are denied here until it is time to come back. So overload of one key, or
 /// a client that does not take no for an answer, costs few calls.
 ///
 /// Clones share everything.
@@ -41,8 +41,8 @@ const PATIENCE: Duration = Duration::from_millis(10);
 ///
 /// - That every cell is used. What a process holds when it ends, and what it does not spend within
 ///   the lifetime, is lost: at most what it took in the last lifetime.
-/// - Order. Another process may be refused while this one has cells in hand.
-/// - That a refusal is the bank's latest word: it may be as old as the pause, or, while the bank is
+/// - Order. Another process may be denied while this one has cells in hand.
+/// - That a denial is the bank's latest word: it may be as old as the pause, or, while the bank is
 ///   asked again, as old as the time to come back.
 /// - What [`Permit::remaining`](tollgate::Permit::remaining) says. It is what is in hand and what
 ///   the bank had when it was last asked; others may have taken that since.
@@ -52,14 +52,14 @@ const PATIENCE: Duration = Duration::from_millis(10);
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tollgate::Stated;
-/// # use tollgate_redis::{Bank, Grant, Leased, Origin, Unavailable, Want};
+/// # use tollgate::DecisionParts;
+/// # use tollgate_redis::{LeaseSource, Grant, Leased, Origin, Unavailable, Want};
 /// # struct Rich;
-/// # impl Bank for Rich {
+/// # impl LeaseSource for Rich {
 /// #     async fn take(&self, _: &[u8], want: Want) -> Result<Grant, Unavailable> {
-/// #         let stated = Stated { limit: 9, remaining: 9, reset_after: Duration::from_secs(1) };
+/// #         let parts = DecisionParts { limit: 9, remaining: 9, reset_after: Duration::from_secs(1) };
 /// #         let lifetime = Duration::from_secs(9);
-/// #         Ok(Grant { cells: want.most, lifetime, stated, retry_after: None })
+/// #         Ok(Grant { cells: want.most, lifetime, parts, retry_after: None })
 /// #     }
 /// # }
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -101,13 +101,13 @@ impl<B, C> fmt::Debug for Leased<B, C> {
     }
 }
 
-impl<B: Bank> Leased<B> {
+impl<B: LeaseSource> Leased<B> {
     /// A builder for a limiter on that bank.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -129,7 +129,7 @@ enum Look {
     Open,
 }
 
-impl<B: Bank, C: Clock + Send + Sync + 'static> Leased<B, C> {
+impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     pub(crate) fn new(bank: B, clock: C, capacity: u64, rules: Rules) -> Self {
         let (purses, tally) = (Places::new(capacity), Tally::default());
         Self { shared: Arc::new(Shared { bank, clock, rules, purses, tally }) }
@@ -142,9 +142,9 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// The bank is unavailable, and there are no cells in hand.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -167,9 +167,9 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// As [`check`](Self::check).
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::CircuitOpen)
     /// #     }
@@ -202,9 +202,9 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// Cells are fetched in the background as by `check_n`, where this is called on tokio.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -222,9 +222,9 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// What was counted so far.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -240,9 +240,9 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// The bank.
     ///
     /// ```
-    /// # use tollgate_redis::{Bank, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
     /// # struct Away;
-    /// # impl Bank for Away {
+    /// # impl LeaseSource for Away {
     /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
@@ -416,7 +416,7 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> Leased<B, C> {
 }
 
 /// A call to the bank. However it ends, those who wait are told.
-struct Call<B: Bank, C: Clock + Send + Sync + 'static> {
+struct Call<B: LeaseSource, C: Clock + Send + Sync + 'static> {
     leased: Leased<B, C>,
     account: Arc<Account>,
     errand: Errand,
@@ -424,7 +424,7 @@ struct Call<B: Bank, C: Clock + Send + Sync + 'static> {
     brought: Option<u64>,
 }
 
-impl<B: Bank, C: Clock + Send + Sync + 'static> Call<B, C> {
+impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Call<B, C> {
     fn new(leased: Leased<B, C>, account: Arc<Account>, errand: Errand) -> Self {
         Self { leased, account, errand, brought: None }
     }
@@ -447,7 +447,7 @@ impl<B: Bank, C: Clock + Send + Sync + 'static> Call<B, C> {
     }
 }
 
-impl<B: Bank, C: Clock + Send + Sync + 'static> Drop for Call<B, C> {
+impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Drop for Call<B, C> {
     fn drop(&mut self) {
         let brought = self.brought.unwrap_or_else(|| {
             let now = self.leased.now();

@@ -31,7 +31,7 @@ mod stats;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
-pub use bank::{Bank, Grant, Want};
+pub use bank::{Grant, LeaseSource, Want};
 pub use builder::{LeaseError, LeasedBuilder};
 pub use leased::Leased;
 pub use stats::LeaseStats;

@@ -9,26 +9,26 @@ use tollgate::Tick;
 use super::account::Rules;
 use super::purse::CALLS_MAX;
 use super::sizing::{self, LowWater, Use};
-use crate::sync::PlainCount;
+use crate::sync::RelaxedCounter;
 
 /// What is known of a key's pace.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    want: PlainCount,
-    pause_nanos: PlainCount,
-    round_trip_nanos: PlainCount,
-    lifetime_nanos: PlainCount,
+    want: RelaxedCounter,
+    pause_nanos: RelaxedCounter,
+    round_trip_nanos: RelaxedCounter,
+    lifetime_nanos: RelaxedCounter,
     /// Cells that were taken and not dropped; without those in the purse, they are spent.
-    kept: PlainCount,
+    kept: RelaxedCounter,
     /// Since when cells are counted as spent, and how many had been by then.
-    mark_nanos: PlainCount,
-    mark_spent: PlainCount,
-    low_cells: PlainCount,
-    low_ahead_nanos: PlainCount,
+    mark_nanos: RelaxedCounter,
+    mark_spent: RelaxedCounter,
+    low_cells: RelaxedCounter,
+    low_ahead_nanos: RelaxedCounter,
     /// Calls that may be under way.
-    calls_most: PlainCount,
+    calls_most: RelaxedCounter,
     /// Cells that calls under way have asked for, and that nobody has spoken for.
-    asked: PlainCount,
+    asked: RelaxedCounter,
 }
 
 /// What a call is begun for.

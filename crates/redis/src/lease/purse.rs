@@ -3,7 +3,7 @@
 //! | word | holds | written by |
 //! |---|---|---|
 //! | two leases | how many cells, until when | whoever spends; whoever has a call |
-//! | refused | for how many cells, until when | whoever was refused or admitted |
+//! | denied | for how many cells, until when | whoever was denied or admitted |
 //! | calls | how many are under way; no other before when, and why | whoever begins or ends one |
 //!
 //! **Spending** swaps a lease for one with fewer cells, if its end has not come. Cells and end are
@@ -24,7 +24,7 @@
 //! **Calls** are counted in one word with the rest that stands against others, so that no more
 //! begin than may, whoever begins them, and each that ends takes off its own.
 //!
-//! **Orderings.** A lease and a refusal say all by their own value, nothing else in memory depends
+//! **Orderings.** A lease and a denial say all by their own value, nothing else in memory depends
 //! on them, and a modification of one word is never stale: Relaxed. Who sees that a call is over
 //! has to see what it has put in: a call ends with Release, and is looked for with Acquire. Each
 //! modification of that word is a swap, so an end is seen behind those that follow it.
@@ -39,9 +39,9 @@ use crate::sync::{AtomicU64, Ordering, PlantedFault, planted};
 const UNIT_BITS: u32 = 16;
 /// bits 63..20: an instant, in units since the clock's origin (36 years) | bits 19..0: a count
 const COUNT_BITS: u32 = 20;
-/// The most cells of a lease, and of a refusal that is remembered.
+/// The most cells of a lease, and of a denial that is remembered.
 pub(crate) const CELLS_MAX: u64 = (1 << COUNT_BITS) - 1;
-/// The last instant, which for a refusal is never.
+/// The last instant, which for a denial is never.
 const INSTANT_MAX: u64 = (1 << (64 - COUNT_BITS)) - 1;
 
 /// An instant and a count in one word.
@@ -179,7 +179,7 @@ pub enum Call {
     Resting(u64, Tick, Last),
 }
 
-/// Until when requests are refused unasked.
+/// Until when requests are denied unasked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 #[allow(clippy::exhaustive_enums, reason = "for this crate only")]
@@ -195,7 +195,7 @@ pub enum Until {
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 pub struct Purse {
     leases: [AtomicU64; 2],
-    refused: AtomicU64,
+    denied: AtomicU64,
     calls: AtomicU64,
 }
 
@@ -287,8 +287,8 @@ impl Purse {
         }
     }
 
-    /// Remembers that `n` cells, or more, are refused until then.
-    pub fn refuse(&self, n: u64, until: Until) {
+    /// Remembers that `n` cells, or more, are denied until then.
+    pub fn deny(&self, n: u64, until: Until) {
         if n > CELLS_MAX {
             return;
         }
@@ -297,24 +297,24 @@ impl Purse {
             Until::Then(then) => next(then).min(INSTANT_MAX - 1),
             Until::Never => INSTANT_MAX,
         };
-        self.refused.store(Word::new(instant, n).0, Ordering::Relaxed);
+        self.denied.store(Word::new(instant, n).0, Ordering::Relaxed);
     }
 
-    /// Forgets a refusal of `n` cells or more, since so many were granted.
+    /// Forgets a denial of `n` cells or more, since so many were granted.
     pub fn admit(&self, n: u64) {
-        let refused = Word(self.refused.load(Ordering::Relaxed));
-        if refused.0 != 0 && refused.count() <= n {
-            // A refusal that is stored in between is lost, and asked for again.
-            self.refused.store(0, Ordering::Relaxed);
+        let denied = Word(self.denied.load(Ordering::Relaxed));
+        if denied.0 != 0 && denied.count() <= n {
+            // A denial that is stored in between is lost, and asked for again.
+            self.denied.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Until when `n` cells are refused, if they are.
+    /// Until when `n` cells are denied, if they are.
     #[inline]
-    pub fn refused(&self, n: u64, now: Tick) -> Option<Until> {
-        let refused = Word(self.refused.load(Ordering::Relaxed));
-        match refused.instant() {
-            _ if n < refused.count() => None,
+    pub fn denied(&self, n: u64, now: Tick) -> Option<Until> {
+        let denied = Word(self.denied.load(Ordering::Relaxed));
+        match denied.instant() {
+            _ if n < denied.count() => None,
             INSTANT_MAX => Some(Until::Never),
             until if begun(now) < until => Some(Until::Then(tick(until))),
             _ => None,
@@ -389,7 +389,7 @@ impl Purse {
     }
 
     /// Whether little would be forgotten with it: nothing is left, and the bank may be asked
-    /// again. A refusal that lasts beyond that was asked for by nobody since then.
+    /// again. A denial that lasts beyond that was asked for by nobody since then.
     pub fn is_idle(&self, now: Tick) -> bool {
         self.alive(now) == 0 && self.call(now) == Call::Free
     }
@@ -414,15 +414,15 @@ mod tests {
         }
 
         #[test]
-        fn an_end_is_never_later_and_a_refusal_never_shorter(nanos in 0_u64..=1 << 59) {
+        fn an_end_is_never_later_and_a_denial_never_shorter(nanos in 0_u64..=1 << 59) {
             let at = Tick::from_nanos(nanos);
             prop_assert!(tick(begun(at)) <= at);
             prop_assert!(tick(next(at)) >= at);
             let purse = Purse::default();
             purse.deposit(1, at, Tick::ZERO);
             prop_assert!(!purse.spend(1, at));
-            purse.refuse(1, Until::Then(at));
-            if let Some(Until::Then(then)) = purse.refused(1, Tick::ZERO) {
+            purse.deny(1, Until::Then(at));
+            if let Some(Until::Then(then)) = purse.denied(1, Tick::ZERO) {
                 prop_assert!(then >= at);
             }
         }
@@ -472,21 +472,21 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_for_as_many_or_more() {
+    fn a_denial_is_for_as_many_or_more() {
         let purse = Purse::default();
-        assert_eq!(purse.refused(0, at(0)), None);
-        purse.refuse(3, Until::Then(at(9)));
-        assert_eq!(purse.refused(2, at(0)), None);
-        assert_eq!(purse.refused(3, at(8)), Some(Until::Then(at(9))));
-        assert_eq!(purse.refused(3, at(9)), None);
+        assert_eq!(purse.denied(0, at(0)), None);
+        purse.deny(3, Until::Then(at(9)));
+        assert_eq!(purse.denied(2, at(0)), None);
+        assert_eq!(purse.denied(3, at(8)), Some(Until::Then(at(9))));
+        assert_eq!(purse.denied(3, at(9)), None);
         purse.admit(2);
-        assert!(purse.refused(3, at(8)).is_some());
+        assert!(purse.denied(3, at(8)).is_some());
         purse.admit(3);
-        assert_eq!(purse.refused(3, at(8)), None);
-        purse.refuse(3, Until::Never);
-        assert_eq!(purse.refused(4, Tick::MAX), Some(Until::Never));
-        purse.refuse(CELLS_MAX + 1, Until::Then(at(9)));
-        assert_eq!(purse.refused(4, at(0)), Some(Until::Never), "too many to remember");
+        assert_eq!(purse.denied(3, at(8)), None);
+        purse.deny(3, Until::Never);
+        assert_eq!(purse.denied(4, Tick::MAX), Some(Until::Never));
+        purse.deny(CELLS_MAX + 1, Until::Then(at(9)));
+        assert_eq!(purse.denied(4, at(0)), Some(Until::Never), "too many to remember");
     }
 
     #[test]
@@ -552,8 +552,8 @@ mod tests {
         let late = Tick::from_nanos(INSTANT_MAX << UNIT_BITS);
         purse.deposit(5, Tick::MAX, late);
         assert!(!purse.spend(1, late));
-        purse.refuse(1, Until::Then(Tick::MAX));
-        assert_eq!(purse.refused(1, late), None);
+        purse.deny(1, Until::Then(Tick::MAX));
+        assert_eq!(purse.denied(1, late), None);
         assert_eq!(purse.begin(1, late), Some(0));
         purse.finish(Last::Short, Tick::MAX);
         assert_eq!(purse.begin(1, Tick::MAX), Some(0));

@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-use crate::sync::PlainCount;
+use crate::sync::RelaxedCounter;
 
 /// Counts since a [`Leased`](crate::Leased) was built, read without stopping anybody.
 ///
@@ -74,7 +74,7 @@ const STRIPES: usize = 8;
 /// Counts on lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe([PlainCount; COUNTS]);
+struct Stripe([RelaxedCounter; COUNTS]);
 
 /// Counts that threads do not contend for, as long as there are few of them.
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ impl Tally {
 
 /// This thread's stripe.
 fn stripe() -> usize {
-    static THREADS: PlainCount = PlainCount::new();
+    static THREADS: RelaxedCounter = RelaxedCounter::new();
     std::thread_local! {
         static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
     }

@@ -4,16 +4,16 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use tollgate::{ManualClock, Stated, Tick};
+use tollgate::{DecisionParts, ManualClock, Tick};
 
-use super::simulation::{Central, Link, Local, MICRO, MILLI, Remote, SECOND, simulate, sleep};
+use super::simulation::{Link, Local, MICRO, MILLI, RedisLimiter, Remote, SECOND, simulate, sleep};
 use super::*;
-use crate::sync::PlainCount;
+use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 
 /// 1,000 a second and 200 at once, of which 100 are leased for 100 ms at a time; 1 ms each way.
 fn near() -> (Leased<Remote, Local>, Local) {
-    let central = Arc::new(Central::new(1_000, 200, 100 * MILLI));
+    let central = Arc::new(RedisLimiter::new(1_000, 200, 100 * MILLI));
     let clock = Local::real();
     let remote = Remote::new(&central, &Link::good(MILLI..MILLI + 1), clock, 1);
     (Leased::builder(remote).clock(clock).build().expect("in range"), clock)
@@ -22,32 +22,32 @@ fn near() -> (Leased<Remote, Local>, Local) {
 /// Answers by turns what it was told to, and then as the last time.
 struct Scripted {
     replies: Vec<Reply>,
-    next: PlainCount,
+    next: RelaxedCounter,
 }
 
 #[derive(Clone, Debug)]
 enum Reply {
     /// So many cells, or what is wanted if that is less.
     Cells(u64),
-    Refuse(Option<Duration>),
+    Deny(Option<Duration>),
     Fail(Unavailable),
     Panic,
 }
 
 const LIFETIME: Duration = Duration::from_secs(1);
 
-impl Bank for Scripted {
+impl LeaseSource for Scripted {
     async fn take(&self, _key: &[u8], want: Want) -> Result<Grant, Unavailable> {
         let next = usize::try_from(self.next.add(1)).expect("few").min(self.replies.len() - 1);
         tokio::task::yield_now().await;
-        let stated = Stated { limit: 50, remaining: 0, reset_after: LIFETIME };
+        let parts = DecisionParts { limit: 50, remaining: 0, reset_after: LIFETIME };
         let (cells, retry_after) = match self.replies[next].clone() {
             Reply::Cells(cells) => (cells.min(want.most), None),
-            Reply::Refuse(after) => (0, after),
+            Reply::Deny(after) => (0, after),
             Reply::Fail(why) => return Err(why),
             Reply::Panic => panic!("a bank that panics, as it was told to"),
         };
-        Ok(Grant { cells, lifetime: LIFETIME, stated, retry_after })
+        Ok(Grant { cells, lifetime: LIFETIME, parts, retry_after })
     }
 }
 
@@ -56,7 +56,7 @@ type Clocked = Leased<Scripted, Arc<ManualClock>>;
 fn scripted(replies: impl IntoIterator<Item = Reply>) -> (Clocked, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
     clock.advance(Duration::from_secs(5));
-    let bank = Scripted { replies: replies.into_iter().collect(), next: PlainCount::default() };
+    let bank = Scripted { replies: replies.into_iter().collect(), next: RelaxedCounter::default() };
     let leased = Leased::builder(bank).clock(Arc::clone(&clock)).capacity(2).build();
     (leased.expect("in range"), clock)
 }
@@ -103,39 +103,39 @@ fn nobody_waits_while_cells_remain() {
 }
 
 #[test]
-fn a_hot_refused_key_costs_few_calls() {
+fn a_hot_denied_key_costs_few_calls() {
     simulate(async {
         let (leased, clock) = near();
         // Takes all that there is, and more than comes back.
-        let (mut refused, mut waits) = (0, Vec::new());
+        let (mut denied, mut waits) = (0, Vec::new());
         for _ in 0..20_000 {
             sleep(50 * MICRO).await;
             let answer = leased.check(b"key").await.expect("the link is good");
-            if let Err(denied) = answer.decision {
-                refused += 1;
-                waits.push(denied.retry_after().expect("it comes back"));
+            if let Err(denial) = answer.decision {
+                denied += 1;
+                waits.push(denial.retry_after().expect("it comes back"));
             }
         }
         let stats = leased.stats();
         let seconds = clock.nanos() / SECOND;
-        assert!(refused > 15_000 && stats.calls <= 110 * seconds + 20, "{refused}: {stats:?}");
+        assert!(denied > 15_000 && stats.calls <= 110 * seconds + 20, "{denied}: {stats:?}");
         let longest = waits.into_iter().max().expect("some");
         assert!(longest <= Duration::from_millis(51), "{longest:?}, half of a lifetime at most");
     });
 }
 
 #[tokio::test]
-async fn a_refusal_is_remembered_until_its_time() {
+async fn a_denial_is_remembered_until_its_time() {
     let wait = Duration::from_millis(700);
-    let (leased, clock) = scripted([Reply::Refuse(Some(wait)), Reply::Cells(9)]);
-    let told = leased.check(b"a").await.expect("refused");
+    let (leased, clock) = scripted([Reply::Deny(Some(wait)), Reply::Cells(9)]);
+    let told = leased.check(b"a").await.expect("denied");
     assert_eq!(
         (told.origin, told.decision.unwrap_err().retry_after()),
         (Origin::Server, Some(wait))
     );
     clock.advance(Duration::from_millis(600));
     for n in [1, 3] {
-        let told = leased.check_n(b"a", n).await.expect("refused");
+        let told = leased.check_n(b"a", n).await.expect("denied");
         let left = told.decision.unwrap_err().retry_after().expect("it comes back");
         // In units of 66 microseconds, and never too early.
         assert!((100_000..=100_066).contains(&left.as_micros()), "{left:?}");
@@ -151,7 +151,7 @@ async fn a_refusal_is_remembered_until_its_time() {
 #[tokio::test]
 async fn more_than_the_limit_is_never_granted_though_less_is_denied_for_a_time() {
     let wait = Duration::from_millis(700);
-    let (leased, _) = scripted([Reply::Refuse(Some(wait))]);
+    let (leased, _) = scripted([Reply::Deny(Some(wait))]);
     for n in [3, 50] {
         let denied = leased.check_n(b"a", n).await.expect("denied").decision.unwrap_err();
         assert!(denied.retry_after().is_some(), "{n} come back");
@@ -166,14 +166,14 @@ async fn more_than_the_limit_is_never_granted_though_less_is_denied_for_a_time()
 }
 
 #[tokio::test]
-async fn a_long_refusal_is_doubted_in_the_background() {
+async fn a_long_denial_is_doubted_in_the_background() {
     let day = Duration::from_secs(86_400);
-    let (leased, clock) = scripted([Reply::Refuse(Some(day)), Reply::Cells(9)]);
+    let (leased, clock) = scripted([Reply::Deny(Some(day)), Reply::Cells(9)]);
     assert!(!is_ok(&leased.check(b"a").await));
     clock.advance(Duration::from_millis(999));
     assert!(!is_ok(&leased.check(b"a").await) && leased.stats().calls == 1);
     clock.advance(Duration::from_millis(2));
-    // Somebody has reset the quota on the server. This one is still refused, and asks.
+    // Somebody has reset the quota on the server. This one is still denied, and asks.
     let told = leased.try_check(b"a", 1).expect("from memory").decision.unwrap_err();
     assert!(told.retry_after().expect("it comes back") > Duration::from_secs(86_390));
     while leased.stats().cells_taken == 0 {
@@ -215,7 +215,7 @@ async fn a_bank_that_panics_or_a_client_that_goes_leaves_nobody_waiting() {
 async fn a_call_that_ends_with_its_runtime_leaves_the_key_free() {
     let clock = Arc::new(ManualClock::new());
     struct Never;
-    impl Bank for Never {
+    impl LeaseSource for Never {
         async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
             core::future::pending().await
         }
@@ -237,11 +237,11 @@ async fn a_call_that_ends_with_its_runtime_leaves_the_key_free() {
 async fn what_comes_too_late_is_not_spent() {
     let clock = Arc::new(ManualClock::new());
     struct Slow(Arc<ManualClock>);
-    impl Bank for Slow {
+    impl LeaseSource for Slow {
         async fn take(&self, _: &[u8], want: Want) -> Result<Grant, Unavailable> {
             self.0.advance(LIFETIME);
-            let stated = Stated { limit: 50, remaining: 0, reset_after: LIFETIME };
-            Ok(Grant { cells: want.most, lifetime: LIFETIME, stated, retry_after: None })
+            let parts = DecisionParts { limit: 50, remaining: 0, reset_after: LIFETIME };
+            Ok(Grant { cells: want.most, lifetime: LIFETIME, parts, retry_after: None })
         }
     }
     let leased = Leased::builder(Slow(Arc::clone(&clock))).clock(clock).build().expect("in range");
@@ -253,14 +253,14 @@ async fn what_comes_too_late_is_not_spent() {
 
 #[tokio::test]
 async fn what_no_lease_holds_goes_to_the_bank() {
-    let never = Reply::Refuse(None);
+    let never = Reply::Deny(None);
     let (leased, _) = scripted([Reply::Cells(5_000), Reply::Cells(0), never]);
     assert!(is_ok(&leased.check_n(b"a", 5_000).await));
     assert!(is_ok(&leased.check_n(b"a", 0).await), "from memory");
     assert!(is_ok(&leased.check_n(b"b", 0).await), "asked how things stand");
     assert_eq!(leased.stats().calls, 2);
     for _ in 0..3 {
-        let denied = leased.check_n(b"a", 6_000).await.expect("refused").decision.unwrap_err();
+        let denied = leased.check_n(b"a", 6_000).await.expect("denied").decision.unwrap_err();
         assert_eq!(denied.retry_after(), None);
     }
     assert_eq!(leased.stats().calls, 3, "remembered");
@@ -269,8 +269,8 @@ async fn what_no_lease_holds_goes_to_the_bank() {
 #[tokio::test]
 async fn keys_without_a_place_are_served_by_a_call_each() {
     let wait = Some(Duration::from_secs(9));
-    let refuse = [(); 2].map(|()| Reply::Refuse(wait));
-    let (leased, clock) = scripted(refuse.into_iter().chain([Reply::Cells(1)]));
+    let deny = [(); 2].map(|()| Reply::Deny(wait));
+    let (leased, clock) = scripted(deny.into_iter().chain([Reply::Cells(1)]));
     for key in [b"a", b"b"] {
         assert!(!is_ok(&leased.check(key).await));
     }
@@ -287,7 +287,7 @@ async fn keys_without_a_place_are_served_by_a_call_each() {
 
 #[test]
 fn without_a_runtime_nothing_panics() {
-    let (leased, _) = scripted([Reply::Refuse(Some(Duration::ZERO))]);
+    let (leased, _) = scripted([Reply::Deny(Some(Duration::ZERO))]);
     assert!(leased.try_check(b"a", 1).is_none());
     let mut check = core::pin::pin!(leased.check(b"a"));
     let mut context = core::task::Context::from_waker(core::task::Waker::noop());
@@ -298,7 +298,7 @@ fn without_a_runtime_nothing_panics() {
 
 #[test]
 fn threads_spend_what_was_given_and_no_more() {
-    let bank = Scripted { replies: vec![Reply::Cells(u64::MAX)], next: PlainCount::default() };
+    let bank = Scripted { replies: vec![Reply::Cells(u64::MAX)], next: RelaxedCounter::default() };
     let clock = Arc::new(ManualClock::new());
     clock.set(Tick::from_nanos(9));
     let leased = Leased::builder(bank).clock(clock).build().expect("in range");

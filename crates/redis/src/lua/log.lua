@@ -1,7 +1,7 @@
 -- The state is a sorted set: the score is when a cell was spent, the member that and a number that is
 -- larger than those before. It holds the latest cells, as many as the largest limit of all quotas that
 -- need them.
-local count_refusals = ARGV[5] == '1'
+local count_denials = ARGV[5] == '1'
 local places = tonumber(ARGV[6])
 local rates, window_max = {}, 0
 for at = 7, #ARGV, 2 do
@@ -65,7 +65,7 @@ local function enter(cells)
   redis.call('PEXPIRE', key, whole(math.max(expiry, kept)))
 end
 
-local counted = least > 0 and (admitted or (count_refusals and charge))
+local counted = least > 0 and (admitted or (count_denials and charge))
 if counted and charge then
   enter(least)
 elseif last then

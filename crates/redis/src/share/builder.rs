@@ -4,24 +4,24 @@ use core::fmt;
 use core::time::Duration;
 
 use tokio::runtime::Handle;
-use tollgate::{BuildError, Clock, Limiter, Live, QuantaClock, Quota};
+use tollgate::{BuildError, Clock, DynamicGcra, Limiter, QuantaClock, Quota};
 
 use super::node::{Chosen, Share};
 use super::part::part;
-use super::roll::Roll;
+use super::roll::Membership;
 
 /// What a node does that has no part: it is new, or its beats fail.
 ///
 /// ```
 /// use tollgate_redis::Alone;
-/// assert_eq!(Alone::default(), Alone::Refuse);
+/// assert_eq!(Alone::default(), Alone::Deny);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Alone {
-    /// It refuses. The quota is never exceeded.
+    /// It denies. The quota is never exceeded.
     #[default]
-    Refuse,
+    Deny,
     /// It takes the quota divided by so many nodes. Every node that does adds as much to what all
     /// of them admit: with no more nodes than these, at most twice the quota.
     Of(u64),
@@ -31,11 +31,11 @@ pub enum Alone {
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tollgate_redis::{Beat, Roll, Unavailable};
+/// # use tollgate_redis::{Heartbeat, Membership, Unavailable};
 /// # struct Known;
-/// # impl Roll for Known {
-/// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-/// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+/// # impl Membership for Known {
+/// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+/// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
 /// #     }
 /// # }
 /// use tollgate::Quota;
@@ -59,24 +59,24 @@ pub struct ShareBuilder<R, C = QuantaClock> {
     capacity: u64,
 }
 
-impl<R: Roll> ShareBuilder<R> {
+impl<R: Membership> ShareBuilder<R> {
     pub(crate) fn new(roll: R, quota: Quota) -> Self {
-        let chosen = Chosen { interval: Duration::from_secs(1), alone: Alone::Refuse };
+        let chosen = Chosen { interval: Duration::from_secs(1), alone: Alone::Deny };
         Self { roll, clock: QuantaClock::new(), quota, chosen, capacity: 100_000 }
     }
 }
 
-impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C> {
+impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C> {
     /// The clock that is limited by, and that beats are told by; the processor's own unless chosen.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Beat, Roll, Share, ShareError, Unavailable};
+    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
     /// # struct Known;
-    /// # impl Roll for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-    /// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+    /// # impl Membership for Known {
+    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -99,11 +99,11 @@ impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Beat, Roll, Share, ShareError, Unavailable};
+    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
     /// # struct Known;
-    /// # impl Roll for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-    /// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+    /// # impl Membership for Known {
+    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -118,16 +118,16 @@ impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C> {
         Self { chosen: Chosen { interval: span, ..self.chosen }, ..self }
     }
 
-    /// What this node does while it has no part; it refuses unless chosen otherwise.
+    /// What this node does while it has no part; it denies unless chosen otherwise.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Beat, Roll, Share, ShareError, Unavailable};
+    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
     /// # struct Known;
-    /// # impl Roll for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-    /// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+    /// # impl Membership for Known {
+    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -147,11 +147,11 @@ impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Beat, Roll, Share, ShareError, Unavailable};
+    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
     /// # struct Known;
-    /// # impl Roll for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-    /// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+    /// # impl Membership for Known {
+    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -175,11 +175,11 @@ impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Beat, Roll, Share, ShareError, Unavailable};
+    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
     /// # struct Known;
-    /// # impl Roll for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-    /// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+    /// # impl Membership for Known {
+    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -199,12 +199,12 @@ impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C> {
             return Err(ShareError::Alone);
         }
         let runtime = Handle::try_current().map_err(|_| ShareError::NoRuntime)?;
-        let limiter = |quota: Quota| -> Result<Limiter<[u8], Live, C>, ShareError> {
-            let builder = Limiter::builder(quota).algorithm(Live::new()).capacity(capacity);
+        let limiter = |quota: Quota| -> Result<Limiter<[u8], DynamicGcra, C>, ShareError> {
+            let builder = Limiter::builder(quota).algorithm(DynamicGcra::new()).capacity(capacity);
             builder.clock(clock.clone()).build().map_err(ShareError::Limiter)
         };
         let alone = match chosen.alone {
-            Alone::Refuse => None,
+            Alone::Deny => None,
             Alone::Of(nodes) => Some(limiter(part(quota, nodes))?),
         };
         Ok(Share::start(roll, limiter(quota)?, alone, quota, chosen, &runtime))

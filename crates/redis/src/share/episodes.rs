@@ -129,8 +129,8 @@ impl Listened {
     }
 }
 
-impl Roll for Listened {
-    async fn beat(&self, _: &str, lifetime: Duration) -> Result<Beat, Unavailable> {
+impl Membership for Listened {
+    async fn beat(&self, _: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
         if let Some(last) = lock(&self.changes).last_mut() {
             let paused = self.micros().saturating_sub(INTERVAL / MICRO);
             last.done.get_or_insert(paused.max(last.told));
@@ -144,7 +144,7 @@ impl Roll for Listened {
         }
         // What is told here is done when the task goes on.
         sleep(starved(&self.numbers, self.faults.starved)).await;
-        Ok(Beat { live, member_for: Duration::from_micros(member_micros) * SLOWER })
+        Ok(Heartbeat { live, member_for: Duration::from_micros(member_micros) * SLOWER })
     }
 
     async fn leave(&self, _: &str) -> Result<(), Unavailable> {

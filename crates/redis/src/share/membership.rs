@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use tollgate::Tick;
 
-use super::roll::Beat;
+use super::roll::Heartbeat;
 
 /// Intervals for which a beat's answer holds, counted from when the beat was sent; and for which a
 /// node must have been on the roll.
@@ -23,7 +23,7 @@ pub(crate) enum Standing {
 
 impl Standing {
     /// What follows from a beat that was sent then.
-    pub(crate) fn of(beat: Beat, sent: Tick, interval: Duration) -> Self {
+    pub(crate) fn of(beat: Heartbeat, sent: Tick, interval: Duration) -> Self {
         let holds = interval * HOLDS;
         match beat.member_for >= holds {
             true => Self::Part { live: beat.live.max(1), until: sent.saturating_add(holds) },
@@ -53,7 +53,7 @@ mod tests {
     const INTERVAL: Duration = Duration::from_nanos(100);
 
     fn standing(live: u64, member_for: u64) -> Standing {
-        let beat = Beat { live, member_for: Duration::from_nanos(member_for) };
+        let beat = Heartbeat { live, member_for: Duration::from_nanos(member_for) };
         Standing::of(beat, Tick::from_nanos(1_000), INTERVAL)
     }
 

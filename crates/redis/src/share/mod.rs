@@ -28,4 +28,4 @@ mod tests;
 
 pub use builder::{Alone, ShareBuilder, ShareError};
 pub use node::{Share, ShareStats};
-pub use roll::{Beat, Roll};
+pub use roll::{Heartbeat, Membership};

@@ -7,13 +7,15 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
-use tollgate::{Clock, Decision, Inherit, Limiter, Live, QuantaClock, Quota, Stated, Tick};
+use tollgate::{
+    Clock, Decision, DecisionParts, DynamicGcra, Inherit, Limiter, QuantaClock, Quota, Tick,
+};
 
 use super::builder::{Alone, ShareBuilder};
 use super::membership::{COUNTED, Standing, holds};
 use super::part::part;
-use super::roll::Roll;
-use crate::sync::{AtomicU64, Ordering, PlainCount};
+use super::roll::Membership;
+use crate::sync::{AtomicU64, Ordering, RelaxedCounter};
 use crate::{Answer, Origin};
 
 /// What is chosen.
@@ -27,7 +29,7 @@ pub(crate) struct Chosen {
 /// decision asks the server; a task of its own says every [`interval`](ShareBuilder::interval) that
 /// this node is alive, and hears how many are.
 ///
-/// For loads that are spread evenly. A node that is asked for more than its part refuses it, though
+/// For loads that are spread evenly. A node that is asked for more than its part denies it, though
 /// another may have room.
 ///
 /// **Guarantee.** The rates of the nodes that use a part never sum to more than the quota's; nor do
@@ -51,11 +53,11 @@ pub(crate) struct Chosen {
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tollgate_redis::{Beat, Roll, Unavailable};
+/// # use tollgate_redis::{Heartbeat, Membership, Unavailable};
 /// # struct Known;
-/// # impl Roll for Known {
-/// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-/// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+/// # impl Membership for Known {
+/// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+/// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
 /// #     }
 /// # }
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -78,23 +80,23 @@ pub struct Share<R, C = QuantaClock> {
 }
 
 struct Shared<C> {
-    limiter: Limiter<[u8], Live, C>,
-    alone: Option<Limiter<[u8], Live, C>>,
+    limiter: Limiter<[u8], DynamicGcra, C>,
+    alone: Option<Limiter<[u8], DynamicGcra, C>>,
     quota: Quota,
     chosen: Chosen,
     /// Written by the task alone: the part is used before that.
     until_nanos: AtomicU64,
     /// When there may be one.
-    expected_nanos: PlainCount,
-    live: PlainCount,
+    expected_nanos: RelaxedCounter,
+    live: RelaxedCounter,
     counts: Counts,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
-    beats: PlainCount,
-    failed: PlainCount,
-    alone: PlainCount,
+    beats: RelaxedCounter,
+    failed: RelaxedCounter,
+    alone: RelaxedCounter,
 }
 
 /// What a [`Share`] has counted.
@@ -128,17 +130,17 @@ impl<R, C> fmt::Debug for Share<R, C> {
     }
 }
 
-impl<R: Roll> Share<R> {
+impl<R: Membership> Share<R> {
     /// A builder for a node of those that share the quota.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Beat, Roll, Share, ShareError, Unavailable};
+    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
     /// # struct Known;
-    /// # impl Roll for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-    /// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+    /// # impl Membership for Known {
+    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -154,11 +156,11 @@ impl<R: Roll> Share<R> {
     }
 }
 
-impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
+impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     pub(crate) fn start(
         roll: R,
-        limiter: Limiter<[u8], Live, C>,
-        alone: Option<Limiter<[u8], Live, C>>,
+        limiter: Limiter<[u8], DynamicGcra, C>,
+        alone: Option<Limiter<[u8], DynamicGcra, C>>,
         quota: Quota,
         chosen: Chosen,
         runtime: &Handle,
@@ -169,8 +171,8 @@ impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
             quota,
             chosen,
             until_nanos: AtomicU64::new(0),
-            expected_nanos: PlainCount::default(),
-            live: PlainCount::default(),
+            expected_nanos: RelaxedCounter::default(),
+            live: RelaxedCounter::default(),
             counts: Counts::default(),
         });
         let share = Self { shared, roll: Arc::new(roll) };
@@ -184,11 +186,11 @@ impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Beat, Roll, Share, ShareError, Unavailable};
+    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
     /// # struct Known;
-    /// # impl Roll for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-    /// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+    /// # impl Membership for Known {
+    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -210,11 +212,11 @@ impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Beat, Roll, Share, ShareError, Unavailable};
+    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
     /// # struct Known;
-    /// # impl Roll for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-    /// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+    /// # impl Membership for Known {
+    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -236,11 +238,11 @@ impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Beat, Roll, Share, ShareError, Unavailable};
+    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
     /// # struct Known;
-    /// # impl Roll for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-    /// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+    /// # impl Membership for Known {
+    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -260,7 +262,7 @@ impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
         counts.alone.add(1);
         let decision = match alone {
             Some(limiter) => limiter.check_at(key, n, now),
-            None => self.shared.refuse(now),
+            None => self.shared.deny(now),
         };
         Answer { decision, origin: Origin::Fallback }
     }
@@ -270,11 +272,11 @@ impl<R: Roll, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Beat, Roll, Share, ShareError, Unavailable};
+    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
     /// # struct Known;
-    /// # impl Roll for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
-    /// #         Ok(Beat { live: 4, member_for: Duration::from_secs(60) })
+    /// # impl Membership for Known {
+    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -307,11 +309,12 @@ impl<C: Clock> Shared<C> {
     }
 
     /// No part: come back when there may be one.
-    fn refuse(&self, now: Tick) -> Decision {
+    fn deny(&self, now: Tick) -> Decision {
         let expected = Tick::from_nanos(self.expected_nanos.read());
         let wait = expected.since(now).max(self.chosen.interval);
-        let stated = Stated { limit: self.quota.burst_cells(), remaining: 0, reset_after: wait };
-        Err(stated.denied(Some(wait)))
+        let parts =
+            DecisionParts { limit: self.quota.burst_cells(), remaining: 0, reset_after: wait };
+        Err(parts.denied(Some(wait)))
     }
 
     /// The new standing: the quota first, then how long it holds.
@@ -335,7 +338,7 @@ impl<C: Clock> Shared<C> {
 }
 
 /// The task: beats until the limiter is gone.
-async fn beat<R: Roll, C: Clock>(node: Weak<Shared<C>>, roll: Arc<R>) {
+async fn beat<R: Membership, C: Clock>(node: Weak<Shared<C>>, roll: Arc<R>) {
     let id = id();
     while let Some(interval) = node.upgrade().map(|shared| shared.chosen.interval) {
         let Some(sent) = node.upgrade().map(|shared| shared.limiter.clock().now()) else { break };

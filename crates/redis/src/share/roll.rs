@@ -9,18 +9,18 @@ use crate::Unavailable;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate_redis::{Beat, Roll, Unavailable};
+/// use tollgate_redis::{Heartbeat, Membership, Unavailable};
 ///
 /// /// The roll of a node that is alone.
 /// struct Alone;
 ///
-/// impl Roll for Alone {
-///     async fn beat(&self, _id: &str, _lifetime: Duration) -> Result<Beat, Unavailable> {
-///         Ok(Beat { live: 1, member_for: Duration::MAX })
+/// impl Membership for Alone {
+///     async fn beat(&self, _id: &str, _lifetime: Duration) -> Result<Heartbeat, Unavailable> {
+///         Ok(Heartbeat { live: 1, member_for: Duration::MAX })
 ///     }
 /// }
 /// ```
-pub trait Roll: Send + Sync + 'static {
+pub trait Membership: Send + Sync + 'static {
     /// Says that the node `id` is alive, and counts those that said so within `lifetime`, by the
     /// server's clock, this one included. One step: nobody is counted in between.
     ///
@@ -29,7 +29,7 @@ pub trait Roll: Send + Sync + 'static {
         &self,
         id: &str,
         lifetime: Duration,
-    ) -> impl Future<Output = Result<Beat, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Heartbeat, Unavailable>> + Send;
 
     /// Takes the node off the list, so that others need not wait for its lifetime. Does nothing
     /// unless written.
@@ -42,12 +42,12 @@ pub trait Roll: Send + Sync + 'static {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate_redis::Beat;
-/// assert_eq!(Beat { live: 3, member_for: Duration::ZERO }.live, 3);
+/// use tollgate_redis::Heartbeat;
+/// assert_eq!(Heartbeat { live: 3, member_for: Duration::ZERO }.live, 3);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "whoever writes a roll makes it")]
-pub struct Beat {
+pub struct Heartbeat {
     /// Nodes that are alive, this one included.
     pub live: u64,
     /// How long this one has been counted without a gap, by the server's clock; zero at its first

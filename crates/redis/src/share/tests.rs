@@ -11,7 +11,7 @@ use tollgate::{Clock, Quota};
 
 use super::*;
 use crate::lease::simulation::{Local, MILLI, Numbers, SECOND, SLOWER, simulate, sleep};
-use crate::sync::PlainCount;
+use crate::sync::RelaxedCounter;
 use crate::{Origin, Unavailable};
 
 /// In simulated time.
@@ -26,7 +26,7 @@ struct Members {
 }
 
 impl Members {
-    fn beat(&self, id: &str, now: u64, lifetime: u64) -> Beat {
+    fn beat(&self, id: &str, now: u64, lifetime: u64) -> Heartbeat {
         let mut members = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         members.retain(|_, (_, heard)| *heard + lifetime > now);
         let (came, _) = members.get(id).copied().unwrap_or((now, now));
@@ -36,7 +36,7 @@ impl Members {
             true => Duration::MAX,
             false => Duration::from_nanos(now - came) * SLOWER,
         };
-        Beat { live: members.len() as u64, member_for }
+        Heartbeat { live: members.len() as u64, member_for }
     }
 
     fn forget_all(&self) {
@@ -51,7 +51,7 @@ struct Remote {
     real: Local,
     numbers: Mutex<Numbers>,
     latency: u64,
-    lost_per_mille: Arc<PlainCount>,
+    lost_per_mille: Arc<RelaxedCounter>,
 }
 
 impl Remote {
@@ -60,8 +60,8 @@ impl Remote {
     }
 }
 
-impl Roll for Remote {
-    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Beat, Unavailable> {
+impl Membership for Remote {
+    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
         sleep(self.draw(self.latency)).await;
         if self.draw(1_000) < self.lost_per_mille.read() {
             return Err(Unavailable::Disconnected);
@@ -112,8 +112,8 @@ impl World {
     }
 
     /// A node, and how many of a thousand of its messages are lost.
-    fn mortal(&mut self, quota: Quota) -> (Node, Arc<PlainCount>) {
-        let lost = Arc::new(PlainCount::default());
+    fn mortal(&mut self, quota: Quota) -> (Node, Arc<RelaxedCounter>) {
+        let lost = Arc::new(RelaxedCounter::default());
         lost.put(self.lost_per_mille);
         let remote = Remote {
             members: Arc::clone(&self.members),
@@ -231,8 +231,8 @@ fn all_nodes_together_grant_the_quota() {
 #[test]
 fn a_node_that_cannot_beat_stops_in_time_or_takes_what_was_chosen() {
     struct Fails;
-    impl Roll for Fails {
-        async fn beat(&self, _: &str, _: Duration) -> Result<Beat, Unavailable> {
+    impl Membership for Fails {
+        async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
             Err(Unavailable::CircuitOpen)
         }
     }

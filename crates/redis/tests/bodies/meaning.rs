@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate_redis::Counting;
+use tollgate_redis::Algorithm;
 
 use super::bucket::Bucket;
 
@@ -33,7 +33,7 @@ pub(crate) struct Counter {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meaning {
-    /// `None`: refused.
+    /// `None`: denied.
     pub(crate) cells: Option<u64>,
     pub(crate) remaining: u128,
     pub(crate) reset_micros: u128,
@@ -41,24 +41,24 @@ pub(crate) struct Meaning {
 
 impl Means {
     /// The counting is one that the limiter was built with.
-    pub(crate) fn new(counting: &Counting, quota: Quota, lease: Option<Duration>) -> Self {
+    pub(crate) fn new(algorithm: &Algorithm, quota: Quota, lease: Option<Duration>) -> Self {
         let lease_micros = lease.unwrap_or_default().as_micros();
         let limit = u128::from(quota.limit());
-        match counting {
-            Counting::Gcra => {
+        match algorithm {
+            Algorithm::Gcra => {
                 let nanos = u64::try_from(quota.period().as_nanos()).expect("in range");
                 let micros = u64::try_from(lease_micros).expect("50 ms");
                 Self::Bucket(Bucket::new(quota.limit(), nanos, quota.burst_cells(), micros))
             }
-            Counting::FixedWindow { .. } => Self::Window { limit },
-            Counting::SlidingCounter { older, utc_offset_secs } => {
+            Algorithm::FixedWindow { .. } => Self::Window { limit },
+            Algorithm::SlidingCounter { older, utc_offset_secs } => {
                 let asked = quota.period().as_micros();
                 let period = asked + lease_micros.min(asked / 2);
                 let ahead = u128::from(utc_offset_secs.unsigned_abs()) * 1_000_000 % period;
                 assert!(*utc_offset_secs >= 0, "none of those is drawn");
                 Self::Counter(Counter { limit, period, older: (*older).into(), ahead })
             }
-            Counting::SlidingLog { more, .. } => {
+            Algorithm::SlidingLog { more, .. } => {
                 let limits = more.iter().map(|rate| u128::from(rate.limit()));
                 Self::Log { least: limits.fold(limit, u128::min) }
             }
@@ -78,12 +78,12 @@ impl Means {
 
     pub(crate) fn most_at_once(&self) -> u64 {
         match self {
-            Self::Log { .. } => self.limit().min(Counting::MAX_LOG_CELLS_PER_CALL),
+            Self::Log { .. } => self.limit().min(Algorithm::MAX_LOG_CELLS_PER_CALL),
             _ => self.limit(),
         }
     }
 
-    /// That a refusal's wait is enough, and a microsecond less is not.
+    /// That a denial's wait is enough, and a microsecond less is not.
     pub(crate) fn is_the_wait(&self, numbers: &[i64], n: u64, wait: u128) {
         let natural = |place: usize| u128::try_from(numbers[place]).expect("a natural number");
         match self {
@@ -100,7 +100,7 @@ impl Means {
                 let fits = |at| counter.estimate(numbers, at) + u128::from(n) <= counter.limit;
                 if wait < longest(u128::MAX) && wait > 0 {
                     assert!(fits(now + wait), "{wait} us are not enough");
-                    // One that was refused with room left is told the least wait there is.
+                    // One that was denied with room left is told the least wait there is.
                     assert!(wait == 1 || !fits(now + wait - 1), "{wait} us are too much");
                 }
             }

@@ -1,11 +1,11 @@
-//! Answers of a server, from their bytes on: what is no answer of a script is refused, and what is one
+//! Answers of a server, from their bytes on: what is no answer of a script is denied, and what is one
 //! means what the script says that it does.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate_redis::{Central, CentralError, Counting, Store, Unavailable, reply};
+use tollgate_redis::{Algorithm, RedisLimiter, RedisLimiterError, Store, Unavailable, reply};
 
 use super::meaning::{Means, longest, of_reply};
 
@@ -75,10 +75,10 @@ pub(crate) fn replies(data: &[u8]) {
     };
     let Some(numbers) = numbers else { return };
     counts_are_told(&numbers);
-    let (counting, quota) = (counting(shape), quota(shape));
+    let (algorithm, quota) = (algorithm(shape), quota(shape));
     let lease = (shape & 1 > 0).then_some(Duration::from_millis(50));
-    let Ok(gate) = central(&counting, quota, lease) else { return };
-    let asked = Means::new(&counting, quota, lease);
+    let Ok(gate) = central(&algorithm, quota, lease) else { return };
+    let asked = Means::new(&algorithm, quota, lease);
     let heard = if PLANTED.get() { misheard(&numbers) } else { numbers.clone() };
     let answer = Answer { gate, asked, lease: lease.unwrap_or_default(), numbers, heard };
     answer.decides(least);
@@ -101,7 +101,7 @@ fn misheard(numbers: &[i64]) -> Vec<i64> {
 
 /// What a server said to a limiter, and what the limiter heard.
 struct Answer {
-    gate: Central,
+    gate: RedisLimiter,
     asked: Means,
     lease: Duration,
     numbers: Vec<i64>,
@@ -120,15 +120,15 @@ fn written(numbers: &[i64]) -> Vec<u8> {
     format!("*{}\r\n{}", numbers.len(), each.collect::<String>()).into_bytes()
 }
 
-fn counting(shape: u8) -> Counting {
+fn algorithm(shape: u8) -> Algorithm {
     match shape >> 5 {
-        0 | 1 => Counting::Gcra,
-        2 => Counting::fixed_window(),
-        3 => Counting::aligned_window(),
-        4 => Counting::sliding_counter(),
-        5 => Counting::SlidingCounter { older: 6, utc_offset_secs: 3_600 },
-        6 => Counting::sliding_log(),
-        _ => Counting::sliding_log().and(Quota::new(5, SECOND)).counting_refusals(),
+        0 | 1 => Algorithm::Gcra,
+        2 => Algorithm::fixed_window(),
+        3 => Algorithm::aligned_window(),
+        4 => Algorithm::sliding_counter(),
+        5 => Algorithm::SlidingCounter { older: 6, utc_offset_secs: 3_600 },
+        6 => Algorithm::sliding_log(),
+        _ => Algorithm::sliding_log().and(Quota::new(5, SECOND)).counting_denials(),
     }
 }
 
@@ -140,15 +140,15 @@ fn quota(shape: u8) -> Quota {
 
 /// One that never asks anybody.
 fn central(
-    counting: &Counting,
+    algorithm: &Algorithm,
     quota: Quota,
     lease: Option<Duration>,
-) -> Result<Central, CentralError> {
+) -> Result<RedisLimiter, RedisLimiterError> {
     thread_local! {
         static STORE: Store = Store::builder("redis://127.0.0.1:1").build().expect("not asked");
     }
-    let builder = STORE.with(|store| Central::builder(store, "any", quota));
-    let builder = builder.counting(counting.clone());
+    let builder = STORE.with(|store| RedisLimiter::builder(store, "any", quota));
+    let builder = builder.algorithm(algorithm.clone());
     lease.into_iter().fold(builder, |builder, lease| builder.leases(lease)).build()
 }
 
@@ -193,7 +193,7 @@ impl Answer {
                 assert_eq!(taken.cells, its.cells.unwrap_or(0));
                 assert!(taken.cells == 0 || taken.cells >= least);
                 assert!(taken.lifetime <= self.lease);
-                assert_eq!(u128::from(taken.stated.remaining), its.remaining);
+                assert_eq!(u128::from(taken.parts.remaining), its.remaining);
                 assert_eq!(taken.retry_after.is_some(), possible && its.cells.is_none());
             }
             (answer, expected) => panic!("{answer:?} of {numbers:?}, which means {expected:?}"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_redis::{
-    Batched, Charge, Guarded, Ledger, OnDown, Origin, Store, Unavailable, Windows,
+    Batched, Charge, CounterStore, Fallback, Origin, Store, Unavailable, Windows, WithFallback,
 };
 
 use crate::harness::{Server, block_on};
@@ -22,7 +22,7 @@ fn batched(store: &Store, limit: u64, unsent: u64) -> Batched<Windows> {
     Batched::builder(windows(store), limit).most_unsent(unsent).build().expect("a limiter")
 }
 
-/// Asks by 8 tasks until all are refused; what was admitted.
+/// Asks by 8 tasks until all are denied; what was admitted.
 async fn exhaust(batched: &Batched<Windows>) -> u64 {
     let task = || {
         let batched = batched.clone();
@@ -202,7 +202,7 @@ fn without_a_server_only_so_much_is_admitted() {
         let deadline = Duration::from_millis(100);
         let store = server.store().deadline(deadline).probe_every(deadline);
         let store = store.build().expect("a store");
-        let gate = Guarded::new(batched(&store, 1_000, 10), OnDown::Refuse);
+        let gate = WithFallback::new(batched(&store, 1_000, 10), Fallback::Deny);
         for _ in 0..40 {
             assert!(gate.check(b"k").await.decision.is_ok());
         }

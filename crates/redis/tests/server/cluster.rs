@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 use tollgate::Quota;
-use tollgate_redis::{Central, Counting, Store};
+use tollgate_redis::{Algorithm, RedisLimiter, Store};
 
 use crate::harness::{Server, block_on, free_port, patient};
 
@@ -75,9 +75,9 @@ impl Cluster {
 fn a_slot_that_moves_takes_its_keys_along() {
     let Some(cluster) = Cluster::start() else { return };
     let store = cluster.store();
-    for counting in Counting::NAMES {
-        let gate = Central::builder(&store, *counting, Quota::per_day(20));
-        let gate = gate.counting(counting.parse().expect("a name")).build().expect("a limiter");
+    for algorithm in Algorithm::NAMES {
+        let gate = RedisLimiter::builder(&store, *algorithm, Quota::per_day(20));
+        let gate = gate.algorithm(algorithm.parse().expect("a name")).build().expect("a limiter");
         let granted = |attempts: u32| {
             block_on(async {
                 let mut granted = 0;
@@ -88,7 +88,7 @@ fn a_slot_that_moves_takes_its_keys_along() {
                 granted
             })
         };
-        assert_eq!(granted(5), 5, "{counting}");
+        assert_eq!(granted(5), 5, "{algorithm}");
 
         let place = gate.redis_key("k");
         let slot = cluster.slot(&place);
@@ -99,18 +99,18 @@ fn a_slot_that_moves_takes_its_keys_along() {
         let setslot = ["CLUSTER", "SETSLOT", &number];
         ask(&mut target, &[&setslot[..], &["IMPORTING", &cluster.id(from)]].concat());
         ask(&mut source, &[&setslot[..], &["MIGRATING", &cluster.id(to)]].concat());
-        assert_eq!(granted(5), 5, "{counting}: the slot moves, the key is still there");
+        assert_eq!(granted(5), 5, "{algorithm}: the slot moves, the key is still there");
 
         let mut migrate = redis::cmd("MIGRATE");
         migrate.arg("127.0.0.1").arg(cluster.nodes[to].port()).arg(&place).arg(0).arg(5_000);
         let moved: String = migrate.query(&mut source).expect("an answer");
         assert_eq!(moved, "OK");
-        assert_eq!(granted(5), 5, "{counting}: the key has moved, the slot has not");
+        assert_eq!(granted(5), 5, "{algorithm}: the key has moved, the slot has not");
 
         let owner = ["NODE", &cluster.id(to)];
         ask(&mut target, &[&setslot[..], &owner[..]].concat());
         ask(&mut source, &[&setslot[..], &owner[..]].concat());
-        assert_eq!(granted(20), 5, "{counting}: the slot has moved");
+        assert_eq!(granted(20), 5, "{algorithm}: the slot has moved");
     }
 }
 
@@ -120,7 +120,8 @@ fn a_slot_that_moves_takes_its_keys_along() {
 fn keys_spread_over_the_nodes() {
     let Some(cluster) = Cluster::start() else { return };
     let store = cluster.store();
-    let gate = Central::builder(&store, "spread", Quota::per_day(2)).build().expect("a limiter");
+    let gate =
+        RedisLimiter::builder(&store, "spread", Quota::per_day(2)).build().expect("a limiter");
     let keys = (0..60_u32).map(|key| [b"}{" as &[u8], &key.to_be_bytes()].concat());
     let mut per_node = [0; 3];
     block_on(async {
@@ -147,7 +148,8 @@ fn keys_spread_over_the_nodes() {
 fn nodes_close_their_connections_and_still_decide() {
     let Some(cluster) = Cluster::start() else { return };
     let store = cluster.store();
-    let gate = Central::builder(&store, "killed", Quota::per_day(2)).build().expect("a limiter");
+    let gate =
+        RedisLimiter::builder(&store, "killed", Quota::per_day(2)).build().expect("a limiter");
     let mut granted = 0;
     for _ in 0..7 {
         granted += u32::from(block_on(gate.check("k")).expect("an answer").is_ok());
@@ -164,7 +166,7 @@ fn a_node_that_is_gone_takes_only_its_keys() {
     let Some(mut cluster) = Cluster::start() else { return };
     let store = Store::cluster(cluster.nodes.iter().map(Server::url)).deadline(DEADLINE);
     let store = store.build().expect("a store");
-    let gate = Central::builder(&store, "gone", Quota::per_day(5)).build().expect("a limiter");
+    let gate = RedisLimiter::builder(&store, "gone", Quota::per_day(5)).build().expect("a limiter");
     let of_node = |cluster: &Cluster, node: usize| {
         let (first, last) = SLOTS[node];
         let mut keys = (0_u32..).map(|key| key.to_string());

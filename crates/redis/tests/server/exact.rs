@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::algo::oracle::{AnyOracle, Oracle, Verdict};
-use tollgate::algo::{Algorithm, Machine};
+use tollgate::algo::{Algorithm as _, StateMachine};
 use tollgate::{Quota, Tick};
-use tollgate_redis::{Central, Counting, Store};
+use tollgate_redis::{Algorithm, RedisLimiter, Store};
 
 use crate::harness::{Server, block_on};
 
@@ -38,13 +38,13 @@ fn in_micros(verdict: Verdict) -> Verdict {
 }
 
 /// Microseconds between instants that the oracle's units can tell.
-fn step_micros(counting: &Counting, quota: &Quota) -> u64 {
-    let (units, nanos) = match counting {
+fn step_micros(algorithm: &Algorithm, quota: &Quota) -> u64 {
+    let (units, nanos) = match algorithm {
         // These work in whole windows, and keep what is within one exactly.
-        Counting::FixedWindow { utc_offset_secs: Some(_) } | Counting::SlidingCounter { .. } => {
+        Algorithm::FixedWindow { utc_offset_secs: Some(_) } | Algorithm::SlidingCounter { .. } => {
             return 1;
         }
-        _ => counting.algorithm().params(quota, 0).expect("in range").grid().ratio(),
+        _ => algorithm.algorithm().params(quota, 0).expect("in range").grid().ratio(),
     };
     let (mut a, mut b) = (nanos, units * 1_000);
     while b != 0 {
@@ -53,7 +53,7 @@ fn step_micros(counting: &Counting, quota: &Quota) -> u64 {
     nanos / a
 }
 
-/// A span that stands for how long the last refusal said to wait, and for a microsecond less.
+/// A span that stands for how long the last denial said to wait, and for a microsecond less.
 const WAIT: i64 = i64::MAX;
 const WAIT_LESS: i64 = i64::MAX - 1;
 
@@ -83,7 +83,7 @@ fn requests(period: u64, limit: u64) -> impl Strategy<Value = Vec<(i64, u64)>> {
 }
 
 /// Runs each sequence against the server and the model, on a key of its own.
-fn equals(counting: &Counting, quota: Quota, step: u64, model: &dyn Fn() -> Box<dyn Model>) {
+fn equals(algorithm: &Algorithm, quota: Quota, step: u64, model: &dyn Fn() -> Box<dyn Model>) {
     let Some(server) = Server::start() else { return };
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases: CASES,
@@ -91,7 +91,7 @@ fn equals(counting: &Counting, quota: Quota, step: u64, model: &dyn Fn() -> Box<
         ..ProptestConfig::default()
     });
     let store: Store = server.store().build().expect("a store");
-    let gate = Central::builder(&store, "exact", quota).counting(counting.clone()).build();
+    let gate = RedisLimiter::builder(&store, "exact", quota).algorithm(algorithm.clone()).build();
     let gate = gate.expect("a limiter");
     let keys = std::cell::Cell::new(0_u64);
     let period = u64::try_from(quota.period().as_micros()).expect("in range");
@@ -115,24 +115,24 @@ fn equals(counting: &Counting, quota: Quota, step: u64, model: &dyn Fn() -> Box<
             let expected = in_micros(model.decide(now, n));
             let gate = gate.at_micros(now);
             let decision = block_on(gate.peek_n(key, n)).expect("an answer");
-            if !counts_refusals(counting) {
+            if !counts_denials(algorithm) {
                 prop_assert_eq!(Verdict::from(&decision), expected, "peek {} at {}", n, now);
             }
             let decision = block_on(gate.check_n(key, n)).expect("an answer");
             prop_assert_eq!(Verdict::from(&decision), expected, "{} at {}", n, now);
             let retry_after = expected.retry_after.unwrap_or_default();
             wait = u64::try_from(retry_after.as_micros()).expect("in range");
-            let stated = decision.map_or_else(|denied| denied.limit(), |permit| permit.limit());
-            prop_assert_eq!(stated, model.limit());
+            let parts = decision.map_or_else(|denied| denied.limit(), |permit| permit.limit());
+            prop_assert_eq!(parts, model.limit());
         }
         Ok(())
     });
-    outcome.unwrap_or_else(|error| panic!("{counting:?} {quota}: {error}"));
+    outcome.unwrap_or_else(|error| panic!("{algorithm:?} {quota}: {error}"));
     assert!(keys.get() >= u64::from(CASES));
 }
 
-fn counts_refusals(counting: &Counting) -> bool {
-    matches!(counting, Counting::SlidingLog { count_refusals: true, .. })
+fn counts_denials(algorithm: &Algorithm) -> bool {
+    matches!(algorithm, Algorithm::SlidingLog { count_denials: true, .. })
 }
 
 trait Model {
@@ -171,18 +171,18 @@ enum Behind {
 }
 
 impl Behind {
-    fn of(counting: &Counting, quota: &Quota) -> Self {
+    fn of(algorithm: &Algorithm, quota: &Quota) -> Self {
         let micros = |quota: &Quota| u64::try_from(quota.period().as_micros()).expect("in range");
         let period = micros(quota);
-        match counting {
-            Counting::Gcra => Self::Span(quota.burst_cells() * period / quota.limit()),
-            Counting::FixedWindow { utc_offset_secs: None } => Self::Span(period),
-            Counting::FixedWindow { .. } => Self::Windows(period),
-            Counting::SlidingCounter { older, utc_offset_secs } => {
+        match algorithm {
+            Algorithm::Gcra => Self::Span(quota.burst_cells() * period / quota.limit()),
+            Algorithm::FixedWindow { utc_offset_secs: None } => Self::Span(period),
+            Algorithm::FixedWindow { .. } => Self::Windows(period),
+            Algorithm::SlidingCounter { older, utc_offset_secs } => {
                 let zone = u64::try_from(*utc_offset_secs).expect("east of Greenwich") * 1_000_000;
                 Self::SubWindows(period, u64::from(*older), zone)
             }
-            Counting::SlidingLog { more, .. } => {
+            Algorithm::SlidingLog { more, .. } => {
                 Self::Log(more.iter().map(micros).fold(period, u64::max))
             }
             other => unreachable!("{other:?} is not compared"),
@@ -247,19 +247,19 @@ impl Model for OfTheCore {
     }
 }
 
-fn equals_the_oracle(counting: &Counting, quota: &str) {
+fn equals_the_oracle(algorithm: &Algorithm, quota: &str) {
     let quota: Quota = quota.parse().expect("a quota");
-    let params = counting.algorithm().params(&quota, 0).expect("in range");
-    let step = step_micros(counting, &quota);
-    let limit = match counting {
-        Counting::Gcra => quota.burst_cells(),
-        Counting::SlidingLog { more, .. } => {
+    let params = algorithm.algorithm().params(&quota, 0).expect("in range");
+    let step = step_micros(algorithm, &quota);
+    let limit = match algorithm {
+        Algorithm::Gcra => quota.burst_cells(),
+        Algorithm::SlidingLog { more, .. } => {
             more.iter().map(Quota::limit).fold(quota.limit(), u64::min)
         }
         _ => quota.limit(),
     };
-    let behind = Behind::of(counting, &quota);
-    equals(counting, quota, step, &|| {
+    let behind = Behind::of(algorithm, &quota);
+    equals(algorithm, quota, step, &|| {
         let oracle = params.oracle();
         Box::new(OfTheCore { oracle, limit, behind, ahead: 0, idle_at: 0, latest: 0 })
     });
@@ -315,7 +315,7 @@ impl Model for Drained {
 #[test]
 fn token_buckets_equal_the_oracle() {
     for quota in ["100/s", "10/s burst 3", "1000/s burst 7", "60/min burst 1", "24/day burst 100"] {
-        equals_the_oracle(&Counting::Gcra, quota);
+        equals_the_oracle(&Algorithm::Gcra, quota);
     }
 }
 
@@ -326,7 +326,7 @@ fn odd_rates_are_not_rounded() {
     for quota in ["3/s", "7/min burst 20", "1000000000/s burst 1000", "999999937/day burst 9999999"]
     {
         let quota: Quota = quota.parse().expect("a quota");
-        equals(&Counting::Gcra, quota, 1, &|| Box::new(Drained { quota, at: 0 }));
+        equals(&Algorithm::Gcra, quota, 1, &|| Box::new(Drained { quota, at: 0 }));
     }
 }
 
@@ -334,11 +334,11 @@ fn odd_rates_are_not_rounded() {
 #[test]
 fn fixed_windows_equal_the_oracle() {
     for quota in ["5/s", "20/min", "1000/15m"] {
-        equals_the_oracle(&Counting::fixed_window(), quota);
+        equals_the_oracle(&Algorithm::fixed_window(), quota);
     }
     for offset in [0, 5 * 3_600 + 1_800, -7 * 3_600] {
         for quota in ["5/s", "20/day", "3/week"] {
-            equals_the_oracle(&Counting::FixedWindow { utc_offset_secs: Some(offset) }, quota);
+            equals_the_oracle(&Algorithm::FixedWindow { utc_offset_secs: Some(offset) }, quota);
         }
     }
 }
@@ -349,8 +349,8 @@ fn sliding_counters_equal_the_oracle() {
     for (older, quota) in
         [(1, "7/min"), (1, "10/s"), (10, "30/min"), (3, "11/s"), (256, "500/h"), (1, "1000000/day")]
     {
-        let counting = Counting::SlidingCounter { older, utc_offset_secs: 3_600 };
-        equals_the_oracle(&counting, quota);
+        let algorithm = Algorithm::SlidingCounter { older, utc_offset_secs: 3_600 };
+        equals_the_oracle(&algorithm, quota);
     }
 }
 
@@ -393,16 +393,16 @@ fn a_share_is_exact() {
 /// Granted: what the oracle grants, cell by cell.
 #[test]
 fn sliding_logs_equal_the_oracle() {
-    let log = Counting::sliding_log;
+    let log = Algorithm::sliding_log;
     let burst = Quota::new(4, Duration::from_secs(3));
-    for counting in [
+    for algorithm in [
         log(),
         log().and(burst),
         log().min_gap(Duration::from_millis(250)),
-        log().counting_refusals(),
-        log().and(burst).and(Quota::per_hour(50)).counting_refusals(),
+        log().counting_denials(),
+        log().and(burst).and(Quota::per_hour(50)).counting_denials(),
     ] {
-        equals_the_oracle(&counting, "12/min");
+        equals_the_oracle(&algorithm, "12/min");
     }
     equals_the_oracle(&log(), "700/min");
 }
@@ -412,9 +412,9 @@ fn sliding_logs_equal_the_oracle() {
 fn a_log_is_used_up_by_the_largest_calls() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    let (limit, call) = (Counting::MAX_LOG_LIMIT, Counting::MAX_LOG_CELLS_PER_CALL);
-    let gate = Central::builder(&store, "log", Quota::per_hour(limit));
-    let gate = gate.counting(Counting::sliding_log()).build().expect("a limiter");
+    let (limit, call) = (Algorithm::MAX_LOG_LIMIT, Algorithm::MAX_LOG_CELLS_PER_CALL);
+    let gate = RedisLimiter::builder(&store, "log", Quota::per_hour(limit));
+    let gate = gate.algorithm(Algorithm::sliding_log()).build().expect("a limiter");
     block_on(async {
         let denied = gate.check_n("k", call + 1).await.expect("an answer").expect_err("too many");
         assert_eq!((denied.limit(), denied.retry_after()), (limit, None), "never at once");
@@ -439,9 +439,9 @@ fn the_time_is_the_servers() {
     monitor.write_all(b"MONITOR\r\n").expect("it listens");
     let mut lines = BufReader::new(monitor).lines().map(|line| line.expect("a line"));
     assert_eq!(lines.next().as_deref(), Some("+OK"));
-    for counting in Counting::NAMES {
-        let gate = Central::builder(&store, *counting, Quota::per_hour(5));
-        let gate = gate.counting(counting.parse().expect("a name")).build().expect("a limiter");
+    for algorithm in Algorithm::NAMES {
+        let gate = RedisLimiter::builder(&store, *algorithm, Quota::per_hour(5));
+        let gate = gate.algorithm(algorithm.parse().expect("a name")).build().expect("a limiter");
         for admitted in [true, true, true, true, true, false] {
             assert_eq!(block_on(gate.check("k")).expect("an answer").is_ok(), admitted);
         }
@@ -463,7 +463,8 @@ fn a_state_is_in_the_servers_time() {
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
-    let gate = Central::builder(&store, "clock", Quota::per_hour(5)).build().expect("a limiter");
+    let gate =
+        RedisLimiter::builder(&store, "clock", Quota::per_hour(5)).build().expect("a limiter");
     for _ in 0..5 {
         assert!(block_on(gate.check("k")).expect("an answer").is_ok());
     }

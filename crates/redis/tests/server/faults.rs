@@ -5,7 +5,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
-use tollgate_redis::{Answer, Central, Guarded, OnDown, Origin, Store, StoreBuilder, Unavailable};
+use tollgate_redis::{
+    Answer, Fallback, Origin, RedisLimiter, Store, StoreBuilder, Unavailable, WithFallback,
+};
 
 use crate::harness::{Server, block_on, free_port};
 use crate::proxy::Proxy;
@@ -21,12 +23,12 @@ fn hasty(url: String) -> StoreBuilder {
 }
 
 /// Ten an hour, so that what is granted is the burst.
-fn ten(store: &Store) -> Central {
-    Central::builder(store, "faults", Quota::per_hour(10)).build().expect("a limiter")
+fn ten(store: &Store) -> RedisLimiter {
+    RedisLimiter::builder(store, "faults", Quota::per_hour(10)).build().expect("a limiter")
 }
 
 /// Asks until the server answers once, for 5 seconds at most. What was admitted by then.
-async fn recovered(gate: &Guarded) -> u32 {
+async fn recovered(gate: &WithFallback) -> u32 {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(5) {
         let Answer { decision, origin, .. } = gate.check("k").await;
@@ -39,7 +41,7 @@ async fn recovered(gate: &Guarded) -> u32 {
 }
 
 /// Asks some times, each by the deadline; how many the server and the fallback admitted.
-async fn admitted(gate: &Guarded, attempts: u32) -> [u32; 2] {
+async fn admitted(gate: &WithFallback, attempts: u32) -> [u32; 2] {
     let mut admitted = [0; 2];
     for _ in 0..attempts {
         let asked = Instant::now();
@@ -58,7 +60,7 @@ fn a_server_that_is_stopped_is_done_without() {
     let Some(server) = Server::start() else { return };
     let store = hasty(server.url()).build().expect("a store");
     let gate = ten(&store);
-    let gate = Guarded::new(gate.clone(), OnDown::local(&gate, 2, 100).expect("a share"));
+    let gate = WithFallback::new(gate.clone(), Fallback::local(&gate, 2, 100).expect("a share"));
     block_on(async {
         assert_eq!(admitted(&gate, 4).await, [4, 0]);
         server.signal("STOP");
@@ -69,7 +71,7 @@ fn a_server_that_is_stopped_is_done_without() {
         assert_eq!(stopped.skipped, 200 - u64::from(FAILURES));
         // Nor is a process held up that has never been connected.
         let cold =
-            Guarded::new(ten(&hasty(server.url()).build().expect("a store")), OnDown::Refuse);
+            WithFallback::new(ten(&hasty(server.url()).build().expect("a store")), Fallback::Deny);
         assert_eq!(admitted(&cold, 20).await, [0, 0]);
 
         server.signal("CONT");
@@ -84,12 +86,12 @@ fn a_server_that_is_stopped_is_done_without() {
     });
 }
 
-/// Granted: by a fallback that refuses, nothing more; and the calls fail long before the deadline.
+/// Granted: by a fallback that denies, nothing more; and the calls fail long before the deadline.
 #[test]
 fn a_server_that_is_killed_is_done_without() {
     let Some(mut server) = Server::start() else { return };
     let store = hasty(server.url()).build().expect("a store");
-    let gate = Guarded::new(ten(&store), OnDown::Refuse);
+    let gate = WithFallback::new(ten(&store), Fallback::Deny);
     block_on(async {
         assert_eq!(admitted(&gate, 4).await, [4, 0]);
         server.kill();
@@ -97,7 +99,7 @@ fn a_server_that_is_killed_is_done_without() {
         let killed = store.stats();
         assert_eq!(killed.calls - killed.answered, u64::from(FAILURES));
         assert!(killed.disconnected >= 1);
-        assert_eq!(gate.stats().fallback_refused, 500);
+        assert_eq!(gate.stats().fallback_denied, 500);
 
         // It has forgotten: a fresh burst.
         server.restart();
@@ -114,7 +116,7 @@ fn a_slow_link_holds_nobody_up() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
     let store = hasty(link.url()).build().expect("a store");
-    let gate = Guarded::new(ten(&store), OnDown::Admit);
+    let gate = WithFallback::new(ten(&store), Fallback::Admit);
     block_on(async {
         assert_eq!(admitted(&gate, 3).await, [3, 0]);
         link.delay(Duration::from_millis(5));
@@ -137,7 +139,7 @@ fn a_dead_connection_is_replaced() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
     let store = hasty(link.url()).connections(2).build().expect("a store");
-    let gate = Guarded::new(ten(&store), OnDown::Refuse);
+    let gate = WithFallback::new(ten(&store), Fallback::Deny);
     block_on(async {
         assert_eq!(admitted(&gate, 4).await, [4, 0]);
         assert_eq!(link.accepted(), 2);

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
-use tollgate_redis::{Central, Counting, Store, Unavailable};
+use tollgate_redis::{Algorithm, RedisLimiter, Store, Unavailable};
 
 use crate::harness::{Server, block_on, patient};
 use crate::proxy::Proxy;
@@ -14,7 +14,7 @@ fn hourly(limit: u64) -> Quota {
     Quota::per_hour(limit)
 }
 
-async fn granted(gate: &Central, key: &str, attempts: u32) -> u32 {
+async fn granted(gate: &RedisLimiter, key: &str, attempts: u32) -> u32 {
     let mut granted = 0;
     for _ in 0..attempts {
         granted += u32::from(gate.check(key).await.expect("an answer").is_ok());
@@ -27,9 +27,9 @@ async fn granted(gate: &Central, key: &str, attempts: u32) -> u32 {
 fn a_script_that_was_flushed_is_sent_again() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    for counting in Counting::NAMES {
-        let gate = Central::builder(&store, *counting, hourly(10));
-        let gate = gate.counting(counting.parse().expect("a name")).build().expect("a limiter");
+    for algorithm in Algorithm::NAMES {
+        let gate = RedisLimiter::builder(&store, *algorithm, hourly(10));
+        let gate = gate.algorithm(algorithm.parse().expect("a name")).build().expect("a limiter");
         block_on(async {
             let before = store.stats().scripts_sent;
             let flush = || {
@@ -51,7 +51,7 @@ fn a_script_that_was_flushed_is_sent_again() {
 fn what_was_flushed_begins_anew() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    let gate = Central::builder(&store, "flush", hourly(10)).build().expect("a limiter");
+    let gate = RedisLimiter::builder(&store, "flush", hourly(10)).build().expect("a limiter");
     block_on(async {
         assert_eq!(granted(&gate, "k", 15).await, 10);
         for _ in 0..2 {
@@ -66,7 +66,7 @@ fn what_was_flushed_begins_anew() {
 fn after_kill_and_restart_keys_begin_anew() {
     let Some(mut server) = Server::start() else { return };
     let store = server.store().deadline(Duration::from_millis(300)).build().expect("a store");
-    let gate = Central::builder(&store, "kill", hourly(10)).build().expect("a limiter");
+    let gate = RedisLimiter::builder(&store, "kill", hourly(10)).build().expect("a limiter");
     block_on(async {
         assert_eq!(granted(&gate, "k", 15).await, 10);
         server.kill();
@@ -94,26 +94,26 @@ fn after_kill_and_restart_keys_begin_anew() {
 }
 
 /// Granted: one burst by each key, whose state then ends; a state without an end would be kept
-/// for ever. Also on a refusal, which else writes nothing.
+/// for ever. Also on a denial, which else writes nothing.
 #[test]
 fn a_key_without_an_end_is_given_one() {
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
-    for counting in Counting::NAMES {
-        let gate = Central::builder(&store, *counting, Quota::per_second(3));
-        let gate = gate.counting(counting.parse().expect("a name")).build().expect("a limiter");
+    for algorithm in Algorithm::NAMES {
+        let gate = RedisLimiter::builder(&store, *algorithm, Quota::per_second(3));
+        let gate = gate.algorithm(algorithm.parse().expect("a name")).build().expect("a limiter");
         let place = gate.redis_key("k");
         let mut ends_in =
             || -> i64 { redis::cmd("PTTL").arg(&place).query(&mut admin).expect("a number") };
         block_on(async { while granted(&gate, "k", 1).await == 1 {} });
-        assert!((1..=2_100).contains(&ends_in()), "{counting}");
+        assert!((1..=2_100).contains(&ends_in()), "{algorithm}");
         let mut other = server.admin();
         let _: () = redis::cmd("PERSIST").arg(&place).query(&mut other).expect("it");
         assert_eq!(ends_in(), -1);
         let decision = block_on(gate.check_n("k", 3)).expect("an answer");
         assert!(decision.is_err(), "it is in debt");
-        assert!((1..=2_100).contains(&ends_in()), "{counting}: a refusal repairs");
+        assert!((1..=2_100).contains(&ends_in()), "{algorithm}: a denial repairs");
     }
 }
 
@@ -123,9 +123,9 @@ fn what_is_not_ours_is_an_error() {
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
-    for counting in Counting::NAMES {
-        let gate = Central::builder(&store, *counting, hourly(3));
-        let gate = gate.counting(counting.parse().expect("a name")).build().expect("a limiter");
+    for algorithm in Algorithm::NAMES {
+        let gate = RedisLimiter::builder(&store, *algorithm, hourly(3));
+        let gate = gate.algorithm(algorithm.parse().expect("a name")).build().expect("a limiter");
         let mut failed_with = |command: &str, values: &[&str]| {
             let place = gate.redis_key("k");
             let _: () = redis::cmd("DEL").arg(&place).query(&mut admin).expect("it");
@@ -133,11 +133,11 @@ fn what_is_not_ours_is_an_error() {
                 redis::cmd(command).arg(&place).arg(values).query(&mut admin).expect("it");
             match block_on(gate.check("k")) {
                 Err(Unavailable::Failed(text)) => text,
-                other => panic!("{counting}, {command} {values:?}: {other:?}"),
+                other => panic!("{algorithm}, {command} {values:?}: {other:?}"),
             }
         };
         assert!(failed_with("RPUSH", &["a"]).contains("WRONGTYPE"));
-        if *counting == "sliding-log" {
+        if *algorithm == "sliding-log" {
             assert!(failed_with("ZADD", &["1", "a"]).contains("ALIEN"));
             assert!(failed_with("ZADD", &["1.5", "1:1"]).contains("ALIEN"));
         } else {
@@ -154,7 +154,7 @@ fn what_is_not_ours_is_an_error() {
                 "1 2+0 3+0/1 1+0",
                 "1 2+0 3+0/1 99999999999999999999+0 1+0",
             ] {
-                assert!(failed_with("SET", &[value]).contains("ALIEN"), "{counting}: {value}");
+                assert!(failed_with("SET", &[value]).contains("ALIEN"), "{algorithm}: {value}");
             }
         }
         assert_eq!(store.stats().circuit_opened, 0, "the server is well");
@@ -171,7 +171,7 @@ fn without_memory_there_is_no_decision() {
     let Some(server) = Server::start_with(&["--maxmemory-policy", "noeviction"]) else { return };
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
-    let gate = Central::builder(&store, "memory", hourly(10)).build().expect("a limiter");
+    let gate = RedisLimiter::builder(&store, "memory", hourly(10)).build().expect("a limiter");
     let mut maxmemory = |bytes: u32| {
         let mut set = redis::cmd("CONFIG");
         let _: () = set.arg("SET").arg("maxmemory").arg(bytes).query(&mut admin).expect("it");
@@ -193,7 +193,7 @@ fn an_evicted_key_begins_anew() {
     let Some(server) = Server::start_with(&options) else { return };
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
-    let gate = Central::builder(&store, "lru", hourly(10)).build().expect("a limiter");
+    let gate = RedisLimiter::builder(&store, "lru", hourly(10)).build().expect("a limiter");
     block_on(async {
         assert_eq!(granted(&gate, "k", 12).await, 10);
         let info: String = redis::cmd("INFO").arg("memory").query(&mut admin).expect("it");
@@ -249,7 +249,7 @@ fn a_failover_forgets_what_was_not_replicated() {
     let Some(new) = Server::start_with(&options) else { return };
     let address = Proxy::to(old.port());
     let store = patient(Store::builder(address.url())).build().expect("a store");
-    let gate = Central::builder(&store, "failover", hourly(10)).build().expect("a limiter");
+    let gate = RedisLimiter::builder(&store, "failover", hourly(10)).build().expect("a limiter");
     follow(&new, Some(&old));
     block_on(async {
         assert_eq!(granted(&gate, "k", 4).await, 4);

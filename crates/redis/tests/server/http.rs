@@ -5,7 +5,7 @@ use tollgate::Quota;
 use tollgate_http::key::Header;
 use tollgate_http::{Gate, Policy, Reason, Report, Ruling, Verdict};
 use tollgate_redis::http::RemoteLimit;
-use tollgate_redis::{Central, Guarded, OnDown};
+use tollgate_redis::{Fallback, RedisLimiter, WithFallback};
 
 use crate::harness::{Server, block_on};
 
@@ -16,10 +16,10 @@ fn two_gates_admit_the_quota_together() {
     let quota = Quota::per_day(5);
     let gate = || {
         let store = server.store().build().expect("a store");
-        let central = Central::builder(&store, "posts", quota).build().expect("a limiter");
+        let central = RedisLimiter::builder(&store, "posts", quota).build().expect("a limiter");
         let policy = Policy::new("posts", &quota).expect("a name");
         let header = Header::new("x-user").expect("a name");
-        RemoteLimit::new(policy, Guarded::new(central, OnDown::Refuse), header)
+        RemoteLimit::new(policy, WithFallback::new(central, Fallback::Deny), header)
     };
     let gates = [gate(), gate()];
     let decide = |gate: &RemoteLimit<Header>, user: &str| -> (Ruling, Report) {
@@ -35,7 +35,7 @@ fn two_gates_admit_the_quota_together() {
         for turn in 0..8 {
             let (ruling, report) = decide(&gates[turn % 2], user);
             let reading = report.readings().next().expect("it is told");
-            assert_eq!(ruling.is_err(), reading.refused);
+            assert_eq!(ruling.is_err(), reading.denied);
             left.extend(ruling.is_ok().then_some(reading.remaining));
         }
         assert_eq!(left, [4, 3, 2, 1, 0], "{user}");
@@ -43,5 +43,5 @@ fn two_gates_admit_the_quota_together() {
     server.kill();
     let (ruling, _) = decide(&gates[0], "eve");
     assert_eq!(ruling.err(), Some(Reason::Unavailable));
-    assert_eq!(gates[0].limiter().stats().fallback_refused, 1);
+    assert_eq!(gates[0].limiter().stats().fallback_denied, 1);
 }

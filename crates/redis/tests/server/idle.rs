@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
-use tollgate_redis::{Answer, Central, Guarded, Leased, OnDown, Origin, Store, Unavailable};
+use tollgate_redis::{
+    Answer, Fallback, Leased, Origin, RedisLimiter, Store, Unavailable, WithFallback,
+};
 
 use crate::harness::{Server, block_on, patient};
 use crate::proxy::Proxy;
@@ -11,14 +13,14 @@ use crate::proxy::Proxy;
 /// More than the failures in a row that open the circuit.
 const ROUNDS: u32 = 7;
 
-fn per_day(store: &Store, cells: u64) -> Central {
-    Central::builder(store, "idle", Quota::per_day(cells)).build().expect("a limiter")
+fn per_day(store: &Store, cells: u64) -> RedisLimiter {
+    RedisLimiter::builder(store, "idle", Quota::per_day(cells)).build().expect("a limiter")
 }
 
 /// Asks `rounds` times, and lets something happen before each but the first. All decisions must be the
 /// server's, though the fallback would admit everything. How many requests the server admitted.
 fn admitted_by_server(store: &Store, cells: u64, rounds: u32, mut happen: impl FnMut()) -> u32 {
-    let gate = Guarded::new(per_day(store, cells), OnDown::Admit);
+    let gate = WithFallback::new(per_day(store, cells), Fallback::Admit);
     let mut admitted = 0;
     for round in 0..rounds {
         if round > 0 {
@@ -115,7 +117,7 @@ fn a_leasing_process_gets_all_that_is_due_over_closed_connections() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
     let store = patient(Store::builder(link.url())).build().expect("a store");
-    let central = Central::builder(&store, "leased", Quota::per_day(30));
+    let central = RedisLimiter::builder(&store, "leased", Quota::per_day(30));
     let central = central.leases(Duration::from_secs(60)).build().expect("a limiter");
     let gate = Leased::builder(central).most(1).build().expect("a limiter");
     let mut granted = 0;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::Quota;
-use tollgate_redis::{Central, Counting, Taken};
+use tollgate_redis::{Algorithm, RedisLimiter, Taken};
 
 use crate::harness::{Server, block_on};
 
@@ -16,12 +16,12 @@ fn parse(quota: &str) -> Quota {
 
 /// What was taken, to be spent whenever it may be. In a span's count are all cells that may be spent
 /// in it, so it is at least what any process can spend.
-struct Ledger {
+struct CounterStore {
     /// When cells may be spent first and last, and how many.
     spans: Vec<(u64, u64, u64)>,
 }
 
-impl Ledger {
+impl CounterStore {
     /// The most cells that can have been spent in one span of `width`, and in which it begins.
     fn worst(&self, width: u64) -> u64 {
         let begins = self.spans.iter().flat_map(|(first, last, _)| [*first, last - 1]);
@@ -36,11 +36,11 @@ impl Ledger {
 
 /// Granted: in any span, however late the cells of each lease are spent, at most `burst + rate *
 /// span` by a bucket, and `bound(width)` by the others.
-fn keeps(counting: &Counting, quota: &str, lease_ms: u64, bound: &dyn Fn(u64) -> u64) {
+fn keeps(algorithm: &Algorithm, quota: &str, lease_ms: u64, bound: &dyn Fn(u64) -> u64) {
     let Some(server) = Server::start() else { return };
     let quota = parse(quota);
     let store = server.store().build().expect("a store");
-    let gate = Central::builder(&store, "lease", quota).counting(counting.clone());
+    let gate = RedisLimiter::builder(&store, "lease", quota).algorithm(algorithm.clone());
     let gate = gate.leases(Duration::from_millis(lease_ms)).build().expect("a limiter");
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases: 20,
@@ -53,17 +53,17 @@ fn keeps(counting: &Counting, quota: &str, lease_ms: u64, bound: &dyn Fn(u64) ->
     let outcome = runner.run(&prop::collection::vec(asked, 1..60), |asked| {
         keys.set(keys.get() + 1);
         let mut now = BEGINNING_MICROS;
-        let mut ledger = Ledger { spans: Vec::new() };
+        let mut ledger = CounterStore { spans: Vec::new() };
         for (span, least, more) in asked {
             now += span;
             let gate = gate.at_micros(now);
             let taken = gate.take(keys.get().to_be_bytes(), least, least + more);
             let taken = block_on(taken).expect("an answer");
-            let Taken { cells, lifetime, stated, retry_after, .. } = taken;
+            let Taken { cells, lifetime, parts, retry_after, .. } = taken;
             prop_assert!(cells == 0 || (least..=least + more).contains(&cells));
-            prop_assert_eq!(cells == 0 && least <= stated.limit, retry_after.is_some());
+            prop_assert_eq!(cells == 0 && least <= parts.limit, retry_after.is_some());
             prop_assert!(lifetime <= gate.lease_lifetime());
-            prop_assert!(cells == 0 || cells == least + more || stated.remaining == 0);
+            prop_assert!(cells == 0 || cells == least + more || parts.remaining == 0);
             if cells > 0 {
                 let last = now + u64::try_from(lifetime.as_micros()).expect("in range");
                 ledger.spans.push((now, last, cells));
@@ -75,7 +75,7 @@ fn keeps(counting: &Counting, quota: &str, lease_ms: u64, bound: &dyn Fn(u64) ->
         }
         Ok(())
     });
-    outcome.unwrap_or_else(|error| panic!("{counting:?} {quota}: {error}"));
+    outcome.unwrap_or_else(|error| panic!("{algorithm:?} {quota}: {error}"));
 }
 
 /// Granted: `burst + rate * span` in any span, over whatever processes hold the leases.
@@ -88,7 +88,7 @@ fn leases_of_a_bucket_keep_its_bound_over_any_span() {
             let restored = u128::from(quota.limit()) * u128::from(width) / period;
             quota.burst_cells() + u64::try_from(restored).expect("in range")
         };
-        keeps(&Counting::Gcra, text, lease_ms, &bound);
+        keeps(&Algorithm::Gcra, text, lease_ms, &bound);
     }
 }
 
@@ -96,13 +96,14 @@ fn leases_of_a_bucket_keep_its_bound_over_any_span() {
 /// span touches so many windows as it is long, and one more.
 #[test]
 fn leases_of_a_window_end_with_it() {
-    for counting in [Counting::fixed_window(), Counting::aligned_window()] {
+    for algorithm in [Algorithm::fixed_window(), Algorithm::aligned_window()] {
         let windows = |width: u64| width.div_ceil(1_000_000) + 1;
-        keeps(&counting, "50/s", 80, &|width| 50 * windows(width));
+        keeps(&algorithm, "50/s", 80, &|width| 50 * windows(width));
     }
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    let gate = Central::builder(&store, "end", parse("50/s")).counting(Counting::aligned_window());
+    let gate =
+        RedisLimiter::builder(&store, "end", parse("50/s")).algorithm(Algorithm::aligned_window());
     let gate = gate.leases(Duration::from_millis(80)).build().expect("a limiter");
     let taken = |into: u64| {
         block_on(gate.at_micros(BEGINNING_MICROS + into).take("k", 1, 10)).expect("an answer")
@@ -116,12 +117,12 @@ fn leases_of_a_window_end_with_it() {
 #[test]
 fn leases_of_a_counter_keep_its_bound() {
     let periods = |width: u64| width.div_ceil(1_000_000);
-    keeps(&Counting::sliding_counter(), "40/s", 100, &|width| 80 * periods(width).max(1));
+    keeps(&Algorithm::sliding_counter(), "40/s", 100, &|width| 80 * periods(width).max(1));
 }
 
 /// Takes all there is at `from`, then every millisecond whatever has come back, until a lease of the
 /// beginning is over and `width` has passed.
-fn greedy(gate: &Central, key: &str, from: u64, width: u64) -> Ledger {
+fn greedy(gate: &RedisLimiter, key: &str, from: u64, width: u64) -> CounterStore {
     let lifetime = u64::try_from(gate.lease_lifetime().as_micros()).expect("in range");
     let mut spans = Vec::new();
     for now in (from..from + lifetime + width).step_by(1_000) {
@@ -131,7 +132,7 @@ fn greedy(gate: &Central, key: &str, from: u64, width: u64) -> Ledger {
             spans.push((now, now + lifetime, taken.cells));
         }
     }
-    Ledger { spans }
+    CounterStore { spans }
 }
 
 /// Granted: `burst + rate * span` to whoever keeps the whole burst until it is almost over, and
@@ -140,7 +141,7 @@ fn greedy(gate: &Central, key: &str, from: u64, width: u64) -> Ledger {
 fn greedy_leases_of_a_bucket_keep_its_bound() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    let gate = Central::builder(&store, "greedy", parse("200/s burst 100"));
+    let gate = RedisLimiter::builder(&store, "greedy", parse("200/s burst 100"));
     let gate = gate.leases(Duration::from_millis(100)).build().expect("a limiter");
     for (width, bound) in [(1_000, 100), (100_000, 120), (500_000, 200)] {
         let worst = greedy(&gate, &width.to_string(), BEGINNING_MICROS, width).worst(width);
@@ -154,8 +155,8 @@ fn greedy_leases_of_a_bucket_keep_its_bound() {
 fn greedy_leases_of_a_counter_keep_its_bound() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    let gate = Central::builder(&store, "greedy", parse("400/s"));
-    let gate = gate.counting(Counting::sliding_counter()).leases(Duration::from_millis(100));
+    let gate = RedisLimiter::builder(&store, "greedy", parse("400/s"));
+    let gate = gate.algorithm(Algorithm::sliding_counter()).leases(Duration::from_millis(100));
     let gate = gate.build().expect("a limiter");
     // Windows of 1 s, and those of 1.1 s that a lease makes of them, begin here.
     let begin = BEGINNING_MICROS / 11_000_000 * 11_000_000;
@@ -173,12 +174,12 @@ fn the_last_cell_is_found() {
     let store = server.store().build().expect("a store");
     for limit in 1..200 {
         let quota = Quota::per_second(limit).burst(3_000);
-        let gate = Central::builder(&store, format!("last{limit}"), quota);
+        let gate = RedisLimiter::builder(&store, format!("last{limit}"), quota);
         // What comes back in a second is a whole number of cells.
         let gate = gate.leases(Duration::from_secs(1)).build().expect("a limiter");
         let gate = gate.at_micros(BEGINNING_MICROS);
         let taken = block_on(gate.take("k", 1, u64::MAX)).expect("an answer");
-        assert_eq!((taken.cells, taken.stated.remaining), (3_000 - limit, 0), "{limit}/s");
+        assert_eq!((taken.cells, taken.parts.remaining), (3_000 - limit, 0), "{limit}/s");
     }
 }
 
@@ -187,18 +188,21 @@ fn the_last_cell_is_found() {
 fn at_least_and_at_most() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    for (counting, limit) in
-        [(Counting::Gcra, 90), (Counting::fixed_window(), 100), (Counting::sliding_counter(), 100)]
-    {
-        let gate = Central::builder(&store, "some", parse("100/s")).counting(counting.clone());
+    for (algorithm, limit) in [
+        (Algorithm::Gcra, 90),
+        (Algorithm::fixed_window(), 100),
+        (Algorithm::sliding_counter(), 100),
+    ] {
+        let gate =
+            RedisLimiter::builder(&store, "some", parse("100/s")).algorithm(algorithm.clone());
         let gate = gate.leases(Duration::from_millis(100)).build().expect("a limiter");
         let gate = gate.at_micros(BEGINNING_MICROS);
         let take = |least, most| block_on(gate.take("k", least, most)).expect("an answer");
         let first = take(1, 60);
-        assert_eq!((first.cells, first.stated.limit), (60, limit), "{counting:?}");
-        assert_eq!(first.stated.remaining, limit - 60);
+        assert_eq!((first.cells, first.parts.limit), (60, limit), "{algorithm:?}");
+        assert_eq!(first.parts.remaining, limit - 60);
         let second = take(10, u64::MAX);
-        assert_eq!((second.cells, second.stated.remaining), (limit - 60, 0));
+        assert_eq!((second.cells, second.parts.remaining), (limit - 60, 0));
         let third = take(1, 5);
         assert_eq!(third.cells, 0);
         assert!(third.retry_after.is_some_and(|wait| wait > Duration::ZERO));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::Quota;
 use tollgate_redis::{
-    Answer, Central, Guarded, LeaseStats, Leased, OnDown, Origin, Store, Unavailable,
+    Answer, Fallback, LeaseStats, Leased, Origin, RedisLimiter, Store, Unavailable, WithFallback,
 };
 
 use crate::harness::{Server, block_on};
@@ -16,11 +16,11 @@ const MOST: u64 = 50;
 const HELD_MAX: u64 = 2 * MOST;
 const BURST: u64 = 100_000;
 
-fn central(store: &Store, quota: Quota, lifetime: Duration) -> Central {
-    Central::builder(store, "leased", quota).leases(lifetime).build().expect("a limiter")
+fn central(store: &Store, quota: Quota, lifetime: Duration) -> RedisLimiter {
+    RedisLimiter::builder(store, "leased", quota).leases(lifetime).build().expect("a limiter")
 }
 
-fn leased(store: &Store, quota: Quota, lifetime: Duration) -> Leased<Central> {
+fn leased(store: &Store, quota: Quota, lifetime: Duration) -> Leased<RedisLimiter> {
     let leased = Leased::builder(central(store, quota, lifetime)).most(MOST);
     leased.build().expect("a limiter")
 }
@@ -37,16 +37,16 @@ fn small() -> Quota {
 const LONG: Duration = Duration::from_secs(10);
 
 /// Asks by 8 tasks until nobody is admitted any longer; what was admitted.
-async fn exhaust(leased: &Leased<Central>) -> u64 {
+async fn exhaust(leased: &Leased<RedisLimiter>) -> u64 {
     let task = || {
         let leased = leased.clone();
         tokio::spawn(async move {
-            let (mut granted, mut refused) = (0, 0);
-            while refused < 20 {
+            let (mut granted, mut denied) = (0, 0);
+            while denied < 20 {
                 match leased.check(b"k").await.expect("an answer").decision {
-                    Ok(_) => (granted, refused) = (granted + 1, 0),
+                    Ok(_) => (granted, denied) = (granted + 1, 0),
                     Err(_) => {
-                        refused += 1;
+                        denied += 1;
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
                 }
@@ -166,11 +166,11 @@ fn holding_worker() {
 struct Found {
     admitted: u64,
     from_lease: u64,
-    refused: u64,
+    denied: u64,
     unavailable: u64,
 }
 
-async fn ask(leased: &Leased<Central>, requests: u32) -> Found {
+async fn ask(leased: &Leased<RedisLimiter>, requests: u32) -> Found {
     let mut found = Found::default();
     for _ in 0..requests {
         match leased.check(b"k").await {
@@ -178,7 +178,7 @@ async fn ask(leased: &Leased<Central>, requests: u32) -> Found {
                 found.admitted += 1;
                 found.from_lease += u64::from(origin == Origin::Lease);
             }
-            Ok(_) => found.refused += 1,
+            Ok(_) => found.denied += 1,
             Err(_) => found.unavailable += 1,
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -193,7 +193,7 @@ fn hasty(server: &Server) -> Store {
 }
 
 /// Asks until the server answers, which it does when nothing is in hand. What was admitted by then.
-async fn recovered(leased: &Leased<Central>) -> u64 {
+async fn recovered(leased: &Leased<RedisLimiter>) -> u64 {
     let began = Instant::now();
     let mut admitted = 0;
     while began.elapsed() < Duration::from_secs(10) {
@@ -224,7 +224,7 @@ fn a_server_that_is_stopped_leaves_what_is_in_hand() {
         server.signal("STOP");
         let during = ask(&leased, 150).await;
         assert_eq!(during.admitted, in_hand, "{during:?}");
-        assert_eq!((during.from_lease, during.refused), (in_hand, 0));
+        assert_eq!((during.from_lease, during.denied), (in_hand, 0));
         assert!(during.unavailable > 0);
         server.signal("CONT");
         let after = recovered(&leased).await + exhaust(&leased).await;
@@ -255,7 +255,7 @@ fn a_server_that_forgets_costs_one_fresh_burst() {
         assert!((500..=1_000).contains(&granted), "one burst more: {granted}");
         let second = granted;
         let _: () = redis::cmd("FLUSHALL").query(&mut server.admin()).expect("it");
-        // A refusal is believed for a second.
+        // A denial is believed for a second.
         tokio::time::sleep(Duration::from_millis(1_200)).await;
         granted += ask(&leased, 20).await.admitted;
         granted += exhaust(&leased).await;
@@ -283,9 +283,9 @@ fn a_flush_of_scripts_between_leases_changes_nothing() {
     });
 }
 
-/// Granted: the burst; and then a hundred thousand refusals cost no call.
+/// Granted: the burst; and then a hundred thousand denials cost no call.
 #[test]
-fn a_refused_hot_key_costs_no_call() {
+fn a_denied_hot_key_costs_no_call() {
     let Some(server) = Server::start() else { return };
     block_on(async {
         let store = server.store().build().expect("a store");
@@ -345,7 +345,7 @@ impl Even {
     }
 }
 
-async fn ask_evenly(leased: &Leased<Central>) -> Even {
+async fn ask_evenly(leased: &Leased<RedisLimiter>) -> Even {
     let (before, mut waited) = (leased.stats(), 0);
     for _ in 0..1_000 {
         if leased.try_check(b"k", 1).is_none() {
@@ -372,8 +372,8 @@ fn a_guarded_lease_is_spent_before_the_fallback_decides() {
     runtime(2).block_on(async {
         let store = hasty(&server);
         let leased = leased(&store, small(), LONG);
-        let on_down = OnDown::local(leased.bank(), 5, 100).expect("a share");
-        let gate = Guarded::new(leased.clone(), on_down);
+        let fallback = Fallback::local(leased.bank(), 5, 100).expect("a share");
+        let gate = WithFallback::new(leased.clone(), fallback);
         for _ in 0..30 {
             assert!(gate.check(b"k").await.decision.is_ok());
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -405,7 +405,7 @@ fn what_cannot_be_leased_is_an_error() {
         let _: () = redis::cmd("RPUSH").arg(place).arg("a").query(&mut server.admin()).expect("it");
         let Err(Unavailable::Failed(text)) = alien.check(b"k").await else { panic!("a lease") };
         assert!(text.contains("WRONGTYPE"), "{text}");
-        let plain = Central::builder(&store, "plain", small()).build().expect("a limiter");
+        let plain = RedisLimiter::builder(&store, "plain", small()).build().expect("a limiter");
         let plain = Leased::builder(plain).build().expect("a limiter");
         let Err(Unavailable::Failed(text)) = plain.check(b"k").await else { panic!("a lease") };
         assert!(text.contains("without leases"), "{text}");

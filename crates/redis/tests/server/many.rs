@@ -3,17 +3,17 @@
 use std::process::{Command, Stdio};
 
 use tollgate::Quota;
-use tollgate_redis::{Central, Counting, Store};
+use tollgate_redis::{Algorithm, RedisLimiter, Store};
 
 use crate::harness::{Server, block_on, patient};
 
 const URL: &str = "TOLLGATE_TEST_URL";
 const COUNTING: &str = "TOLLGATE_TEST_COUNTING";
 
-fn gate(store: &Store, counting: &str) -> Central {
-    let counting: Counting = counting.parse().expect("a name");
+fn gate(store: &Store, algorithm: &str) -> RedisLimiter {
+    let algorithm: Algorithm = algorithm.parse().expect("a name");
     // What comes back within a test is less than one cell.
-    let gate = Central::builder(store, "many", Quota::per_day(500)).counting(counting);
+    let gate = RedisLimiter::builder(store, "many", Quota::per_day(500)).algorithm(algorithm);
     gate.build().expect("a limiter")
 }
 
@@ -24,9 +24,9 @@ fn eight_tasks_over_several_connections_are_granted_the_burst() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    for counting in Counting::NAMES {
+    for algorithm in Algorithm::NAMES {
         let store = server.store().connections(3).build().expect("a store");
-        let gate = gate(&store, counting);
+        let gate = gate(&store, algorithm);
         let granted: u32 = runtime.block_on(async {
             let task = || {
                 let gate = gate.clone();
@@ -45,7 +45,7 @@ fn eight_tasks_over_several_connections_are_granted_the_burst() {
             }
             granted
         });
-        assert_eq!(granted, 500, "{counting}");
+        assert_eq!(granted, 500, "{algorithm}");
         assert_eq!(store.stats().answered, 800);
         let _: () = redis::cmd("FLUSHALL").query(&mut server.admin()).expect("it");
     }
@@ -55,12 +55,13 @@ fn eight_tasks_over_several_connections_are_granted_the_burst() {
 #[test]
 fn processes_share_one_quota() {
     let Some(server) = Server::start() else { return };
-    for (processes, counting) in [(2, "gcra"), (3, "gcra"), (3, "fixed-window"), (2, "sliding-log")]
+    for (processes, algorithm) in
+        [(2, "gcra"), (3, "gcra"), (3, "fixed-window"), (2, "sliding-log")]
     {
         let start = || {
             let mut worker = Command::new(std::env::current_exe().expect("this program"));
             worker.args(["--exact", "many::worker", "--nocapture", "--test-threads", "1"]);
-            worker.env(URL, server.url()).env(COUNTING, counting).stdout(Stdio::piped());
+            worker.env(URL, server.url()).env(COUNTING, algorithm).stdout(Stdio::piped());
             worker.spawn().expect("it starts")
         };
         let workers: Vec<_> = (0..processes).map(|_| start()).collect();
@@ -72,7 +73,7 @@ fn processes_share_one_quota() {
             let (_, figure) = text.split_once("granted:").expect("its figure");
             granted += figure.lines().next().expect("a line").parse::<u32>().expect("a number");
         }
-        assert_eq!(granted, 500, "{processes} processes, {counting}");
+        assert_eq!(granted, 500, "{processes} processes, {algorithm}");
         let _: () = redis::cmd("FLUSHALL").query(&mut server.admin()).expect("it");
     }
 }
@@ -80,9 +81,9 @@ fn processes_share_one_quota() {
 /// One of the processes of the test above; no test by itself.
 #[test]
 fn worker() {
-    let (Ok(url), Ok(counting)) = (std::env::var(URL), std::env::var(COUNTING)) else { return };
+    let (Ok(url), Ok(algorithm)) = (std::env::var(URL), std::env::var(COUNTING)) else { return };
     let store = patient(Store::builder(url)).build().expect("a store");
-    let gate = gate(&store, &counting);
+    let gate = gate(&store, &algorithm);
     let granted = block_on(async {
         let mut granted = 0;
         for _ in 0..400 {

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate_redis::{Central, Counting, Roll as _, Roster, Store};
+use tollgate_redis::{Algorithm, Membership as _, RedisLimiter, RedisMembership, Store};
 
 use crate::harness::{Server, block_on};
 
-fn login(store: &Store, name: &str) -> Central {
-    Central::builder(store, name, Quota::per_hour(1)).build().expect("a limiter")
+fn login(store: &Store, name: &str) -> RedisLimiter {
+    RedisLimiter::builder(store, name, Quota::per_hour(1)).build().expect("a limiter")
 }
 
 /// Granted: one cell to each of all limits and keys, which are all different.
@@ -48,17 +48,17 @@ fn every_way_to_count_keeps_names_apart() {
     let Some(server) = Server::start() else { return };
     let prefixed = |prefix: &str| server.store().prefix(prefix).build().expect("a store");
     let (one, other) = (prefixed("a"), prefixed("a:b"));
-    for counting in Counting::NAMES {
+    for algorithm in Algorithm::NAMES {
         let gate = |store, name| {
-            let builder = Central::builder(store, name, Quota::per_hour(1));
-            builder.counting(counting.parse().expect("a name")).build().expect("a limiter")
+            let builder = RedisLimiter::builder(store, name, Quota::per_hour(1));
+            builder.algorithm(algorithm.parse().expect("a name")).build().expect("a limiter")
         };
         assert!(block_on(gate(&one, "b:c").check("k")).expect("an answer").is_ok());
-        assert!(block_on(gate(&other, "c").check("k")).expect("an answer").is_ok(), "{counting}");
+        assert!(block_on(gate(&other, "c").check("k")).expect("an answer").is_ok(), "{algorithm}");
     }
     block_on(async {
         let beat = async |store, name, id| {
-            let roster = Roster::new(store, name).expect("a name");
+            let roster = RedisMembership::new(store, name).expect("a name");
             roster.beat(id, Duration::from_secs(60)).await.expect("an answer").live
         };
         assert_eq!(beat(&one, "b:c", "x").await, 1);

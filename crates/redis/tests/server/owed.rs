@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollgate::Quota;
-use tollgate_redis::Counting;
+use tollgate_redis::Algorithm;
 
 /// A key that is asked for by processes with different quotas, by a clock that goes on.
 pub(crate) trait Model {
@@ -11,17 +11,17 @@ pub(crate) trait Model {
     fn decide(&mut self, quota: &Quota, now_micros: u64, n: u64) -> (bool, u64);
 }
 
-pub(crate) fn of_counting(counting: &Counting) -> Box<dyn Model> {
-    match counting {
-        Counting::Gcra => Box::new(Bucket::default()),
-        Counting::FixedWindow { utc_offset_secs } => {
+pub(crate) fn of_counting(algorithm: &Algorithm) -> Box<dyn Model> {
+    match algorithm {
+        Algorithm::Gcra => Box::new(Bucket::default()),
+        Algorithm::FixedWindow { utc_offset_secs } => {
             Box::new(Window { is_aligned: utc_offset_secs.is_some(), ends: 0, counted: 0 })
         }
-        Counting::SlidingCounter { older, .. } => {
+        Algorithm::SlidingCounter { older, .. } => {
             Box::new(Counter { older: u64::from(*older), counts: BTreeMap::new() })
         }
-        Counting::SlidingLog { count_refusals, .. } => {
-            Box::new(Log { count_refusals: *count_refusals, spent: Vec::new() })
+        Algorithm::SlidingLog { count_denials, .. } => {
+            Box::new(Log { count_denials: *count_denials, spent: Vec::new() })
         }
         other => unreachable!("{other:?} has no model"),
     }
@@ -154,7 +154,7 @@ impl Model for Counter {
 
 /// When each cell was spent.
 struct Log {
-    count_refusals: bool,
+    count_denials: bool,
     spent: Vec<u64>,
 }
 
@@ -163,7 +163,7 @@ impl Model for Log {
         let begins = now - micros(quota);
         let inside = self.spent.iter().filter(|at| **at > begins).count() as u64;
         let admitted = n == 0 || inside + n <= quota.limit();
-        let counted = admitted || (self.count_refusals && n <= quota.limit());
+        let counted = admitted || (self.count_denials && n <= quota.limit());
         if counted && n > 0 {
             self.spent.extend((0..n).map(|_| now));
             // Denied requests push out older cells, but leave no fewer than there were.

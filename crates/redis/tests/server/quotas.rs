@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tollgate::Quota;
-use tollgate_redis::{Batched, Central, Counting, Store, Windows};
+use tollgate_redis::{Algorithm, Batched, RedisLimiter, Store, Windows};
 
 use crate::harness::{Server, block_on};
 use crate::owed::of_counting;
@@ -17,20 +17,20 @@ const SECOND_MICROS: u64 = 1_000_000;
 const YEAR_MICROS: u64 = 365 * 86_400 * SECOND_MICROS;
 const YEAR: Duration = Duration::from_micros(YEAR_MICROS);
 
-fn all_countings() -> Vec<Counting> {
-    let mut all: Vec<_> = Counting::NAMES.iter().map(|name| name.parse().expect("it")).collect();
-    all.push(Counting::SlidingCounter { older: 6, utc_offset_secs: 3_600 });
-    all.push(Counting::sliding_log().counting_refusals());
+fn all_countings() -> Vec<Algorithm> {
+    let mut all: Vec<_> = Algorithm::NAMES.iter().map(|name| name.parse().expect("it")).collect();
+    all.push(Algorithm::SlidingCounter { older: 6, utc_offset_secs: 3_600 });
+    all.push(Algorithm::sliding_log().counting_denials());
     all
 }
 
-fn gate(store: &Store, counting: &Counting, quota: Quota) -> Central {
-    let gate = Central::builder(store, "changes", quota).counting(counting.clone());
+fn gate(store: &Store, algorithm: &Algorithm, quota: Quota) -> RedisLimiter {
+    let gate = RedisLimiter::builder(store, "changes", quota).algorithm(algorithm.clone());
     gate.build().expect("a limiter")
 }
 
 /// Asks at a time of the test's; `None` if it was admitted, otherwise for how long to wait.
-fn wait_of(gate: &Central, key: &str, now: u64, n: u64) -> Option<u64> {
+fn wait_of(gate: &RedisLimiter, key: &str, now: u64, n: u64) -> Option<u64> {
     let decision = block_on(gate.at_micros(now).check_n(key, n)).expect("an answer");
     let wait = decision.err()?.retry_after().expect("no more than the limit");
     Some(u64::try_from(wait.as_micros()).expect("in range"))
@@ -41,14 +41,14 @@ fn wait_of(gate: &Central, key: &str, now: u64, n: u64) -> Option<u64> {
 fn a_quota_that_is_raised_admits_at_once() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    for counting in all_countings() {
-        let before = gate(&store, &counting, Quota::per_hour(10));
-        let after = gate(&store, &counting, Quota::per_second(1_000));
-        let key = format!("{counting:?}");
+    for algorithm in all_countings() {
+        let before = gate(&store, &algorithm, Quota::per_hour(10));
+        let after = gate(&store, &algorithm, Quota::per_second(1_000));
+        let key = format!("{algorithm:?}");
         assert_eq!(wait_of(&before, &key, BEGINNING_MICROS, 10), None);
         assert!(wait_of(&before, &key, BEGINNING_MICROS, 1).is_some());
         let now = BEGINNING_MICROS + 1;
-        assert_eq!(wait_of(&after, &key, now, 900), None, "{counting:?}");
+        assert_eq!(wait_of(&after, &key, now, 900), None, "{algorithm:?}");
     }
 }
 
@@ -57,20 +57,20 @@ fn a_quota_that_is_raised_admits_at_once() {
 fn a_rate_that_is_raised_keeps_a_key_in_debt_for_its_burst_at_most() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    for counting in all_countings() {
-        let before = gate(&store, &counting, Quota::new(1_000, YEAR));
-        let after = gate(&store, &counting, Quota::per_second(10));
-        let key = format!("{counting:?}");
+    for algorithm in all_countings() {
+        let before = gate(&store, &algorithm, Quota::new(1_000, YEAR));
+        let after = gate(&store, &algorithm, Quota::per_second(10));
+        let key = format!("{algorithm:?}");
         assert_eq!(wait_of(&before, &key, BEGINNING_MICROS, 1_000), None);
         let mut now = BEGINNING_MICROS;
         if let Some(wait) = wait_of(&after, &key, now, 1) {
             // A bucket owes a cell too many; a log has 10 of just now.
-            let longest = if counting == Counting::Gcra { 10 } else { 1 };
-            assert!(wait <= SECOND_MICROS / longest, "{counting:?}: {wait} us");
+            let longest = if algorithm == Algorithm::Gcra { 10 } else { 1 };
+            assert!(wait <= SECOND_MICROS / longest, "{algorithm:?}: {wait} us");
             now += wait;
-            assert_eq!(wait_of(&after, &key, now, 1), None, "{counting:?}");
+            assert_eq!(wait_of(&after, &key, now, 1), None, "{algorithm:?}");
         }
-        assert_eq!(wait_of(&after, &key, now + 2 * SECOND_MICROS, 10), None, "{counting:?}");
+        assert_eq!(wait_of(&after, &key, now + 2 * SECOND_MICROS, 10), None, "{algorithm:?}");
     }
 }
 
@@ -79,24 +79,28 @@ fn a_rate_that_is_raised_keeps_a_key_in_debt_for_its_burst_at_most() {
 fn a_quota_that_is_lowered_counts_what_was_used() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    for counting in all_countings() {
-        let before = gate(&store, &counting, Quota::per_hour(1_000));
-        let after = gate(&store, &counting, Quota::per_hour(10));
+    for algorithm in all_countings() {
+        let before = gate(&store, &algorithm, Quota::per_hour(1_000));
+        let after = gate(&store, &algorithm, Quota::per_hour(10));
         for (used, left) in [(5, 5), (1_000, 0)] {
-            let key = format!("{counting:?} {used}");
+            let key = format!("{algorithm:?} {used}");
             assert_eq!(wait_of(&before, &key, BEGINNING_MICROS, used), None);
             for _ in 0..left {
-                assert_eq!(wait_of(&after, &key, BEGINNING_MICROS + 1, 1), None, "{counting:?}");
+                assert_eq!(wait_of(&after, &key, BEGINNING_MICROS + 1, 1), None, "{algorithm:?}");
             }
             let wait = wait_of(&after, &key, BEGINNING_MICROS + 1, 1).expect("it is used up");
-            let longest = match counting {
-                Counting::Gcra => 360,
+            let longest = match algorithm {
+                Algorithm::Gcra => 360,
                 // The window in which it was used, and a tenth of the next.
-                Counting::SlidingCounter { .. } => 3_600 + 3_600,
+                Algorithm::SlidingCounter { .. } => 3_600 + 3_600,
                 _ => 3_600,
             };
-            assert!(wait <= longest * SECOND_MICROS, "{counting:?}, {used} used: {wait} us");
-            assert_eq!(wait_of(&after, &key, BEGINNING_MICROS + 1 + wait, 1), None, "{counting:?}");
+            assert!(wait <= longest * SECOND_MICROS, "{algorithm:?}, {used} used: {wait} us");
+            assert_eq!(
+                wait_of(&after, &key, BEGINNING_MICROS + 1 + wait, 1),
+                None,
+                "{algorithm:?}"
+            );
         }
     }
 }
@@ -108,11 +112,11 @@ fn a_charge_by_a_clock_that_was_ahead_is_waited_for_three_periods_at_most() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
     let minute = 60 * SECOND_MICROS;
-    for counting in all_countings() {
-        let gate = gate(&store, &counting, Quota::per_minute(20));
-        let counts_refusals = matches!(counting, Counting::SlidingLog { count_refusals: true, .. });
+    for algorithm in all_countings() {
+        let gate = gate(&store, &algorithm, Quota::per_minute(20));
+        let counts_denials = matches!(algorithm, Algorithm::SlidingLog { count_denials: true, .. });
         for ahead in [1, minute / 2, minute, 3 * minute / 2, YEAR_MICROS] {
-            let key = format!("{counting:?} {ahead}");
+            let key = format!("{algorithm:?} {ahead}");
             assert_eq!(wait_of(&gate, &key, BEGINNING_MICROS + ahead, 20), None);
             let (mut now, mut denied) = (BEGINNING_MICROS, 0);
             while let Some(wait) = wait_of(&gate, &key, now, 20) {
@@ -121,8 +125,8 @@ fn a_charge_by_a_clock_that_was_ahead_is_waited_for_three_periods_at_most() {
                 assert!(denied <= 2, "{key} at {now}");
             }
             assert!(denied > 0, "{key} forgets the charge");
-            // Where a refusal counts, it counts from when the charge is.
-            let periods = if counts_refusals { 4 } else { 3 };
+            // Where a denial counts, it counts from when the charge is.
+            let periods = if counts_denials { 4 } else { 3 };
             assert!(now - BEGINNING_MICROS <= periods * minute, "{key}: {now}");
             assert!(wait_of(&gate, &key, now, 20).is_some(), "{key} grants twice");
         }
@@ -203,7 +207,7 @@ impl Larger {
 /// Processes with these quotas ask for one key. Every decision is the model's, and the cells that are
 /// granted from any request to any later one are within the bound.
 fn processes_ask(
-    counting: &Counting,
+    algorithm: &Algorithm,
     quotas: impl Strategy<Value = Vec<Quota>>,
     within: impl Fn(&[Quota], u64) -> u64,
 ) {
@@ -220,8 +224,8 @@ fn processes_ask(
     let outcome = runner.run(&(quotas, asked), |(quotas, asked): (Vec<Quota>, Vec<Asked>)| {
         keys.set(keys.get() + 1);
         let key = keys.get().to_string();
-        let gates: Vec<_> = quotas.iter().map(|quota| gate(&store, counting, *quota)).collect();
-        let mut model = of_counting(counting);
+        let gates: Vec<_> = quotas.iter().map(|quota| gate(&store, algorithm, *quota)).collect();
+        let mut model = of_counting(algorithm);
         let (mut now, mut grants) = (BEGINNING_MICROS, Vec::new());
         for (which, gap, n) in asked {
             now += gap;
@@ -248,7 +252,7 @@ fn processes_ask(
         }
         Ok(())
     });
-    outcome.unwrap_or_else(|error| panic!("{counting:?}: {error}"));
+    outcome.unwrap_or_else(|error| panic!("{algorithm:?}: {error}"));
     assert!(granted.get() > 200, "{}", granted.get());
 }
 
@@ -269,7 +273,7 @@ fn any_limits() -> impl Strategy<Value = Vec<Quota>> {
 /// Granted in any span: the largest burst, and what comes back by the largest rate.
 #[test]
 fn buckets_of_different_quotas_never_grant_more_than_the_larger() {
-    processes_ask(&Counting::Gcra, any_quotas(), |quotas, span| {
+    processes_ask(&Algorithm::Gcra, any_quotas(), |quotas, span| {
         let Larger { burst, limit, period } = Larger::of(quotas);
         burst + span * limit / period
     });
@@ -278,8 +282,8 @@ fn buckets_of_different_quotas_never_grant_more_than_the_larger() {
 /// Granted in a window: the largest limit; so in any span of one period, twice that.
 #[test]
 fn windows_of_different_limits_never_grant_more_than_the_larger() {
-    for counting in [Counting::fixed_window(), Counting::aligned_window()] {
-        processes_ask(&counting, any_limits(), |quotas, span| {
+    for algorithm in [Algorithm::fixed_window(), Algorithm::aligned_window()] {
+        processes_ask(&algorithm, any_limits(), |quotas, span| {
             let Larger { limit, period, .. } = Larger::of(quotas);
             limit * (span / period + 2)
         });
@@ -290,8 +294,8 @@ fn windows_of_different_limits_never_grant_more_than_the_larger() {
 #[test]
 fn counters_of_different_limits_never_grant_more_than_the_larger() {
     for older in [1, 4] {
-        let counting = Counting::SlidingCounter { older, utc_offset_secs: 0 };
-        processes_ask(&counting, any_limits(), |quotas, span| {
+        let algorithm = Algorithm::SlidingCounter { older, utc_offset_secs: 0 };
+        processes_ask(&algorithm, any_limits(), |quotas, span| {
             let Larger { limit, period, .. } = Larger::of(quotas);
             limit * (span / period + 2)
         });
@@ -301,8 +305,8 @@ fn counters_of_different_limits_never_grant_more_than_the_larger() {
 /// Granted in any span of one period: the largest limit.
 #[test]
 fn logs_of_different_limits_never_grant_more_than_the_larger() {
-    for counting in [Counting::sliding_log(), Counting::sliding_log().counting_refusals()] {
-        processes_ask(&counting, any_limits(), |quotas, span| {
+    for algorithm in [Algorithm::sliding_log(), Algorithm::sliding_log().counting_denials()] {
+        processes_ask(&algorithm, any_limits(), |quotas, span| {
             let Larger { limit, period, .. } = Larger::of(quotas);
             limit * (span / period + 1)
         });
@@ -315,9 +319,9 @@ fn logs_of_different_limits_never_grant_more_than_the_larger() {
 fn a_log_with_a_shorter_window_keeps_what_a_longer_one_counts() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
-    let counting = Counting::sliding_log();
-    let hourly = gate(&store, &counting, Quota::per_hour(40));
-    let secondly = gate(&store, &counting, Quota::per_second(5));
+    let algorithm = Algorithm::sliding_log();
+    let hourly = gate(&store, &algorithm, Quota::per_hour(40));
+    let secondly = gate(&store, &algorithm, Quota::per_second(5));
     let (mut of_hour, mut of_second) = (0, 0);
     for step in 0..200 {
         let now = BEGINNING_MICROS + step * SECOND_MICROS / 10;

@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tollgate::Quota;
 use tollgate_redis::{
-    Central, Charge, Counting, Ledger, Roll, Roster, Store, Unavailable, Windows,
+    Algorithm, Charge, CounterStore, Membership, RedisLimiter, RedisMembership, Store, Unavailable,
+    Windows,
 };
 
 use crate::harness::{block_on, patient};
@@ -81,16 +82,17 @@ fn no_answer_makes_a_limiter_panic() {
     let reply = Reply::default();
     let url = format!("redis://127.0.0.1:{}", serve(&reply));
     let store = patient(Store::builder(url)).open_after(u32::MAX).build().expect("a store");
-    let central = |name: &str, counting: Counting| {
-        let central = Central::builder(&store, name, Quota::per_second(90)).counting(counting);
+    let central = |name: &str, algorithm: Algorithm| {
+        let central =
+            RedisLimiter::builder(&store, name, Quota::per_second(90)).algorithm(algorithm);
         central.leases(Duration::from_millis(50)).build().expect("a limiter")
     };
-    let all = [Counting::Gcra, Counting::fixed_window(), Counting::sliding_counter()];
-    let all = all.map(|counting| central("any", counting));
-    let log = Central::builder(&store, "log", Quota::per_second(90));
-    let log = log.counting(Counting::sliding_log()).build().expect("a limiter");
+    let all = [Algorithm::Gcra, Algorithm::fixed_window(), Algorithm::sliding_counter()];
+    let all = all.map(|algorithm| central("any", algorithm));
+    let log = RedisLimiter::builder(&store, "log", Quota::per_second(90));
+    let log = log.algorithm(Algorithm::sliding_log()).build().expect("a limiter");
     let windows = Windows::first_hit(&store, "any", Duration::from_secs(1)).expect("windows");
-    let roster = Roster::new(&store, "any").expect("a roster");
+    let roster = RedisMembership::new(&store, "any").expect("a roster");
     let errors = std::cell::Cell::new(0_u32);
     let mut runner = TestRunner::new(ProptestConfig {
         failure_persistence: None,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 use tollgate::Quota;
-use tollgate_redis::{Origin, Roll, Roster, Share, Store, Unavailable};
+use tollgate_redis::{Membership, Origin, RedisMembership, Share, Store, Unavailable};
 
 use crate::harness::{Server, block_on};
 use crate::workers::runtime;
@@ -19,8 +19,8 @@ fn quota() -> Quota {
 }
 
 /// One process: a store and connections of its own.
-fn node(store: &Store) -> Share<Roster> {
-    let roster = Roster::new(store, "shared").expect("a name");
+fn node(store: &Store) -> Share<RedisMembership> {
+    let roster = RedisMembership::new(store, "shared").expect("a name");
     Share::builder(roster, quota()).interval(INTERVAL).build().expect("a node")
 }
 
@@ -29,7 +29,7 @@ fn store(server: &Server) -> Store {
 }
 
 /// The parts of the quota that are in use now, in sixtieths. `None`, if it took long to look.
-fn parts(nodes: &[&Share<Roster>]) -> Option<u64> {
+fn parts(nodes: &[&Share<RedisMembership>]) -> Option<u64> {
     let began = Instant::now();
     let sum = nodes.iter().filter_map(|node| node.stats().live).map(|live| 60 / live).sum();
     (began.elapsed() < Duration::from_millis(1)).then_some(sum)
@@ -38,7 +38,7 @@ fn parts(nodes: &[&Share<Roster>]) -> Option<u64> {
 /// Looks at the nodes until it is as awaited, for so long at most; at no look is more than the whole
 /// in use.
 async fn until(
-    nodes: &[&Share<Roster>],
+    nodes: &[&Share<RedisMembership>],
     most: Duration,
     awaited: impl Fn(&[Option<u64>]) -> bool,
 ) -> Duration {
@@ -61,8 +61,8 @@ fn all(live: u64) -> impl Fn(&[Option<u64>]) -> bool {
 }
 
 /// Granted to a key that nobody has asked for before.
-fn granted(nodes: &[&Share<Roster>], key: &[u8]) -> Vec<u32> {
-    let of = |node: &&Share<Roster>| {
+fn granted(nodes: &[&Share<RedisMembership>], key: &[u8]) -> Vec<u32> {
+    let of = |node: &&Share<RedisMembership>| {
         (0..400).map(|_| u32::from(node.check(key).decision.is_ok())).sum::<u32>()
     };
     nodes.iter().map(of).collect()
@@ -195,7 +195,7 @@ fn what_is_not_ours_is_an_error() {
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
-    let roster = Roster::new(&store, "alien").expect("a name");
+    let roster = RedisMembership::new(&store, "alien").expect("a name");
     let second = Duration::from_secs(1);
     assert_eq!(block_on(roster.beat("a", second)).expect("an answer").live, 1);
     assert_eq!(block_on(roster.beat("b", second)).expect("an answer").live, 2);

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use tollgate::Quota;
-use tollgate_redis::Central;
+use tollgate_redis::RedisLimiter;
 
 use crate::harness::{Server, block_on};
 use bucket::Bucket;
@@ -31,7 +31,7 @@ fn the_models_bucket_is_the_servers() {
         keys.set(keys.get() + 1);
         let period = Duration::from_millis(period_millis);
         let central =
-            Central::builder(&store, "transcript", Quota::new(limit, period).burst(burst));
+            RedisLimiter::builder(&store, "transcript", Quota::new(limit, period).burst(burst));
         // One cell has no room for leases; none at all are no leases.
         let Ok(central) = central.leases(Duration::from_micros(lease)).build() else {
             return Ok(());
@@ -49,8 +49,8 @@ fn the_models_bucket_is_the_servers() {
             full_at = at + owed;
             prop_assert_eq!(taken.cells, cells);
             let remaining = (bucket.capacity - owed) / bucket.cell;
-            prop_assert_eq!(u128::from(taken.stated.remaining), remaining);
-            prop_assert_eq!(taken.stated.reset_after.as_micros(), owed.div_ceil(bucket.parts));
+            prop_assert_eq!(u128::from(taken.parts.remaining), remaining);
+            prop_assert_eq!(taken.parts.reset_after.as_micros(), owed.div_ceil(bucket.parts));
         }
         Ok(())
     });
@@ -61,7 +61,7 @@ fn the_models_bucket_is_the_servers() {
 /// What a node does, or its server's clock.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
-    Beat(usize),
+    Heartbeat(usize),
     Leave(usize),
 }
 
@@ -79,8 +79,7 @@ fn the_models_roll_is_the_servers() {
         concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/beat.lua"));
     let (beats, leaves) =
         (redis::Script::new(beats), redis::Script::new(include_str!("../../src/lua/leave.lua")));
-    let doing =
-        prop_oneof![9 => (0..NODES).prop_map(Doing::Beat), 1 => (0..NODES).prop_map(Doing::Leave)];
+    let doing = prop_oneof![9 => (0..NODES).prop_map(Doing::Heartbeat), 1 => (0..NODES).prop_map(Doing::Leave)];
     let passes = prop_oneof![6 => 0_i64..200, 1 => -400_i64..400];
     let script = prop::collection::vec((doing, passes), 1..60);
     let (mut gone, mut set_back) = (0_u64, 0_u64);
@@ -93,7 +92,7 @@ fn the_models_roll_is_the_servers() {
             now = now.saturating_add_signed(by * MICROS);
             set_back += u64::from(by < 0);
             match doing {
-                Doing::Beat(node) => {
+                Doing::Heartbeat(node) => {
                     let mut call = beats.key(&keys[0]);
                     let call = call.key(&keys[1]).arg(node).arg(LIFETIME).arg(now);
                     let answer: (u64, u64) = call.invoke(&mut admin).expect("an answer");

@@ -170,7 +170,7 @@ fn each_change_that_starts_a_limit_afresh_is_told() {
         ),
         ("limits = \"9/min\"", "limits = \"9/min\"\nkey = \"path\"", vec![all("key")]),
         ("limits = \"9/min\"", "limits = \"9/min\"\ncapacity = 9", vec![all("capacity")]),
-        ("limits = \"9/min\"", "limits = \"9/min\"\non_full = \"refuse\"", vec![all("on_full")]),
+        ("limits = \"9/min\"", "limits = \"9/min\"\non_full = \"deny\"", vec![all("on_full")]),
         (
             "limits = \"9/min\"",
             "limits = \"9/min\"\nstore = \"redis://127.0.0.1\"",

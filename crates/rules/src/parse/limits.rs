@@ -132,16 +132,13 @@ pub(crate) fn name_of<'s>(
 /// What `on_full` says.
 pub(crate) fn on_full<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<OnFull> {
     let DeValue::Table(table) = value.get_ref() else {
-        let words = [
-            ("evict", OnFull::EvictNearestIdle),
-            ("refuse", OnFull::Refuse),
-            ("admit", OnFull::Admit),
-        ];
+        let words =
+            [("evict", OnFull::EvictNearestIdle), ("deny", OnFull::Deny), ("admit", OnFull::Admit)];
         return reader.one_of(value, &words);
     };
     reader.only_keys(table, &["shared"], &[]);
     let Some(quota) = table.get("shared") else {
-        let message = "write on_full = { shared = \"1000/s\" }, or one of \"evict\", \"refuse\" \
+        let message = "write on_full = { shared = \"1000/s\" }, or one of \"evict\", \"deny\" \
                        and \"admit\"";
         reader.error(value.span(), message.to_owned());
         return None;

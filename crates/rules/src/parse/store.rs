@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 use super::fields::{Reader, Value};
 use super::limits::span;
 use crate::rule::Limit;
-use crate::store::{Store, WhenDown};
+use crate::store::{Fallback, Store};
 
 const KEYS: &[&str] = &["url", "when_down", "nodes", "ask", "deadline", "prefix"];
 /// What was probably meant.
@@ -44,10 +44,10 @@ pub(crate) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Sto
     };
     let url = url(reader, given);
     let words =
-        [("local", WhenDown::Local), ("block", WhenDown::Block), ("admit", WhenDown::Admit)];
-    let when_down = match table.get("when_down") {
+        [("local", Fallback::Local), ("block", Fallback::Block), ("admit", Fallback::Admit)];
+    let fallback = match table.get("when_down") {
         Some(value) => reader.one_of(value, &words),
-        None => Some(WhenDown::default()),
+        None => Some(Fallback::default()),
     };
     let nodes = match table.get("nodes") {
         Some(value) => reader.number(value, 1, NODES_MAX),
@@ -61,7 +61,7 @@ pub(crate) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Sto
     let prefix = table.get("prefix").map(|value| prefix(reader, value));
     Some(Store {
         url: url?,
-        when_down: when_down?,
+        fallback: fallback?,
         nodes: nodes?,
         is_asked_always: is_asked_always?,
         deadline: all_or_none(deadline)?,

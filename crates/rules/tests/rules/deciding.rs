@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::ManualClock;
-use tollgate_rules::{Gate, Outcome, Request, Rules, Why};
+use tollgate_rules::{DenyReason, Gate, Outcome, Request, Rules};
 
 fn gate(text: &str) -> (Gate<ManualClock>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
@@ -22,12 +22,12 @@ fn from(peer: &str) -> Request<'static> {
     Request { method: "GET", path: "/", peer: peer.parse::<IpAddr>().ok(), ..Request::default() }
 }
 
-/// Who refuses: `rule/limit`; nothing where it is admitted.
-fn refusal<C: tollgate::Clock>(gate: &Gate<C>, request: &Request<'_>) -> String {
-    match gate.decide(request).refused() {
-        Some(refused) => match refused.why() {
-            Why::Limit(limit, _) => format!("{}/{}", refused.rule().name(), limit.name()),
-            why => format!("{}/{}", refused.rule().name(), &format!("{why:?}")[..4]),
+/// Who denies: `rule/limit`; nothing where it is admitted.
+fn denial<C: tollgate::Clock>(gate: &Gate<C>, request: &Request<'_>) -> String {
+    match gate.decide(request).denied() {
+        Some(denied) => match denied.why() {
+            DenyReason::Limit(limit, _) => format!("{}/{}", denied.rule().name(), limit.name()),
+            why => format!("{}/{}", denied.rule().name(), &format!("{why:?}")[..4]),
         },
         None => String::new(),
     }
@@ -82,18 +82,18 @@ fn all_that_match_apply_unless_the_first_is_asked_for() {
             { name = \"wide\", key = \"none\", limits = \"2/h\" },
         ]";
     let (all, _) = gate(rules);
-    let said: Vec<_> = (0..3).map(|_| refusal(&all, &get("/a"))).collect();
+    let said: Vec<_> = (0..3).map(|_| denial(&all, &get("/a"))).collect();
     assert_eq!(said, ["", "", "wide/2/h"]);
-    assert_eq!(refusal(&all, &get("/b")), "wide/2/h");
+    assert_eq!(denial(&all, &get("/b")), "wide/2/h");
 
     let (first, _) = gate(&format!("apply = \"first\"\n{rules}"));
-    let said: Vec<_> = (0..4).map(|_| refusal(&first, &get("/a"))).collect();
+    let said: Vec<_> = (0..4).map(|_| denial(&first, &get("/a"))).collect();
     assert_eq!(said, ["", "", "", "narrow/3/h"]);
-    assert_eq!(refusal(&first, &get("/b")), "");
+    assert_eq!(denial(&first, &get("/b")), "");
 }
 
 #[test]
-fn a_refused_request_is_charged_to_nobody() {
+fn a_denied_request_is_charged_to_nobody() {
     for (a, b) in
         [("gcra", "sliding-log"), ("sliding-log", "sub-windows"), ("fixed-window", "gcra")]
     {
@@ -103,43 +103,39 @@ fn a_refused_request_is_charged_to_nobody() {
                 {{ name = \"b\", key = \"ip\", algorithm = \"{b}\", limits = [\"2/h\", \"4/day\"] }},
             ]"
         ));
-        assert_eq!([(); 2].map(|()| refusal(&gate, &from("192.0.2.1"))), ["", ""]);
+        assert_eq!([(); 2].map(|()| denial(&gate, &from("192.0.2.1"))), ["", ""]);
         for _ in 0..50 {
-            assert_eq!(refusal(&gate, &from("192.0.2.1")), "b/2/h");
+            assert_eq!(denial(&gate, &from("192.0.2.1")), "b/2/h");
         }
         // Two of five were charged, so three are left, and the day's four still has two.
         let others = ["192.0.2.2", "192.0.2.2", "192.0.2.3", "192.0.2.4"];
-        assert_eq!(
-            others.map(|peer| refusal(&gate, &from(peer))),
-            ["", "", "", "a/5/h"],
-            "{a} {b}"
-        );
+        assert_eq!(others.map(|peer| denial(&gate, &from(peer))), ["", "", "", "a/5/h"], "{a} {b}");
         clock.advance(Duration::from_secs(7_300));
-        assert_eq!([(); 2].map(|()| refusal(&gate, &from("192.0.2.1"))), ["", ""], "{a} {b}");
+        assert_eq!([(); 2].map(|()| denial(&gate, &from("192.0.2.1"))), ["", ""], "{a} {b}");
     }
 }
 
 #[test]
-fn the_longest_refusal_and_the_tightest_limit_are_named() {
+fn the_longest_denial_and_the_tightest_limit_are_named() {
     let (gate, clock) =
         gate("rule = [{ name = \"a\", key = \"none\", limits = [\"3/s\", \"3/min\", \"5/h\"] }]");
     let verdict = gate.decide_n(&get("/"), 2);
     let standing = verdict.standing().expect("admitted");
     assert_eq!((standing.limit().name(), standing.remaining()), ("3/s", 1));
     let verdict = gate.decide_n(&get("/"), 4);
-    let refused = verdict.refused().expect("more than ever fits");
-    assert_eq!((refused.limit().unwrap().name(), refused.retry_after()), ("3/s", None));
+    let denied = verdict.denied().expect("more than ever fits");
+    assert_eq!((denied.limit().unwrap().name(), denied.retry_after()), ("3/s", None));
     let verdict = gate.decide_n(&get("/"), 2);
-    let refused = verdict.refused().expect("1 is left");
-    assert_eq!(refused.limit().unwrap().name(), "3/min");
-    assert_eq!((refused.remaining(), refused.retry_after()), (1, Some(Duration::from_secs(20))));
-    assert_eq!(refused.reset_after(), Duration::from_secs(40));
+    let denied = verdict.denied().expect("1 is left");
+    assert_eq!(denied.limit().unwrap().name(), "3/min");
+    assert_eq!((denied.remaining(), denied.retry_after()), (1, Some(Duration::from_secs(20))));
+    assert_eq!(denied.reset_after(), Duration::from_secs(40));
     clock.advance(Duration::from_secs(20));
     assert!(gate.decide_n(&get("/"), 2).is_admitted());
 }
 
 #[test]
-fn a_rule_in_shadow_refuses_nothing_and_says_so() {
+fn a_rule_in_shadow_denies_nothing_and_says_so() {
     let (gate, _) = gate(
         "apply = \"first\"
          rule = [
@@ -155,7 +151,7 @@ fn a_rule_in_shadow_refuses_nothing_and_says_so() {
     };
     assert_eq!(shadowed(), (true, vec![]));
     assert_eq!(shadowed(), (true, vec!["new".to_owned()]));
-    // What the rules in force refuse is not counted against the one in shadow.
+    // What the rules in force deny is not counted against the one in shadow.
     assert_eq!(shadowed(), (false, vec![]));
 }
 
@@ -177,22 +173,22 @@ fn requests_without_a_key() {
         (", on_no_key = \"block\"", ["a/NoKe", "a/NoKe"]),
     ] {
         let gate = of(on_no_key);
-        assert_eq!([(); 2].map(|()| refusal(&gate, &nobody)), said, "{on_no_key}");
-        assert_eq!([(); 2].map(|()| refusal(&gate, &ada)), ["", "a/1/h"], "{on_no_key}");
+        assert_eq!([(); 2].map(|()| denial(&gate, &nobody)), said, "{on_no_key}");
+        assert_eq!([(); 2].map(|()| denial(&gate, &ada)), ["", "a/1/h"], "{on_no_key}");
     }
     let (gate, _) =
         gate("rule = [{ name = \"a\", shadow = true, on_no_key = \"block\", limits = \"1/h\" }]");
     let verdict = gate.decide(&get("/"));
-    assert!(verdict.is_admitted() && matches!(verdict.shadowed()[0].why(), Why::NoKey));
+    assert!(verdict.is_admitted() && matches!(verdict.shadowed()[0].why(), DenyReason::NoKey));
 }
 
 #[test]
-fn a_penalty_follows_on_refusals() {
+fn a_penalty_follows_on_denials() {
     let (gate, clock) = gate(
         "rule = [{ name = \"login\", limits = \"2/min\",
                    penalty = { ban = \"1 h\", after = 3, within = \"10 min\" } }]",
     );
-    let ask = |peer| refusal(&gate, &from(peer));
+    let ask = |peer| denial(&gate, &from(peer));
     let said: Vec<_> = (0..7).map(|_| ask("192.0.2.1")).collect();
     let (limit, banned) = ("login/2/min", "login/Bann");
     assert_eq!(said, ["", "", limit, limit, limit, banned, banned]);
@@ -200,11 +196,11 @@ fn a_penalty_follows_on_refusals() {
     clock.advance(Duration::from_secs(3_599));
     assert_eq!(ask("192.0.2.1"), banned);
     let verdict = gate.decide(&from("192.0.2.1"));
-    let retry = verdict.refused().unwrap().retry_after().unwrap();
+    let retry = verdict.denied().unwrap().retry_after().unwrap();
     assert!(retry <= Duration::from_secs(1) && retry > Duration::from_millis(300), "{retry:?}");
     clock.advance(Duration::from_secs(2));
     assert_eq!([(); 3].map(|()| ask("192.0.2.1")), ["", "", limit]);
-    // Refusals too far apart do not add up.
+    // Denials too far apart do not add up.
     clock.advance(Duration::from_secs(601));
     assert_eq!([(); 4].map(|()| ask("192.0.2.1")), ["", "", limit, limit]);
 }
@@ -236,7 +232,7 @@ fn threads_are_admitted_exactly_what_the_tightest_limit_allows() {
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
         });
         assert_eq!(admitted, 3 * KEYS as usize, "{other}");
-        // Whatever was charged to `a` and refused by `b` was given back.
+        // Whatever was charged to `a` and denied by `b` was given back.
         let verdict = gate.decide_n(&get("/a"), 0);
         let left = verdict.standing().expect("nothing is asked for").remaining();
         assert_eq!(left, 100_000 - 3 * u64::from(KEYS), "{other}");

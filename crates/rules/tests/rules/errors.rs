@@ -64,7 +64,7 @@ fn errors_of_whole_files() {
         ),
         (
             "[[rule]]\nname = \"a\"\nlimits = [\"5/s\", { quota = \"1/s\", algorithm = \"leaky-queue\" }]\n\
-             store = \"redis://a\"\npenalty = \"1 h\"\non_full = \"refuse\"",
+             store = \"redis://a\"\npenalty = \"1 h\"\non_full = \"deny\"",
             "r.toml:4:9: a store cannot count by \"leaky-queue\": write \"gcra\", \"fixed-window\", \
              \"fixed-window-aligned\", \"sliding-counter\" or \"sliding-log\"\n\
              r.toml:5:11: bans are kept in this process: leave out the store, or the penalty\n\

@@ -37,7 +37,7 @@ fn what_is_counted_and_what_becomes_of_requests_without_it_is_told() {
         for (word, without) in [
             ("shared", "requests without it share one bucket"),
             ("skip", "the rule does not apply to requests without it"),
-            ("block", "requests without it are refused"),
+            ("block", "requests without it are denied"),
         ] {
             let lines = told(&format!("key = {key}\non_no_key = \"{word}\""));
             assert_eq!(lines[1], format!("key      {said}; {without}"));
@@ -49,7 +49,7 @@ fn what_is_counted_and_what_becomes_of_requests_without_it_is_told() {
 fn what_becomes_of_new_keys_when_all_places_are_taken_is_told() {
     for (on_full, said) in [
         ("\"evict\"", "the key with the least debt is forgotten"),
-        ("\"refuse\"", "new keys are refused"),
+        ("\"deny\"", "new keys are denied"),
         ("\"admit\"", "new keys are admitted and not remembered"),
         ("{ shared = \"9/s\" }", "new keys share 9/s"),
     ] {

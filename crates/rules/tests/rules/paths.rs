@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tollgate::ManualClock;
-use tollgate_rules::{Gate, Request, Rules, Why};
+use tollgate_rules::{DenyReason, Gate, Request, Rules};
 
 use crate::kept::kept;
 use crate::path_body::{Mistake, hold, plant};
@@ -26,10 +26,10 @@ fn charged(lines: &str, path: &str) -> String {
     let gate = gate(lines);
     let request = Request { path, ..Request::default() };
     let verdict = gate.decide(&request);
-    if let Some(refused) = verdict.refused() {
-        assert!(matches!(refused.why(), Why::UnclearPath), "{refused:?}");
-        assert_eq!((refused.retry_after(), refused.remaining()), (None, 0));
-        return format!("rejected by {}", refused.rule().name());
+    if let Some(denied) = verdict.denied() {
+        assert!(matches!(denied.why(), DenyReason::UnclearPath), "{denied:?}");
+        assert_eq!((denied.retry_after(), denied.remaining()), (None, 0));
+        return format!("rejected by {}", denied.rule().name());
     }
     // Of those that were charged, this one has the fewest left.
     let rules = ["files", "login", "all"];
@@ -105,7 +105,7 @@ fn a_rule_in_shadow_tells_that_it_would_have_rejected() {
     let gate = Gate::new(Rules::parse("r.toml", text).expect("a rule")).expect("memory");
     let verdict = gate.decide(&Request { path: "/a%2f", ..Request::default() });
     assert!(verdict.is_admitted());
-    assert!(matches!(verdict.shadowed()[0].why(), Why::UnclearPath));
+    assert!(matches!(verdict.shadowed()[0].why(), DenyReason::UnclearPath));
 }
 
 #[test]

@@ -14,8 +14,8 @@ fn gate(text: &str) -> (Gate<ManualClock>, Arc<ManualClock>) {
 
 /// What is left, and how long until the request would be admitted.
 fn denied(verdict: &Verdict<'_>) -> (u64, Option<Duration>) {
-    let refused = verdict.refused().expect("denied");
-    (refused.remaining(), refused.retry_after())
+    let denied = verdict.denied().expect("denied");
+    (denied.remaining(), denied.retry_after())
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::ManualClock;
-use tollgate_rules::{Gate, Outcome, Request, Rules, WhenDown};
+use tollgate_rules::{Fallback, Gate, Outcome, Request, Rules};
 
 fn rules(text: &str) -> Rules {
     Rules::parse("r.toml", text).unwrap_or_else(|error| panic!("{error}"))
@@ -32,14 +32,14 @@ const BOTH: &str = r#"
 "#;
 
 #[test]
-fn what_this_process_refuses_is_not_asked_elsewhere() {
+fn what_this_process_denies_is_not_asked_elsewhere() {
     let gate = gate(rules(BOTH));
     let first = gate.decide(&Request::default());
     assert!(matches!(first.outcome(), Outcome::Admitted(its) if its.rule().name() == "here"));
     assert_eq!(first.elsewhere().len(), 1);
     assert!(!first.is_admitted(), "that is not known yet");
     let second = gate.decide(&Request::default());
-    assert!(second.refused().is_some_and(|its| its.rule().name() == "here"));
+    assert!(second.denied().is_some_and(|its| its.rule().name() == "here"));
     assert!(second.elsewhere().is_empty());
 }
 
@@ -77,15 +77,15 @@ fn a_store_takes_no_memory_here_and_is_explained() {
     let shared = rules(BOTH);
     let rule = &shared.rules()[1];
     let store = rule.store().expect("it has one");
-    assert_eq!((store.when_down(), store.nodes()), (WhenDown::Block, 3));
+    assert_eq!((store.fallback(), store.nodes()), (Fallback::Block, 3));
     let said = rule.explain();
     let line = "store    redis://cache, asked about each request; while it is down, requests are \
-                refused\n";
+                denied\n";
     assert!(said.contains(line), "{said}");
     let gate = gate(shared.clone());
     assert_eq!(gate.memory_by_rule().nth(1), Some(0));
 
-    // Without stores it is decided here: of the five a second, the sixth is refused.
+    // Without stores it is decided here: of the five a second, the sixth is denied.
     let text = BOTH.replace("\"1/h\"", "\"100/h\"");
     let alone = self::gate(rules(&text).without_stores());
     let admitted = (0..9).filter(|_| alone.decide(&Request::default()).is_admitted()).count();
@@ -103,7 +103,7 @@ fn a_deadline_and_a_prefix_are_read_and_explained() {
     );
     let said = shared.rules()[1].explain();
     let line = "store    redis://cache, asked about each request by a deadline of 1500 milliseconds, keys begin \
-                with \"shop:eu\"; while it is down, requests are refused\n";
+                with \"shop:eu\"; while it is down, requests are denied\n";
     assert!(said.contains(line), "{said}");
     let plain = rules(BOTH);
     let store = plain.rules()[1].store().expect("it has one");

@@ -11,7 +11,7 @@ const NOW: Tick = Tick::from_nanos(1_000_000_000_000);
 const KEY: u64 = 0xabc00;
 
 /// A hundred at once, one of them back in each second.
-fn bucket() -> impl Machine {
+fn bucket() -> impl StateMachine {
     let quota = Quota::per_second(1).burst(100);
     Gcra::new().compact_params(&quota, 0).expect("in range").expect("narrow")
 }
@@ -19,7 +19,7 @@ fn bucket() -> impl Machine {
 /// The state after `n` cells at `now`.
 fn charged(n: u64, now: Tick) -> u64 {
     let machine = bucket();
-    let seen = machine.look(machine.fresh(now), NoRing, now, n);
+    let seen = machine.read(machine.fresh(now), NoRing, now, n);
     let Step::Admit { next } = machine.step(seen, now, n) else { panic!("{n} cells are free") };
     next
 }
@@ -142,8 +142,8 @@ fn words_that_owe_something_are_told_and_no_others() {
 fn a_seat_is_another_if_its_cell_or_its_word_is() {
     let table = filled([[claim(); BUCKET]; 2]);
     let cells = table.lines.bucket(0);
-    let seat = Seat { cell: &cells[0], word: live(1) };
-    assert!(seat.is(&Seat { cell: &cells[0], word: live(1) }));
-    assert!(!seat.is(&Seat { cell: &cells[1], word: live(1) }));
-    assert!(!seat.is(&Seat { cell: &cells[0], word: live(2) }));
+    let seat = SlotRef { cell: &cells[0], word: live(1) };
+    assert!(seat.is(&SlotRef { cell: &cells[0], word: live(1) }));
+    assert!(!seat.is(&SlotRef { cell: &cells[1], word: live(1) }));
+    assert!(!seat.is(&SlotRef { cell: &cells[0], word: live(2) }));
 }

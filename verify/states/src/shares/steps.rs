@@ -30,7 +30,7 @@ impl Shares {
             };
             steps.push(Step::Die(index));
             match node.reply {
-                None => steps.push(Step::Beat(index)),
+                None => steps.push(Step::Heartbeat(index)),
                 Some(_) => steps.extend([Step::Land(index), Step::Lose(index)]),
             }
             if self.may_grant(node) {
@@ -63,7 +63,7 @@ impl Shares {
                 world.places[index].node = Some(node);
                 world.places[index].stray = false;
             }
-            Step::Beat(index) => self.beat(world, index)?,
+            Step::Heartbeat(index) => self.beat(world, index)?,
             Step::Lose(index) => world.places[index].node.as_mut()?.reply = None,
             Step::Land(index) => self.land(world, index)?,
             Step::Grant(index) => {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tollgate_http::{Admission, Reading, Reason, Report, Ruling};
 use tollgate_redis::{Answer, Origin};
-use tollgate_rules::Elsewhere;
+use tollgate_rules::Deferred;
 
 use super::SharedRule;
 use crate::proxy::book::Page;
 use crate::proxy::metrics::{Decision, Metrics};
 
-/// About one rule: its limits one after the other, until one refuses.
+/// About one rule: its limits one after the other, until one denies.
 #[derive(Debug)]
 pub(in crate::proxy) struct Question {
     limits: Arc<SharedRule>,
@@ -24,7 +24,7 @@ pub(in crate::proxy) struct Question {
 
 impl Question {
     pub(in crate::proxy) fn new(
-        asked: &Elsewhere<'_>,
+        asked: &Deferred<'_>,
         limits: Arc<SharedRule>,
         page: Arc<Page>,
     ) -> Self {
@@ -54,7 +54,7 @@ pub(in crate::proxy) struct Inquiry {
     current: usize,
     admission: Admission,
     readings: Vec<Reading>,
-    shadow_refusals: Vec<Reading>,
+    shadow_denials: Vec<Reading>,
     metrics: Arc<Metrics>,
 }
 
@@ -70,8 +70,8 @@ impl Inquiry {
     ) -> Self {
         questions.sort_by_key(|question| question.is_shadow);
         let readings = reading.into_iter().collect();
-        let shadow_refusals = Vec::new();
-        Self { questions, current: 0, admission, readings, shadow_refusals, metrics }
+        let shadow_denials = Vec::new();
+        Self { questions, current: 0, admission, readings, shadow_denials, metrics }
     }
 
     /// Asks as far as answers can be told at once; a ruling, if that was all, or enough.
@@ -100,11 +100,11 @@ impl Inquiry {
         self.metrics.count_decision(match ruling {
             Ok(()) => Decision::Admitted,
             Err(Reason::Unavailable) => Decision::Unavailable,
-            Err(_) => Decision::Refused,
+            Err(_) => Decision::Denied,
         });
         let mut report = Report::default();
         self.readings.into_iter().for_each(|reading| report.note(reading));
-        self.shadow_refusals.into_iter().for_each(|reading| report.note_shadow(reading));
+        self.shadow_denials.into_iter().for_each(|reading| report.note_shadow(reading));
         (ruling.map(|()| self.admission), report)
     }
 
@@ -116,24 +116,24 @@ impl Inquiry {
         let policy = question.page.policies[question.answered].clone();
         let reading = Reading::of(policy, &answer.decision);
         question.answered += 1;
-        let is_refused = answer.decision.is_err();
-        if question.is_settled() && !is_refused {
+        let is_denied = answer.decision.is_err();
+        if question.is_settled() && !is_denied {
             counts.count_store_admission();
         }
-        if question.is_settled() || is_refused {
+        if question.is_settled() || is_denied {
             self.current += 1;
         }
-        match (is_refused, question.is_shadow) {
+        match (is_denied, question.is_shadow) {
             (false, true) => {}
             (false, false) => self.readings.push(reading),
             (true, true) => {
-                counts.count_shadow_refusal();
-                self.shadow_refusals.push(reading);
+                counts.count_shadow_denial();
+                self.shadow_denials.push(reading);
             }
             (true, false) => {
-                counts.count_refusal();
+                counts.count_denial();
                 self.readings.clear();
-                if answer.origin == Origin::Fallback && question.limits.blocks_when_down() {
+                if answer.origin == Origin::Fallback && question.limits.denies_without_store() {
                     return Err(Reason::Unavailable);
                 }
                 self.readings.push(reading);

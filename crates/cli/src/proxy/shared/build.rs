@@ -4,8 +4,10 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate_redis::{Central, CentralError, Counting, Guarded, Health, Leased, OnDown, Store};
-use tollgate_rules::{Limit, Rule, WhenDown};
+use tollgate_redis::{
+    Algorithm, Fallback, Health, Leased, RedisLimiter, RedisLimiterError, Store, WithFallback,
+};
+use tollgate_rules::{Limit, Rule};
 
 use super::{SharedRule, Tier};
 use crate::proxy::log;
@@ -68,27 +70,30 @@ fn tier(
     at: &tollgate_rules::Store,
     store: &Store,
 ) -> Result<Tier, String> {
-    let counting: Counting = limit.algorithm_name().parse().map_err(text)?;
+    let algorithm: Algorithm = limit.algorithm_name().parse().map_err(text)?;
     let nodes = u32::try_from(at.nodes()).unwrap_or(u32::MAX);
     let wished = if at.is_asked_always() { None } else { lifetime(&limit.quota(), nodes) };
-    let central = Central::builder(store, name(rule, limit), limit.quota()).counting(counting);
+    let central =
+        RedisLimiter::builder(store, name(rule, limit), limit.quota()).algorithm(algorithm);
     let central = match wished.map(|lifetime| central.clone().leases(lifetime).build()) {
-        None | Some(Err(CentralError::NoRoomForLeases | CentralError::LeaseOfLog)) => {
+        None | Some(Err(RedisLimiterError::NoRoomForLeases | RedisLimiterError::LeaseOfLog)) => {
             central.build()
         }
         Some(built) => built,
     };
     let central = central.map_err(text)?;
-    let on_down = match at.when_down() {
-        WhenDown::Local => OnDown::local(&central, nodes, rule.capacity()).map_err(text)?,
-        WhenDown::Block => OnDown::Refuse,
-        WhenDown::Admit => OnDown::Admit,
+    let fallback = match at.fallback() {
+        tollgate_rules::Fallback::Local => {
+            Fallback::local(&central, nodes, rule.capacity()).map_err(text)?
+        }
+        tollgate_rules::Fallback::Block => Fallback::Deny,
+        tollgate_rules::Fallback::Admit => Fallback::Admit,
     };
     if central.lease_lifetime().is_zero() {
-        return Ok(Tier::Always(Guarded::new(central, on_down)));
+        return Ok(Tier::Always(WithFallback::new(central, fallback)));
     }
     let leased = Leased::builder(central).capacity(rule.capacity()).build().map_err(text)?;
-    Ok(Tier::Ahead(Guarded::new(leased, on_down)))
+    Ok(Tier::Ahead(WithFallback::new(leased, fallback)))
 }
 
 fn text(error: impl std::error::Error) -> String {
@@ -194,7 +199,7 @@ mod tests {
             store(rules.rules()[0].store().expect("it has one")).expect("a store")
         };
         let key = |store: &Store| {
-            let central = Central::builder(store, "a", Quota::per_second(5)).build();
+            let central = RedisLimiter::builder(store, "a", Quota::per_second(5)).build();
             String::from_utf8(central.expect("a limiter").redis_key("k")).expect("text")
         };
         let plain = built("");

@@ -1,4 +1,4 @@
-//! The trade-off: the larger the burst, the fewer well-behaved keys are ever refused.
+//! The trade-off: the larger the burst, the fewer well-behaved keys are ever denied.
 
 use super::scale::{Log, log_ticks};
 use super::style::LOOKS;
@@ -31,8 +31,8 @@ impl Place {
         BOTTOM - (share / self.most_share).sqrt() * (BOTTOM - TOP)
     }
 
-    fn at(self, burst: u64, refused: u64) -> Point {
-        (LEFT + self.bursts.at(burst), self.y(share(refused, self.good)))
+    fn at(self, burst: u64, denied: u64) -> Point {
+        (LEFT + self.bursts.at(burst), self.y(share(denied, self.good)))
     }
 }
 
@@ -43,8 +43,8 @@ pub(super) fn chart(study: &Study, suggestion: &Suggestion) -> String {
     let right = WIDTH - legend;
     let points = || rungs.iter().flat_map(|rung| &rung.curve);
     let most = points().map(|point| point.burst).max().unwrap_or(1).min(BURST_MAX);
-    let share_of = |refused| share(refused, study.good.count);
-    let most_share = points().map(|point| share_of(point.refused)).fold(0.0, f64::max);
+    let share_of = |denied| share(denied, study.good.count);
+    let most_share = points().map(|point| share_of(point.denied)).fold(0.0, f64::max);
     let most_share = most_share.max(suggestion.at_most.as_f64() * 1.5).clamp(0.02, 1.0);
     let least = rungs.iter().map(|rung| rung.least_need).min().unwrap_or(1);
     let least = 10_u64.pow(least.clamp(1, most).ilog10());
@@ -61,7 +61,7 @@ pub(super) fn chart(study: &Study, suggestion: &Suggestion) -> String {
     let row = TOP + 24.0 + 20.0 * rungs.len() as f64;
     svg.line((right + 14.0, row + 4.0), (right + 38.0, row + 4.0), "bound");
     svg.text((right + 44.0, row + 8.0), Anchor::Start, "", &at_most);
-    svg.finish("Share of well-behaved keys ever refused, by burst")
+    svg.finish("Share of well-behaved keys ever denied, by burst")
 }
 
 fn axes(svg: &mut Svg, place: Place, (least, most): (u64, u64)) {
@@ -81,7 +81,7 @@ fn axes(svg: &mut Svg, place: Place, (least, most): (u64, u64)) {
     }
     let middle = LEFT + (place.right - LEFT) / 2.0;
     svg.text((middle, HEIGHT - 12.0), Anchor::Middle, "axis", "burst, in cells (logarithmic)");
-    svg.upright((16.0, (TOP + BOTTOM) / 2.0), "well-behaved keys ever refused (square root)");
+    svg.upright((16.0, (TOP + BOTTOM) / 2.0), "well-behaved keys ever denied (square root)");
 }
 
 /// One rate: a step down at every burst that spares another key.
@@ -89,7 +89,7 @@ fn line(svg: &mut Svg, place: Place, rung: &Rung, index: usize, is_best: bool) {
     let look = index % LOOKS;
     let mut points: Vec<Point> = Vec::new();
     for point in &rung.curve {
-        let at = place.at(point.burst, point.refused);
+        let at = place.at(point.burst, point.denied);
         if let Some((_, above)) = points.last() {
             points.push((at.0, *above));
         }
@@ -99,9 +99,9 @@ fn line(svg: &mut Svg, place: Place, rung: &Rung, index: usize, is_best: bool) {
         points.push((place.right, y));
     }
     svg.path(&points, &format!("s{look}"));
-    if let Some((quota, refused)) = &rung.found {
-        let at = place.at(quota.burst_cells(), refused.good);
-        let says = format!("{quota}: {} of well-behaved keys", percent(refused.good, place.good));
+    if let Some((quota, denied)) = &rung.found {
+        let at = place.at(quota.burst_cells(), denied.good);
+        let says = format!("{quota}: {} of well-behaved keys", percent(denied.good, place.good));
         svg.dot(at, 5.0, &format!("d{look}"), &says);
         if is_best {
             svg.dot(at, 9.0, "ring", &says);

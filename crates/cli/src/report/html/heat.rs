@@ -1,8 +1,8 @@
-//! Rate against burst: what share of requests each pair refuses, and what share of keys it touches.
+//! Rate against burst: what share of requests each pair denies, and what share of keys it touches.
 
 use super::svg::{Anchor, Svg, text_width};
 use crate::report::words::{percent, share, thousands};
-use crate::study::{Grid, Refusals};
+use crate::study::{Denials, Grid};
 
 const CELL: (f64, f64) = (43.0, 30.0);
 const HEAD: f64 = 30.0;
@@ -32,15 +32,15 @@ pub(super) fn chart(grid: &Grid) -> String {
     let (across, down) = (grid.bursts.len() as f64 * CELL.0, grid.rates.len() as f64 * CELL.1);
     let width = 2.0 * (left + across) + GAP;
     let mut svg = Svg::new(width, HEAD + down + FOOT + LEGEND);
-    panel(&mut svg, grid, &rates, left, "share of requests refused, in %", |cell| {
+    panel(&mut svg, grid, &rates, left, "share of requests denied, in %", |cell| {
         (cell.requests, grid.requests, "requests")
     });
     let second = left + across + GAP + left;
-    panel(&mut svg, grid, &rates, second, "share of keys ever refused, in %", |cell| {
+    panel(&mut svg, grid, &rates, second, "share of keys ever denied, in %", |cell| {
         (cell.keys, grid.keys, "keys")
     });
     legend(&mut svg, left, HEAD + down + FOOT);
-    svg.finish("Share of requests refused and of keys touched, by rate and burst")
+    svg.finish("Share of requests denied and of keys touched, by rate and burst")
 }
 
 fn panel(
@@ -49,11 +49,11 @@ fn panel(
     rates: &[String],
     left: f64,
     title: &str,
-    of: impl Fn(&Refusals) -> (u64, u64, &'static str),
+    of: impl Fn(&Denials) -> (u64, u64, &'static str),
 ) {
     let (across, down) = (grid.bursts.len() as f64 * CELL.0, rates.len() as f64 * CELL.1);
     svg.text((left, 18.0), Anchor::Start, "name", title);
-    for (row, (rate, cells)) in rates.iter().zip(&grid.refused).enumerate() {
+    for (row, (rate, cells)) in rates.iter().zip(&grid.denied).enumerate() {
         let y = HEAD + row as f64 * CELL.1;
         svg.text((left - 6.0, y + CELL.1 / 2.0 + 4.0), Anchor::End, "tick", rate);
         for (column, (burst, cell)) in grid.bursts.iter().zip(cells).enumerate() {

@@ -21,16 +21,16 @@ use crate::timeline::Columns;
 use super::{suggest, text, words};
 use escape::escaped;
 
-/// Refusals over time have at most so many columns.
+/// Denials over time have at most so many columns.
 const COLUMNS_MAX: usize = 160;
 /// So many series have charts of their own.
 const SERIES_MAX: usize = 24;
 
-/// Someone who refuses: a limiter, or a rule of a file.
+/// Someone who denies: a limiter, or a rule of a file.
 #[derive(Debug)]
 struct Series<'o> {
     name: String,
-    /// The keys refused most.
+    /// The keys denied most.
     top: Vec<KeyCounts<'o>>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn page(plan: &Plan, outcome: &Outcome) -> String {
     }
     if outcome.tally.requests() > 0 {
         suggestion(&mut body, plan, outcome);
-        refusals(&mut body, plan, outcome);
+        denials(&mut body, plan, outcome);
         grid(&mut body, outcome);
     }
     framed(&body)
@@ -83,7 +83,7 @@ fn suggestion(body: &mut String, plan: &Plan, outcome: &Outcome) {
     if let Some(rule) = suggest::rule(plan, suggestion) {
         body.push_str(&format!("<pre>{}</pre>\n", escaped(&rule)));
     }
-    body.push_str("<h2>Burst against well-behaved keys refused</h2>\n");
+    body.push_str("<h2>Burst against well-behaved keys denied</h2>\n");
     let about = "A line for each rate, a dot at the smallest burst that will do, a ring about the \
                  one suggested.";
     body.push_str(&format!("<p class=\"soft\">{about}</p>\n"));
@@ -91,33 +91,33 @@ fn suggestion(body: &mut String, plan: &Plan, outcome: &Outcome) {
 }
 
 /// Over time, and by key.
-fn refusals(body: &mut String, plan: &Plan, outcome: &Outcome) {
+fn denials(body: &mut String, plan: &Plan, outcome: &Outcome) {
     let (mut series, columns) = series(plan, outcome);
     if series.is_empty() {
         return;
     }
     let more = series.len().saturating_sub(SERIES_MAX);
     series.truncate(SERIES_MAX);
-    body.push_str("<h2>Refused over time</h2>\n");
+    body.push_str("<h2>Denied over time</h2>\n");
     let zone = words::zone(outcome.time.offset_secs());
     match over_time::chart(&series, &columns, &zone) {
         Some(chart) => {
             body.push_str("<p class=\"soft\">Each band has a scale of its own.</p>\n");
             body.push_str(&chart);
         }
-        None => body.push_str("<p>Nothing was refused.</p>\n"),
+        None => body.push_str("<p>Nothing was denied.</p>\n"),
     }
     let (hurt, quiet): (Vec<_>, Vec<_>) = series.iter().partition(|one| !one.top.is_empty());
     if !hurt.is_empty() && !quiet.is_empty() {
         let names: Vec<&str> = quiet.iter().map(|one| one.name.as_str()).collect();
         let names = escaped(&names.join("; "));
-        body.push_str(&format!("<p class=\"soft\">Nothing was refused by {names}</p>\n"));
+        body.push_str(&format!("<p class=\"soft\">Nothing was denied by {names}</p>\n"));
     }
     if more > 0 {
         body.push_str(&format!("<p class=\"soft\">and {more} more, without a chart</p>\n"));
     }
     if !hurt.is_empty() {
-        body.push_str("<h2>Keys refused most</h2>\n");
+        body.push_str("<h2>Keys denied most</h2>\n");
     }
     for one in hurt {
         body.push_str(&format!("<h3>{}</h3>\n", escaped(&one.name)));
@@ -125,11 +125,11 @@ fn refusals(body: &mut String, plan: &Plan, outcome: &Outcome) {
     }
 }
 
-/// All that refuse, with their refusals over time in the same order.
+/// All that deny, with their denials over time in the same order.
 fn series<'o>(plan: &Plan, outcome: &'o Outcome) -> (Vec<Series<'o>>, Columns) {
     if let Some(ruled) = &outcome.ruled {
         let names = super::ruled::names(ruled).into_iter().enumerate();
-        let top = |index| ruled.tally().refused_most(index, plan.top);
+        let top = |index| ruled.tally().denied_most(index, plan.top);
         let series = names.map(|(index, name)| Series { name, top: top(index) }).collect();
         return (series, ruled.tally().over_time().columns(COLUMNS_MAX));
     }
@@ -137,7 +137,7 @@ fn series<'o>(plan: &Plan, outcome: &'o Outcome) -> (Vec<Series<'o>>, Columns) {
     let limiters = plan.limiters.iter().enumerate();
     let series = limiters.map(|(index, (rule, algorithm))| Series {
         name: format!("{rule}, {}", algorithm.name),
-        top: tally.refused_most(index, plan.top),
+        top: tally.denied_most(index, plan.top),
     });
     (series.collect(), tally.over_time().columns(COLUMNS_MAX))
 }

@@ -1,4 +1,4 @@
-//! Refused over time: a band of bars for each series, over one time axis.
+//! Denied over time: a band of bars for each series, over one time axis.
 
 use super::Series;
 use super::scale::{Linear, ticks};
@@ -17,7 +17,7 @@ const FOOT: f64 = 44.0;
 /// Labels of the time axis are so far apart.
 const LABEL_GAP: f64 = 18.0;
 
-/// The chart of those series that refused anything; `None` if none did.
+/// The chart of those series that denied anything; `None` if none did.
 pub(super) fn chart(series: &[Series<'_>], columns: &Columns, zone: &str) -> Option<String> {
     let counts = |index: usize| columns.counts.get(index).map_or(&[][..], Vec::as_slice);
     let shown: Vec<(&Series<'_>, &[u64])> = series
@@ -40,8 +40,8 @@ pub(super) fn chart(series: &[Series<'_>], columns: &Columns, zone: &str) -> Opt
     let bar = words::span(columns.width_nanos);
     let about = format!("time on the log's own clock ({zone}); {bar} a bar");
     svg.text(middle, Anchor::Middle, "axis", &about);
-    svg.upright((12.0, (bottom + HEAD) / 2.0), "refused");
-    Some(svg.finish("Requests refused over time"))
+    svg.upright((12.0, (bottom + HEAD) / 2.0), "denied");
+    Some(svg.finish("Requests denied over time"))
 }
 
 fn band(
@@ -54,9 +54,9 @@ fn band(
     let most = counts.iter().copied().max().unwrap_or(0);
     let scale = Linear::new(most, BAND - 6.0);
     let bottom = top + BAND;
-    let refused = thousands(counts.iter().sum());
+    let denied = thousands(counts.iter().sum());
     svg.text((left, top - 8.0), Anchor::Start, "name", &cut(&series.name, 600.0));
-    svg.text((WIDTH - RIGHT, top - 8.0), Anchor::End, "tick", &format!("{refused} refused"));
+    svg.text((WIDTH - RIGHT, top - 8.0), Anchor::End, "tick", &format!("{denied} denied"));
     for tick in ticks(most) {
         let y = bottom - scale.at(tick);
         svg.line((left, y), (WIDTH - RIGHT, y), if tick == 0 { "axis" } else { "grid" });
@@ -65,10 +65,10 @@ fn band(
     let step = (WIDTH - left - RIGHT) / counts.len().max(1) as f64;
     for (index, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
         let start = columns.first_local_nanos + index as u64 * columns.width_nanos;
-        let says = format!("{}: {} refused", long_label(start, columns), thousands(*count));
+        let says = format!("{}: {} denied", long_label(start, columns), thousands(*count));
         let tall = scale.at(*count).max(1.0);
         let x = left + step * index as f64;
-        svg.rect((x, bottom - tall), ((step - 1.0).max(step * 0.8), tall), "refused", &says);
+        svg.rect((x, bottom - tall), ((step - 1.0).max(step * 0.8), tall), "denied", &says);
     }
 }
 

@@ -1,16 +1,16 @@
 //! The look of the page, by day and by night.
 //!
 //! Series go from dark to light (viridis by day, its lighter half and more by night) and differ by
-//! their dashes too; refused and admitted are Okabe and Ito's vermillion and blue. Cells of the heat
+//! their dashes too; denied and admitted are Okabe and Ito's vermillion and blue. Cells of the heat
 //! map keep their colours, each with its own for the text, so that both look the same.
 
 pub(super) const STYLE: &str = "
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1b1f24; --soft: #57606a;
-  --rule: #d0d7de; --refused: #c4500a; --admitted: #7fb2d6; --mark: #c4500a;
+  --rule: #d0d7de; --denied: #c4500a; --admitted: #7fb2d6; --mark: #c4500a;
   --s0: #440154; --s1: #46327e; --s2: #365c8d; --s3: #277f8e; --s4: #1a8a73; --s5: #3f9b4f;
   --s6: #7d8f00; --s7: #b07d00; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14171b; --ink: #e6e9ed; --soft: #a0a9b4;
-  --rule: #3a424c; --refused: #ff8a3d; --admitted: #3f7fb0; --mark: #ff8a3d;
+  --rule: #3a424c; --denied: #ff8a3d; --admitted: #3f7fb0; --mark: #ff8a3d;
   --s0: #c9a2ff; --s1: #9fa8ff; --s2: #6fbcf0; --s3: #45cfd6; --s4: #4fdca0; --s5: #97e070;
   --s6: #dede55; --s7: #ffb86b; } }
 body { background: var(--paper); color: var(--ink); margin: 0 auto; max-width: 960px;
@@ -30,7 +30,7 @@ svg { display: block; } svg text { font: 12px system-ui, 'Liberation Sans', Aria
 text { fill: var(--ink); } text.tick, text.axis { fill: var(--soft); } text.name { font-weight: 600; }
 line.axis { stroke: var(--soft); } line.grid { stroke: var(--rule); }
 line.bound { stroke: var(--mark); stroke-width: 1.5; stroke-dasharray: 6 4; }
-rect.refused { fill: var(--refused); } rect.admitted { fill: var(--admitted); }
+rect.denied { fill: var(--denied); } rect.admitted { fill: var(--admitted); }
 polyline { fill: none; stroke-width: 2; stroke-linejoin: round; }
 circle { stroke: var(--paper); stroke-width: 1; } circle.ring { fill: none; stroke: var(--mark);
   stroke-width: 2.5; }

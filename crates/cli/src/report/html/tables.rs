@@ -7,7 +7,7 @@ use crate::report::{ruled, suggest, text};
 use crate::ruled::Ruled;
 use crate::study::{Study, Suggestion};
 
-/// What every limiter refused.
+/// What every limiter denied.
 pub(super) fn limiters(plan: &Plan, outcome: &Outcome) -> String {
     if plan.limiters.is_empty() {
         return String::new();
@@ -17,7 +17,7 @@ pub(super) fn limiters(plan: &Plan, outcome: &Outcome) -> String {
     table(head, rows, 2, None)
 }
 
-/// What every rule refused.
+/// What every rule denied.
 pub(super) fn rules(ruled: &Ruled, outcome: &Outcome) -> String {
     let head = ruled::HEAD.map(str::to_owned);
     table(&head, &ruled::rows(ruled, outcome), 1, None)

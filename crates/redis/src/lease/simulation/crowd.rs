@@ -1,7 +1,7 @@
 //! Many tasks that ask for one key at once, and leases that are small beside what they spend.
 
 use super::*;
-use crate::sync::PlainCount;
+use crate::sync::RelaxedCounter;
 
 /// A crowd, and the bank that it asks.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ struct Crowd {
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     admitted: u64,
-    refused: u64,
+    denied: u64,
     stats: LeaseStats,
     under_way_most: u64,
 }
@@ -30,11 +30,11 @@ struct Outcome {
 /// The bank, and how many calls are under way.
 struct Counted {
     remote: Remote,
-    under_way: Arc<PlainCount>,
-    under_way_most: Arc<PlainCount>,
+    under_way: Arc<RelaxedCounter>,
+    under_way_most: Arc<RelaxedCounter>,
 }
 
-impl Bank for Counted {
+impl LeaseSource for Counted {
     async fn take(&self, key: &[u8], want: Want) -> Result<Grant, Unavailable> {
         let under_way = self.under_way.add(1) + 1;
         self.under_way_most.put(self.under_way_most.read().max(under_way));
@@ -47,22 +47,22 @@ impl Bank for Counted {
 /// Leases live for 100 ms.
 fn play(crowd: Crowd) -> Outcome {
     simulate(async move {
-        let central = Arc::new(Central::new(crowd.rate, crowd.burst, 100 * MILLI));
+        let central = Arc::new(RedisLimiter::new(crowd.rate, crowd.burst, 100 * MILLI));
         let real = Local::real();
         let latency = crowd.latency_nanos.min(MILLI)..crowd.latency_nanos + 1;
         let remote = Remote::new(&central, &Link::good(latency), real, 1);
-        let most = Arc::new(PlainCount::default());
+        let most = Arc::new(RelaxedCounter::default());
         let bank = Counted { remote, under_way: Arc::default(), under_way_most: Arc::clone(&most) };
         let leased = Leased::builder(bank).clock(real).most(crowd.most).build().expect("in range");
         let tasks: Vec<_> = (0..crowd.tasks)
             .map(|task| tokio::spawn(ask(leased.clone(), real, crowd, Numbers::new(task))))
             .collect();
-        let (mut admitted, mut refused) = (0, 0);
+        let (mut admitted, mut denied) = (0, 0);
         for task in tasks {
             let (more, fewer) = task.await.expect("no panic");
-            (admitted, refused) = (admitted + more, refused + fewer);
+            (admitted, denied) = (admitted + more, denied + fewer);
         }
-        Outcome { admitted, refused, stats: leased.stats(), under_way_most: most.read() }
+        Outcome { admitted, denied, stats: leased.stats(), under_way_most: most.read() }
     })
 }
 
@@ -72,15 +72,15 @@ async fn ask(
     crowd: Crowd,
     mut numbers: Numbers,
 ) -> (u64, u64) {
-    let (mut admitted, mut refused) = (0, 0);
+    let (mut admitted, mut denied) = (0, 0);
     while real.nanos() < crowd.span_nanos {
         match leased.check(b"key").await.expect("the link is good").decision {
             Ok(_) => admitted += 1,
-            Err(_) => refused += 1,
+            Err(_) => denied += 1,
         }
         sleep(numbers.within(1..2 * crowd.gap_nanos)).await;
     }
-    (admitted, refused)
+    (admitted, denied)
 }
 
 const PLENTY: Crowd = Crowd {
@@ -100,7 +100,7 @@ fn where_one_call_brings_too_little_several_are_under_way() {
     println!("{found:?}");
     assert!(found.admitted > 30 * 1_000, "{found:?}");
     assert!((32..=256).contains(&found.under_way_most), "{found:?}");
-    assert_eq!(found.refused, 0, "the quota has room: {found:?}");
+    assert_eq!(found.denied, 0, "the quota has room: {found:?}");
     assert!(found.stats.cells_taken <= 10 * found.stats.calls, "10 each: {found:?}");
 }
 
@@ -112,7 +112,7 @@ fn where_round_trips_differ_cells_are_there_before_they_are_needed() {
         let found = play(Crowd { most, latency_nanos: 5 * MILLI, ..crowd });
         println!("{found:?}");
         let LeaseStats { calls, calls_ahead, from_lease, .. } = found.stats;
-        assert!(found.refused == 0 && from_lease > 9_000, "{found:?}");
+        assert!(found.denied == 0 && from_lease > 9_000, "{found:?}");
         assert!((calls - calls_ahead) * 20 <= calls, "waited for: {found:?}");
     }
 }
@@ -126,7 +126,7 @@ fn a_crowd_that_one_call_serves_makes_one_at_a_time() {
     let found = play(Crowd { gap_nanos: 20 * MILLI, ..PLENTY });
     println!("{found:?}");
     // They all come at once at first, and then 6 in a round trip.
-    assert!(found.under_way_most <= 8 && found.refused == 0, "{found:?}");
+    assert!(found.under_way_most <= 8 && found.denied == 0, "{found:?}");
     assert!(found.stats.cells_taken <= found.admitted * 5 / 4 + 20, "{found:?}");
 }
 
@@ -139,14 +139,14 @@ fn a_crowd_at_a_bank_that_is_short_makes_few_calls() {
     // 100 at once, and what comes back in two seconds.
     assert!((1_900..=2_100).contains(&found.admitted), "{found:?}");
     assert!(found.stats.calls <= 350, "{found:?}");
-    assert!(found.refused > 100_000, "{found:?}");
+    assert!(found.denied > 100_000, "{found:?}");
 }
 
 /// Who is woken and has gone passes it on; so all others come to their answer.
 #[test]
 fn nobody_sleeps_on_when_others_that_were_woken_have_gone() {
     simulate(async {
-        let central = Arc::new(Central::new(1_000_000, 1_000_000, 100 * MILLI));
+        let central = Arc::new(RedisLimiter::new(1_000_000, 1_000_000, 100 * MILLI));
         let real = Local::real();
         let remote = Remote::new(&central, &Link::good(MILLI..MILLI + 1), real, 1);
         let leased = Leased::builder(remote).clock(real).most(3).build().expect("in range");

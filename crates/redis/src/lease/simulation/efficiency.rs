@@ -1,7 +1,7 @@
 //! How many calls decisions cost, and how much of what an exact limiter admits is admitted.
 
 use super::*;
-use crate::sync::PlainCount;
+use crate::sync::RelaxedCounter;
 
 /// A load on processes.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl Measured {
 /// What all processes count together.
 #[derive(Debug)]
 struct Counts {
-    admitted: PlainCount,
+    admitted: RelaxedCounter,
     exact: Mutex<(Exact, u64)>,
 }
 
@@ -52,11 +52,11 @@ fn measure(
     key: impl Fn(&mut Numbers) -> u64 + Copy + Send + 'static,
 ) -> Measured {
     simulate(async move {
-        let central = Arc::new(Central::new(load.rate, load.burst, load.lifetime_nanos));
+        let central = Arc::new(RedisLimiter::new(load.rate, load.burst, load.lifetime_nanos));
         let link = Link::good(100 * MICRO..600 * MICRO);
         let real = Local::real();
         let exact = Mutex::new((Exact::new(load.rate, load.burst), 0));
-        let counts = Arc::new(Counts { admitted: PlainCount::default(), exact });
+        let counts = Arc::new(Counts { admitted: RelaxedCounter::default(), exact });
         let tasks: Vec<_> = (0..load.processes)
             .map(|index| {
                 let seed = seed.wrapping_mul(1_000).wrapping_add(index);
@@ -149,7 +149,7 @@ fn at_twice_the_limit_over_eight_processes_a_decision_costs_a_quarter_of_a_call(
 }
 
 #[test]
-fn below_the_limit_almost_nobody_is_refused() {
+fn below_the_limit_almost_nobody_is_denied() {
     for (rate, burst, lifetime, seconds) in [(100, 200, 1_000, 60), (1_000, 200, 100, 20)] {
         let measured = hot_key(rate, burst, lifetime, 0.9, seconds);
         assert!(measured.of_exact() >= 0.999, "{measured:?}");

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
-use tollgate::{Clock, Stated, Tick};
+use tollgate::{Clock, DecisionParts, Tick};
 
 use super::*;
 use crate::{Answer, Unavailable};
@@ -130,13 +130,13 @@ impl Exact {
 /// The bank that all processes share: it leases for a time in which `rate * lifetime` cells come
 /// back, and has a burst that is lower by them.
 #[derive(Debug)]
-pub(crate) struct Central {
+pub(crate) struct RedisLimiter {
     exact: Mutex<Exact>,
     pub(crate) lifetime_nanos: u64,
     pub(crate) limit: u64,
 }
 
-impl Central {
+impl RedisLimiter {
     pub(crate) fn new(rate: u64, burst: u64, lifetime_nanos: u64) -> Self {
         let lowered = burst - (lifetime_nanos * rate).div_ceil(SECOND);
         Self { limit: lowered, ..Self::with_whole_burst(rate, lowered, lifetime_nanos) }
@@ -152,10 +152,10 @@ impl Central {
         let mut exact = self.exact.lock().unwrap_or_else(PoisonError::into_inner);
         let (cells, remaining, reset, wait) = exact.take(key, want, now);
         let reset_after = Duration::from_nanos(reset);
-        let stated = Stated { limit: self.limit, remaining, reset_after };
+        let parts = DecisionParts { limit: self.limit, remaining, reset_after };
         let fits = want.least <= self.limit;
         let retry_after = (cells < want.least && fits).then(|| Duration::from_nanos(wait));
-        Grant { cells, lifetime: Duration::from_nanos(self.lifetime_nanos), stated, retry_after }
+        Grant { cells, lifetime: Duration::from_nanos(self.lifetime_nanos), parts, retry_after }
     }
 }
 
@@ -181,14 +181,14 @@ impl Link {
 /// The bank as one process sees it.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    central: Arc<Central>,
+    central: Arc<RedisLimiter>,
     link: Link,
     clock: Local,
     numbers: Mutex<Numbers>,
 }
 
 impl Remote {
-    pub(crate) fn new(central: &Arc<Central>, link: &Link, clock: Local, seed: u64) -> Self {
+    pub(crate) fn new(central: &Arc<RedisLimiter>, link: &Link, clock: Local, seed: u64) -> Self {
         let numbers = Mutex::new(Numbers::new(seed));
         Self { central: Arc::clone(central), link: link.clone(), clock, numbers }
     }
@@ -219,7 +219,7 @@ impl Remote {
     }
 }
 
-impl Bank for Remote {
+impl LeaseSource for Remote {
     async fn take(&self, key: &[u8], want: Want) -> Result<Grant, Unavailable> {
         let deadline = Duration::from_nanos(self.link.deadline_nanos) * SLOWER;
         tokio::time::timeout(deadline, self.exchange(key, want))

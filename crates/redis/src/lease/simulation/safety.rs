@@ -35,8 +35,8 @@ fn world(seed: u64, mistake: Mistake) -> (Vec<(u64, u64)>, u64, u64) {
         let burst = numbers.within(2..200);
         let lifetime = burst * SECOND / rate * numbers.within(10..75) / 100;
         let central = Arc::new(match mistake {
-            Mistake::BurstNotLowered => Central::with_whole_burst(rate, burst, lifetime),
-            _ => Central::new(rate, burst, lifetime),
+            Mistake::BurstNotLowered => RedisLimiter::with_whole_burst(rate, burst, lifetime),
+            _ => RedisLimiter::new(rate, burst, lifetime),
         });
         let slowest = [lifetime / 20, lifetime / 2, 2 * lifetime];
         let slowest = slowest[usize::try_from(numbers.within(0..3)).expect("few")];
@@ -63,7 +63,7 @@ fn world(seed: u64, mistake: Mistake) -> (Vec<(u64, u64)>, u64, u64) {
 
 #[derive(Clone, Debug)]
 struct Life {
-    central: Arc<Central>,
+    central: Arc<RedisLimiter>,
     link: Link,
     real: Local,
     spent: Spent,
@@ -135,8 +135,8 @@ fn rush_after(rush_nanos: u64, mistake: Mistake) -> i128 {
     let (rate, burst, lifetime) = (1_000, 200, 50 * MILLI);
     simulate(async move {
         let central = Arc::new(match mistake {
-            Mistake::BurstNotLowered => Central::with_whole_burst(rate, burst, lifetime),
-            _ => Central::new(rate, burst, lifetime),
+            Mistake::BurstNotLowered => RedisLimiter::with_whole_burst(rate, burst, lifetime),
+            _ => RedisLimiter::new(rate, burst, lifetime),
         });
         let real = Local::real();
         let begin = |latency: u64| {

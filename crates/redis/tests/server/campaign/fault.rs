@@ -154,7 +154,7 @@ impl Way {
         match self {
             // No episode sees the end of a window.
             Self::Batched => 0,
-            Self::Central | Self::Leased => cells_in(all).min(self.fresh()),
+            Self::RedisLimiter | Self::Leased => cells_in(all).min(self.fresh()),
             // Old parts hold beside new ones.
             Self::Share => {
                 ahead_millis.iter().map(|&millis| BURST + cells_in(millis.min(HOLDS_MILLIS))).sum()

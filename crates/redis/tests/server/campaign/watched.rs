@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tollgate::Clock;
-use tollgate_redis::{Beat, Roll, Roster, Unavailable};
+use tollgate_redis::{Heartbeat, Membership, RedisMembership, Unavailable};
 
 use super::way::{BURST, INTERVAL_MILLIS, Shifted};
 
@@ -31,7 +31,7 @@ impl Change {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
-    roster: Roster,
+    roster: RedisMembership,
     clock: Arc<Shifted>,
     told: Arc<Told>,
 }
@@ -44,7 +44,7 @@ struct Told {
 }
 
 impl Watched {
-    pub(crate) fn new(roster: Roster, clock: &Arc<Shifted>) -> Self {
+    pub(crate) fn new(roster: RedisMembership, clock: &Arc<Shifted>) -> Self {
         Self { roster, clock: Arc::clone(clock), told: Arc::default() }
     }
 
@@ -59,8 +59,8 @@ impl Watched {
     }
 }
 
-impl Roll for Watched {
-    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Beat, Unavailable> {
+impl Membership for Watched {
+    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
         let Self { roster, clock, told } = self;
         let changes = || told.changes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = changes().last_mut() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use tollgate::{Clock, QuantaClock, Quota, Tick};
-use tollgate_redis::{Batched, Central, Leased, Roster, Share, Store, Windows};
+use tollgate_redis::{Batched, Leased, RedisLimiter, RedisMembership, Share, Store, Windows};
 
 use super::scene::{self, Scene};
 use super::watched::{Change, Watched};
@@ -28,19 +28,20 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// How requests are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    Central,
+    RedisLimiter,
     Leased,
     Batched,
     Share,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 4] = [Self::Central, Self::Leased, Self::Batched, Self::Share];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::RedisLimiter, Self::Leased, Self::Batched, Self::Share];
 
     /// The most that a span of so long may see.
     pub(crate) fn bound(self, micros: u64) -> u64 {
         match self {
-            Self::Central | Self::Leased | Self::Share => BURST + RATE * micros / 1_000_000,
+            Self::RedisLimiter | Self::Leased | Self::Share => BURST + RATE * micros / 1_000_000,
             Self::Batched => LIMIT - 1 + PROCESSES * UNSENT,
         }
     }
@@ -70,9 +71,9 @@ impl Way {
         let store = scene::store(link);
         let clock = Arc::new(Shifted::default());
         let quota = Quota::per_second(RATE).burst(BURST);
-        let central = Central::builder(&store, name, quota);
+        let central = RedisLimiter::builder(&store, name, quota);
         let gate = match self {
-            Self::Central => Gate::Central(central.build().expect("a limiter")),
+            Self::RedisLimiter => Gate::RedisLimiter(central.build().expect("a limiter")),
             Self::Leased => {
                 let central = central.leases(LIFETIME).build().expect("a limiter");
                 let leased = Leased::builder(central).clock(Arc::clone(&clock)).most(40);
@@ -87,7 +88,7 @@ impl Way {
                 Gate::Batched(batched.build().expect("a limiter"))
             }
             Self::Share => {
-                let roster = Roster::new(&store, name).expect("a name");
+                let roster = RedisMembership::new(&store, name).expect("a name");
                 let watched = Watched::new(roster, &clock);
                 let share = Share::builder(watched.clone(), quota).clock(Arc::clone(&clock));
                 Gate::Share(
@@ -102,8 +103,8 @@ impl Way {
 
 #[derive(Clone)]
 enum Gate {
-    Central(Central),
-    Leased(Leased<Central, Arc<Shifted>>),
+    RedisLimiter(RedisLimiter),
+    Leased(Leased<RedisLimiter, Arc<Shifted>>),
     Batched(Batched<Windows>),
     Share(Share<Watched, Arc<Shifted>>, Watched),
 }
@@ -158,7 +159,9 @@ impl Client {
 
     async fn ask(&self, key: &[u8]) -> bool {
         match &self.gate {
-            Gate::Central(gate) => gate.check(key).await.is_ok_and(|decision| decision.is_ok()),
+            Gate::RedisLimiter(gate) => {
+                gate.check(key).await.is_ok_and(|decision| decision.is_ok())
+            }
             Gate::Leased(gate) => gate.check(key).await.is_ok_and(|answer| answer.decision.is_ok()),
             Gate::Batched(gate) => {
                 gate.check(key).await.is_ok_and(|answer| answer.decision.is_ok())

@@ -1,14 +1,13 @@
-//! A flood of refusals, and the few events that it makes.
+//! A flood of denials, and the few events that it makes.
 
 use tollgate::{Limiter, Quota, TopKeys};
-use tollgate_observe::{RefusalLog, log_top};
+use tollgate_observe::{DenialLog, log_top};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().without_time().with_ansi(false).init();
 
     let gate: Limiter<str> = Limiter::builder(Quota::per_minute(5)).build()?;
-    let log =
-        RefusalLog::new("api", Quota::new(1, std::time::Duration::from_millis(100)).burst(3))?;
+    let log = DenialLog::new("api", Quota::new(1, std::time::Duration::from_millis(100)).burst(3))?;
     let top: TopKeys<String> = TopKeys::new(100);
     for _ in 0..2 {
         for request in 0..100_000 {
@@ -18,6 +17,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     log_top(&top, "api", 10);
-    println!("{} refusals were not logged", log.suppressed());
+    println!("{} denials were not logged", log.suppressed());
     Ok(())
 }

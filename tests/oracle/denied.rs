@@ -1,4 +1,4 @@
-//! A quota that an algorithm does not keep is refused when built: with a text, and no panic.
+//! A quota that an algorithm does not keep is denied when built: with a text, and no panic.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn any_choice() -> impl Strategy<Value = Choice> {
     use tollgate::{FixedWindow, SlidingCounter, SubWindows};
     let rates = prop::array::uniform3(prop::option::of(any_quota_at_all()));
     let logs = (rates, any::<bool>())
-        .prop_map(|(more, count_refusals)| Choice::Log(LogRates { more, count_refusals }));
+        .prop_map(|(more, count_denials)| Choice::Log(LogRates { more, count_denials }));
     let windows_of_anything = (any::<u32>(), any::<i32>()).prop_flat_map(|(count, secs)| {
         let sub = SubWindows::new().count(count % 300).utc_offset_secs(secs);
         let counter = SlidingCounter::new().older(count % 300).utc_offset_secs(secs);
@@ -55,20 +55,20 @@ proptest! {
         with_algorithm!(choice, algorithm => {
             let clock = || ManualClock::starting_at_unix_nanos(origin);
             let direct = Direct::builder(quota).algorithm(algorithm).clock(clock()).build();
-            let refused = direct.as_ref().err().copied();
-            if let Some(error) = refused {
+            let denied = direct.as_ref().err().copied();
+            if let Some(error) = denied {
                 let text = error.to_string();
                 prop_assert!(text.len() > 20 && !text.contains("Error"), "{}", text);
             }
             let keyed: Result<Limiter<u64, _, _>, BuildError> =
                 Limiter::builder(quota).algorithm(algorithm).clock(clock()).capacity(1).build();
-            match (keyed, refused) {
+            match (keyed, denied) {
                 (Ok(gate), None) => prop_assert!(gate.check(&1).is_ok() || direct.unwrap().check().is_err()),
-                (Err(BuildError::Quota(error)), Some(refused)) => prop_assert_eq!(error, refused),
+                (Err(BuildError::Quota(error)), Some(denied)) => prop_assert_eq!(error, denied),
                 (Err(BuildError::SkewTooLarge { most }), None) => {
                     prop_assert!(most < Duration::from_millis(1), "{:?} would do", most);
                 }
-                (keyed, refused) => prop_assert!(false, "{:?}, but {:?}", keyed.err(), refused),
+                (keyed, denied) => prop_assert!(false, "{:?}, but {:?}", keyed.err(), denied),
             }
         });
     }

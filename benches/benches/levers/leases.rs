@@ -27,9 +27,9 @@ pub(crate) fn run(options: &Options) {
         without_given(limiter(0, QuantaClock::new())),
     ];
     for cells in CELLS {
-        rows.push(lane(&name(cells, HOWS[0]), limiter(cells, QuantaClock::new())));
-        rows.push(lane(&name(cells, HOWS[1]), limiter(cells, coarse.clone())));
-        rows.push(lane_given(&name(cells, HOWS[2]), limiter(cells, QuantaClock::new())));
+        rows.push(lease(&name(cells, HOWS[0]), limiter(cells, QuantaClock::new())));
+        rows.push(lease(&name(cells, HOWS[1]), limiter(cells, coarse.clone())));
+        rows.push(lease_given(&name(cells, HOWS[2]), limiter(cells, QuantaClock::new())));
     }
     let figures = compare(options, DECISIONS, &rows);
     let title = "One hot key, 2 threads, a lane each";
@@ -55,7 +55,7 @@ fn name(cells: u64, how: &str) -> String {
 }
 
 fn limiter<C: Clock>(cells: u64, clock: C) -> Limiter<u64, Gcra, C> {
-    let builder = Limiter::builder(roomy()).algorithm(Gcra::new().lanes(cells)).clock(clock);
+    let builder = Limiter::builder(roomy()).algorithm(Gcra::new().leases(cells)).clock(clock);
     builder.capacity(1).build().expect("in range")
 }
 
@@ -72,23 +72,23 @@ fn without_given<'a>(gate: Limiter<u64>) -> Row<'a> {
     })
 }
 
-fn lane<'a, C: Clock + Sync + 'a>(name: &str, gate: Limiter<u64, Gcra, C>) -> Row<'a> {
+fn lease<'a, C: Clock + Sync + 'a>(name: &str, gate: Limiter<u64, Gcra, C>) -> Row<'a> {
     Row::new(name, THREADS, move |turn| {
-        let mut lane = gate.lane(&KEY);
-        (0..turn.decisions).map(|_| usize::from(black_box(lane.check().is_ok()))).sum()
+        let mut lease = gate.lease(&KEY);
+        (0..turn.decisions).map(|_| usize::from(black_box(lease.check().is_ok()))).sum()
     })
 }
 
-fn lane_given<'a>(name: &str, gate: Limiter<u64>) -> Row<'a> {
+fn lease_given<'a>(name: &str, gate: Limiter<u64>) -> Row<'a> {
     Row::new(name, THREADS, move |turn| {
-        let mut lane = gate.lane(&KEY);
+        let mut lease = gate.lease(&KEY);
         let mut last = Tick::ZERO;
         let admitted = at_times(turn, |at| {
             last = at;
-            lane.check_at(1, at).is_ok()
+            lease.check_at(1, at).is_ok()
         });
         // As its clock has it, and not the limiter's.
-        lane.give_back_at(last);
+        lease.refund_at(last);
         admitted
     })
 }

@@ -13,10 +13,10 @@ use crate::key::KeyError;
 /// ```
 /// use bytes::Bytes;
 /// use http::{Response, StatusCode};
-/// use tollgate_http::Refusal;
+/// use tollgate_http::Denial;
 ///
-/// fn teapot(refusal: &Refusal<'_>) -> Response<Bytes> {
-///     let text = format!("{} is too much", refusal.request.uri.path());
+/// fn teapot(denial: &Denial<'_>) -> Response<Bytes> {
+///     let text = format!("{} is too much", denial.request.uri.path());
 ///     let mut response = Response::new(Bytes::from(text));
 ///     *response.status_mut() = StatusCode::IM_A_TEAPOT;
 ///     response
@@ -24,7 +24,7 @@ use crate::key::KeyError;
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Refusal<'a> {
+pub struct Denial<'a> {
     /// The request, without its body.
     pub request: &'a request::Parts,
     /// What the limits said.
@@ -42,7 +42,7 @@ pub struct Refusal<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A limit refused.
+    /// A limit denied.
     OverLimit,
     /// It would have to wait, and too many wait already.
     QueueFull,
@@ -72,18 +72,18 @@ impl Reason {
     }
 }
 
-impl<'a> Refusal<'a> {
+impl<'a> Denial<'a> {
     /// For a server that does not speak tower, and so asks its [`Gate`](crate::Gate) itself. The
-    /// layer's refusals are made by the layer.
+    /// layer's denials are made by the layer.
     ///
     /// ```
-    /// use tollgate_http::{Reason, Refusal, Report, refusal};
+    /// use tollgate_http::{Reason, Denial, Report, denial};
     ///
     /// let (request, ()) = http::Request::new(()).into_parts();
     /// let report = Report::default(); // as a gate has filled it in
-    /// let refusal = Refusal::new(&request, &report, Reason::OverLimit);
-    /// let mut response = refusal::problem(&refusal);
-    /// if let Some(secs) = refusal.retry_after_secs() {
+    /// let denial = Denial::new(&request, &report, Reason::OverLimit);
+    /// let mut response = denial::problem(&denial);
+    /// if let Some(secs) = denial.retry_after_secs() {
     ///     response.headers_mut().insert("retry-after", secs.into());
     /// }
     /// report.add_fields_to(response.headers_mut());
@@ -98,9 +98,9 @@ impl<'a> Refusal<'a> {
     /// waiting does not help. The layer adds it as `Retry-After`.
     ///
     /// ```
-    /// # use tollgate_http::Refusal;
-    /// fn text(refusal: &Refusal<'_>) -> String {
-    ///     match refusal.retry_after_secs() {
+    /// # use tollgate_http::Denial;
+    /// fn text(denial: &Denial<'_>) -> String {
+    ///     match denial.retry_after_secs() {
     ///         Some(secs) => format!("come back in {secs} s"),
     ///         None => "too large ever to fit".to_owned(),
     ///     }
@@ -131,21 +131,21 @@ impl<'a> Refusal<'a> {
 /// [`problem`] for all other requests. A gRPC client takes an HTTP status of 429 for `UNAVAILABLE`.
 ///
 /// ```
-/// use tollgate_http::{Reason, Refusal, Report, refusal};
+/// use tollgate_http::{Reason, Denial, Report, denial};
 ///
 /// let request = http::Request::post("/pkg.Service/Call").header("content-type", "application/grpc");
 /// let (request, ()) = request.body(())?.into_parts();
 /// let report = Report::default();
-/// let response = refusal::by_protocol(&Refusal::new(&request, &report, Reason::OverLimit));
+/// let response = denial::by_protocol(&Denial::new(&request, &report, Reason::OverLimit));
 /// assert_eq!(response.status(), 200);
 /// assert_eq!(response.headers()["grpc-status"], "8");
 /// # Ok::<(), http::Error>(())
 /// ```
 #[must_use]
-pub fn by_protocol(refusal: &Refusal<'_>) -> Response<Bytes> {
-    match grpc_content_type(refusal.request) {
-        Some(_) => grpc(refusal),
-        None => problem(refusal),
+pub fn by_protocol(denial: &Denial<'_>) -> Response<Bytes> {
+    match grpc_content_type(denial.request) {
+        Some(_) => grpc(denial),
+        None => problem(denial),
     }
 }
 
@@ -161,25 +161,25 @@ fn grpc_content_type(request: &request::Parts) -> Option<&HeaderValue> {
 }
 
 /// An answer in `application/problem+json` (RFC 9457), over a limit of the type `quota-exceeded`, which
-/// names the policies that refused.
+/// names the policies that denied.
 ///
 /// ```
 /// use bytes::Bytes;
 /// use http::Response;
-/// use tollgate_http::{Refusal, refusal};
+/// use tollgate_http::{Denial, denial};
 ///
 /// /// With a link to the price list.
-/// fn upgrade(refusal: &Refusal<'_>) -> Response<Bytes> {
-///     let mut response = refusal::problem(refusal);
+/// fn upgrade(denial: &Denial<'_>) -> Response<Bytes> {
+///     let mut response = denial::problem(denial);
 ///     let link = http::HeaderValue::from_static("</plans>; rel=\"help\"");
 ///     response.headers_mut().insert("link", link);
 ///     response
 /// }
 /// ```
 #[must_use]
-pub fn problem(refusal: &Refusal<'_>) -> Response<Bytes> {
-    let status = refusal.reason.status();
-    let mut members = match refusal.reason {
+pub fn problem(denial: &Denial<'_>) -> Response<Bytes> {
+    let status = denial.reason.status();
+    let mut members = match denial.reason {
         Reason::OverLimit => kind(
             "quota-exceeded",
             "Request cannot be satisfied as assigned quota has been exceeded",
@@ -191,9 +191,9 @@ pub fn problem(refusal: &Refusal<'_>) -> Response<Bytes> {
         Reason::WithoutKey(error) => format!("\"type\":\"about:blank\",\"title\":\"{error}\""),
     };
     members += &format!(",\"status\":{}", status.as_u16());
-    if let Reason::OverLimit | Reason::QueueFull = refusal.reason {
-        let refused = refusal.report.readings().filter(|reading| reading.refused);
-        let names: Vec<_> = refused.map(|reading| reading.policy.quoted()).collect();
+    if let Reason::OverLimit | Reason::QueueFull = denial.reason {
+        let denied = denial.report.readings().filter(|reading| reading.denied);
+        let names: Vec<_> = denied.map(|reading| reading.policy.quoted()).collect();
         members += &format!(",\"violated-policies\":[{}]", names.join(","));
     }
     let mut response = Response::new(Bytes::from(format!("{{{members}}}")));
@@ -218,15 +218,15 @@ fn kind(name: &str, title: &str) -> String {
 ///
 /// ```
 /// use tollgate::Quota;
-/// use tollgate_http::{Limit, RateLimitLayer, key::PeerIp, refusal};
+/// use tollgate_http::{Limit, RateLimitLayer, key::PeerIp, denial};
 ///
 /// let limit = Limit::gcra("calls", Quota::per_second(100), PeerIp::new())?;
-/// let layer = RateLimitLayer::builder(limit).refuse_with(refusal::grpc).build();
+/// let layer = RateLimitLayer::builder(limit).deny_with(denial::grpc).build();
 /// # Ok::<(), tollgate_http::LimitError>(())
 /// ```
 #[must_use]
-pub fn grpc(refusal: &Refusal<'_>) -> Response<Bytes> {
-    let (code, message) = match refusal.reason {
+pub fn grpc(denial: &Denial<'_>) -> Response<Bytes> {
+    let (code, message) = match denial.reason {
         Reason::OverLimit => ("8", "rate limit exceeded"),
         Reason::QueueFull => ("14", "too many calls are waiting"),
         Reason::Unavailable => ("14", "the rate limit cannot be told"),
@@ -235,13 +235,13 @@ pub fn grpc(refusal: &Refusal<'_>) -> Response<Bytes> {
     };
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
-    let content_type = grpc_content_type(refusal.request).cloned();
+    let content_type = grpc_content_type(denial.request).cloned();
     let content_type = content_type.unwrap_or(HeaderValue::from_static("application/grpc"));
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert("grpc-status", HeaderValue::from_static(code));
     headers.insert("grpc-message", HeaderValue::from_static(message));
-    if let Reason::OverLimit | Reason::QueueFull = refusal.reason {
-        headers.insert("grpc-retry-pushback-ms", pushback_millis(refusal.report).into());
+    if let Reason::OverLimit | Reason::QueueFull = denial.reason {
+        headers.insert("grpc-retry-pushback-ms", pushback_millis(denial.report).into());
     }
     response
 }
@@ -268,15 +268,15 @@ mod tests {
     }
 
     fn answer_by(
-        write: fn(&Refusal<'_>) -> Response<Bytes>,
+        write: fn(&Denial<'_>) -> Response<Bytes>,
         reason: Reason,
         retry_after: Option<Duration>,
     ) -> Response<Bytes> {
         let (request, ()) = http::Request::new(()).into_parts();
         let policy = Policy::new("a \"b\"", &Quota::per_second(1)).expect("a name");
         let mut report = Report::default();
-        report.note(Reading { refused: true, retry_after, ..Reading::new(policy, 1, 0) });
-        Refusal { request: &request, report: &report, reason }.respond(write)
+        report.note(Reading { denied: true, retry_after, ..Reading::new(policy, 1, 0) });
+        Denial { request: &request, report: &report, reason }.respond(write)
     }
 
     #[test]
@@ -350,8 +350,8 @@ mod tests {
             request.headers_mut().insert(CONTENT_TYPE, content_type.parse().expect("a value"));
             let (request, ()) = request.into_parts();
             let report = Report::default();
-            let refusal = Refusal { request: &request, report: &report, reason: Reason::OverLimit };
-            refusal.respond(by_protocol)
+            let denial = Denial { request: &request, report: &report, reason: Reason::OverLimit };
+            denial.respond(by_protocol)
         };
         for grpc in [
             "application/grpc",

@@ -12,17 +12,17 @@ use tollgate::{AnyAlgorithm, FixedWindow, Gcra, Quota, SlidingCounter, SlidingLo
 /// ```
 /// use std::time::Duration;
 /// use tollgate::Quota;
-/// use tollgate_redis::Counting;
+/// use tollgate_redis::Algorithm;
 ///
-/// let named: Counting = "fixed-window-aligned".parse()?;
-/// assert_eq!(named, Counting::FixedWindow { utc_offset_secs: Some(0) });
-/// let log = Counting::sliding_log().and(Quota::per_hour(100)).min_gap(Duration::from_millis(5));
-/// assert_ne!(log, Counting::sliding_log());
-/// # Ok::<(), tollgate_redis::UnknownCounting>(())
+/// let named: Algorithm = "fixed-window-aligned".parse()?;
+/// assert_eq!(named, Algorithm::FixedWindow { utc_offset_secs: Some(0) });
+/// let log = Algorithm::sliding_log().and(Quota::per_hour(100)).min_gap(Duration::from_millis(5));
+/// assert_ne!(log, Algorithm::sliding_log());
+/// # Ok::<(), tollgate_redis::UnknownAlgorithm>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Counting {
+pub enum Algorithm {
     /// A token bucket: cells come back one by one at an even rate, up to the burst.
     #[default]
     Gcra,
@@ -46,34 +46,34 @@ pub enum Counting {
     SlidingLog {
         /// Further rates, at most three.
         more: Vec<Quota>,
-        /// Whether refused requests count like admitted ones.
-        count_refusals: bool,
+        /// Whether denied requests count like admitted ones.
+        count_denials: bool,
     },
 }
 
-impl Counting {
+impl Algorithm {
     /// The names that parse, each for the counting as it is without options.
     ///
     /// ```
-    /// use tollgate_redis::Counting;
-    /// assert!(Counting::NAMES.iter().all(|name| name.parse::<Counting>().is_ok()));
+    /// use tollgate_redis::Algorithm;
+    /// assert!(Algorithm::NAMES.iter().all(|name| name.parse::<Algorithm>().is_ok()));
     /// ```
     pub const NAMES: &[&str] =
         &["gcra", "fixed-window", "fixed-window-aligned", "sliding-counter", "sliding-log"];
 
     /// The largest limit of a sliding log, in cells: some 1.3 MB of the server's memory a key. A
-    /// larger one is [`CentralError::LogTooLarge`](crate::CentralError::LogTooLarge).
+    /// larger one is [`RedisLimiterError::LogTooLarge`](crate::CentralError::LogTooLarge).
     ///
     /// ```
     /// use tollgate::Quota;
-    /// use tollgate_redis::{Central, CentralError, Counting, Store};
+    /// use tollgate_redis::{RedisLimiter, RedisLimiterError, Algorithm, Store};
     ///
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let log = |limit| Central::builder(&store, "a", Quota::per_hour(limit))
-    ///     .counting(Counting::sliding_log())
+    /// let log = |limit| RedisLimiter::builder(&store, "a", Quota::per_hour(limit))
+    ///     .algorithm(Algorithm::sliding_log())
     ///     .build();
-    /// assert!(log(Counting::MAX_LOG_LIMIT).is_ok());
-    /// assert_eq!(log(Counting::MAX_LOG_LIMIT + 1).unwrap_err(), CentralError::LogTooLarge);
+    /// assert!(log(Algorithm::MAX_LOG_LIMIT).is_ok());
+    /// assert_eq!(log(Algorithm::MAX_LOG_LIMIT + 1).unwrap_err(), RedisLimiterError::LogTooLarge);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const MAX_LOG_LIMIT: u64 = 10_000;
@@ -83,16 +83,16 @@ impl Counting {
     /// the limit is: ask for fewer cells at a time, or use the sliding counter.
     ///
     /// ```
-    /// use tollgate_redis::Counting;
-    /// assert!(Counting::MAX_LOG_CELLS_PER_CALL < Counting::MAX_LOG_LIMIT);
+    /// use tollgate_redis::Algorithm;
+    /// assert!(Algorithm::MAX_LOG_CELLS_PER_CALL < Algorithm::MAX_LOG_LIMIT);
     /// ```
     pub const MAX_LOG_CELLS_PER_CALL: u64 = 1_000;
 
     /// Windows that begin with their first cell.
     ///
     /// ```
-    /// use tollgate_redis::Counting;
-    /// assert_eq!(Counting::fixed_window(), "fixed-window".parse().unwrap());
+    /// use tollgate_redis::Algorithm;
+    /// assert_eq!(Algorithm::fixed_window(), "fixed-window".parse().unwrap());
     /// ```
     #[must_use]
     pub const fn fixed_window() -> Self {
@@ -102,8 +102,8 @@ impl Counting {
     /// Windows of the wall clock in UTC.
     ///
     /// ```
-    /// use tollgate_redis::Counting;
-    /// assert_eq!(Counting::aligned_window(), "fixed-window-aligned".parse().unwrap());
+    /// use tollgate_redis::Algorithm;
+    /// assert_eq!(Algorithm::aligned_window(), "fixed-window-aligned".parse().unwrap());
     /// ```
     #[must_use]
     pub const fn aligned_window() -> Self {
@@ -113,23 +113,23 @@ impl Counting {
     /// Two windows of one period, the older one weighed.
     ///
     /// ```
-    /// use tollgate_redis::Counting;
-    /// assert_eq!(Counting::sliding_counter(), "sliding-counter".parse().unwrap());
+    /// use tollgate_redis::Algorithm;
+    /// assert_eq!(Algorithm::sliding_counter(), "sliding-counter".parse().unwrap());
     /// ```
     #[must_use]
     pub const fn sliding_counter() -> Self {
         Self::SlidingCounter { older: 1, utc_offset_secs: 0 }
     }
 
-    /// One rate, the quota's; refused requests are ignored.
+    /// One rate, the quota's; denied requests are ignored.
     ///
     /// ```
-    /// use tollgate_redis::Counting;
-    /// assert_eq!(Counting::sliding_log(), "sliding-log".parse().unwrap());
+    /// use tollgate_redis::Algorithm;
+    /// assert_eq!(Algorithm::sliding_log(), "sliding-log".parse().unwrap());
     /// ```
     #[must_use]
     pub const fn sliding_log() -> Self {
-        Self::SlidingLog { more: Vec::new(), count_refusals: false }
+        Self::SlidingLog { more: Vec::new(), count_denials: false }
     }
 
     /// A log holds every key to a further rate as well. The others have one rate, and stay as they
@@ -137,9 +137,9 @@ impl Counting {
     ///
     /// ```
     /// use tollgate::Quota;
-    /// use tollgate_redis::Counting;
-    /// let log = Counting::sliding_log().and(Quota::per_hour(500));
-    /// assert!(matches!(log, Counting::SlidingLog { more, .. } if more.len() == 1));
+    /// use tollgate_redis::Algorithm;
+    /// let log = Algorithm::sliding_log().and(Quota::per_hour(500));
+    /// assert!(matches!(log, Algorithm::SlidingLog { more, .. } if more.len() == 1));
     /// ```
     #[must_use]
     pub fn and(mut self, rate: Quota) -> Self {
@@ -153,26 +153,26 @@ impl Counting {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate_redis::Counting;
-    /// let log = Counting::sliding_log().min_gap(Duration::from_millis(2));
-    /// assert!(matches!(log, Counting::SlidingLog { more, .. } if more[0].limit() == 1));
+    /// use tollgate_redis::Algorithm;
+    /// let log = Algorithm::sliding_log().min_gap(Duration::from_millis(2));
+    /// assert!(matches!(log, Algorithm::SlidingLog { more, .. } if more[0].limit() == 1));
     /// ```
     #[must_use]
     pub fn min_gap(self, gap: Duration) -> Self {
         self.and(Quota::new(1, gap))
     }
 
-    /// A log lets refused requests count like admitted ones. The others stay as they are.
+    /// A log lets denied requests count like admitted ones. The others stay as they are.
     ///
     /// ```
-    /// use tollgate_redis::Counting;
-    /// let log = Counting::sliding_log().counting_refusals();
-    /// assert!(matches!(log, Counting::SlidingLog { count_refusals: true, .. }));
+    /// use tollgate_redis::Algorithm;
+    /// let log = Algorithm::sliding_log().counting_denials();
+    /// assert!(matches!(log, Algorithm::SlidingLog { count_denials: true, .. }));
     /// ```
     #[must_use]
-    pub fn counting_refusals(mut self) -> Self {
-        if let Self::SlidingLog { count_refusals, .. } = &mut self {
-            *count_refusals = true;
+    pub fn counting_denials(mut self) -> Self {
+        if let Self::SlidingLog { count_denials, .. } = &mut self {
+            *count_denials = true;
         }
         self
     }
@@ -181,9 +181,9 @@ impl Counting {
     ///
     /// ```
     /// use tollgate::{Direct, Quota};
-    /// use tollgate_redis::Counting;
+    /// use tollgate_redis::Algorithm;
     ///
-    /// let algorithm = Counting::sliding_counter().algorithm();
+    /// let algorithm = Algorithm::sliding_counter().algorithm();
     /// assert!(Direct::builder(Quota::per_minute(10)).algorithm(algorithm).build().is_ok());
     /// ```
     #[must_use]
@@ -197,44 +197,44 @@ impl Counting {
             Self::SlidingCounter { older, utc_offset_secs } => {
                 SlidingCounter::new().older(*older).utc_offset_secs(*utc_offset_secs).into()
             }
-            Self::SlidingLog { more, count_refusals } => {
+            Self::SlidingLog { more, count_denials } => {
                 let log = more.iter().fold(SlidingLog::new(), |log, rate| log.and(*rate));
-                if *count_refusals { log.count_refusals().into() } else { log.into() }
+                if *count_denials { log.count_denials().into() } else { log.into() }
             }
         }
     }
 }
 
-/// A name that is none of [`Counting::NAMES`].
+/// A name that is none of [`Algorithm::NAMES`].
 ///
 /// ```
-/// use tollgate_redis::Counting;
-/// let error = "leaky-queue".parse::<Counting>().unwrap_err();
+/// use tollgate_redis::Algorithm;
+/// let error = "leaky-queue".parse::<Algorithm>().unwrap_err();
 /// assert!(error.to_string().starts_with("a server does not count this way: use one of gcra, "));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct UnknownCounting;
+pub struct UnknownAlgorithm;
 
-impl fmt::Display for UnknownCounting {
+impl fmt::Display for UnknownAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a server does not count this way: use one of {}", Counting::NAMES.join(", "))
+        write!(f, "a server does not count this way: use one of {}", Algorithm::NAMES.join(", "))
     }
 }
 
-impl core::error::Error for UnknownCounting {}
+impl core::error::Error for UnknownAlgorithm {}
 
-impl FromStr for Counting {
-    type Err = UnknownCounting;
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
 
-    fn from_str(name: &str) -> Result<Self, UnknownCounting> {
+    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
         Ok(match name {
             "gcra" => Self::Gcra,
             "fixed-window" => Self::fixed_window(),
             "fixed-window-aligned" => Self::aligned_window(),
             "sliding-counter" => Self::sliding_counter(),
             "sliding-log" => Self::sliding_log(),
-            _ => return Err(UnknownCounting),
+            _ => return Err(UnknownAlgorithm),
         })
     }
 }

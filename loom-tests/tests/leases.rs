@@ -9,7 +9,7 @@ use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, explore_four, explore_three,
     explore_two_to, explore_two_whole, keyed, left,
 };
-use tollgate::{Fault, Gcra, Lane, OnFull, plant};
+use tollgate::{Fault, Gcra, LocalLease, OnFull, plant};
 
 const KEY: u64 = 7;
 const OTHER: u64 = 1;
@@ -21,41 +21,41 @@ const TAKE: u64 = 2;
 const BURST: u64 = 4;
 
 fn gate(on_full: OnFull) -> Arc<Gate> {
-    keyed(Gcra::new().lanes(TAKE), burst(BURST + TAKE), ONE_BUCKET, on_full)
+    keyed(Gcra::new().leases(TAKE), burst(BURST + TAKE), ONE_BUCKET, on_full)
 }
 
 /// Asks a lane of its own for one cell so many times, gives back the rest, and returns how many
 /// were spent.
-fn lane(gate: &Arc<Gate>, times: u64) -> u64 {
-    let mut lane = Lane::of_key(Arc::clone(gate), &KEY);
+fn lease(gate: &Arc<Gate>, times: u64) -> u64 {
+    let mut lease = LocalLease::of_key(Arc::clone(gate), &KEY);
     let mut spent = 0;
     for _ in 0..times {
-        spent += u64::from(lane.check_at(1, at(1)).is_ok());
+        spent += u64::from(lease.check_at(1, at(1)).is_ok());
     }
-    lane.give_back_at(at(1));
+    lease.refund_at(at(1));
     spent
 }
 
 #[test]
 fn two_lanes_of_one_key() {
     explore_two_whole("lanes: 2 lanes, each taken and given back", || {
-        let gate = gate(OnFull::Refuse);
+        let gate = gate(OnFull::Deny);
         assert_eq!(ask(&gate, KEY, at(1)), 1);
         let other = Arc::clone(&gate);
-        let thread = thread::spawn(move || lane(&other, 1));
-        let spent = 1 + lane(&gate, 3) + thread.join().unwrap();
+        let thread = thread::spawn(move || lease(&other, 1));
+        let spent = 1 + lease(&gate, 3) + thread.join().unwrap();
         assert_eq!(spent + left(&gate, KEY, at(1)), BURST, "spent and left");
     });
 }
 
 /// A charge beside so many lanes, of which the first asks once, the next twice, and so on.
-fn lanes_and_a_charge(lanes: u64) {
-    let gate = gate(OnFull::Refuse);
+fn lanes_and_a_charge(leases: u64) {
+    let gate = gate(OnFull::Deny);
     assert_eq!(ask(&gate, KEY, at(1)), 1);
-    let threads: Vec<_> = (1..=lanes)
+    let threads: Vec<_> = (1..=leases)
         .map(|times| {
             let gate = Arc::clone(&gate);
-            thread::spawn(move || lane(&gate, times))
+            thread::spawn(move || lease(&gate, times))
         })
         .collect();
     let mine = ask(&gate, KEY, at(1));
@@ -79,14 +79,14 @@ fn given_back_during_a_take_over() {
     let gate = gate(OnFull::EvictNearestIdle);
     // The third key owes more, so the lane's is the one to be forgotten.
     assert!(gate.check_at(&THIRD, BURST, at(1)).is_ok());
-    let mut lane = Lane::of_key(Arc::clone(&gate), &KEY);
-    assert!(lane.check_at(1, at(1)).is_ok());
+    let mut lease = LocalLease::of_key(Arc::clone(&gate), &KEY);
+    assert!(lease.check_at(1, at(1)).is_ok());
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || {
         let all = u64::from(other.check_at(&OTHER, BURST, at(1)).is_ok());
         BURST * all + ask(&other, OTHER, at(1))
     });
-    lane.give_back_at(at(1));
+    lease.refund_at(at(1));
     assert_eq!(thread.join().unwrap(), BURST, "granted to the new key");
     assert_eq!(left(&gate, OTHER, at(1)), 0, "nothing was given back to it");
 }
@@ -110,27 +110,27 @@ fn without_the_generation_the_new_key_is_given_cells() {
 }
 
 /// A lane that is asked again only when time has restored what it holds.
-fn an_old_lane() {
-    let gate = gate(OnFull::Refuse);
-    let mut lane = Lane::of_key(Arc::clone(&gate), &KEY);
-    assert!(lane.check_at(1, at(1)).is_ok());
+fn an_old_lease() {
+    let gate = gate(OnFull::Deny);
+    let mut lease = LocalLease::of_key(Arc::clone(&gate), &KEY);
+    assert!(lease.check_at(1, at(1)).is_ok());
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || (0..BURST).map(|_| ask(&other, KEY, at(3))).sum::<u64>());
-    let mine = (0..TAKE).filter(|_| lane.check_at(1, at(3)).is_ok()).count() as u64;
-    lane.give_back_at(at(3));
+    let mine = (0..TAKE).filter(|_| lease.check_at(1, at(3)).is_ok()).count() as u64;
+    lease.refund_at(at(3));
     let spent = mine + thread.join().unwrap();
     assert_eq!(spent + left(&gate, KEY, at(3)), BURST, "spent and left");
 }
 
 #[test]
 fn after_its_time() {
-    explore_two_whole("lanes: a lane after its time", an_old_lane);
+    explore_two_whole("lanes: a lane after its time", an_old_lease);
 }
 
 /// The mistake avoided: what was taken ahead is spent although time has restored it.
 #[test]
 #[should_panic(expected = "spent and left")]
 fn without_an_end_what_is_held_is_granted_twice() {
-    plant(Fault::LaneNeverExpires);
-    catch_two("lanes: held for ever", an_old_lane);
+    plant(Fault::LeaseNeverExpires);
+    catch_two("lanes: held for ever", an_old_lease);
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use tollgate::{Limiter, Quota, TopKeys};
-use tollgate_observe::{RefusalLog, log_top};
+use tollgate_observe::{DenialLog, log_top};
 use tracing::field::{Field, Visit};
 use tracing::subscriber::with_default;
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -58,9 +58,9 @@ fn empty_gate() -> Limiter<str> {
 }
 
 #[test]
-fn a_flood_of_refusals_is_a_few_events() {
+fn a_flood_of_denials_is_a_few_events() {
     let (gate, keep) = (empty_gate(), Keep::down_to(Level::WARN));
-    let log = RefusalLog::new("api", Quota::per_day(3)).expect("in range");
+    let log = DenialLog::new("api", Quota::per_day(3)).expect("in range");
     with_default(tracing_subscriber::registry().with(keep.clone()), || {
         assert!(log.watch("another", gate.check("another")).is_ok());
         for _ in 0..1_000 {
@@ -78,10 +78,10 @@ fn a_flood_of_refusals_is_a_few_events() {
 }
 
 #[test]
-fn each_suppressed_refusal_is_told_once() {
+fn each_suppressed_denial_is_told_once() {
     const EACH: u64 = 100_000;
     let (gate, keep) = (empty_gate(), Keep::down_to(Level::WARN));
-    let log = RefusalLog::new("api", Quota::per_second(500).burst(5)).expect("in range");
+    let log = DenialLog::new("api", Quota::per_second(500).burst(5)).expect("in range");
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -108,7 +108,7 @@ fn each_suppressed_refusal_is_told_once() {
 #[test]
 fn nobody_listens_and_nothing_is_spent() {
     let (gate, keep) = (empty_gate(), Keep::down_to(Level::ERROR));
-    let log = RefusalLog::new("api", Quota::per_day(3)).expect("in range");
+    let log = DenialLog::new("api", Quota::per_day(3)).expect("in range");
     with_default(tracing_subscriber::registry().with(keep.clone()), || {
         for _ in 0..10 {
             let _ = log.watch("192.0.2.7", gate.check("192.0.2.7"));
@@ -120,7 +120,7 @@ fn nobody_listens_and_nothing_is_spent() {
 #[test]
 fn a_cost_that_is_never_admitted_has_no_wait() {
     let (gate, keep) = (empty_gate(), Keep::down_to(Level::WARN));
-    let log = RefusalLog::new("api", Quota::per_day(3)).expect("in range");
+    let log = DenialLog::new("api", Quota::per_day(3)).expect("in range");
     with_default(tracing_subscriber::registry().with(keep.clone()), || {
         assert!(log.watch("a", gate.check_n("a", 2)).is_err());
     });
@@ -130,9 +130,9 @@ fn a_cost_that_is_never_admitted_has_no_wait() {
 #[test]
 fn no_key_begins_a_line_of_its_own() {
     let keep = Keep::down_to(Level::INFO);
-    let forged = "a\n WARN tollgate: refused\x1b[31m";
+    let forged = "a\n WARN tollgate: denied\x1b[31m";
     let (gate, top) = (empty_gate(), TopKeys::<String>::new(1));
-    let log = RefusalLog::new("api", Quota::per_day(3)).expect("in range");
+    let log = DenialLog::new("api", Quota::per_day(3)).expect("in range");
     with_default(tracing_subscriber::registry().with(keep.clone()), || {
         let _ = top.watch(forged, log.watch(forged, gate.check_n(forged, 2)));
         log_top(&top, "api", 1);
@@ -140,7 +140,7 @@ fn no_key_begins_a_line_of_its_own() {
     let events = keep.events();
     assert_eq!(events.len(), 2);
     for told in &events {
-        assert_eq!(told.0["key"], r"a\n WARN tollgate: refused\u{1b}[31m");
+        assert_eq!(told.0["key"], r"a\n WARN tollgate: denied\u{1b}[31m");
     }
 }
 
@@ -153,7 +153,7 @@ fn the_top_is_told_in_order() {
     let told: Vec<_> = keep
         .events()
         .iter()
-        .map(|told| ["rank", "key", "refused", "error"].map(|field| told.0[field].clone()))
+        .map(|told| ["rank", "key", "denied", "error"].map(|field| told.0[field].clone()))
         .collect();
     assert_eq!(told, [["1", "c", "3", "0"], ["2", "b", "2", "0"]]);
 }

@@ -1,8 +1,8 @@
 //! Lanes, and what is given back: never over the limit, whoever holds what.
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, GiveBack, Machine, NoRing, Receipt, Step};
-use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, Slots, Tick};
+use tollgate::algo::{Algorithm, NoRing, Receipt, Refund, StateMachine, Step};
+use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
 
 use crate::bodies::span::worst_excess_of_bucket;
 
@@ -24,23 +24,23 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
     let clock = ManualClock::new();
     let gate: Limiter<str, Gcra, _> = Limiter::builder(Quota::per_second(LIMIT))
-        .algorithm(Gcra::new().lanes(take))
+        .algorithm(Gcra::new().leases(take))
         .clock(&clock)
-        .slots(Slots::Wide)
+        .slots(SlotLayout::Wide)
         .build()
         .expect("in range");
-    let mut lanes = [(); LANES].map(|()| gate.lane("key"));
+    let mut leases = [(); LANES].map(|()| gate.lease("key"));
     let mut now = SECOND;
     let mut spent = Vec::new();
     for &(gap, who, n) in acts {
         now += gap;
         clock.set(Tick::from_nanos(now));
-        let admitted = match lanes.get_mut(who) {
-            Some(lane) if n == 0 => {
-                lane.give_back_at(Tick::from_nanos(now));
+        let admitted = match leases.get_mut(who) {
+            Some(lease) if n == 0 => {
+                lease.refund_at(Tick::from_nanos(now));
                 continue;
             }
-            Some(lane) => lane.check_at(n, Tick::from_nanos(now)).is_ok(),
+            Some(lease) => lease.check_at(n, Tick::from_nanos(now)).is_ok(),
             None => gate.check_n("key", n).is_ok(),
         };
         if admitted {
@@ -97,7 +97,7 @@ proptest! {
 
 fn never_too_much(events: &[Event], kept: &[u64]) {
     let params = Gcra::new().params(&Quota::per_second(LIMIT), 0).expect("in range");
-    let charge = |word, now, n| params.step(params.look(word, NoRing, now, n), now, n);
+    let charge = |word, now, n| params.step(params.read(word, NoRing, now, n), now, n);
     let mut word = params.fresh(Tick::ZERO);
     let mut nanos = SECOND;
     // The charges that were admitted, and whether they were given back; of each, `kept` is spent.
@@ -110,7 +110,7 @@ fn never_too_much(events: &[Event], kept: &[u64]) {
                 let (receipt, done) = &mut charges[index];
                 if !core::mem::replace(done, true) {
                     let unspent = receipt.cells.saturating_sub(kept[index]);
-                    word = params.give_back(word, receipt, now, unspent);
+                    word = params.refund(word, receipt, now, unspent);
                 }
             }
             None => {
@@ -132,7 +132,7 @@ fn never_too_much(events: &[Event], kept: &[u64]) {
     }
     let now = Tick::from_nanos(nanos);
     let room = |word| {
-        params.answer(params.look(word, NoRing, now, 0), now, 0).expect("0 cells").reset_after()
+        params.answer(params.read(word, NoRing, now, 0), now, 0).expect("0 cells").reset_after()
     };
     assert!(room(word) >= room(without), "{:?} < {:?}", room(word), room(without));
 }
@@ -141,22 +141,22 @@ fn never_too_much(events: &[Event], kept: &[u64]) {
 fn at_once_all_is_given_back_and_after_an_idle_spell_nothing() {
     let clock = ManualClock::new();
     let gate = Direct::builder(Quota::per_second(LIMIT))
-        .algorithm(Gcra::new().lanes(8))
+        .algorithm(Gcra::new().leases(8))
         .clock(&clock)
         .build()
         .expect("in range");
     let left = || gate.peek_at(0, tollgate::Clock::now(&clock)).expect("0 cells").remaining();
-    let mut lane = gate.lane();
-    assert!(lane.check().is_ok());
-    assert_eq!((lane.held(), left()), (7, 4), "12 may be charged at a time");
-    drop(lane);
+    let mut lease = gate.lease();
+    assert!(lease.check().is_ok());
+    assert_eq!((lease.held(), left()), (7, 4), "12 may be charged at a time");
+    drop(lease);
     assert_eq!(left(), 11);
 
-    let mut lane = gate.lane();
-    assert!(lane.check().is_ok());
+    let mut lease = gate.lease();
+    assert!(lease.check().is_ok());
     clock.set(Tick::from_nanos(10 * SECOND));
     assert!(gate.check_n(9).is_ok());
-    drop(lane);
+    drop(lease);
     assert_eq!(left(), 3, "what others spent meanwhile stays spent");
 }
 
@@ -164,7 +164,7 @@ fn at_once_all_is_given_back_and_after_an_idle_spell_nothing() {
 fn nothing_is_given_back_to_a_later_life() {
     let clock = ManualClock::new();
     let gate: Limiter<u64, Gcra, _> = Limiter::builder(Quota::per_second(LIMIT))
-        .algorithm(Gcra::new().lanes(8))
+        .algorithm(Gcra::new().leases(8))
         .clock(&clock)
         .capacity(1)
         .on_full(OnFull::EvictNearestIdle)
@@ -179,11 +179,11 @@ fn nothing_is_given_back_to_a_later_life() {
     };
     let reset = || gate.reset(&7);
     for begin_anew in [&reset as &dyn Fn(), &crowd_out] {
-        let mut lane = gate.lane(&7);
-        assert!(lane.check_at(1, now).is_ok());
+        let mut lease = gate.lease(&7);
+        assert!(lease.check_at(1, now).is_ok());
         begin_anew();
         assert!(gate.check_at(&7, 12, now).is_ok(), "a life of its own");
-        lane.give_back_at(now);
+        lease.refund_at(now);
         assert!(gate.check_at(&7, 1, now).is_err());
         gate.reset(&7);
     }
@@ -192,12 +192,12 @@ fn nothing_is_given_back_to_a_later_life() {
 #[test]
 fn where_no_slot_is_to_be_had_a_lane_holds_nothing() {
     for (on_full, admitted) in [
-        (OnFull::Refuse, [false; 3]),
+        (OnFull::Deny, [false; 3]),
         (OnFull::Admit, [true; 3]),
         (OnFull::SharedOverflow(Quota::per_hour(4)), [true, true, false]),
     ] {
         let gate: Limiter<u64, Gcra, _> = Limiter::builder(Quota::per_second(LIMIT))
-            .algorithm(Gcra::new().lanes(2))
+            .algorithm(Gcra::new().leases(2))
             .clock(ManualClock::new())
             .capacity(1)
             .on_full(on_full)
@@ -206,29 +206,29 @@ fn where_no_slot_is_to_be_had_a_lane_holds_nothing() {
         for other in 0..64 {
             let _ = gate.check_at(&other, 12, Tick::ZERO);
         }
-        let mut lane = gate.lane(&1_000);
-        let decisions = admitted.map(|_| lane.check_at(1, Tick::ZERO).is_ok());
-        assert_eq!((decisions, lane.held()), (admitted, 0), "{on_full:?}");
+        let mut lease = gate.lease(&1_000);
+        let decisions = admitted.map(|_| lease.check_at(1, Tick::ZERO).is_ok());
+        assert_eq!((decisions, lease.held()), (admitted, 0), "{on_full:?}");
     }
 }
 
 #[test]
 fn a_lane_asks_for_what_is_left_and_tells_the_wait_of_what_was_asked() {
     let gate = Direct::builder(Quota::per_hour(20))
-        .algorithm(Gcra::new().lanes(8))
+        .algorithm(Gcra::new().leases(8))
         .clock(ManualClock::new())
         .build()
         .expect("in range");
     assert!(gate.check_at(7, Tick::ZERO).is_ok());
-    let mut lane = gate.lane();
-    assert!(lane.check_at(2, Tick::ZERO).is_ok());
-    assert_eq!(lane.held(), 3, "five were left");
-    let denied = lane.check_at(4, Tick::ZERO).unwrap_err();
+    let mut lease = gate.lease();
+    assert!(lease.check_at(2, Tick::ZERO).is_ok());
+    assert_eq!(lease.held(), 3, "five were left");
+    let denied = lease.check_at(4, Tick::ZERO).unwrap_err();
     assert_eq!(
         (denied.remaining(), denied.retry_after().map(|wait| wait.as_secs())),
         (3, Some(180))
     );
-    assert!(lane.check_at(3, Tick::ZERO).is_ok(), "what it held went back");
-    assert_eq!(lane.check_at(13, Tick::ZERO).unwrap_err().retry_after(), None, "never fits");
-    assert!(lane.check_at(0, Tick::ZERO).is_ok());
+    assert!(lease.check_at(3, Tick::ZERO).is_ok(), "what it held went back");
+    assert_eq!(lease.check_at(13, Tick::ZERO).unwrap_err().retry_after(), None, "never fits");
+    assert!(lease.check_at(0, Tick::ZERO).is_ok());
 }
