@@ -1,4 +1,7 @@
-//! Hot keys shared out among threads: exact totals all the same.
+//! Hot keys leased to threads: the totals are exact.
+//!
+//! How often threads meet is up to the scheduler, so no test asserts it: the models of
+//! `loom-tests/tests/share.rs` and the unit tests of `src/limiter/hot_keys/` have every meeting.
 
 use tollgate::{Gcra, Limiter, ManualClock, Quota, Tick};
 
@@ -20,11 +23,6 @@ fn gate(burst: u64) -> Limiter<usize, Gcra, ManualClock> {
 
 fn left(gate: &Limiter<usize, Gcra, ManualClock>, key: usize) -> u64 {
     gate.peek_at(&key, 0, START).expect("no cells").remaining()
-}
-
-/// On one processor threads hardly ever meet.
-fn alone() -> bool {
-    std::thread::available_parallelism().is_ok_and(|threads| threads.get() == 1)
 }
 
 /// With a frozen clock nothing is too old, and a thread is denied a cell only when it holds none.
@@ -50,7 +48,7 @@ fn eight_threads_on_one_hot_key_are_granted_what_there_is() {
         assert_eq!((granted, left(&gate, 7)), (BURST, 0));
         shared += gate.stats().shared;
     }
-    assert!(shared > 0 || alone(), "threads met");
+    println!("{shared} leases");
 }
 
 /// Where keys want the same place, what is held of one may be lost, but nothing is granted twice.
@@ -78,5 +76,5 @@ fn eight_threads_on_several_hot_keys_are_granted_no_more() {
         }
         shared += gate.stats().shared;
     }
-    assert!(shared > 0 || alone(), "threads met");
+    println!("{shared} leases");
 }

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use crate::redis::Redis;
 use crate::support::{Proxy, eventually, get, scratch};
 
+/// So long that no machine is too busy to answer in time.
+const PATIENT: &str = "deadline = \"5 s\"";
+
 /// Two proxies with the same rules.
 fn pair(name: &str, rules: &str) -> [Proxy; 2] {
     ["one", "two"].map(|which| Proxy::with_rules(&format!("{name}-{which}"), rules))
@@ -53,7 +56,7 @@ fn two_proxies_that_ask_always_admit_exactly_the_quota() {
     let Some(redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"daily\"\nlimits = \"20 per day\"\n\
-         store = {{ url = \"{}\", ask = \"always\", when_down = \"block\" }}\n",
+         store = {{ url = \"{}\", ask = \"always\", when_down = \"block\", {PATIENT} }}\n",
         redis.url()
     );
     let proxies = pair("always", &rules);
@@ -80,7 +83,7 @@ fn two_proxies_with_leases_never_admit_more_than_the_quota() {
     let Some(redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"fast\"\nalgorithm = \"fixed-window\"\nlimits = \"600/min\"\n\
-         store = {{ url = \"{}\", when_down = \"block\" }}\n",
+         store = {{ url = \"{}\", when_down = \"block\", {PATIENT} }}\n",
         redis.url()
     );
     let proxies = pair("ahead", &rules);
@@ -100,7 +103,7 @@ fn without_the_server_requests_are_answered_as_each_rule_says() {
     let rule = |name: &str, limits: &str, rest: &str| {
         format!(
             "[[rule]]\nname = \"{name}\"\nmatch = {{ path = \"/{name}\" }}\nlimits = \"{limits}\"\n\
-             store = {{ url = \"{}\", ask = \"always\", when_down = \"{name}\"{rest} }}\n",
+             store = {{ url = \"{}\", ask = \"always\", when_down = \"{name}\"{rest}, {PATIENT} }}\n",
             redis.url()
         )
     };
@@ -115,8 +118,7 @@ fn without_the_server_requests_are_answered_as_each_rule_says() {
     let status = |path: &str| {
         let began = Instant::now();
         let answer = get(proxy.listen, path, "");
-        // The deadline is 10 ms; a busy machine takes longer for the rest.
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         answer.status
     };
     eventually("the server is asked", || status("/block") == 200);
@@ -141,8 +143,8 @@ fn a_change_that_no_server_can_keep_leaves_the_old_rules_in_force() {
     let Some(redis) = Redis::start() else { return };
     let rules = |more: &str| {
         format!(
-            "[[rule]]\nname = \"kept\"\nlimits = \"3/day\"\nstore = \"{0}\"\n\
-             [[rule]]\nname = \"other\"\nmatch = {{ path = \"/other\" }}\n{more}\nstore = \"{0}\"\n",
+            "[[rule]]\nname = \"kept\"\nlimits = \"3/day\"\nstore = {{ url = \"{0}\", {PATIENT} }}\n\
+             [[rule]]\nname = \"other\"\nmatch = {{ path = \"/other\" }}\n{more}\nstore = {{ url = \"{0}\", {PATIENT} }}\n",
             redis.url()
         )
     };
@@ -155,8 +157,9 @@ fn a_change_that_no_server_can_keep_leaves_the_old_rules_in_force() {
     let file = scratch("unfit.toml", &bad);
     let successful = "tollgate_rules_last_reload_successful";
     eventually("it is denied", || proxy.metric(successful) == 0.0);
+    let said = "the rules in force stay as they are";
+    eventually("it is logged", || proxy.stderr().contains(said));
     let stderr = proxy.stderr();
-    assert!(stderr.contains("the rules in force stay as they are"), "{stderr}");
     assert!(stderr.contains("rule \"other\": limit \"odd\" in store redis://"), "{stderr}");
     assert_eq!(["/other", "/"].map(status), [200, 429]);
 
@@ -177,7 +180,8 @@ fn a_change_that_no_server_can_keep_leaves_the_old_rules_in_force() {
 #[test]
 fn limits_here_and_there_and_in_shadow_are_told_together() {
     let Some(redis) = Redis::start() else { return };
-    let store = format!("store = {{ url = \"{}\", when_down = \"block\" }}", redis.url());
+    let store =
+        format!("store = {{ url = \"{}\", when_down = \"block\", {PATIENT} }}", redis.url());
     let rules = format!(
         "[[rule]]\nname = \"here\"\nlimits = \"50/day\"\n\
          [[rule]]\nname = \"trial\"\nlimits = \"1/day\"\nshadow = true\n{store}\n\
