@@ -23,7 +23,7 @@ run() {
     log="$(mktemp)"
     if TOLLGATE_TEST_SERVER="$1" TOLLGATE_FAULTS="$count" RUST_BACKTRACE=0 \
         cargo test -p tollgate-redis --all-features --locked --quiet --test server \
-        -- campaign:: --nocapture --test-threads 1 >"$log" 2>&1; then
+        -- faults:: --nocapture --test-threads 1 >"$log" 2>&1; then
         grep -E '^(\||faults:)|SKIPPED' "$log" | awk '!seen[$0]++'
         rm -f "$log"
     else

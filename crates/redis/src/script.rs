@@ -38,7 +38,7 @@ impl Script {
     }
 
     pub(crate) fn beat() -> Self {
-        Self::new(concat!(include_str!("lua/now.lua"), include_str!("lua/beat.lua")))
+        Self::new(concat!(include_str!("lua/now.lua"), include_str!("lua/heartbeat.lua")))
     }
 
     pub(crate) fn leave() -> Self {

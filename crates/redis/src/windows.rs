@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::central::key;
+use crate::server_key as key;
 use crate::reply;
 use crate::script::Script;
 use crate::store::{Store, is_name};

@@ -5,9 +5,9 @@ use core::time::Duration;
 use stateright::{Model, Property};
 use tollgate::Tick;
 
-use crate::batch::ledger::Known;
-use crate::batch::tab::{Found, Tab};
-use crate::places::Entry;
+use crate::batch::counter_store::Known;
+use crate::batch::pending_counts::{Found, Tab};
+use crate::bounded_map::Entry;
 use crate::report::NEVER_BEYOND;
 use crate::sync;
 

@@ -3,7 +3,7 @@
 use stateright::{Model, Property};
 use tollgate::Tick;
 
-use crate::lease::purse::Purse;
+use crate::lease::lease_cell::Purse;
 use crate::meter::Meter;
 use crate::report::NEVER_BEYOND;
 use crate::sync::{self, PlantedFault};

@@ -31,7 +31,7 @@ mod share;
 pub mod shares;
 
 // As the crate whose files are included names its own.
-mod places;
+mod bounded_map;
 mod sync;
 #[allow(dead_code, missing_docs, unreachable_pub, reason = "a file of another crate")]
 #[path = "../../../crates/redis/src/unavailable.rs"]

@@ -4,7 +4,7 @@
 //! sooner, which is counted from when it was sent. Its answer takes as long as it likes.
 
 mod faults;
-mod place;
+mod slot;
 mod steps;
 
 use core::time::Duration;
@@ -14,14 +14,14 @@ use tollgate::{Quota, Tick};
 
 use crate::meter::Meter;
 use crate::report::NEVER_BEYOND;
-use crate::share::membership::{COUNTED, Standing};
+use crate::share::part_status::{COUNTED, Standing};
 use crate::share::part::part;
-use crate::share::roll::Heartbeat;
-pub use place::lacks;
-use place::{Ages, Node, Place, Reply};
+use crate::share::membership::Heartbeat;
+pub use slot::lacks;
+use slot::{Ages, Node, Place, Reply};
 
 #[allow(unreachable_pub, reason = "a file of another crate")]
-#[path = "../../../crates/redis/tests/bodies/roll.rs"]
+#[path = "../../../crates/redis/tests/bodies/membership.rs"]
 mod roll;
 
 const UNIT: Duration = Duration::from_micros(1);

@@ -10,9 +10,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tollgate::{Clock, DecisionParts, QuantaClock, Tick};
 
 use super::builder::BatchedBuilder;
-use super::ledger::{Charge, CounterStore, Known};
-use super::tab::{Found, Tab};
-use crate::places::{Entry, Places};
+use super::counter_store::{Charge, CounterStore, Known};
+use super::pending_counts::{Found, Tab};
+use crate::bounded_map::{Entry, Places};
 use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 

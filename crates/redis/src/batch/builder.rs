@@ -7,8 +7,8 @@ use tokio::runtime::Handle;
 use tollgate::{Clock, QuantaClock};
 
 use super::batched::{Batched, Rules};
-use super::ledger::CounterStore;
-use super::tab::CELLS_MAX;
+use super::counter_store::CounterStore;
+use super::pending_counts::CELLS_MAX;
 
 /// Builds a [`Batched`].
 ///

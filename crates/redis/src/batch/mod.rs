@@ -15,15 +15,15 @@
 
 mod batched;
 mod builder;
-mod ledger;
-mod tab;
+mod counter_store;
+mod pending_counts;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
 pub use batched::{BatchStats, Batched};
 pub use builder::{BatchError, BatchedBuilder};
-pub use ledger::{Charge, CounterStore, Known};
+pub use counter_store::{Charge, CounterStore, Known};
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
-pub use tab::{Found, Tab};
+pub use pending_counts::{Found, Tab};

@@ -5,10 +5,10 @@ use core::time::Duration;
 
 use tollgate::{Clock, QuantaClock, Tick};
 
-use super::account::Rules;
-use super::bank::LeaseSource;
+use super::key_state::Rules;
+use super::lease_source::LeaseSource;
 use super::leased::Leased;
-use super::purse::CELLS_MAX;
+use super::lease_cell::CELLS_MAX;
 use super::sizing::Pauses;
 
 /// Builds a [`Leased`].

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tollgate::{Clock, QuantaClock, Tick};
 
-use super::account::{Account, Ahead, Errand, Gained, Landing, Met, Rules};
-use super::bank::{LeaseSource, Want};
+use super::key_state::{Account, Ahead, Errand, Gained, Landing, Met, Rules};
+use super::lease_source::{LeaseSource, Want};
 use super::builder::LeasedBuilder;
 use super::stats::{Count, LeaseStats, Tally};
-use crate::places::{Entry, Places};
+use crate::bounded_map::{Entry, Places};
 use crate::{Answer, Origin, Unavailable};
 
 /// How often a request waits for a call, or makes one, before it is denied: so often at least, and

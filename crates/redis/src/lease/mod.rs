@@ -10,7 +10,7 @@
 //! | `leased.rs`, `builder.rs` | the limiter: who calls, and who waits |
 //! | `stats.rs` | counts |
 //!
-//! Accounts are kept by key in [`Places`](crate::places::Places).
+//! Accounts are kept by key in [`Places`](crate::bounded_map::Places).
 //!
 //! **The bound.** Cells charged at the bank at a moment `c` are spent between `c` and the end of
 //! their lifetime `L`, which is counted from when the call was sent, so from before `c`. Those
@@ -18,12 +18,12 @@
 //! `burst - rate * L`, that is at most `burst + rate * w`, over any number of processes, whatever
 //! happens to them: cells that are lost with a process, or come too late, are not spent.
 
-mod account;
-mod bank;
+mod key_state;
+mod lease_source;
 mod builder;
 mod leased;
 mod pace;
-mod purse;
+mod lease_cell;
 #[cfg(all(test, not(tollgate_loom)))]
 pub(crate) mod simulation;
 mod sizing;
@@ -31,11 +31,11 @@ mod stats;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
-pub use bank::{Grant, LeaseSource, Want};
+pub use lease_source::{Grant, LeaseSource, Want};
 pub use builder::{LeaseError, LeasedBuilder};
 pub use leased::Leased;
 pub use stats::LeaseStats;
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
-pub use purse::{Call, Last, Purse, Until};
+pub use lease_cell::{Call, Last, Purse, Until};

@@ -6,8 +6,8 @@
 
 use tollgate::Tick;
 
-use super::account::Rules;
-use super::purse::CALLS_MAX;
+use super::key_state::Rules;
+use super::lease_cell::CALLS_MAX;
 use super::sizing::{self, LowWater, Use};
 use crate::sync::RelaxedCounter;
 

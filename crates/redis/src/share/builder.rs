@@ -8,7 +8,7 @@ use tollgate::{BuildError, Clock, DynamicGcra, Limiter, QuantaClock, Quota};
 
 use super::node::{Chosen, Share};
 use super::part::part;
-use super::roll::Membership;
+use super::membership::Membership;
 
 /// What a node does that has no part: it is new, or its beats fail.
 ///

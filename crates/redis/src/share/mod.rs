@@ -18,14 +18,14 @@
 
 mod builder;
 #[cfg(all(test, not(tollgate_loom)))]
-mod episodes;
-mod membership;
+mod fault_simulation;
+mod part_status;
 mod node;
 mod part;
-mod roll;
+mod membership;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
 pub use builder::{Alone, ShareBuilder, ShareError};
 pub use node::{Share, ShareStats};
-pub use roll::{Heartbeat, Membership};
+pub use membership::{Heartbeat, Membership};

@@ -12,9 +12,9 @@ use tollgate::{
 };
 
 use super::builder::{Alone, ShareBuilder};
-use super::membership::{COUNTED, Standing, holds};
+use super::part_status::{COUNTED, Standing, holds};
 use super::part::part;
-use super::roll::Membership;
+use super::membership::Membership;
 use crate::sync::{AtomicU64, Ordering, RelaxedCounter};
 use crate::{Answer, Origin};
 

@@ -6,21 +6,21 @@
 #![allow(clippy::disallowed_types, reason = "a test's clock")]
 
 mod batched;
-mod campaign;
+mod faults;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod exact;
-mod faults;
+mod outages;
 mod forget;
 mod harness;
 #[cfg(feature = "http")]
 mod http;
 mod idle;
-mod lease;
+mod take;
 mod leased;
 mod many;
 mod names;
-mod owed;
+mod quota_model;
 mod proxy;
 mod quotas;
 mod replies;

@@ -9,7 +9,7 @@ use tollgate::Quota;
 use tollgate_redis::{Algorithm, Batched, RedisLimiter, Store, Windows};
 
 use crate::harness::{Server, block_on};
-use crate::owed::of_counting;
+use crate::quota_model::of_counting;
 
 /// A moment in 2026, which is what a server's clock says.
 const BEGINNING_MICROS: u64 = 1_780_000_000_000_000;

@@ -171,7 +171,7 @@ fn a_clock_that_is_set_back_keeps_nobody_waiting() {
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let script =
-        concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/beat.lua"));
+        concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/heartbeat.lua"));
     let script = redis::Script::new(script);
     let mut beat = |node: &str, at: u64| -> (u64, u64) {
         let mut call = script.key("{set back}:heard");

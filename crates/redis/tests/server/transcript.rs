@@ -2,7 +2,7 @@
 
 #[path = "../bodies/bucket.rs"]
 mod bucket;
-#[path = "../bodies/roll.rs"]
+#[path = "../bodies/membership.rs"]
 mod roll;
 
 use std::time::Duration;
@@ -76,7 +76,7 @@ fn the_models_roll_is_the_servers() {
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let beats =
-        concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/beat.lua"));
+        concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/heartbeat.lua"));
     let (beats, leaves) =
         (redis::Script::new(beats), redis::Script::new(include_str!("../../src/lua/leave.lua")));
     let doing = prop_oneof![9 => (0..NODES).prop_map(Doing::Heartbeat), 1 => (0..NODES).prop_map(Doing::Leave)];

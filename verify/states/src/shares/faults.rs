@@ -1,6 +1,6 @@
 //! What faults do, and what each adds.
 
-use super::place::{Ages, Node, Place};
+use super::slot::{Ages, Node, Place};
 use super::{Fault, Mistake, Shares, World, faults};
 
 impl Shares {

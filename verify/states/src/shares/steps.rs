@@ -1,9 +1,9 @@
 //! What nodes do, and what becomes of their beats.
 
-use super::place::{Ages, Node, Place, Reply, lacks};
+use super::slot::{Ages, Node, Place, Reply, lacks};
 use super::roll::{Member, beat, leave};
 use super::{Fault, Mistake, NOW_UNITS, Shares, Step, World, at, at_units, faults};
-use crate::share::membership::holds;
+use crate::share::part_status::holds;
 
 impl Shares {
     pub(super) fn steps(&self, world: &World, steps: &mut Vec<Step>) {

@@ -7,11 +7,11 @@ use core::time::Duration;
 use tokio::sync::Notify;
 use tollgate::{DecisionParts, Tick};
 
-use super::bank::{Grant, Want};
+use super::lease_source::{Grant, Want};
 use super::pace::{Need, Pace};
-use super::purse::{Call, Last, Purse, Until};
+use super::lease_cell::{Call, Last, Purse, Until};
 use super::sizing::Pauses;
-use crate::places::Entry;
+use crate::bounded_map::Entry;
 use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 

@@ -9,7 +9,7 @@ use core::time::Duration;
 use tollgate::{DecisionParts, Quota};
 
 use super::{Told, epoch_into, granted, natural, whole_micros};
-use crate::central::RedisLimiterError;
+use crate::redis_limiter::RedisLimiterError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Window {

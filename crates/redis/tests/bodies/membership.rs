@@ -1,4 +1,4 @@
-//! The list of live nodes as `src/lua/beat.lua` and `leave.lua` keep it. `verify/states/` takes it for the
+//! The list of live nodes as `src/lua/heartbeat.lua` and `leave.lua` keep it. `verify/states/` takes it for the
 //! server; `tests/server/transcript.rs` compares it with one.
 
 /// A node on the list.

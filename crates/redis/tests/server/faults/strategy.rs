@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tollgate::{Clock, QuantaClock, Quota, Tick};
 use tollgate_redis::{Batched, Leased, RedisLimiter, RedisMembership, Share, Store, Windows};
 
-use super::scene::{self, Scene};
-use super::watched::{Change, Watched};
+use super::topology::{self, Scene};
+use super::observed_membership::{Change, Watched};
 use crate::proxy::Proxy;
 
 pub(crate) const PROCESSES: u64 = 2;
@@ -68,7 +68,7 @@ impl Way {
     }
 
     pub(crate) fn client(self, link: &Proxy, name: &str) -> Client {
-        let store = scene::store(link);
+        let store = topology::store(link);
         let clock = Arc::new(Shifted::default());
         let quota = Quota::per_second(RATE).burst(BURST);
         let central = RedisLimiter::builder(&store, name, quota);

@@ -6,7 +6,7 @@ use tollgate::{DecisionParts, Quota, QuotaError};
 
 use super::{Told, granted, natural, whole_micros};
 use crate::algorithm::Algorithm;
-use crate::central::RedisLimiterError;
+use crate::redis_limiter::RedisLimiterError;
 
 /// The most rates, the quota's own included.
 const RATES_MAX: usize = 4;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use tollgate::{Quota, QuotaError};
 
-use super::{Inner, RedisLimiter, key};
+use super::{Inner, RedisLimiter};
 use crate::algorithm::Algorithm;
-use crate::count::Plan;
+use crate::script_codec::Plan;
+use crate::server_key as key;
 use crate::store::{Store, is_name};
 
 /// How a [`RedisLimiter`] is to be.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tollgate_redis::Store;
 
 use super::fault::Kind;
-use super::way::{KEY, RATE, Way};
+use super::strategy::{KEY, RATE, Way};
 use crate::harness::{Server, binary};
 use crate::proxy::Proxy;
 

@@ -20,7 +20,7 @@
 #![allow(clippy::disallowed_types, reason = "held for a clone, before a round trip")]
 
 mod socket;
-mod wire;
+mod connection;
 
 pub(crate) use socket::keepalive;
 
@@ -38,7 +38,7 @@ use redis::{
 use tokio::sync::watch;
 
 use crate::stats::{Counters, count};
-use wire::{Failure, Wire, closed};
+use connection::{Failure, Wire, closed};
 
 /// Calls that may wait for their turn to be written, on one connection.
 const QUEUE: usize = 1_024;

@@ -14,7 +14,7 @@ use redis::{Client, IntoConnectionInfo};
 use super::{Inner, Store};
 use crate::breaker::{Breaker, Patience};
 use crate::health::{Health, OnChange};
-use crate::link::{Limits, Link, Target, keepalive};
+use crate::pool::{Limits, Link, Target, keepalive};
 use crate::stats::Counters;
 
 const CONNECTIONS_MAX: usize = 64;

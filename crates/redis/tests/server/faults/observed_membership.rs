@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tollgate::Clock;
 use tollgate_redis::{Heartbeat, Membership, RedisMembership, Unavailable};
 
-use super::way::{BURST, INTERVAL_MILLIS, Shifted};
+use super::strategy::{BURST, INTERVAL_MILLIS, Shifted};
 
 /// The node reads its clock a moment before or after it is read here.
 const MOMENT: Duration = Duration::from_millis(10);

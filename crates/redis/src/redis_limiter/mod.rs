@@ -1,10 +1,9 @@
 //! A limiter whose state is on the server.
 
-mod bank;
-mod build;
-pub(crate) mod key;
+mod lease_source;
+mod builder;
 
-pub use build::{RedisLimiterBuilder, RedisLimiterError};
+pub use builder::{RedisLimiterBuilder, RedisLimiterError};
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -12,8 +11,9 @@ use std::sync::Arc;
 use tollgate::{Decision, DecisionParts, Quota};
 
 use crate::algorithm::Algorithm;
-use crate::count::{Plan, Told};
+use crate::script_codec::{Plan, Told};
 use crate::script::Script;
+use crate::server_key as key;
 use crate::store::Store;
 use crate::unavailable::Unavailable;
 

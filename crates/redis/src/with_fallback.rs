@@ -8,7 +8,7 @@ use tollgate::{AnyAlgorithm, BuildError, Decision, DecisionParts, Limiter, Quota
 
 use crate::algorithm::Algorithm;
 use crate::answer::{Answer, Origin};
-use crate::central::RedisLimiter;
+use crate::redis_limiter::RedisLimiter;
 use crate::remote::Remote;
 use crate::stats::count;
 

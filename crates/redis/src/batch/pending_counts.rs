@@ -21,8 +21,8 @@ use core::time::Duration;
 
 use tollgate::{DecisionParts, Tick};
 
-use super::ledger::Known;
-use crate::places::Entry;
+use super::counter_store::Known;
+use crate::bounded_map::Entry;
 use crate::sync::{AtomicU64, Ordering, PlantedFault, planted};
 
 const CELL_BITS: u32 = 24;

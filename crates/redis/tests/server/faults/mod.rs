@@ -18,23 +18,23 @@
 
 mod fault;
 mod load;
-mod scene;
+mod topology;
 #[path = "../../bodies/spans.rs"]
 mod spans;
 mod table;
-mod watched;
-mod way;
+mod observed_membership;
+mod strategy;
 
 use core::ops::Range;
 use std::time::{Duration, Instant};
 
 use fault::{KINDS, Kind};
 use load::Load;
-use scene::Scene;
+use topology::Scene;
 use spans::Span;
 use table::Table;
-use watched::Change;
-use way::{Client, Way};
+use observed_membership::Change;
+use strategy::{Client, Way};
 
 use crate::workers::runtime;
 
@@ -132,7 +132,7 @@ fn number(name: &str) -> Option<u64> {
 /// Granted: the bound of the way, and what `fault.rs` states for the fault, in any span.
 #[test]
 fn faults_keep_their_bounds() {
-    if !scene::is_there() {
+    if !topology::is_there() {
         return;
     }
     let count = number("TOLLGATE_FAULTS").unwrap_or(FAULTS.into());

@@ -9,7 +9,7 @@ use core::time::Duration;
 use tollgate::{DecisionParts, Quota, QuotaError};
 
 use super::{Told, epoch_into, granted, micros, natural, whole_micros};
-use crate::central::RedisLimiterError;
+use crate::redis_limiter::RedisLimiterError;
 
 const OLDER_MAX: u32 = 256;
 /// The longest period times the older windows: what a script multiplies stays below 2^53.

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use super::spans::Granted;
-use super::way::Client;
+use super::strategy::Client;
 
 const TASKS_EACH: u32 = 4;
 

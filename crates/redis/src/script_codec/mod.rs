@@ -10,7 +10,7 @@ use core::time::Duration;
 use tollgate::{DecisionParts, Quota};
 
 use crate::algorithm::Algorithm;
-use crate::central::RedisLimiterError;
+use crate::redis_limiter::RedisLimiterError;
 use crate::script::Script;
 
 /// What a script's answer means.

@@ -15,7 +15,7 @@ use crate::lease::simulation::{Local, MICRO, MILLI, Numbers, SECOND, SLOWER, sim
 use crate::share::tests::Slowed;
 
 #[allow(dead_code, reason = "a file of the models")]
-#[path = "../../tests/bodies/roll.rs"]
+#[path = "../../tests/bodies/membership.rs"]
 mod roll;
 #[allow(dead_code, reason = "a file of the campaign, too")]
 #[path = "../../tests/bodies/spans.rs"]

@@ -2,10 +2,10 @@
 
 #![allow(clippy::disallowed_types, reason = "a lock and a clock beside a round trip")]
 
-mod build;
+mod builder;
 
-pub(crate) use build::is_name;
-pub use build::{StoreBuilder, StoreError};
+pub(crate) use builder::is_name;
+pub use builder::{StoreBuilder, StoreError};
 
 use core::time::Duration;
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +16,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::breaker::{Breaker, Leave};
 use crate::health::{Health, OnChange};
-use crate::link::Link;
+use crate::pool::Link;
 use crate::reply;
 use crate::script::{self, Script};
 use crate::stats::{Counters, StoreStats, count};

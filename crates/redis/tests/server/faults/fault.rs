@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Numbers;
-use super::scene::{Clock, Scene, heard, owed};
-use super::way::{BURST, Client, INTERVAL_MILLIS, RATE, Way};
+use super::topology::{Clock, Scene, heard, owed};
+use super::strategy::{BURST, Client, INTERVAL_MILLIS, RATE, Way};
 use crate::harness::Server;
 
 /// For how long a part is used after its beat.

@@ -15,7 +15,7 @@ use core::time::Duration;
 use tollgate::{DecisionParts, Quota};
 
 use super::{Told, granted, micros, natural};
-use crate::central::RedisLimiterError;
+use crate::redis_limiter::RedisLimiterError;
 
 /// The parts of a microsecond that a script can multiply by the cells of a lease.
 const LEASE_PARTS_MAX: u64 = 1 << 33;
