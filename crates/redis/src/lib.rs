@@ -31,14 +31,14 @@ mod windows;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use answer::{Answer, Origin};
-pub use batch::{BatchError, BatchStats, Batched, BatchedBuilder, Charge, CounterStore, Known};
-pub use redis_limiter::{RedisLimiter, RedisLimiterBuilder, RedisLimiterError, Taken};
+pub use batch::{BatchError, BatchStats, Batched, BatchedBuilder, Charge, CounterStore, WindowCount};
+pub use redis_limiter::{RedisLimiter, RedisLimiterBuilder, RedisLimiterError};
 pub use with_fallback::{Fallback, FallbackStats, WithFallback};
 pub use health::Health;
-pub use lease::{Grant, LeaseError, LeaseSource, LeaseStats, Leased, LeasedBuilder, Want};
+pub use lease::{Grant, LeaseError, LeaseSource, LeaseStats, Leased, LeasedBuilder, LeaseRequest};
 pub use remote::Remote;
 pub use redis_membership::RedisMembership;
-pub use share::{Alone, Heartbeat, Membership, Share, ShareBuilder, ShareError, ShareStats};
+pub use share::{WithoutPart, Heartbeat, Membership, Share, ShareBuilder, ShareError, ShareStats};
 pub use stats::StoreStats;
 pub use store::{Store, StoreBuilder, StoreError};
 pub use unavailable::Unavailable;
@@ -47,7 +47,7 @@ pub use windows::{Windows, WindowsError};
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
 pub use {
-    batch::{Found, Tab},
-    lease::{Call, Last, Purse, Until},
-    sync::{PlantedFault, plant_in_front},
+    batch::{AskOutcome, PendingCounts},
+    lease::{CallEnd, CallState, LeaseCell, Until},
+    sync::{PlantedFault, plant},
 };

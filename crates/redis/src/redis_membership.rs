@@ -31,7 +31,7 @@ pub struct RedisMembership(Arc<Inner>);
 
 struct Inner {
     store: Store,
-    beat: Script,
+    heartbeat: Script,
     leave: Script,
     /// When each was heard of, and when it came.
     keys: [Vec<u8>; 2],
@@ -56,18 +56,18 @@ impl RedisMembership {
             return Err(WindowsError::Name);
         }
         let keys = ["heard", "came"].map(|of| key::of_nodes(store.prefix(), name, of));
-        let (beat, leave) = (Script::beat(), Script::leave());
-        Ok(Self(Arc::new(Inner { store: store.clone(), beat, leave, keys })))
+        let (heartbeat, leave) = (Script::heartbeat(), Script::leave());
+        Ok(Self(Arc::new(Inner { store: store.clone(), heartbeat, leave, keys })))
     }
 }
 
 impl Membership for RedisMembership {
-    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
-        let Inner { store, beat, keys, .. } = &*self.0;
+    async fn heartbeat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
+        let Inner { store, heartbeat, keys, .. } = &*self.0;
         let micros = u64::try_from(lifetime.as_micros()).unwrap_or(u64::MAX);
         let args = [id.as_bytes().to_vec(), micros.to_string().into_bytes(), Vec::new()];
-        let reply = store.run(beat, keys, &args).await?;
-        reply::beat(&reply).ok_or_else(reply::impossible)
+        let reply = store.run(heartbeat, keys, &args).await?;
+        reply::heartbeat(&reply).ok_or_else(reply::impossible)
     }
 
     async fn leave(&self, id: &str) -> Result<(), Unavailable> {

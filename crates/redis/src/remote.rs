@@ -17,7 +17,7 @@ use crate::{Answer, Batched, CounterStore, Leased, Origin, RedisLimiter, Unavail
 ///     async fn ask(&self, _key: &[u8], _n: u64) -> Result<Answer, Unavailable> {
 ///         Err(Unavailable::Disconnected)
 ///     }
-///     fn most_at_once(&self) -> u64 {
+///     fn max_at_once(&self) -> u64 {
 ///         1
 ///     }
 /// }
@@ -33,7 +33,7 @@ pub trait Remote: Send + Sync + 'static {
     }
 
     /// The most cells that a key can be granted at once.
-    fn most_at_once(&self) -> u64;
+    fn max_at_once(&self) -> u64;
 }
 
 impl Remote for RedisLimiter {
@@ -42,8 +42,8 @@ impl Remote for RedisLimiter {
         Ok(Answer { decision, origin: Origin::Server })
     }
 
-    fn most_at_once(&self) -> u64 {
-        Self::most_at_once(self)
+    fn max_at_once(&self) -> u64 {
+        Self::max_at_once(self)
     }
 }
 
@@ -56,8 +56,8 @@ impl<C: Clock + Send + Sync + 'static> Remote for Leased<RedisLimiter, C> {
         self.try_check(key, n)
     }
 
-    fn most_at_once(&self) -> u64 {
-        self.bank().most_at_once()
+    fn max_at_once(&self) -> u64 {
+        self.source().max_at_once()
     }
 }
 
@@ -70,7 +70,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Remote for Batched<L, C>
         self.try_check(key, n)
     }
 
-    fn most_at_once(&self) -> u64 {
+    fn max_at_once(&self) -> u64 {
         self.limit()
     }
 }

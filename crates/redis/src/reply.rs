@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use redis::Value;
 
-use crate::{Heartbeat, Known, Unavailable};
+use crate::{Heartbeat, WindowCount, Unavailable};
 
 /// The numbers in an answer, as the client reads it; `None`, if it is anything else.
 #[must_use]
@@ -22,11 +22,11 @@ pub(crate) fn numbers_of(value: Value) -> Option<Vec<i64>> {
 
 /// What so many charged keys have used; `None`, if that cannot be.
 #[must_use]
-pub fn known(reply: &[i64], charges: usize) -> Option<Vec<Known>> {
+pub fn known(reply: &[i64], charges: usize) -> Option<Vec<WindowCount>> {
     let one = |pair: &[i64]| {
         let [used, micros] = pair else { return None };
         let ends_after = Duration::from_micros(u64::try_from(*micros).ok()?);
-        Some(Known { used: u64::try_from(*used).ok()?, ends_after })
+        Some(WindowCount { used: u64::try_from(*used).ok()?, ends_after })
     };
     let all: Option<Vec<_>> = reply.chunks(2).map(one).collect();
     all.filter(|all| all.len() == charges)
@@ -34,7 +34,7 @@ pub fn known(reply: &[i64], charges: usize) -> Option<Vec<Known>> {
 
 /// Who is alive; `None`, if that cannot be.
 #[must_use]
-pub fn beat(reply: &[i64]) -> Option<Heartbeat> {
+pub fn heartbeat(reply: &[i64]) -> Option<Heartbeat> {
     let &[live, member_micros] = reply else { return None };
     let member_for = Duration::from_micros(u64::try_from(member_micros).ok()?);
     Some(Heartbeat { live: u64::try_from(live).ok()?, member_for })

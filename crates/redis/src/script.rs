@@ -37,7 +37,7 @@ impl Script {
         Self::new(concat!(include_str!("lua/now.lua"), include_str!("lua/batch.lua")))
     }
 
-    pub(crate) fn beat() -> Self {
+    pub(crate) fn heartbeat() -> Self {
         Self::new(concat!(include_str!("lua/now.lua"), include_str!("lua/heartbeat.lua")))
     }
 

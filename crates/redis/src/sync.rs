@@ -82,12 +82,12 @@ mod model {
     }
 
     /// Plants a fault for the rest of this test.
-    pub fn plant_in_front(fault: PlantedFault) {
+    pub fn plant(fault: PlantedFault) {
         PLANTED.set(Some(fault));
     }
 }
 
 #[cfg(tollgate_loom)]
-pub use model::plant_in_front;
+pub use model::plant;
 #[cfg(tollgate_loom)]
 pub(crate) use model::planted;

@@ -8,7 +8,7 @@ use crate::server_key as key;
 use crate::reply;
 use crate::script::Script;
 use crate::store::{Store, is_name};
-use crate::{Charge, CounterStore, Known, Unavailable};
+use crate::{Charge, CounterStore, WindowCount, Unavailable};
 
 /// Keys in one call: the server does nothing else meanwhile.
 const KEYS_MAX: usize = 500;
@@ -133,7 +133,7 @@ impl Windows {
         Ok(Self(Arc::new(Inner { store, script, key_head, period_micros, begin })))
     }
 
-    async fn add_some(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+    async fn add_some(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
         let Inner { store, script, key_head, period_micros, begin } = &*self.0;
         let keys: Vec<_> = charges.iter().map(|its| key::whole(key_head, &its.key)).collect();
         let mut args = vec![period_micros.to_string(), begin.clone(), String::new()];
@@ -145,7 +145,7 @@ impl Windows {
 }
 
 impl CounterStore for Windows {
-    async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+    async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
         let at_once = if self.0.store.is_cluster() { 1 } else { KEYS_MAX };
         let mut all = Vec::with_capacity(charges.len());
         for some in charges.chunks(at_once) {

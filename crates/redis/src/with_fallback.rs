@@ -60,8 +60,8 @@ impl Fallback {
     /// assert!(Fallback::local(&gate, 3, 1_000).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn local(central: &RedisLimiter, nodes: u32, capacity: u64) -> Result<Self, BuildError> {
-        let (quota, algorithm) = share(&central.quota(), central.algorithm(), nodes.max(1));
+    pub fn local(redis_limiter: &RedisLimiter, nodes: u32, capacity: u64) -> Result<Self, BuildError> {
+        let (quota, algorithm) = share(&redis_limiter.quota(), redis_limiter.algorithm(), nodes.max(1));
         let limiter =
             Limiter::builder(quota).algorithm(algorithm.algorithm()).capacity(capacity).build()?;
         Ok(Self::Local(Box::new(limiter)))
@@ -270,7 +270,7 @@ impl<R: Remote> WithFallback<R> {
 
     fn fall_back(&self, key: &[u8], n: u64) -> Answer {
         let Inner { remote, fallback, admitted, denied, .. } = &*self.0;
-        let decision = fallback.decide(remote.most_at_once(), key, n);
+        let decision = fallback.decide(remote.max_at_once(), key, n);
         count(if decision.is_ok() { admitted } else { denied });
         Answer { decision, origin: Origin::Fallback }
     }

@@ -5,8 +5,8 @@ use core::time::Duration;
 use stateright::{Model, Property};
 use tollgate::Tick;
 
-use crate::batch::counter_store::Known;
-use crate::batch::pending_counts::{Found, Tab};
+use crate::batch::counter_store::WindowCount;
+use crate::batch::pending_counts::{AskOutcome, PendingCounts};
 use crate::bounded_map::Entry;
 use crate::report::NEVER_BEYOND;
 use crate::sync;
@@ -58,7 +58,7 @@ struct Process {
     /// As it was told, and for how much longer that holds.
     used: u8,
     left: u8,
-    on_their_way: u8,
+    in_flight: u8,
     unsent: u8,
     call: Option<Call>,
     /// Counts that are sent again, and may arrive yet.
@@ -114,30 +114,30 @@ impl Batches {
 
     /// What is used beyond that makes no difference: all is denied. Where a server may forget, it
     /// matters how much there was to forget.
-    fn most(&self) -> u8 {
+    fn max(&self) -> u8 {
         if self.faults == 0 { self.limit } else { self.bound() + self.faults }
     }
 
-    fn tab(&self, process: &Process) -> Tab {
-        let tab: Tab = Entry::new(b"key");
-        let known = |used: u8, left: u8| Known {
+    fn counts(&self, process: &Process) -> PendingCounts {
+        let counts: PendingCounts = Entry::new(b"key");
+        let window = |used: u8, left: u8| WindowCount {
             used: used.into(),
             ends_after: Duration::from_nanos(u64::from(left) * UNIT_NANOS),
         };
-        tab.land(known(process.used, process.left), now());
-        tab.ask(process.on_their_way.into(), u64::MAX, u64::MAX, now());
-        tab.send();
-        tab.ask(process.unsent.into(), u64::MAX, u64::MAX, now());
-        tab
+        counts.acknowledge(window(process.used, process.left), now());
+        counts.ask(process.in_flight.into(), u64::MAX, u64::MAX, now());
+        counts.take_unsent();
+        counts.ask(process.unsent.into(), u64::MAX, u64::MAX, now());
+        counts
     }
 
     fn arrive(&self, world: &mut World, cells: u8) {
-        world.used = (world.used + cells).min(self.most());
+        world.used = (world.used + cells).min(self.max());
     }
 
     fn fail(&self, process: &mut Process) {
         process.call = None;
-        let again = core::mem::take(&mut process.on_their_way);
+        let again = core::mem::take(&mut process.in_flight);
         if self.mistake != Mistake::FailedIsForgotten {
             process.unsent += again;
         }
@@ -159,7 +159,7 @@ impl Batches {
 
     fn add(&self, world: &mut World, extra: u8) {
         if self.mistake != Mistake::FaultsAddNothing {
-            world.extra = (world.extra + extra).min(self.most());
+            world.extra = (world.extra + extra).min(self.max());
         }
     }
 
@@ -167,9 +167,9 @@ impl Batches {
         match step {
             Step::Tick => self.tick(world),
             Step::Admit(index) => {
-                let tab = self.tab(&world.processes[index]);
-                let found = tab.ask(1, self.limit.into(), self.unsent.into(), now());
-                let Found::Admitted { .. } = found else { return None };
+                let counts = self.counts(&world.processes[index]);
+                let found = counts.ask(1, self.limit.into(), self.unsent.into(), now());
+                let AskOutcome::Admitted { .. } = found else { return None };
                 world.processes[index].unsent += 1;
                 world.admitted += 1;
             }
@@ -178,7 +178,7 @@ impl Batches {
                 let cells = core::mem::take(&mut process.unsent);
                 process.call = Some(Call::Sent(cells));
                 if self.mistake != Mistake::SentIsForgotten {
-                    process.on_their_way = cells;
+                    process.in_flight = cells;
                 }
             }
             Step::Arrive(index) => {
@@ -201,7 +201,7 @@ impl Batches {
                 let process = &mut world.processes[index];
                 let Some(Call::Answered(used, left)) = process.call else { return None };
                 (process.used, process.left) = (used, left);
-                (process.on_their_way, process.call) = (0, None);
+                (process.in_flight, process.call) = (0, None);
             }
             Step::Die(index) => {
                 world.faults -= 1;

@@ -6,6 +6,6 @@ use tollgate::Tick;
 pub(crate) trait Entry {
     fn new(key: &[u8]) -> Self;
     fn key(&self) -> &[u8];
-    fn give_up(&self, now: Tick) -> bool;
+    fn retire(&self, now: Tick) -> bool;
     fn unspent(&self) -> u64;
 }

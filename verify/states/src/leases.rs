@@ -3,7 +3,7 @@
 use stateright::{Model, Property};
 use tollgate::Tick;
 
-use crate::lease::lease_cell::Purse;
+use crate::lease::lease_cell::LeaseCell;
 use crate::meter::Meter;
 use crate::report::NEVER_BEYOND;
 use crate::sync::{self, PlantedFault};
@@ -83,7 +83,7 @@ pub enum Mistake {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Call {
     /// Sent so long ago by its clock, for so many cells.
-    Asked { ago: i8, most: u8 },
+    Asked { ago: i8, max: u8 },
     /// The answer is on its way.
     Answered { ago: i8, cells: u8 },
 }
@@ -152,8 +152,8 @@ impl Leases {
     }
 
     /// What a bucket that owes so much grants, and what it owes then.
-    fn take(&self, owed: u8, most: u8) -> (u8, u8) {
-        let (cells, owed) = self.bucket().take(owed.into(), 1, most.into());
+    fn take(&self, owed: u8, max: u8) -> (u8, u8) {
+        let (cells, owed) = self.bucket().take(owed.into(), 1, max.into());
         (u8::try_from(cells).expect("few"), u8::try_from(owed).expect("small"))
     }
 
@@ -173,16 +173,16 @@ impl Leases {
     }
 
     /// A request for cells arrives at the server that the process knows.
-    fn arrive(&self, world: &mut World, at_deposed: bool, most: u8) -> u8 {
+    fn arrive(&self, world: &mut World, at_deposed: bool, max: u8) -> u8 {
         let cells = match world.deposed.filter(|_| at_deposed) {
             Some(owed) => {
-                let (cells, owed) = self.take(owed, most);
+                let (cells, owed) = self.take(owed, max);
                 world.deposed = Some(owed);
                 self.allow(world, self.units(cells));
                 cells
             }
             None => {
-                let (cells, owed) = self.take(world.owed, most);
+                let (cells, owed) = self.take(world.owed, max);
                 world.owed = owed;
                 cells
             }
@@ -204,27 +204,27 @@ impl Leases {
             }
             return;
         }
-        let purse = self.purse(process);
-        purse.deposit(cells.into(), at(u8::try_from(left).expect("short")), at(0));
-        process.leases = self.held(&purse);
+        let lease_cell = self.lease_cell(process);
+        lease_cell.deposit(cells.into(), at(u8::try_from(left).expect("short")), at(0));
+        process.leases = self.held(&lease_cell);
     }
 
-    fn purse(&self, process: &Process) -> Purse {
-        let purse = Purse::default();
+    fn lease_cell(&self, process: &Process) -> LeaseCell {
+        let lease_cell = LeaseCell::default();
         for &(left, cells) in &process.leases {
-            purse.deposit(cells.into(), at(left), at(0));
+            lease_cell.deposit(cells.into(), at(left), at(0));
         }
-        purse
+        lease_cell
     }
 
     /// What a purse holds, and until when: those that end later first.
-    fn held(&self, purse: &Purse) -> Vec<(u8, u8)> {
-        let alive = |left: u8| u8::try_from(purse.alive(at(left))).expect("few");
+    fn held(&self, lease_cell: &LeaseCell) -> Vec<(u8, u8)> {
+        let alive = |left: u8| u8::try_from(lease_cell.spendable(at(left))).expect("few");
         let last = self.lifetime + self.faults + 1;
         let mut held: Vec<_> =
             (0..last).rev().map(|left| (left + 1, alive(left) - alive(left + 1))).collect();
         if self.mistake == Mistake::NeverExpires {
-            held.push((0, u8::try_from(purse.unspent()).expect("few") - alive(0)));
+            held.push((0, u8::try_from(lease_cell.unspent()).expect("few") - alive(0)));
         }
         held.retain(|(_, cells)| *cells > 0);
         held
@@ -265,9 +265,9 @@ impl Leases {
             }
             Fault::ServerBack => {
                 // What was full long ago may be full now too. A key owes the burst at most.
-                let most = u8::try_from(self.bucket().capacity).expect("small");
+                let max = u8::try_from(self.bucket().capacity).expect("small");
                 for owed in [&mut world.owed, &mut world.replicated] {
-                    *owed = (*owed + u8::from(*owed > 0)).min(most);
+                    *owed = (*owed + u8::from(*owed > 0)).min(max);
                 }
             }
             Fault::ClientBack => {
@@ -290,11 +290,11 @@ impl Leases {
     }
 
     fn spend(&self, world: &mut World, index: usize) -> Option<()> {
-        let purse = self.purse(&world.processes[index]);
-        if !purse.spend(1, at(0)) {
+        let lease_cell = self.lease_cell(&world.processes[index]);
+        if !lease_cell.spend(1, at(0)) {
             return None;
         }
-        world.processes[index].leases = self.held(&purse);
+        world.processes[index].leases = self.held(&lease_cell);
         world.meter.grant(self.units(1));
         Some(())
     }
@@ -302,29 +302,29 @@ impl Leases {
     /// What a process does, or what becomes of its messages.
     fn act(&self, world: &mut World, step: Step) -> Option<()> {
         match step {
-            Step::Ask(index, most) => {
-                world.processes[index].call = Some(Call::Asked { ago: 0, most });
+            Step::Ask(index, max) => {
+                world.processes[index].call = Some(Call::Asked { ago: 0, max });
             }
             Step::Arrive(index) => {
                 let process = &world.processes[index];
-                let Some(Call::Asked { ago, most }) = process.call else { return None };
-                let cells = self.arrive(world, process.at_deposed, most);
+                let Some(Call::Asked { ago, max }) = process.call else { return None };
+                let cells = self.arrive(world, process.at_deposed, max);
                 let answer = Call::Answered { ago, cells };
                 // Who asks each time has been granted it by then.
                 world.processes[index].call = (self.lifetime > 0 && cells > 0).then_some(answer);
             }
             Step::ArriveStray(index) => {
-                let most = world.processes[index].stray.take()?;
+                let max = world.processes[index].stray.take()?;
                 let at_deposed = world.processes[index].at_deposed;
-                self.arrive(world, at_deposed, most);
+                self.arrive(world, at_deposed, max);
             }
             Step::Lose(index) => world.processes[index].call = None,
             Step::GiveUp(index) => {
-                let Some(Call::Asked { most, .. }) = world.processes[index].call else {
+                let Some(Call::Asked { max, .. }) = world.processes[index].call else {
                     return None;
                 };
                 world.processes[index].call = None;
-                world.processes[index].stray = Some(most);
+                world.processes[index].stray = Some(max);
             }
             Step::Land(index) => {
                 let World { processes, meter, .. } = world;
@@ -383,7 +383,7 @@ impl Model for Leases {
         for (index, process) in world.processes.iter().enumerate() {
             match process.call {
                 None if self.lifetime == 0 => steps.push(Step::Ask(index, 1)),
-                None => steps.extend([1, self.burst].map(|most| Step::Ask(index, most))),
+                None => steps.extend([1, self.burst].map(|max| Step::Ask(index, max))),
                 Some(Call::Asked { .. }) => {
                     steps.extend([Step::Arrive(index), Step::Lose(index), Step::GiveUp(index)]);
                 }
@@ -429,7 +429,7 @@ type Key<'a> = (&'a [(u8, u8)], Option<(bool, i8, u8)>, Option<u8>, bool);
 
 fn key(process: &Process) -> Key<'_> {
     let call = process.call.as_ref().map(|call| match *call {
-        Call::Asked { ago, most } => (false, ago, most),
+        Call::Asked { ago, max } => (false, ago, max),
         Call::Answered { ago, cells } => (true, ago, cells),
     });
     (&process.leases, call, process.stray, process.at_deposed)

@@ -14,15 +14,15 @@ use tollgate::{Quota, Tick};
 
 use crate::meter::Meter;
 use crate::report::NEVER_BEYOND;
-use crate::share::part_status::{COUNTED, Standing};
+use crate::share::part_status::{MEMBER_INTERVALS, PartStatus};
 use crate::share::part::part;
 use crate::share::membership::Heartbeat;
 pub use slot::lacks;
-use slot::{Ages, Node, Place, Reply};
+use slot::{Ages, Node, Slot, Reply};
 
 #[allow(unreachable_pub, reason = "a file of another crate")]
 #[path = "../../../crates/redis/tests/bodies/membership.rs"]
-mod roll;
+mod membership;
 
 const UNIT: Duration = Duration::from_micros(1);
 /// Now, so that what is over has a place before it.
@@ -112,7 +112,7 @@ pub enum Mistake {
 /// Where all is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     /// A server was deposed, and somebody beats there.
     has_deposed: bool,
     meter: Meter,
@@ -180,7 +180,7 @@ impl Shares {
 
     /// Units for which the list counts a node.
     fn counted(&self) -> i8 {
-        let intervals = if self.mistake == Mistake::ForgottenTooSoon { 1 } else { COUNTED };
+        let intervals = if self.mistake == Mistake::ForgottenTooSoon { 1 } else { MEMBER_INTERVALS };
         units(self.interval() * intervals)
     }
 
@@ -192,8 +192,8 @@ impl Shares {
     /// For how much longer a part holds by an answer that is there now.
     fn left(&self, reply: Reply) -> i8 {
         let ago = if self.mistake == Mistake::CountedFromReply { 0 } else { reply.ago };
-        let beat = Heartbeat { live: reply.live.into(), member_for: Duration::MAX };
-        let Standing::Part { until, .. } = Standing::of(beat, at(-ago), self.interval()) else {
+        let heartbeat = Heartbeat { live: reply.live.into(), member_for: Duration::MAX };
+        let PartStatus::Held { until, .. } = PartStatus::of(heartbeat, at(-ago), self.interval()) else {
             unreachable!("a member for ever")
         };
         i8::try_from(until.as_nanos() / 1_000).expect("soon") - at_units(0)
@@ -203,10 +203,10 @@ impl Shares {
     fn reply(&self, live: u64, member_for: u64) -> Option<u8> {
         let member_for = UNIT * u32::try_from(member_for).expect("short");
         let waits = self.mistake != Mistake::NewcomersDoNotWait;
-        let beat = Heartbeat { live, member_for: if waits { member_for } else { Duration::MAX } };
-        match Standing::of(beat, at(0), self.interval()) {
-            Standing::Part { live, .. } => Some(u8::try_from(live).expect("few")),
-            Standing::New(_) => None,
+        let heartbeat = Heartbeat { live, member_for: if waits { member_for } else { Duration::MAX } };
+        match PartStatus::of(heartbeat, at(0), self.interval()) {
+            PartStatus::Held { live, .. } => Some(u8::try_from(live).expect("few")),
+            PartStatus::Waiting(_) => None,
         }
     }
 
@@ -260,7 +260,7 @@ impl Model for Shares {
 
     fn init_states(&self) -> Vec<World> {
         vec![World {
-            places: vec![Place::default(); self.nodes],
+            slots: vec![Slot::default(); self.nodes],
             has_deposed: false,
             meter: Meter::default(),
             faults: self.faults,
@@ -276,7 +276,7 @@ impl Model for Shares {
         self.act(&mut next, step)?;
         self.forget_the_old(&mut next);
         // Nodes are alike: which of them is which makes no difference.
-        next.places.sort_unstable();
+        next.slots.sort_unstable();
         Some(next)
     }
 

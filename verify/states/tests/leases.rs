@@ -64,19 +64,19 @@ fn a_server_that_was_deposed_adds_what_it_still_grants() {
 
 #[test]
 fn single_cells_are_no_more_either() {
-    let central = Leases { lifetime: 0, ..SMALL };
-    keeps("single cells, 3 processes", Leases { processes: 3, ..central });
+    let redis_limiter = Leases { lifetime: 0, ..SMALL };
+    keeps("single cells, 3 processes", Leases { processes: 3, ..redis_limiter });
     let kinds = &[Fault::FailOver, Fault::ServerAhead, Fault::ServerBack];
-    keeps("single cells, any 3 faults", Leases { faults: 3, kinds, ..central });
+    keeps("single cells, any 3 faults", Leases { faults: 3, kinds, ..redis_limiter });
 }
 
 #[test]
 #[ignore = "ten seconds: ci/leases.sh full"]
 fn nor_are_single_cells_of_two_servers() {
-    let central = Leases { lifetime: 0, ..SMALL };
+    let redis_limiter = Leases { lifetime: 0, ..SMALL };
     keeps(
         "single cells, a split brain",
-        Leases { faults: 2, kinds: &[Fault::SplitBrain], ..central },
+        Leases { faults: 2, kinds: &[Fault::SplitBrain], ..redis_limiter },
     );
 }
 

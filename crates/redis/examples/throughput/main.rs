@@ -134,17 +134,17 @@ fn lines(
         Ok::<(), Box<dyn Error>>(())
     };
     let plain = |store: &Store| Ok(Gate::Plain(RedisLimiter::builder(store, "t", quota).build()?));
-    let leases = |most: u64| {
+    let leases = |max: u64| {
         move |store: &Store| {
-            let central =
+            let redis_limiter =
                 RedisLimiter::builder(store, "t", quota).leases(Duration::from_millis(100));
-            Ok(Gate::Leased(Leased::builder(central.build()?).most(most).build()?))
+            Ok(Gate::Leased(Leased::builder(redis_limiter.build()?).max_lease(max).build()?))
         }
     };
     let batches = |unsent: u64| {
         move |store: &Store| {
             let windows = Windows::aligned(store, "t", Duration::from_millis(100))?;
-            let gate = Batched::builder(windows, 16_000_000).most_unsent(unsent).build()?;
+            let gate = Batched::builder(windows, 16_000_000).max_unsent(unsent).build()?;
             Ok(Gate::Batched(gate))
         }
     };
@@ -153,8 +153,8 @@ fn lines(
         Ok(Gate::Share(share.interval(Duration::from_millis(100)).build()?))
     };
     add("plain: a script a decision".into(), 1, &plain)?;
-    for most in [1, 10, 100, 1_000] {
-        add(format!("leases of {most}"), 1, &leases(most))?;
+    for max in [1, 10, 100, 1_000] {
+        add(format!("leases of {max}"), 1, &leases(max))?;
     }
     add("batches, 1,000 unsent".into(), 1, &batches(1_000))?;
     add("share".into(), 1, &share)?;
@@ -163,8 +163,8 @@ fn lines(
         add("redis-cell: a command a decision".into(), 1, &peer)?;
     }
     add("plain: a script a decision".into(), SOME_KEYS, &plain)?;
-    for most in [10, 100] {
-        add(format!("leases of {most}"), SOME_KEYS, &leases(most))?;
+    for max in [10, 100] {
+        add(format!("leases of {max}"), SOME_KEYS, &leases(max))?;
     }
     add("plain: a script a decision".into(), MANY_KEYS, &plain)?;
     add("leases of 100".into(), MANY_KEYS, &leases(100))?;

@@ -9,14 +9,14 @@ use crate::Unavailable;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate_redis::{Charge, Known, CounterStore, Unavailable};
+/// use tollgate_redis::{Charge, WindowCount, CounterStore, Unavailable};
 ///
-/// /// Counts nothing, and so lets everything pass.
+/// /// StatCounters nothing, and so lets everything pass.
 /// struct Blank;
 ///
 /// impl CounterStore for Blank {
-///     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-///         let known = Known { used: 0, ends_after: Duration::from_secs(1) };
+///     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+///         let known = WindowCount { used: 0, ends_after: Duration::from_secs(1) };
 ///         Ok(vec![known; charges.len()])
 ///     }
 /// }
@@ -30,7 +30,7 @@ pub trait CounterStore: Send + Sync + 'static {
     fn add(
         &self,
         charges: &[Charge],
-    ) -> impl Future<Output = Result<Vec<Known>, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Vec<WindowCount>, Unavailable>> + Send;
 }
 
 /// What a process has admitted of one key.
@@ -53,13 +53,13 @@ pub struct Charge {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate_redis::Known;
-/// let known = Known { used: 7, ends_after: Duration::from_millis(300) };
+/// use tollgate_redis::WindowCount;
+/// let known = WindowCount { used: 7, ends_after: Duration::from_millis(300) };
 /// assert_eq!(known.used, 7);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "whoever writes a ledger makes it")]
-pub struct Known {
+pub struct WindowCount {
     /// Cells that all processes have used in it, with those just added.
     pub used: u64,
     /// How long it is still open.

@@ -22,8 +22,8 @@ mod tests;
 
 pub use batched::{BatchStats, Batched};
 pub use builder::{BatchError, BatchedBuilder};
-pub use counter_store::{Charge, CounterStore, Known};
+pub use counter_store::{Charge, CounterStore, WindowCount};
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
-pub use pending_counts::{Found, Tab};
+pub use pending_counts::{AskOutcome, PendingCounts};

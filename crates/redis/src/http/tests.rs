@@ -56,7 +56,7 @@ impl Remote for Fake {
         (key == b"near").then(|| self.answer(key, n, Origin::Lease).ok())?
     }
 
-    fn most_at_once(&self) -> u64 {
+    fn max_at_once(&self) -> u64 {
         9
     }
 }

@@ -5,36 +5,36 @@ use core::time::Duration;
 
 use tollgate::{Clock, QuantaClock, Tick};
 
-use super::key_state::Rules;
+use super::key_state::Settings;
 use super::lease_source::LeaseSource;
 use super::leased::Leased;
 use super::lease_cell::CELLS_MAX;
-use super::sizing::Pauses;
+use super::sizing::PauseBounds;
 
 /// Builds a [`Leased`].
 ///
 /// ```
-/// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+/// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
 /// # struct Away;
 /// # impl LeaseSource for Away {
-/// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+/// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
 /// #         Err(Unavailable::Disconnected)
 /// #     }
 /// # }
-/// let leased = Leased::builder(Away).most(100).capacity(10_000).build()?;
-/// assert_eq!(leased.stats().purses, 0);
-/// assert_eq!(Leased::builder(Away).most(0).build().unwrap_err(), LeaseError::Most);
+/// let leased = Leased::builder(Away).max_lease(100).capacity(10_000).build()?;
+/// assert_eq!(leased.stats().keys, 0);
+/// assert_eq!(Leased::builder(Away).max_lease(0).build().unwrap_err(), LeaseError::MaxLease);
 /// # Ok::<(), LeaseError>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "nothing is limited before it is built"]
 pub struct LeasedBuilder<B, C = QuantaClock> {
-    bank: B,
+    source: B,
     clock: C,
     capacity: u64,
-    most: u64,
+    max_lease: u64,
     pause: Duration,
-    longest_pause: Duration,
+    max_pause: Duration,
     memory: Duration,
 }
 
@@ -42,14 +42,14 @@ pub struct LeasedBuilder<B, C = QuantaClock> {
 const SPAN_MAX: Duration = Duration::from_secs(3_600);
 
 impl<B: LeaseSource> LeasedBuilder<B> {
-    pub(crate) fn new(bank: B) -> Self {
+    pub(crate) fn new(source: B) -> Self {
         Self {
-            bank,
+            source,
             clock: QuantaClock::new(),
             capacity: 100_000,
-            most: 1_000,
+            max_lease: 1_000,
             pause: Duration::from_millis(10),
-            longest_pause: Duration::from_millis(250),
+            max_pause: Duration::from_millis(250),
             memory: Duration::from_secs(1),
         }
     }
@@ -62,10 +62,10 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// `s`, cells may be spent for `s` longer, and a span may see `rate * s` more of them.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -74,18 +74,18 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// # Ok::<(), LeaseError>(())
     /// ```
     pub fn clock<D: Clock + Send + Sync + 'static>(self, clock: D) -> LeasedBuilder<B, D> {
-        let Self { bank, clock: _, capacity, most, pause, longest_pause, memory } = self;
-        LeasedBuilder { bank, clock, capacity, most, pause, longest_pause, memory }
+        let Self { source, clock: _, capacity, max_lease, pause, max_pause, memory } = self;
+        LeasedBuilder { source, clock, capacity, max_lease, pause, max_pause, memory }
     }
 
     /// Keys that may hold cells at a time; 100,000 unless chosen. A key takes some 400 bytes.
     /// Beyond that, keys that find no place cost a call for each request.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -103,17 +103,17 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// once, 256 at most, as long as the bank has had what they asked for.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
-    /// assert_eq!(Leased::builder(Away).most(1 << 20).build().unwrap_err(), LeaseError::Most);
+    /// assert_eq!(Leased::builder(Away).max_lease(1 << 20).build().unwrap_err(), LeaseError::MaxLease);
     /// ```
-    pub fn most(self, cells: u64) -> Self {
-        Self { most: cells, ..self }
+    pub fn max_lease(self, cells: u64) -> Self {
+        Self { max_lease: cells, ..self }
     }
 
     /// How long a key pauses between calls once the bank is short of its cells; 10 ms unless
@@ -121,10 +121,10 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// [`longest`](Self::longest_pause). It is never longer than half of a lease's lifetime.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -139,19 +139,19 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// The longest pause between calls for one key; 250 ms unless chosen.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
     /// use std::time::Duration;
-    /// let builder = Leased::builder(Away).longest_pause(Duration::from_millis(1));
+    /// let builder = Leased::builder(Away).max_pause(Duration::from_millis(1));
     /// assert_eq!(builder.build().unwrap_err(), LeaseError::Pause); // shorter than the first
     /// ```
-    pub fn longest_pause(self, span: Duration) -> Self {
-        Self { longest_pause: span, ..self }
+    pub fn max_pause(self, span: Duration) -> Self {
+        Self { max_pause: span, ..self }
     }
 
     /// For how long a denial is believed without asking again; 1 s unless chosen. After that it
@@ -160,10 +160,10 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// their time without being asked for again.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -182,10 +182,10 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// What is out of range, and what to choose.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -195,11 +195,11 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         if self.capacity == 0 {
             return Err(LeaseError::Capacity);
         }
-        if !(1..=CELLS_MAX).contains(&self.most) {
-            return Err(LeaseError::Most);
+        if !(1..=CELLS_MAX).contains(&self.max_lease) {
+            return Err(LeaseError::MaxLease);
         }
         let pause = Duration::from_millis(1)..=SPAN_MAX;
-        if !pause.contains(&self.pause) || !(self.pause..=SPAN_MAX).contains(&self.longest_pause) {
+        if !pause.contains(&self.pause) || !(self.pause..=SPAN_MAX).contains(&self.max_pause) {
             return Err(LeaseError::Pause);
         }
         if self.memory > SPAN_MAX {
@@ -207,9 +207,9 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         }
         let nanos = |span: Duration| Tick::from_duration(span).as_nanos();
         let pauses =
-            Pauses { least_nanos: nanos(self.pause), most_nanos: nanos(self.longest_pause) };
-        let rules = Rules { most: self.most, pauses, memory_nanos: nanos(self.memory) };
-        Ok(Leased::new(self.bank, self.clock, self.capacity, rules))
+            PauseBounds { min_nanos: nanos(self.pause), max_nanos: nanos(self.max_pause) };
+        let settings = Settings { max_lease: self.max_lease, pauses, memory_nanos: nanos(self.memory) };
+        Ok(Leased::new(self.source, self.clock, self.capacity, settings))
     }
 }
 
@@ -226,7 +226,7 @@ pub enum LeaseError {
     /// No key has a place.
     Capacity,
     /// Leases of no cells, or of too many.
-    Most,
+    MaxLease,
     /// A pause that is too short or too long.
     Pause,
     /// A memory that is too long.
@@ -237,7 +237,7 @@ impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Capacity => "no key has a place: choose a capacity of 1 or more",
-            Self::Most => "a lease has 1 to 1,048,575 cells: choose so many at most",
+            Self::MaxLease => "a lease has 1 to 1,048,575 cells: choose so many at most",
             Self::Pause => {
                 "a pause is 1 ms to 1 hour long, and the longest no shorter than the first"
             }

@@ -7,29 +7,29 @@ use core::time::Duration;
 use tokio::sync::Notify;
 use tollgate::{DecisionParts, Tick};
 
-use super::lease_source::{Grant, Want};
-use super::pace::{Need, Pace};
-use super::lease_cell::{Call, Last, Purse, Until};
-use super::sizing::Pauses;
+use super::lease_source::{Grant, LeaseRequest};
+use super::pace::{Demand, Pace};
+use super::lease_cell::{CallState, CallEnd, LeaseCell, Until};
+use super::sizing::PauseBounds;
 use crate::bounded_map::Entry;
 use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 
 /// What is chosen for all keys.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct Settings {
     /// The most cells to ask for at a time.
-    pub(crate) most: u64,
-    pub(crate) pauses: Pauses,
+    pub(crate) max_lease: u64,
+    pub(crate) pauses: PauseBounds,
     /// A denial is doubted after so long.
     pub(crate) memory_nanos: u64,
 }
 
 /// What a request finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Met {
+pub(crate) enum Attempt {
     /// An answer. The bank should be asked for more, by somebody for whom nobody waits.
-    Answered(Answer, Ahead),
+    Answered(Answer, Prefetch),
     /// The bank failed a moment ago.
     Unavailable(Unavailable),
     /// The bank is to be asked.
@@ -40,30 +40,30 @@ pub(crate) enum Met {
 
 /// Whether the bank should be asked ahead of need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ahead {
+pub(crate) enum Prefetch {
     No,
     /// For so many cells at least.
-    Ask(u64),
+    Cells(u64),
 }
 
 /// What a call is for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Errand {
-    pub(crate) want: Want,
+pub(crate) struct PendingCall {
+    pub(crate) want: LeaseRequest,
     /// Cells that the asker spends at once.
-    pub(crate) keep: u64,
+    pub(crate) reserved: u64,
 }
 
-impl Errand {
+impl PendingCall {
     /// Cells asked for that the asker does not spend.
-    fn unspoken(self) -> u64 {
-        self.want.most.saturating_sub(self.keep)
+    fn unreserved(self) -> u64 {
+        self.want.max.saturating_sub(self.reserved)
     }
 }
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Landing {
+pub(crate) enum Completion {
     Answered(Answer),
     /// The cells were too old when they came.
     Late,
@@ -72,41 +72,41 @@ pub(crate) enum Landing {
 
 /// What an end of a call adds to the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gained {
+pub(crate) struct CellCounts {
     pub(crate) taken: u64,
     pub(crate) lapsed: u64,
 }
 
 /// What is known of one key.
 #[derive(Debug)]
-pub(crate) struct Account {
+pub(crate) struct KeyState {
     key: Box<[u8]>,
-    purse: Purse,
-    told: Told,
+    lease_cell: LeaseCell,
+    last_reply: LastReply,
     pace: Pace,
     /// Cells that are being waited for.
     waiting: RelaxedCounter,
     /// Tells those who wait that a call has ended.
-    pub(crate) landed: Notify,
+    pub(crate) call_ended: Notify,
 }
 
 /// How the key stood at the bank. The parts may be of different calls.
 #[derive(Debug, Default)]
-struct Told {
+struct LastReply {
     limit: RelaxedCounter,
     remaining: RelaxedCounter,
     idle_at_nanos: RelaxedCounter,
 }
 
-impl Entry for Account {
+impl Entry for KeyState {
     fn new(key: &[u8]) -> Self {
         Self {
             key: key.into(),
-            purse: Purse::default(),
-            told: Told::default(),
+            lease_cell: LeaseCell::default(),
+            last_reply: LastReply::default(),
             pace: Pace::default(),
             waiting: RelaxedCounter::default(),
-            landed: Notify::new(),
+            call_ended: Notify::new(),
         }
     }
 
@@ -115,99 +115,99 @@ impl Entry for Account {
     }
 
     /// Who has it in hand may still put cells in: nobody then spends them.
-    fn give_up(&self, now: Tick) -> bool {
-        self.purse.is_idle(now)
+    fn retire(&self, now: Tick) -> bool {
+        self.lease_cell.is_idle(now)
     }
 
     fn unspent(&self) -> u64 {
-        self.purse.unspent()
+        self.lease_cell.unspent()
     }
 }
 
 /// Requests.
-impl Account {
+impl KeyState {
     /// What a request for `n` cells (1 or more, and no more than a lease has) finds.
     #[inline]
-    pub(crate) fn meet(&self, n: u64, now: Tick) -> Met {
-        if self.purse.spend(n, now) {
+    pub(crate) fn try_answer(&self, n: u64, now: Tick) -> Attempt {
+        if self.lease_cell.spend(n, now) {
             let answer = self.admitted(Origin::Lease, now);
-            return Met::Answered(answer, self.low_water(now));
+            return Attempt::Answered(answer, self.low_water(now));
         }
-        self.meet_empty(n, now)
+        self.try_without_cells(n, now)
     }
 
     #[cold]
-    fn meet_empty(&self, n: u64, now: Tick) -> Met {
-        let call = self.purse.call(now);
-        if let Some(until) = self.purse.denied(n, now) {
-            let ahead = if call == Call::Free { Ahead::Ask(n) } else { Ahead::No };
-            return Met::Answered(self.denied(n, until, now), ahead);
+    fn try_without_cells(&self, n: u64, now: Tick) -> Attempt {
+        let state = self.lease_cell.call_state(now);
+        if let Some(until) = self.lease_cell.denied(n, now) {
+            let prefetch = if state == CallState::Free { Prefetch::Cells(n) } else { Prefetch::No };
+            return Attempt::Answered(self.denied(n, until, now), prefetch);
         }
-        match call {
-            Call::Free => Met::Ask,
-            Call::UnderWay(calls) if self.wants_another(calls, 0, n) => Met::Ask,
-            Call::UnderWay(_) | Call::Resting(1.., ..) => Met::Wait,
-            Call::Resting(0, until, last) => match unavailable(last) {
-                Some(why) => Met::Unavailable(why),
-                None => Met::Answered(self.denied(n, Until::Then(until), now), Ahead::No),
+        match state {
+            CallState::Free => Attempt::Ask,
+            CallState::InFlight(calls) if self.wants_another(calls, 0, n) => Attempt::Ask,
+            CallState::InFlight(_) | CallState::Paused(1.., ..) => Attempt::Wait,
+            CallState::Paused(0, until, end) => match unavailable(end) {
+                Some(why) => Attempt::Unavailable(why),
+                None => Attempt::Answered(self.denied(n, Until::Then(until), now), Prefetch::No),
             },
         }
     }
 
     /// What a request finds that the bank has to be asked for each time: `None` to ask it.
-    pub(crate) fn meet_direct(&self, n: u64, now: Tick) -> Option<Met> {
+    pub(crate) fn try_unleased(&self, n: u64, now: Tick) -> Option<Attempt> {
         if n == 0 {
-            let told = self.told.limit.read() != 0;
-            return told.then(|| Met::Answered(self.admitted(Origin::Memory, now), Ahead::No));
+            let last_reply = self.last_reply.limit.read() != 0;
+            return last_reply.then(|| Attempt::Answered(self.admitted(Origin::Memory, now), Prefetch::No));
         }
-        if let Some(until) = self.purse.denied(n, now) {
-            return Some(Met::Answered(self.denied(n, until, now), Ahead::No));
+        if let Some(until) = self.lease_cell.denied(n, now) {
+            return Some(Attempt::Answered(self.denied(n, until, now), Prefetch::No));
         }
-        match self.purse.call(now) {
-            Call::Resting(_, _, last) => unavailable(last).map(Met::Unavailable),
+        match self.lease_cell.call_state(now) {
+            CallState::Paused(_, _, end) => unavailable(end).map(Attempt::Unavailable),
             _ => None,
         }
     }
 
     /// An answer for a request that may not wait any longer.
-    pub(crate) fn crowded(&self, n: u64, now: Tick, rules: &Rules) -> Answer {
-        let until = now.saturating_add(Duration::from_nanos(rules.pauses.least_nanos));
+    pub(crate) fn denied_under_load(&self, n: u64, now: Tick, settings: &Settings) -> Answer {
+        let until = now.saturating_add(Duration::from_nanos(settings.pauses.min_nanos));
         self.denied(n, Until::Then(until), now)
     }
 
     #[inline]
-    fn low_water(&self, now: Tick) -> Ahead {
+    fn low_water(&self, now: Tick) -> Prefetch {
         let low = self.pace.low_water();
         if low.cells == 0 {
-            return Ahead::No;
+            return Prefetch::No;
         }
-        let alive = self.purse.alive(now.saturating_add(Duration::from_nanos(low.ahead_nanos)));
-        if alive < low.cells { self.ahead(alive, now) } else { Ahead::No }
+        let alive = self.lease_cell.spendable(now.saturating_add(Duration::from_nanos(low.ahead_nanos)));
+        if alive < low.cells { self.prefetch(alive, now) } else { Prefetch::No }
     }
 
     /// Whether the bank should be asked with so many cells left.
-    fn ahead(&self, alive: u64, now: Tick) -> Ahead {
-        match self.purse.call(now) {
-            Call::Free => Ahead::Ask(1),
-            Call::UnderWay(calls) if self.wants_another(calls, alive, 0) => Ahead::Ask(1),
-            Call::UnderWay(_) | Call::Resting(..) => Ahead::No,
+    fn prefetch(&self, alive: u64, now: Tick) -> Prefetch {
+        match self.lease_cell.call_state(now) {
+            CallState::Free => Prefetch::Cells(1),
+            CallState::InFlight(calls) if self.wants_another(calls, alive, 0) => Prefetch::Cells(1),
+            CallState::InFlight(_) | CallState::Paused(..) => Prefetch::No,
         }
     }
 
     /// Whether it takes another call beside so many, with so many cells alive and `n` asked for.
     fn wants_another(&self, calls: u64, alive: u64, n: u64) -> bool {
         let waiting = self.waiting.read().saturating_add(n);
-        calls < self.pace.calls_most() && self.pace.is_low(alive, waiting)
+        calls < self.pace.max_calls() && self.pace.is_low(alive, waiting)
     }
 
     fn parts(&self, remaining: u64, now: Tick) -> DecisionParts {
-        let idle_at = Tick::from_nanos(self.told.idle_at_nanos.read());
-        DecisionParts { limit: self.told.limit.read(), remaining, reset_after: idle_at.since(now) }
+        let idle_at = Tick::from_nanos(self.last_reply.idle_at_nanos.read());
+        DecisionParts { limit: self.last_reply.limit.read(), remaining, reset_after: idle_at.since(now) }
     }
 
     /// What is left in the purse, and was left at the bank when it was last asked.
     fn remaining(&self, now: Tick) -> u64 {
-        self.purse.alive(now).saturating_add(self.told.remaining.read())
+        self.lease_cell.spendable(now).saturating_add(self.last_reply.remaining.read())
     }
 
     fn admitted(&self, origin: Origin, now: Tick) -> Answer {
@@ -216,7 +216,7 @@ impl Account {
     }
 
     fn denied(&self, n: u64, until: Until, now: Tick) -> Answer {
-        let limit = self.told.limit.read();
+        let limit = self.last_reply.limit.read();
         let wait = match until {
             // A denial of fewer cells is remembered. More than the limit never fit.
             Until::Then(_) if limit > 0 && n > limit => None,
@@ -231,162 +231,162 @@ impl Account {
 }
 
 /// Calls.
-impl Account {
+impl KeyState {
     /// Begins a call, if one may be made: for a request of `n` cells, which are kept for it, or
     /// ahead of need.
-    pub(crate) fn begin(&self, n: u64, keep: u64, now: Tick, rules: &Rules) -> Option<Errand> {
-        let others = self.purse.begin(self.pace.calls_most(), now)?;
-        let need = Need {
-            least: n,
-            waiting: self.waiting.read().saturating_add(keep),
-            unspent: self.purse.unspent(),
+    pub(crate) fn begin(&self, n: u64, reserved: u64, now: Tick, settings: &Settings) -> Option<PendingCall> {
+        let others = self.lease_cell.begin_call(self.pace.max_calls(), now)?;
+        let demand = Demand {
+            min: n,
+            waiting: self.waiting.read().saturating_add(reserved),
+            unspent: self.lease_cell.unspent(),
             alone: others == 0,
         };
-        let most = self.pace.begin(need, now, rules);
-        let errand = Errand { want: Want { least: n, most }, keep };
-        self.pace.asks(errand.unspoken());
-        Some(errand)
+        let max = self.pace.size_call(demand, now, settings);
+        let pending_call = PendingCall { want: LeaseRequest { min: n, max }, reserved };
+        self.pace.call_sent(pending_call.unreserved());
+        Some(pending_call)
     }
 
     /// Ends a call that was begun: it was sent then, and the reply is there now.
-    pub(crate) fn land(
+    pub(crate) fn complete(
         &self,
-        errand: Errand,
+        pending_call: PendingCall,
         sent: Tick,
         now: Tick,
         reply: Result<Grant, Unavailable>,
-        rules: &Rules,
-    ) -> (Landing, Gained) {
-        self.pace.ended(errand.unspoken(), nanos(now.since(sent)));
+        settings: &Settings,
+    ) -> (Completion, CellCounts) {
+        self.pace.call_ended(pending_call.unreserved(), nanos(now.since(sent)));
         let grant = match reply {
             Ok(grant) => grant,
             Err(why) => {
-                self.rest(
-                    last(&why),
+                self.begin_pause(
+                    end(&why),
                     0,
                     Pause { lifetime_nanos: u64::MAX, wait_nanos: 0 },
                     now,
-                    rules,
+                    settings,
                 );
-                return (Landing::Unavailable(why), Gained::default());
+                return (Completion::Unavailable(why), CellCounts::default());
             }
         };
-        self.hear(&grant.parts, now);
-        if !grant.covers(errand.want) || grant.cells == 0 {
-            self.deny(errand.want.least, &grant, now, rules);
-            return (denied(&grant), Gained { taken: grant.cells, lapsed: grant.cells });
+        self.record_reply(&grant.parts, now);
+        if !grant.covers(pending_call.want) || grant.cells == 0 {
+            self.deny(pending_call.want.min, &grant, now, settings);
+            return (denied(&grant), CellCounts { taken: grant.cells, lapsed: grant.cells });
         }
-        self.take_in(errand, &grant, sent, now, rules)
+        self.accept_grant(pending_call, &grant, sent, now, settings)
     }
 
-    fn take_in(
+    fn accept_grant(
         &self,
-        errand: Errand,
+        pending_call: PendingCall,
         grant: &Grant,
         sent: Tick,
         now: Tick,
-        rules: &Rules,
-    ) -> (Landing, Gained) {
+        settings: &Settings,
+    ) -> (Completion, CellCounts) {
         let pace = &self.pace;
         let end = sent.saturating_add(grant.lifetime);
         if now >= end {
-            self.purse.finish(Last::Free, now);
-            return (Landing::Late, Gained { taken: grant.cells, lapsed: grant.cells });
+            self.lease_cell.finish_call(CallEnd::Free, now);
+            return (Completion::Late, CellCounts { taken: grant.cells, lapsed: grant.cells });
         }
-        self.purse.admit(errand.want.least);
-        let rest = grant.cells - errand.keep;
-        pace.puts_in(rest);
-        let lapsed = if rest > 0 { self.purse.deposit(rest, end, now) } else { 0 };
+        self.lease_cell.admit(pending_call.want.min);
+        let begin_pause = grant.cells - pending_call.reserved;
+        pace.deposited(begin_pause);
+        let lapsed = if begin_pause > 0 { self.lease_cell.deposit(begin_pause, end, now) } else { 0 };
         pace.dropped(lapsed);
-        pace.landed(errand.keep, self.purse.unspent(), now);
-        pace.lives(nanos(grant.lifetime));
+        pace.call_completed(pending_call.reserved, self.lease_cell.unspent(), now);
+        pace.set_lifetime(nanos(grant.lifetime));
         let answer = self.admitted(Origin::Server, now);
-        if grant.cells < errand.want.most {
+        if grant.cells < pending_call.want.max {
             let pause = Pause { lifetime_nanos: nanos(grant.lifetime), wait_nanos: 0 };
-            self.rest(Last::Short, grant.cells, pause, now, rules);
+            self.begin_pause(CallEnd::Short, grant.cells, pause, now, settings);
         } else {
-            pace.eases();
-            self.purse.finish(Last::Free, now);
+            pace.shorten_pause();
+            self.lease_cell.finish_call(CallEnd::Free, now);
         }
-        (Landing::Answered(answer), Gained { taken: grant.cells, lapsed })
+        (Completion::Answered(answer), CellCounts { taken: grant.cells, lapsed })
     }
 
     /// Ends a call that brought so many cells, fewer than were asked for.
-    fn rest(&self, last: Last, cells: u64, pause: Pause, now: Tick, rules: &Rules) {
-        if let Call::Resting(..) = self.purse.call(now) {
+    fn begin_pause(&self, end: CallEnd, cells: u64, pause: Pause, now: Tick, settings: &Settings) {
+        if let CallState::Paused(..) = self.lease_cell.call_state(now) {
             // Calls that were under way together find the same: one of them counts.
-            return self.purse.finish(Last::Free, now);
+            return self.lease_cell.finish_call(CallEnd::Free, now);
         }
-        let nanos = self.pace.pause(cells, pause.lifetime_nanos, rules).max(pause.wait_nanos);
-        self.purse.finish(last, now.saturating_add(Duration::from_nanos(nanos)));
+        let nanos = self.pace.pause(cells, pause.lifetime_nanos, settings).max(pause.wait_nanos);
+        self.lease_cell.finish_call(end, now.saturating_add(Duration::from_nanos(nanos)));
     }
 
     /// Remembers a denial, and when to doubt it.
-    fn deny(&self, least: u64, grant: &Grant, now: Tick, rules: &Rules) {
-        self.purse.deny(least, until(grant, now));
-        if least > 1 && grant.parts.remaining > 0 {
+    fn deny(&self, min: u64, grant: &Grant, now: Tick, settings: &Settings) {
+        self.lease_cell.deny(min, until(grant, now));
+        if min > 1 && grant.parts.remaining > 0 {
             // For fewer cells there may be a grant at once.
-            return self.purse.finish(Last::Free, now);
+            return self.lease_cell.finish_call(CallEnd::Free, now);
         }
         let lifetime_nanos = match self.pace.lifetime_nanos() {
             0 => u64::MAX,
             life => life,
         };
-        let wait = grant.retry_after.map_or(rules.memory_nanos, nanos).min(rules.memory_nanos);
-        self.rest(Last::Short, 0, Pause { lifetime_nanos, wait_nanos: wait }, now, rules);
+        let wait = grant.retry_after.map_or(settings.memory_nanos, nanos).min(settings.memory_nanos);
+        self.begin_pause(CallEnd::Short, 0, Pause { lifetime_nanos, wait_nanos: wait }, now, settings);
     }
 
     /// Ends a call that nobody has an answer to: whoever made it is gone.
-    pub(crate) fn abandon(&self, errand: Errand, now: Tick, rules: &Rules) {
-        self.pace.ended(errand.unspoken(), 0);
-        let pause = Duration::from_nanos(rules.pauses.least_nanos);
-        self.purse.finish(Last::Failed, now.saturating_add(pause));
+    pub(crate) fn abandon(&self, pending_call: PendingCall, now: Tick, settings: &Settings) {
+        self.pace.call_ended(pending_call.unreserved(), 0);
+        let pause = Duration::from_nanos(settings.pauses.min_nanos);
+        self.lease_cell.finish_call(CallEnd::Failed, now.saturating_add(pause));
     }
 
     /// Whether a call should follow the one that is over, for those who wait.
-    pub(crate) fn after_call(&self, now: Tick) -> Ahead {
-        let alive = self.purse.alive(now);
-        if self.waiting.read() > alive { self.ahead(alive, now) } else { Ahead::No }
+    pub(crate) fn prefetch_after_call(&self, now: Tick) -> Prefetch {
+        let alive = self.lease_cell.spendable(now);
+        if self.waiting.read() > alive { self.prefetch(alive, now) } else { Prefetch::No }
     }
 
     /// What the answer to a request is that went to the bank by itself.
-    pub(crate) fn land_direct(&self, n: u64, sent: Tick, now: Tick, grant: &Grant) -> Landing {
-        self.hear(&grant.parts, now);
-        if grant.covers(Want { least: n, most: n }) {
+    pub(crate) fn complete_unleased(&self, n: u64, sent: Tick, now: Tick, grant: &Grant) -> Completion {
+        self.record_reply(&grant.parts, now);
+        if grant.covers(LeaseRequest { min: n, max: n }) {
             let late = n > 0 && now >= sent.saturating_add(grant.lifetime);
             return match late {
-                true => Landing::Late,
-                false => Landing::Answered(self.admitted(Origin::Server, now)),
+                true => Completion::Late,
+                false => Completion::Answered(self.admitted(Origin::Server, now)),
             };
         }
-        self.purse.deny(n, until(grant, now));
+        self.lease_cell.deny(n, until(grant, now));
         denied(grant)
     }
 
-    fn hear(&self, parts: &DecisionParts, now: Tick) {
-        self.told.limit.put(parts.limit);
-        self.told.remaining.put(parts.remaining);
-        self.told.idle_at_nanos.put(now.saturating_add(parts.reset_after).as_nanos());
+    fn record_reply(&self, parts: &DecisionParts, now: Tick) {
+        self.last_reply.limit.put(parts.limit);
+        self.last_reply.remaining.put(parts.remaining);
+        self.last_reply.idle_at_nanos.put(now.saturating_add(parts.reset_after).as_nanos());
     }
 
-    pub(crate) fn wait_for(&self, n: u64) -> Waiting<'_> {
+    pub(crate) fn waiting_for(&self, n: u64) -> Waiting<'_> {
         self.waiting.add(n);
-        Waiting { account: self, n }
+        Waiting { key_state: self, n }
     }
 
     /// Whether a call is under way.
     pub(crate) fn is_asking(&self) -> bool {
-        self.purse.under_way() > 0
+        self.lease_cell.in_flight() > 0
     }
 
     /// Wakes those who wait, after a call that has put so many cells in. If others are under way
     /// they wake the rest; so nobody waits whom no call will wake.
     pub(crate) fn wake(&self, cells: u64) {
         if !self.is_asking() {
-            return self.landed.notify_waiters();
+            return self.call_ended.notify_waiters();
         }
         for _ in 0..cells.min(self.waiting.read()) {
-            self.landed.notify_one();
+            self.call_ended.notify_one();
         }
     }
 }
@@ -403,13 +403,13 @@ struct Pause {
 /// Somebody waits, as long as this is held.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
-    account: &'a Account,
+    key_state: &'a KeyState,
     n: u64,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.account.waiting.subtract(self.n);
+        self.key_state.waiting.subtract(self.n);
     }
 }
 
@@ -417,30 +417,30 @@ fn nanos(span: Duration) -> u64 {
     Tick::from_duration(span).as_nanos()
 }
 
-fn denied(grant: &Grant) -> Landing {
+fn denied(grant: &Grant) -> Completion {
     let decision = Err(grant.parts.denied(grant.retry_after));
-    Landing::Answered(Answer { decision, origin: Origin::Server })
+    Completion::Answered(Answer { decision, origin: Origin::Server })
 }
 
 fn until(grant: &Grant, now: Tick) -> Until {
     grant.retry_after.map_or(Until::Never, |wait| Until::Then(now.saturating_add(wait)))
 }
 
-fn last(why: &Unavailable) -> Last {
+fn end(why: &Unavailable) -> CallEnd {
     match why {
-        Unavailable::TimedOut => Last::TimedOut,
-        Unavailable::Disconnected => Last::Disconnected,
-        Unavailable::CircuitOpen => Last::CircuitOpen,
-        Unavailable::Failed(_) => Last::Failed,
+        Unavailable::TimedOut => CallEnd::TimedOut,
+        Unavailable::Disconnected => CallEnd::Disconnected,
+        Unavailable::CircuitOpen => CallEnd::CircuitOpen,
+        Unavailable::Failed(_) => CallEnd::Failed,
     }
 }
 
-fn unavailable(last: Last) -> Option<Unavailable> {
-    Some(match last {
-        Last::Free | Last::Short => return None,
-        Last::TimedOut => Unavailable::TimedOut,
-        Last::Disconnected => Unavailable::Disconnected,
-        Last::CircuitOpen => Unavailable::CircuitOpen,
-        Last::Failed => Unavailable::Failed("as it did for a request just before".into()),
+fn unavailable(end: CallEnd) -> Option<Unavailable> {
+    Some(match end {
+        CallEnd::Free | CallEnd::Short => return None,
+        CallEnd::TimedOut => Unavailable::TimedOut,
+        CallEnd::Disconnected => Unavailable::Disconnected,
+        CallEnd::CircuitOpen => Unavailable::CircuitOpen,
+        CallEnd::Failed => Unavailable::Failed("as it did for a request just before".into()),
     })
 }

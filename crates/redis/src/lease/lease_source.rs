@@ -15,14 +15,14 @@ use crate::Unavailable;
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{Limiter, Quota, DecisionParts};
-/// use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, Want};
+/// use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, LeaseRequest};
 ///
-/// /// A bank in this process. One that several processes share is on a server.
+/// /// A source in this process. One that several processes share is on a server.
 /// struct Near(Limiter<[u8]>);
 ///
 /// impl LeaseSource for Near {
-///     async fn take(&self, key: &[u8], want: Want) -> Result<Grant, Unavailable> {
-///         let cells = if self.0.check_n(key, want.most).is_ok() { want.most } else { 0 };
+///     async fn take(&self, key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
+///         let cells = if self.0.check_n(key, want.max).is_ok() { want.max } else { 0 };
 ///         let parts = DecisionParts { limit: 60, remaining: 0, reset_after: Duration::from_secs(3600) };
 ///         // At 100 an hour, 40 cells come back in the lifetime; so 60 may be out at a time.
 ///         let lifetime = Duration::from_secs(1440);
@@ -45,7 +45,7 @@ use crate::Unavailable;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait LeaseSource: Send + Sync + 'static {
-    /// Takes cells of `key`'s quota: at least [`Want::least`] or none, and up to [`Want::most`].
+    /// Takes cells of `key`'s quota: at least [`LeaseRequest::min`] or none, and up to [`LeaseRequest::max`].
     /// Several calls for one key may be under way at once.
     ///
     /// The answer must come within a bounded time, or be [`Unavailable`]: those who wait for it
@@ -53,25 +53,25 @@ pub trait LeaseSource: Send + Sync + 'static {
     fn take(
         &self,
         key: &[u8],
-        want: Want,
+        want: LeaseRequest,
     ) -> impl Future<Output = Result<Grant, Unavailable>> + Send;
 }
 
 /// How many cells are asked for.
 ///
 /// ```
-/// use tollgate_redis::Want;
+/// use tollgate_redis::LeaseRequest;
 ///
-/// let want = Want { least: 1, most: 100 };
-/// assert!(want.least <= want.most);
+/// let want = LeaseRequest { min: 1, max: 100 };
+/// assert!(want.min <= want.max);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a bank is asked by it, a test makes it")]
-pub struct Want {
+pub struct LeaseRequest {
     /// Fewer are of no use. With 0 nothing need be given: the question is how things stand.
-    pub least: u64,
+    pub min: u64,
     /// No more than these.
-    pub most: u64,
+    pub max: u64,
 }
 
 /// What a bank answers.
@@ -79,13 +79,13 @@ pub struct Want {
 /// ```
 /// use std::time::Duration;
 /// use tollgate::DecisionParts;
-/// use tollgate_redis::{Grant, Want};
+/// use tollgate_redis::{Grant, LeaseRequest};
 ///
 /// let parts = DecisionParts { limit: 100, remaining: 0, reset_after: Duration::from_secs(1) };
 /// let lifetime = Duration::from_millis(100);
 /// let grant = Grant { cells: 3, lifetime, parts, retry_after: None };
-/// assert!(grant.covers(Want { least: 2, most: 5 }));
-/// assert!(!grant.covers(Want { least: 4, most: 5 }));
+/// assert!(grant.covers(LeaseRequest { min: 2, max: 5 }));
+/// assert!(!grant.covers(LeaseRequest { min: 4, max: 5 }));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "whoever writes a bank makes it")]
@@ -102,7 +102,7 @@ pub struct Grant {
     pub lifetime: Duration,
     /// How the key stands at the bank after this.
     pub parts: DecisionParts,
-    /// After a denial: when [`Want::least`] cells would be there; `None` where no waiting helps.
+    /// After a denial: when [`LeaseRequest::min`] cells would be there; `None` where no waiting helps.
     pub retry_after: Option<Duration>,
 }
 
@@ -112,13 +112,13 @@ impl Grant {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::DecisionParts;
-    /// # use tollgate_redis::{Grant, Want};
+    /// # use tollgate_redis::{Grant, LeaseRequest};
     /// let parts = DecisionParts { limit: 5, remaining: 0, reset_after: Duration::ZERO };
     /// let grant = Grant { cells: 0, lifetime: Duration::ZERO, parts, retry_after: None };
-    /// assert!(!grant.covers(Want { least: 1, most: 1 }));
+    /// assert!(!grant.covers(LeaseRequest { min: 1, max: 1 }));
     /// ```
     #[must_use]
-    pub fn covers(&self, want: Want) -> bool {
-        self.cells >= want.least
+    pub fn covers(&self, want: LeaseRequest) -> bool {
+        self.cells >= want.min
     }
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tollgate::{Clock, QuantaClock, Tick};
 
-use super::key_state::{Account, Ahead, Errand, Gained, Landing, Met, Rules};
-use super::lease_source::{LeaseSource, Want};
+use super::key_state::{KeyState, Prefetch, PendingCall, CellCounts, Completion, Attempt, Settings};
+use super::lease_source::{LeaseSource, LeaseRequest};
 use super::builder::LeasedBuilder;
-use super::stats::{Count, LeaseStats, Tally};
-use crate::bounded_map::{Entry, Places};
+use super::stats::{Stat, LeaseStats, StripedStats};
+use crate::bounded_map::{Entry, BoundedMap};
 use crate::{Answer, Origin, Unavailable};
 
 /// How often a request waits for a call, or makes one, before it is denied: so often at least, and
@@ -19,7 +19,7 @@ use crate::{Answer, Origin, Unavailable};
 /// cells, and wait for some calls; denied after four, 64 of them lost a tenth of what there was.
 const ROUNDS_MIN: usize = 4;
 const ROUNDS_MAX: usize = 1_000;
-const PATIENCE: Duration = Duration::from_millis(10);
+const MIN_WAIT: Duration = Duration::from_millis(10);
 
 /// A limiter over many processes, most of whose decisions are made in this one: it takes cells
 /// ahead from a [`LeaseSource`], and spends them without asking.
@@ -53,13 +53,13 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// ```
 /// # use std::time::Duration;
 /// # use tollgate::DecisionParts;
-/// # use tollgate_redis::{LeaseSource, Grant, Leased, Origin, Unavailable, Want};
+/// # use tollgate_redis::{LeaseSource, Grant, Leased, Origin, Unavailable, LeaseRequest};
 /// # struct Rich;
 /// # impl LeaseSource for Rich {
-/// #     async fn take(&self, _: &[u8], want: Want) -> Result<Grant, Unavailable> {
+/// #     async fn take(&self, _: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
 /// #         let parts = DecisionParts { limit: 9, remaining: 9, reset_after: Duration::from_secs(1) };
 /// #         let lifetime = Duration::from_secs(9);
-/// #         Ok(Grant { cells: want.most, lifetime, parts, retry_after: None })
+/// #         Ok(Grant { cells: want.max, lifetime, parts, retry_after: None })
 /// #     }
 /// # }
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -80,11 +80,11 @@ pub struct Leased<B, C = QuantaClock> {
 }
 
 struct Shared<B, C> {
-    bank: B,
+    source: B,
     clock: C,
-    rules: Rules,
-    purses: Places<Account>,
-    tally: Tally,
+    settings: Settings,
+    keys: BoundedMap<KeyState>,
+    stats: StripedStats,
 }
 
 impl<B, C> Clone for Leased<B, C> {
@@ -95,9 +95,9 @@ impl<B, C> Clone for Leased<B, C> {
 
 impl<B, C> fmt::Debug for Leased<B, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { rules, purses, .. } = &*self.shared;
-        let purses = purses.len();
-        f.debug_struct("Leased").field("rules", rules).field("purses", &purses).finish()
+        let Shared { settings, keys, .. } = &*self.shared;
+        let keys = keys.len();
+        f.debug_struct("Leased").field("rules", settings).field("purses", &keys).finish()
     }
 }
 
@@ -105,34 +105,34 @@ impl<B: LeaseSource> Leased<B> {
     /// A builder for a limiter on that bank.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
-    /// let leased = Leased::builder(Away).most(500).build()?;
+    /// let leased = Leased::builder(Away).max_lease(500).build()?;
     /// assert!(leased.try_check(b"a", 1).is_none());
     /// # Ok::<(), LeaseError>(())
     /// ```
-    pub fn builder(bank: B) -> LeasedBuilder<B> {
-        LeasedBuilder::new(bank)
+    pub fn builder(source: B) -> LeasedBuilder<B> {
+        LeasedBuilder::new(source)
     }
 }
 
 /// What a request finds at first.
-enum Look {
+enum FastAnswer {
     Answered(Answer),
     Unavailable(Unavailable),
     /// It has to ask or wait.
-    Open,
+    NotYet,
 }
 
 impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
-    pub(crate) fn new(bank: B, clock: C, capacity: u64, rules: Rules) -> Self {
-        let (purses, tally) = (Places::new(capacity), Tally::default());
-        Self { shared: Arc::new(Shared { bank, clock, rules, purses, tally }) }
+    pub(crate) fn new(source: B, clock: C, capacity: u64, settings: Settings) -> Self {
+        let (keys, stats) = (BoundedMap::new(capacity), StripedStats::default());
+        Self { shared: Arc::new(Shared { source, clock, settings, keys, stats }) }
     }
 
     /// Asks for one cell of `key`'s quota.
@@ -142,10 +142,10 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// The bank is unavailable, and there are no cells in hand.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -167,10 +167,10 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// As [`check`](Self::check).
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::CircuitOpen)
     /// #     }
     /// # }
@@ -183,12 +183,12 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn check_n(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
-        let found = match self.look(key, n) {
-            Look::Answered(answer) => Ok(answer),
-            Look::Unavailable(why) => Err(why),
-            Look::Open => match self.open(key) {
-                Some(account) if self.is_leased(n) => self.settle(&account, n).await,
-                account => self.ask_direct(account.as_deref(), key, n).await,
+        let found = match self.try_now(key, n) {
+            FastAnswer::Answered(answer) => Ok(answer),
+            FastAnswer::Unavailable(why) => Err(why),
+            FastAnswer::NotYet => match self.key_state(key) {
+                Some(key_state) if self.is_leased(n) => self.answer_by_calls(&key_state, n).await,
+                key_state => self.call_unleased(key_state.as_deref(), key, n).await,
             },
         };
         self.count(&found);
@@ -202,10 +202,10 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// Cells are fetched in the background as by `check_n`, where this is called on tokio.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -214,7 +214,7 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// # Ok::<(), LeaseError>(())
     /// ```
     pub fn try_check(&self, key: &[u8], n: u64) -> Option<Answer> {
-        let Look::Answered(answer) = self.look(key, n) else { return None };
+        let FastAnswer::Answered(answer) = self.try_now(key, n) else { return None };
         self.count_answer(&answer);
         Some(answer)
     }
@@ -222,10 +222,10 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// What was counted so far.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -234,26 +234,26 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> LeaseStats {
-        self.shared.tally.read(self.shared.purses.len())
+        self.shared.stats.read(self.shared.keys.len())
     }
 
     /// The bank.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
     /// let leased = Leased::builder(Away).build()?;
-    /// let Away = leased.bank();
+    /// let Away = leased.source();
     /// # Ok::<(), LeaseError>(())
     /// ```
     #[must_use]
-    pub fn bank(&self) -> &B {
-        &self.shared.bank
+    pub fn source(&self) -> &B {
+        &self.shared.source
     }
 
     fn now(&self) -> Tick {
@@ -262,137 +262,137 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
 
     /// Whether so many cells can come from a lease.
     fn is_leased(&self, n: u64) -> bool {
-        (1..=self.shared.rules.most).contains(&n)
+        (1..=self.shared.settings.max_lease).contains(&n)
     }
 
     /// The straight line: the key's account, and what is there.
     #[inline]
-    fn look(&self, key: &[u8], n: u64) -> Look {
+    fn try_now(&self, key: &[u8], n: u64) -> FastAnswer {
         let now = self.now();
-        let met = self.shared.purses.look(key, |account| {
+        let met = self.shared.keys.read(key, |key_state| {
             let met = match self.is_leased(n) {
-                true => account.meet(n, now),
-                false => account.meet_direct(n, now).unwrap_or(Met::Ask),
+                true => key_state.try_answer(n, now),
+                false => key_state.try_unleased(n, now).unwrap_or(Attempt::Ask),
             };
-            if let Met::Answered(_, Ahead::Ask(least)) = met {
-                self.ask_ahead(account, least, now);
+            if let Attempt::Answered(_, Prefetch::Cells(min)) = met {
+                self.prefetch(key_state, min, now);
             }
             met
         });
         match met {
-            Some(Met::Answered(answer, _)) => Look::Answered(answer),
-            Some(Met::Unavailable(why)) => Look::Unavailable(why),
-            Some(Met::Ask | Met::Wait) | None => Look::Open,
+            Some(Attempt::Answered(answer, _)) => FastAnswer::Answered(answer),
+            Some(Attempt::Unavailable(why)) => FastAnswer::Unavailable(why),
+            Some(Attempt::Ask | Attempt::Wait) | None => FastAnswer::NotYet,
         }
     }
 
-    fn open(&self, key: &[u8]) -> Option<Arc<Account>> {
-        let (account, dropped) = self.shared.purses.open(key, || self.now());
-        self.shared.tally.add(Count::CellsLapsed, dropped.cells);
-        account
+    fn key_state(&self, key: &[u8]) -> Option<Arc<KeyState>> {
+        let (key_state, dropped) = self.shared.keys.get_or_insert(key, || self.now());
+        self.shared.stats.add(Stat::CellsLapsed, dropped.cells);
+        key_state
     }
 
     /// Asks, or waits for who asks, until there is an answer.
-    async fn settle(&self, account: &Arc<Account>, n: u64) -> Result<Answer, Unavailable> {
+    async fn answer_by_calls(&self, key_state: &Arc<KeyState>, n: u64) -> Result<Answer, Unavailable> {
         let mut late = false;
         let began = self.now();
         for round in 0..ROUNDS_MAX {
             let now = self.now();
-            if round >= ROUNDS_MIN && now.since(began) > PATIENCE {
+            if round >= ROUNDS_MIN && now.since(began) > MIN_WAIT {
                 break;
             }
-            match account.meet(n, now) {
-                Met::Answered(answer, ahead) => {
-                    if let Ahead::Ask(least) = ahead {
-                        self.ask_ahead(account, least, now);
+            match key_state.try_answer(n, now) {
+                Attempt::Answered(answer, prefetch) => {
+                    if let Prefetch::Cells(min) = prefetch {
+                        self.prefetch(key_state, min, now);
                     }
                     return Ok(answer);
                 }
-                Met::Unavailable(why) => return Err(why),
-                Met::Ask => {
-                    let Some(errand) = account.begin(n, n, now, &self.shared.rules) else {
+                Attempt::Unavailable(why) => return Err(why),
+                Attempt::Ask => {
+                    let Some(pending_call) = key_state.begin(n, n, now, &self.shared.settings) else {
                         continue;
                     };
-                    match self.ask(account, errand).await {
-                        Landing::Answered(answer) => return Ok(answer),
-                        Landing::Unavailable(why) => return Err(why),
-                        Landing::Late => late = true,
+                    match self.ask(key_state, pending_call).await {
+                        Completion::Answered(answer) => return Ok(answer),
+                        Completion::Unavailable(why) => return Err(why),
+                        Completion::Late => late = true,
                     }
                 }
-                Met::Wait => self.wait(account, n).await,
+                Attempt::Wait => self.wait(key_state, n).await,
             }
         }
         match late {
             true => Err(Unavailable::TimedOut),
-            false => Ok(account.crowded(n, self.now(), &self.shared.rules)),
+            false => Ok(key_state.denied_under_load(n, self.now(), &self.shared.settings)),
         }
     }
 
     /// Waits for the end of the call that is under way.
-    async fn wait(&self, account: &Account, n: u64) {
-        let _waiting = account.wait_for(n);
-        let landed = account.landed.notified();
-        let mut landed = core::pin::pin!(landed);
+    async fn wait(&self, key_state: &KeyState, n: u64) {
+        let _waiting = key_state.waiting_for(n);
+        let call_ended = key_state.call_ended.notified();
+        let mut call_ended = core::pin::pin!(call_ended);
         // In line first, then a look: a call that ends after the look tells those in line.
-        landed.as_mut().enable();
-        if account.is_asking() {
-            landed.await;
+        call_ended.as_mut().enable();
+        if key_state.is_asking() {
+            call_ended.await;
         }
     }
 
     /// Makes the call that was begun, as a task of its own: it ends even if nobody waits for it.
-    async fn ask(&self, account: &Arc<Account>, errand: Errand) -> Landing {
-        let call = Call::new(self.clone(), Arc::clone(account), errand);
+    async fn ask(&self, key_state: &Arc<KeyState>, pending_call: PendingCall) -> Completion {
+        let call = Call::new(self.clone(), Arc::clone(key_state), pending_call);
         match Handle::try_current() {
             Ok(runtime) => runtime.spawn(call.make()).await.unwrap_or_else(|error| {
                 // The bank panicked, or the runtime ends.
-                Landing::Unavailable(Unavailable::Failed(error.to_string()))
+                Completion::Unavailable(Unavailable::Failed(error.to_string()))
             }),
             Err(_) => call.make().await,
         }
     }
 
     #[cold]
-    fn ask_ahead(&self, account: &Arc<Account>, least: u64, now: Tick) {
-        if self.ask_beside(account, least, now) {
-            self.shared.tally.one(Count::CallsAhead);
+    fn prefetch(&self, key_state: &Arc<KeyState>, min: u64, now: Tick) {
+        if self.spawn_call(key_state, min, now) {
+            self.shared.stats.one(Stat::Prefetches);
         }
     }
 
     /// Makes a call whose end nobody awaits by name; whether it is one.
-    fn ask_beside(&self, account: &Arc<Account>, least: u64, now: Tick) -> bool {
+    fn spawn_call(&self, key_state: &Arc<KeyState>, min: u64, now: Tick) -> bool {
         let Ok(runtime) = Handle::try_current() else { return false };
-        let Some(errand) = account.begin(least, 0, now, &self.shared.rules) else { return false };
-        drop(runtime.spawn(Call::new(self.clone(), Arc::clone(account), errand).make()));
+        let Some(pending_call) = key_state.begin(min, 0, now, &self.shared.settings) else { return false };
+        drop(runtime.spawn(Call::new(self.clone(), Arc::clone(key_state), pending_call).make()));
         true
     }
 
     /// A call for this request alone.
-    async fn ask_direct(
+    async fn call_unleased(
         &self,
-        account: Option<&Account>,
+        key_state: Option<&KeyState>,
         key: &[u8],
         n: u64,
     ) -> Result<Answer, Unavailable> {
-        let Shared { bank, tally, .. } = &*self.shared;
+        let Shared { source, stats, .. } = &*self.shared;
         let unknown;
-        let account = match account {
-            Some(account) => account,
+        let key_state = match key_state {
+            Some(key_state) => key_state,
             None => {
-                tally.one(Count::WithoutPurse);
-                unknown = Account::new(key);
+                stats.one(Stat::Untracked);
+                unknown = KeyState::new(key);
                 &unknown
             }
         };
-        tally.one(Count::Calls);
+        stats.one(Stat::Calls);
         let sent = self.now();
-        let grant = bank.take(key, Want { least: n, most: n }).await?;
-        tally.add(Count::CellsTaken, grant.cells);
-        match account.land_direct(n, sent, self.now(), &grant) {
-            Landing::Answered(answer) => Ok(answer),
-            Landing::Unavailable(why) => Err(why),
-            Landing::Late => {
-                tally.add(Count::CellsLapsed, grant.cells);
+        let grant = source.take(key, LeaseRequest { min: n, max: n }).await?;
+        stats.add(Stat::CellsTaken, grant.cells);
+        match key_state.complete_unleased(n, sent, self.now(), &grant) {
+            Completion::Answered(answer) => Ok(answer),
+            Completion::Unavailable(why) => Err(why),
+            Completion::Late => {
+                stats.add(Stat::CellsLapsed, grant.cells);
                 Err(Unavailable::TimedOut)
             }
         }
@@ -401,16 +401,16 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     fn count(&self, found: &Result<Answer, Unavailable>) {
         match found {
             Ok(answer) => self.count_answer(answer),
-            Err(_) => self.shared.tally.one(Count::Unavailable),
+            Err(_) => self.shared.stats.one(Stat::Unavailable),
         }
     }
 
     #[inline]
     fn count_answer(&self, answer: &Answer) {
-        self.shared.tally.one(match answer.origin {
-            Origin::Lease => Count::FromLease,
-            Origin::Memory => Count::FromMemory,
-            _ => Count::FromBank,
+        self.shared.stats.one(match answer.origin {
+            Origin::Lease => Stat::FromLease,
+            Origin::Memory => Stat::FromMemory,
+            _ => Stat::FromSource,
         });
     }
 }
@@ -418,30 +418,30 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
 /// A call to the bank. However it ends, those who wait are told.
 struct Call<B: LeaseSource, C: Clock + Send + Sync + 'static> {
     leased: Leased<B, C>,
-    account: Arc<Account>,
-    errand: Errand,
+    key_state: Arc<KeyState>,
+    pending_call: PendingCall,
     /// Cells that it has put in, once it is over.
-    brought: Option<u64>,
+    deposited: Option<u64>,
 }
 
 impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Call<B, C> {
-    fn new(leased: Leased<B, C>, account: Arc<Account>, errand: Errand) -> Self {
-        Self { leased, account, errand, brought: None }
+    fn new(leased: Leased<B, C>, key_state: Arc<KeyState>, pending_call: PendingCall) -> Self {
+        Self { leased, key_state, pending_call, deposited: None }
     }
 
-    async fn make(mut self) -> Landing {
-        let Shared { bank, rules, tally, .. } = &*self.leased.shared;
-        tally.one(Count::Calls);
+    async fn make(mut self) -> Completion {
+        let Shared { source, settings, stats, .. } = &*self.leased.shared;
+        stats.one(Stat::Calls);
         let sent = self.leased.now();
-        let reply = bank.take(self.account.key(), self.errand.want).await;
+        let reply = source.take(self.key_state.key(), self.pending_call.want).await;
         let now = self.leased.now();
-        let (landing, gained) = self.account.land(self.errand, sent, now, reply, rules);
-        let Gained { taken, lapsed } = gained;
-        self.brought = Some(taken.saturating_sub(self.errand.keep));
-        tally.add(Count::CellsTaken, taken);
-        tally.add(Count::CellsLapsed, lapsed);
-        if let Ahead::Ask(least) = self.account.after_call(now) {
-            self.leased.ask_beside(&self.account, least, now);
+        let (landing, gained) = self.key_state.complete(self.pending_call, sent, now, reply, settings);
+        let CellCounts { taken, lapsed } = gained;
+        self.deposited = Some(taken.saturating_sub(self.pending_call.reserved));
+        stats.add(Stat::CellsTaken, taken);
+        stats.add(Stat::CellsLapsed, lapsed);
+        if let Prefetch::Cells(min) = self.key_state.prefetch_after_call(now) {
+            self.leased.spawn_call(&self.key_state, min, now);
         }
         landing
     }
@@ -449,11 +449,11 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Call<B, C> {
 
 impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Drop for Call<B, C> {
     fn drop(&mut self) {
-        let brought = self.brought.unwrap_or_else(|| {
+        let deposited = self.deposited.unwrap_or_else(|| {
             let now = self.leased.now();
-            self.account.abandon(self.errand, now, &self.leased.shared.rules);
+            self.key_state.abandon(self.pending_call, now, &self.leased.shared.settings);
             0
         });
-        self.account.wake(brought);
+        self.key_state.wake(deposited);
     }
 }

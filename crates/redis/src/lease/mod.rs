@@ -2,15 +2,15 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `bank.rs` | whom cells are taken from: the seam to the server |
-//! | `purse.rs` | one key's cells, in atomics |
+//! | `source.rs` | whom cells are taken from: the seam to the server |
+//! | `lease_cell.rs` | one key's cells, in atomics |
 //! | `pace.rs` | one key's pace: how many cells by how many calls, and when |
 //! | `sizing.rs` | how many to ask for, and how long to pause: arithmetic |
-//! | `account.rs` | one key: purse, sizes, what was told; time is an argument |
+//! | `key_state.rs` | one key: purse, sizes, what was told; time is an argument |
 //! | `leased.rs`, `builder.rs` | the limiter: who calls, and who waits |
 //! | `stats.rs` | counts |
 //!
-//! Accounts are kept by key in [`Places`](crate::bounded_map::Places).
+//! Accounts are kept by key in [`BoundedMap`](crate::bounded_map::Places).
 //!
 //! **The bound.** Cells charged at the bank at a moment `c` are spent between `c` and the end of
 //! their lifetime `L`, which is counted from when the call was sent, so from before `c`. Those
@@ -31,11 +31,11 @@ mod stats;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
-pub use lease_source::{Grant, LeaseSource, Want};
+pub use lease_source::{Grant, LeaseSource, LeaseRequest};
 pub use builder::{LeaseError, LeasedBuilder};
 pub use leased::Leased;
 pub use stats::LeaseStats;
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
-pub use lease_cell::{Call, Last, Purse, Until};
+pub use lease_cell::{CallEnd, CallState, LeaseCell, Until};

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tollgate::{DecisionParts, ManualClock, Tick};
 
-use super::simulation::{Link, Local, MICRO, MILLI, RedisLimiter, Remote, SECOND, simulate, sleep};
+use super::simulation::{Link, Local, MICRO, MILLI, SimulatedServer, SimulatedSource, SECOND, simulate, sleep};
 use super::*;
 use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 
 /// 1,000 a second and 200 at once, of which 100 are leased for 100 ms at a time; 1 ms each way.
-fn near() -> (Leased<Remote, Local>, Local) {
-    let central = Arc::new(RedisLimiter::new(1_000, 200, 100 * MILLI));
+fn near() -> (Leased<SimulatedSource, Local>, Local) {
+    let server = Arc::new(SimulatedServer::new(1_000, 200, 100 * MILLI));
     let clock = Local::real();
-    let remote = Remote::new(&central, &Link::good(MILLI..MILLI + 1), clock, 1);
+    let remote = SimulatedSource::new(&server, &Link::good(MILLI..MILLI + 1), clock, 1);
     (Leased::builder(remote).clock(clock).build().expect("in range"), clock)
 }
 
@@ -37,12 +37,12 @@ enum Reply {
 const LIFETIME: Duration = Duration::from_secs(1);
 
 impl LeaseSource for Scripted {
-    async fn take(&self, _key: &[u8], want: Want) -> Result<Grant, Unavailable> {
+    async fn take(&self, _key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
         let next = usize::try_from(self.next.add(1)).expect("few").min(self.replies.len() - 1);
         tokio::task::yield_now().await;
         let parts = DecisionParts { limit: 50, remaining: 0, reset_after: LIFETIME };
         let (cells, retry_after) = match self.replies[next].clone() {
-            Reply::Cells(cells) => (cells.min(want.most), None),
+            Reply::Cells(cells) => (cells.min(want.max), None),
             Reply::Deny(after) => (0, after),
             Reply::Fail(why) => return Err(why),
             Reply::Panic => panic!("a bank that panics, as it was told to"),
@@ -56,8 +56,8 @@ type Clocked = Leased<Scripted, Arc<ManualClock>>;
 fn scripted(replies: impl IntoIterator<Item = Reply>) -> (Clocked, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
     clock.advance(Duration::from_secs(5));
-    let bank = Scripted { replies: replies.into_iter().collect(), next: RelaxedCounter::default() };
-    let leased = Leased::builder(bank).clock(Arc::clone(&clock)).capacity(2).build();
+    let source = Scripted { replies: replies.into_iter().collect(), next: RelaxedCounter::default() };
+    let leased = Leased::builder(source).clock(Arc::clone(&clock)).capacity(2).build();
     (leased.expect("in range"), clock)
 }
 
@@ -77,7 +77,7 @@ fn all_who_wait_for_a_key_wait_for_one_call() {
         let answers = clients.join_all().await;
         assert!(answers.iter().all(is_ok));
         let stats = leased.stats();
-        let awaited = stats.calls - stats.calls_ahead;
+        let awaited = stats.calls - stats.prefetches;
         assert_eq!(awaited, 2, "one for the first, one for all who came meanwhile");
         assert_eq!(clock.nanos(), 4 * MILLI);
     });
@@ -97,7 +97,7 @@ fn nobody_waits_while_cells_remain() {
         }
         let stats = leased.stats();
         assert!(waited <= 8, "waited {waited} times, until its rate was known");
-        assert!(stats.calls_ahead >= 20 && stats.calls <= 100, "{stats:?}");
+        assert!(stats.prefetches >= 20 && stats.calls <= 100, "{stats:?}");
         assert_eq!(stats.from_memory + stats.unavailable, 0);
     });
 }
@@ -180,7 +180,7 @@ async fn a_long_denial_is_doubted_in_the_background() {
         tokio::task::yield_now().await;
     }
     assert!(is_ok(&leased.check(b"a").await));
-    assert_eq!((leased.stats().calls, leased.stats().calls_ahead), (2, 1));
+    assert_eq!((leased.stats().calls, leased.stats().prefetches), (2, 1));
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn a_call_that_ends_with_its_runtime_leaves_the_key_free() {
     let clock = Arc::new(ManualClock::new());
     struct Never;
     impl LeaseSource for Never {
-        async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+        async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
             core::future::pending().await
         }
     }
@@ -238,17 +238,17 @@ async fn what_comes_too_late_is_not_spent() {
     let clock = Arc::new(ManualClock::new());
     struct Slow(Arc<ManualClock>);
     impl LeaseSource for Slow {
-        async fn take(&self, _: &[u8], want: Want) -> Result<Grant, Unavailable> {
+        async fn take(&self, _: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
             self.0.advance(LIFETIME);
             let parts = DecisionParts { limit: 50, remaining: 0, reset_after: LIFETIME };
-            Ok(Grant { cells: want.most, lifetime: LIFETIME, parts, retry_after: None })
+            Ok(Grant { cells: want.max, lifetime: LIFETIME, parts, retry_after: None })
         }
     }
     let leased = Leased::builder(Slow(Arc::clone(&clock))).clock(clock).build().expect("in range");
     assert_eq!(leased.check(b"a").await, Err(Unavailable::TimedOut));
     assert_eq!(leased.check_n(b"a", 5_000).await, Err(Unavailable::TimedOut));
     let stats = leased.stats();
-    assert_eq!((stats.cells_taken, stats.from_bank), (stats.cells_lapsed, 0));
+    assert_eq!((stats.cells_taken, stats.from_source), (stats.cells_lapsed, 0));
 }
 
 #[tokio::test]
@@ -278,11 +278,11 @@ async fn keys_without_a_place_are_served_by_a_call_each() {
         assert!(is_ok(&leased.check(b"c").await));
     }
     let stats = leased.stats();
-    assert_eq!((stats.purses, stats.calls, stats.without_purse), (2, 4, 2));
+    assert_eq!((stats.keys, stats.calls, stats.untracked), (2, 4, 2));
     // By then nobody has asked for the first two any more.
     clock.advance(Duration::from_millis(1_001));
     assert!(is_ok(&leased.check(b"c").await));
-    assert_eq!((leased.stats().purses, leased.stats().without_purse), (1, 2));
+    assert_eq!((leased.stats().keys, leased.stats().untracked), (1, 2));
 }
 
 #[test]
@@ -298,10 +298,10 @@ fn without_a_runtime_nothing_panics() {
 
 #[test]
 fn threads_spend_what_was_given_and_no_more() {
-    let bank = Scripted { replies: vec![Reply::Cells(u64::MAX)], next: RelaxedCounter::default() };
+    let source = Scripted { replies: vec![Reply::Cells(u64::MAX)], next: RelaxedCounter::default() };
     let clock = Arc::new(ManualClock::new());
     clock.set(Tick::from_nanos(9));
-    let leased = Leased::builder(bank).clock(clock).build().expect("in range");
+    let leased = Leased::builder(source).clock(clock).build().expect("in range");
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().expect("a runtime");
     let admitted: u64 = runtime.block_on(async {
@@ -322,5 +322,5 @@ fn threads_spend_what_was_given_and_no_more() {
     assert!(admitted <= stats.cells_taken, "{admitted} of {stats:?}");
     assert_eq!(stats.decisions(), 80_000);
     assert!(admitted > 10_000 && stats.from_lease > 10 * stats.calls, "{admitted} of {stats:?}");
-    assert_eq!(leased.bank().next.read(), stats.calls);
+    assert_eq!(leased.source().next.read(), stats.calls);
 }

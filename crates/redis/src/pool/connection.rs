@@ -11,8 +11,8 @@ use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
-use super::socket::{Dialled, dial};
-use super::{Limits, QUEUE};
+use super::socket::{Connected, connect};
+use super::{Timeouts, QUEUE};
 
 /// Why a request has no answer.
 #[derive(Debug)]
@@ -25,15 +25,15 @@ pub(super) struct Failure {
 }
 
 /// One connection. A request on it is written at most once.
-pub(super) struct Wire {
+pub(super) struct Connection {
     connection: MultiplexedConnection,
     /// `None`: nothing is known of what was written.
     writes: Option<Arc<AtomicU64>>,
     driver: Option<AbortHandle>,
-    limits: Limits,
+    timeouts: Timeouts,
     made: Instant,
     /// When something was heard on it last, since it was made.
-    heard_micros: AtomicU64,
+    answered_micros: AtomicU64,
     /// A request has no answer, and none has had one since.
     is_in_doubt: AtomicBool,
     /// A check had no answer.
@@ -41,22 +41,22 @@ pub(super) struct Wire {
     checking: Mutex<()>,
 }
 
-impl Wire {
-    pub(super) async fn make(client: &Client, limits: Limits) -> RedisResult<Self> {
+impl Connection {
+    pub(super) async fn make(client: &Client, timeouts: Timeouts) -> RedisResult<Self> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(limits.connect))
-            .set_response_timeout(Some(limits.response))
+            .set_connection_timeout(Some(timeouts.connect))
+            .set_response_timeout(Some(timeouts.response))
             .set_pipeline_buffer_size(QUEUE);
-        let dialled = tokio::time::timeout(limits.connect, dial(client, config)).await;
-        let dialled = dialled.unwrap_or_else(|_| Err(timed_out()))?;
-        let Dialled { connection, writes, driver } = dialled;
+        let connected = tokio::time::timeout(timeouts.connect, connect(client, config)).await;
+        let connected = connected.unwrap_or_else(|_| Err(timed_out()))?;
+        let Connected { connection, writes, driver } = connected;
         Ok(Self {
             connection,
             writes,
             driver,
-            limits,
+            timeouts,
             made: Instant::now(),
-            heard_micros: AtomicU64::new(0),
+            answered_micros: AtomicU64::new(0),
             is_in_doubt: AtomicBool::new(false),
             is_dead: AtomicBool::new(false),
             checking: Mutex::new(()),
@@ -104,29 +104,29 @@ impl Wire {
         let ping = redis::cmd("PING");
         let mut connection = self.connection.clone();
         let pong = ping.query_async::<Value>(&mut connection);
-        let is_alive = match tokio::time::timeout(self.limits.check, pong).await {
+        let is_alive = match tokio::time::timeout(self.timeouts.check, pong).await {
             Ok(Ok(_)) => true,
             // An error of the server is a sign of life, too.
             Ok(Err(error)) => !error.is_timeout() && !error.is_unrecoverable_error(),
             Err(_) => false,
         };
         match is_alive {
-            true => self.was_heard(),
+            true => self.note_answer(),
             false => self.is_dead.store(true, Relaxed),
         }
         is_alive
     }
 
     fn needs_check(&self) -> bool {
-        let heard = Duration::from_micros(self.heard_micros.load(Relaxed));
+        let heard = Duration::from_micros(self.answered_micros.load(Relaxed));
         self.is_in_doubt.load(Relaxed)
             || self.is_dead.load(Relaxed)
-            || self.made.elapsed().saturating_sub(heard) >= self.limits.idle
+            || self.made.elapsed().saturating_sub(heard) >= self.timeouts.idle
     }
 
-    fn was_heard(&self) {
+    fn note_answer(&self) {
         let micros = u64::try_from(self.made.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.heard_micros.store(micros, Relaxed);
+        self.answered_micros.store(micros, Relaxed);
         self.is_in_doubt.store(false, Relaxed);
     }
 
@@ -135,7 +135,7 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for Connection {
     fn drop(&mut self) {
         // No caller is left. The task would wait for answers that nobody reads, maybe for ever.
         if let Some(driver) = &self.driver {
@@ -145,11 +145,11 @@ impl Drop for Wire {
 }
 
 /// Leaves the connection in doubt, unless the answer comes.
-struct Doubt<'a>(&'a Wire);
+struct Doubt<'a>(&'a Connection);
 
 impl Doubt<'_> {
     fn end(self) {
-        self.0.was_heard();
+        self.0.note_answer();
         core::mem::forget(self);
     }
 }

@@ -10,7 +10,7 @@
 //! | a request has no answer by the deadline | an error, and the next request sends a `PING` first | at most once |
 //!
 //! So a request is written to one connection at most, whatever it does: a script that charges does not
-//! charge twice, and no lease is bought that nobody spends. `wire.rs` has one connection, `socket.rs`
+//! charge twice, and no lease is bought that nobody spends. `connection.rs` has one connection, `socket.rs`
 //! knows what was written to it.
 //!
 //! The connections to a cluster are the client's own. It asks again by itself, up to three times, also
@@ -38,7 +38,7 @@ use redis::{
 use tokio::sync::watch;
 
 use crate::stats::{Counters, count};
-use connection::{Failure, Wire, closed};
+use connection::{Failure, Connection, closed};
 
 /// Calls that may wait for their turn to be written, on one connection.
 const QUEUE: usize = 1_024;
@@ -52,7 +52,7 @@ pub(crate) enum Target {
 
 /// How long connections may take, and be without a word.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
     pub(crate) response: Duration,
     /// A connection on which nothing was heard for so long is checked before it is used.
@@ -62,42 +62,42 @@ pub(crate) struct Limits {
 }
 
 /// A few connections, made when they are first used and used in turn.
-pub(crate) struct Link {
-    limits: Limits,
-    lines: Lines,
+pub(crate) struct Pool {
+    timeouts: Timeouts,
+    slots: Slots,
     next: AtomicUsize,
 }
 
-enum Lines {
-    Single(Client, Box<[Line]>),
+enum Slots {
+    Single(Client, Box<[ConnectionSlot]>),
     #[cfg(feature = "cluster")]
     Cluster(Box<ClusterClient>, Box<[Mutex<Option<ClusterConnection>>]>),
 }
 
 /// A place for a connection.
 #[derive(Default)]
-struct Line(Mutex<Option<Making>>);
+struct ConnectionSlot(Mutex<Option<PendingConnection>>);
 
 /// A connection that is made, or on its way: `None` until it is known how that went.
-type Making = watch::Receiver<Option<RedisResult<Arc<Wire>>>>;
+type PendingConnection = watch::Receiver<Option<RedisResult<Arc<Connection>>>>;
 
-impl Link {
-    pub(crate) fn new(target: Target, limits: Limits, connections: usize) -> Self {
+impl Pool {
+    pub(crate) fn new(target: Target, timeouts: Timeouts, connections: usize) -> Self {
         let places = 0..connections.max(1);
-        let lines = match target {
+        let slots = match target {
             Target::Single(client) => {
-                Lines::Single(client, places.map(|_| Line::default()).collect())
+                Slots::Single(client, places.map(|_| ConnectionSlot::default()).collect())
             }
             #[cfg(feature = "cluster")]
             Target::Cluster(client) => {
-                Lines::Cluster(client, places.map(|_| Mutex::default()).collect())
+                Slots::Cluster(client, places.map(|_| Mutex::default()).collect())
             }
         };
-        Self { limits, lines, next: AtomicUsize::new(0) }
+        Self { timeouts, slots, next: AtomicUsize::new(0) }
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        !matches!(self.lines, Lines::Single(..))
+        !matches!(self.slots, Slots::Single(..))
     }
 
     /// Asks on the next connection. The caller sees to the deadline.
@@ -116,30 +116,30 @@ impl Link {
 
     /// Gives all connections up, so that the next calls make new ones: one that died without a
     /// word would otherwise be waited for until the system notices, which takes minutes.
-    pub(crate) fn renew(&self) {
-        match &self.lines {
-            Lines::Single(_, lines) => lines.iter().for_each(|line| *line.lock() = None),
+    pub(crate) fn discard_all(&self) {
+        match &self.slots {
+            Slots::Single(_, slots) => slots.iter().for_each(|slot| *slot.lock() = None),
             #[cfg(feature = "cluster")]
-            Lines::Cluster(_, lines) => lines.iter().for_each(|line| *lock(line) = None),
+            Slots::Cluster(_, slots) => slots.iter().for_each(|slot| *lock(slot) = None),
         }
     }
 
     fn len(&self) -> usize {
-        match &self.lines {
-            Lines::Single(_, lines) => lines.len(),
+        match &self.slots {
+            Slots::Single(_, slots) => slots.len(),
             #[cfg(feature = "cluster")]
-            Lines::Cluster(_, lines) => lines.len(),
+            Slots::Cluster(_, slots) => slots.len(),
         }
     }
 
     async fn ask_on(&self, index: usize, cmd: &Cmd, counters: &Counters) -> RedisResult<Value> {
-        match &self.lines {
-            Lines::Single(client, lines) => {
-                lines[index].ask(client, self.limits, cmd, counters).await
+        match &self.slots {
+            Slots::Single(client, slots) => {
+                slots[index].ask(client, self.timeouts, cmd, counters).await
             }
             #[cfg(feature = "cluster")]
-            Lines::Cluster(client, lines) => {
-                let mut connection = self.cluster_connection(client, &lines[index]);
+            Slots::Cluster(client, slots) => {
+                let mut connection = self.cluster_connection(client, &slots[index]);
                 match cmd.query_async(&mut connection).await {
                     // Its tries were over before it had made a new connection. The next waits for that.
                     Err(error) if error.kind() == ErrorKind::ClusterConnectionNotFound => {
@@ -156,52 +156,52 @@ impl Link {
     fn cluster_connection(
         &self,
         client: &ClusterClient,
-        line: &Mutex<Option<ClusterConnection>>,
+        slot: &Mutex<Option<ClusterConnection>>,
     ) -> ClusterConnection {
         let make = || {
             let config = ClusterConfig::new()
-                .set_connection_timeout(self.limits.connect)
-                .set_response_timeout(self.limits.response);
+                .set_connection_timeout(self.timeouts.connect)
+                .set_response_timeout(self.timeouts.response);
             client.get_pending_async_connection_with_config(config)
         };
-        lock(line).get_or_insert_with(make).clone()
+        lock(slot).get_or_insert_with(make).clone()
     }
 }
 
-impl Line {
+impl ConnectionSlot {
     /// Asks; and once more on a new connection, if the request was surely not written to the first.
     async fn ask(
         &self,
         client: &Client,
-        limits: Limits,
+        timeouts: Timeouts,
         cmd: &Cmd,
         counters: &Counters,
     ) -> RedisResult<Value> {
-        let wire = self.wire(client, limits).await?;
-        let Failure { error, is_unsent, is_final } = match wire.ask(cmd).await {
+        let connection = self.connection(client, timeouts).await?;
+        let Failure { error, is_unsent, is_final } = match connection.ask(cmd).await {
             Ok(answer) => return Ok(answer),
             Err(failure) => failure,
         };
         if is_final {
-            self.give_up(&wire, counters);
+            self.discard(&connection, counters);
         }
         if !is_unsent {
             return Err(error);
         }
         count(&counters.sent_again);
-        let wire = self.wire(client, limits).await?;
-        wire.ask(cmd).await.map_err(|failure| {
+        let connection = self.connection(client, timeouts).await?;
+        connection.ask(cmd).await.map_err(|failure| {
             if failure.is_final {
-                self.give_up(&wire, counters);
+                self.discard(&connection, counters);
             }
             failure.error
         })
     }
 
     /// The connection, or a new one.
-    async fn wire(&self, client: &Client, limits: Limits) -> RedisResult<Arc<Wire>> {
-        let mut making = self.making(client, limits);
-        match making.wait_for(Option::is_some).await.as_deref() {
+    async fn connection(&self, client: &Client, timeouts: Timeouts) -> RedisResult<Arc<Connection>> {
+        let mut pending = self.pending(client, timeouts);
+        match pending.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(made)) => made.clone(),
             // Its runtime is gone.
             _ => Err(closed()),
@@ -209,41 +209,41 @@ impl Line {
     }
 
     /// A new one is made by a task of its own: a caller gives up at its deadline, that goes on.
-    fn making(&self, client: &Client, limits: Limits) -> Making {
-        let mut line = self.lock();
-        if let Some(making) = line.as_ref().filter(|making| is_of_use(making)) {
-            return making.clone();
+    fn pending(&self, client: &Client, timeouts: Timeouts) -> PendingConnection {
+        let mut slot = self.lock();
+        if let Some(pending) = slot.as_ref().filter(|pending| is_usable(pending)) {
+            return pending.clone();
         }
-        let (tell, making) = watch::channel(None);
+        let (tell, pending) = watch::channel(None);
         let client = client.clone();
         tokio::spawn(async move {
-            let made = Wire::make(&client, limits).await.map(Arc::new);
+            let made = Connection::make(&client, timeouts).await.map(Arc::new);
             let _ = tell.send(Some(made));
         });
-        *line = Some(making.clone());
-        making
+        *slot = Some(pending.clone());
+        pending
     }
 
     /// Another caller may have given it up, and a new one may be there already.
-    fn give_up(&self, wire: &Arc<Wire>, counters: &Counters) {
-        let mut line = self.lock();
-        let is_this = |making: &Making| matches!(&*making.borrow(), Some(Ok(current)) if Arc::ptr_eq(current, wire));
-        if line.as_ref().is_some_and(is_this) {
-            *line = None;
+    fn discard(&self, connection: &Arc<Connection>, counters: &Counters) {
+        let mut slot = self.lock();
+        let is_this = |pending: &PendingConnection| matches!(&*pending.borrow(), Some(Ok(current)) if Arc::ptr_eq(current, connection));
+        if slot.as_ref().is_some_and(is_this) {
+            *slot = None;
             count(&counters.connections_renewed);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Making>> {
+    fn lock(&self) -> MutexGuard<'_, Option<PendingConnection>> {
         lock(&self.0)
     }
 }
 
 /// Whether there is a connection, or may be one soon.
-fn is_of_use(making: &Making) -> bool {
-    match &*making.borrow() {
+fn is_usable(pending: &PendingConnection) -> bool {
+    match &*pending.borrow() {
         Some(made) => made.is_ok(),
-        None => making.has_changed().is_ok(),
+        None => pending.has_changed().is_ok(),
     }
 }
 
@@ -251,11 +251,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl core::fmt::Debug for Link {
+impl core::fmt::Debug for Pool {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         // The target may hold a password.
         f.debug_struct("Link")
-            .field("limits", &self.limits)
+            .field("limits", &self.timeouts)
             .field("connections", &self.len())
             .finish_non_exhaustive()
     }

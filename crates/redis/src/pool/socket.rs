@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, JoinSet};
 
 /// A connection, what counts its writes, and the task that serves it.
-pub(super) struct Dialled {
+pub(super) struct Connected {
     pub(super) connection: MultiplexedConnection,
     pub(super) writes: Option<Arc<AtomicU64>>,
     pub(super) driver: Option<AbortHandle>,
@@ -37,10 +37,10 @@ pub(crate) fn keepalive() -> TcpKeepalive {
 }
 
 /// Connects, and says who is calling. The caller sees to the time.
-pub(super) async fn dial(client: &Client, config: AsyncConnectionConfig) -> RedisResult<Dialled> {
+pub(super) async fn connect(client: &Client, config: AsyncConnectionConfig) -> RedisResult<Connected> {
     match client.get_connection_info().addr() {
         ConnectionAddr::Tcp(host, port) => {
-            let socket = connect(host, *port).await?;
+            let socket = connect_tcp(host, *port).await?;
             socket.set_nodelay(true)?;
             SockRef::from(&socket).set_tcp_keepalive(&keepalive())?;
             serve(client, config, socket, |socket| is_closed(&SockRef::from(socket))).await
@@ -53,13 +53,13 @@ pub(super) async fn dial(client: &Client, config: AsyncConnectionConfig) -> Redi
         // TLS, where a program has it built into the client. Nothing is known of its writes.
         _ => {
             let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-            Ok(Dialled { connection, writes: None, driver: None })
+            Ok(Connected { connection, writes: None, driver: None })
         }
     }
 }
 
 /// Connects to the first address of a host that answers.
-async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let addresses = tokio::net::lookup_host((host, port)).await?;
     let mut attempts: JoinSet<_> = addresses.map(TcpStream::connect).collect();
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
@@ -77,17 +77,17 @@ async fn serve<S>(
     config: AsyncConnectionConfig,
     socket: S,
     is_closed: fn(&S) -> bool,
-) -> RedisResult<Dialled>
+) -> RedisResult<Connected>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let writes = Arc::new(AtomicU64::new(0));
-    let watched = Watched { socket, is_closed, writes: Arc::clone(&writes) };
+    let counted = CountedSocket { socket, is_closed, writes: Arc::clone(&writes) };
     let settings = client.get_connection_info().redis_settings();
     let (connection, driver) =
-        MultiplexedConnection::new_with_config(settings, watched, config).await?;
+        MultiplexedConnection::new_with_config(settings, counted, config).await?;
     let driver = Some(tokio::spawn(driver).abort_handle());
-    Ok(Dialled { connection, writes: Some(writes), driver })
+    Ok(Connected { connection, writes: Some(writes), driver })
 }
 
 /// Whether the peer has closed, and all that it sent was read.
@@ -100,14 +100,14 @@ fn is_closed(socket: &SockRef<'_>) -> bool {
     }
 }
 
-struct Watched<S> {
+struct CountedSocket<S> {
     socket: S,
     is_closed: fn(&S) -> bool,
     /// Writes of which the kernel took a part at least.
     writes: Arc<AtomicU64>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CountedSocket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -117,7 +117,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountedSocket<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -8,7 +8,7 @@ use tollgate::{Quota, QuotaError};
 
 use super::{Inner, RedisLimiter};
 use crate::algorithm::Algorithm;
-use crate::script_codec::Plan;
+use crate::script_codec::Codec;
 use crate::server_key as key;
 use crate::store::{Store, is_name};
 
@@ -89,10 +89,10 @@ impl RedisLimiterBuilder {
         if !is_name(&self.name) {
             return Err(RedisLimiterError::Name);
         }
-        let plan = Plan::new(&self.algorithm, &self.quota, self.lease)?;
-        let key_head = key::head(self.store.prefix(), &self.name, &plan.shape());
+        let codec = Codec::new(&self.algorithm, &self.quota, self.lease)?;
+        let key_head = key::head(self.store.prefix(), &self.name, &codec.shape());
         let Self { store, quota, algorithm, .. } = self;
-        let inner = Inner { script: plan.script(), store, plan, quota, algorithm, key_head };
+        let inner = Inner { script: codec.script(), store, codec, quota, algorithm, key_head };
         Ok(RedisLimiter { inner: Arc::new(inner), now_micros: None })
     }
 }

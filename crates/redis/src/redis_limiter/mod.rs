@@ -8,14 +8,14 @@ pub use builder::{RedisLimiterBuilder, RedisLimiterError};
 use core::time::Duration;
 use std::sync::Arc;
 
-use tollgate::{Decision, DecisionParts, Quota};
+use tollgate::{Decision, Quota};
 
 use crate::algorithm::Algorithm;
-use crate::script_codec::{Plan, Told};
+use crate::script_codec::{Codec, Decoded};
 use crate::script::Script;
 use crate::server_key as key;
 use crate::store::Store;
-use crate::unavailable::Unavailable;
+use crate::{Grant, Unavailable};
 
 /// The most cells that one call takes ahead.
 const TAKEN_MAX: u64 = 1 << 20;
@@ -81,7 +81,7 @@ pub struct RedisLimiter {
 #[derive(Debug)]
 struct Inner {
     store: Store,
-    plan: Plan,
+    codec: Codec,
     script: Script,
     quota: Quota,
     algorithm: Algorithm,
@@ -92,28 +92,28 @@ struct Inner {
 /// How many cells a script is to grant.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
-    least: u64,
-    most: u64,
+    min: u64,
+    max: u64,
 }
 
 impl Wanted {
     /// It is asked how things stand.
-    const NONE: Self = Self { least: 0, most: 0 };
+    const NONE: Self = Self { min: 0, max: 0 };
 }
 
-/// Cells that were taken ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Taken {
-    /// How many; 0: fewer than were wanted at least, and none was charged.
-    pub cells: u64,
-    /// How long they may be spent, from when the server was *asked*, by this process's steady clock.
-    pub lifetime: Duration,
-    /// What the server states of the key, after the charge.
-    pub parts: DecisionParts,
-    /// Until as many as were wanted at least would be granted; `None`, if they were, or never will.
-    pub retry_after: Option<Duration>,
-}
+
+
+
+
+
+
+
+
+
+
+
+
+
 
 impl RedisLimiter {
     /// A limiter of this name. Names are 1 to 64 bytes without braces.
@@ -206,7 +206,7 @@ impl RedisLimiter {
         self.inner.store.delete(&self.redis_key(key)).await
     }
 
-    /// Takes at least `least` cells or none, and as many as there are up to `most` (1,048,576 a
+    /// Takes at least `min` cells or none, and as many as there are up to `max` (1,048,576 a
     /// call). They are charged now, and may be spent until their lifetime is over.
     ///
     /// **Guarantee.** Over any number of processes that do so, what is *spent* in any span keeps the
@@ -229,17 +229,17 @@ impl RedisLimiter {
     pub async fn take(
         &self,
         key: impl AsRef<[u8]>,
-        least: u64,
-        most: u64,
-    ) -> Result<Taken, Unavailable> {
+        min: u64,
+        max: u64,
+    ) -> Result<Grant, Unavailable> {
         if self.lease_lifetime().is_zero() {
             return Err(Unavailable::Failed(
                 "this limiter was built without leases: call leases(..) on its builder".into(),
             ));
         }
-        let (wanted, is_possible) = self.wanted(least, most);
+        let (wanted, is_possible) = self.wanted(min, max);
         let reply = self.ask(key.as_ref(), wanted, is_possible).await?;
-        self.taken_by(&reply, least, most)
+        self.grant_of(&reply, min, max)
     }
 
     /// How long cells may be kept that are taken ahead; zero, if the limiter was built without
@@ -257,7 +257,7 @@ impl RedisLimiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lease_lifetime(&self) -> Duration {
-        self.inner.plan.lifetime()
+        self.inner.codec.lifetime()
     }
 
     /// The quota as given.
@@ -330,14 +330,14 @@ impl RedisLimiter {
     ///
     /// The script cannot have returned them.
     #[doc(hidden)]
-    pub fn decided_by(&self, reply: &[i64], n: u64) -> Result<Decision, Unavailable> {
-        if n > self.most_at_once() {
+    pub fn decision_of(&self, reply: &[i64], n: u64) -> Result<Decision, Unavailable> {
+        if n > self.max_at_once() {
             return Ok(Err(self.read(reply, Wanted::NONE)?.parts.denied(None)));
         }
-        let told = self.read(reply, Wanted { least: n, most: n })?;
-        Ok(match told.cells {
-            Some(_) => Ok(told.parts.permit()),
-            None => Err(told.parts.denied(Some(told.retry_after))),
+        let decoded = self.read(reply, Wanted { min: n, max: n })?;
+        Ok(match decoded.cells {
+            Some(_) => Ok(decoded.parts.permit()),
+            None => Err(decoded.parts.denied(Some(decoded.retry_after))),
         })
     }
 
@@ -347,50 +347,50 @@ impl RedisLimiter {
     ///
     /// The script cannot have returned them.
     #[doc(hidden)]
-    pub fn taken_by(&self, reply: &[i64], least: u64, most: u64) -> Result<Taken, Unavailable> {
-        let (wanted, is_possible) = self.wanted(least, most);
-        let told = self.read(reply, wanted)?;
-        let cells = told.cells.unwrap_or(0);
-        Ok(Taken {
+    pub fn grant_of(&self, reply: &[i64], min: u64, max: u64) -> Result<Grant, Unavailable> {
+        let (wanted, is_possible) = self.wanted(min, max);
+        let decoded = self.read(reply, wanted)?;
+        let cells = decoded.cells.unwrap_or(0);
+        Ok(Grant {
             cells,
-            lifetime: told.lifetime,
-            parts: told.parts,
-            retry_after: (is_possible && cells == 0).then_some(told.retry_after),
+            lifetime: decoded.lifetime,
+            parts: decoded.parts,
+            retry_after: (is_possible && cells == 0).then_some(decoded.retry_after),
         })
     }
 
-    pub(crate) fn most_at_once(&self) -> u64 {
-        self.inner.plan.most_at_once()
+    pub(crate) fn max_at_once(&self) -> u64 {
+        self.inner.codec.max_at_once()
     }
 
     /// What is asked for in place of that, and whether so many can be granted.
-    fn wanted(&self, least: u64, most: u64) -> (Wanted, bool) {
+    fn wanted(&self, min: u64, max: u64) -> (Wanted, bool) {
         // Wanting none at least is wanting one: an answer of none says when to come again.
-        let least = least.max(1);
-        let most = most.max(least).min(TAKEN_MAX);
-        let is_possible = least <= self.most_at_once().min(TAKEN_MAX);
-        (if is_possible { Wanted { least, most } } else { Wanted::NONE }, is_possible)
+        let min = min.max(1);
+        let max = max.max(min).min(TAKEN_MAX);
+        let is_possible = min <= self.max_at_once().min(TAKEN_MAX);
+        (if is_possible { Wanted { min, max } } else { Wanted::NONE }, is_possible)
     }
 
     async fn decide(&self, key: &[u8], n: u64, charge: bool) -> Result<Decision, Unavailable> {
-        let is_possible = n <= self.most_at_once();
-        let wanted = if is_possible { Wanted { least: n, most: n } } else { Wanted::NONE };
+        let is_possible = n <= self.max_at_once();
+        let wanted = if is_possible { Wanted { min: n, max: n } } else { Wanted::NONE };
         let reply = self.ask(key, wanted, charge && is_possible).await?;
-        self.decided_by(&reply, n)
+        self.decision_of(&reply, n)
     }
 
     async fn ask(&self, key: &[u8], wanted: Wanted, charge: bool) -> Result<Vec<i64>, Unavailable> {
-        let Inner { store, plan, script, .. } = &*self.inner;
+        let Inner { store, codec, script, .. } = &*self.inner;
         let now = self.now_micros.map_or_else(Vec::new, |now| now.to_string().into_bytes());
-        let common = [wanted.least, wanted.most, u64::from(charge)];
-        let own = plan.arguments(wanted.least);
+        let common = [wanted.min, wanted.max, u64::from(charge)];
+        let own = codec.arguments(wanted.min);
         let numbers = common.iter().chain(&own).map(|number| number.to_string().into_bytes());
         let args: Vec<Vec<u8>> = core::iter::once(now).chain(numbers).collect();
         store.run(script, &[self.redis_key(key)], &args).await
     }
 
-    fn read(&self, reply: &[i64], wanted: Wanted) -> Result<Told, Unavailable> {
-        self.inner.plan.tell(reply, wanted.least, wanted.most).ok_or_else(|| {
+    fn read(&self, reply: &[i64], wanted: Wanted) -> Result<Decoded, Unavailable> {
+        self.inner.codec.decode(reply, wanted.min, wanted.max).ok_or_else(|| {
             Unavailable::Failed(format!("the script returned what it cannot have: {reply:?}"))
         })
     }

@@ -8,12 +8,12 @@ use core::time::Duration;
 
 use tollgate::{DecisionParts, Quota, QuotaError};
 
-use super::{Told, epoch_into, granted, micros, natural, whole_micros};
+use super::{Decoded, epoch_into, granted, micros, natural, whole_micros};
 use crate::redis_limiter::RedisLimiterError;
 
 const OLDER_MAX: u32 = 256;
 /// The longest period times the older windows: what a script multiplies stays below 2^53.
-const PLACES_MAX: u64 = 1 << 51;
+const MULTIPLE_MAX: u64 = 1 << 51;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counter {
@@ -42,7 +42,7 @@ impl Counter {
         if period < older {
             return Err(RedisLimiterError::Quota(QuotaError::SubWindowCount));
         }
-        if period > PLACES_MAX / older {
+        if period > MULTIPLE_MAX / older {
             return Err(RedisLimiterError::WindowsTooLong);
         }
         let ahead = epoch_into(period, utc_offset_secs)?;
@@ -57,7 +57,7 @@ impl Counter {
         vec![self.limit, self.period, self.older, self.ahead]
     }
 
-    pub(super) fn most_at_once(&self) -> u64 {
+    pub(super) fn max_at_once(&self) -> u64 {
         self.limit
     }
 
@@ -65,17 +65,17 @@ impl Counter {
         Duration::from_micros(self.lease_micros)
     }
 
-    pub(super) fn tell(&self, reply: &[i64], least: u64) -> Option<Told> {
+    pub(super) fn decode(&self, reply: &[i64], min: u64) -> Option<Decoded> {
         let [cells, now, latest, counts @ ..] = reply else { return None };
         let counts: Option<Vec<u128>> =
             // A sub-window weighs no more than the limit, whichever quota has counted in it.
             counts.iter().map(|count| natural(*count).map(|it| it.min(self.limit).into())).collect();
         let latest = u128::try_from(*latest).ok();
-        let counts = Counts { counter: self, latest, counts: counts? };
+        let counts = SubWindowCounts { counter: self, latest, counts: counts? };
         let now = u128::from(natural(*now)?) + u128::from(self.ahead);
         let room = u128::from(self.limit).saturating_sub(counts.estimate(now));
         let cells = granted(*cells);
-        Some(Told {
+        Some(Decoded {
             cells,
             parts: DecisionParts {
                 limit: self.limit,
@@ -84,7 +84,7 @@ impl Counter {
             },
             retry_after: match cells {
                 Some(_) => Duration::ZERO,
-                None => micros(counts.first_fitting(now, least).saturating_sub(now)),
+                None => micros(counts.first_fitting(now, min).saturating_sub(now)),
             },
             lifetime: self.lifetime(),
         })
@@ -92,7 +92,7 @@ impl Counter {
 }
 
 /// What a key has counted. Times are microseconds since the beginning of a window.
-struct Counts<'a> {
+struct SubWindowCounts<'a> {
     counter: &'a Counter,
     /// The latest sub-window that was charged, if any was.
     latest: Option<u128>,
@@ -100,7 +100,7 @@ struct Counts<'a> {
     counts: Vec<u128>,
 }
 
-impl Counts<'_> {
+impl SubWindowCounts<'_> {
     fn of(&self, sub_window: u128) -> u128 {
         let back = self.latest.and_then(|latest| latest.checked_sub(sub_window));
         let back = back.and_then(|back| usize::try_from(back).ok());

@@ -14,7 +14,7 @@ use core::time::Duration;
 
 use tollgate::{DecisionParts, Quota};
 
-use super::{Told, granted, micros, natural};
+use super::{Decoded, granted, micros, natural};
 use crate::redis_limiter::RedisLimiterError;
 
 /// The parts of a microsecond that a script can multiply by the cells of a lease.
@@ -54,9 +54,9 @@ impl Bucket {
         "bucket".into()
     }
 
-    pub(super) fn arguments(&self, least: u64) -> Vec<u64> {
+    pub(super) fn arguments(&self, min: u64) -> Vec<u64> {
         let mut arguments = vec![self.parts];
-        for span in [self.capacity, self.cell, u128::from(least) * self.cell] {
+        for span in [self.capacity, self.cell, u128::from(min) * self.cell] {
             let parts = u128::from(self.parts);
             arguments.extend([span / parts, span % parts].map(|half| {
                 // At most the burst, which comes back within 2^62 ns.
@@ -66,7 +66,7 @@ impl Bucket {
         arguments
     }
 
-    pub(super) fn most_at_once(&self) -> u64 {
+    pub(super) fn max_at_once(&self) -> u64 {
         u64::try_from(self.capacity / self.cell).unwrap_or(u64::MAX)
     }
 
@@ -74,17 +74,17 @@ impl Bucket {
         Duration::from_micros(self.lease_micros)
     }
 
-    pub(super) fn tell(&self, reply: &[i64], least: u64) -> Option<Told> {
+    pub(super) fn decode(&self, reply: &[i64], min: u64) -> Option<Decoded> {
         let &[cells, debt_micros, debt_parts] = reply else { return None };
         let parts = u128::from(self.parts);
         let debt = u128::from(natural(debt_micros)?) * parts + u128::from(natural(debt_parts)?);
         let remaining = self.capacity.saturating_sub(debt) / self.cell;
-        let wait = (debt + u128::from(least) * self.cell).saturating_sub(self.capacity);
+        let wait = (debt + u128::from(min) * self.cell).saturating_sub(self.capacity);
         let cells = granted(cells);
-        Some(Told {
+        Some(Decoded {
             cells,
             parts: DecisionParts {
-                limit: self.most_at_once(),
+                limit: self.max_at_once(),
                 remaining: u64::try_from(remaining).unwrap_or(u64::MAX),
                 reset_after: micros(debt.div_ceil(parts)),
             },
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(lifetime(Quota::per_second(100).burst(2), 900_000), Ok(10_000));
         let single = Quota::per_second(100).burst(1);
         assert_eq!(lifetime(single, 1_000), Err(RedisLimiterError::NoRoomForLeases));
-        assert_eq!(Bucket::new(&Quota::per_second(100), 50_000).unwrap().most_at_once(), 95);
+        assert_eq!(Bucket::new(&Quota::per_second(100), 50_000).unwrap().max_at_once(), 95);
     }
 
     proptest! {
@@ -128,12 +128,12 @@ mod tests {
                 .burst(below(burst_bits));
             prop_assume!(quota.validate().is_ok());
             let Ok(bucket) = Bucket::new(&quota, lease) else { return Ok(()) };
-            let arguments = bucket.arguments(bucket.most_at_once());
+            let arguments = bucket.arguments(bucket.max_at_once());
             prop_assert!(arguments.iter().all(|number| *number < EXACT));
             // A time of the server, and a debt of the whole burst.
             prop_assert!((1 << 51) + arguments[1] < EXACT);
             prop_assert!(arguments[0] * 2 <= EXACT, "two remainders may be added");
-            prop_assert!(bucket.most_at_once() >= 1);
+            prop_assert!(bucket.max_at_once() >= 1);
             prop_assert!(bucket.capacity * 2 >= u128::from(quota.burst_cells()) * bucket.cell);
         }
     }

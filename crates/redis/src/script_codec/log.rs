@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use tollgate::{DecisionParts, Quota, QuotaError};
 
-use super::{Told, granted, natural, whole_micros};
+use super::{Decoded, granted, natural, whole_micros};
 use crate::algorithm::Algorithm;
 use crate::redis_limiter::RedisLimiterError;
 
@@ -53,7 +53,7 @@ impl Log {
         self.rates.iter().map(|(limit, _)| *limit).min().unwrap_or(1)
     }
 
-    pub(super) fn most_at_once(&self) -> u64 {
+    pub(super) fn max_at_once(&self) -> u64 {
         self.limit().min(Algorithm::MAX_LOG_CELLS_PER_CALL)
     }
 
@@ -61,9 +61,9 @@ impl Log {
         Duration::ZERO
     }
 
-    pub(super) fn tell(&self, reply: &[i64], _: u64) -> Option<Told> {
+    pub(super) fn decode(&self, reply: &[i64], _: u64) -> Option<Decoded> {
         let &[cells, remaining, reset, wait] = reply else { return None };
-        Some(Told {
+        Some(Decoded {
             cells: granted(cells),
             parts: DecisionParts {
                 limit: self.limit(),

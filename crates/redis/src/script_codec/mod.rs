@@ -15,7 +15,7 @@ use crate::script::Script;
 
 /// What a script's answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Decoded {
     /// Cells that were granted; `None`: denied.
     pub(crate) cells: Option<u64>,
     pub(crate) parts: DecisionParts,
@@ -27,7 +27,7 @@ pub(crate) struct Told {
 
 /// A quota worked in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Plan {
+pub(crate) enum Codec {
     Gcra(gcra::Bucket),
     Window(window::Window),
     Counter(counter::Counter),
@@ -36,17 +36,17 @@ pub(crate) enum Plan {
 
 /// Calls the same of whichever it is.
 macro_rules! whichever {
-    ($plan:expr, $each:ident => $call:expr) => {
-        match $plan {
-            Plan::Gcra($each) => $call,
-            Plan::Window($each) => $call,
-            Plan::Counter($each) => $call,
-            Plan::Log($each) => $call,
+    ($codec:expr, $each:ident => $call:expr) => {
+        match $codec {
+            Codec::Gcra($each) => $call,
+            Codec::Window($each) => $call,
+            Codec::Counter($each) => $call,
+            Codec::Log($each) => $call,
         }
     };
 }
 
-impl Plan {
+impl Codec {
     /// `lease`: for how long cells that are taken ahead are to be kept.
     pub(crate) fn new(
         algorithm: &Algorithm,
@@ -92,14 +92,14 @@ impl Plan {
         whichever!(self, each => each.shape())
     }
 
-    /// What the script is told of `least` cells, after what all scripts are told.
-    pub(crate) fn arguments(&self, least: u64) -> Vec<u64> {
-        whichever!(self, each => each.arguments(least))
+    /// What the script is told of `min` cells, after what all scripts are told.
+    pub(crate) fn arguments(&self, min: u64) -> Vec<u64> {
+        whichever!(self, each => each.arguments(min))
     }
 
     /// The most cells that can ever be granted at once.
-    pub(crate) fn most_at_once(&self) -> u64 {
-        whichever!(self, each => each.most_at_once())
+    pub(crate) fn max_at_once(&self) -> u64 {
+        whichever!(self, each => each.max_at_once())
     }
 
     /// How long cells that are taken ahead may be kept; zero without leases.
@@ -108,13 +108,13 @@ impl Plan {
     }
 
     /// What the script's answer means to who wanted so many; `None`, if it is none of that script.
-    pub(crate) fn tell(&self, reply: &[i64], least: u64, most: u64) -> Option<Told> {
-        let told = whichever!(self, each => each.tell(reply, least))?;
-        let is_possible = match told.cells {
-            Some(cells) => (least..=most).contains(&cells),
+    pub(crate) fn decode(&self, reply: &[i64], min: u64, max: u64) -> Option<Decoded> {
+        let decoded = whichever!(self, each => each.decode(reply, min))?;
+        let is_possible = match decoded.cells {
+            Some(cells) => (min..=max).contains(&cells),
             None => reply.first() == Some(&DENIED),
         };
-        (is_possible && told.parts.remaining <= told.parts.limit).then_some(told)
+        (is_possible && decoded.parts.remaining <= decoded.parts.limit).then_some(decoded)
     }
 }
 

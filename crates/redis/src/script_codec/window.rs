@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use tollgate::{DecisionParts, Quota};
 
-use super::{Told, epoch_into, granted, natural, whole_micros};
+use super::{Decoded, epoch_into, granted, natural, whole_micros};
 use crate::redis_limiter::RedisLimiterError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Window {
         [self.limit, self.period].into_iter().chain(self.ahead).collect()
     }
 
-    pub(super) fn most_at_once(&self) -> u64 {
+    pub(super) fn max_at_once(&self) -> u64 {
         self.limit
     }
 
@@ -50,10 +50,10 @@ impl Window {
         Duration::from_micros(self.lease_micros)
     }
 
-    pub(super) fn tell(&self, reply: &[i64], _: u64) -> Option<Told> {
+    pub(super) fn decode(&self, reply: &[i64], _: u64) -> Option<Decoded> {
         let &[cells, counted, left] = reply else { return None };
         let (counted, left) = (natural(counted)?, Duration::from_micros(natural(left)?));
-        Some(Told {
+        Some(Decoded {
             cells: granted(cells),
             parts: DecisionParts {
                 limit: self.limit,

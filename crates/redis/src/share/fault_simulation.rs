@@ -11,17 +11,17 @@ use tollgate::{Clock, Quota};
 
 use super::*;
 use crate::Unavailable;
-use crate::lease::simulation::{Local, MICRO, MILLI, Numbers, SECOND, SLOWER, simulate, sleep};
+use crate::lease::simulation::{Local, MICRO, MILLI, Rng, SECOND, SLOWER, simulate, sleep};
 use crate::share::tests::Slowed;
 
 #[allow(dead_code, reason = "a file of the models")]
 #[path = "../../tests/bodies/membership.rs"]
-mod roll;
+mod membership;
 #[allow(dead_code, reason = "a file of the campaign, too")]
 #[path = "../../tests/bodies/spans.rs"]
 mod spans;
 
-use roll::Member;
+use membership::Member;
 use spans::{Granted, Span};
 
 const NODES: usize = 2;
@@ -74,7 +74,7 @@ struct Listened {
     /// When the part ends, and by how many nodes it is.
     part: Mutex<(u64, u64)>,
     real: Local,
-    numbers: Mutex<Numbers>,
+    rng: Mutex<Rng>,
     faults: Faults,
 }
 
@@ -82,9 +82,9 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn starved(numbers: &Mutex<Numbers>, most: u64) -> u64 {
-    let mut numbers = lock(numbers);
-    if numbers.within(0..20) == 0 { numbers.within(0..most + 1) } else { 0 }
+fn starved(rng: &Mutex<Rng>, max: u64) -> u64 {
+    let mut rng = lock(rng);
+    if rng.within(0..20) == 0 { rng.within(0..max + 1) } else { 0 }
 }
 
 impl Listened {
@@ -94,28 +94,28 @@ impl Listened {
 
     fn is_lost(&self) -> bool {
         self.micros() < lock(&self.list).cut_off_until[self.node]
-            || lock(&self.numbers).within(0..1_000) < self.faults.lost_per_mille
+            || lock(&self.rng).within(0..1_000) < self.faults.lost_per_mille
     }
 
     async fn ask(&self, lifetime: u64) -> Result<(u64, u64), Unavailable> {
-        let latency = lock(&self.numbers).within(100 * MICRO..MILLI);
+        let latency = lock(&self.rng).within(100 * MICRO..MILLI);
         sleep(latency).await;
         if self.is_lost() {
             sleep(DEADLINE).await;
             return Err(Unavailable::TimedOut);
         }
-        let beat = {
+        let heartbeat = {
             let mut list = lock(&self.list);
             // An hour in, so that it can go back.
             let now = 3_600_000_000 + self.micros() - list.behind_micros;
-            roll::beat(&mut list.places, self.node, now, lifetime)
+            membership::heartbeat(&mut list.places, self.node, now, lifetime)
         };
         sleep(latency).await;
         if self.is_lost() {
             sleep(DEADLINE).await;
             return Err(Unavailable::TimedOut);
         }
-        Ok(beat)
+        Ok(heartbeat)
     }
 
     /// As `tests/server/campaign/watched.rs` does.
@@ -130,12 +130,12 @@ impl Listened {
 }
 
 impl Membership for Listened {
-    async fn beat(&self, _: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
+    async fn heartbeat(&self, _: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
         if let Some(last) = lock(&self.changes).last_mut() {
             let paused = self.micros().saturating_sub(INTERVAL / MICRO);
             last.done.get_or_insert(paused.max(last.told));
         }
-        sleep(starved(&self.numbers, self.faults.starved)).await;
+        sleep(starved(&self.rng, self.faults.starved)).await;
         let sent = self.micros();
         let lifetime = u64::try_from((lifetime / SLOWER).as_micros()).expect("short");
         let (live, member_micros) = self.ask(lifetime).await?;
@@ -143,7 +143,7 @@ impl Membership for Listened {
             self.hear(live, sent);
         }
         // What is told here is done when the task goes on.
-        sleep(starved(&self.numbers, self.faults.starved)).await;
+        sleep(starved(&self.rng, self.faults.starved)).await;
         Ok(Heartbeat { live, member_for: Duration::from_micros(member_micros) * SLOWER })
     }
 
@@ -156,17 +156,17 @@ type Node = Share<Listened, Slowed>;
 
 /// Asks until the end of the episode.
 async fn load(node: Node, real: Local, seed: u64, most_starved: u64) -> Vec<Granted> {
-    let numbers = Mutex::new(Numbers::new(seed));
+    let rng = Mutex::new(Rng::new(seed));
     let mut granted = Vec::new();
     while real.nanos() < LASTS {
         let (now, asked) = (Slowed(real).now(), real.nanos() / MICRO);
         let round = asked / (ROUND / MICRO);
-        sleep(starved(&numbers, most_starved)).await;
+        sleep(starved(&rng, most_starved)).await;
         if node.check_at(&round.to_be_bytes(), 1, now).decision.is_ok() {
-            sleep(starved(&numbers, most_starved)).await;
+            sleep(starved(&rng, most_starved)).await;
             granted.push(Granted { round, asked, answered: real.nanos() / MICRO });
         }
-        let pause = lock(&numbers).within(20 * MICRO..200 * MICRO);
+        let pause = lock(&rng).within(20 * MICRO..200 * MICRO);
         sleep(pause).await;
     }
     granted
@@ -175,7 +175,7 @@ async fn load(node: Node, real: Local, seed: u64, most_starved: u64) -> Vec<Gran
 /// What was granted in an episode, and what came and went.
 fn episode(seed: u64, faults: Faults) -> (Vec<Granted>, Vec<Change>) {
     simulate(async move {
-        let (mut numbers, real) = (Numbers::new(seed), Local::real());
+        let (mut rng, real) = (Rng::new(seed), Local::real());
         let list = Arc::new(Mutex::new(List::default()));
         let (mut tasks, mut changes) = (Vec::new(), Vec::new());
         // The nodes' time is slowed down: a second of theirs is a millisecond.
@@ -183,30 +183,30 @@ fn episode(seed: u64, faults: Faults) -> (Vec<Granted>, Vec<Change>) {
         for node in 0..NODES {
             let its_changes = Arc::<Mutex<Vec<_>>>::default();
             changes.push(Arc::clone(&its_changes));
-            let roll = Listened {
+            let membership = Listened {
                 node,
                 list: Arc::clone(&list),
                 changes: its_changes,
                 part: Mutex::new((0, 1)),
                 real,
-                numbers: Mutex::new(Numbers::new(numbers.draw())),
+                rng: Mutex::new(Rng::new(rng.draw())),
                 faults,
             };
-            let share = Share::builder(roll, quota).clock(Slowed(real)).capacity(1_000);
+            let share = Share::builder(membership, quota).clock(Slowed(real)).capacity(1_000);
             let share = share.interval(Duration::from_nanos(INTERVAL) * SLOWER).build();
             let share = share.expect("in range");
             for _ in 0..TASKS_EACH {
-                let load = load(share.clone(), real, numbers.draw(), faults.starved);
+                let load = load(share.clone(), real, rng.draw(), faults.starved);
                 tasks.push(tokio::spawn(load));
             }
         }
         while real.nanos() < LASTS {
-            sleep(numbers.within(100 * MILLI..300 * MILLI)).await;
+            sleep(rng.within(100 * MILLI..300 * MILLI)).await;
             let mut list = lock(&list);
-            let node = usize::from(numbers.within(0..2) == 0);
+            let node = usize::from(rng.within(0..2) == 0);
             list.cut_off_until[node] =
-                (real.nanos() + numbers.within(0..faults.cut_off + 1)) / MICRO;
-            list.behind_micros += numbers.within(0..faults.back / MICRO + 1);
+                (real.nanos() + rng.within(0..faults.cut_off + 1)) / MICRO;
+            list.behind_micros += rng.within(0..faults.back / MICRO + 1);
         }
         let mut granted = Vec::new();
         for task in tasks {
@@ -232,9 +232,9 @@ fn worst(granted: &[Granted], changes: &[Change], is_added: bool) -> Span {
 /// The server's clock is set back and nodes are cut off in every episode; half of them have tasks that are
 /// starved, and two thirds lose messages.
 fn drawn(seed: u64) -> Faults {
-    let mut numbers = Numbers::new(!seed);
-    let starved = [0, 120 * MILLI][usize::from(numbers.within(0..2) == 0)];
-    let lost_per_mille = [0, 100, 300][usize::try_from(numbers.within(0..3)).expect("few")];
+    let mut rng = Rng::new(!seed);
+    let starved = [0, 120 * MILLI][usize::from(rng.within(0..2) == 0)];
+    let lost_per_mille = [0, 100, 300][usize::try_from(rng.within(0..3)).expect("few")];
     Faults { starved, lost_per_mille, cut_off: 300 * MILLI, back: 400 * MILLI }
 }
 

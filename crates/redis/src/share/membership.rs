@@ -12,10 +12,10 @@ use crate::Unavailable;
 /// use tollgate_redis::{Heartbeat, Membership, Unavailable};
 ///
 /// /// The roll of a node that is alone.
-/// struct Alone;
+/// struct OneNode;
 ///
-/// impl Membership for Alone {
-///     async fn beat(&self, _id: &str, _lifetime: Duration) -> Result<Heartbeat, Unavailable> {
+/// impl Membership for OneNode {
+///     async fn heartbeat(&self, _id: &str, _lifetime: Duration) -> Result<Heartbeat, Unavailable> {
 ///         Ok(Heartbeat { live: 1, member_for: Duration::MAX })
 ///     }
 /// }
@@ -25,7 +25,7 @@ pub trait Membership: Send + Sync + 'static {
     /// server's clock, this one included. One step: nobody is counted in between.
     ///
     /// The answer must come within a bounded time, or be [`Unavailable`].
-    fn beat(
+    fn heartbeat(
         &self,
         id: &str,
         lifetime: Duration,

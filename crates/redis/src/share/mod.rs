@@ -26,6 +26,6 @@ mod membership;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
-pub use builder::{Alone, ShareBuilder, ShareError};
+pub use builder::{WithoutPart, ShareBuilder, ShareError};
 pub use node::{Share, ShareStats};
 pub use membership::{Heartbeat, Membership};

@@ -11,8 +11,8 @@ use tollgate::{
     Clock, Decision, DecisionParts, DynamicGcra, Inherit, Limiter, QuantaClock, Quota, Tick,
 };
 
-use super::builder::{Alone, ShareBuilder};
-use super::part_status::{COUNTED, Standing, holds};
+use super::builder::{WithoutPart, ShareBuilder};
+use super::part_status::{MEMBER_INTERVALS, PartStatus, is_valid};
 use super::part::part;
 use super::membership::Membership;
 use crate::sync::{AtomicU64, Ordering, RelaxedCounter};
@@ -20,9 +20,9 @@ use crate::{Answer, Origin};
 
 /// What is chosen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct Settings {
     pub(crate) interval: Duration,
-    pub(crate) alone: Alone,
+    pub(crate) without_part: WithoutPart,
 }
 
 /// A limiter of this node's part of a quota: the whole, divided by the nodes that are alive. No
@@ -44,7 +44,7 @@ pub(crate) struct Chosen {
 /// server has lost its data: they go on for up to two intervals, and then have none for as long.
 ///
 /// A node whose beats fail goes on with its part until two intervals after the last one that did
-/// not, and then does what is [chosen](ShareBuilder::alone): before others count it for dead.
+/// not, and then does what is [settings](ShareBuilder::alone): before others count it for dead.
 ///
 /// **Not guaranteed.** Nodes may use more than the whole for a while, at most twice as much for two
 /// intervals, where a replica takes over that lacks more than an interval of a node's beats, or the
@@ -54,9 +54,9 @@ pub(crate) struct Chosen {
 /// ```
 /// # use std::time::Duration;
 /// # use tollgate_redis::{Heartbeat, Membership, Unavailable};
-/// # struct Known;
-/// # impl Membership for Known {
-/// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+/// # struct FourNodes;
+/// # impl Membership for FourNodes {
+/// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
 /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
 /// #     }
 /// # }
@@ -65,7 +65,7 @@ pub(crate) struct Chosen {
 /// use tollgate_redis::Share;
 ///
 /// let interval = Duration::from_millis(10);
-/// let share = Share::builder(Known, Quota::per_hour(100)).interval(interval).build()?;
+/// let share = Share::builder(FourNodes, Quota::per_hour(100)).interval(interval).build()?;
 /// assert!(share.check(b"a").decision.is_err()); // others do not know of this node yet
 /// tokio::time::sleep(5 * interval).await;
 /// let permit = share.check(b"a").decision?;
@@ -76,27 +76,27 @@ pub(crate) struct Chosen {
 /// ```
 pub struct Share<R, C = QuantaClock> {
     shared: Arc<Shared<C>>,
-    roll: Arc<R>,
+    membership: Arc<R>,
 }
 
 struct Shared<C> {
     limiter: Limiter<[u8], DynamicGcra, C>,
-    alone: Option<Limiter<[u8], DynamicGcra, C>>,
+    without_part: Option<Limiter<[u8], DynamicGcra, C>>,
     quota: Quota,
-    chosen: Chosen,
+    settings: Settings,
     /// Written by the task alone: the part is used before that.
     until_nanos: AtomicU64,
     /// When there may be one.
     expected_nanos: RelaxedCounter,
     live: RelaxedCounter,
-    counts: Counts,
+    stats: StatCounters,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
-    beats: RelaxedCounter,
+struct StatCounters {
+    heartbeats: RelaxedCounter,
     failed: RelaxedCounter,
-    alone: RelaxedCounter,
+    without_part: RelaxedCounter,
 }
 
 /// What a [`Share`] has counted.
@@ -110,23 +110,23 @@ pub struct ShareStats {
     /// Nodes that the quota is divided by; `None` while this one has no part.
     pub live: Option<u64>,
     /// Beats that were answered.
-    pub beats: u64,
+    pub heartbeats: u64,
     /// Beats that were not.
     pub failed: u64,
     /// Requests while this node had no part.
-    pub alone: u64,
+    pub without_part: u64,
 }
 
 impl<R, C> Clone for Share<R, C> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), roll: Arc::clone(&self.roll) }
+        Self { shared: Arc::clone(&self.shared), membership: Arc::clone(&self.membership) }
     }
 }
 
 impl<R, C> fmt::Debug for Share<R, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { quota, chosen, .. } = &*self.shared;
-        f.debug_struct("Share").field("quota", quota).field("chosen", chosen).finish()
+        let Shared { quota, settings, .. } = &*self.shared;
+        f.debug_struct("Share").field("quota", quota).field("chosen", settings).finish()
     }
 }
 
@@ -136,48 +136,48 @@ impl<R: Membership> Share<R> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).build()?;
-    /// assert_eq!(share.stats().beats, 0);
+    /// let share = Share::builder(FourNodes, quota).build()?;
+    /// assert_eq!(share.stats().heartbeats, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn builder(roll: R, quota: Quota) -> ShareBuilder<R> {
-        ShareBuilder::new(roll, quota)
+    pub fn builder(membership: R, quota: Quota) -> ShareBuilder<R> {
+        ShareBuilder::new(membership, quota)
     }
 }
 
 impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     pub(crate) fn start(
-        roll: R,
+        membership: R,
         limiter: Limiter<[u8], DynamicGcra, C>,
-        alone: Option<Limiter<[u8], DynamicGcra, C>>,
+        without_part: Option<Limiter<[u8], DynamicGcra, C>>,
         quota: Quota,
-        chosen: Chosen,
+        settings: Settings,
         runtime: &Handle,
     ) -> Self {
         let shared = Arc::new(Shared {
             limiter,
-            alone,
+            without_part,
             quota,
-            chosen,
+            settings,
             until_nanos: AtomicU64::new(0),
             expected_nanos: RelaxedCounter::default(),
             live: RelaxedCounter::default(),
-            counts: Counts::default(),
+            stats: StatCounters::default(),
         });
-        let share = Self { shared, roll: Arc::new(roll) };
-        let (node, roll) = (Arc::downgrade(&share.shared), Arc::clone(&share.roll));
-        runtime.spawn(beat(node, roll));
+        let share = Self { shared, membership: Arc::new(membership) };
+        let (node, membership) = (Arc::downgrade(&share.shared), Arc::clone(&share.membership));
+        runtime.spawn(send_heartbeats(node, membership));
         share
     }
 
@@ -186,17 +186,17 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).build()?;
-    /// tokio::task::yield_now().await; // it beats
+    /// let share = Share::builder(FourNodes, quota).build()?;
+    /// tokio::task::yield_now().await; // it heartbeats
     /// assert!(share.check(b"a").decision.is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
@@ -212,17 +212,17 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).build()?;
-    /// tokio::task::yield_now().await; // it beats
+    /// let share = Share::builder(FourNodes, quota).build()?;
+    /// tokio::task::yield_now().await; // it heartbeats
     /// assert!(share.check_n(b"a", 25).decision.is_ok());
     /// assert!(share.check_n(b"b", 26).decision.is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -238,29 +238,29 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).build()?;
-    /// tokio::task::yield_now().await; // it beats
+    /// let share = Share::builder(FourNodes, quota).build()?;
+    /// tokio::task::yield_now().await; // it heartbeats
     /// assert!(share.check_at(b"a", 1, Tick::ZERO).decision.is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_at(&self, key: &[u8], n: u64, now: Tick) -> Answer {
-        let Shared { limiter, alone, counts, .. } = &*self.shared;
+        let Shared { limiter, without_part, stats, .. } = &*self.shared;
         if self.shared.has_part(now) {
             return Answer { decision: limiter.check_at(key, n, now), origin: Origin::Local };
         }
-        counts.alone.add(1);
-        let decision = match alone {
+        stats.without_part.add(1);
+        let decision = match without_part {
             Some(limiter) => limiter.check_at(key, n, now),
             None => self.shared.deny(now),
         };
@@ -272,17 +272,17 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).build()?;
-    /// tokio::task::yield_now().await; // it beats
+    /// let share = Share::builder(FourNodes, quota).build()?;
+    /// tokio::task::yield_now().await; // it heartbeats
     /// assert_eq!(share.stats().live, Some(4));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
@@ -290,13 +290,13 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> ShareStats {
-        let Shared { counts, live, limiter, .. } = &*self.shared;
+        let Shared { stats, live, limiter, .. } = &*self.shared;
         let has_part = self.shared.has_part(limiter.clock().now());
         ShareStats {
             live: has_part.then(|| live.read()),
-            beats: counts.beats.read(),
-            failed: counts.failed.read(),
-            alone: counts.alone.read(),
+            heartbeats: stats.heartbeats.read(),
+            failed: stats.failed.read(),
+            without_part: stats.without_part.read(),
         }
     }
 }
@@ -305,23 +305,23 @@ impl<C: Clock> Shared<C> {
     #[inline]
     fn has_part(&self, now: Tick) -> bool {
         // Acquire: pairs with the Release in stand(); the quota of the part is then in force.
-        holds(Tick::from_nanos(self.until_nanos.load(Ordering::Acquire)), now)
+        is_valid(Tick::from_nanos(self.until_nanos.load(Ordering::Acquire)), now)
     }
 
     /// No part: come back when there may be one.
     fn deny(&self, now: Tick) -> Decision {
         let expected = Tick::from_nanos(self.expected_nanos.read());
-        let wait = expected.since(now).max(self.chosen.interval);
+        let wait = expected.since(now).max(self.settings.interval);
         let parts =
             DecisionParts { limit: self.quota.burst_cells(), remaining: 0, reset_after: wait };
         Err(parts.denied(Some(wait)))
     }
 
     /// The new standing: the quota first, then how long it holds.
-    fn stand(&self, standing: Standing, now: Tick) {
-        let (live, until) = match standing {
-            Standing::Part { live, until } => (live, until),
-            Standing::New(wait) => {
+    fn apply(&self, status: PartStatus, now: Tick) {
+        let (live, until) = match status {
+            PartStatus::Held { live, until } => (live, until),
+            PartStatus::Waiting(wait) => {
                 return self.expected_nanos.put(now.saturating_add(wait).as_nanos());
             }
         };
@@ -338,21 +338,21 @@ impl<C: Clock> Shared<C> {
 }
 
 /// The task: beats until the limiter is gone.
-async fn beat<R: Membership, C: Clock>(node: Weak<Shared<C>>, roll: Arc<R>) {
+async fn send_heartbeats<R: Membership, C: Clock>(node: Weak<Shared<C>>, membership: Arc<R>) {
     let id = id();
-    while let Some(interval) = node.upgrade().map(|shared| shared.chosen.interval) {
+    while let Some(interval) = node.upgrade().map(|shared| shared.settings.interval) {
         let Some(sent) = node.upgrade().map(|shared| shared.limiter.clock().now()) else { break };
-        let reply = roll.beat(&id, interval * COUNTED).await;
+        let reply = membership.heartbeat(&id, interval * MEMBER_INTERVALS).await;
         let Some(shared) = node.upgrade() else { break };
         let pause = match reply {
-            Ok(beat) => {
-                shared.counts.beats.add(1);
-                let standing = Standing::of(beat, sent, interval);
-                shared.stand(standing, shared.limiter.clock().now());
-                standing.pause(interval)
+            Ok(heartbeat) => {
+                shared.stats.heartbeats.add(1);
+                let status = PartStatus::of(heartbeat, sent, interval);
+                shared.apply(status, shared.limiter.clock().now());
+                status.pause(interval)
             }
             Err(_) => {
-                shared.counts.failed.add(1);
+                shared.stats.failed.add(1);
                 interval / 4
             }
         };
@@ -360,7 +360,7 @@ async fn beat<R: Membership, C: Clock>(node: Weak<Shared<C>>, roll: Arc<R>) {
         tokio::time::sleep(pause).await;
     }
     // Whether it could be taken off: if not, it is counted a little longer.
-    let _ = roll.leave(&id).await;
+    let _ = membership.leave(&id).await;
 }
 
 /// A name that no other node has: 128 bits that look random.

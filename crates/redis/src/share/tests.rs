@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tollgate::{Clock, Quota};
 
 use super::*;
-use crate::lease::simulation::{Local, MILLI, Numbers, SECOND, SLOWER, simulate, sleep};
+use crate::lease::simulation::{Local, MILLI, Rng, SECOND, SLOWER, simulate, sleep};
 use crate::sync::RelaxedCounter;
 use crate::{Origin, Unavailable};
 
@@ -26,7 +26,7 @@ struct Members {
 }
 
 impl Members {
-    fn beat(&self, id: &str, now: u64, lifetime: u64) -> Heartbeat {
+    fn heartbeat(&self, id: &str, now: u64, lifetime: u64) -> Heartbeat {
         let mut members = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         members.retain(|_, (_, heard)| *heard + lifetime > now);
         let (came, _) = members.get(id).copied().unwrap_or((now, now));
@@ -46,32 +46,32 @@ impl Members {
 
 /// The roll as a node sees it.
 #[derive(Debug)]
-struct Remote {
+struct SimulatedMembership {
     members: Arc<Members>,
     real: Local,
-    numbers: Mutex<Numbers>,
+    rng: Mutex<Rng>,
     latency: u64,
     lost_per_mille: Arc<RelaxedCounter>,
 }
 
-impl Remote {
-    fn draw(&self, most: u64) -> u64 {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).within(0..most)
+impl SimulatedMembership {
+    fn draw(&self, max: u64) -> u64 {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).within(0..max)
     }
 }
 
-impl Membership for Remote {
-    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
+impl Membership for SimulatedMembership {
+    async fn heartbeat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
         sleep(self.draw(self.latency)).await;
         if self.draw(1_000) < self.lost_per_mille.read() {
             return Err(Unavailable::Disconnected);
         }
         let lifetime = u64::try_from((lifetime / SLOWER).as_nanos()).expect("short");
-        let beat = self.members.beat(id, self.real.nanos(), lifetime);
+        let heartbeat = self.members.heartbeat(id, self.real.nanos(), lifetime);
         sleep(self.draw(self.latency)).await;
         match self.draw(1_000) < self.lost_per_mille.read() {
             true => Err(Unavailable::TimedOut),
-            false => Ok(beat),
+            false => Ok(heartbeat),
         }
     }
 
@@ -91,20 +91,20 @@ impl Clock for Slowed {
     }
 }
 
-type Node = Share<Remote, Slowed>;
+type Node = Share<SimulatedMembership, Slowed>;
 
 struct World {
     members: Arc<Members>,
     real: Local,
-    numbers: Numbers,
+    rng: Rng,
     latency: u64,
     lost_per_mille: u64,
 }
 
 impl World {
     fn new(seed: u64, latency: u64, lost_per_mille: u64) -> Self {
-        let numbers = Numbers::new(seed);
-        Self { members: Arc::default(), real: Local::real(), numbers, latency, lost_per_mille }
+        let rng = Rng::new(seed);
+        Self { members: Arc::default(), real: Local::real(), rng, latency, lost_per_mille }
     }
 
     fn node(&mut self, quota: Quota) -> Node {
@@ -115,14 +115,14 @@ impl World {
     fn mortal(&mut self, quota: Quota) -> (Node, Arc<RelaxedCounter>) {
         let lost = Arc::new(RelaxedCounter::default());
         lost.put(self.lost_per_mille);
-        let remote = Remote {
+        let remote = SimulatedMembership {
             members: Arc::clone(&self.members),
             real: self.real,
-            numbers: Mutex::new(Numbers::new(self.numbers.draw())),
+            rng: Mutex::new(Rng::new(self.rng.draw())),
             latency: self.latency,
             lost_per_mille: Arc::clone(&lost),
         };
-        let clock = Slowed(self.real.skewed(self.numbers.within(0..1 << 50)));
+        let clock = Slowed(self.real.skewed(self.rng.within(0..1 << 50)));
         let interval = Duration::from_nanos(INTERVAL) * SLOWER;
         let builder = Share::builder(remote, quota).clock(clock).interval(interval);
         (builder.capacity(100).build().expect("in range"), lost)
@@ -146,8 +146,8 @@ fn sums(seed: u64, latency: u64, lost: u64, hides_newcomers: bool) -> (u64, u64)
             nodes.iter().map(|(node, _)| sum(core::slice::from_ref(node))).sum::<u64>()
         };
         for _ in 0..600 {
-            sleep(world.numbers.within(1..INTERVAL / 5)).await;
-            match world.numbers.within(0..100) {
+            sleep(world.rng.within(1..INTERVAL / 5)).await;
+            match world.rng.within(0..100) {
                 0..3 if nodes.len() < 8 => nodes.push(world.mortal(quota)),
                 3 if nodes.len() > 1 => drop(nodes.swap_remove(0)),
                 4 => world.members.forget_all(),
@@ -222,9 +222,9 @@ fn all_nodes_together_grant_the_quota() {
             sleep(MILLI / 500).await;
             granted += nodes.iter().filter(|node| node.check(b"a").decision.is_ok()).count();
         }
-        let most = 40 + 100 * (world.real.nanos() - begun) * u64::from(SLOWER) / SECOND;
+        let max = 40 + 100 * (world.real.nanos() - begun) * u64::from(SLOWER) / SECOND;
         let granted = granted as u64;
-        assert!((most * 95 / 100..=most).contains(&granted), "{granted} of {most}");
+        assert!((max * 95 / 100..=max).contains(&granted), "{granted} of {max}");
     });
 }
 
@@ -232,7 +232,7 @@ fn all_nodes_together_grant_the_quota() {
 fn a_node_that_cannot_beat_stops_in_time_or_takes_what_was_chosen() {
     struct Fails;
     impl Membership for Fails {
-        async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+        async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
             Err(Unavailable::CircuitOpen)
         }
     }
@@ -240,14 +240,14 @@ fn a_node_that_cannot_beat_stops_in_time_or_takes_what_was_chosen() {
         let quota = Quota::per_hour(100);
         let node = Share::builder(Fails, quota).build().expect("in range");
         assert!(node.check(b"a").decision.is_err());
-        let node = Share::builder(Fails, quota).alone(Alone::Of(10)).build().expect("in range");
+        let node = Share::builder(Fails, quota).without_part(WithoutPart::DivideBy(10)).build().expect("in range");
         let granted = (0..100).filter(|_| node.check(b"a").decision.is_ok()).count();
         assert_eq!(granted, 10);
         tokio::time::sleep(Duration::from_secs(10)).await;
         let stats = node.stats();
-        assert_eq!((stats.live, stats.beats, stats.alone), (None, 0, 100));
+        assert_eq!((stats.live, stats.heartbeats, stats.without_part), (None, 0, 100));
         assert!((40..=41).contains(&stats.failed), "every quarter of an interval: {stats:?}");
-        let zero = Share::builder(Fails, quota).alone(Alone::Of(0)).build();
-        assert_eq!(zero.unwrap_err(), ShareError::Alone);
+        let zero = Share::builder(Fails, quota).without_part(WithoutPart::DivideBy(0)).build();
+        assert_eq!(zero.unwrap_err(), ShareError::WithoutPart);
     });
 }

@@ -12,9 +12,9 @@ use redis::io::tcp::TcpSettings;
 use redis::{Client, IntoConnectionInfo};
 
 use super::{Inner, Store};
-use crate::breaker::{Breaker, Patience};
+use crate::breaker::{Breaker, BreakerSettings};
 use crate::health::{Health, OnChange};
-use crate::pool::{Limits, Link, Target, keepalive};
+use crate::pool::{Timeouts, Pool, Target, keepalive};
 use crate::stats::Counters;
 
 const CONNECTIONS_MAX: usize = 64;
@@ -185,7 +185,7 @@ impl StoreBuilder {
     /// assert!(matches!(built, Err(StoreError::Connections)));
     /// ```
     pub fn build(self) -> Result<Store, StoreError> {
-        let in_range = |span, least| (least..=LONGEST).contains(&span);
+        let in_range = |span, min| (min..=LONGEST).contains(&span);
         if !is_name(&self.prefix) {
             return Err(StoreError::Prefix);
         }
@@ -207,28 +207,28 @@ impl StoreBuilder {
             return Err(StoreError::OpenAfter);
         }
         let target = self.target()?;
-        let limits = Limits {
+        let timeouts = Timeouts {
             connect: self.connect_timeout,
             // Callers give up by their deadline; this frees the place of an answer that never comes.
             response: self.deadline.max(self.connect_timeout),
             idle: self.check_idle_after,
             check: self.deadline / 4,
         };
-        let patience = Patience {
+        let breaker_settings = BreakerSettings {
             failures: self.open_after,
             pause_min: PAUSE_MIN,
             pause_max: self.probe_every,
         };
         Ok(Store(Arc::new(Inner {
-            link: Link::new(target, limits, self.connections),
+            pool: Pool::new(target, timeouts, self.connections),
             prefix: self.prefix,
             deadline: self.deadline,
-            probe_timeout: limits.connect + limits.response,
-            breaker: Mutex::new(Breaker::new(patience)),
+            probe_timeout: timeouts.connect + timeouts.response,
+            breaker: Mutex::new(Breaker::new(breaker_settings)),
             health: Mutex::new(Health::Up),
             on_change: self.on_change,
             counters: Counters::default(),
-            born: Instant::now(),
+            started: Instant::now(),
             chance: RandomState::new(),
         })))
     }

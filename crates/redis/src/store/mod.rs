@@ -14,9 +14,9 @@ use std::time::Instant;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
-use crate::breaker::{Breaker, Leave};
+use crate::breaker::{Breaker, Action};
 use crate::health::{Health, OnChange};
-use crate::pool::Link;
+use crate::pool::Pool;
 use crate::reply;
 use crate::script::{self, Script};
 use crate::stats::{Counters, StoreStats, count};
@@ -68,7 +68,7 @@ pub struct Store(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    link: Link,
+    pool: Pool,
     prefix: String,
     deadline: Duration,
     probe_timeout: Duration,
@@ -78,7 +78,7 @@ struct Inner {
     on_change: OnChange,
     counters: Counters,
     /// What the breaker counts time from.
-    born: Instant,
+    started: Instant,
     chance: RandomState,
 }
 
@@ -162,7 +162,7 @@ impl Store {
     /// ```
     pub async fn ping(&self) -> Result<(), Unavailable> {
         let cmd = redis::cmd("PING");
-        self.call(self.prefix().as_bytes(), self.0.link.ask(&cmd, &self.0.counters))
+        self.call(self.prefix().as_bytes(), self.0.pool.ask(&cmd, &self.0.counters))
             .await
             .map(|_| ())
     }
@@ -185,7 +185,7 @@ impl Store {
 
     /// Whether a call may name keys of one slot only.
     pub(crate) fn is_cluster(&self) -> bool {
-        self.0.link.is_cluster()
+        self.0.pool.is_cluster()
     }
 
     /// Runs a script about one key; the numbers that it returns.
@@ -196,11 +196,11 @@ impl Store {
         args: &[Vec<u8>],
     ) -> Result<Vec<i64>, Unavailable> {
         let asking = async {
-            let Inner { link, counters, .. } = &*self.0;
-            match link.ask(&script.by_hash(keys, args), counters).await {
+            let Inner { pool, counters, .. } = &*self.0;
+            match pool.ask(&script.by_hash(keys, args), counters).await {
                 Err(error) if script::is_missing(&error) => {
                     count(&counters.scripts_sent);
-                    link.ask(&script.in_full(keys, args), counters).await
+                    pool.ask(&script.in_full(keys, args), counters).await
                 }
                 answer => answer,
             }
@@ -216,7 +216,7 @@ impl Store {
     pub(crate) async fn delete(&self, key: &[u8]) -> Result<(), Unavailable> {
         let mut cmd = redis::cmd("DEL");
         cmd.arg(key);
-        self.call(key, self.0.link.ask(&cmd, &self.0.counters)).await.map(|_| ())
+        self.call(key, self.0.pool.ask(&cmd, &self.0.counters)).await.map(|_| ())
     }
 
     /// One call, within the deadline and by the breaker's leave.
@@ -229,10 +229,10 @@ impl Store {
             return Err(Unavailable::Failed("ask from within a tokio runtime".into()));
         }
         let counters = &self.0.counters;
-        let leave = self.breaker().leave(self.now());
-        if leave != Leave::Ask {
+        let action = self.breaker().next_action(self.now());
+        if action != Action::Ask {
             count(&counters.skipped);
-            if leave == Leave::Probe {
+            if action == Action::Probe {
                 tokio::spawn(self.clone().probe(key.to_vec()));
             }
             return Err(Unavailable::CircuitOpen);
@@ -253,16 +253,16 @@ impl Store {
             Err(_) => &counters.disconnected,
         });
         match (away, &answer) {
-            (Some(detail), Err(reason)) => self.missed(reason, detail),
-            _ => self.breaker().answered(),
+            (Some(detail), Err(reason)) => self.call_failed(reason, detail),
+            _ => self.breaker().call_answered(),
         }
         answer
     }
 
     /// A call was not answered, since the server is away.
-    fn missed(&self, reason: &Unavailable, detail: String) {
+    fn call_failed(&self, reason: &Unavailable, detail: String) {
         let mut breaker = self.breaker();
-        if breaker.failed(self.now(), self.chance()) {
+        if breaker.call_failed(self.now(), self.chance()) {
             count(&self.0.counters.circuit_opened);
             let health = Health::Down { reason: reason.clone(), detail };
             self.change(&health);
@@ -281,7 +281,7 @@ impl Store {
         self.renew();
         let mut cmd = redis::cmd("EXISTS");
         cmd.arg(key);
-        let asking = self.0.link.ask_on_each(&cmd, &self.0.counters);
+        let asking = self.0.pool.ask_on_each(&cmd, &self.0.counters);
         let answered = match tokio::time::timeout(self.0.probe_timeout, asking).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => !is_away(&error),
@@ -289,7 +289,7 @@ impl Store {
         };
         let mut breaker = self.breaker();
         let was_open = breaker.is_open();
-        breaker.probed(answered, self.now(), self.chance());
+        breaker.probe_ended(answered, self.now(), self.chance());
         if was_open && !breaker.is_open() {
             self.change(&Health::Up);
             drop(breaker);
@@ -313,7 +313,7 @@ impl Store {
 
     fn renew(&self) {
         count(&self.0.counters.connections_renewed);
-        self.0.link.renew();
+        self.0.pool.discard_all();
     }
 
     fn breaker(&self) -> MutexGuard<'_, Breaker> {
@@ -321,7 +321,7 @@ impl Store {
     }
 
     fn now(&self) -> Duration {
-        self.0.born.elapsed()
+        self.0.started.elapsed()
     }
 
     fn chance(&self) -> u64 {

@@ -24,12 +24,12 @@ impl Bucket {
         Self { parts, cell, capacity }
     }
 
-    /// Of what is owed, takes `least` cells or none, and as many as there are up to `most`. What was
+    /// Of what is owed, takes `min` cells or none, and as many as there are up to `max`. What was
     /// taken, and what is owed then.
-    pub(crate) fn take(&self, owed: u128, least: u64, most: u64) -> (u64, u128) {
+    pub(crate) fn take(&self, owed: u128, min: u64, max: u64) -> (u64, u128) {
         let room = self.capacity.saturating_sub(owed) / self.cell;
         let there = u64::try_from(room).unwrap_or(u64::MAX);
-        let cells = if there < least { 0 } else { there.min(most) };
+        let cells = if there < min { 0 } else { there.min(max) };
         (cells, owed + u128::from(cells) * self.cell)
     }
 }

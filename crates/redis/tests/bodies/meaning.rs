@@ -17,7 +17,7 @@ pub(crate) enum Means {
     Counter(Counter),
     /// The least limit of its rates.
     Log {
-        least: u128,
+        min: u128,
     },
 }
 
@@ -60,7 +60,7 @@ impl Means {
             }
             Algorithm::SlidingLog { more, .. } => {
                 let limits = more.iter().map(|rate| u128::from(rate.limit()));
-                Self::Log { least: limits.fold(limit, u128::min) }
+                Self::Log { min: limits.fold(limit, u128::min) }
             }
             other => unreachable!("{other:?} is not drawn"),
         }
@@ -71,12 +71,12 @@ impl Means {
         let limit = match self {
             Self::Bucket(bucket) => bucket.capacity / bucket.cell,
             Self::Window { limit } | Self::Counter(Counter { limit, .. }) => *limit,
-            Self::Log { least } => *least,
+            Self::Log { min } => *min,
         };
         u64::try_from(limit).expect("a limit")
     }
 
-    pub(crate) fn most_at_once(&self) -> u64 {
+    pub(crate) fn max_at_once(&self) -> u64 {
         match self {
             Self::Log { .. } => self.limit().min(Algorithm::MAX_LOG_CELLS_PER_CALL),
             _ => self.limit(),
@@ -140,12 +140,12 @@ impl Counter {
 pub(crate) fn of_reply(
     means: &Means,
     numbers: &[i64],
-    (least, most): (u64, u64),
+    (min, max): (u64, u64),
 ) -> Option<Meaning> {
     let (first, rest) = numbers.split_first()?;
     let cells = match *first {
         -1 => None,
-        cells => Some(u64::try_from(cells).ok().filter(|cells| (least..=most).contains(cells))?),
+        cells => Some(u64::try_from(cells).ok().filter(|cells| (min..=max).contains(cells))?),
     };
     let natural = |place: usize| rest.get(place).and_then(|number| u128::try_from(*number).ok());
     let has = |count: usize| (rest.len() == count).then_some(());
@@ -169,10 +169,10 @@ pub(crate) fn of_reply(
             let room = counter.limit.saturating_sub(counter.estimate(numbers, now));
             (room, left.saturating_sub(now))
         }
-        Means::Log { least } => {
+        Means::Log { min } => {
             has(3)?;
             natural(2)?;
-            (natural(0).filter(|remaining| remaining <= least)?, natural(1)?)
+            (natural(0).filter(|remaining| remaining <= min)?, natural(1)?)
         }
     };
     Some(Meaning { cells, remaining, reset_micros })

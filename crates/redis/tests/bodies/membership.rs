@@ -9,7 +9,7 @@ pub(crate) struct Member {
 }
 
 /// A beat of the node that has this place: how many are alive, and for how long it has been one.
-pub(crate) fn beat(
+pub(crate) fn heartbeat(
     places: &mut [Option<Member>],
     node: usize,
     now: u64,

@@ -63,7 +63,7 @@ impl Cursor<'_> {
 pub(crate) fn replies(data: &[u8]) {
     let mut cursor = Cursor(data);
     let (how, shape) = (cursor.byte(), cursor.byte());
-    let (least, most) = (cursor.cells(), cursor.cells());
+    let (min, max) = (cursor.cells(), cursor.cells());
     let numbers = match how % 4 {
         0 => read(cursor.0),
         kind => {
@@ -77,12 +77,12 @@ pub(crate) fn replies(data: &[u8]) {
     counts_are_told(&numbers);
     let (algorithm, quota) = (algorithm(shape), quota(shape));
     let lease = (shape & 1 > 0).then_some(Duration::from_millis(50));
-    let Ok(gate) = central(&algorithm, quota, lease) else { return };
+    let Ok(gate) = redis_limiter(&algorithm, quota, lease) else { return };
     let asked = Means::new(&algorithm, quota, lease);
     let heard = if PLANTED.get() { misheard(&numbers) } else { numbers.clone() };
     let answer = Answer { gate, asked, lease: lease.unwrap_or_default(), numbers, heard };
-    answer.decides(least);
-    answer.takes(least, most);
+    answer.decides(min);
+    answer.takes(min, max);
 }
 
 thread_local! {
@@ -139,7 +139,7 @@ fn quota(shape: u8) -> Quota {
 }
 
 /// One that never asks anybody.
-fn central(
+fn redis_limiter(
     algorithm: &Algorithm,
     quota: Quota,
     lease: Option<Duration>,
@@ -155,10 +155,10 @@ fn central(
 impl Answer {
     fn decides(&self, n: u64) {
         let Self { gate, asked, numbers, heard, .. } = self;
-        let possible = n <= asked.most_at_once();
+        let possible = n <= asked.max_at_once();
         let wanted = if possible { n } else { 0 };
         let expected = of_reply(asked, numbers, (wanted, wanted));
-        match (gate.decided_by(heard, n), expected) {
+        match (gate.decision_of(heard, n), expected) {
             (Err(Unavailable::Failed(why)), None) => assert!(why.contains("cannot have")),
             (Ok(Ok(permit)), Some(its)) => {
                 assert_eq!(its.cells, Some(n), "granted what was asked for");
@@ -180,18 +180,18 @@ impl Answer {
         }
     }
 
-    fn takes(&self, least: u64, most: u64) {
+    fn takes(&self, min: u64, max: u64) {
         let Self { gate, asked, numbers, heard, .. } = self;
-        let least = least.max(1);
-        let possible = least <= asked.most_at_once().min(TAKEN_MAX);
-        let wanted = if possible { (least, most.max(least).min(TAKEN_MAX)) } else { (0, 0) };
+        let min = min.max(1);
+        let possible = min <= asked.max_at_once().min(TAKEN_MAX);
+        let wanted = if possible { (min, max.max(min).min(TAKEN_MAX)) } else { (0, 0) };
         let expected = of_reply(asked, numbers, wanted);
-        match (gate.taken_by(heard, least, most), expected) {
+        match (gate.grant_of(heard, min, max), expected) {
             (Err(Unavailable::Failed(why)), None) => assert!(why.contains("cannot have")),
             (Ok(taken), Some(its)) => {
                 assert!(taken.cells <= wanted.1, "no more than were asked for");
                 assert_eq!(taken.cells, its.cells.unwrap_or(0));
-                assert!(taken.cells == 0 || taken.cells >= least);
+                assert!(taken.cells == 0 || taken.cells >= min);
                 assert!(taken.lifetime <= self.lease);
                 assert_eq!(u128::from(taken.parts.remaining), its.remaining);
                 assert_eq!(taken.retry_after.is_some(), possible && its.cells.is_none());
@@ -220,10 +220,10 @@ fn counts_are_told(numbers: &[i64]) {
             );
         }
     }
-    let beat = reply::beat(numbers);
-    assert_eq!(beat.is_some(), natural && numbers.len() == 2);
-    if let Some(beat) = beat {
-        assert_eq!(i64::try_from(beat.live), Ok(numbers[0]));
-        assert_eq!(i64::try_from(beat.member_for.as_micros()), Ok(numbers[1]));
+    let heartbeat = reply::heartbeat(numbers);
+    assert_eq!(heartbeat.is_some(), natural && numbers.len() == 2);
+    if let Some(heartbeat) = heartbeat {
+        assert_eq!(i64::try_from(heartbeat.live), Ok(numbers[0]));
+        assert_eq!(i64::try_from(heartbeat.member_for.as_micros()), Ok(numbers[1]));
     }
 }

@@ -19,7 +19,7 @@ fn windows(store: &Store) -> Windows {
 }
 
 fn batched(store: &Store, limit: u64, unsent: u64) -> Batched<Windows> {
-    Batched::builder(windows(store), limit).most_unsent(unsent).build().expect("a limiter")
+    Batched::builder(windows(store), limit).max_unsent(unsent).build().expect("a limiter")
 }
 
 /// Asks by 8 tasks until all are denied; what was admitted.

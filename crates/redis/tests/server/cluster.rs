@@ -7,7 +7,7 @@ use redis::{Connection, Value};
 use tollgate::Quota;
 use tollgate_redis::{Algorithm, RedisLimiter, Store};
 
-use crate::harness::{Server, block_on, free_port, patient};
+use crate::harness::{Server, block_on, free_port, with_long_deadline};
 
 const SLOTS: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 
@@ -57,7 +57,7 @@ impl Cluster {
     }
 
     fn store(&self) -> Store {
-        patient(Store::cluster(self.nodes.iter().map(Server::url))).build().expect("a store")
+        with_long_deadline(Store::cluster(self.nodes.iter().map(Server::url))).build().expect("a store")
     }
 
     fn id(&self, node: usize) -> String {

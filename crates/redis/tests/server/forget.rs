@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tollgate::Quota;
 use tollgate_redis::{Algorithm, RedisLimiter, Store, Unavailable};
 
-use crate::harness::{Server, block_on, patient};
+use crate::harness::{Server, block_on, with_long_deadline};
 use crate::proxy::Proxy;
 
 /// An hour passes for no test, so that what is granted is the burst.
@@ -248,7 +248,7 @@ fn a_failover_forgets_what_was_not_replicated() {
     let Some(old) = Server::start_with(&options) else { return };
     let Some(new) = Server::start_with(&options) else { return };
     let address = Proxy::to(old.port());
-    let store = patient(Store::builder(address.url())).build().expect("a store");
+    let store = with_long_deadline(Store::builder(address.url())).build().expect("a store");
     let gate = RedisLimiter::builder(&store, "failover", hourly(10)).build().expect("a limiter");
     follow(&new, Some(&old));
     block_on(async {

@@ -93,7 +93,7 @@ impl Server {
 
     /// A store with a deadline that a busy machine keeps.
     pub(crate) fn store(&self) -> StoreBuilder {
-        patient(Store::builder(self.url()))
+        with_long_deadline(Store::builder(self.url()))
     }
 
     /// A plain connection, to look and to meddle.
@@ -176,7 +176,7 @@ impl Drop for Server {
 }
 
 /// A deadline that a busy machine keeps, for tests that are not about deadlines.
-pub(crate) fn patient(store: StoreBuilder) -> StoreBuilder {
+pub(crate) fn with_long_deadline(store: StoreBuilder) -> StoreBuilder {
     store.deadline(Duration::from_secs(5)).connect_timeout(Duration::from_secs(5))
 }
 

@@ -7,7 +7,7 @@ use tollgate_redis::{
     Answer, Fallback, Leased, Origin, RedisLimiter, Store, Unavailable, WithFallback,
 };
 
-use crate::harness::{Server, block_on, patient};
+use crate::harness::{Server, block_on, with_long_deadline};
 use crate::proxy::Proxy;
 
 /// More than the failures in a row that open the circuit.
@@ -61,7 +61,7 @@ fn clients_of_a_unix_socket_are_killed_and_the_server_still_decides() {
     let path = std::env::temp_dir().join(format!("tollgate-idle-{}.sock", std::process::id()));
     let path = path.to_str().expect("UTF-8");
     let Some(server) = Server::start_with(&["--unixsocket", path]) else { return };
-    let store = patient(Store::builder(format!("redis+unix://{path}"))).build().expect("a store");
+    let store = with_long_deadline(Store::builder(format!("redis+unix://{path}"))).build().expect("a store");
     assert_eq!(admitted_by_server(&store, 2, ROUNDS, || server.kill_clients()), 2);
 }
 
@@ -78,7 +78,7 @@ fn the_server_restarts_and_decides() {
 fn a_balancer_closes_idle_connections_and_the_server_still_decides() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = patient(Store::builder(link.url())).connections(2).build().expect("a store");
+    let store = with_long_deadline(Store::builder(link.url())).connections(2).build().expect("a store");
     assert_eq!(admitted_by_server(&store, 2, ROUNDS, || link.close()), 2);
 }
 
@@ -88,7 +88,7 @@ fn many_requests_at_once_on_a_closed_connection_are_each_charged_once() {
     const AT_ONCE: u64 = 50;
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = patient(Store::builder(link.url())).build().expect("a store");
+    let store = with_long_deadline(Store::builder(link.url())).build().expect("a store");
     let gate = per_day(&store, 1_000);
     for round in 1..=u64::from(ROUNDS) {
         let tasks: Vec<_> = block_on(async {
@@ -116,10 +116,10 @@ fn many_requests_at_once_on_a_closed_connection_are_each_charged_once() {
 fn a_leasing_process_gets_all_that_is_due_over_closed_connections() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = patient(Store::builder(link.url())).build().expect("a store");
-    let central = RedisLimiter::builder(&store, "leased", Quota::per_day(30));
-    let central = central.leases(Duration::from_secs(60)).build().expect("a limiter");
-    let gate = Leased::builder(central).most(1).build().expect("a limiter");
+    let store = with_long_deadline(Store::builder(link.url())).build().expect("a store");
+    let redis_limiter = RedisLimiter::builder(&store, "leased", Quota::per_day(30));
+    let redis_limiter = redis_limiter.leases(Duration::from_secs(60)).build().expect("a limiter");
+    let gate = Leased::builder(redis_limiter).max_lease(1).build().expect("a limiter");
     let mut granted = 0;
     for _ in 0..40 {
         let answer = block_on(gate.check(b"k")).expect("an answer");
@@ -137,7 +137,7 @@ fn a_leasing_process_gets_all_that_is_due_over_closed_connections() {
 fn a_request_that_may_have_been_executed_is_not_sent_again() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = patient(Store::builder(link.url())).build().expect("a store");
+    let store = with_long_deadline(Store::builder(link.url())).build().expect("a store");
     let gate = per_day(&store, 10);
     // The connection is made.
     let _ = block_on(gate.peek_n("k", 0)).expect("an answer").expect("room for none");

@@ -16,12 +16,12 @@ const MOST: u64 = 50;
 const HELD_MAX: u64 = 2 * MOST;
 const BURST: u64 = 100_000;
 
-fn central(store: &Store, quota: Quota, lifetime: Duration) -> RedisLimiter {
+fn redis_limiter(store: &Store, quota: Quota, lifetime: Duration) -> RedisLimiter {
     RedisLimiter::builder(store, "leased", quota).leases(lifetime).build().expect("a limiter")
 }
 
 fn leased(store: &Store, quota: Quota, lifetime: Duration) -> Leased<RedisLimiter> {
-    let leased = Leased::builder(central(store, quota, lifetime)).most(MOST);
+    let leased = Leased::builder(redis_limiter(store, quota, lifetime)).max_lease(MOST);
     leased.build().expect("a limiter")
 }
 
@@ -186,7 +186,7 @@ async fn ask(leased: &Leased<RedisLimiter>, requests: u32) -> Found {
     found
 }
 
-fn hasty(server: &Server) -> Store {
+fn with_short_deadline(server: &Server) -> Store {
     let deadline = Duration::from_millis(200);
     let store = server.store().deadline(deadline).probe_every(deadline);
     store.build().expect("a store")
@@ -216,7 +216,7 @@ async fn recovered(leased: &Leased<RedisLimiter>) -> u64 {
 fn a_server_that_is_stopped_leaves_what_is_in_hand() {
     let Some(server) = Server::start() else { return };
     runtime(2).block_on(async {
-        let store = hasty(&server);
+        let store = with_short_deadline(&server);
         let leased = leased(&store, small(), LONG);
         let before = ask(&leased, 100).await;
         assert_eq!(before.admitted, 100);
@@ -245,7 +245,7 @@ fn held(stats: &LeaseStats, spent: u64) -> u64 {
 fn a_server_that_forgets_costs_one_fresh_burst() {
     let Some(mut server) = Server::start() else { return };
     runtime(2).block_on(async {
-        let store = hasty(&server);
+        let store = with_short_deadline(&server);
         let leased = leased(&store, small(), LONG);
         let mut granted = ask(&leased, 100).await.admitted;
         assert_eq!(granted, 100);
@@ -289,8 +289,8 @@ fn a_denied_hot_key_costs_no_call() {
     let Some(server) = Server::start() else { return };
     block_on(async {
         let store = server.store().build().expect("a store");
-        let leased = Leased::builder(central(&store, small(), LONG)).memory(LONG);
-        let leased = leased.most(MOST).build().expect("a limiter");
+        let leased = Leased::builder(redis_limiter(&store, small(), LONG)).memory(LONG);
+        let leased = leased.max_lease(MOST).build().expect("a limiter");
         assert_eq!(exhaust(&leased).await, 499);
         let before = (store.stats().calls, leased.stats().from_memory);
         for _ in 0..50_000 {
@@ -333,7 +333,7 @@ fn nobody_waits_while_cells_remain() {
 struct Even {
     waited: u64,
     calls: u64,
-    calls_ahead: u64,
+    prefetches: u64,
 }
 
 impl Even {
@@ -341,7 +341,7 @@ impl Even {
     fn is_ahead(&self) -> bool {
         self.calls >= 1_000 / MOST / 2
             && self.waited * 4 <= self.calls
-            && self.calls_ahead * 4 >= self.calls * 3
+            && self.prefetches * 4 >= self.calls * 3
     }
 }
 
@@ -361,7 +361,7 @@ async fn ask_evenly(leased: &Leased<RedisLimiter>) -> Even {
     Even {
         waited,
         calls: after.calls - before.calls,
-        calls_ahead: after.calls_ahead - before.calls_ahead,
+        prefetches: after.prefetches - before.prefetches,
     }
 }
 
@@ -370,9 +370,9 @@ async fn ask_evenly(leased: &Leased<RedisLimiter>) -> Even {
 fn a_guarded_lease_is_spent_before_the_fallback_decides() {
     let Some(mut server) = Server::start() else { return };
     runtime(2).block_on(async {
-        let store = hasty(&server);
+        let store = with_short_deadline(&server);
         let leased = leased(&store, small(), LONG);
-        let fallback = Fallback::local(leased.bank(), 5, 100).expect("a share");
+        let fallback = Fallback::local(leased.source(), 5, 100).expect("a share");
         let gate = WithFallback::new(leased.clone(), fallback);
         for _ in 0..30 {
             assert!(gate.check(b"k").await.decision.is_ok());
@@ -401,7 +401,7 @@ fn what_cannot_be_leased_is_an_error() {
     block_on(async {
         let store = server.store().build().expect("a store");
         let alien = leased(&store, small(), LONG);
-        let place = alien.bank().redis_key("k");
+        let place = alien.source().redis_key("k");
         let _: () = redis::cmd("RPUSH").arg(place).arg("a").query(&mut server.admin()).expect("it");
         let Err(Unavailable::Failed(text)) = alien.check(b"k").await else { panic!("a lease") };
         assert!(text.contains("WRONGTYPE"), "{text}");

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use tollgate::Quota;
 use tollgate_redis::{Algorithm, RedisLimiter, Store};
 
-use crate::harness::{Server, block_on, patient};
+use crate::harness::{Server, block_on, with_long_deadline};
 
 const URL: &str = "TOLLGATE_TEST_URL";
 const COUNTING: &str = "TOLLGATE_TEST_COUNTING";
@@ -82,7 +82,7 @@ fn processes_share_one_quota() {
 #[test]
 fn worker() {
     let (Ok(url), Ok(algorithm)) = (std::env::var(URL), std::env::var(COUNTING)) else { return };
-    let store = patient(Store::builder(url)).build().expect("a store");
+    let store = with_long_deadline(Store::builder(url)).build().expect("a store");
     let gate = gate(&store, &algorithm);
     let granted = block_on(async {
         let mut granted = 0;

@@ -57,12 +57,12 @@ fn every_way_to_count_keeps_names_apart() {
         assert!(block_on(gate(&other, "c").check("k")).expect("an answer").is_ok(), "{algorithm}");
     }
     block_on(async {
-        let beat = async |store, name, id| {
-            let roster = RedisMembership::new(store, name).expect("a name");
-            roster.beat(id, Duration::from_secs(60)).await.expect("an answer").live
+        let heartbeat = async |store, name, id| {
+            let membership = RedisMembership::new(store, name).expect("a name");
+            membership.heartbeat(id, Duration::from_secs(60)).await.expect("an answer").live
         };
-        assert_eq!(beat(&one, "b:c", "x").await, 1);
-        assert_eq!(beat(&other, "c", "y").await, 1, "not a node of the other list");
-        assert_eq!(beat(&one, "b:c", "z").await, 2);
+        assert_eq!(heartbeat(&one, "b:c", "x").await, 1);
+        assert_eq!(heartbeat(&other, "c", "y").await, 1, "not a node of the other list");
+        assert_eq!(heartbeat(&one, "b:c", "z").await, 2);
     });
 }

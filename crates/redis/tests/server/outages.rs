@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_millis(100);
 const SLACK: Duration = Duration::from_millis(100);
 const FAILURES: u32 = 5;
 
-fn hasty(url: String) -> StoreBuilder {
+fn with_short_deadline(url: String) -> StoreBuilder {
     let store = Store::builder(url).deadline(DEADLINE).connect_timeout(DEADLINE);
     store.open_after(FAILURES).probe_every(Duration::from_millis(200))
 }
@@ -58,7 +58,7 @@ async fn admitted(gate: &WithFallback, attempts: u32) -> [u32; 2] {
 #[test]
 fn a_server_that_is_stopped_is_done_without() {
     let Some(server) = Server::start() else { return };
-    let store = hasty(server.url()).build().expect("a store");
+    let store = with_short_deadline(server.url()).build().expect("a store");
     let gate = ten(&store);
     let gate = WithFallback::new(gate.clone(), Fallback::local(&gate, 2, 100).expect("a share"));
     block_on(async {
@@ -71,7 +71,7 @@ fn a_server_that_is_stopped_is_done_without() {
         assert_eq!(stopped.skipped, 200 - u64::from(FAILURES));
         // Nor is a process held up that has never been connected.
         let cold =
-            WithFallback::new(ten(&hasty(server.url()).build().expect("a store")), Fallback::Deny);
+            WithFallback::new(ten(&with_short_deadline(server.url()).build().expect("a store")), Fallback::Deny);
         assert_eq!(admitted(&cold, 20).await, [0, 0]);
 
         server.signal("CONT");
@@ -90,7 +90,7 @@ fn a_server_that_is_stopped_is_done_without() {
 #[test]
 fn a_server_that_is_killed_is_done_without() {
     let Some(mut server) = Server::start() else { return };
-    let store = hasty(server.url()).build().expect("a store");
+    let store = with_short_deadline(server.url()).build().expect("a store");
     let gate = WithFallback::new(ten(&store), Fallback::Deny);
     block_on(async {
         assert_eq!(admitted(&gate, 4).await, [4, 0]);
@@ -115,7 +115,7 @@ fn a_server_that_is_killed_is_done_without() {
 fn a_slow_link_holds_nobody_up() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = hasty(link.url()).build().expect("a store");
+    let store = with_short_deadline(link.url()).build().expect("a store");
     let gate = WithFallback::new(ten(&store), Fallback::Admit);
     block_on(async {
         assert_eq!(admitted(&gate, 3).await, [3, 0]);
@@ -138,7 +138,7 @@ fn a_slow_link_holds_nobody_up() {
 fn a_dead_connection_is_replaced() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = hasty(link.url()).connections(2).build().expect("a store");
+    let store = with_short_deadline(link.url()).connections(2).build().expect("a store");
     let gate = WithFallback::new(ten(&store), Fallback::Deny);
     block_on(async {
         assert_eq!(admitted(&gate, 4).await, [4, 0]);
@@ -158,7 +158,7 @@ fn a_dead_connection_is_replaced() {
 /// no calls; so a server that comes back meets one call of each process.
 #[test]
 fn an_open_circuit_probes_and_does_not_call() {
-    let store = hasty(format!("redis://127.0.0.1:{}", free_port())).build().expect("a store");
+    let store = with_short_deadline(format!("redis://127.0.0.1:{}", free_port())).build().expect("a store");
     let gate = ten(&store);
     block_on(async {
         let began = Instant::now();
@@ -180,7 +180,7 @@ fn an_open_circuit_probes_and_does_not_call() {
 /// Granted: none; there is an error in place of a panic.
 #[test]
 fn outside_of_a_runtime_is_an_error() {
-    let store = hasty(format!("redis://127.0.0.1:{}", free_port())).build().expect("a store");
+    let store = with_short_deadline(format!("redis://127.0.0.1:{}", free_port())).build().expect("a store");
     let gate = ten(&store);
     let asking = pin!(gate.check("k"));
     let answer = asking.poll(&mut Context::from_waker(Waker::noop()));

@@ -165,7 +165,7 @@ fn batches_of_another_limit_count_in_the_same_window() {
     block_on(async {
         let windows = || Windows::first_hit(&store, "changes", Duration::from_secs(3_600));
         let batched = |limit| {
-            let builder = Batched::builder(windows().expect("in range"), limit).most_unsent(1);
+            let builder = Batched::builder(windows().expect("in range"), limit).max_unsent(1);
             builder.build().expect("in range")
         };
         let (before, raised, lowered) = (batched(20), batched(30), batched(10));

@@ -15,7 +15,7 @@ use tollgate_redis::{
     Windows,
 };
 
-use crate::harness::{block_on, patient};
+use crate::harness::{block_on, with_long_deadline};
 
 /// What is answered to scripts.
 type Reply = Arc<Mutex<Vec<u8>>>;
@@ -81,18 +81,18 @@ fn values() -> impl Strategy<Value = Vec<u8>> {
 fn no_answer_makes_a_limiter_panic() {
     let reply = Reply::default();
     let url = format!("redis://127.0.0.1:{}", serve(&reply));
-    let store = patient(Store::builder(url)).open_after(u32::MAX).build().expect("a store");
-    let central = |name: &str, algorithm: Algorithm| {
-        let central =
+    let store = with_long_deadline(Store::builder(url)).open_after(u32::MAX).build().expect("a store");
+    let redis_limiter = |name: &str, algorithm: Algorithm| {
+        let redis_limiter =
             RedisLimiter::builder(&store, name, Quota::per_second(90)).algorithm(algorithm);
-        central.leases(Duration::from_millis(50)).build().expect("a limiter")
+        redis_limiter.leases(Duration::from_millis(50)).build().expect("a limiter")
     };
     let all = [Algorithm::Gcra, Algorithm::fixed_window(), Algorithm::sliding_counter()];
-    let all = all.map(|algorithm| central("any", algorithm));
+    let all = all.map(|algorithm| redis_limiter("any", algorithm));
     let log = RedisLimiter::builder(&store, "log", Quota::per_second(90));
     let log = log.algorithm(Algorithm::sliding_log()).build().expect("a limiter");
     let windows = Windows::first_hit(&store, "any", Duration::from_secs(1)).expect("windows");
-    let roster = RedisMembership::new(&store, "any").expect("a roster");
+    let membership = RedisMembership::new(&store, "any").expect("a roster");
     let errors = std::cell::Cell::new(0_u32);
     let mut runner = TestRunner::new(ProptestConfig {
         failure_persistence: None,
@@ -118,8 +118,8 @@ fn no_answer_makes_a_limiter_panic() {
             if let Ok(known) = windows.add(&[charge(b"a"), charge(b"b")]).await {
                 prop_assert_eq!(known.len(), 2);
             }
-            let _ = roster.beat("one", Duration::from_secs(1)).await;
-            let _ = roster.leave("one").await;
+            let _ = membership.heartbeat("one", Duration::from_secs(1)).await;
+            let _ = membership.leave("one").await;
             Ok(())
         })
     });

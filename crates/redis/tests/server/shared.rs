@@ -20,8 +20,8 @@ fn quota() -> Quota {
 
 /// One process: a store and connections of its own.
 fn node(store: &Store) -> Share<RedisMembership> {
-    let roster = RedisMembership::new(store, "shared").expect("a name");
-    Share::builder(roster, quota()).interval(INTERVAL).build().expect("a node")
+    let membership = RedisMembership::new(store, "shared").expect("a name");
+    Share::builder(membership, quota()).interval(INTERVAL).build().expect("a node")
 }
 
 fn store(server: &Server) -> Store {
@@ -39,7 +39,7 @@ fn parts(nodes: &[&Share<RedisMembership>]) -> Option<u64> {
 /// in use.
 async fn until(
     nodes: &[&Share<RedisMembership>],
-    most: Duration,
+    max: Duration,
     awaited: impl Fn(&[Option<u64>]) -> bool,
 ) -> Duration {
     let began = Instant::now();
@@ -51,7 +51,7 @@ async fn until(
         if awaited(&live) {
             return began.elapsed();
         }
-        assert!(began.elapsed() < most, "after {most:?}: {live:?}");
+        assert!(began.elapsed() < max, "after {max:?}: {live:?}");
         sleep(Duration::from_millis(1)).await;
     }
 }
@@ -87,7 +87,7 @@ fn nodes_that_come_and_leave_never_use_more_than_the_whole() {
         until(&[&first, &third], 2 * INTERVAL + SLACK, all(2)).await;
         assert_eq!(granted(&[&first, &third], b"two"), [150, 150]);
         let stats = first.stats();
-        assert_eq!((stats.failed, stats.beats > 5), (0, true));
+        assert_eq!((stats.failed, stats.heartbeats > 5), (0, true));
     });
 }
 
@@ -173,20 +173,20 @@ fn a_clock_that_is_set_back_keeps_nobody_waiting() {
     let script =
         concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/heartbeat.lua"));
     let script = redis::Script::new(script);
-    let mut beat = |node: &str, at: u64| -> (u64, u64) {
+    let mut heartbeat = |node: &str, at: u64| -> (u64, u64) {
         let mut call = script.key("{set back}:heard");
         let call = call.key("{set back}:came").arg(node).arg(3 * SECOND).arg(at * SECOND);
         let (live, member_for): (u64, u64) = call.invoke(&mut admin).expect("an answer");
         (live, member_for / SECOND)
     };
-    assert_eq!(beat("old", 10_000), (1, 0));
-    assert_eq!(beat("dead", 10_001), (2, 0));
-    assert_eq!(beat("new", 10_002), (3, 0));
-    assert_eq!(beat("old", 10_002), (3, 2));
-    assert_eq!(beat("old", 6_402), (3, 2), "as if the clock had stood still");
-    assert_eq!(beat("new", 6_404), (3, 2));
-    assert_eq!(beat("old", 6_404), (3, 4));
-    assert_eq!(beat("old", 6_405), (2, 5), "the dead one is counted no longer");
+    assert_eq!(heartbeat("old", 10_000), (1, 0));
+    assert_eq!(heartbeat("dead", 10_001), (2, 0));
+    assert_eq!(heartbeat("new", 10_002), (3, 0));
+    assert_eq!(heartbeat("old", 10_002), (3, 2));
+    assert_eq!(heartbeat("old", 6_402), (3, 2), "as if the clock had stood still");
+    assert_eq!(heartbeat("new", 6_404), (3, 2));
+    assert_eq!(heartbeat("old", 6_404), (3, 4));
+    assert_eq!(heartbeat("old", 6_405), (2, 5), "the dead one is counted no longer");
 }
 
 /// Granted: no part by a roll that holds something else; the error says so, of beats and of farewells.
@@ -195,25 +195,25 @@ fn what_is_not_ours_is_an_error() {
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
-    let roster = RedisMembership::new(&store, "alien").expect("a name");
+    let membership = RedisMembership::new(&store, "alien").expect("a name");
     let second = Duration::from_secs(1);
-    assert_eq!(block_on(roster.beat("a", second)).expect("an answer").live, 1);
-    assert_eq!(block_on(roster.beat("b", second)).expect("an answer").live, 2);
-    block_on(roster.leave("b")).expect("an answer");
-    assert_eq!(block_on(roster.beat("a", second)).expect("an answer").live, 1);
+    assert_eq!(block_on(membership.heartbeat("a", second)).expect("an answer").live, 1);
+    assert_eq!(block_on(membership.heartbeat("b", second)).expect("an answer").live, 2);
+    block_on(membership.leave("b")).expect("an answer");
+    assert_eq!(block_on(membership.heartbeat("a", second)).expect("an answer").live, 1);
     for part in ["heard", "came"] {
         let place = format!("{{tollgate:alien:nodes}}:{part}");
         let ends_in: i64 = redis::cmd("PTTL").arg(&place).query(&mut admin).expect("a number");
         assert!((1..=1_001).contains(&ends_in), "{place} ends: {ends_in}");
         let _: () = redis::cmd("SET").arg(&place).arg("x").query(&mut admin).expect("it");
-        let Err(Unavailable::Failed(text)) = block_on(roster.beat("a", second)) else {
+        let Err(Unavailable::Failed(text)) = block_on(membership.heartbeat("a", second)) else {
             panic!("a beat")
         };
         assert!(text.contains("WRONGTYPE"), "{text}");
-        let Err(Unavailable::Failed(text)) = block_on(roster.leave("a")) else { panic!("it left") };
+        let Err(Unavailable::Failed(text)) = block_on(membership.leave("a")) else { panic!("it left") };
         assert!(text.contains("WRONGTYPE"), "{text}");
         let _: () = redis::cmd("DEL").arg(&place).query(&mut admin).expect("it");
-        block_on(roster.beat("a", second)).expect("an answer");
+        block_on(membership.heartbeat("a", second)).expect("an answer");
     }
     assert_eq!(store.stats().circuit_opened, 0, "the server is well");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::Quota;
-use tollgate_redis::{Algorithm, RedisLimiter, Taken};
+use tollgate_redis::{Algorithm, RedisLimiter, Grant};
 
 use crate::harness::{Server, block_on};
 
@@ -16,12 +16,12 @@ fn parse(quota: &str) -> Quota {
 
 /// What was taken, to be spent whenever it may be. In a span's count are all cells that may be spent
 /// in it, so it is at least what any process can spend.
-struct CounterStore {
+struct TakenLeases {
     /// When cells may be spent first and last, and how many.
     spans: Vec<(u64, u64, u64)>,
 }
 
-impl CounterStore {
+impl TakenLeases {
     /// The most cells that can have been spent in one span of `width`, and in which it begins.
     fn worst(&self, width: u64) -> u64 {
         let begins = self.spans.iter().flat_map(|(first, last, _)| [*first, last - 1]);
@@ -53,25 +53,25 @@ fn keeps(algorithm: &Algorithm, quota: &str, lease_ms: u64, bound: &dyn Fn(u64) 
     let outcome = runner.run(&prop::collection::vec(asked, 1..60), |asked| {
         keys.set(keys.get() + 1);
         let mut now = BEGINNING_MICROS;
-        let mut ledger = CounterStore { spans: Vec::new() };
-        for (span, least, more) in asked {
+        let mut taken_leases = TakenLeases { spans: Vec::new() };
+        for (span, min, more) in asked {
             now += span;
             let gate = gate.at_micros(now);
-            let taken = gate.take(keys.get().to_be_bytes(), least, least + more);
+            let taken = gate.take(keys.get().to_be_bytes(), min, min + more);
             let taken = block_on(taken).expect("an answer");
-            let Taken { cells, lifetime, parts, retry_after, .. } = taken;
-            prop_assert!(cells == 0 || (least..=least + more).contains(&cells));
-            prop_assert_eq!(cells == 0 && least <= parts.limit, retry_after.is_some());
+            let Grant { cells, lifetime, parts, retry_after, .. } = taken;
+            prop_assert!(cells == 0 || (min..=min + more).contains(&cells));
+            prop_assert_eq!(cells == 0 && min <= parts.limit, retry_after.is_some());
             prop_assert!(lifetime <= gate.lease_lifetime());
-            prop_assert!(cells == 0 || cells == least + more || parts.remaining == 0);
+            prop_assert!(cells == 0 || cells == min + more || parts.remaining == 0);
             if cells > 0 {
                 let last = now + u64::try_from(lifetime.as_micros()).expect("in range");
-                ledger.spans.push((now, last, cells));
+                taken_leases.spans.push((now, last, cells));
             }
         }
         for width in [1, period / 20, period / 4, period / 2, period, 2 * period] {
-            let (worst, most) = (ledger.worst(width), bound(width));
-            prop_assert!(worst <= most, "{} of {} in {} us", worst, most, width);
+            let (worst, max) = (taken_leases.worst(width), bound(width));
+            prop_assert!(worst <= max, "{} of {} in {} us", worst, max, width);
         }
         Ok(())
     });
@@ -122,7 +122,7 @@ fn leases_of_a_counter_keep_its_bound() {
 
 /// Takes all there is at `from`, then every millisecond whatever has come back, until a lease of the
 /// beginning is over and `width` has passed.
-fn greedy(gate: &RedisLimiter, key: &str, from: u64, width: u64) -> CounterStore {
+fn greedy(gate: &RedisLimiter, key: &str, from: u64, width: u64) -> TakenLeases {
     let lifetime = u64::try_from(gate.lease_lifetime().as_micros()).expect("in range");
     let mut spans = Vec::new();
     for now in (from..from + lifetime + width).step_by(1_000) {
@@ -132,7 +132,7 @@ fn greedy(gate: &RedisLimiter, key: &str, from: u64, width: u64) -> CounterStore
             spans.push((now, now + lifetime, taken.cells));
         }
     }
-    CounterStore { spans }
+    TakenLeases { spans }
 }
 
 /// Granted: `burst + rate * span` to whoever keeps the whole burst until it is almost over, and
@@ -161,8 +161,8 @@ fn greedy_leases_of_a_counter_keep_its_bound() {
     // Windows of 1 s, and those of 1.1 s that a lease makes of them, begin here.
     let begin = BEGINNING_MICROS / 11_000_000 * 11_000_000;
     for ends in [1_000_000, 1_100_000] {
-        let ledger = greedy(&gate, &ends.to_string(), begin + ends - 1, 1_000_000);
-        let worst = ledger.worst(1_000_000);
+        let taken_leases = greedy(&gate, &ends.to_string(), begin + ends - 1, 1_000_000);
+        let worst = taken_leases.worst(1_000_000);
         assert!((700..=800).contains(&worst), "{worst}");
     }
 }
@@ -197,7 +197,7 @@ fn at_least_and_at_most() {
             RedisLimiter::builder(&store, "some", parse("100/s")).algorithm(algorithm.clone());
         let gate = gate.leases(Duration::from_millis(100)).build().expect("a limiter");
         let gate = gate.at_micros(BEGINNING_MICROS);
-        let take = |least, most| block_on(gate.take("k", least, most)).expect("an answer");
+        let take = |min, max| block_on(gate.take("k", min, max)).expect("an answer");
         let first = take(1, 60);
         assert_eq!((first.cells, first.parts.limit), (60, limit), "{algorithm:?}");
         assert_eq!(first.parts.remaining, limit - 60);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_redis::{Store, StoreBuilder};
 
-use crate::harness::{Server, patient};
+use crate::harness::{Server, with_long_deadline};
 
 const URL: &str = "TOLLGATE_TEST_URL";
 const WORKERS: &str = "TOLLGATE_TEST_WORKERS";
@@ -70,7 +70,7 @@ pub(crate) fn store_with(change: impl FnOnce(StoreBuilder) -> StoreBuilder) -> O
         std::thread::sleep(Duration::from_millis(1));
         here = count(0, &mut connection);
     }
-    Some(change(patient(Store::builder(url))).build().expect("a store"))
+    Some(change(with_long_deadline(Store::builder(url))).build().expect("a store"))
 }
 
 /// In a worker: what it has found.

@@ -2,7 +2,7 @@
 
 /// A node, or room for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     pub(crate) node: Option<Node>,
     /// By the server; by its replica, or its disk; by the server that was deposed.
     pub(crate) listed: Option<Ages>,
@@ -22,9 +22,9 @@ pub(crate) struct Ages {
 }
 
 impl Ages {
-    pub(crate) fn go_on(&mut self, by: i8, most: Self) {
-        self.came = (self.came + by).min(most.came);
-        self.heard = (self.heard + by).min(most.heard);
+    pub(crate) fn go_on(&mut self, by: i8, max: Self) {
+        self.came = (self.came + by).min(max.came);
+        self.heard = (self.heard + by).min(max.heard);
     }
 }
 

@@ -29,7 +29,7 @@
 //! has to see what it has put in: a call ends with Release, and is looked for with Acquire. Each
 //! modification of that word is a swap, so an end is seen behind those that follow it.
 //!
-//! Models: `loom-tests/tests/purse.rs`.
+//! Models: `loom-tests/tests/lease_cell.rs`.
 
 use tollgate::Tick;
 
@@ -106,7 +106,7 @@ fn joined(old: Word, new: Word) -> (Word, u64) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 #[allow(clippy::exhaustive_enums, reason = "for this crate only")]
-pub enum Last {
+pub enum CallEnd {
     /// Nothing stands against another one.
     Free,
     /// The bank had no more.
@@ -121,7 +121,7 @@ pub enum Last {
     Failed,
 }
 
-impl Last {
+impl CallEnd {
     const ALL: [Self; 6] = [
         Self::Free,
         Self::Short,
@@ -148,15 +148,15 @@ impl Last {
 const LAST_BITS: u32 = 3;
 
 impl Word {
-    fn of_calls(instant: u64, under_way: u64, last: u64) -> Self {
-        Self::new(instant, under_way << LAST_BITS | last)
+    fn of_calls(instant: u64, in_flight: u64, end: u64) -> Self {
+        Self::new(instant, in_flight << LAST_BITS | end)
     }
 
-    fn under_way(self) -> u64 {
+    fn in_flight(self) -> u64 {
         self.count() >> LAST_BITS
     }
 
-    fn last(self) -> u64 {
+    fn end(self) -> u64 {
         self.count() & ((1 << LAST_BITS) - 1)
     }
 }
@@ -169,14 +169,14 @@ const _: () = assert!(CALLS_MAX << LAST_BITS < CELLS_MAX, "they fit the word");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 #[allow(clippy::exhaustive_enums, reason = "for this crate only")]
-pub enum Call {
+pub enum CallState {
     /// It may, and is not being asked.
     Free,
     /// It is being asked by so many calls, and may be asked by others.
-    UnderWay(u64),
+    InFlight(u64),
     /// It is being asked by so many calls, or none, and not by others before then, because of how
     /// one of the last calls ended.
-    Resting(u64, Tick, Last),
+    Paused(u64, Tick, CallEnd),
 }
 
 /// Until when requests are denied unasked.
@@ -193,14 +193,14 @@ pub enum Until {
 /// What a process holds of one key.
 #[derive(Debug, Default)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
-pub struct Purse {
+pub struct LeaseCell {
     leases: [AtomicU64; 2],
     denied: AtomicU64,
     calls: AtomicU64,
 }
 
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
-impl Purse {
+impl LeaseCell {
     /// Spends `n` cells of one lease, that with the sooner end if it has as many.
     #[inline]
     pub fn spend(&self, n: u64, now: Tick) -> bool {
@@ -214,8 +214,8 @@ impl Purse {
         let word = &self.leases[index];
         let mut lease = self.lease(index);
         loop {
-            let alive = begun(now) < lease.instant() || planted(PlantedFault::EndUnchecked);
-            if !alive || lease.count() < n {
+            let spendable = begun(now) < lease.instant() || planted(PlantedFault::EndUnchecked);
+            if !spendable || lease.count() < n {
                 return false;
             }
             let less = Word::new(lease.instant(), lease.count() - n);
@@ -232,7 +232,7 @@ impl Purse {
 
     /// The cells that could be spent at that time.
     #[inline]
-    pub fn alive(&self, at: Tick) -> u64 {
+    pub fn spendable(&self, at: Tick) -> u64 {
         let count = |index| {
             let lease = self.lease(index);
             if begun(at) < lease.instant() { lease.count() } else { 0 }
@@ -322,59 +322,59 @@ impl Purse {
     }
 
     /// Whether the bank may be asked.
-    pub fn call(&self, now: Tick) -> Call {
+    pub fn call_state(&self, now: Tick) -> CallState {
         // Acquire: whoever sees that a call is over sees what it has put in.
         let calls = Word(self.calls.load(Ordering::Acquire));
         if begun(now) < calls.instant() {
-            let last = Last::ALL.into_iter().find(|last| last.code() == calls.last());
-            let last = last.unwrap_or(Last::Free);
-            return Call::Resting(calls.under_way(), tick(calls.instant()), last);
+            let end = CallEnd::ALL.into_iter().find(|end| end.code() == calls.end());
+            let end = end.unwrap_or(CallEnd::Free);
+            return CallState::Paused(calls.in_flight(), tick(calls.instant()), end);
         }
-        match calls.under_way() {
-            0 => Call::Free,
-            calls => Call::UnderWay(calls),
+        match calls.in_flight() {
+            0 => CallState::Free,
+            calls => CallState::InFlight(calls),
         }
     }
 
     /// Calls that are under way.
-    pub fn under_way(&self) -> u64 {
-        // Acquire: as in `call`.
-        Word(self.calls.load(Ordering::Acquire)).under_way()
+    pub fn in_flight(&self) -> u64 {
+        // Acquire: as in `call_state`.
+        Word(self.calls.load(Ordering::Acquire)).in_flight()
     }
 
-    /// Begins a call, if it may be made and fewer than `most` are under way; returns how many are.
-    pub fn begin(&self, most: u64, now: Tick) -> Option<u64> {
+    /// Begins a call, if it may be made and fewer than `max` are under way; returns how many are.
+    pub fn begin_call(&self, max: u64, now: Tick) -> Option<u64> {
         let mut calls = Word(self.calls.load(Ordering::Relaxed));
         loop {
-            let under_way = calls.under_way();
-            if under_way >= most.min(CALLS_MAX) || begun(now) < calls.instant() {
+            let in_flight = calls.in_flight();
+            if in_flight >= max.min(CALLS_MAX) || begun(now) < calls.instant() {
                 return None;
             }
-            let more = Word::of_calls(calls.instant(), under_way + 1, calls.last());
+            let more = Word::of_calls(calls.instant(), in_flight + 1, calls.end());
             if planted(PlantedFault::CallByStore) {
                 self.calls.store(more.0, Ordering::Relaxed);
-                return Some(under_way);
+                return Some(in_flight);
             }
             // Acquire: pairs with the Release of calls that are over, whose cells then count.
             let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
             match self.calls.compare_exchange(calls.0, more.0, acquire, relaxed) {
-                Ok(_) => return Some(under_way),
+                Ok(_) => return Some(in_flight),
                 Err(other) => calls = Word(other),
             }
         }
     }
 
     /// Ends a call that was begun. Unless nothing stands against another one, there is none before
-    /// `rest_until`, or as long as another call has said.
-    pub fn finish(&self, last: Last, rest_until: Tick) {
+    /// `pause_until`, or as long as another call has said.
+    pub fn finish_call(&self, end: CallEnd, pause_until: Tick) {
         let mut calls = Word(self.calls.load(Ordering::Relaxed));
         loop {
-            let rest = if last == Last::Free { 0 } else { next(rest_until) };
-            let (instant, last) = match rest > calls.instant() {
-                true => (rest, last.code()),
-                false => (calls.instant(), calls.last()),
+            let pause = if end == CallEnd::Free { 0 } else { next(pause_until) };
+            let (instant, end) = match pause > calls.instant() {
+                true => (pause, end.code()),
+                false => (calls.instant(), calls.end()),
             };
-            let fewer = Word::of_calls(instant, calls.under_way().saturating_sub(1), last);
+            let fewer = Word::of_calls(instant, calls.in_flight().saturating_sub(1), end);
             if planted(PlantedFault::FinishedByStore) {
                 self.calls.store(fewer.0, Ordering::Release);
                 return;
@@ -391,7 +391,7 @@ impl Purse {
     /// Whether little would be forgotten with it: nothing is left, and the bank may be asked
     /// again. A denial that lasts beyond that was asked for by nobody since then.
     pub fn is_idle(&self, now: Tick) -> bool {
-        self.alive(now) == 0 && self.call(now) == Call::Free
+        self.spendable(now) == 0 && self.call_state(now) == CallState::Free
     }
 }
 
@@ -418,11 +418,11 @@ mod tests {
             let at = Tick::from_nanos(nanos);
             prop_assert!(tick(begun(at)) <= at);
             prop_assert!(tick(next(at)) >= at);
-            let purse = Purse::default();
-            purse.deposit(1, at, Tick::ZERO);
-            prop_assert!(!purse.spend(1, at));
-            purse.deny(1, Until::Then(at));
-            if let Some(Until::Then(then)) = purse.denied(1, Tick::ZERO) {
+            let lease_cell = LeaseCell::default();
+            lease_cell.deposit(1, at, Tick::ZERO);
+            prop_assert!(!lease_cell.spend(1, at));
+            lease_cell.deny(1, Until::Then(at));
+            if let Some(Until::Then(then)) = lease_cell.denied(1, Tick::ZERO) {
                 prop_assert!(then >= at);
             }
         }
@@ -431,131 +431,131 @@ mod tests {
         fn what_is_spent_was_put_in(
             acts in prop::collection::vec((0_u64..4, 0_u64..6, 0_u64..3), 1..60),
         ) {
-            let purse = Purse::default();
+            let lease_cell = LeaseCell::default();
             let (mut now, mut put, mut gone) = (1, 0, 0);
             for (kind, n, gap) in acts {
                 now += gap;
                 if kind == 0 {
-                    gone += purse.deposit(n, at(now + 4), at(now));
+                    gone += lease_cell.deposit(n, at(now + 4), at(now));
                     put += n;
-                } else if purse.spend(n, at(now)) {
+                } else if lease_cell.spend(n, at(now)) {
                     gone += n;
                 }
-                prop_assert_eq!(purse.unspent() + gone, put);
-                prop_assert!(purse.alive(at(now)) <= purse.unspent());
+                prop_assert_eq!(lease_cell.unspent() + gone, put);
+                prop_assert!(lease_cell.spendable(at(now)) <= lease_cell.unspent());
             }
-            prop_assert_eq!(purse.alive(at(now + 4)), 0);
+            prop_assert_eq!(lease_cell.spendable(at(now + 4)), 0);
         }
     }
 
     #[test]
     fn the_lease_that_ends_sooner_is_spent_first_and_replaced_first() {
-        let purse = Purse::default();
-        assert_eq!(purse.deposit(3, at(20), at(0)), 0);
-        assert_eq!(purse.deposit(2, at(10), at(0)), 0);
-        assert!(purse.spend(1, at(5)));
-        assert_eq!((purse.alive(at(5)), purse.alive(at(10))), (4, 3));
-        assert!(purse.spend(2, at(5)), "of the other one");
-        assert_eq!(purse.deposit(7, at(60), at(5)), 1);
-        assert_eq!(purse.alive(at(20)), 7);
-        assert!(!purse.spend(9, at(5)), "no single lease has so many");
+        let lease_cell = LeaseCell::default();
+        assert_eq!(lease_cell.deposit(3, at(20), at(0)), 0);
+        assert_eq!(lease_cell.deposit(2, at(10), at(0)), 0);
+        assert!(lease_cell.spend(1, at(5)));
+        assert_eq!((lease_cell.spendable(at(5)), lease_cell.spendable(at(10))), (4, 3));
+        assert!(lease_cell.spend(2, at(5)), "of the other one");
+        assert_eq!(lease_cell.deposit(7, at(60), at(5)), 1);
+        assert_eq!(lease_cell.spendable(at(20)), 7);
+        assert!(!lease_cell.spend(9, at(5)), "no single lease has so many");
     }
 
     #[test]
     fn a_deposit_takes_the_place_of_what_is_too_old() {
-        let purse = Purse::default();
-        purse.deposit(3, at(20), at(0));
-        purse.deposit(2, at(10), at(0));
-        assert_eq!(purse.deposit(5, at(40), at(10)), 2, "dropped, being too old");
-        assert_eq!(purse.alive(at(10)), 8);
-        assert_eq!(purse.deposit(CELLS_MAX + 9, at(90), at(10)), 12);
+        let lease_cell = LeaseCell::default();
+        lease_cell.deposit(3, at(20), at(0));
+        lease_cell.deposit(2, at(10), at(0));
+        assert_eq!(lease_cell.deposit(5, at(40), at(10)), 2, "dropped, being too old");
+        assert_eq!(lease_cell.spendable(at(10)), 8);
+        assert_eq!(lease_cell.deposit(CELLS_MAX + 9, at(90), at(10)), 12);
     }
 
     #[test]
     fn a_denial_is_for_as_many_or_more() {
-        let purse = Purse::default();
-        assert_eq!(purse.denied(0, at(0)), None);
-        purse.deny(3, Until::Then(at(9)));
-        assert_eq!(purse.denied(2, at(0)), None);
-        assert_eq!(purse.denied(3, at(8)), Some(Until::Then(at(9))));
-        assert_eq!(purse.denied(3, at(9)), None);
-        purse.admit(2);
-        assert!(purse.denied(3, at(8)).is_some());
-        purse.admit(3);
-        assert_eq!(purse.denied(3, at(8)), None);
-        purse.deny(3, Until::Never);
-        assert_eq!(purse.denied(4, Tick::MAX), Some(Until::Never));
-        purse.deny(CELLS_MAX + 1, Until::Then(at(9)));
-        assert_eq!(purse.denied(4, at(0)), Some(Until::Never), "too many to remember");
+        let lease_cell = LeaseCell::default();
+        assert_eq!(lease_cell.denied(0, at(0)), None);
+        lease_cell.deny(3, Until::Then(at(9)));
+        assert_eq!(lease_cell.denied(2, at(0)), None);
+        assert_eq!(lease_cell.denied(3, at(8)), Some(Until::Then(at(9))));
+        assert_eq!(lease_cell.denied(3, at(9)), None);
+        lease_cell.admit(2);
+        assert!(lease_cell.denied(3, at(8)).is_some());
+        lease_cell.admit(3);
+        assert_eq!(lease_cell.denied(3, at(8)), None);
+        lease_cell.deny(3, Until::Never);
+        assert_eq!(lease_cell.denied(4, Tick::MAX), Some(Until::Never));
+        lease_cell.deny(CELLS_MAX + 1, Until::Then(at(9)));
+        assert_eq!(lease_cell.denied(4, at(0)), Some(Until::Never), "too many to remember");
     }
 
     #[test]
     fn deposits_join_where_their_ends_are_near() {
-        let purse = Purse::default();
-        assert_eq!(purse.deposit(3, at(100), at(0)), 0);
-        assert_eq!(purse.deposit(4, at(101), at(1)), 0);
-        assert_eq!(purse.deposit(5, at(102), at(2)), 0, "beside the later one");
-        assert_eq!((purse.alive(at(99)), purse.alive(at(100)), purse.alive(at(101))), (12, 9, 0));
-        assert!(purse.spend(9, at(3)), "of one lease by now");
-        assert_eq!(purse.deposit(6, at(113), at(13)), 0, "there was room");
-        assert_eq!(purse.deposit(7, at(112), at(13)), 0, "one that was sent before");
-        assert_eq!((purse.alive(at(111)), purse.alive(at(112))), (13, 0));
-        assert_eq!(purse.deposit(8, at(170), at(60)), 3, "they would die too soon");
-        assert_eq!((purse.alive(at(111)), purse.alive(at(169))), (21, 8));
-        assert_eq!(purse.deposit(CELLS_MAX, at(171), at(61)), 8, "a lease is full");
-        assert_eq!(purse.unspent(), CELLS_MAX + 13);
+        let lease_cell = LeaseCell::default();
+        assert_eq!(lease_cell.deposit(3, at(100), at(0)), 0);
+        assert_eq!(lease_cell.deposit(4, at(101), at(1)), 0);
+        assert_eq!(lease_cell.deposit(5, at(102), at(2)), 0, "beside the later one");
+        assert_eq!((lease_cell.spendable(at(99)), lease_cell.spendable(at(100)), lease_cell.spendable(at(101))), (12, 9, 0));
+        assert!(lease_cell.spend(9, at(3)), "of one lease by now");
+        assert_eq!(lease_cell.deposit(6, at(113), at(13)), 0, "there was room");
+        assert_eq!(lease_cell.deposit(7, at(112), at(13)), 0, "one that was sent before");
+        assert_eq!((lease_cell.spendable(at(111)), lease_cell.spendable(at(112))), (13, 0));
+        assert_eq!(lease_cell.deposit(8, at(170), at(60)), 3, "they would die too soon");
+        assert_eq!((lease_cell.spendable(at(111)), lease_cell.spendable(at(169))), (21, 8));
+        assert_eq!(lease_cell.deposit(CELLS_MAX, at(171), at(61)), 8, "a lease is full");
+        assert_eq!(lease_cell.unspent(), CELLS_MAX + 13);
     }
 
     #[test]
     fn so_many_calls_at_a_time_and_none_while_they_rest() {
-        let purse = Purse::default();
-        assert_eq!(purse.call(at(0)), Call::Free);
-        assert_eq!((purse.begin(1, at(0)), purse.begin(1, at(5))), (Some(0), None));
-        assert_eq!((purse.begin(2, at(0)), purse.begin(2, at(5))), (Some(1), None));
-        assert_eq!((purse.call(at(5)), purse.under_way()), (Call::UnderWay(2), 2));
-        assert!(!purse.is_idle(at(5)));
-        purse.finish(Last::Free, at(9));
-        assert_eq!(purse.call(at(5)), Call::UnderWay(1));
-        purse.finish(Last::Free, at(9));
-        assert!(purse.is_idle(at(5)));
-        for (index, last) in (1..).zip(Last::ALL.into_iter().skip(1)) {
+        let lease_cell = LeaseCell::default();
+        assert_eq!(lease_cell.call_state(at(0)), CallState::Free);
+        assert_eq!((lease_cell.begin_call(1, at(0)), lease_cell.begin_call(1, at(5))), (Some(0), None));
+        assert_eq!((lease_cell.begin_call(2, at(0)), lease_cell.begin_call(2, at(5))), (Some(1), None));
+        assert_eq!((lease_cell.call_state(at(5)), lease_cell.in_flight()), (CallState::InFlight(2), 2));
+        assert!(!lease_cell.is_idle(at(5)));
+        lease_cell.finish_call(CallEnd::Free, at(9));
+        assert_eq!(lease_cell.call_state(at(5)), CallState::InFlight(1));
+        lease_cell.finish_call(CallEnd::Free, at(9));
+        assert!(lease_cell.is_idle(at(5)));
+        for (index, outcome) in (1..).zip(CallEnd::ALL.into_iter().skip(1)) {
             let end = at(10 * index);
-            assert_eq!(purse.begin(1, at(10 * index - 5)), Some(0));
-            purse.finish(last, end);
-            assert_eq!(purse.call(at(10 * index - 1)), Call::Resting(0, end, last));
-            assert_eq!(purse.begin(1, at(10 * index - 1)), None);
-            assert!(!purse.is_idle(at(10 * index - 1)) && purse.is_idle(end));
+            assert_eq!(lease_cell.begin_call(1, at(10 * index - 5)), Some(0));
+            lease_cell.finish_call(outcome, end);
+            assert_eq!(lease_cell.call_state(at(10 * index - 1)), CallState::Paused(0, end, outcome));
+            assert_eq!(lease_cell.begin_call(1, at(10 * index - 1)), None);
+            assert!(!lease_cell.is_idle(at(10 * index - 1)) && lease_cell.is_idle(end));
         }
-        let begun: Vec<_> = (0..=CALLS_MAX).map(|_| purse.begin(u64::MAX, at(99))).collect();
+        let begun: Vec<_> = (0..=CALLS_MAX).map(|_| lease_cell.begin_call(u64::MAX, at(99))).collect();
         assert_eq!((begun[255], begun[256]), (Some(255), None));
     }
 
     #[test]
     fn a_rest_lasts_as_long_as_any_call_has_said() {
-        let purse = Purse::default();
+        let lease_cell = LeaseCell::default();
         for _ in 0..4 {
-            assert!(purse.begin(4, at(0)).is_some());
+            assert!(lease_cell.begin_call(4, at(0)).is_some());
         }
-        purse.finish(Last::Short, at(9));
-        assert_eq!(purse.begin(9, at(8)), None);
-        purse.finish(Last::Free, at(0));
-        purse.finish(Last::Failed, at(7));
-        assert_eq!(purse.call(at(8)), Call::Resting(1, at(9), Last::Short));
-        purse.finish(Last::TimedOut, at(12));
-        assert_eq!(purse.call(at(11)), Call::Resting(0, at(12), Last::TimedOut));
-        assert_eq!(purse.call(at(12)), Call::Free);
+        lease_cell.finish_call(CallEnd::Short, at(9));
+        assert_eq!(lease_cell.begin_call(9, at(8)), None);
+        lease_cell.finish_call(CallEnd::Free, at(0));
+        lease_cell.finish_call(CallEnd::Failed, at(7));
+        assert_eq!(lease_cell.call_state(at(8)), CallState::Paused(1, at(9), CallEnd::Short));
+        lease_cell.finish_call(CallEnd::TimedOut, at(12));
+        assert_eq!(lease_cell.call_state(at(11)), CallState::Paused(0, at(12), CallEnd::TimedOut));
+        assert_eq!(lease_cell.call_state(at(12)), CallState::Free);
     }
 
     #[test]
     fn after_36_years_nothing_is_held_any_more() {
-        let purse = Purse::default();
+        let lease_cell = LeaseCell::default();
         let late = Tick::from_nanos(INSTANT_MAX << UNIT_BITS);
-        purse.deposit(5, Tick::MAX, late);
-        assert!(!purse.spend(1, late));
-        purse.deny(1, Until::Then(Tick::MAX));
-        assert_eq!(purse.denied(1, late), None);
-        assert_eq!(purse.begin(1, late), Some(0));
-        purse.finish(Last::Short, Tick::MAX);
-        assert_eq!(purse.begin(1, Tick::MAX), Some(0));
+        lease_cell.deposit(5, Tick::MAX, late);
+        assert!(!lease_cell.spend(1, late));
+        lease_cell.deny(1, Until::Then(Tick::MAX));
+        assert_eq!(lease_cell.denied(1, late), None);
+        assert_eq!(lease_cell.begin_call(1, late), Some(0));
+        lease_cell.finish_call(CallEnd::Short, Tick::MAX);
+        assert_eq!(lease_cell.begin_call(1, Tick::MAX), Some(0));
     }
 }

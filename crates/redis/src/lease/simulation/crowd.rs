@@ -13,7 +13,7 @@ struct Crowd {
     rate: u64,
     burst: u64,
     /// Cells of a lease.
-    most: u64,
+    max_lease: u64,
     /// Of a message, at most.
     latency_nanos: u64,
 }
@@ -29,13 +29,13 @@ struct Outcome {
 
 /// The bank, and how many calls are under way.
 struct Counted {
-    remote: Remote,
+    remote: SimulatedSource,
     under_way: Arc<RelaxedCounter>,
     under_way_most: Arc<RelaxedCounter>,
 }
 
 impl LeaseSource for Counted {
-    async fn take(&self, key: &[u8], want: Want) -> Result<Grant, Unavailable> {
+    async fn take(&self, key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
         let under_way = self.under_way.add(1) + 1;
         self.under_way_most.put(self.under_way_most.read().max(under_way));
         let grant = self.remote.take(key, want).await;
@@ -47,22 +47,22 @@ impl LeaseSource for Counted {
 /// Leases live for 100 ms.
 fn play(crowd: Crowd) -> Outcome {
     simulate(async move {
-        let central = Arc::new(RedisLimiter::new(crowd.rate, crowd.burst, 100 * MILLI));
+        let server = Arc::new(SimulatedServer::new(crowd.rate, crowd.burst, 100 * MILLI));
         let real = Local::real();
         let latency = crowd.latency_nanos.min(MILLI)..crowd.latency_nanos + 1;
-        let remote = Remote::new(&central, &Link::good(latency), real, 1);
-        let most = Arc::new(RelaxedCounter::default());
-        let bank = Counted { remote, under_way: Arc::default(), under_way_most: Arc::clone(&most) };
-        let leased = Leased::builder(bank).clock(real).most(crowd.most).build().expect("in range");
+        let remote = SimulatedSource::new(&server, &Link::good(latency), real, 1);
+        let max = Arc::new(RelaxedCounter::default());
+        let source = Counted { remote, under_way: Arc::default(), under_way_most: Arc::clone(&max) };
+        let leased = Leased::builder(source).clock(real).max_lease(crowd.max_lease).build().expect("in range");
         let tasks: Vec<_> = (0..crowd.tasks)
-            .map(|task| tokio::spawn(ask(leased.clone(), real, crowd, Numbers::new(task))))
+            .map(|task| tokio::spawn(ask(leased.clone(), real, crowd, Rng::new(task))))
             .collect();
         let (mut admitted, mut denied) = (0, 0);
         for task in tasks {
             let (more, fewer) = task.await.expect("no panic");
             (admitted, denied) = (admitted + more, denied + fewer);
         }
-        Outcome { admitted, denied, stats: leased.stats(), under_way_most: most.read() }
+        Outcome { admitted, denied, stats: leased.stats(), under_way_most: max.read() }
     })
 }
 
@@ -70,7 +70,7 @@ async fn ask(
     leased: Leased<Counted, Local>,
     real: Local,
     crowd: Crowd,
-    mut numbers: Numbers,
+    mut rng: Rng,
 ) -> (u64, u64) {
     let (mut admitted, mut denied) = (0, 0);
     while real.nanos() < crowd.span_nanos {
@@ -78,7 +78,7 @@ async fn ask(
             Ok(_) => admitted += 1,
             Err(_) => denied += 1,
         }
-        sleep(numbers.within(1..2 * crowd.gap_nanos)).await;
+        sleep(rng.within(1..2 * crowd.gap_nanos)).await;
     }
     (admitted, denied)
 }
@@ -89,7 +89,7 @@ const PLENTY: Crowd = Crowd {
     span_nanos: 200 * MILLI,
     rate: 1_000_000,
     burst: 1_000_000,
-    most: 10,
+    max_lease: 10,
     latency_nanos: MILLI,
 };
 
@@ -108,19 +108,19 @@ fn where_one_call_brings_too_little_several_are_under_way() {
 #[test]
 fn where_round_trips_differ_cells_are_there_before_they_are_needed() {
     let crowd = Crowd { tasks: 1, gap_nanos: 200 * MICRO, span_nanos: 2 * SECOND, ..PLENTY };
-    for most in [20, 50, 1_000] {
-        let found = play(Crowd { most, latency_nanos: 5 * MILLI, ..crowd });
+    for max_lease in [20, 50, 1_000] {
+        let found = play(Crowd { max_lease, latency_nanos: 5 * MILLI, ..crowd });
         println!("{found:?}");
-        let LeaseStats { calls, calls_ahead, from_lease, .. } = found.stats;
+        let LeaseStats { calls, prefetches, from_lease, .. } = found.stats;
         assert!(found.denied == 0 && from_lease > 9_000, "{found:?}");
-        assert!((calls - calls_ahead) * 20 <= calls, "waited for: {found:?}");
+        assert!((calls - prefetches) * 20 <= calls, "waited for: {found:?}");
     }
 }
 
 /// Nobody is asked for what is not spent.
 #[test]
 fn a_crowd_that_one_call_serves_makes_one_at_a_time() {
-    let found = play(Crowd { most: 100_000, ..PLENTY });
+    let found = play(Crowd { max_lease: 100_000, ..PLENTY });
     println!("{found:?}");
     assert!(found.admitted > 100 * 1_000 && found.under_way_most == 1, "{found:?}");
     let found = play(Crowd { gap_nanos: 20 * MILLI, ..PLENTY });
@@ -146,16 +146,16 @@ fn a_crowd_at_a_bank_that_is_short_makes_few_calls() {
 #[test]
 fn nobody_sleeps_on_when_others_that_were_woken_have_gone() {
     simulate(async {
-        let central = Arc::new(RedisLimiter::new(1_000_000, 1_000_000, 100 * MILLI));
+        let server = Arc::new(SimulatedServer::new(1_000_000, 1_000_000, 100 * MILLI));
         let real = Local::real();
-        let remote = Remote::new(&central, &Link::good(MILLI..MILLI + 1), real, 1);
-        let leased = Leased::builder(remote).clock(real).most(3).build().expect("in range");
-        let mut numbers = Numbers::new(7);
+        let remote = SimulatedSource::new(&server, &Link::good(MILLI..MILLI + 1), real, 1);
+        let leased = Leased::builder(remote).clock(real).max_lease(3).build().expect("in range");
+        let mut rng = Rng::new(7);
         for _ in 0..50 {
             let clients: Vec<_> = (0..100)
                 .map(|_| {
-                    let (leased, patience) = (leased.clone(), numbers.within(0..6 * MILLI));
-                    let patience = (numbers.within(0..2) == 0).then_some(patience);
+                    let (leased, patience) = (leased.clone(), rng.within(0..6 * MILLI));
+                    let patience = (rng.within(0..2) == 0).then_some(patience);
                     tokio::spawn(async move {
                         let patience = Duration::from_nanos(patience.unwrap_or(SECOND)) * SLOWER;
                         let answer = tokio::time::timeout(patience, leased.check(b"key")).await;

@@ -13,10 +13,10 @@ struct Load {
     times: f64,
     processes: u64,
     seconds: u64,
-    longest_pause: Duration,
+    max_pause: Duration,
 }
 
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Measured {
@@ -40,7 +40,7 @@ impl Measured {
 
 /// What all processes count together.
 #[derive(Debug)]
-struct Counts {
+struct Tally {
     admitted: RelaxedCounter,
     exact: Mutex<(Exact, u64)>,
 }
@@ -49,22 +49,22 @@ struct Counts {
 fn measure(
     load: Load,
     seed: u64,
-    key: impl Fn(&mut Numbers) -> u64 + Copy + Send + 'static,
+    key: impl Fn(&mut Rng) -> u64 + Copy + Send + 'static,
 ) -> Measured {
     simulate(async move {
-        let central = Arc::new(RedisLimiter::new(load.rate, load.burst, load.lifetime_nanos));
+        let server = Arc::new(SimulatedServer::new(load.rate, load.burst, load.lifetime_nanos));
         let link = Link::good(100 * MICRO..600 * MICRO);
         let real = Local::real();
         let exact = Mutex::new((Exact::new(load.rate, load.burst), 0));
-        let counts = Arc::new(Counts { admitted: RelaxedCounter::default(), exact });
+        let tally = Arc::new(Tally { admitted: RelaxedCounter::default(), exact });
         let tasks: Vec<_> = (0..load.processes)
             .map(|index| {
                 let seed = seed.wrapping_mul(1_000).wrapping_add(index);
-                let remote = Remote::new(&central, &link, real, seed ^ 0xabcd);
+                let remote = SimulatedSource::new(&server, &link, real, seed ^ 0xabcd);
                 let leased = Leased::builder(remote).clock(real);
-                let leased = leased.longest_pause(load.longest_pause).build().expect("in range");
-                let numbers = Numbers::new(seed);
-                let task = process(load, leased.clone(), real, Arc::clone(&counts), numbers, key);
+                let leased = leased.max_pause(load.max_pause).build().expect("in range");
+                let rng = Rng::new(seed);
+                let task = process(load, leased.clone(), real, Arc::clone(&tally), rng, key);
                 (leased, tokio::spawn(task))
             })
             .collect();
@@ -77,39 +77,39 @@ fn measure(
             measured.calls += stats.calls;
             measured.lapsed += stats.cells_lapsed;
         }
-        measured.admitted = counts.admitted.read();
-        measured.exact = counts.exact.lock().unwrap_or_else(PoisonError::into_inner).1;
+        measured.admitted = tally.admitted.read();
+        measured.exact = tally.exact.lock().unwrap_or_else(PoisonError::into_inner).1;
         measured
     })
 }
 
 async fn process(
     load: Load,
-    leased: Leased<Remote, Local>,
+    leased: Leased<SimulatedSource, Local>,
     real: Local,
-    counts: Arc<Counts>,
-    mut numbers: Numbers,
-    key: impl Fn(&mut Numbers) -> u64,
+    tally: Arc<Tally>,
+    mut rng: Rng,
+    key: impl Fn(&mut Rng) -> u64,
 ) {
     #[allow(clippy::cast_precision_loss, reason = "small")]
     let pace = load.times * load.rate as f64 / load.processes as f64;
     let mut next = 0;
     while next < load.seconds * SECOND {
-        next += numbers.gap(pace);
+        next += rng.gap(pace);
         sleep(next.saturating_sub(real.nanos())).await;
-        let key = key(&mut numbers).to_be_bytes();
+        let key = key(&mut rng).to_be_bytes();
         {
-            let mut exact = counts.exact.lock().unwrap_or_else(PoisonError::into_inner);
-            exact.1 += exact.0.take(&key, Want { least: 1, most: 1 }, real.nanos()).0;
+            let mut exact = tally.exact.lock().unwrap_or_else(PoisonError::into_inner);
+            exact.1 += exact.0.take(&key, LeaseRequest { min: 1, max: 1 }, real.nanos()).0;
         }
         if let Some(answer) = leased.try_check(&key, 1) {
-            counts.admitted.add(u64::from(answer.decision.is_ok()));
+            tally.admitted.add(u64::from(answer.decision.is_ok()));
             continue;
         }
-        let (leased, counts) = (leased.clone(), Arc::clone(&counts));
+        let (leased, tally) = (leased.clone(), Arc::clone(&tally));
         tokio::spawn(async move {
             let answer = leased.check_n(&key, 1).await.expect("the link is good");
-            counts.admitted.add(u64::from(answer.decision.is_ok()));
+            tally.admitted.add(u64::from(answer.decision.is_ok()));
         });
     }
 }
@@ -123,7 +123,7 @@ fn hot_key(rate: u64, burst: u64, lifetime_millis: u64, times: f64, seconds: u64
         times,
         processes: 8,
         seconds,
-        longest_pause: LONGEST_PAUSE,
+        max_pause: MAX_PAUSE,
     };
     let measured = measure(load, rate, |_| 7);
     println!(
@@ -168,7 +168,7 @@ fn with_pauses_that_do_not_grow_a_decision_costs_more_calls() {
         times: 2.0,
         processes: 8,
         seconds: 20,
-        longest_pause: Duration::from_millis(pause),
+        max_pause: Duration::from_millis(pause),
     };
     let [short, long] = [10, 250].map(|pause| measure(load(pause), 1, |_| 7).calls_each());
     println!("pauses of 10 ms: {short:.3} calls each, growing: {long:.3}");
@@ -194,11 +194,11 @@ fn many_keys_of_which_few_are_hot() {
         times: 20.0,
         processes: 8,
         seconds: 10,
-        longest_pause: LONGEST_PAUSE,
+        max_pause: MAX_PAUSE,
     };
     let weights: f64 = (1..=100).map(|place| 1.0 / f64::from(place)).sum();
-    let measured = measure(load, 3, move |numbers| {
-        let mut left = numbers.share() * weights;
+    let measured = measure(load, 3, move |rng| {
+        let mut left = rng.share() * weights;
         (1..100_u32)
             .find(|&place| {
                 left -= 1.0 / f64::from(place);

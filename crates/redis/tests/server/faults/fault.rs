@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::Numbers;
-use super::topology::{Clock, Scene, heard, owed};
-use super::strategy::{BURST, Client, INTERVAL_MILLIS, RATE, Way};
+use super::Rng;
+use super::topology::{Clock, Topology, heard, owed};
+use super::strategy::{BURST, Client, INTERVAL_MILLIS, RATE, Strategy};
 use crate::harness::Server;
 
 /// For how long a part is used after its beat.
 const HOLDS_MILLIS: u64 = 2 * INTERVAL_MILLIS;
 
 /// A kind of fault. To nodes with parts, each that comes or goes by it adds its part of a burst besides
-/// (`watched.rs`).
+/// (`membership.rs`).
 ///
 /// | kind | may add |
 /// |---|---|
@@ -63,91 +63,91 @@ pub(crate) const KINDS: [Kind; 12] = [
 ];
 
 impl Kind {
-    pub(crate) fn ways(self) -> &'static [Way] {
+    pub(crate) fn strategies(self) -> &'static [Strategy] {
         match self {
             // The others have no use for a clock of their own.
-            Self::ClientClock => &[Way::Leased, Way::Share],
-            _ => &Way::ALL,
+            Self::ClientClock => &[Strategy::Leased, Strategy::Share],
+            _ => &Strategy::ALL,
         }
     }
 
     /// Lets it happen, and be over. How many cells it may have added.
-    pub(crate) fn happen(
+    pub(crate) fn inject(
         self,
-        way: Way,
-        scene: &mut Scene,
+        strategy: Strategy,
+        topology: &mut Topology,
         clients: &[Client],
-        numbers: &mut Numbers,
+        rng: &mut Rng,
     ) -> u64 {
-        let Scene { server, link, .. } = scene;
+        let Topology { server, link, .. } = topology;
         match self {
             Self::Kill | Self::KillKept => {
                 server.kill();
-                pause(numbers.millis(1, 100));
+                pause(rng.millis(1, 100));
                 server.restart();
-                if self == Self::Kill { way.fresh() } else { 0 }
+                if self == Self::Kill { strategy.fresh() } else { 0 }
             }
             Self::Stop => {
                 server.signal("STOP");
-                pause(numbers.millis(5, 250));
+                pause(rng.millis(5, 250));
                 server.signal("CONT");
                 0
             }
             Self::Reset => {
-                for _ in 0..numbers.within(1, 5) {
+                for _ in 0..rng.within(1, 5) {
                     link.reset();
-                    pause(numbers.millis(1, 40));
+                    pause(rng.millis(1, 40));
                 }
                 0
             }
             Self::Swallow => {
-                for _ in 0..numbers.within(1, 3) {
+                for _ in 0..rng.within(1, 3) {
                     link.swallow_answers();
-                    pause(numbers.millis(5, 120));
+                    pause(rng.millis(5, 120));
                 }
                 0
             }
             Self::Delay => {
-                for _ in 0..numbers.within(1, 4) {
-                    link.delay(numbers.millis(1, 150));
-                    pause(numbers.millis(5, 100));
+                for _ in 0..rng.within(1, 4) {
+                    link.delay(rng.millis(1, 150));
+                    pause(rng.millis(5, 100));
                 }
                 link.delay(Duration::ZERO);
                 0
             }
             Self::Partition => {
-                for _ in 0..numbers.within(5, 40) {
+                for _ in 0..rng.within(5, 40) {
                     link.let_die();
                     pause(Duration::from_millis(10));
                 }
                 0
             }
             Self::ScriptFlush => {
-                for _ in 0..numbers.within(1, 8) {
+                for _ in 0..rng.within(1, 8) {
                     tell(server, &["SCRIPT", "FLUSH"]);
-                    pause(numbers.millis(0, 30));
+                    pause(rng.millis(0, 30));
                 }
                 0
             }
             Self::NoMemory => {
                 tell(server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
                 tell(server, &["CONFIG", "SET", "maxmemory", "1"]);
-                pause(numbers.millis(5, 200));
+                pause(rng.millis(5, 200));
                 tell(server, &["CONFIG", "SET", "maxmemory", "0"]);
                 0
             }
-            Self::FailOver => fail_over(way, scene, clients, numbers),
-            Self::ClientClock => clients.iter().map(|client| jump(way, client, numbers)).sum(),
+            Self::FailOver => fail_over(strategy, topology, clients, rng),
+            Self::ClientClock => clients.iter().map(|client| jump(strategy, client, rng)).sum(),
             Self::ServerClock => {
-                let clock = scene.clock.as_ref().expect("this kind has one");
-                let ahead = jump_of_server(server, clock, numbers);
-                way.kept(&ahead)
+                let clock = topology.clock.as_ref().expect("this kind has one");
+                let ahead = jump_of_server(server, clock, rng);
+                strategy.kept(&ahead)
             }
         }
     }
 }
 
-impl Way {
+impl Strategy {
     /// What comes back by steps ahead of the server's clock.
     fn kept(self, ahead_millis: &[u64]) -> u64 {
         let all = ahead_millis.iter().sum::<u64>();
@@ -181,27 +181,27 @@ fn cells_in(millis: u64) -> u64 {
 
 /// A replica that some last writes have not reached takes the server's place and address. The old one
 /// is dead, or follows the new one.
-fn fail_over(way: Way, scene: &mut Scene, clients: &[Client], numbers: &mut Numbers) -> u64 {
-    let replica = scene.replica.as_ref().expect("this kind has one");
+fn fail_over(strategy: Strategy, topology: &mut Topology, clients: &[Client], rng: &mut Rng) -> u64 {
+    let replica = topology.replica.as_ref().expect("this kind has one");
     replica.link.swallow_answers();
-    pause(numbers.millis(5, 100));
+    pause(rng.millis(5, 100));
     // From here on the old one charges nothing, so what it knows can be compared.
-    tell(&scene.server, &["CLIENT", "PAUSE", "60000", "WRITE"]);
-    let lost = match way {
-        Way::Share => lost_parts(&scene.server, &replica.server, clients),
+    tell(&topology.server, &["CLIENT", "PAUSE", "60000", "WRITE"]);
+    let lost = match strategy {
+        Strategy::Share => lost_parts(&topology.server, &replica.server, clients),
         // Both are rounded up, so a part of a cell may be missing.
-        _ => owed(&scene.server).saturating_sub(owed(&replica.server)) + 1,
+        _ => owed(&topology.server).saturating_sub(owed(&replica.server)) + 1,
     };
     tell(&replica.server, &["REPLICAOF", "NO", "ONE"]);
-    for link in [&scene.link, &scene.second_link] {
+    for link in [&topology.link, &topology.second_link] {
         link.lead_to(replica.server.port());
     }
-    if numbers.within(0, 1) == 0 {
-        scene.server.kill();
+    if rng.within(0, 1) == 0 {
+        topology.server.kill();
     } else {
         let port = replica.server.port().to_string();
-        tell(&scene.server, &["REPLICAOF", "127.0.0.1", &port]);
-        tell(&scene.server, &["CLIENT", "UNPAUSE"]);
+        tell(&topology.server, &["REPLICAOF", "127.0.0.1", &port]);
+        tell(&topology.server, &["CLIENT", "UNPAUSE"]);
     }
     lost
 }
@@ -218,27 +218,27 @@ fn lost_parts(server: &Server, replica: &Server, clients: &[Client]) -> u64 {
 }
 
 /// Sets a process's clock some times. What that adds.
-fn jump(way: Way, client: &Client, numbers: &mut Numbers) -> u64 {
+fn jump(strategy: Strategy, client: &Client, rng: &mut Rng) -> u64 {
     let mut added = 0;
-    for _ in 0..numbers.within(1, 3) {
-        let millis = i64::try_from(numbers.within(1, 400)).expect("small");
-        let ahead = if numbers.within(0, 2) == 0 { millis } else { -millis };
-        added += way.kept_by(client, ahead);
+    for _ in 0..rng.within(1, 3) {
+        let millis = i64::try_from(rng.within(1, 400)).expect("small");
+        let ahead = if rng.within(0, 2) == 0 { millis } else { -millis };
+        added += strategy.kept_by(client, ahead);
         client.shift_clock(ahead * 1_000_000);
-        pause(numbers.millis(1, 60));
+        pause(rng.millis(1, 60));
     }
     added
 }
 
 /// Sets the server's clock some times. Its steps ahead.
-fn jump_of_server(server: &Server, clock: &Clock, numbers: &mut Numbers) -> Vec<u64> {
+fn jump_of_server(server: &Server, clock: &Clock, rng: &mut Rng) -> Vec<u64> {
     let (mut at, mut ahead_millis) = (0, Vec::new());
-    for _ in 0..numbers.within(1, 3) {
-        let to = i64::try_from(numbers.within(0, 1_200)).expect("small") - 400;
+    for _ in 0..rng.within(1, 3) {
+        let to = i64::try_from(rng.within(0, 1_200)).expect("small") - 400;
         ahead_millis.extend(u64::try_from(to - at).ok().filter(|millis| *millis > 0));
         at = to;
         clock.set_of(server, at);
-        pause(numbers.millis(1, 100));
+        pause(rng.millis(1, 100));
     }
     ahead_millis
 }

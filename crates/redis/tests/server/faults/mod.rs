@@ -3,16 +3,16 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `way.rs` | the limiters under load, and what each may grant |
+//! | `strategy.rs` | the limiters under load, and what each may grant |
 //! | `load.rs` | who asks, and what was granted |
 //! | `../../bodies/spans.rs` | the worst span of what was granted |
-//! | `scene.rs` | server, replica and link of one episode |
+//! | `topology.rs` | server, replica and link of one episode |
 //! | `fault.rs` | what happens to them, and what it may add |
-//! | `watched.rs` | what comings and goings of nodes add |
+//! | `membership.rs` | what comings and goings of nodes add |
 //! | `table.rs` | worst granted against bound, by kind of fault |
 //!
 //! `TOLLGATE_FAULTS` is how many faults there are, a dozen unless said; `TOLLGATE_FAULTS_SEED` draws
-//! others, `TOLLGATE_FAULTS_WAY` (say `Share`) is the one limiter that they happen to, and
+//! others, `TOLLGATE_FAULTS_STRATEGY` (say `Share`) is the one limiter that they happen to, and
 //! `TOLLGATE_FAULTS_KIND` (say `ServerClock`) the one kind. `ci/faults.sh` runs hundreds on each server that
 //! it finds.
 
@@ -30,11 +30,11 @@ use std::time::{Duration, Instant};
 
 use fault::{KINDS, Kind};
 use load::Load;
-use topology::Scene;
+use topology::Topology;
 use spans::Span;
 use table::Table;
 use observed_membership::Change;
-use strategy::{Client, Way};
+use strategy::{Client, Strategy};
 
 use crate::workers::runtime;
 
@@ -44,9 +44,9 @@ const SEED: u64 = 8;
 const RECOVERY_MAX: Duration = Duration::from_secs(10);
 
 /// A source of numbers that look random.
-pub(crate) struct Numbers(u64);
+pub(crate) struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -81,36 +81,36 @@ pub(crate) struct Outcome {
 }
 
 /// One fault under load.
-fn episode(kind: Kind, way: Way, seed: u64) -> Option<Outcome> {
-    let mut numbers = Numbers(seed);
-    let mut scene = Scene::set(kind)?;
+fn episode(kind: Kind, strategy: Strategy, seed: u64) -> Option<Outcome> {
+    let mut rng = Rng(seed);
+    let mut topology = Topology::set(kind)?;
     let runtime = runtime(2);
     let entered = runtime.enter();
-    let clients = way.clients(&scene);
+    let clients = strategy.clients(&topology);
     let load = Load::start(&runtime, &clients);
-    std::thread::sleep(numbers.millis(20, 150));
-    let extra = kind.happen(way, &mut scene, &clients, &mut numbers);
+    std::thread::sleep(rng.millis(20, 150));
+    let extra = kind.inject(strategy, &mut topology, &clients, &mut rng);
     for client in &clients {
         let began = Instant::now();
         while !runtime.block_on(client.is_answered()) {
-            assert!(began.elapsed() < RECOVERY_MAX, "{kind:?}, {way:?}, {seed}: nobody asks it");
+            assert!(began.elapsed() < RECOVERY_MAX, "{kind:?}, {strategy:?}, {seed}: nobody asks it");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    std::thread::sleep(numbers.millis(150, 300));
+    std::thread::sleep(rng.millis(150, 300));
     let began = load.began;
     let granted = load.end(&runtime);
     let changes: Vec<_> = clients.iter().flat_map(Client::changes).collect();
     drop((clients, entered));
     runtime.shutdown_background();
     let quota =
-        |span: &Range<u64>| way.bound(span.end - span.start) + within(&changes, began, span);
+        |span: &Range<u64>| strategy.bound(span.end - span.start) + within(&changes, began, span);
     let worst = spans::worst(&granted, |span| quota(span) + extra);
     let used_its_extra = spans::worst(&granted, quota).is_beyond();
     let millis = |at: Instant| at.saturating_duration_since(began).as_millis();
     let changed = |its: &Change| (millis(its.told), its.done.map(millis), its.cells);
     let changes: Vec<_> = changes.iter().map(changed).collect();
-    let told = format!("{kind:?}, {way:?}, seed {seed}: {worst:?}, {extra} for it, {changes:?}");
+    let told = format!("{kind:?}, {strategy:?}, seed {seed}: {worst:?}, {extra} for it, {changes:?}");
     assert!(!worst.is_beyond(), "{told}");
     assert!(!granted.is_empty(), "{told}");
     let (keys, spans) = spans::looked_at(&granted);
@@ -137,7 +137,7 @@ fn faults_keep_their_bounds() {
     }
     let count = number("TOLLGATE_FAULTS").unwrap_or(FAULTS.into());
     let seed = number("TOLLGATE_FAULTS_SEED").unwrap_or(SEED);
-    let only = std::env::var("TOLLGATE_FAULTS_WAY").ok();
+    let only = std::env::var("TOLLGATE_FAULTS_STRATEGY").ok();
     let only_kind = std::env::var("TOLLGATE_FAULTS_KIND").ok();
     let is_meant = |kind: &Kind| only_kind.as_ref().is_none_or(|name| *name == format!("{kind:?}"));
     let kinds: Vec<_> = KINDS.into_iter().filter(is_meant).collect();
@@ -146,13 +146,13 @@ fn faults_keep_their_bounds() {
     for index in 0..count {
         let kind = kinds[usize::try_from(index).expect("few") % kinds.len()];
         let seed = seed.wrapping_mul(1_000_003).wrapping_add(index);
-        let is_meant = |way: &Way| only.as_ref().is_none_or(|name| *name == format!("{way:?}"));
-        let ways: Vec<_> = kind.ways().iter().copied().filter(is_meant).collect();
-        if ways.is_empty() {
+        let is_meant = |strategy: &Strategy| only.as_ref().is_none_or(|name| *name == format!("{strategy:?}"));
+        let strategies: Vec<_> = kind.strategies().iter().copied().filter(is_meant).collect();
+        if strategies.is_empty() {
             continue;
         }
-        let way = Numbers(!seed).one_of(&ways);
-        match episode(kind, way, seed) {
+        let strategy = Rng(!seed).one_of(&strategies);
+        match episode(kind, strategy, seed) {
             Some(outcome) => table.add(kind, &outcome),
             None => table.skip(kind),
         }
@@ -169,17 +169,17 @@ fn faults_keep_their_bounds() {
 /// Granted: twice the bound, by processes that share nothing. So the campaign notices that.
 #[test]
 fn processes_that_do_not_share_are_noticed() {
-    let Some(scene) = Scene::set(Kind::Delay) else { return };
+    let Some(topology) = Topology::set(Kind::Delay) else { return };
     let runtime = runtime(2);
     let entered = runtime.enter();
-    for way in Way::ALL {
+    for strategy in Strategy::ALL {
         let clients =
-            ["one", "other"].map(|name| way.client(&scene.link, &format!("{name}-{way:?}")));
+            ["one", "other"].map(|name| strategy.client(&topology.link, &format!("{name}-{strategy:?}")));
         let load = Load::start(&runtime, &clients);
         std::thread::sleep(Duration::from_millis(1_500));
         let granted = load.end(&runtime);
-        let worst = spans::worst(&granted, |span| way.bound(span.end - span.start));
-        assert!(worst.is_beyond(), "{way:?}: {worst:?}");
+        let worst = spans::worst(&granted, |span| strategy.bound(span.end - span.start));
+        assert!(worst.is_beyond(), "{strategy:?}: {worst:?}");
     }
     drop(entered);
     runtime.shutdown_background();

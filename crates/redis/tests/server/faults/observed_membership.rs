@@ -30,22 +30,22 @@ impl Change {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Watched {
-    roster: RedisMembership,
+pub(crate) struct ObservedMembership {
+    membership: RedisMembership,
     clock: Arc<Shifted>,
-    told: Arc<Told>,
+    told: Arc<Observed>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct Observed {
     until_nanos: AtomicU64,
     live: AtomicU64,
     changes: Mutex<Vec<Change>>,
 }
 
-impl Watched {
-    pub(crate) fn new(roster: RedisMembership, clock: &Arc<Shifted>) -> Self {
-        Self { roster, clock: Arc::clone(clock), told: Arc::default() }
+impl ObservedMembership {
+    pub(crate) fn new(membership: RedisMembership, clock: &Arc<Shifted>) -> Self {
+        Self { membership, clock: Arc::clone(clock), told: Arc::default() }
     }
 
     /// Each time that this node had a part that had none, or a larger one as another went.
@@ -59,19 +59,19 @@ impl Watched {
     }
 }
 
-impl Membership for Watched {
-    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
-        let Self { roster, clock, told } = self;
+impl Membership for ObservedMembership {
+    async fn heartbeat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
+        let Self { membership, clock, told } = self;
         let changes = || told.changes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = changes().last_mut() {
             let paused = Duration::from_millis(INTERVAL_MILLIS);
             last.done.get_or_insert_with(|| (Instant::now() - paused).max(last.told));
         }
         let sent = clock.now();
-        let beat = roster.beat(id, lifetime).await?;
+        let heartbeat = membership.heartbeat(id, lifetime).await?;
         let holds = lifetime * 2 / 3;
-        if beat.member_for >= holds {
-            let live = beat.live.max(1);
+        if heartbeat.member_for >= holds {
+            let live = heartbeat.live.max(1);
             let before = told.live.swap(live, SeqCst).max(1);
             let until = told.until_nanos.swap(sent.saturating_add(holds).as_nanos(), SeqCst);
             let had_none = clock.now().saturating_add(MOMENT).as_nanos() >= until;
@@ -79,10 +79,10 @@ impl Membership for Watched {
             let cells = (BURST / live).saturating_sub(kept);
             changes().push(Change { told: Instant::now(), done: None, cells });
         }
-        Ok(beat)
+        Ok(heartbeat)
     }
 
     async fn leave(&self, id: &str) -> Result<(), Unavailable> {
-        self.roster.leave(id).await
+        self.membership.leave(id).await
     }
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tollgate::{Clock, QuantaClock, Quota, Tick};
 use tollgate_redis::{Batched, Leased, RedisLimiter, RedisMembership, Share, Store, Windows};
 
-use super::topology::{self, Scene};
-use super::observed_membership::{Change, Watched};
+use super::topology::{self, Topology};
+use super::observed_membership::{Change, ObservedMembership};
 use crate::proxy::Proxy;
 
 pub(crate) const PROCESSES: u64 = 2;
@@ -27,14 +27,14 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// How requests are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Strategy {
     RedisLimiter,
     Leased,
     Batched,
     Share,
 }
 
-impl Way {
+impl Strategy {
     pub(crate) const ALL: [Self; 4] =
         [Self::RedisLimiter, Self::Leased, Self::Batched, Self::Share];
 
@@ -55,8 +55,8 @@ impl Way {
     }
 
     /// Limiters as so many processes would have them, each with a connection and a clock of its own.
-    pub(crate) fn clients(self, scene: &Scene) -> Vec<Client> {
-        let links = scene.links(self).into_iter().cycle();
+    pub(crate) fn clients(self, topology: &Topology) -> Vec<Client> {
+        let links = topology.links(self).into_iter().cycle();
         let clients = links.zip(0..PROCESSES).map(|(link, _)| self.client(link, "shared"));
         let clients: Vec<_> = clients.collect();
         let began = Instant::now();
@@ -71,29 +71,29 @@ impl Way {
         let store = topology::store(link);
         let clock = Arc::new(Shifted::default());
         let quota = Quota::per_second(RATE).burst(BURST);
-        let central = RedisLimiter::builder(&store, name, quota);
+        let redis_limiter = RedisLimiter::builder(&store, name, quota);
         let gate = match self {
-            Self::RedisLimiter => Gate::RedisLimiter(central.build().expect("a limiter")),
+            Self::RedisLimiter => Gate::RedisLimiter(redis_limiter.build().expect("a limiter")),
             Self::Leased => {
-                let central = central.leases(LIFETIME).build().expect("a limiter");
-                let leased = Leased::builder(central).clock(Arc::clone(&clock)).most(40);
+                let redis_limiter = redis_limiter.leases(LIFETIME).build().expect("a limiter");
+                let leased = Leased::builder(redis_limiter).clock(Arc::clone(&clock)).max_lease(40);
                 // Back soon after a fault, as an episode is short.
                 let leased = leased.memory(Duration::from_millis(50));
-                let leased = leased.longest_pause(Duration::from_millis(50));
+                let leased = leased.max_pause(Duration::from_millis(50));
                 Gate::Leased(leased.build().expect("a limiter"))
             }
             Self::Batched => {
                 let windows = Windows::first_hit(&store, name, HOUR).expect("a window");
-                let batched = Batched::builder(windows, LIMIT).most_unsent(UNSENT);
+                let batched = Batched::builder(windows, LIMIT).max_unsent(UNSENT);
                 Gate::Batched(batched.build().expect("a limiter"))
             }
             Self::Share => {
-                let roster = RedisMembership::new(&store, name).expect("a name");
-                let watched = Watched::new(roster, &clock);
-                let share = Share::builder(watched.clone(), quota).clock(Arc::clone(&clock));
+                let membership = RedisMembership::new(&store, name).expect("a name");
+                let membership = ObservedMembership::new(membership, &clock);
+                let share = Share::builder(membership.clone(), quota).clock(Arc::clone(&clock));
                 Gate::Share(
                     share.interval(Duration::from_millis(INTERVAL_MILLIS)).build().expect("a node"),
-                    watched,
+                    membership,
                 )
             }
         };
@@ -106,7 +106,7 @@ enum Gate {
     RedisLimiter(RedisLimiter),
     Leased(Leased<RedisLimiter, Arc<Shifted>>),
     Batched(Batched<Windows>),
-    Share(Share<Watched, Arc<Shifted>>, Watched),
+    Share(Share<ObservedMembership, Arc<Shifted>>, ObservedMembership),
 }
 
 /// A limiter as one process has it.
@@ -144,7 +144,7 @@ impl Client {
     /// What comings and goings of nodes have added, and when.
     pub(crate) fn changes(&self) -> Vec<Change> {
         match &self.gate {
-            Gate::Share(_, watched) => watched.changes(),
+            Gate::Share(_, membership) => membership.changes(),
             _ => Vec::new(),
         }
     }
@@ -152,7 +152,7 @@ impl Client {
     /// By how many nodes its part is.
     pub(crate) fn live(&self) -> u64 {
         match &self.gate {
-            Gate::Share(_, watched) => watched.live(),
+            Gate::Share(_, membership) => membership.live(),
             _ => 1,
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tollgate_redis::Store;
 
 use super::fault::Kind;
-use super::strategy::{KEY, RATE, Way};
+use super::strategy::{KEY, RATE, Strategy};
 use crate::harness::{Server, binary};
 use crate::proxy::Proxy;
 
@@ -18,7 +18,7 @@ const DEADLINE: Duration = Duration::from_millis(60);
 /// One cell's time.
 const CELL_MICROS: u64 = 1_000_000 / RATE;
 
-pub(crate) struct Scene {
+pub(crate) struct Topology {
     pub(crate) server: Server,
     /// What the clients ask.
     pub(crate) link: Proxy,
@@ -39,7 +39,7 @@ pub(crate) fn is_there() -> bool {
     Server::start().is_some()
 }
 
-impl Scene {
+impl Topology {
     /// `None`: what the fault needs is not installed.
     pub(crate) fn set(kind: Kind) -> Option<Self> {
         let clock = match kind {
@@ -63,10 +63,10 @@ impl Scene {
     }
 
     /// What the clients ask, one after the other.
-    pub(crate) fn links(&self, way: Way) -> Vec<&Proxy> {
-        match way {
+    pub(crate) fn links(&self, strategy: Strategy) -> Vec<&Proxy> {
+        match strategy {
             // What one node is cut off from, the other goes on with.
-            Way::Share => vec![&self.link, &self.second_link],
+            Strategy::Share => vec![&self.link, &self.second_link],
             _ => vec![&self.link],
         }
     }
