@@ -10,7 +10,7 @@ use loom_tests::{
     explore_two, explore_two_to, explore_two_whole,
 };
 use tollgate::Tick;
-use tollgate_redis::{CallState, CallEnd, PlantedFault, LeaseCell, Until, plant};
+use tollgate_redis::{CallEnd, CallState, LeaseCell, PlantedFault, Until, plant};
 
 /// An instant in a purse's units.
 fn at(units: u64) -> Tick {
@@ -143,7 +143,11 @@ fn two_put_in() {
     let [more, spent] = threads.map(|thread| thread.join().unwrap());
     dropped += more;
     assert_eq!(spent, 2, "there was enough at any time");
-    assert_eq!((dropped, spent + lease_cell.unspent()), (0, 8), "spent and left is what was put in");
+    assert_eq!(
+        (dropped, spent + lease_cell.unspent()),
+        (0, 8),
+        "spent and left is what was put in"
+    );
 }
 
 #[test]
@@ -218,7 +222,8 @@ fn two_of_three_call() {
     }
     let made = threads.map(|thread| thread.join().unwrap());
     let is_short = made.contains(&(true, CallEnd::Short));
-    let expected = if is_short { CallState::Paused(0, at(5), CallEnd::Short) } else { CallState::Free };
+    let expected =
+        if is_short { CallState::Paused(0, at(5), CallEnd::Short) } else { CallState::Free };
     let left = (lease_cell.in_flight(), lease_cell.call_state(at(1)));
     assert_eq!(left, (0, expected), "all calls are over, and a rest stands whoever ends after it");
 }
@@ -251,7 +256,11 @@ fn four_threads_call() {
         });
         let put_in: u64 = put_in.iter().sum();
         assert!(put_in >= 2, "nobody stood in the way of the first two");
-        assert_eq!((lease_cell.in_flight(), lease_cell.call_state(at(1))), (0, CallState::Free), "all calls are over");
+        assert_eq!(
+            (lease_cell.in_flight(), lease_cell.call_state(at(1))),
+            (0, CallState::Free),
+            "all calls are over"
+        );
         assert_eq!(lease_cell.unspent(), put_in, "what they put in is there");
     });
 }
@@ -261,7 +270,10 @@ fn four_threads_call() {
 fn after_a_call_its_cells_are_there() {
     explore_two_to("purse: cells are there after the calls", 3, Preemptions::Any, || {
         let lease_cell = Arc::new(LeaseCell::default());
-        assert_eq!((lease_cell.begin_call(2, at(1)), lease_cell.begin_call(2, at(1))), (Some(0), Some(1)));
+        assert_eq!(
+            (lease_cell.begin_call(2, at(1)), lease_cell.begin_call(2, at(1))),
+            (Some(0), Some(1))
+        );
         let other = Arc::clone(&lease_cell);
         let thread = thread::spawn(move || {
             assert_eq!(other.deposit(1, at(10), at(1)), 0);

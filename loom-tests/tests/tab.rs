@@ -8,14 +8,15 @@ use std::time::Duration;
 use loom::thread;
 use loom_tests::{catch_two, each_of, explore_four, explore_three, explore_two_whole};
 use tollgate::Tick;
-use tollgate_redis::{AskOutcome, WindowCount, PlantedFault, PendingCounts, plant};
+use tollgate_redis::{AskOutcome, PendingCounts, PlantedFault, WindowCount, plant};
 
 const LIMIT: u64 = 3;
 const NOW: Tick = Tick::from_nanos(1);
 
 /// Asks for one cell so many times, and returns how many were admitted.
 fn ask(counts: &PendingCounts, times: u64) -> u64 {
-    let admitted = |_: &u64| matches!(counts.ask(1, LIMIT, LIMIT, NOW), AskOutcome::Admitted { .. });
+    let admitted =
+        |_: &u64| matches!(counts.ask(1, LIMIT, LIMIT, NOW), AskOutcome::Admitted { .. });
     (0..times).filter(admitted).count() as u64
 }
 

@@ -1,7 +1,7 @@
-//! What a process keeps by key: for as many keys as were asked for, and no more.
+//! A concurrent map of bounded size.
 //!
-//! Found without a lock (`papaya`). Where all places are taken, those with nothing in them are
-//! given up, for which at most a twentieth of the time is spent; a key may find no place.
+//! Lookups take no lock (`papaya`). If the map is full, idle entries are evicted, which takes at
+//! most a twentieth of the time. A key may find no room.
 
 use core::borrow::Borrow;
 use core::hash::{Hash, Hasher};
@@ -13,22 +13,22 @@ use tollgate::Tick;
 
 use crate::sync::RelaxedCounter;
 
-/// What is kept of a key.
+/// A value of the map.
 pub(crate) trait Entry: Send + Sync + 'static {
-    /// Of a key that nothing is known of.
+    /// The entry of a key that is seen for the first time.
     fn new(key: &[u8]) -> Self;
 
     fn key(&self) -> &[u8];
 
-    /// Whether little is forgotten with it. One in which it matters that nothing is put any more, by
-    /// whoever has it in hand, denies that from then on.
+    /// Whether the entry can be evicted with little loss. If updates after this point would matter,
+    /// the entry marks itself so that threads which still hold it stop using it.
     fn retire(&self, now: Tick) -> bool;
 
-    /// Cells that are lost with it.
+    /// Cells that are lost with the entry.
     fn unspent(&self) -> u64;
 }
 
-/// An entry that is found by its key.
+/// An entry, found by its key.
 #[derive(Debug)]
 struct ByKey<E>(Arc<E>);
 
@@ -52,22 +52,22 @@ impl<E: Entry> PartialEq for ByKey<E> {
 
 impl<E: Entry> Eq for ByKey<E> {}
 
-/// The least time between two searches for entries to drop.
+/// The shortest time between two evictions.
 const EVICT_PAUSE_NANOS: u64 = 100_000_000;
 
-/// Entries by key.
+/// A map from keys to entries.
 pub(crate) struct BoundedMap<E> {
     entries: HashMap<ByKey<E>, (), ahash::RandomState>,
     capacity: u64,
-    /// How many there are. Never more than the capacity: a place is reserved first.
+    /// The number of entries, never above the capacity: a slot is reserved before an insert.
     taken: RelaxedCounter,
     evict_at_nanos: RelaxedCounter,
 }
 
-/// What a search for entries to drop found.
+/// What an eviction dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// Cells that were in them, and too old.
+    /// Unspent cells, too old to be used, in the dropped entries.
     pub(crate) cells: u64,
 }
 
@@ -81,15 +81,19 @@ impl<E: Entry> BoundedMap<E> {
         }
     }
 
-    /// What `read` sees in a key's entry, if it has one.
+    /// The result of `read` on a key's entry, if the key has one.
     #[inline]
     pub(crate) fn read<R>(&self, key: &[u8], read: impl FnOnce(&Arc<E>) -> R) -> Option<R> {
         self.entries.pin().get_key_value(key).map(|(entries, ())| read(&entries.0))
     }
 
-    /// A key's entry, made if it has none; `None` if there is no place. Threads that make it at the
-    /// same time are given the same one.
-    pub(crate) fn get_or_insert(&self, key: &[u8], now: impl Fn() -> Tick) -> (Option<Arc<E>>, Dropped) {
+    /// A key's entry, created if it has none. `None` if there is no room. Threads that create it at
+    /// the same time receive the same entry.
+    pub(crate) fn get_or_insert(
+        &self,
+        key: &[u8],
+        now: impl Fn() -> Tick,
+    ) -> (Option<Arc<E>>, Dropped) {
         let mut dropped = Dropped::default();
         loop {
             if let Some(entry) = self.read(key, Arc::clone) {
@@ -98,12 +102,12 @@ impl<E: Entry> BoundedMap<E> {
             if !self.reserve_slot() {
                 dropped.cells += self.evict_idle(&now).cells;
                 if !self.reserve_slot() {
-                    // Somebody may have taken the last place for this key.
+                    // Another thread may have taken the last slot for this key.
                     return (self.read(key, Arc::clone), dropped);
                 }
             }
             let entry = Arc::new(E::new(key));
-            // Not `insert`, which puts it in the place of one that somebody else has in hand.
+            // `insert` would replace an entry that another thread already holds.
             if self.entries.pin().try_insert(ByKey(Arc::clone(&entry)), ()).is_ok() {
                 return (Some(entry), dropped);
             }
@@ -111,7 +115,7 @@ impl<E: Entry> BoundedMap<E> {
         }
     }
 
-    /// Takes out an entry that was given up. Whether it was still there.
+    /// Removes an entry. Returns whether it was still in the map.
     pub(crate) fn remove(&self, entry: &Arc<E>) -> bool {
         let entries = self.entries.pin();
         let same = |entries: &ByKey<E>, (): &()| Arc::ptr_eq(&entries.0, entry);
@@ -134,7 +138,7 @@ impl<E: Entry> BoundedMap<E> {
         self.taken.read().min(self.capacity)
     }
 
-    /// Drops the entries that have nothing in them, unless somebody just did.
+    /// Evicts idle entries, unless another thread did so a moment ago.
     #[cold]
     fn evict_idle(&self, now: &impl Fn() -> Tick) -> Dropped {
         let begun = now();
@@ -161,7 +165,7 @@ impl<E: Entry> BoundedMap<E> {
 mod tests {
     use super::*;
 
-    /// Idle until it is told otherwise.
+    /// Idle while `busy` is zero.
     struct Note {
         key: Box<[u8]>,
         busy: RelaxedCounter,
@@ -212,7 +216,7 @@ mod tests {
         assert_eq!(map.len(), 2);
     }
 
-    /// Made only when another one is made, too.
+    /// An entry whose creation waits until another thread creates one too.
     struct Twin(Note);
 
     static BOTH_MAKE: std::sync::Barrier = std::sync::Barrier::new(2);

@@ -1,34 +1,35 @@
-//! Whether the server is worth asking, by how it answered lately. Pure: time and chance are arguments.
+//! A circuit breaker: whether to call the server, by its recent answers. Pure: time and chance are
+//! arguments.
 //!
 //! ```text
-//! closed  --failures in a row-->  open  --its pause is over-->  probing  --call_answered-->  closed
-//!                                   ^------------- not call_answered ----'
+//! closed  --failures in a row-->  open  --its pause is over-->  probing  --answered-->  closed
+//!                                   ^------------- not answered ----'
 //! ```
 //!
-//! While it is open or probing nobody asks but the one probe, which is no request of a user's: so a
-//! server that comes back is met by one call of each process, at moments that chance has spread.
+//! While it is open or probing, no request reaches the server; only the probe does. A server that
+//! comes back is therefore met by one call of each process, at moments that are spread by chance.
 
 use core::time::Duration;
 
-/// How patient a breaker is.
+/// Thresholds and pauses of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BreakerSettings {
-    /// Failures in a row, from which on the server is not asked.
+    /// After this many failures in a row the server is no longer called.
     pub(crate) failures: u32,
-    /// Between the failure and the first probe.
+    /// The time between the failure and the first probe.
     pub(crate) pause_min: Duration,
     /// Pauses double up to this.
     pub(crate) pause_max: Duration,
 }
 
-/// What a caller may do.
+/// What a caller must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Ask the server.
+    /// Call the server.
     Ask,
-    /// Do without it.
+    /// Decide without the server.
     Skip,
-    /// Do without it, and have it probed meanwhile.
+    /// Decide without the server, and start a probe.
     Probe,
 }
 
@@ -51,14 +52,14 @@ impl Breaker {
         Self { settings, state: State::Closed { failures: 0 } }
     }
 
-    /// Asked before each call. Times are since any one moment.
+    /// Asked before each call. Times are counted from any fixed moment.
     pub(crate) fn next_action(&mut self, now: Duration) -> Action {
         match self.state {
             State::Closed { .. } => Action::Ask,
             State::Open { probe_at: at, probes } | State::Probing { until: at, probes }
                 if now >= at =>
             {
-                // A probe that has not told how it went by then never will: its runtime is gone.
+                // A probe without a result by then has lost its runtime and will never report one.
                 let until = now.saturating_add(self.settings.pause_max.saturating_mul(10));
                 self.state = State::Probing { until, probes };
                 Action::Probe
@@ -67,14 +68,15 @@ impl Breaker {
         }
     }
 
-    /// A call was answered. One that had been sent before the circuit opened says nothing new.
+    /// A call was answered. While the circuit is open this changes nothing, because the call began
+    /// before.
     pub(crate) fn call_answered(&mut self) {
         if let State::Closed { failures } = &mut self.state {
             *failures = 0;
         }
     }
 
-    /// A call was not answered; whether the circuit opened by that.
+    /// A call had no answer. Returns whether the circuit opened by that.
     pub(crate) fn call_failed(&mut self, now: Duration, chance: u64) -> bool {
         let State::Closed { failures } = &mut self.state else { return false };
         *failures = failures.saturating_add(1);
@@ -85,7 +87,7 @@ impl Breaker {
         true
     }
 
-    /// The probe is over.
+    /// The probe has ended.
     pub(crate) fn probe_ended(&mut self, call_answered: bool, now: Duration, chance: u64) {
         match self.state {
             State::Probing { .. } if call_answered => self.state = State::Closed { failures: 0 },
@@ -101,7 +103,7 @@ impl Breaker {
     fn open(&mut self, now: Duration, probes: u32, chance: u64) {
         let BreakerSettings { pause_min, pause_max, .. } = self.settings;
         let pause = pause_min.saturating_mul(1 << probes.min(20)).min(pause_max);
-        // From half of the pause to all of it.
+        // Between half of the pause and all of it.
         let half = pause / 2;
         let half_nanos = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX);
         let spread = Duration::from_nanos(chance % half_nanos.max(1));
@@ -164,7 +166,8 @@ mod tests {
             let mut breaker = opened(chance);
             let mut now = ms(0);
             for pause in [100, 200, 400, 800, 800, 800] {
-                let asked = (1..=pause).find(|wait| breaker.next_action(now + ms(*wait)) == Action::Probe);
+                let asked =
+                    (1..=pause).find(|wait| breaker.next_action(now + ms(*wait)) == Action::Probe);
                 let waited = asked.expect("by the end of the pause");
                 assert!(waited * 2 >= pause, "{waited} of {pause}");
                 now += ms(waited);

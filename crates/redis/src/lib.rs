@@ -5,22 +5,21 @@
 mod algorithm;
 mod answer;
 mod batch;
+mod bounded_map;
 mod breaker;
-mod redis_limiter;
-mod script_codec;
-mod with_fallback;
 mod health;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
 mod lease;
 mod pool;
-mod bounded_map;
+mod redis_limiter;
+mod redis_membership;
 mod remote;
 #[doc(hidden)]
 pub mod reply;
-mod redis_membership;
 mod script;
+mod script_codec;
 mod server_key;
 mod share;
 mod stats;
@@ -28,21 +27,24 @@ mod store;
 mod sync;
 mod unavailable;
 mod windows;
+mod with_fallback;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use answer::{Answer, Origin};
-pub use batch::{BatchError, BatchStats, Batched, BatchedBuilder, Charge, CounterStore, WindowCount};
-pub use redis_limiter::{RedisLimiter, RedisLimiterBuilder, RedisLimiterError};
-pub use with_fallback::{Fallback, FallbackStats, WithFallback};
+pub use batch::{
+    BatchError, BatchStats, Batched, BatchedBuilder, Charge, CounterStore, WindowCount,
+};
 pub use health::Health;
-pub use lease::{Grant, LeaseError, LeaseSource, LeaseStats, Leased, LeasedBuilder, LeaseRequest};
-pub use remote::Remote;
+pub use lease::{Grant, LeaseError, LeaseRequest, LeaseSource, LeaseStats, Leased, LeasedBuilder};
+pub use redis_limiter::{RedisLimiter, RedisLimiterBuilder, RedisLimiterError};
 pub use redis_membership::RedisMembership;
-pub use share::{WithoutPart, Heartbeat, Membership, Share, ShareBuilder, ShareError, ShareStats};
+pub use remote::Remote;
+pub use share::{Heartbeat, Membership, Share, ShareBuilder, ShareError, ShareStats, WithoutPart};
 pub use stats::StoreStats;
 pub use store::{Store, StoreBuilder, StoreError};
 pub use unavailable::Unavailable;
 pub use windows::{Windows, WindowsError};
+pub use with_fallback::{Fallback, FallbackStats, WithFallback};
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]

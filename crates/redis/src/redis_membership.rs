@@ -1,19 +1,19 @@
-//! The list of live nodes on the server: by what a quota is shared out.
+//! The list of live nodes on the server, by which a quota is divided.
 
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::server_key as key;
 use crate::reply;
 use crate::script::Script;
+use crate::server_key as key;
 use crate::store::{Store, is_name};
 use crate::{Heartbeat, Membership, Unavailable, WindowsError};
 
-/// Who is alive, on a server: the [`Membership`] of a [`Share`](crate::Share).
+/// The list of live nodes on a server: the [`Membership`] of a [`Share`](crate::Share).
 ///
-/// The list has no quota. Nodes with different quotas, as in a roll-out, each have a part of their own
-/// one; together the parts are no more than the larger quota.
+/// The list holds no quota. If nodes have different quotas, as during a roll-out, each node uses a
+/// part of its own quota. Together the parts are no more than the larger quota.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -33,12 +33,12 @@ struct Inner {
     store: Store,
     heartbeat: Script,
     leave: Script,
-    /// When each was heard of, and when it came.
+    /// The keys of "last heartbeat of each node" and "when each node joined".
     keys: [Vec<u8>; 2],
 }
 
 impl RedisMembership {
-    /// The nodes that share what has this name.
+    /// The nodes that share the quota of this name.
     ///
     /// # Errors
     ///

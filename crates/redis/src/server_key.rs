@@ -1,17 +1,18 @@
-//! Where a key's state is: `{prefix:name:shape:key}`.
+//! The name of a key's state on the server: `{prefix:name:shape:key}`.
 //!
-//! The separator is a colon. A colon in a prefix or a name is written `%3A`, and a percent sign `%25`,
-//! so a field never contains the separator and the fields can be read back from left to right. A shape
-//! is this crate's own word without a colon. The caller's key comes last and is the rest of the text, so
-//! it needs no escape: a client that chooses its key cannot reach another prefix, name or shape.
+//! The separator is a colon. A colon in a prefix or a name is written `%3A`, and a percent sign
+//! `%25`. A field therefore never contains the separator, and the fields can be read back from left
+//! to right. A shape is a word of this crate without a colon. The caller's key comes last and is
+//! the rest of the text, so it needs no escape. A client that chooses its key cannot reach another
+//! prefix, name or shape.
 //!
-//! All of the text is the hash tag, so a cluster keeps the state of one key in one slot. A brace in a key
-//! would end the tag. A key with a brace is replaced by its SHA-1, and so is a key of more than 200 bytes.
-//! Prefixes and names have no braces ([`is_name`](crate::store::is_name)).
+//! All of the text is the hash tag, so a cluster keeps the state of one key in one slot. A brace in
+//! a key would end the tag. A key with a brace is replaced by its SHA-1, and so is a key of more
+//! than 200 bytes. Prefixes and names have no braces ([`is_name`](crate::store::is_name)).
 
 const KEY_BYTES_MAX: usize = 200;
 
-/// What stands before all keys of a limiter.
+/// The beginning of all keys of a limiter.
 pub(crate) fn head(prefix: &str, name: &str, shape: &str) -> Vec<u8> {
     debug_assert!(!shape.contains([':', '{', '}']), "a shape is one field");
     let mut head = String::from("{");
@@ -34,7 +35,7 @@ fn push_escaped(text: &mut String, field: &str) {
     }
 }
 
-/// One of the keys of a list of nodes. It goes on after the brace, where the key of a limiter ends.
+/// One of the two keys of a node list. The part after the brace tells it from the key of a limiter.
 pub(crate) fn of_nodes(prefix: &str, name: &str, of: &str) -> Vec<u8> {
     let mut whole = head(prefix, name, "nodes");
     whole.pop();
@@ -43,7 +44,7 @@ pub(crate) fn of_nodes(prefix: &str, name: &str, of: &str) -> Vec<u8> {
     whole
 }
 
-/// The whole key. A hash is marked by a brace, which no key has that stands for itself.
+/// The whole key. A hash is marked by a brace, which no key that is written as it is contains.
 pub(crate) fn whole(head: &[u8], key: &[u8]) -> Vec<u8> {
     let mut whole = Vec::with_capacity(head.len() + key.len().min(KEY_BYTES_MAX) + 1);
     whole.extend_from_slice(head);
@@ -87,7 +88,7 @@ mod tests {
         Some(text)
     }
 
-    /// Reads a key of the server back: that this is possible is what makes the encoding injective.
+    /// Reads a key of the server back. That this is possible makes the encoding injective.
     fn read_back(place: &[u8]) -> Option<(String, String, String, Vec<u8>)> {
         let inside = place.strip_prefix(b"{")?.strip_suffix(b"}")?;
         let mut fields = inside.splitn(4, |byte| *byte == b':');
@@ -102,7 +103,7 @@ mod tests {
         (length > 0).then_some(&place[begin..begin + length])
     }
 
-    /// Any text that may be a prefix or a name, most often of the letters that matter.
+    /// Any text that may be a prefix or a name, most often made of the characters that matter.
     fn names() -> impl Strategy<Value = String> {
         let any = any::<String>().prop_map(|text| text.replace(['{', '}'], "_"));
         prop_oneof![4 => "[ab:%235A]{1,8}", 1 => "[a-z:]{60,64}", 1 => any]
@@ -135,11 +136,11 @@ mod tests {
             let digest = sha1_smol::Sha1::from(&key).digest();
             let stands = if plain { key } else { format!("{{sha1:{digest}").into_bytes() };
             prop_assert_eq!(read_back(&place), Some((prefix, name, shape.to_owned(), stands)));
-            // The tag is everything, so a client's key does not choose the slot of another's.
+            // The tag is the whole text, so a client's key does not choose the slot of another key.
             prop_assert_eq!(hash_tag(&place), Some(&place[1..place.len() - 1]));
         }
 
-        /// The same fields, cut at other places, or any others.
+        /// The same fields joined and cut elsewhere, or any other fields.
         #[test]
         fn different_fields_have_different_places(one in fields(), other in fields(), cut in 0_usize..20) {
             prop_assert_eq!(one == other, place(&one) == place(&other));

@@ -1,4 +1,4 @@
-//! What is decided while the server gives no decision.
+//! A limiter with a fallback, which decides while the server gives no decision.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
@@ -12,10 +12,10 @@ use crate::redis_limiter::RedisLimiter;
 use crate::remote::Remote;
 use crate::stats::count;
 
-/// When to come back is not known while the server is away.
+/// The retry time of a denial without the server, which cannot know the real one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What is decided while the server gives no decision.
+/// What decides while the server gives no decision.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -31,26 +31,27 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// Decides by a limiter of this process, best [its share](Self::local) of the quota. What the
-    /// server admits is charged to it as well, so that it does not begin with a fresh burst.
+    /// A limiter in this process, best built by [`local`](Self::local). What the server admits is
+    /// charged to it as well, so it does not begin with a fresh burst.
     Local(Box<Limiter<[u8], AnyAlgorithm>>),
-    /// Denies all, for a second.
+    /// Denies everything, with a retry time of one second.
     Deny,
-    /// Admits all.
+    /// Admits everything.
     Admit,
 }
 
 impl Fallback {
-    /// This process's share of a limiter's quota, counted in the same way, with room for
+    /// This process's share of a limiter's quota, counted by the same algorithm, with room for
     /// `capacity` keys.
     ///
-    /// A bucket's share is its rate and its burst by `nodes`, but no burst below 1. A window's share
-    /// is its limit by `nodes`, rounded down; where that is none, it is 1 in a window that is longer
-    /// in proportion.
+    /// A bucket's share is its rate and its burst divided by `nodes`, with a burst of at least 1. A
+    /// window's share is its limit divided by `nodes`, rounded down. If that is zero, the share is
+    /// 1 in a window that is longer in proportion.
     ///
     /// # Errors
     ///
-    /// The share is no quota of a limiter in this process, or there is no memory for so many keys.
+    /// The share is no valid quota of a limiter in this process, or there is no memory for that
+    /// many keys.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -60,8 +61,13 @@ impl Fallback {
     /// assert!(Fallback::local(&gate, 3, 1_000).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn local(redis_limiter: &RedisLimiter, nodes: u32, capacity: u64) -> Result<Self, BuildError> {
-        let (quota, algorithm) = share(&redis_limiter.quota(), redis_limiter.algorithm(), nodes.max(1));
+    pub fn local(
+        redis_limiter: &RedisLimiter,
+        nodes: u32,
+        capacity: u64,
+    ) -> Result<Self, BuildError> {
+        let (quota, algorithm) =
+            share(&redis_limiter.quota(), redis_limiter.algorithm(), nodes.max(1));
         let limiter =
             Limiter::builder(quota).algorithm(algorithm.algorithm()).capacity(capacity).build()?;
         Ok(Self::Local(Box::new(limiter)))
@@ -84,7 +90,7 @@ impl Fallback {
     /// Charges what the server has admitted.
     fn note(&self, key: &[u8], n: u64) {
         if let Self::Local(limiter) = self {
-            // Where this process has spent its share, there is nothing left to charge.
+            // If this process has spent its share, there is nothing left to charge.
             let _ = limiter.check_n(key, n);
         }
     }
@@ -118,16 +124,16 @@ fn window_share(quota: &Quota, nodes: u32) -> Quota {
     }
 }
 
-/// A limiter on the server, and what is decided while it gives no decision. Cheap to clone.
+/// A limiter on the server, with a fallback. Cheap to clone.
 ///
 /// **Guarantee.** There is an answer by the store's [deadline](crate::Store::deadline). With
-/// [`Fallback::Local`] shares on at most as many processes as were named, an outage of length `d` adds
-/// at most `burst + rate * d` cells (of windows: the limit for each that it touches) to what the
-/// server grants, which is again within the quota.
+/// [`Fallback::Local`] on at most as many processes as were named, an outage of length `d` adds at
+/// most `burst + rate * d` cells to what the server grants (for windows: the limit of each window
+/// that the outage touches). The server itself stays within the quota.
 ///
 /// **Not guaranteed.** What the fallback grants is not charged to the server when it is back. A
-/// request whose call timed out may have been charged by the server as well as by the fallback: that
-/// is to the limit's side.
+/// request whose call timed out may be charged by the server as well as by the fallback, which
+/// denies too much rather than too little.
 ///
 /// ```no_run
 /// use tollgate_redis::{RedisLimiter, WithFallback, Fallback};
@@ -157,13 +163,13 @@ impl<R> Clone for WithFallback<R> {
     }
 }
 
-/// Who made the decisions of a [`WithFallback`] limiter.
+/// Which part made the decisions of a [`WithFallback`] limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FallbackStats {
-    /// Decisions of the server, asked for that request.
+    /// Decisions made by a call to the server for that request.
     pub server: u64,
-    /// Decisions by what the server has said or given before.
+    /// Decisions made without a call, from leases or from what the server answered earlier.
     pub ahead: u64,
     /// Requests that the fallback admitted.
     pub fallback_admitted: u64,
@@ -172,7 +178,7 @@ pub struct FallbackStats {
 }
 
 impl<R: Remote> WithFallback<R> {
-    /// Decides by `remote`, or else by `fallback`.
+    /// Decides by `remote`, and by `fallback` when `remote` gives no decision.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -188,7 +194,7 @@ impl<R: Remote> WithFallback<R> {
         Self(Arc::new(Inner { remote, fallback, server, ahead, admitted, denied }))
     }
 
-    /// What it guards.
+    /// The wrapped limiter.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -237,8 +243,8 @@ impl<R: Remote> WithFallback<R> {
         }
     }
 
-    /// The answer about `n` cells, if it can be told at once: by a lease, or by what the server has
-    /// said before.
+    /// The answer about `n` cells, if it is known without a call: from a lease, or from what the
+    /// server answered earlier.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -254,7 +260,7 @@ impl<R: Remote> WithFallback<R> {
         Some(self.noted(self.0.remote.ask_now(key, n)?, key, n))
     }
 
-    /// Whether it denies whatever the server gives no decision about.
+    /// Whether the fallback denies.
     #[cfg(feature = "http")]
     pub(crate) fn denies_when_down(&self) -> bool {
         matches!(self.0.fallback, Fallback::Deny)
@@ -275,7 +281,7 @@ impl<R: Remote> WithFallback<R> {
         Answer { decision, origin: Origin::Fallback }
     }
 
-    /// Who made the decisions so far.
+    /// Which part made the decisions so far.
     ///
     /// ```
     /// # use tollgate::Quota;

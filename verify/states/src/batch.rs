@@ -1,4 +1,4 @@
-//! The tab that ships.
+//! The pending counts that ship.
 
 #[allow(dead_code, unreachable_pub, reason = "a file of another crate")]
 #[path = "../../../crates/redis/src/batch/counter_store.rs"]

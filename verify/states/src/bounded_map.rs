@@ -1,4 +1,4 @@
-//! What a tab is kept by in the crate; here it is not kept.
+//! The part of the crate's map that included files need. Nothing is kept in a map here.
 
 use tollgate::Tick;
 

@@ -1,4 +1,4 @@
-//! The purse that ships.
+//! The lease cell that ships.
 
 #[allow(dead_code, unreachable_pub, reason = "a file of another crate")]
 #[path = "../../../crates/redis/src/lease/lease_cell/mod.rs"]

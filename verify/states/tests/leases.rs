@@ -91,7 +91,7 @@ fn mistakes_are_found() {
         Mistake::LeasesInherited,
     ] {
         let name = format!("leases, {mistake:?} planted");
-        // A cell that is spent late shows where little is held back, the others where more is.
+        // An expired cell shows if little is held back; the other mistakes show if more is.
         let model = if mistake == Mistake::LateIsSpent {
             Leases { burst: 3, lifetime: 1, mistake, ..SMALL }
         } else {
@@ -101,7 +101,7 @@ fn mistakes_are_found() {
     }
 }
 
-/// So none of the bounds is larger than need be.
+/// Each stated addition is needed, so no bound is larger than necessary.
 #[test]
 fn each_fault_that_is_said_to_add_something_does() {
     let mistake = Mistake::FaultsAddNothing;

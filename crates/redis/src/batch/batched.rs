@@ -1,4 +1,4 @@
-//! A limiter that decides by a local copy, and says later what it admitted.
+//! A limiter that decides by a local copy of the counts, and sends later what it admitted.
 
 use core::fmt;
 use core::time::Duration;
@@ -12,16 +12,16 @@ use tollgate::{Clock, DecisionParts, QuantaClock, Tick};
 use super::builder::BatchedBuilder;
 use super::counter_store::{Charge, CounterStore, WindowCount};
 use super::pending_counts::{AskOutcome, PendingCounts};
-use crate::bounded_map::{Entry, BoundedMap};
+use crate::bounded_map::{BoundedMap, Entry};
 use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 
-/// The most keys of a call.
+/// The largest number of keys in a call.
 const KEYS_MAX: usize = 500;
-/// How often a request waits for a call.
+/// How many calls a request waits for.
 const ROUNDS: usize = 3;
 
-/// What is chosen.
+/// The chosen settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) limit: u64,
@@ -30,25 +30,25 @@ pub(crate) struct Settings {
     pub(crate) capacity: u64,
 }
 
-/// A limiter of fixed windows over many processes, that admits by what it last heard of the counts
-/// and by what it has admitted since, and sends its own counts together: those of all keys in one
-/// call, every [`interval`](BatchedBuilder::interval) or when a key has
-/// [`as many unsent`](BatchedBuilder::most_unsent) as it may.
+/// A limiter of fixed windows over many processes. It admits by the counts it last received and by
+/// what it has admitted since. It sends the counts of all keys in one call, every
+/// [`interval`](BatchedBuilder::interval) or when a key has [as many
+/// unsent](BatchedBuilder::max_unsent) as it may.
 ///
-/// Cheaper than a [`Leased`](crate::Leased) for many lukewarm keys, since one call serves all of
-/// them; and not exact.
+/// For many lukewarm keys it is cheaper than [`Leased`](crate::Leased), because one call serves all
+/// of them. It is not exact.
 ///
-/// **Guarantee.** `p` processes with at most `n` cells unsent each admit at most
-/// `limit - 1 + p * n` cells of a key in a window; one process alone at most the limit. For `n` may
-/// be taken what a process is asked for within an interval and a call, if that is less, and must
-/// be taken the largest request, if that is more. Who is denied was denied by counts that
-/// were true when they were heard.
+/// **Guarantee.** `p` processes with at most `n` unsent cells each admit at most `limit - 1 + p *
+/// n` cells of a key in a window. One process alone admits at most the limit. For `n` you may take
+/// the number of cells that a process is asked for within an interval and a call, if that is
+/// smaller. You must take the largest request, if that is larger. A denied request was denied by
+/// counts that were true when they were received.
 ///
-/// **Not guaranteed.** That a process which ends has said all: its unsent cells are lost, at most
-/// `n`. That nothing is counted twice: counts of a call that failed are sent again. The bound where
-/// [`capacity`](BatchedBuilder::capacity) is too small: a key that had no place, and then finds
-/// one, is known nothing of, so that one process alone may admit `limit + n`, and `p` of them
-/// `limit + p * n`.
+/// **Not guaranteed.** A process that ends may not have sent everything: at most `n` unsent cells
+/// are lost. Cells may be counted twice, because counts of a failed call are sent again. The bound
+/// does not hold if [`capacity`](BatchedBuilder::capacity) is too small: when a key that had no
+/// room finds some, its earlier counts are unknown, so one process alone may admit `limit + n`, and
+/// `p` of them `limit + p * n`.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -64,7 +64,7 @@ pub(crate) struct Settings {
 /// for _ in 0..10 {
 ///     assert!(batched.check(b"somebody").await?.decision.is_ok());
 /// }
-/// // By then it has heard that others have used all.
+/// // By then it has learned that others have used everything.
 /// assert!(batched.check(b"somebody").await?.decision.is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
@@ -72,7 +72,7 @@ pub(crate) struct Settings {
 /// ```
 pub struct Batched<L, C = QuantaClock> {
     shared: Arc<Shared<L, C>>,
-    /// Ends the task when the last one is dropped.
+    /// Ends the task when the last clone is dropped.
     unsent: UnboundedSender<Arc<PendingCounts>>,
 }
 
@@ -81,7 +81,7 @@ struct Shared<L, C> {
     clock: C,
     settings: Settings,
     keys: BoundedMap<PendingCounts>,
-    /// Somebody has as much unsent as may be.
+    /// Notifies the task that a key has as many unsent cells as it may.
     full: Notify,
     answered: Notify,
     /// Calls that have failed in a row.
@@ -89,7 +89,7 @@ struct Shared<L, C> {
     stats: StatCounters,
 }
 
-/// What a request is told without waiting.
+/// The answer that a request gets without waiting.
 enum Asked {
     Answered(Answer),
     Backlogged,
@@ -105,7 +105,7 @@ struct StatCounters {
     untracked: RelaxedCounter,
 }
 
-/// What a [`Batched`] has counted.
+/// Counters of a [`Batched`].
 ///
 /// ```
 /// assert_eq!(tollgate_redis::BatchStats::default().calls, 0);
@@ -115,15 +115,15 @@ struct StatCounters {
 pub struct BatchStats {
     /// Requests that were decided.
     pub decisions: u64,
-    /// Calls to the ledger.
+    /// Calls to the counter store.
     pub calls: u64,
-    /// Of these, the ones that failed.
+    /// Calls that failed.
     pub failed: u64,
-    /// Cells that the ledger has answered for.
+    /// Cells that the counter store has answered for.
     pub cells: u64,
-    /// Requests that found no place for their key, and cost a call each.
+    /// Requests for keys that found no room. Each cost a call.
     pub untracked: u64,
-    /// Keys that counts are kept of.
+    /// Keys whose counts are kept.
     pub keys: u64,
 }
 
@@ -140,7 +140,7 @@ impl<L, C> fmt::Debug for Batched<L, C> {
 }
 
 impl<L: CounterStore> Batched<L> {
-    /// A builder for a limiter of `limit` cells in each of the ledger's windows.
+    /// A builder for a limiter of `limit` cells in each window of the counter store.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -202,12 +202,13 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
         self.check_n(key, 1).await
     }
 
-    /// Asks for `n` cells of `key`'s window, all of them or none. It waits only where as much is
-    /// unsent as may be.
+    /// Asks for `n` cells of `key`'s window, all of them or none. The call waits only if the key
+    /// has as many unsent cells as it may.
     ///
     /// # Errors
     ///
-    /// As much is unsent as may be, and the ledger is unavailable, or did not keep up.
+    /// The key has as many unsent cells as it may, and the counter store is unavailable or too
+    /// slow.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -228,7 +229,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// ```
     pub async fn check_n(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
         for _ in 0..ROUNDS {
-            // In line before the look: an answer that comes after it is told to those in line.
+            // Subscribe before the attempt: an answer that comes after it wakes subscribers.
             let answered = self.shared.answered.notified();
             let mut answered = core::pin::pin!(answered);
             answered.as_mut().enable();
@@ -250,7 +251,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
         Err(Unavailable::TimedOut)
     }
 
-    /// The same, if it can be answered without waiting.
+    /// The answer of [`check_n`](Self::check_n), if it needs no waiting.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -264,7 +265,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let batched = Batched::builder(Blank, 100).max_unsent(2).build()?;
     /// assert!(batched.try_check(b"a", 2).is_some());
-    /// assert!(batched.try_check(b"a", 1).is_none()); // as much is unsent as may be
+    /// assert!(batched.try_check(b"a", 1).is_none()); // as many cells are unsent as may be
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -279,11 +280,13 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     fn ask(&self, key: &[u8], n: u64) -> Asked {
         let Shared { settings, stats, full, clock, keys, .. } = &*self.shared;
         loop {
-            let (Some(counts), _) = keys.get_or_insert(key, || clock.now()) else { return Asked::MapFull };
+            let (Some(counts), _) = keys.get_or_insert(key, || clock.now()) else {
+                return Asked::MapFull;
+            };
             let decision = match counts.ask(n, settings.limit, settings.max_unsent, clock.now()) {
                 AskOutcome::Admitted { parts, first, full: is_full } => {
                     if first {
-                        // The task ends after this does, or with the runtime; then nobody is told.
+                        // The task outlives this limiter unless its runtime ends; then no one sends.
                         let _ = self.unsent.send(counts);
                     }
                     if is_full {
@@ -305,7 +308,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
         }
     }
 
-    /// The cells of a window.
+    /// The limit of a window.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -327,7 +330,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
         self.shared.settings.limit
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -359,7 +362,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
 }
 
 impl<L: CounterStore, C: Clock> Shared<L, C> {
-    /// Counts first, and then decides: what is denied was counted too.
+    /// Counts first and decides then, so a denied request is counted too.
     async fn count_then_decide(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
         let StatCounters { decisions, untracked, .. } = &self.stats;
         untracked.add(1);
@@ -404,7 +407,7 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
 /// The task that sends counts.
 struct Flusher<L, C> {
     shared: Arc<Shared<L, C>>,
-    /// Tabs with something unsent, each once.
+    /// Counts with unsent cells, each queued once.
     receiver: UnboundedReceiver<Arc<PendingCounts>>,
     requeue: tokio::sync::mpsc::WeakUnboundedSender<Arc<PendingCounts>>,
 }
@@ -414,7 +417,7 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
         while let Some(first) = self.receiver.recv().await {
             if !self.receiver.is_closed() {
                 let Shared { settings, full, .. } = &*self.shared;
-                // Somebody who is full cuts the time short, unless the ledger failed just now.
+                // A full key cuts the interval short, unless the last call failed.
                 let failed = self.shared.failures.read() > 0;
                 match failed {
                     true => tokio::time::sleep(settings.interval).await,
@@ -432,7 +435,10 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
     }
 
     async fn flush(&self, keys: &[Arc<PendingCounts>]) {
-        let charge = |counts: &Arc<PendingCounts>| Charge { key: counts.key().into(), cells: counts.take_unsent() };
+        let charge = |counts: &Arc<PendingCounts>| Charge {
+            key: counts.key().into(),
+            cells: counts.take_unsent(),
+        };
         let charges: Vec<_> = keys.iter().map(charge).collect();
         match self.shared.add(&charges).await {
             Ok(known) => {
@@ -444,7 +450,7 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
             Err(_) => {
                 let requeue = self.requeue.upgrade();
                 for counts in keys {
-                    // What came meanwhile has put it in line already.
+                    // If cells were admitted meanwhile, the key is already queued.
                     if !counts.restore_unsent()
                         && let Some(requeue) = &requeue
                     {
@@ -459,7 +465,7 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
 
 impl<L, C> Drop for Flusher<L, C> {
     fn drop(&mut self) {
-        // Nobody is to wait for what is no longer sent.
+        // Requests must not wait for counts that are no longer sent.
         self.receiver.close();
         self.shared.answered.notify_waiters();
     }

@@ -1,4 +1,4 @@
-//! What can be chosen for a [`Batched`].
+//! The builder of a [`Batched`].
 
 use core::fmt;
 use core::time::Duration;
@@ -10,7 +10,7 @@ use super::batched::{Batched, Settings};
 use super::counter_store::CounterStore;
 use super::pending_counts::CELLS_MAX;
 
-/// Builds a [`Batched`].
+/// Configures a [`Batched`].
 ///
 /// ```
 /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
@@ -37,13 +37,14 @@ pub struct BatchedBuilder<L, C = QuantaClock> {
 impl<L: CounterStore> BatchedBuilder<L> {
     pub(crate) fn new(store: L, limit: u64) -> Self {
         let interval = Duration::from_millis(10);
-        let settings = Settings { limit, max_unsent: (limit / 100).max(1), interval, capacity: 100_000 };
+        let settings =
+            Settings { limit, max_unsent: (limit / 100).max(1), interval, capacity: 100_000 };
         Self { store, clock: QuantaClock::new(), settings }
     }
 }
 
 impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
-    /// The clock that windows are told by; the processor's own unless chosen.
+    /// The clock of the local copy. The default is the processor's own.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -65,7 +66,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
         BatchedBuilder { store: self.store, clock, settings: self.settings }
     }
 
-    /// How long counts are gathered before they are sent; 10 ms unless chosen.
+    /// How long counts are gathered before they are sent. The default is 10 ms.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -87,9 +88,9 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
         Self { settings: Settings { interval: span, ..self.settings }, ..self }
     }
 
-    /// How many cells of a key may be admitted that the ledger has not answered for; a hundredth of
-    /// the limit unless chosen. With so many, counts are sent at once, and requests wait for the
-    /// answer. A single request may be for more.
+    /// How many cells of a key may be admitted before the counter store has answered for them. The
+    /// default is a hundredth of the limit. When a key reaches this number, its counts are sent
+    /// immediately, and requests wait for the answer. A single request may be for more.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -111,8 +112,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
         Self { settings: Settings { max_unsent: cells, ..self.settings }, ..self }
     }
 
-    /// Keys that counts are kept of; 100,000 unless chosen. A key that finds no place costs a call
-    /// for each request.
+    /// The number of keys whose counts are kept. The default is 100,000. For a key that finds no
+    /// room, each request costs a call.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -134,12 +135,12 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
         Self { settings: Settings { capacity: keys, ..self.settings }, ..self }
     }
 
-    /// The limiter, and its task that sends counts. That ends, after sending what is left, when
-    /// the last clone of the limiter is dropped.
+    /// Builds the limiter and starts the task that sends counts. The task ends when the last clone
+    /// of the limiter is dropped, after it has sent what is left.
     ///
     /// # Errors
     ///
-    /// What is out of range, or that this is not called on tokio.
+    /// A setting is out of range, or the caller is not on a tokio runtime.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -176,7 +177,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     }
 }
 
-/// Why there is no [`Batched`].
+/// Why a [`Batched`] cannot be built.
 ///
 /// ```
 /// use tollgate_redis::BatchError;
@@ -185,15 +186,15 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchError {
-    /// A limit of nothing, or too large.
+    /// The limit is zero, or too large.
     Limit,
-    /// More may be unsent than the limit, or nothing.
+    /// The number of unsent cells is zero, or larger than the limit.
     Unsent,
-    /// An interval of nothing, or of more than an hour.
+    /// The interval is zero, or longer than an hour.
     Interval,
-    /// No key has a place.
+    /// The capacity is zero.
     Capacity,
-    /// It is not built on tokio.
+    /// The caller is not on a tokio runtime.
     NoRuntime,
 }
 

@@ -1,17 +1,17 @@
-//! Where counts are kept: the seam between the process and the server.
+//! The interface between the process and the store of counts.
 
 use core::future::Future;
 use core::time::Duration;
 
 use crate::Unavailable;
 
-/// Who counts for all processes, in fixed windows.
+/// Counts the cells of all processes, in fixed windows.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate_redis::{Charge, WindowCount, CounterStore, Unavailable};
 ///
-/// /// StatCounters nothing, and so lets everything pass.
+/// /// Counts nothing, so everything passes.
 /// struct Blank;
 ///
 /// impl CounterStore for Blank {
@@ -22,18 +22,18 @@ use crate::Unavailable;
 /// }
 /// ```
 pub trait CounterStore: Send + Sync + 'static {
-    /// Adds to what each key has used in its window that is open on arrival, whatever that comes
-    /// to, and answers for each key in the same order.
+    /// Adds to what each key has used in its current window. It never denies, and answers for each
+    /// key in the same order.
     ///
-    /// The answer must come within a bounded time, or be [`Unavailable`]. Charges of a call that
-    /// failed are sent again, so they may be counted twice; that is on the limit's side.
+    /// The answer must come within a bounded time, or be [`Unavailable`]. Charges of a failed call
+    /// are sent again, so they may be counted twice, which denies too much rather than too little.
     fn add(
         &self,
         charges: &[Charge],
     ) -> impl Future<Output = Result<Vec<WindowCount>, Unavailable>> + Send;
 }
 
-/// What a process has admitted of one key.
+/// The cells of one key that a process has admitted.
 ///
 /// ```
 /// use tollgate_redis::Charge;
@@ -43,13 +43,13 @@ pub trait CounterStore: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a ledger is asked by it, a test makes it")]
 pub struct Charge {
-    /// Whose.
+    /// The key.
     pub key: Box<[u8]>,
-    /// How many.
+    /// The number of cells.
     pub cells: u64,
 }
 
-/// How a key's window stands.
+/// The state of a key's window.
 ///
 /// ```
 /// use std::time::Duration;
@@ -60,8 +60,8 @@ pub struct Charge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "whoever writes a ledger makes it")]
 pub struct WindowCount {
-    /// Cells that all processes have used in it, with those just added.
+    /// Cells that all processes have used in the window, including those just added.
     pub used: u64,
-    /// How long it is still open.
+    /// How long the window remains open.
     pub ends_after: Duration,
 }

@@ -1,21 +1,22 @@
-//! What a process knows of one key, and what it has not yet said.
+//! The pending counts of one key: what a process knows of its window, and what it has not yet sent.
 //!
-//! One word holds the cells that were admitted here and are not counted in `used`: those on their
-//! way to the ledger, and those still to be sent. An admission swaps it; so does whoever flushes,
-//! of whom there is one.
+//! One atomic word holds the cells that are not counted in `used`: those in flight to the counter
+//! store, and those still to be sent. Requests change it by compare-and-swap, and so does the one
+//! task that sends counts.
 //!
-//! **Orderings.** When an answer is there, `used` and `ends_at` are stored first, then the word
-//! without what was on its way, with Release. A request loads the word first, with Acquire. So one
-//! that no longer sees cells on their way sees them in `used`; one that still does may count them
-//! twice, and then its swap fails if they are gone by then. It never counts them not at all. The
-//! word counts landings, so that it is not the same again after one: a request would have to sleep
-//! through 65,536 of them between its load and its swap to be misled.
+//! **Orderings.** When an answer arrives, the task stores `used` and `ends_at` first, then the word
+//! without the in-flight cells, with Release. A request loads the word first, with Acquire. A
+//! reader that no longer sees in-flight cells is guaranteed to see them in `used`. A reader that
+//! still sees them may count them twice; if they are gone by then, its compare-and-swap fails and
+//! it retries. Cells are never missed. The word counts acknowledgements, which prevents ABA: to be
+//! misled, a request would have to sleep through 65,536 of them between its load and its
+//! compare-and-swap.
 //!
-//! **Given up.** A tab with nothing unsaid whose window has ended may make room for another key. Its
-//! word then says so for good: who still has it in hand opens the key anew, and nobody admits cells
-//! on a tab that the next request does not see.
+//! **Retired.** Counts without pending cells whose window has ended may be evicted for another key.
+//! Their word is then marked for good. A thread that still holds them looks the key up again, so no
+//! cell is admitted on counts that the next request does not see.
 //!
-//! Model: `loom-tests/tests/counts.rs`.
+//! Model: `loom-tests/tests/tab.rs`, run by `ci/loom.sh`.
 
 use core::time::Duration;
 
@@ -26,10 +27,10 @@ use crate::bounded_map::Entry;
 use crate::sync::{AtomicU64, Ordering, PlantedFault, planted};
 
 const CELL_BITS: u32 = 24;
-/// The most cells that are unsaid.
+/// The largest number of pending cells.
 pub(crate) const CELLS_MAX: u64 = (1 << CELL_BITS) - 1;
 
-/// bits 63..48: landings, wrapping around | bits 47..24: on their way | bits 23..0: to be sent
+/// bits 63..48: acknowledgements, wrapping around | bits 47..24: in flight | bits 23..0: unsent
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pending(u64);
 
@@ -55,7 +56,7 @@ impl Pending {
         self.in_flight() + self.unsent()
     }
 
-    /// All bits: a sum that is never reached.
+    /// All bits set: a total that is never reached.
     const RETIRED: Self = Self(u64::MAX);
 
     fn acknowledged(self) -> Self {
@@ -63,30 +64,30 @@ impl Pending {
     }
 }
 
-/// What a request finds.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 #[allow(clippy::exhaustive_enums, reason = "for this crate only")]
 pub enum AskOutcome {
-    /// Go ahead.
+    /// Admitted.
     Admitted {
-        /// How it stands.
+        /// The state after it.
         parts: DecisionParts,
-        /// Nothing was unsent before: it has to be told that now something is.
+        /// Nothing was unsent before, so the counts must be queued.
         first: bool,
-        /// As much is unsent as may be.
+        /// As many cells are unsent as may be.
         full: bool,
     },
-    /// There is no room in the window.
+    /// The window has no room.
     Denied {
-        /// How it stands.
+        /// The state now.
         parts: DecisionParts,
-        /// Until the window ends.
+        /// How long until the window ends.
         after: Duration,
     },
-    /// So much is unsaid that it has to be said first.
+    /// So many cells are pending that they must be sent first.
     Backlogged,
-    /// The key is to be opened anew.
+    /// The counts were evicted: look the key up again.
     Retired,
 }
 
@@ -121,13 +122,14 @@ impl Entry for PendingCounts {
 
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 impl PendingCounts {
-    /// Of a key that nothing is known of, to the models.
+    /// The counts of a new key, for the models.
     #[cfg(tollgate_loom)]
     pub fn of_model() -> Self {
         Entry::new(b"key")
     }
 
-    /// If nothing is unsaid and the window has ended, nothing is admitted from now on. Whether so.
+    /// Retires the counts if no cell is pending and the window has ended. Returns whether they are
+    /// retired.
     pub fn retire(&self, now: Tick) -> bool {
         let word = self.load();
         let ends_at = self.ends_at();
@@ -141,11 +143,11 @@ impl PendingCounts {
     }
 
     fn load(&self) -> Pending {
-        // Acquire: pairs with the Release in land().
+        // Acquire: pairs with the Release in acknowledge().
         Pending(self.word.load(Ordering::Acquire))
     }
 
-    /// Admits `n` cells if the limit allows it and no more than `max` are then unsaid.
+    /// Admits `n` cells if the limit allows it and at most `max` are then pending.
     pub fn ask(&self, n: u64, limit: u64, max: u64, now: Tick) -> AskOutcome {
         let mut word = self.load();
         loop {
@@ -161,7 +163,7 @@ impl PendingCounts {
             if n > left && (now < ends_at || n > limit) {
                 return AskOutcome::Denied { parts: parts(left), after: ends_at.since(now) };
             }
-            // Nothing is known of this window but that it is full with what is unsaid.
+            // The window is full with pending cells, or unknown: an answer must come first.
             if n > left || (total > 0 && n > max.saturating_sub(total)) || n > CELLS_MAX - total {
                 return AskOutcome::Backlogged;
             }
@@ -184,14 +186,14 @@ impl PendingCounts {
         swap.map(drop).map_err(Pending)
     }
 
-    /// What is to be sent now.
+    /// Moves the unsent cells to in flight, and returns how many there are.
     pub fn take_unsent(&self) -> u64 {
         self.change(|word| Pending::new(word.acknowledgements(), word.unsent(), 0)).unsent()
     }
 
-    /// The answer is there: what was on its way is counted in it.
+    /// The answer arrived: it counts the cells that were in flight.
     pub fn acknowledge(&self, window: WindowCount, now: Tick) {
-        // From now, not from when it was counted: so this window never ends before its time.
+        // Counted from now, not from when it was answered, so this window never ends too early.
         let ends_at = now.saturating_add(window.ends_after);
         if planted(PlantedFault::LandedFirst) {
             self.change(Pending::acknowledged);
@@ -203,12 +205,12 @@ impl PendingCounts {
         }
     }
 
-    /// No answer: it is to be sent again. Whether it already was to be sent anyway.
+    /// No answer: the in-flight cells are unsent again. Returns whether some were unsent already.
     pub fn restore_unsent(&self) -> bool {
         self.change(|word| Pending::new(word.acknowledgements(), 0, word.total())).unsent() > 0
     }
 
-    /// Returns the word before. Only whoever flushes calls this.
+    /// Returns the word before. Only the task that sends counts calls this.
     fn change(&self, next: impl Fn(Pending) -> Pending) -> Pending {
         let mut word = self.load();
         loop {
@@ -282,7 +284,10 @@ mod tests {
     fn what_can_never_fit_is_denied_and_what_fits_the_limit_alone_passes_alone() {
         let counts = PendingCounts::new(b"a");
         assert!(matches!(counts.ask(11, 10, 5, at(0)), AskOutcome::Denied { .. }));
-        assert!(is_admitted(counts.ask(9, 10, 5, at(0))), "more than 5, but nothing else is unsaid");
+        assert!(
+            is_admitted(counts.ask(9, 10, 5, at(0))),
+            "more than 5, but nothing else is unsaid"
+        );
         assert_eq!(counts.ask(1, 10, 5, at(0)), AskOutcome::Backlogged);
         assert!(is_admitted(counts.ask(0, 10, 5, at(0))));
         counts.take_unsent();

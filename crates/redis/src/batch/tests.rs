@@ -1,4 +1,4 @@
-//! What windows see of several processes, against the stated bound.
+//! What the windows of several processes see, against the stated bound.
 
 #![allow(clippy::disallowed_types, reason = "a ledger of the tests may have a lock")]
 
@@ -14,7 +14,7 @@ use crate::lease::simulation::{Local, MICRO, MILLI, Rng, SECOND, SLOWER, simulat
 use crate::sync::RelaxedCounter;
 use crate::{Origin, Unavailable};
 
-/// A key, and which window.
+/// A key, and the index of its window.
 type KeyWindow = (Box<[u8]>, u64);
 
 /// Windows aligned to real time.
@@ -23,7 +23,7 @@ struct Windows(Mutex<HashMap<KeyWindow, u64>>);
 
 const WINDOW: u64 = 100 * MILLI;
 
-/// The windows as one process sees them.
+/// The windows as one process reaches them.
 #[derive(Debug)]
 struct SimulatedStore {
     windows: Arc<Windows>,
@@ -69,14 +69,14 @@ struct World {
     processes: u64,
     limit: u64,
     max_unsent: u64,
-    /// Requests in a window, as a part of the limit.
+    /// Requests in a window, as a multiple of the limit.
     times: u64,
     latency: u64,
     interval: u64,
     lost_per_mille: u64,
 }
 
-/// What windows saw admitted, and decisions and calls.
+/// What each window saw admitted, and the numbers of decisions and calls.
 fn run(world: World, seed: u64) -> (Vec<u64>, u64, u64) {
     simulate(async move {
         let windows = Arc::new(Windows::default());
@@ -148,8 +148,8 @@ proptest! {
     }
 }
 
-/// The bound is not much too large: with long intervals it is nearly reached. And what is not
-/// counted against the limit is noticed: with more unsent, the bound for less is exceeded.
+/// The bound is tight: long intervals nearly reach it. The test also notices an excess: with more
+/// unsent cells, the bound for fewer is exceeded.
 #[test]
 fn the_bound_is_reached_and_the_test_would_notice_more() {
     let world = World {
@@ -184,7 +184,7 @@ fn one_call_serves_many_decisions() {
     assert!(admitted[1..8].iter().all(|&cells| (10_000..=10_799).contains(&cells)), "{admitted:?}");
 }
 
-/// Fails when told to; counts keys and calls.
+/// A store that fails on demand and counts keys and cells.
 #[derive(Debug, Default)]
 struct RecordingStore {
     fails: Arc<RelaxedCounter>,
@@ -254,7 +254,7 @@ async fn a_key_without_a_place_costs_a_call_for_each_request() {
     assert_eq!((batched.stats().untracked, batched.stats().calls), (4, 4));
 }
 
-/// Windows of one key, "b", that do not end; those of others end at once.
+/// Windows that never end for the key "b", and end immediately for other keys.
 #[derive(Debug, Default)]
 struct OfB(RelaxedCounter);
 
@@ -271,7 +271,7 @@ impl CounterStore for OfB {
     }
 }
 
-/// Stated, and the most there is: what was counted without a tab, the tab does not know.
+/// The documented worst case: counts do not include what was counted while the key had no room.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_finds_a_place_late_exceeds_its_limit_by_what_is_unsent() {
     let clock = Arc::new(ManualClock::new());

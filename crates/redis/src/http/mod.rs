@@ -14,12 +14,13 @@ use tollgate_http::{
 
 use crate::{Origin, RedisLimiter, Remote, WithFallback};
 
-/// A [`WithFallback`] limiter, a key for each request, and what a request costs: what
-/// [`tollgate_http::Limit`] is for a limiter of this process.
+/// A [`WithFallback`] limiter, a key for each request, and a request's cost. It is to a limiter on
+/// a server what [`tollgate_http::Limit`] is to a limiter in this process.
 ///
-/// Where the limiter knows the answer (from a lease, say), requests do not wait; else they wait for
-/// the server, no longer than the store's deadline. What [`Fallback::Deny`](crate::OnDown::Deny)
-/// denies is answered with 503, as it may be within the limit.
+/// If the limiter knows the answer, for example from a lease, requests do not wait. Otherwise they
+/// wait for the server, no longer than the store's deadline. What
+/// [`Fallback::Deny`](crate::Fallback::Deny) denies is answered with 503, because the request may
+/// be within the limit.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -48,8 +49,8 @@ pub struct RemoteLimit<E: Extractor, R = RedisLimiter> {
 type Cost = Box<dyn Fn(&request::Parts) -> u64 + Send + Sync>;
 
 impl<E: Extractor<Key: AsRef<[u8]>>, R: Remote> RemoteLimit<E, R> {
-    /// Asks `limiter` for a cell of each request's key, which is sent as it is. Limiter and policy
-    /// should have the same quota; the policy is what clients are told.
+    /// Asks `limiter` for one cell of each request's key, which is sent as it is. Limiter and
+    /// policy should have the same quota: clients see the policy.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -67,8 +68,8 @@ impl<E: Extractor<Key: AsRef<[u8]>>, R: Remote> RemoteLimit<E, R> {
 }
 
 impl<E: Extractor<Key: Display>, R: Remote> RemoteLimit<E, R> {
-    /// As [`new`](Self::new), for keys that are no bytes, say addresses: they are sent as they are
-    /// displayed.
+    /// As [`new`](Self::new), for keys that are not bytes, for example addresses. The server
+    /// receives their displayed form.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -113,7 +114,7 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
         Self { cost: Some(Box::new(cost)), ..self }
     }
 
-    /// What to do with requests that have no key; [`WithoutKey::Deny`] unless said otherwise.
+    /// What to do with requests that have no key. The default is [`WithoutKey::Deny`].
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -131,7 +132,7 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
         Self { without_key: choice, ..self }
     }
 
-    /// Puts the limit on trial: see [`Shadow`].
+    /// Decides without enforcing: see [`Shadow`].
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -147,7 +148,7 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
         Shadow::new(self)
     }
 
-    /// The limiter, which may be shared with others.
+    /// The limiter, which may be shared.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -185,7 +186,7 @@ impl<E: Extractor, R: Remote> Gate for RemoteLimit<E, R> {
             let mut report = Report::default();
             let ruling = match &answer.decision {
                 Ok(permit) => Ok(Admission { delay: permit.delay(), charge: None }),
-                // Nobody knows whether the request is over the limit.
+                // Whether the request is over the limit is unknown.
                 Err(_) if answer.origin == Origin::Fallback && limiter.denies_when_down() => {
                     return (Err(Reason::Unavailable), report);
                 }

@@ -1,4 +1,4 @@
-//! What can be chosen for a [`Leased`].
+//! The builder of a [`Leased`].
 
 use core::fmt;
 use core::time::Duration;
@@ -6,12 +6,12 @@ use core::time::Duration;
 use tollgate::{Clock, QuantaClock, Tick};
 
 use super::key_state::Settings;
+use super::lease_cell::CELLS_MAX;
 use super::lease_source::LeaseSource;
 use super::leased::Leased;
-use super::lease_cell::CELLS_MAX;
 use super::sizing::PauseBounds;
 
-/// Builds a [`Leased`].
+/// Configures a [`Leased`].
 ///
 /// ```
 /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -38,7 +38,7 @@ pub struct LeasedBuilder<B, C = QuantaClock> {
     memory: Duration,
 }
 
-/// The longest span that a process pauses or remembers for.
+/// The longest pause or memory.
 const SPAN_MAX: Duration = Duration::from_secs(3_600);
 
 impl<B: LeaseSource> LeasedBuilder<B> {
@@ -56,10 +56,10 @@ impl<B: LeaseSource> LeasedBuilder<B> {
 }
 
 impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
-    /// The clock that lifetimes are counted by; the processor's own unless chosen.
+    /// The clock that counts lifetimes. The default is the processor's own.
     ///
-    /// It must not run slower than the server's. If it is read late, as a coarse clock is by up to
-    /// `s`, cells may be spent for `s` longer, and a span may see `rate * s` more of them.
+    /// It must not run slower than the server's clock. If it is read late by up to `s`, as a coarse
+    /// clock is, cells may be spent for `s` longer, and a span may see `rate * s` more of them.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -78,8 +78,8 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         LeasedBuilder { source, clock, capacity, max_lease, pause, max_pause, memory }
     }
 
-    /// Keys that may hold cells at a time; 100,000 unless chosen. A key takes some 400 bytes.
-    /// Beyond that, keys that find no place cost a call for each request.
+    /// The number of keys that may hold cells at a time. The default is 100,000. A key takes about
+    /// 400 bytes. For a key that finds no room, each request costs a call.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -96,11 +96,11 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         Self { capacity: keys, ..self }
     }
 
-    /// The most cells that are taken at a time; 1,000 unless chosen. Requests for more go to the
-    /// bank each.
+    /// The largest number of cells that one call takes. The default is 1,000. A request for more
+    /// calls the source for itself.
     ///
-    /// Where that is less than a key spends in a round trip, several calls for it are under way at
-    /// once, 256 at most, as long as the bank has had what they asked for.
+    /// If this is less than a key spends in a round trip, several calls for the key are in flight
+    /// at a time, 256 at most, as long as the source grants what they ask for.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -116,9 +116,9 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         Self { max_lease: cells, ..self }
     }
 
-    /// How long a key pauses between calls once the bank is short of its cells; 10 ms unless
-    /// chosen. While calls bring few cells, the pause doubles up to the
-    /// [`longest`](Self::longest_pause). It is never longer than half of a lease's lifetime.
+    /// How long a key pauses between calls while the source is short of its cells. The default is
+    /// 10 ms. While calls bring few cells, the pause doubles, up to [`max_pause`](Self::max_pause).
+    /// It is never longer than half of a lease's lifetime.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -136,7 +136,7 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         Self { pause: span, ..self }
     }
 
-    /// The longest pause between calls for one key; 250 ms unless chosen.
+    /// The longest pause between calls for one key. The default is 250 ms.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -154,10 +154,10 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         Self { max_pause: span, ..self }
     }
 
-    /// For how long a denial is believed without asking again; 1 s unless chosen. After that it
-    /// still answers, until its time, while the bank is asked in the background: so a quota that
-    /// was reset on the server is noticed. Requests for more than a lease has are denied until
-    /// their time without being asked for again.
+    /// How long a denial is trusted without asking again. The default is 1 s. After that, requests
+    /// are still denied until the time to come back, while the source is asked in the background;
+    /// so a quota that was reset on the server is noticed. Requests for more cells than a lease has
+    /// are denied until their time, without asking again.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -175,11 +175,11 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         Self { memory: span, ..self }
     }
 
-    /// The limiter. It takes no cells before it is asked for some.
+    /// Builds the limiter. It takes no cells before the first request.
     ///
     /// # Errors
     ///
-    /// What is out of range, and what to choose.
+    /// A setting is out of range; the error says what to choose.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -206,14 +206,14 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
             return Err(LeaseError::Memory);
         }
         let nanos = |span: Duration| Tick::from_duration(span).as_nanos();
-        let pauses =
-            PauseBounds { min_nanos: nanos(self.pause), max_nanos: nanos(self.max_pause) };
-        let settings = Settings { max_lease: self.max_lease, pauses, memory_nanos: nanos(self.memory) };
+        let pauses = PauseBounds { min_nanos: nanos(self.pause), max_nanos: nanos(self.max_pause) };
+        let settings =
+            Settings { max_lease: self.max_lease, pauses, memory_nanos: nanos(self.memory) };
         Ok(Leased::new(self.source, self.clock, self.capacity, settings))
     }
 }
 
-/// Why there is no [`Leased`].
+/// Why a [`Leased`] cannot be built.
 ///
 /// ```
 /// use tollgate_redis::LeaseError;
@@ -223,13 +223,13 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// No key has a place.
+    /// The capacity is zero.
     Capacity,
-    /// Leases of no cells, or of too many.
+    /// The largest lease has no cells, or too many.
     MaxLease,
-    /// A pause that is too short or too long.
+    /// A pause is too short or too long.
     Pause,
-    /// A memory that is too long.
+    /// The memory is too long.
     Memory,
 }
 

@@ -1,61 +1,62 @@
-//! One key: what is answered from the purse, when the bank is asked, and for how much.
+//! One key: which requests are answered from its cells, when the source is called, and for how
+//! much.
 //!
-//! Time is an argument. Nothing here waits.
+//! Time is an argument, and no function waits.
 
 use core::time::Duration;
 
 use tokio::sync::Notify;
 use tollgate::{DecisionParts, Tick};
 
+use super::lease_cell::{CallEnd, CallState, LeaseCell, Until};
 use super::lease_source::{Grant, LeaseRequest};
 use super::pace::{Demand, Pace};
-use super::lease_cell::{CallState, CallEnd, LeaseCell, Until};
 use super::sizing::PauseBounds;
 use crate::bounded_map::Entry;
 use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 
-/// What is chosen for all keys.
+/// Settings for all keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// The most cells to ask for at a time.
+    /// The largest number of cells to ask for in one call.
     pub(crate) max_lease: u64,
     pub(crate) pauses: PauseBounds,
-    /// A denial is doubted after so long.
+    /// A denial is asked for again after this time.
     pub(crate) memory_nanos: u64,
 }
 
-/// What a request finds.
+/// The outcome of one attempt to answer a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// An answer. The bank should be asked for more, by somebody for whom nobody waits.
+    /// An answer, and whether more cells should be fetched in the background.
     Answered(Answer, Prefetch),
-    /// The bank failed a moment ago.
+    /// The source failed a moment ago.
     Unavailable(Unavailable),
-    /// The bank is to be asked.
+    /// The source must be called.
     Ask,
-    /// The bank is being asked.
+    /// A call is in flight: wait for it.
     Wait,
 }
 
-/// Whether the bank should be asked ahead of need.
+/// Whether more cells should be fetched ahead of need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prefetch {
     No,
-    /// For so many cells at least.
+    /// Fetch at least this many cells.
     Cells(u64),
 }
 
-/// What a call is for.
+/// A call in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingCall {
     pub(crate) want: LeaseRequest,
-    /// Cells that the asker spends at once.
+    /// Cells that the caller spends when the call ends.
     pub(crate) reserved: u64,
 }
 
 impl PendingCall {
-    /// Cells asked for that the asker does not spend.
+    /// Cells asked for beyond those that the caller spends.
     fn unreserved(self) -> u64 {
         self.want.max.saturating_sub(self.reserved)
     }
@@ -65,12 +66,12 @@ impl PendingCall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Completion {
     Answered(Answer),
-    /// The cells were too old when they came.
+    /// The cells had expired when they arrived.
     Late,
     Unavailable(Unavailable),
 }
 
-/// What an end of a call adds to the counts.
+/// What a call adds to the statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CellCounts {
     pub(crate) taken: u64,
@@ -84,13 +85,13 @@ pub(crate) struct KeyState {
     lease_cell: LeaseCell,
     last_reply: LastReply,
     pace: Pace,
-    /// Cells that are being waited for.
+    /// Cells that requests wait for.
     waiting: RelaxedCounter,
-    /// Tells those who wait that a call has ended.
+    /// Wakes requests that wait for a call to end.
     pub(crate) call_ended: Notify,
 }
 
-/// How the key stood at the bank. The parts may be of different calls.
+/// The key's state in the last reply. The parts may come from different replies.
 #[derive(Debug, Default)]
 struct LastReply {
     limit: RelaxedCounter,
@@ -114,7 +115,8 @@ impl Entry for KeyState {
         &self.key
     }
 
-    /// Who has it in hand may still put cells in: nobody then spends them.
+    /// A thread that still holds the entry may deposit cells. They are then lost, which breaks no
+    /// bound.
     fn retire(&self, now: Tick) -> bool {
         self.lease_cell.is_idle(now)
     }
@@ -126,7 +128,7 @@ impl Entry for KeyState {
 
 /// Requests.
 impl KeyState {
-    /// What a request for `n` cells (1 or more, and no more than a lease has) finds.
+    /// Tries to answer a request for `n` cells: 1 or more, and no more than a lease has.
     #[inline]
     pub(crate) fn try_answer(&self, n: u64, now: Tick) -> Attempt {
         if self.lease_cell.spend(n, now) {
@@ -154,11 +156,13 @@ impl KeyState {
         }
     }
 
-    /// What a request finds that the bank has to be asked for each time: `None` to ask it.
+    /// Tries to answer a request that no lease can serve. `None` means that the source must be
+    /// called.
     pub(crate) fn try_unleased(&self, n: u64, now: Tick) -> Option<Attempt> {
         if n == 0 {
             let last_reply = self.last_reply.limit.read() != 0;
-            return last_reply.then(|| Attempt::Answered(self.admitted(Origin::Memory, now), Prefetch::No));
+            return last_reply
+                .then(|| Attempt::Answered(self.admitted(Origin::Memory, now), Prefetch::No));
         }
         if let Some(until) = self.lease_cell.denied(n, now) {
             return Some(Attempt::Answered(self.denied(n, until, now), Prefetch::No));
@@ -169,7 +173,7 @@ impl KeyState {
         }
     }
 
-    /// An answer for a request that may not wait any longer.
+    /// A denial for a request that has waited long enough.
     pub(crate) fn denied_under_load(&self, n: u64, now: Tick, settings: &Settings) -> Answer {
         let until = now.saturating_add(Duration::from_nanos(settings.pauses.min_nanos));
         self.denied(n, Until::Then(until), now)
@@ -181,11 +185,12 @@ impl KeyState {
         if low.cells == 0 {
             return Prefetch::No;
         }
-        let alive = self.lease_cell.spendable(now.saturating_add(Duration::from_nanos(low.ahead_nanos)));
+        let alive =
+            self.lease_cell.spendable(now.saturating_add(Duration::from_nanos(low.ahead_nanos)));
         if alive < low.cells { self.prefetch(alive, now) } else { Prefetch::No }
     }
 
-    /// Whether the bank should be asked with so many cells left.
+    /// Whether cells should be fetched while this many can be spent.
     fn prefetch(&self, alive: u64, now: Tick) -> Prefetch {
         match self.lease_cell.call_state(now) {
             CallState::Free => Prefetch::Cells(1),
@@ -194,7 +199,8 @@ impl KeyState {
         }
     }
 
-    /// Whether it takes another call beside so many, with so many cells alive and `n` asked for.
+    /// Whether another call is needed beside `calls`, with this many cells spendable and `n` asked
+    /// for.
     fn wants_another(&self, calls: u64, alive: u64, n: u64) -> bool {
         let waiting = self.waiting.read().saturating_add(n);
         calls < self.pace.max_calls() && self.pace.is_low(alive, waiting)
@@ -202,10 +208,14 @@ impl KeyState {
 
     fn parts(&self, remaining: u64, now: Tick) -> DecisionParts {
         let idle_at = Tick::from_nanos(self.last_reply.idle_at_nanos.read());
-        DecisionParts { limit: self.last_reply.limit.read(), remaining, reset_after: idle_at.since(now) }
+        DecisionParts {
+            limit: self.last_reply.limit.read(),
+            remaining,
+            reset_after: idle_at.since(now),
+        }
     }
 
-    /// What is left in the purse, and was left at the bank when it was last asked.
+    /// The cells held here, plus those that the source had in its last reply.
     fn remaining(&self, now: Tick) -> u64 {
         self.lease_cell.spendable(now).saturating_add(self.last_reply.remaining.read())
     }
@@ -223,7 +233,7 @@ impl KeyState {
             Until::Then(then) => Some(then.since(now)),
             Until::Never => None,
         };
-        // Whoever is denied `n` cells does not have them.
+        // A request for `n` cells was denied, so fewer than `n` remain.
         let remaining = self.remaining(now).min(n.saturating_sub(1));
         let decision = Err(self.parts(remaining, now).denied(wait));
         Answer { decision, origin: Origin::Memory }
@@ -232,9 +242,15 @@ impl KeyState {
 
 /// Calls.
 impl KeyState {
-    /// Begins a call, if one may be made: for a request of `n` cells, which are kept for it, or
-    /// ahead of need.
-    pub(crate) fn begin(&self, n: u64, reserved: u64, now: Tick, settings: &Settings) -> Option<PendingCall> {
+    /// Begins a call, if allowed: for a request of `n` cells, which are reserved for it, or ahead
+    /// of need.
+    pub(crate) fn begin(
+        &self,
+        n: u64,
+        reserved: u64,
+        now: Tick,
+        settings: &Settings,
+    ) -> Option<PendingCall> {
         let others = self.lease_cell.begin_call(self.pace.max_calls(), now)?;
         let demand = Demand {
             min: n,
@@ -248,7 +264,7 @@ impl KeyState {
         Some(pending_call)
     }
 
-    /// Ends a call that was begun: it was sent then, and the reply is there now.
+    /// Ends a call that was sent at `sent` and whose reply arrived now.
     pub(crate) fn complete(
         &self,
         pending_call: PendingCall,
@@ -296,7 +312,8 @@ impl KeyState {
         self.lease_cell.admit(pending_call.want.min);
         let begin_pause = grant.cells - pending_call.reserved;
         pace.deposited(begin_pause);
-        let lapsed = if begin_pause > 0 { self.lease_cell.deposit(begin_pause, end, now) } else { 0 };
+        let lapsed =
+            if begin_pause > 0 { self.lease_cell.deposit(begin_pause, end, now) } else { 0 };
         pace.dropped(lapsed);
         pace.call_completed(pending_call.reserved, self.lease_cell.unspent(), now);
         pace.set_lifetime(nanos(grant.lifetime));
@@ -311,46 +328,59 @@ impl KeyState {
         (Completion::Answered(answer), CellCounts { taken: grant.cells, lapsed })
     }
 
-    /// Ends a call that brought so many cells, fewer than were asked for.
+    /// Ends a call that brought `cells`, fewer than were asked for, and begins a pause.
     fn begin_pause(&self, end: CallEnd, cells: u64, pause: Pause, now: Tick, settings: &Settings) {
         if let CallState::Paused(..) = self.lease_cell.call_state(now) {
-            // Calls that were under way together find the same: one of them counts.
+            // Calls that were in flight together find the same shortage: one of them counts.
             return self.lease_cell.finish_call(CallEnd::Free, now);
         }
         let nanos = self.pace.pause(cells, pause.lifetime_nanos, settings).max(pause.wait_nanos);
         self.lease_cell.finish_call(end, now.saturating_add(Duration::from_nanos(nanos)));
     }
 
-    /// Remembers a denial, and when to doubt it.
+    /// Remembers a denial, and when to ask again.
     fn deny(&self, min: u64, grant: &Grant, now: Tick, settings: &Settings) {
         self.lease_cell.deny(min, until(grant, now));
         if min > 1 && grant.parts.remaining > 0 {
-            // For fewer cells there may be a grant at once.
+            // The source may grant fewer cells immediately.
             return self.lease_cell.finish_call(CallEnd::Free, now);
         }
         let lifetime_nanos = match self.pace.lifetime_nanos() {
             0 => u64::MAX,
             life => life,
         };
-        let wait = grant.retry_after.map_or(settings.memory_nanos, nanos).min(settings.memory_nanos);
-        self.begin_pause(CallEnd::Short, 0, Pause { lifetime_nanos, wait_nanos: wait }, now, settings);
+        let wait =
+            grant.retry_after.map_or(settings.memory_nanos, nanos).min(settings.memory_nanos);
+        self.begin_pause(
+            CallEnd::Short,
+            0,
+            Pause { lifetime_nanos, wait_nanos: wait },
+            now,
+            settings,
+        );
     }
 
-    /// Ends a call that nobody has an answer to: whoever made it is gone.
+    /// Ends a call without a reply: its task is gone.
     pub(crate) fn abandon(&self, pending_call: PendingCall, now: Tick, settings: &Settings) {
         self.pace.call_ended(pending_call.unreserved(), 0);
         let pause = Duration::from_nanos(settings.pauses.min_nanos);
         self.lease_cell.finish_call(CallEnd::Failed, now.saturating_add(pause));
     }
 
-    /// Whether a call should follow the one that is over, for those who wait.
+    /// Whether another call should follow the one that ended, for requests that still wait.
     pub(crate) fn prefetch_after_call(&self, now: Tick) -> Prefetch {
         let alive = self.lease_cell.spendable(now);
         if self.waiting.read() > alive { self.prefetch(alive, now) } else { Prefetch::No }
     }
 
-    /// What the answer to a request is that went to the bank by itself.
-    pub(crate) fn complete_unleased(&self, n: u64, sent: Tick, now: Tick, grant: &Grant) -> Completion {
+    /// The answer to a request that called the source for itself alone.
+    pub(crate) fn complete_unleased(
+        &self,
+        n: u64,
+        sent: Tick,
+        now: Tick,
+        grant: &Grant,
+    ) -> Completion {
         self.record_reply(&grant.parts, now);
         if grant.covers(LeaseRequest { min: n, max: n }) {
             let late = n > 0 && now >= sent.saturating_add(grant.lifetime);
@@ -374,13 +404,13 @@ impl KeyState {
         Waiting { key_state: self, n }
     }
 
-    /// Whether a call is under way.
+    /// Whether a call is in flight.
     pub(crate) fn is_asking(&self) -> bool {
         self.lease_cell.in_flight() > 0
     }
 
-    /// Wakes those who wait, after a call that has put so many cells in. If others are under way
-    /// they wake the rest; so nobody waits whom no call will wake.
+    /// Wakes waiting requests after a call that deposited `cells`. If other calls are in flight,
+    /// they wake the rest, so no request waits without a call that will wake it.
     pub(crate) fn wake(&self, cells: u64) {
         if !self.is_asking() {
             return self.call_ended.notify_waiters();
@@ -391,16 +421,16 @@ impl KeyState {
     }
 }
 
-/// How long no call is made.
+/// How long no call begins.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
-    /// Of the key's leases: a pause is no longer than half of it.
+    /// The lifetime of the key's leases. The pause is at most half of it.
     lifetime_nanos: u64,
-    /// It is at least so long.
+    /// The pause is at least this long.
     wait_nanos: u64,
 }
 
-/// Somebody waits, as long as this is held.
+/// A request is waiting while this guard exists.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
     key_state: &'a KeyState,

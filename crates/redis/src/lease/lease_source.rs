@@ -1,4 +1,4 @@
-//! Where leases come from: the seam between the process and the server.
+//! The interface between the process and the server that grants leases.
 
 use core::future::Future;
 use core::time::Duration;
@@ -7,24 +7,25 @@ use tollgate::DecisionParts;
 
 use crate::Unavailable;
 
-/// Who has the quota of all processes, and leases cells of it.
+/// Holds the quota of all processes, and leases cells of it.
 ///
-/// A [`Leased`](crate::Leased) asks one and spends what it is given. What the bank has to keep for
-/// the quota to hold is said at [`Grant::lifetime`].
+/// A [`Leased`](crate::Leased) limiter calls a source and spends what it is granted.
+/// [`Grant::lifetime`](crate::Grant::lifetime) says what the source must ensure for the quota to
+/// hold.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{Limiter, Quota, DecisionParts};
 /// use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, LeaseRequest};
 ///
-/// /// A source in this process. One that several processes share is on a server.
+/// /// A source in this process. A source that several processes share is on a server.
 /// struct Near(Limiter<[u8]>);
 ///
 /// impl LeaseSource for Near {
 ///     async fn take(&self, key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
 ///         let cells = if self.0.check_n(key, want.max).is_ok() { want.max } else { 0 };
 ///         let parts = DecisionParts { limit: 60, remaining: 0, reset_after: Duration::from_secs(3600) };
-///         // At 100 an hour, 40 cells come back in the lifetime; so 60 may be out at a time.
+///         // At 100 an hour, 40 cells come back in the lifetime, so 60 may be leased at a time.
 ///         let lifetime = Duration::from_secs(1440);
 ///         Ok(Grant { cells, lifetime, parts, retry_after: (cells == 0).then_some(lifetime) })
 ///     }
@@ -45,11 +46,10 @@ use crate::Unavailable;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait LeaseSource: Send + Sync + 'static {
-    /// Takes cells of `key`'s quota: at least [`LeaseRequest::min`] or none, and up to [`LeaseRequest::max`].
-    /// Several calls for one key may be under way at once.
+    /// Takes cells of `key`'s quota: at least [`LeaseRequest::min`] or none, and up to
+    /// [`LeaseRequest::max`]. Several calls for one key may be in flight at a time.
     ///
-    /// The answer must come within a bounded time, or be [`Unavailable`]: those who wait for it
-    /// wait as long.
+    /// The answer must come within a bounded time, or be [`Unavailable`]: requests wait for it.
     fn take(
         &self,
         key: &[u8],
@@ -57,7 +57,7 @@ pub trait LeaseSource: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Grant, Unavailable>> + Send;
 }
 
-/// How many cells are asked for.
+/// How many cells a call asks for.
 ///
 /// ```
 /// use tollgate_redis::LeaseRequest;
@@ -68,13 +68,14 @@ pub trait LeaseSource: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a bank is asked by it, a test makes it")]
 pub struct LeaseRequest {
-    /// Fewer are of no use. With 0 nothing need be given: the question is how things stand.
+    /// Fewer cells are useless. With 0, no cells need be granted: the call asks for the key's
+    /// state.
     pub min: u64,
-    /// No more than these.
+    /// The largest number of cells.
     pub max: u64,
 }
 
-/// What a bank answers.
+/// The answer of a [`LeaseSource`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -90,24 +91,25 @@ pub struct LeaseRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "whoever writes a bank makes it")]
 pub struct Grant {
-    /// Cells that were charged, and are the asker's now; 0 is a denial.
+    /// Cells that were charged and now belong to the caller. 0 is a denial.
     pub cells: u64,
-    /// How long they may be spent, counted from when the call was **sent**, by the asker's own
-    /// monotonic clock.
+    /// How long the cells may be spent, counted from when the call was **sent**, by the caller's
+    /// own monotonic clock.
     ///
     /// With a token bucket, no span sees more than `burst + rate * span` cells spent, over any
-    /// number of processes, if the bank charges against a burst lowered by `rate * lifetime`:
-    /// cells spent in a span were charged within a span longer by the lifetime. With a fixed
-    /// window, the lifetime must end with the window.
+    /// number of processes, if the source charges against a burst lowered by `rate * lifetime`:
+    /// cells that are spent in a span were charged within a span that is longer by the lifetime.
+    /// With a fixed window, the lifetime must end with the window.
     pub lifetime: Duration,
-    /// How the key stands at the bank after this.
+    /// The key's state after the charge.
     pub parts: DecisionParts,
-    /// After a denial: when [`LeaseRequest::min`] cells would be there; `None` where no waiting helps.
+    /// After a denial: how long until [`LeaseRequest::min`] cells are available. `None` if waiting
+    /// does not help.
     pub retry_after: Option<Duration>,
 }
 
 impl Grant {
-    /// Whether as many were given as are of use.
+    /// Whether at least [`LeaseRequest::min`] cells were granted.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -7,48 +7,51 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tollgate::{Clock, QuantaClock, Tick};
 
-use super::key_state::{KeyState, Prefetch, PendingCall, CellCounts, Completion, Attempt, Settings};
-use super::lease_source::{LeaseSource, LeaseRequest};
 use super::builder::LeasedBuilder;
-use super::stats::{Stat, LeaseStats, StripedStats};
-use crate::bounded_map::{Entry, BoundedMap};
+use super::key_state::{
+    Attempt, CellCounts, Completion, KeyState, PendingCall, Prefetch, Settings,
+};
+use super::lease_source::{LeaseRequest, LeaseSource};
+use super::stats::{LeaseStats, Stat, StripedStats};
+use crate::bounded_map::{BoundedMap, Entry};
 use crate::{Answer, Origin, Unavailable};
 
-/// How often a request waits for a call, or makes one, before it is denied: so often at least, and
-/// then until it has waited for so long. Many tasks that ask for one key at once share each call's
-/// cells, and wait for some calls; denied after four, 64 of them lost a tenth of what there was.
+/// How often a request waits for a call or makes one before it is denied: at least [`ROUNDS_MIN`]
+/// times, and then until it has waited for [`MIN_WAIT`]. Tasks that ask for one key at the same
+/// time share each call's cells. When requests were denied after four rounds, 64 tasks lost a tenth
+/// of the cells.
 const ROUNDS_MIN: usize = 4;
 const ROUNDS_MAX: usize = 1_000;
 const MIN_WAIT: Duration = Duration::from_millis(10);
 
-/// A limiter over many processes, most of whose decisions are made in this one: it takes cells
-/// ahead from a [`LeaseSource`], and spends them without asking.
+/// A limiter over many processes that makes most decisions in this process: it takes cells ahead
+/// from a [`LeaseSource`], and spends them without a call.
 ///
-/// How many it takes follows what it spends. When few are left, more are fetched in the background;
-/// a request waits only where none are left, and then all that wait for one key wait for one call; or,
-/// where a call brings less than is spent while it is under way, for up to 256 that are under way together.
-/// When the bank is short, a key pauses between calls ([`LeasedBuilder::pause`]), and when it
-/// denies, requests are denied here until it is time to come back. So overload of one key, or
-/// a client that does not take no for an answer, costs few calls.
+/// How many cells it takes follows how fast they are spent. When few are left, it fetches more in
+/// the background. A request waits only if none are left. All requests that wait for a key share
+/// one call. If one call brings less than is spent during a round trip, up to 256 calls for the key
+/// are in flight at a time. When the source is short of cells, the key pauses between calls
+/// ([`LeasedBuilder::pause`]). When the source denies, requests are denied here until it is time to
+/// come back. So an overloaded key, or a client that ignores denials, costs few calls.
 ///
 /// Clones share everything.
 ///
-/// **Guarantee.** What the bank grants is spent once, by the process that asked, within its
-/// lifetime. With a bank that keeps what [`Grant::lifetime`](crate::Grant::lifetime) asks for, all
-/// processes together never exceed the quota, in any span, whichever of them die or are stopped.
+/// **Guarantee.** What the source grants is spent once, by the process that asked, within its
+/// lifetime. If the source fulfils [`Grant::lifetime`](crate::Grant::lifetime), all processes
+/// together never exceed the quota in any span, whichever of them die or are stopped.
 ///
 /// **Not guaranteed.**
 ///
-/// - That every cell is used. What a process holds when it ends, and what it does not spend within
+/// - Not every cell is used. What a process holds when it ends, and what it does not spend within
 ///   the lifetime, is lost: at most what it took in the last lifetime.
-/// - Order. Another process may be denied while this one has cells in hand.
-/// - That a denial is the bank's latest word: it may be as old as the pause, or, while the bank is
-///   asked again, as old as the time to come back.
-/// - What [`Permit::remaining`](tollgate::Permit::remaining) says. It is what is in hand and what
-///   the bank had when it was last asked; others may have taken that since.
+/// - There is no order between processes. One may be denied while another still has cells.
+/// - A denial may be older than the source's latest state: by the pause, or, while the source is
+///   asked again, by the time to come back.
+/// - [`Permit::remaining`](tollgate::Permit::remaining) is the cells held here plus those that the
+///   source had in its last reply. Other processes may have taken the latter since.
 ///
-/// Runs on tokio. The bank's calls are tasks of their own there, so a request that is dropped while
-/// it waits loses its own cells at most.
+/// It runs on tokio. Each call is a task of its own, so a request that is dropped while it waits
+/// loses at most its own cells.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -102,7 +105,7 @@ impl<B, C> fmt::Debug for Leased<B, C> {
 }
 
 impl<B: LeaseSource> Leased<B> {
-    /// A builder for a limiter on that bank.
+    /// A builder for a limiter on this source.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -121,11 +124,11 @@ impl<B: LeaseSource> Leased<B> {
     }
 }
 
-/// What a request finds at first.
+/// The result of the first attempt, without waiting.
 enum FastAnswer {
     Answered(Answer),
     Unavailable(Unavailable),
-    /// It has to ask or wait.
+    /// The request must call or wait.
     NotYet,
 }
 
@@ -139,7 +142,7 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     ///
     /// # Errors
     ///
-    /// The bank is unavailable, and there are no cells in hand.
+    /// The source is unavailable, and no cells are held here.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, LeaseRequest};
@@ -160,7 +163,7 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         self.check_n(key, 1).await
     }
 
-    /// Asks for `n` cells of `key`'s quota, all of them or none. With 0, nothing is charged.
+    /// Asks for `n` cells of `key`'s quota, all of them or none. With `n` = 0, nothing is charged.
     ///
     /// # Errors
     ///
@@ -195,11 +198,11 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         found
     }
 
-    /// The same, if it can be answered without waiting: from cells in hand, or from what the bank
-    /// said a moment ago. `None` where [`check_n`](Self::check_n) would ask the bank, or knows
-    /// that it is unavailable.
+    /// The answer of [`check_n`](Self::check_n), if it needs no waiting: from cells held here, or
+    /// from the source's last reply. `None` if `check_n` would call the source, or knows that it is
+    /// unavailable.
     ///
-    /// Cells are fetched in the background as by `check_n`, where this is called on tokio.
+    /// If this is called on tokio, it also fetches cells in the background, as `check_n` does.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -219,7 +222,7 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         Some(answer)
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -237,7 +240,7 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         self.shared.stats.read(self.shared.keys.len())
     }
 
-    /// The bank.
+    /// The source of leases.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
@@ -260,12 +263,12 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         self.shared.clock.now()
     }
 
-    /// Whether so many cells can come from a lease.
+    /// Whether a lease can hold this many cells.
     fn is_leased(&self, n: u64) -> bool {
         (1..=self.shared.settings.max_lease).contains(&n)
     }
 
-    /// The straight line: the key's account, and what is there.
+    /// The fast path: look the key up and try to answer.
     #[inline]
     fn try_now(&self, key: &[u8], n: u64) -> FastAnswer {
         let now = self.now();
@@ -292,8 +295,12 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         key_state
     }
 
-    /// Asks, or waits for who asks, until there is an answer.
-    async fn answer_by_calls(&self, key_state: &Arc<KeyState>, n: u64) -> Result<Answer, Unavailable> {
+    /// Calls the source, or waits for calls in flight, until there is an answer.
+    async fn answer_by_calls(
+        &self,
+        key_state: &Arc<KeyState>,
+        n: u64,
+    ) -> Result<Answer, Unavailable> {
         let mut late = false;
         let began = self.now();
         for round in 0..ROUNDS_MAX {
@@ -310,7 +317,8 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
                 }
                 Attempt::Unavailable(why) => return Err(why),
                 Attempt::Ask => {
-                    let Some(pending_call) = key_state.begin(n, n, now, &self.shared.settings) else {
+                    let Some(pending_call) = key_state.begin(n, n, now, &self.shared.settings)
+                    else {
                         continue;
                     };
                     match self.ask(key_state, pending_call).await {
@@ -328,24 +336,24 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         }
     }
 
-    /// Waits for the end of the call that is under way.
+    /// Waits for the end of a call in flight.
     async fn wait(&self, key_state: &KeyState, n: u64) {
         let _waiting = key_state.waiting_for(n);
         let call_ended = key_state.call_ended.notified();
         let mut call_ended = core::pin::pin!(call_ended);
-        // In line first, then a look: a call that ends after the look tells those in line.
+        // Subscribe before the check: a call that ends after the check wakes subscribers.
         call_ended.as_mut().enable();
         if key_state.is_asking() {
             call_ended.await;
         }
     }
 
-    /// Makes the call that was begun, as a task of its own: it ends even if nobody waits for it.
+    /// Makes a call in a task of its own, so the call ends even if the request is dropped.
     async fn ask(&self, key_state: &Arc<KeyState>, pending_call: PendingCall) -> Completion {
         let call = Call::new(self.clone(), Arc::clone(key_state), pending_call);
         match Handle::try_current() {
             Ok(runtime) => runtime.spawn(call.make()).await.unwrap_or_else(|error| {
-                // The bank panicked, or the runtime ends.
+                // The source panicked, or the runtime is shutting down.
                 Completion::Unavailable(Unavailable::Failed(error.to_string()))
             }),
             Err(_) => call.make().await,
@@ -359,15 +367,17 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         }
     }
 
-    /// Makes a call whose end nobody awaits by name; whether it is one.
+    /// Makes a call in the background. Returns whether one was begun.
     fn spawn_call(&self, key_state: &Arc<KeyState>, min: u64, now: Tick) -> bool {
         let Ok(runtime) = Handle::try_current() else { return false };
-        let Some(pending_call) = key_state.begin(min, 0, now, &self.shared.settings) else { return false };
+        let Some(pending_call) = key_state.begin(min, 0, now, &self.shared.settings) else {
+            return false;
+        };
         drop(runtime.spawn(Call::new(self.clone(), Arc::clone(key_state), pending_call).make()));
         true
     }
 
-    /// A call for this request alone.
+    /// Calls the source for this request alone.
     async fn call_unleased(
         &self,
         key_state: Option<&KeyState>,
@@ -415,12 +425,12 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     }
 }
 
-/// A call to the bank. However it ends, those who wait are told.
+/// A call to the source. However it ends, waiting requests are woken.
 struct Call<B: LeaseSource, C: Clock + Send + Sync + 'static> {
     leased: Leased<B, C>,
     key_state: Arc<KeyState>,
     pending_call: PendingCall,
-    /// Cells that it has put in, once it is over.
+    /// Cells that it deposited, once it has ended.
     deposited: Option<u64>,
 }
 
@@ -435,7 +445,8 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Call<B, C> {
         let sent = self.leased.now();
         let reply = source.take(self.key_state.key(), self.pending_call.want).await;
         let now = self.leased.now();
-        let (landing, gained) = self.key_state.complete(self.pending_call, sent, now, reply, settings);
+        let (landing, gained) =
+            self.key_state.complete(self.pending_call, sent, now, reply, settings);
         let CellCounts { taken, lapsed } = gained;
         self.deposited = Some(taken.saturating_sub(self.pending_call.reserved));
         stats.add(Stat::CellsTaken, taken);

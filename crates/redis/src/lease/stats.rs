@@ -1,12 +1,12 @@
-//! What a process counts about its leases.
+//! Counters of a leasing process.
 
 use core::cell::Cell;
 
 use crate::sync::RelaxedCounter;
 
-/// Counts since a [`Leased`](crate::Leased) was built, read without stopping anybody.
+/// Counters since a [`Leased`](crate::Leased) was built. Reading them stops no thread.
 ///
-/// While others work, the counts may be of slightly different moments.
+/// While other threads work, the counters may be of slightly different moments.
 ///
 /// ```
 /// use tollgate_redis::LeaseStats;
@@ -17,25 +17,25 @@ use crate::sync::RelaxedCounter;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseStats {
-    /// Requests admitted from cells in hand.
+    /// Requests admitted from cells held here.
     pub from_lease: u64,
-    /// Requests answered by what the bank had said a moment ago.
+    /// Requests answered by an earlier reply of the source.
     pub from_memory: u64,
-    /// Requests that a call to the bank was made for.
+    /// Requests that a call to the source was made for.
     pub from_source: u64,
-    /// Requests that no decision was found for: the bank is unavailable.
+    /// Requests without a decision, because the source is unavailable.
     pub unavailable: u64,
-    /// Calls to the bank, those in the background too.
+    /// Calls to the source, including those in the background.
     pub calls: u64,
-    /// Of these, the ones that nobody waited for.
+    /// Calls in the background, that no request waited for.
     pub prefetches: u64,
-    /// Cells that the bank gave.
+    /// Cells that the source granted.
     pub cells_taken: u64,
-    /// Of these, the ones that were found too old, or dropped for newer ones.
+    /// Taken cells that expired, or were dropped for newer ones.
     pub cells_lapsed: u64,
-    /// Requests that found no place for their key, and went to the bank each.
+    /// Requests for keys that found no room. Each cost a call.
     pub untracked: u64,
-    /// Keys that have a place.
+    /// Keys that have room.
     pub keys: u64,
 }
 
@@ -71,12 +71,12 @@ pub(crate) enum Stat {
 const STATS: usize = 9;
 const STRIPES: usize = 8;
 
-/// Counts on lines of their own.
+/// Counters on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe([RelaxedCounter; STATS]);
 
-/// Counts that threads do not contend for, as long as there are few of them.
+/// Counters that threads rarely contend for, as long as there are few threads.
 #[derive(Debug, Default)]
 pub(crate) struct StripedStats([Stripe; STRIPES]);
 

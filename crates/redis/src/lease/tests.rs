@@ -1,4 +1,4 @@
-//! Who calls, who waits, and what is answered meanwhile.
+//! Which request calls, which waits, and what is answered meanwhile.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -6,12 +6,14 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tollgate::{DecisionParts, ManualClock, Tick};
 
-use super::simulation::{Link, Local, MICRO, MILLI, SimulatedServer, SimulatedSource, SECOND, simulate, sleep};
+use super::simulation::{
+    Link, Local, MICRO, MILLI, SECOND, SimulatedServer, SimulatedSource, simulate, sleep,
+};
 use super::*;
 use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 
-/// 1,000 a second and 200 at once, of which 100 are leased for 100 ms at a time; 1 ms each way.
+/// 1,000 a second and a burst of 200, of which 100 are leased for 100 ms at a time; 1 ms each way.
 fn near() -> (Leased<SimulatedSource, Local>, Local) {
     let server = Arc::new(SimulatedServer::new(1_000, 200, 100 * MILLI));
     let clock = Local::real();
@@ -19,7 +21,7 @@ fn near() -> (Leased<SimulatedSource, Local>, Local) {
     (Leased::builder(remote).clock(clock).build().expect("in range"), clock)
 }
 
-/// Answers by turns what it was told to, and then as the last time.
+/// Replies in the given order, and then repeats the last one.
 struct Scripted {
     replies: Vec<Reply>,
     next: RelaxedCounter,
@@ -27,7 +29,7 @@ struct Scripted {
 
 #[derive(Clone, Debug)]
 enum Reply {
-    /// So many cells, or what is wanted if that is less.
+    /// This many cells, or as many as are wanted if that is less.
     Cells(u64),
     Deny(Option<Duration>),
     Fail(Unavailable),
@@ -56,7 +58,8 @@ type Clocked = Leased<Scripted, Arc<ManualClock>>;
 fn scripted(replies: impl IntoIterator<Item = Reply>) -> (Clocked, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
     clock.advance(Duration::from_secs(5));
-    let source = Scripted { replies: replies.into_iter().collect(), next: RelaxedCounter::default() };
+    let source =
+        Scripted { replies: replies.into_iter().collect(), next: RelaxedCounter::default() };
     let leased = Leased::builder(source).clock(Arc::clone(&clock)).capacity(2).build();
     (leased.expect("in range"), clock)
 }
@@ -106,7 +109,7 @@ fn nobody_waits_while_cells_remain() {
 fn a_hot_denied_key_costs_few_calls() {
     simulate(async {
         let (leased, clock) = near();
-        // Takes all that there is, and more than comes back.
+        // It asks for all cells, and for more than come back.
         let (mut denied, mut waits) = (0, Vec::new());
         for _ in 0..20_000 {
             sleep(50 * MICRO).await;
@@ -137,7 +140,7 @@ async fn a_denial_is_remembered_until_its_time() {
     for n in [1, 3] {
         let told = leased.check_n(b"a", n).await.expect("denied");
         let left = told.decision.unwrap_err().retry_after().expect("it comes back");
-        // In units of 66 microseconds, and never too early.
+        // In units of 66 microseconds, rounded up.
         assert!((100_000..=100_066).contains(&left.as_micros()), "{left:?}");
         assert_eq!(told.origin, Origin::Memory);
     }
@@ -147,7 +150,7 @@ async fn a_denial_is_remembered_until_its_time() {
     assert_eq!(leased.stats().calls, 2);
 }
 
-/// The bank's limit is 50. What it denied was less.
+/// The source's limit is 50. It denied a smaller request.
 #[tokio::test]
 async fn more_than_the_limit_is_never_granted_though_less_is_denied_for_a_time() {
     let wait = Duration::from_millis(700);
@@ -173,7 +176,7 @@ async fn a_long_denial_is_doubted_in_the_background() {
     clock.advance(Duration::from_millis(999));
     assert!(!is_ok(&leased.check(b"a").await) && leased.stats().calls == 1);
     clock.advance(Duration::from_millis(2));
-    // Somebody has reset the quota on the server. This one is still denied, and asks.
+    // The quota was reset on the server. This request is still denied, and asks in the background.
     let told = leased.try_check(b"a", 1).expect("from memory").decision.unwrap_err();
     assert!(told.retry_after().expect("it comes back") > Duration::from_secs(86_390));
     while leased.stats().cells_taken == 0 {
@@ -279,7 +282,7 @@ async fn keys_without_a_place_are_served_by_a_call_each() {
     }
     let stats = leased.stats();
     assert_eq!((stats.keys, stats.calls, stats.untracked), (2, 4, 2));
-    // By then nobody has asked for the first two any more.
+    // No request for the first two keys has come for a while.
     clock.advance(Duration::from_millis(1_001));
     assert!(is_ok(&leased.check(b"c").await));
     assert_eq!((leased.stats().keys, leased.stats().untracked), (1, 2));
@@ -298,7 +301,8 @@ fn without_a_runtime_nothing_panics() {
 
 #[test]
 fn threads_spend_what_was_given_and_no_more() {
-    let source = Scripted { replies: vec![Reply::Cells(u64::MAX)], next: RelaxedCounter::default() };
+    let source =
+        Scripted { replies: vec![Reply::Cells(u64::MAX)], next: RelaxedCounter::default() };
     let clock = Arc::new(ManualClock::new());
     clock.set(Tick::from_nanos(9));
     let leased = Leased::builder(source).clock(clock).build().expect("in range");

@@ -1,11 +1,12 @@
--- A node says that it is alive, and is told how many are, and for how long it has been one of them.
+-- The heartbeat of a node. It returns how many nodes are alive, and how long this one has been on
+-- the list.
 --
--- KEYS[1]  sorted set: node -> when it was heard of last, in microseconds
--- KEYS[2]  hash: node -> when it came, in microseconds
+-- KEYS[1]  sorted set: node -> time of its last heartbeat, in microseconds
+-- KEYS[2]  hash: node -> when it joined, in microseconds
 -- ARGV[1]  the node's id
--- ARGV[2]  for how long a node is counted after a beat, in microseconds
+-- ARGV[2]  how long a node is counted after a heartbeat, in microseconds
 -- ARGV[3]  now, in microseconds; empty for the server's time
--- Returns  {live nodes, this one included; microseconds for which it has been one without a gap}
+-- Returns  {live nodes, this one included; microseconds since it joined, without a gap}
 --
 -- Scores are doubles, which hold microseconds since 1970 exactly until the year 2255.
 local lifetime = tonumber(ARGV[2])
@@ -17,8 +18,9 @@ for i = 1, #dead do
     redis.call('HDEL', KEYS[2], dead[i])
 end
 
--- A clock that was set back: as if it had stood still since the beats that are ahead of it. Else who
--- is dead would be counted until it has caught up, and who is new would wait as long.
+-- The clock was set back. All heartbeats that lie ahead of it move to now, as if the clock had
+-- stopped between. Otherwise dead nodes would be counted, and new nodes would wait, until the clock
+-- has caught up.
 local from = '(' .. string.format('%.0f', now)
 local ahead = redis.call('ZRANGEBYSCORE', KEYS[1], from, '+inf', 'WITHSCORES')
 for i = 1, #ahead, 2 do

@@ -1,4 +1,4 @@
-//! One connection to a server, and what is known of it.
+//! One connection to a server, and what is known about its health.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
@@ -12,29 +12,30 @@ use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
 use super::socket::{Connected, connect};
-use super::{Timeouts, QUEUE};
+use super::{QUEUE, Timeouts};
 
 /// Why a request has no answer.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: RedisError,
-    /// No byte of the request was written, and none will be. Otherwise it may have been executed.
+    /// No byte of the request was written, and none will be. Otherwise the request may have been
+    /// executed.
     pub(super) is_unsent: bool,
-    /// The connection is of no more use.
+    /// The connection can no longer be used.
     pub(super) is_final: bool,
 }
 
-/// One connection. A request on it is written at most once.
+/// One connection. A request is written to it at most once.
 pub(super) struct Connection {
     connection: MultiplexedConnection,
-    /// `None`: nothing is known of what was written.
+    /// `None` if writes cannot be counted.
     writes: Option<Arc<AtomicU64>>,
     driver: Option<AbortHandle>,
     timeouts: Timeouts,
     made: Instant,
-    /// When something was heard on it last, since it was made.
+    /// When the last answer arrived, counted from when the connection was made.
     answered_micros: AtomicU64,
-    /// A request has no answer, and none has had one since.
+    /// A request had no answer, and no request had one since.
     is_in_doubt: AtomicBool,
     /// A check had no answer.
     is_dead: AtomicBool,
@@ -63,8 +64,8 @@ impl Connection {
         })
     }
 
-    /// Asks, once the connection is known to be alive. A caller that gives up earlier leaves the
-    /// connection in doubt.
+    /// Sends a request after making sure that the connection is alive. If the caller drops the
+    /// future before the answer, the connection is in doubt.
     pub(super) async fn ask(&self, cmd: &Cmd) -> Result<Value, Failure> {
         if !self.is_alive().await {
             return Err(Failure { error: closed(), is_unsent: true, is_final: true });
@@ -77,7 +78,7 @@ impl Connection {
                 Err(Failure { error, is_unsent: false, is_final: false })
             }
             Err(error) if error.is_unrecoverable_error() => {
-                // The connection has ended, so what is not written by now never will be.
+                // The connection has ended. What is not written by now never will be.
                 let is_unsent = writes_before.is_some() && writes_before == self.writes();
                 Err(Failure { error, is_unsent, is_final: true })
             }
@@ -88,8 +89,8 @@ impl Connection {
         }
     }
 
-    /// Whether the connection can be used. One that nothing was heard on for long, or that did not answer
-    /// the last request, is asked for a sign of life first: that can be repeated without harm.
+    /// Whether the connection can be used. If it was silent for long, or did not answer the last
+    /// request, it is first checked by a `PING`, which is harmless to repeat.
     async fn is_alive(&self) -> bool {
         if !self.needs_check() {
             return true;
@@ -106,7 +107,7 @@ impl Connection {
         let pong = ping.query_async::<Value>(&mut connection);
         let is_alive = match tokio::time::timeout(self.timeouts.check, pong).await {
             Ok(Ok(_)) => true,
-            // An error of the server is a sign of life, too.
+            // An error of the server is a sign of life too.
             Ok(Err(error)) => !error.is_timeout() && !error.is_unrecoverable_error(),
             Err(_) => false,
         };
@@ -137,14 +138,14 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // No caller is left. The task would wait for answers that nobody reads, maybe for ever.
+        // No caller is left. The task might otherwise wait for answers for ever.
         if let Some(driver) = &self.driver {
             driver.abort();
         }
     }
 }
 
-/// Leaves the connection in doubt, unless the answer comes.
+/// Marks the connection as in doubt when dropped, unless the answer came first.
 struct Doubt<'a>(&'a Connection);
 
 impl Doubt<'_> {

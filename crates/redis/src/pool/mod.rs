@@ -1,26 +1,26 @@
-//! The connections to a server, or to a cluster of them.
+//! Connections to a server or to a cluster.
 //!
-//! A connection to a single server may end at any time, with a word or without. What is done about it:
+//! A connection to a single server may end at any time, with or without notice:
 //!
-//! | what happens | what is done | charged |
+//! | event | reaction | charged |
 //! |---|---|---|
-//! | it was closed before a request is written | a new one is made, and the request sent on it | once |
-//! | nothing was heard on it for long, or the last request had no answer | a `PING` first; without an answer in a quarter of the deadline, a new one is made | once |
-//! | it ends when a request was written | an error: the request may have been executed | at most once |
+//! | the connection was closed before a request is written | a new connection is made, and the request is sent on it | once |
+//! | the connection was silent for long, or the last request had no answer | a `PING` first; without an answer in a quarter of the deadline, a new connection is made | once |
+//! | the connection ends after a request was written | an error, because the request may have been executed | at most once |
 //! | a request has no answer by the deadline | an error, and the next request sends a `PING` first | at most once |
 //!
-//! So a request is written to one connection at most, whatever it does: a script that charges does not
-//! charge twice, and no lease is bought that nobody spends. `connection.rs` has one connection, `socket.rs`
-//! knows what was written to it.
+//! A request is therefore written to one connection at most. A script that charges does not charge
+//! twice, and no lease is taken that no process can spend. `connection.rs` has one connection,
+//! `socket.rs` counts what was written to it.
 //!
-//! The connections to a cluster are the client's own. It asks again by itself, up to three times, also
-//! where a connection breaks after a request was written. Where that did not suffice to make a new
-//! connection, it is asked once more.
+//! Connections to a cluster belong to the client library. It repeats a call up to three times by
+//! itself, also if a connection broke after the request was written. If that was not enough to make
+//! a new connection, the pool sends the call once more.
 
 #![allow(clippy::disallowed_types, reason = "held for a clone, before a round trip")]
 
-mod socket;
 mod connection;
+mod socket;
 
 pub(crate) use socket::keepalive;
 
@@ -38,30 +38,30 @@ use redis::{
 use tokio::sync::watch;
 
 use crate::stats::{Counters, count};
-use connection::{Failure, Connection, closed};
+use connection::{Connection, Failure, closed};
 
-/// Calls that may wait for their turn to be written, on one connection.
+/// Calls that may wait to be written on one connection.
 const QUEUE: usize = 1_024;
 
-/// Who is spoken to.
+/// The server or cluster to connect to.
 pub(crate) enum Target {
     Single(Client),
     #[cfg(feature = "cluster")]
     Cluster(Box<ClusterClient>),
 }
 
-/// How long connections may take, and be without a word.
+/// Timeouts of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
     pub(crate) response: Duration,
-    /// A connection on which nothing was heard for so long is checked before it is used.
+    /// A connection that was silent for this long is checked before it is used.
     pub(crate) idle: Duration,
     /// How long a check may take.
     pub(crate) check: Duration,
 }
 
-/// A few connections, made when they are first used and used in turn.
+/// A few connections, made on first use and used in turn.
 pub(crate) struct Pool {
     timeouts: Timeouts,
     slots: Slots,
@@ -74,11 +74,11 @@ enum Slots {
     Cluster(Box<ClusterClient>, Box<[Mutex<Option<ClusterConnection>>]>),
 }
 
-/// A place for a connection.
+/// Room for one connection.
 #[derive(Default)]
 struct ConnectionSlot(Mutex<Option<PendingConnection>>);
 
-/// A connection that is made, or on its way: `None` until it is known how that went.
+/// A connection that is made or being made. `None` until the outcome is known.
 type PendingConnection = watch::Receiver<Option<RedisResult<Arc<Connection>>>>;
 
 impl Pool {
@@ -100,13 +100,13 @@ impl Pool {
         !matches!(self.slots, Slots::Single(..))
     }
 
-    /// Asks on the next connection. The caller sees to the deadline.
+    /// Sends on the next connection. The caller enforces the deadline.
     pub(crate) async fn ask(&self, cmd: &Cmd, counters: &Counters) -> RedisResult<Value> {
         let index = self.next.fetch_add(1, Relaxed) % self.len();
         self.ask_on(index, cmd, counters).await
     }
 
-    /// Asks on every connection, one after the other, until one fails.
+    /// Sends on every connection, one after the other, until one fails.
     pub(crate) async fn ask_on_each(&self, cmd: &Cmd, counters: &Counters) -> RedisResult<()> {
         for index in 0..self.len() {
             self.ask_on(index, cmd, counters).await?;
@@ -114,8 +114,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives all connections up, so that the next calls make new ones: one that died without a
-    /// word would otherwise be waited for until the system notices, which takes minutes.
+    /// Discards all connections, so the next calls make new ones. A connection that died without
+    /// notice would otherwise be used until the operating system notices, which takes minutes.
     pub(crate) fn discard_all(&self) {
         match &self.slots {
             Slots::Single(_, slots) => slots.iter().for_each(|slot| *slot.lock() = None),
@@ -141,7 +141,7 @@ impl Pool {
             Slots::Cluster(client, slots) => {
                 let mut connection = self.cluster_connection(client, &slots[index]);
                 match cmd.query_async(&mut connection).await {
-                    // Its tries were over before it had made a new connection. The next waits for that.
+                    // The library's retries were over before it had a new connection. This waits for it.
                     Err(error) if error.kind() == ErrorKind::ClusterConnectionNotFound => {
                         count(&counters.sent_again);
                         cmd.query_async(&mut connection).await
@@ -169,7 +169,7 @@ impl Pool {
 }
 
 impl ConnectionSlot {
-    /// Asks; and once more on a new connection, if the request was surely not written to the first.
+    /// Sends, and sends once more on a new connection if no byte was written to the first.
     async fn ask(
         &self,
         client: &Client,
@@ -199,16 +199,21 @@ impl ConnectionSlot {
     }
 
     /// The connection, or a new one.
-    async fn connection(&self, client: &Client, timeouts: Timeouts) -> RedisResult<Arc<Connection>> {
+    async fn connection(
+        &self,
+        client: &Client,
+        timeouts: Timeouts,
+    ) -> RedisResult<Arc<Connection>> {
         let mut pending = self.pending(client, timeouts);
         match pending.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(made)) => made.clone(),
-            // Its runtime is gone.
+            // The runtime that was making it is gone.
             _ => Err(closed()),
         }
     }
 
-    /// A new one is made by a task of its own: a caller gives up at its deadline, that goes on.
+    /// Makes a new connection in a task of its own: it continues when the caller gives up at its
+    /// deadline.
     fn pending(&self, client: &Client, timeouts: Timeouts) -> PendingConnection {
         let mut slot = self.lock();
         if let Some(pending) = slot.as_ref().filter(|pending| is_usable(pending)) {
@@ -224,7 +229,7 @@ impl ConnectionSlot {
         pending
     }
 
-    /// Another caller may have given it up, and a new one may be there already.
+    /// Does nothing if another caller has already replaced the connection.
     fn discard(&self, connection: &Arc<Connection>, counters: &Counters) {
         let mut slot = self.lock();
         let is_this = |pending: &PendingConnection| matches!(&*pending.borrow(), Some(Ok(current)) if Arc::ptr_eq(current, connection));

@@ -1,7 +1,7 @@
-//! A socket that counts its writes, and writes nothing to a peer that has closed.
+//! A socket that counts its writes, and writes nothing after the peer has closed.
 //!
-//! The runtime hears of a close when it next looks at its sockets, which may be after a request was
-//! written. So the kernel is asked before each write. A write that is held back was surely not sent.
+//! The runtime may notice a close only after a request was written. The socket therefore asks the
+//! kernel before each write. A write that it refuses was certainly not sent.
 
 use core::mem::MaybeUninit;
 use core::pin::Pin;
@@ -18,15 +18,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// A connection, what counts its writes, and the task that serves it.
+/// A connection, the counter of its writes, and the task that drives it.
 pub(super) struct Connected {
     pub(super) connection: MultiplexedConnection,
     pub(super) writes: Option<Arc<AtomicU64>>,
     pub(super) driver: Option<AbortHandle>,
 }
 
-/// Keepalive of the system: it keeps a connection known to whatever forwards it, and ends one whose
-/// peer has been silent for 30 seconds.
+/// TCP keepalive: it keeps the connection known to load balancers and NATs, and ends a connection
+/// whose peer has been silent for 30 seconds.
 pub(crate) fn keepalive() -> TcpKeepalive {
     let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(15));
     #[cfg(any(unix, windows))]
@@ -36,8 +36,11 @@ pub(crate) fn keepalive() -> TcpKeepalive {
     keepalive
 }
 
-/// Connects, and says who is calling. The caller sees to the time.
-pub(super) async fn connect(client: &Client, config: AsyncConnectionConfig) -> RedisResult<Connected> {
+/// Connects and authenticates. The caller enforces the timeout.
+pub(super) async fn connect(
+    client: &Client,
+    config: AsyncConnectionConfig,
+) -> RedisResult<Connected> {
     match client.get_connection_info().addr() {
         ConnectionAddr::Tcp(host, port) => {
             let socket = connect_tcp(host, *port).await?;
@@ -50,7 +53,7 @@ pub(super) async fn connect(client: &Client, config: AsyncConnectionConfig) -> R
             let socket = tokio::net::UnixStream::connect(path).await?;
             serve(client, config, socket, |socket| is_closed(&SockRef::from(socket))).await
         }
-        // TLS, where a program has it built into the client. Nothing is known of its writes.
+        // TLS, if the program enables it in the client library. Its writes cannot be counted.
         _ => {
             let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
             Ok(Connected { connection, writes: None, driver: None })
@@ -58,7 +61,7 @@ pub(super) async fn connect(client: &Client, config: AsyncConnectionConfig) -> R
     }
 }
 
-/// Connects to the first address of a host that answers.
+/// Connects to the address of a host that answers first.
 async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let addresses = tokio::net::lookup_host((host, port)).await?;
     let mut attempts: JoinSet<_> = addresses.map(TcpStream::connect).collect();
@@ -90,7 +93,7 @@ where
     Ok(Connected { connection, writes: Some(writes), driver })
 }
 
-/// Whether the peer has closed, and all that it sent was read.
+/// Whether the peer has closed and everything it sent was read.
 fn is_closed(socket: &SockRef<'_>) -> bool {
     match socket.peek(&mut [MaybeUninit::uninit()]) {
         Ok(count) => count == 0,
@@ -103,7 +106,7 @@ fn is_closed(socket: &SockRef<'_>) -> bool {
 struct CountedSocket<S> {
     socket: S,
     is_closed: fn(&S) -> bool,
-    /// Writes of which the kernel took a part at least.
+    /// Writes of which the kernel accepted at least one byte.
     writes: Arc<AtomicU64>,
 }
 
@@ -128,8 +131,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CountedSocket<S> {
         }
         let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
         if let Poll::Ready(Ok(1..)) = written {
-            // Relaxed: a caller reads it before it hands its request over, and after it was told that
-            // the request failed. Both go through channels, which order the two.
+            // Relaxed: a caller reads the count before it hands its request over, and after it learns
+            // that the request failed. Both go through channels, which order the accesses.
             self.writes.fetch_add(1, Relaxed);
         }
         written

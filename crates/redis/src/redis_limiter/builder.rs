@@ -1,4 +1,4 @@
-//! What a limiter on the server is built from.
+//! The builder of a limiter on the server.
 
 use core::fmt;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use crate::script_codec::Codec;
 use crate::server_key as key;
 use crate::store::{Store, is_name};
 
-/// How a [`RedisLimiter`] is to be.
+/// Configures a [`RedisLimiter`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct RedisLimiterBuilder {
@@ -28,7 +28,7 @@ impl RedisLimiterBuilder {
         Self { store, name, quota, algorithm: Algorithm::default(), lease: None }
     }
 
-    /// Counts this way; a token bucket, unless told otherwise.
+    /// Counts by this algorithm. The default is a token bucket.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -44,15 +44,16 @@ impl RedisLimiterBuilder {
         self
     }
 
-    /// Lets cells be [taken](Central::take) ahead and kept up to this long, from 1 microsecond to a
-    /// day; a bucket or a counter may lower it to what leaves half of the burst, or is half of
-    /// the period.
+    /// Allows cells to be [taken](RedisLimiter::take) ahead and kept for this long, from 1
+    /// microsecond to a day. A bucket may lower the lifetime so that half of its burst remains, a
+    /// counter to half of its period.
     ///
-    /// All requests are then held to a little less, so that the quota is kept whatever happens to
-    /// the leases: a bucket's burst is lowered by what comes back in that time, and the windows of a
-    /// sliding counter are longer by it. Fixed windows are as before, and leases end with them. All
-    /// processes need the same lifetime: if two lifetimes of a bucket differ by `d`, the larger rate
-    /// times `d` may be spent in addition; a counter counts each lifetime apart.
+    /// All requests are then held to slightly less, so that the quota is kept whatever happens to
+    /// the leases. A bucket's burst is lowered by what comes back in the lifetime, and the windows
+    /// of a sliding counter are longer by it. Fixed windows are unchanged, because a lease ends
+    /// with its window. All processes need the same lifetime: if two lifetimes of a bucket differ
+    /// by `d`, the larger rate times `d` may be spent in addition. A counter counts each lifetime
+    /// separately.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -71,11 +72,11 @@ impl RedisLimiterBuilder {
         self
     }
 
-    /// The limiter.
+    /// Builds the limiter.
     ///
     /// # Errors
     ///
-    /// A name that is none, or a quota that cannot be counted this way.
+    /// The name is out of range, or the quota cannot be counted by this algorithm.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -108,21 +109,21 @@ impl RedisLimiterBuilder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RedisLimiterError {
-    /// A name that cannot stand in a key.
+    /// The name cannot be part of a key.
     Name,
-    /// A quota that no limiter can keep.
+    /// No limiter can keep this quota.
     Quota(QuotaError),
-    /// A window that is not a whole number of microseconds.
+    /// A window is not a whole number of microseconds.
     NotWholeMicros,
-    /// Windows too long to be told apart so finely.
+    /// The windows are too long for this many sub-windows.
     WindowsTooLong,
-    /// Leases for no time at all, or for more than a day.
+    /// The lifetime of leases is zero, or more than a day.
     LeaseLifetime,
-    /// A burst too small for leases, or a rate too odd.
+    /// The burst is too small for leases, or the rate is too uneven.
     NoRoomForLeases,
-    /// Leases of a sliding log.
+    /// A sliding log has no leases.
     LeaseOfLog,
-    /// A sliding log of more than [`Algorithm::MAX_LOG_LIMIT`] cells.
+    /// A sliding log has more than [`Algorithm::MAX_LOG_LIMIT`] cells.
     LogTooLarge,
 }
 

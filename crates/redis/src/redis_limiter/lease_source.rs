@@ -1,10 +1,10 @@
-//! The server as a bank, from which leases come.
+//! A limiter on the server as a source of leases.
 
 use super::RedisLimiter;
-use crate::{Grant, LeaseSource, Unavailable, LeaseRequest};
+use crate::{Grant, LeaseRequest, LeaseSource, Unavailable};
 
-/// A [`RedisLimiter`] built with [`leases`](crate::CentralBuilder::leases). One built without fails each
-/// call, with an error that says so.
+/// A [`RedisLimiter`] built with [`leases`](crate::RedisLimiterBuilder::leases). Without leases
+/// each call fails with an error that says so.
 impl LeaseSource for RedisLimiter {
     async fn take(&self, key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
         Self::take(self, key, want.min, want.max).await

@@ -1,7 +1,7 @@
 //! A limiter whose state is on the server.
 
-mod lease_source;
 mod builder;
+mod lease_source;
 
 pub use builder::{RedisLimiterBuilder, RedisLimiterError};
 
@@ -11,51 +11,51 @@ use std::sync::Arc;
 use tollgate::{Decision, Quota};
 
 use crate::algorithm::Algorithm;
-use crate::script_codec::{Codec, Decoded};
 use crate::script::Script;
+use crate::script_codec::{Codec, Decoded};
 use crate::server_key as key;
 use crate::store::Store;
 use crate::{Grant, Unavailable};
 
-/// The most cells that one call takes ahead.
+/// The largest number of cells that one call takes ahead.
 const TAKEN_MAX: u64 = 1 << 20;
 
-/// One quota for each key, over all processes that ask the same server: each decision is one round
-/// trip, and one script that the server runs alone. Cheap to clone.
+/// One quota for each key, shared by all processes that use the same server. Each decision is one
+/// round trip and one script, which the server runs atomically. Cheap to clone.
 ///
-/// All limiters of a [`Store`]'s prefix that have the same name and algorithm share their keys'
-/// states, in whichever process they are.
+/// Limiters with the same [`Store`] prefix, name and algorithm share the state of their keys,
+/// whichever process they are in.
 ///
 /// # When the quota changes
 ///
-/// A key keeps the cells that it has used. If the quota is raised, the rest of the new burst or limit
-/// is there at once. If it is lowered, a key in a bucket owes the new burst at most; a window, a
-/// counter and a log count on, so a key that has used more than the new limit is denied for two periods
-/// at most. Fixed windows and sliding counters start afresh with a new period, and counters with another
-/// number of sub-windows. A bucket and a log carry over: a bucket's debt is a number of cells, which
-/// drains by the new rate from the last charge on.
+/// A key keeps the cells that it has used. If the quota is raised, the rest of the new burst or
+/// limit is available immediately. If it is lowered, a key in a bucket owes the new burst at most.
+/// A window, a counter and a log continue to count, so a key that has used more than the new limit
+/// is denied for two periods at most. Fixed windows and sliding counters start afresh with a new
+/// period, and counters also with another number of sub-windows. A bucket and a log carry over: a
+/// bucket's debt is a number of cells, which drains at the new rate from the last charge on.
 ///
-/// Processes may have different quotas, as in a roll-out. All of them together are then granted, in a
-/// span `w`, no more than the larger burst and the larger rate times `w` of a bucket, and no more than
-/// the larger limit of a window, a counter or a log of one period. Windows, counters and logs of
-/// different periods add up to the sum of both.
+/// Processes may have different quotas, as during a roll-out. In any span `w`, all of them together
+/// are granted no more than the larger burst plus the larger rate times `w` from a bucket, and no
+/// more than the larger limit from windows, counters or logs of one period. Windows, counters and
+/// logs of different periods add up to the sum of both.
 ///
 /// **Guarantee.** Decisions are those of the algorithm of the same name in [`tollgate`], made one
-/// after the other by the server's clock in whole microseconds; no rate is rounded. No clock of a
-/// client matters. On a single server a request is charged at most once, and the connection is
-/// never asked again for one that may have been charged; a cluster's client may send a call again that
-/// was broken off.
+/// after the other by the server's clock in whole microseconds. No rate is rounded, and no client's
+/// clock matters. On a single server a request is charged at most once: a request that may have
+/// been charged is never sent again. The client library of a cluster may repeat a call whose
+/// connection broke.
 ///
-/// **Not guaranteed.** Where the server forgets a key (`FLUSHALL`, eviction, a restart without
-/// persistence, a failover to a replica that had not yet received the last charges), the key begins
-/// anew: one fresh burst (or window) more, each time. Where the server's clock is set back, keys that
-/// are in debt stay so for as much longer, but no longer than until a bucket's burst has come back, two
-/// periods of a window or a log, or three of a counter. Where it is set ahead, they are restored as much
-/// earlier. A call that ended with
-/// [`Unavailable::TimedOut`] or [`Unavailable::Disconnected`] may have been charged.
+/// **Not guaranteed.** If the server forgets a key (`FLUSHALL`, eviction, a restart without
+/// persistence, a failover to a replica that lacks the last charges), the key begins anew with one
+/// fresh burst or window, each time. If the server's clock is set back, keys in debt stay in debt
+/// for that much longer, but no longer than until a bucket's burst has come back, two periods of a
+/// window or a log, or three of a counter. If the clock is set ahead, keys are restored that much
+/// earlier. A call that ended with [`Unavailable::TimedOut`] or [`Unavailable::Disconnected`] may
+/// have been charged.
 ///
 /// Keys are any bytes. A key of more than 200 bytes, or with a brace in it, is replaced by its
-/// SHA-1 (that two of 10^12 keys coincide has a chance of 10^-24).
+/// SHA-1. The chance that two of 10^12 keys collide is 10^-24.
 ///
 /// ```no_run
 /// use tollgate::Quota;
@@ -74,7 +74,7 @@ const TAKEN_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct RedisLimiter {
     inner: Arc<Inner>,
-    /// In place of the server's clock.
+    /// A time given by a test, in place of the server's clock.
     now_micros: Option<u64>,
 }
 
@@ -85,11 +85,11 @@ struct Inner {
     script: Script,
     quota: Quota,
     algorithm: Algorithm,
-    /// What stands before the caller's key, and the brace that ends it.
+    /// The beginning of each key on the server: everything before the caller's key.
     key_head: Vec<u8>,
 }
 
-/// How many cells a script is to grant.
+/// How many cells a script may grant.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     min: u64,
@@ -97,23 +97,9 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// It is asked how things stand.
+    /// No cells: the request only asks for the key's state.
     const NONE: Self = Self { min: 0, max: 0 };
 }
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 impl RedisLimiter {
     /// A limiter of this name. Names are 1 to 64 bytes without braces.
@@ -138,7 +124,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     ///
-    /// There is no decision: the server did not give one in time.
+    /// The server gave no decision in time.
     ///
     /// ```no_run
     /// # use tollgate_redis::RedisLimiter;
@@ -153,13 +139,13 @@ impl RedisLimiter {
         self.check_n(key, 1).await
     }
 
-    /// Decides about `n` cells, all or none. None are always admitted. More than the burst or the limit
-    /// are never admitted, and neither are more than 1,000 at once of a sliding log
-    /// ([`Algorithm::MAX_LOG_CELLS_PER_CALL`]): such a denial has no time to come back.
+    /// Decides about `n` cells, all or none. Zero cells are always admitted. More cells than the
+    /// burst or the limit are never admitted, and neither are more than 1,000 at once of a sliding
+    /// log ([`Algorithm::MAX_LOG_CELLS_PER_CALL`]). Such a denial has no retry time.
     ///
     /// # Errors
     ///
-    /// There is no decision: the server did not give one in time.
+    /// The server gave no decision in time.
     ///
     /// ```no_run
     /// # use tollgate_redis::RedisLimiter;
@@ -172,12 +158,12 @@ impl RedisLimiter {
         self.decide(key.as_ref(), n, true).await
     }
 
-    /// What [`check_n`](Self::check_n) would answer, charging nothing. (A denial that would count
-    /// in a log does not.)
+    /// What [`check_n`](Self::check_n) would answer, without a charge. A sliding log that counts
+    /// denials does not count this one.
     ///
     /// # Errors
     ///
-    /// There is no decision: the server did not give one in time.
+    /// The server gave no decision in time.
     ///
     /// ```no_run
     /// # use tollgate_redis::RedisLimiter;
@@ -194,7 +180,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     ///
-    /// The server did not say in time that it has.
+    /// The server did not confirm it in time.
     ///
     /// ```no_run
     /// # use tollgate_redis::RedisLimiter;
@@ -206,16 +192,18 @@ impl RedisLimiter {
         self.inner.store.delete(&self.redis_key(key)).await
     }
 
-    /// Takes at least `min` cells or none, and as many as there are up to `max` (1,048,576 a
-    /// call). They are charged now, and may be spent until their lifetime is over.
+    /// Takes at least `min` cells or none, and up to `max` (1,048,576 a call). The cells are
+    /// charged now, and may be spent until their lifetime is over, counted from when the call was
+    /// *sent*.
     ///
-    /// **Guarantee.** Over any number of processes that do so, what is *spent* in any span keeps the
-    /// quota, for [`leases`](CentralBuilder::leases) as long as the limiter was built for; a process
-    /// that dies with cells only loses them. Clocks of processes need to run evenly, not agree.
+    /// **Guarantee.** Over any number of processes, what is *spent* in any span keeps the quota,
+    /// with [leases](RedisLimiterBuilder::leases) as long as the limiter was built for. A process
+    /// that dies with cells only loses them. The clocks of processes must run evenly; they need not
+    /// agree.
     ///
     /// # Errors
     ///
-    /// There is no decision, or the limiter was built without leases.
+    /// The server gave no decision in time, or the limiter was built without leases.
     ///
     /// ```no_run
     /// # use tollgate_redis::RedisLimiter;
@@ -242,8 +230,8 @@ impl RedisLimiter {
         self.grant_of(&reply, min, max)
     }
 
-    /// How long cells may be kept that are taken ahead; zero, if the limiter was built without
-    /// leases. A bucket may have lowered it, so that half of the burst remains.
+    /// How long cells that are taken ahead may be kept. Zero if the limiter was built without
+    /// leases. A bucket may lower the chosen lifetime so that half of its burst remains.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -274,7 +262,7 @@ impl RedisLimiter {
         self.inner.quota
     }
 
-    /// Which way the server counts.
+    /// How the server counts.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -288,7 +276,7 @@ impl RedisLimiter {
         &self.inner.algorithm
     }
 
-    /// The server that keeps the states.
+    /// The server that keeps the state.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -302,7 +290,7 @@ impl RedisLimiter {
         &self.inner.store
     }
 
-    /// Where the server keeps a key's state, for whoever looks after it.
+    /// The key under which the server keeps a key's state.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -316,19 +304,20 @@ impl RedisLimiter {
         key::whole(&self.inner.key_head, key.as_ref())
     }
 
-    /// The same limiter by a time of the caller's, in microseconds since 1970 and below 2^51, so
-    /// that tests can compare it with a model.
+    /// The same limiter with a time of the caller's, in microseconds since 1970 and below 2^51.
+    /// Tests use it to compare the limiter with a model.
     #[doc(hidden)]
     #[must_use]
     pub fn at_micros(&self, now: u64) -> Self {
         Self { now_micros: Some(now.min(1 << 51)), ..self.clone() }
     }
 
-    /// What [`check_n`](Self::check_n) makes of numbers that a script returned, for tests and fuzzing.
+    /// The decision that [`check_n`](Self::check_n) makes from the numbers of a reply, for tests
+    /// and fuzzing.
     ///
     /// # Errors
     ///
-    /// The script cannot have returned them.
+    /// The script cannot have returned these numbers.
     #[doc(hidden)]
     pub fn decision_of(&self, reply: &[i64], n: u64) -> Result<Decision, Unavailable> {
         if n > self.max_at_once() {
@@ -341,11 +330,11 @@ impl RedisLimiter {
         })
     }
 
-    /// What [`take`](Self::take) makes of them.
+    /// The grant that [`take`](Self::take) makes from the numbers of a reply.
     ///
     /// # Errors
     ///
-    /// The script cannot have returned them.
+    /// The script cannot have returned these numbers.
     #[doc(hidden)]
     pub fn grant_of(&self, reply: &[i64], min: u64, max: u64) -> Result<Grant, Unavailable> {
         let (wanted, is_possible) = self.wanted(min, max);
@@ -363,9 +352,9 @@ impl RedisLimiter {
         self.inner.codec.max_at_once()
     }
 
-    /// What is asked for in place of that, and whether so many can be granted.
+    /// The cells to ask for in place of `min` and `max`, and whether that many can ever be granted.
     fn wanted(&self, min: u64, max: u64) -> (Wanted, bool) {
-        // Wanting none at least is wanting one: an answer of none says when to come again.
+        // A minimum of zero means one: then a denial says when to come back.
         let min = min.max(1);
         let max = max.max(min).min(TAKEN_MAX);
         let is_possible = min <= self.max_at_once().min(TAKEN_MAX);

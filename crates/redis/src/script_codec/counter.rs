@@ -1,8 +1,8 @@
-//! The sliding window counter: counts of sub-windows, the oldest weighed.
+//! The sliding window counter: counts of sub-windows, of which the oldest is weighed.
 //!
-//! Cells of a lease that are spent in a span of one period were charged in one that is longer by
-//! the lease's lifetime. So windows are made longer by it, and whatever holds of a counter holds of
-//! what is spent.
+//! Cells of a lease that are spent in a span of one period were charged within a span that is
+//! longer by the lease's lifetime. Windows are therefore longer by the lifetime, and the counter's
+//! bound holds for what is spent.
 
 use core::time::Duration;
 
@@ -12,13 +12,13 @@ use super::{Decoded, epoch_into, granted, micros, natural, whole_micros};
 use crate::redis_limiter::RedisLimiterError;
 
 const OLDER_MAX: u32 = 256;
-/// The longest period times the older windows: what a script multiplies stays below 2^53.
+/// The largest period times older windows. Products in the script stay below 2^53.
 const MULTIPLE_MAX: u64 = 1 << 51;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counter {
     limit: u64,
-    /// With the lifetime of leases. A sub-window is `period / older`.
+    /// The quota's period plus the lifetime of leases. A sub-window is `period / older`.
     period: u64,
     older: u64,
     ahead: u64,
@@ -68,7 +68,7 @@ impl Counter {
     pub(super) fn decode(&self, reply: &[i64], min: u64) -> Option<Decoded> {
         let [cells, now, latest, counts @ ..] = reply else { return None };
         let counts: Option<Vec<u128>> =
-            // A sub-window weighs no more than the limit, whichever quota has counted in it.
+            // A sub-window weighs no more than the limit, whichever quota counted in it.
             counts.iter().map(|count| natural(*count).map(|it| it.min(self.limit).into())).collect();
         let latest = u128::try_from(*latest).ok();
         let counts = SubWindowCounts { counter: self, latest, counts: counts? };
@@ -91,12 +91,12 @@ impl Counter {
     }
 }
 
-/// What a key has counted. Times are microseconds since the beginning of a window.
+/// What a key has counted. Times are in microseconds since the beginning of a window.
 struct SubWindowCounts<'a> {
     counter: &'a Counter,
-    /// The latest sub-window that was charged, if any was.
+    /// The latest sub-window that was charged, if any.
     latest: Option<u128>,
-    /// Its cells, and those of the ones before it.
+    /// The cells of the latest sub-window and of those before it.
     counts: Vec<u128>,
 }
 
@@ -121,13 +121,13 @@ impl SubWindowCounts<'_> {
         newer + oldest * (period - passed) / period
     }
 
-    /// When nothing of what was charged counts any more.
+    /// When no charge counts any more.
     fn all_left_at(&self) -> u128 {
         let (period, older) = (u128::from(self.counter.period), u128::from(self.counter.older));
         self.latest.map_or(0, |latest| ((latest + older + 1) * period).div_ceil(older))
     }
 
-    /// When `n` cells fit that do not fit now: while nothing is charged, an estimate never rises.
+    /// When `n` cells fit that do not fit now. Without further charges an estimate never rises.
     fn first_fitting(&self, now: u128, n: u64) -> u128 {
         let limit = u128::from(self.counter.limit);
         let fits = |at: u128| self.estimate(at) + u128::from(n) <= limit;

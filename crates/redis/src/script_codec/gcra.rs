@@ -1,14 +1,14 @@
-//! The token bucket: when all that was charged will have drained.
+//! The token bucket: the time until everything that was charged has drained.
 //!
-//! Times are in parts of a microsecond, of which there are so many that a cell is a whole number of
-//! them: no rate is rounded. A script is told a time as whole microseconds and parts, so that no
-//! number of it reaches 2^53.
+//! Times are in parts of a microsecond. There are so many parts that a cell is a whole number of
+//! them, so no rate is rounded. A script receives a time as whole microseconds and parts, so none
+//! of its numbers reaches 2^53.
 //!
 //! # Leases
 //!
-//! Cells that are kept up to a time `L` are charged to a bucket that is smaller by what comes back
-//! in `L`. What is spent in a span `w` was charged in a span `w + L`, so it is at most
-//! `(burst - rate * L) + rate * (w + L) = burst + rate * w`, over any number of processes.
+//! Cells that are kept for up to `L` are charged to a bucket that is smaller by what comes back in
+//! `L`. What is spent in a span `w` was charged in a span `w + L`, so it is at most `(burst - rate
+//! * L) + rate * (w + L) = burst + rate * w`, over any number of processes.
 
 use core::time::Duration;
 
@@ -17,12 +17,12 @@ use tollgate::{DecisionParts, Quota};
 use super::{Decoded, granted, micros, natural};
 use crate::redis_limiter::RedisLimiterError;
 
-/// The parts of a microsecond that a script can multiply by the cells of a lease.
+/// The largest number of parts that a script can multiply by the cells of a lease.
 const LEASE_PARTS_MAX: u64 = 1 << 33;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
-    /// Parts of a microsecond.
+    /// Parts in a microsecond.
     parts: u64,
     /// Parts in which one cell comes back.
     cell: u128,
@@ -40,7 +40,7 @@ impl Bucket {
         let (cell, parts) = (period / shared, thousand_limits / shared);
         let parts = u64::try_from(parts).unwrap_or(u64::MAX);
         let burst = u128::from(quota.burst_cells()) * cell;
-        // At least a cell remains, and half of the burst.
+        // At least one cell and half of the burst remain.
         let spare = (burst - cell).min(burst / 2) / u128::from(parts);
         let lease_kept = lease_micros.min(u64::try_from(spare).unwrap_or(u64::MAX));
         if lease_micros > 0 && (lease_kept == 0 || parts > LEASE_PARTS_MAX) {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the quota: no number reaches 2^53, in whatever state.
+        /// No number reaches 2^53, for any quota and any state.
         #[test]
         fn all_numbers_are_exact(
             limit_bits in 0_u32..40, burst_bits in 0_u32..40, period_bits in 0_u32..62, less: u64,
@@ -130,7 +130,7 @@ mod tests {
             let Ok(bucket) = Bucket::new(&quota, lease) else { return Ok(()) };
             let arguments = bucket.arguments(bucket.max_at_once());
             prop_assert!(arguments.iter().all(|number| *number < EXACT));
-            // A time of the server, and a debt of the whole burst.
+            // The server's time plus a debt of the whole burst.
             prop_assert!((1 << 51) + arguments[1] < EXACT);
             prop_assert!(arguments[0] * 2 <= EXACT, "two remainders may be added");
             prop_assert!(bucket.max_at_once() >= 1);

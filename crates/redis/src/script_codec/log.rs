@@ -8,12 +8,12 @@ use super::{Decoded, granted, natural, whole_micros};
 use crate::algorithm::Algorithm;
 use crate::redis_limiter::RedisLimiterError;
 
-/// The most rates, the quota's own included.
+/// The largest number of rates, including the quota's own.
 const RATES_MAX: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
-    /// Limit and window in microseconds.
+    /// Limit, and window in microseconds.
     rates: Vec<(u64, u64)>,
     count_denials: bool,
 }
@@ -48,7 +48,7 @@ impl Log {
         [u64::from(self.count_denials), places].into_iter().chain(rates).collect()
     }
 
-    /// The least limit of all rates.
+    /// The smallest limit of all rates.
     fn limit(&self) -> u64 {
         self.rates.iter().map(|(limit, _)| *limit).min().unwrap_or(1)
     }

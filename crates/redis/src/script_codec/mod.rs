@@ -1,4 +1,5 @@
-//! How a quota is counted on the server: what a script is told, and what its answer means.
+//! How a quota is counted on the server: the arguments of each script, and the meaning of its
+//! reply.
 
 mod counter;
 mod gcra;
@@ -13,19 +14,19 @@ use crate::algorithm::Algorithm;
 use crate::redis_limiter::RedisLimiterError;
 use crate::script::Script;
 
-/// What a script's answer means.
+/// The meaning of a script's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
-    /// Cells that were granted; `None`: denied.
+    /// Cells granted. `None` is a denial.
     pub(crate) cells: Option<u64>,
     pub(crate) parts: DecisionParts,
-    /// Until as much as was wanted at least would be granted.
+    /// How long until the smallest number of cells asked for would be granted.
     pub(crate) retry_after: Duration,
-    /// How long granted cells may be kept, where leases are taken.
+    /// How long granted cells may be kept, if leases are taken.
     pub(crate) lifetime: Duration,
 }
 
-/// A quota worked in.
+/// A quota translated to the arguments of one script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
     Gcra(gcra::Bucket),
@@ -34,7 +35,7 @@ pub(crate) enum Codec {
     Log(log::Log),
 }
 
-/// Calls the same of whichever it is.
+/// Calls the same method of whichever codec it is.
 macro_rules! whichever {
     ($codec:expr, $each:ident => $call:expr) => {
         match $codec {
@@ -47,7 +48,7 @@ macro_rules! whichever {
 }
 
 impl Codec {
-    /// `lease`: for how long cells that are taken ahead are to be kept.
+    /// `lease` is how long cells that are taken ahead may be kept.
     pub(crate) fn new(
         algorithm: &Algorithm,
         quota: &Quota,
@@ -87,27 +88,29 @@ impl Codec {
         }
     }
 
-    /// What two limiters of one name must share to share states.
+    /// The part of a key's name that two limiters of one name must have in common to share state.
     pub(crate) fn shape(&self) -> String {
         whichever!(self, each => each.shape())
     }
 
-    /// What the script is told of `min` cells, after what all scripts are told.
+    /// The script's own arguments for at least `min` cells. They follow the arguments that all
+    /// scripts have.
     pub(crate) fn arguments(&self, min: u64) -> Vec<u64> {
         whichever!(self, each => each.arguments(min))
     }
 
-    /// The most cells that can ever be granted at once.
+    /// The largest number of cells that can ever be granted at once.
     pub(crate) fn max_at_once(&self) -> u64 {
         whichever!(self, each => each.max_at_once())
     }
 
-    /// How long cells that are taken ahead may be kept; zero without leases.
+    /// How long cells that are taken ahead may be kept. Zero without leases.
     pub(crate) fn lifetime(&self) -> Duration {
         whichever!(self, each => each.lifetime())
     }
 
-    /// What the script's answer means to who wanted so many; `None`, if it is none of that script.
+    /// Decodes a reply to a request for `min` to `max` cells. `None` if the script cannot have
+    /// returned it.
     pub(crate) fn decode(&self, reply: &[i64], min: u64, max: u64) -> Option<Decoded> {
         let decoded = whichever!(self, each => each.decode(reply, min))?;
         let is_possible = match decoded.cells {
@@ -122,10 +125,10 @@ const DAY_SECS: i32 = 24 * 3_600;
 const WEEK_MICROS: u64 = 7 * 24 * 3_600 * 1_000_000;
 /// 1970-01-01 was a Thursday: the epoch lies three days into a week that begins on Monday.
 const EPOCH_INTO_WEEK_MICROS: i128 = 3 * 24 * 3_600 * 1_000_000;
-/// A lease that outlives a day is none.
+/// The longest lease: a day.
 const LEASE_MICROS_MAX: u64 = 24 * 3_600 * 1_000_000;
 
-/// A period in microseconds, if it is a whole number of them.
+/// A period in microseconds, if it is a whole number of microseconds.
 fn whole_micros(period: Duration) -> Result<u64, RedisLimiterError> {
     match u64::try_from(period.as_micros()) {
         Ok(micros @ 1..) if period.subsec_nanos().is_multiple_of(1_000) => Ok(micros),
@@ -143,10 +146,10 @@ fn epoch_into(period: u64, utc_offset_secs: i32) -> Result<u64, RedisLimiterErro
     Ok(u64::try_from(local.rem_euclid(i128::from(period))).unwrap_or(0))
 }
 
-/// What a script returns for cells where it grants none.
+/// The number that a script returns in place of cells if it denies.
 const DENIED: i64 = -1;
 
-/// Cells of an answer: `None` is denied.
+/// The cells in a reply. `None` is a denial.
 fn granted(number: i64) -> Option<u64> {
     u64::try_from(number).ok()
 }

@@ -1,8 +1,8 @@
-//! Fixed windows: when the open one ends, and what it has counted.
+//! Fixed windows: when the current one ends, and what it has counted.
 //!
 //! Cells of a lease are kept no longer than the window that counted them, so no window sees more
-//! than the limit. The end is the server's; a process counts from when it asked, which is before the
-//! server read its clock, and so lets go earlier.
+//! than the limit. The end is by the server's clock. A process counts from when it sent the call,
+//! which is before the server read its clock, so its cells expire no later than the window.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::redis_limiter::RedisLimiterError;
 pub(crate) struct Window {
     limit: u64,
     period: u64,
-    /// How far into its window the epoch lies; `None` where the first cell opens a window.
+    /// How far into its window the epoch lies. `None` if the first cell opens a window.
     ahead: Option<u64>,
     lease_micros: u64,
 }

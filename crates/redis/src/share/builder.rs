@@ -1,4 +1,4 @@
-//! What can be chosen for a [`Share`].
+//! The builder of a [`Share`].
 
 use core::fmt;
 use core::time::Duration;
@@ -6,11 +6,11 @@ use core::time::Duration;
 use tokio::runtime::Handle;
 use tollgate::{BuildError, Clock, DynamicGcra, Limiter, QuantaClock, Quota};
 
+use super::membership::Membership;
 use super::node::{Settings, Share};
 use super::part::part;
-use super::membership::Membership;
 
-/// What a node does that has no part: it is new, or its beats fail.
+/// What a node without a part does: a new node, or one whose heartbeats fail.
 ///
 /// ```
 /// use tollgate_redis::WithoutPart;
@@ -19,15 +19,15 @@ use super::membership::Membership;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WithoutPart {
-    /// It denies. The quota is never exceeded.
+    /// Denies. The quota is never exceeded.
     #[default]
     Deny,
-    /// It takes the quota divided by so many nodes. Every node that does adds as much to what all
-    /// of them admit: with no more nodes than these, at most twice the quota.
+    /// Uses the quota divided by this many nodes. Every node that does so adds as much to what all
+    /// nodes admit: at most twice the quota, if there are no more nodes than this.
     DivideBy(u64),
 }
 
-/// Builds a [`Share`].
+/// Configures a [`Share`].
 ///
 /// ```
 /// # use std::time::Duration;
@@ -61,13 +61,14 @@ pub struct ShareBuilder<R, C = QuantaClock> {
 
 impl<R: Membership> ShareBuilder<R> {
     pub(crate) fn new(membership: R, quota: Quota) -> Self {
-        let settings = Settings { interval: Duration::from_secs(1), without_part: WithoutPart::Deny };
+        let settings =
+            Settings { interval: Duration::from_secs(1), without_part: WithoutPart::Deny };
         Self { membership, clock: QuantaClock::new(), quota, settings, capacity: 100_000 }
     }
 }
 
 impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C> {
-    /// The clock that is limited by, and that beats are told by; the processor's own unless chosen.
+    /// The clock of the limiter and of the heartbeats. The default is the processor's own.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -94,7 +95,7 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
         ShareBuilder { membership, clock, quota, settings, capacity }
     }
 
-    /// The time between two beats; 1 s unless chosen. All nodes must choose the same.
+    /// The time between two heartbeats. The default is 1 s. All nodes must use the same.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -118,7 +119,7 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
         Self { settings: Settings { interval: span, ..self.settings }, ..self }
     }
 
-    /// What this node does while it has no part; it denies unless chosen otherwise.
+    /// What this node does while it has no part. The default is to deny.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -142,7 +143,7 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
         Self { settings: Settings { without_part, ..self.settings }, ..self }
     }
 
-    /// Keys that there is room for; 100,000 unless chosen.
+    /// The number of keys that there is room for. The default is 100,000.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -165,12 +166,12 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
         Self { capacity: keys, ..self }
     }
 
-    /// The limiter, and its task that beats. That ends within an interval after the last clone of
-    /// the limiter is dropped, and takes the node off the roll.
+    /// Builds the limiter and starts its heartbeat task. The task ends within an interval after the
+    /// last clone of the limiter is dropped, and removes the node from the membership list.
     ///
     /// # Errors
     ///
-    /// What is out of range, or that this is not called on tokio.
+    /// A setting is out of range, or the caller is not on a tokio runtime.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -211,7 +212,7 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
     }
 }
 
-/// Why there is no [`Share`].
+/// Why a [`Share`] cannot be built.
 ///
 /// ```
 /// use tollgate_redis::ShareError;
@@ -220,13 +221,13 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShareError {
-    /// An interval that is too short or too long.
+    /// The interval is too short or too long.
     Interval,
-    /// A quota divided by no nodes.
+    /// The quota would be divided by zero nodes.
     WithoutPart,
-    /// It is not built on tokio.
+    /// The caller is not on a tokio runtime.
     NoRuntime,
-    /// The quota, or the capacity.
+    /// The quota or the capacity is invalid.
     Limiter(BuildError),
 }
 

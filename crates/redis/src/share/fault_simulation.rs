@@ -1,6 +1,6 @@
-//! The campaign of `tests/server/campaign/` in virtual time: nodes under load, tasks that are starved at
-//! any moment, and a server whose clock is set. The nodes are those that ship. No span of a key may see
-//! more than the burst, the rate, and what nodes add that come or go within it.
+//! The faults of `tests/server/faults/` in virtual time: nodes under load, tasks that are starved
+//! at any moment, and a server whose clock is set back. The nodes are those that ship. No span of a
+//! key may see more than the burst, the rate, and what nodes add that come or go within it.
 
 #![allow(clippy::disallowed_types, reason = "a server of the tests may have a lock")]
 
@@ -28,31 +28,31 @@ const NODES: usize = 2;
 const TASKS_EACH: usize = 2;
 const RATE: u64 = 100;
 const BURST: u64 = 200;
-/// In simulated time, as all that follow.
+/// In simulated time, as are all durations below.
 const INTERVAL: u64 = 50 * MILLI;
 const LASTS: u64 = SECOND;
 /// How long one key is asked for: long enough to see a node go and another's part grow.
 const ROUND: u64 = 150 * MILLI;
 const DEADLINE: u64 = 60 * MILLI;
 
-/// What happens in an episode.
+/// The faults of an episode.
 #[derive(Clone, Copy, Debug)]
 struct Faults {
-    /// The longest that a task is starved, one time in twenty.
+    /// The longest starvation of a task, which happens one time in twenty.
     starved: u64,
-    /// Of a thousand beats, and of a thousand answers.
+    /// Lost heartbeats in a thousand, and lost answers in a thousand.
     lost_per_mille: u64,
-    /// The longest that a node is cut off at a time.
+    /// The longest time that a node is cut off.
     cut_off: u64,
-    /// The furthest that the server's clock is set back at a time.
+    /// The largest step by which the server's clock is set back.
     back: u64,
 }
 
-/// What a node has more than before: it came, or another went.
+/// Cells that a node has in addition, because it came or another node went.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     told: u64,
-    /// When the node had done it, if its next beat is under way.
+    /// When the node had applied the change, known once its next heartbeat begins.
     done: Option<u64>,
     cells: u64,
 }
@@ -60,18 +60,18 @@ struct Change {
 #[derive(Debug, Default)]
 struct List {
     places: [Option<Member>; NODES],
-    /// By how much the server's clock is behind.
+    /// How far the server's clock is behind.
     behind_micros: u64,
     /// Until when each node is cut off.
     cut_off_until: [u64; NODES],
 }
 
-/// The list as a node reaches it, and what its beats tell.
+/// The list as a node reaches it, which records what the heartbeats report.
 struct Listened {
     node: usize,
     list: Arc<Mutex<List>>,
     changes: Arc<Mutex<Vec<Change>>>,
-    /// When the part ends, and by how many nodes it is.
+    /// When the part ends, and by how many nodes the quota was divided.
     part: Mutex<(u64, u64)>,
     real: Local,
     rng: Mutex<Rng>,
@@ -106,7 +106,7 @@ impl Listened {
         }
         let heartbeat = {
             let mut list = lock(&self.list);
-            // An hour in, so that it can go back.
+            // An hour into its clock, so the clock can go back.
             let now = 3_600_000_000 + self.micros() - list.behind_micros;
             membership::heartbeat(&mut list.places, self.node, now, lifetime)
         };
@@ -118,7 +118,7 @@ impl Listened {
         Ok(heartbeat)
     }
 
-    /// As `tests/server/campaign/watched.rs` does.
+    /// As `tests/server/faults/observed_membership.rs` does.
     fn hear(&self, live: u64, sent: u64) {
         let mut part = lock(&self.part);
         let (until, before) = *part;
@@ -142,7 +142,7 @@ impl Membership for Listened {
         if member_micros >= 2 * INTERVAL / MICRO {
             self.hear(live, sent);
         }
-        // What is told here is done when the task goes on.
+        // The node applies the answer when the task continues.
         sleep(starved(&self.rng, self.faults.starved)).await;
         Ok(Heartbeat { live, member_for: Duration::from_micros(member_micros) * SLOWER })
     }
@@ -172,7 +172,7 @@ async fn load(node: Node, real: Local, seed: u64, most_starved: u64) -> Vec<Gran
     granted
 }
 
-/// What was granted in an episode, and what came and went.
+/// What was granted in an episode, and which nodes came and went.
 fn episode(seed: u64, faults: Faults) -> (Vec<Granted>, Vec<Change>) {
     simulate(async move {
         let (mut rng, real) = (Rng::new(seed), Local::real());
@@ -204,8 +204,7 @@ fn episode(seed: u64, faults: Faults) -> (Vec<Granted>, Vec<Change>) {
             sleep(rng.within(100 * MILLI..300 * MILLI)).await;
             let mut list = lock(&list);
             let node = usize::from(rng.within(0..2) == 0);
-            list.cut_off_until[node] =
-                (real.nanos() + rng.within(0..faults.cut_off + 1)) / MICRO;
+            list.cut_off_until[node] = (real.nanos() + rng.within(0..faults.cut_off + 1)) / MICRO;
             list.behind_micros += rng.within(0..faults.back / MICRO + 1);
         }
         let mut granted = Vec::new();
@@ -216,8 +215,8 @@ fn episode(seed: u64, faults: Faults) -> (Vec<Granted>, Vec<Change>) {
     })
 }
 
-/// The span that is closest to its bound, or furthest beyond it. With `is_added`, nodes that come or go
-/// within it add their part of the burst.
+/// The span that is closest to its bound, or furthest beyond it. With `is_added`, nodes that come
+/// or go within a span add their part of the burst to its bound.
 fn worst(granted: &[Granted], changes: &[Change], is_added: bool) -> Span {
     spans::worst(granted, |span| {
         let within = |change: &&Change| {
@@ -229,8 +228,8 @@ fn worst(granted: &[Granted], changes: &[Change], is_added: bool) -> Span {
     })
 }
 
-/// The server's clock is set back and nodes are cut off in every episode; half of them have tasks that are
-/// starved, and two thirds lose messages.
+/// Every episode sets the server's clock back and cuts nodes off. Half of the episodes starve
+/// tasks, and two thirds lose messages.
 fn drawn(seed: u64) -> Faults {
     let mut rng = Rng::new(!seed);
     let starved = [0, 120 * MILLI][usize::from(rng.within(0..2) == 0)];
@@ -238,7 +237,7 @@ fn drawn(seed: u64) -> Faults {
     Faults { starved, lost_per_mille, cut_off: 300 * MILLI, back: 400 * MILLI }
 }
 
-/// `TOLLGATE_EPISODES` is how many there are: 1,800 look at 11,573 keys.
+/// `TOLLGATE_EPISODES` is the number of episodes: 1,800 of them check 11,573 keys.
 #[test]
 fn no_span_is_beyond_its_bound_where_a_servers_clock_is_set_back() {
     let episodes = std::env::var("TOLLGATE_EPISODES").ok();
@@ -258,7 +257,7 @@ fn no_span_is_beyond_its_bound_where_a_servers_clock_is_set_back() {
     assert!(closest.granted + 4 >= closest.bound, "hardly any load: {closest:?}");
 }
 
-/// The mistake: nodes that come or go are not counted. So the test above would notice.
+/// The mistake: nodes that come or go are not counted. The test above would notice such an excess.
 #[test]
 fn a_span_is_beyond_a_bound_without_what_nodes_add_that_come_or_go() {
     let is_beyond = |seed: &u64| {

@@ -1,17 +1,17 @@
-//! Who is there: the seam between the process and the server.
+//! The list of live nodes: the interface between a node and the server.
 
 use core::future::Future;
 use core::time::Duration;
 
 use crate::Unavailable;
 
-/// The list of live nodes, on a server that all of them reach.
+/// The list of live nodes, on a server that all nodes reach.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate_redis::{Heartbeat, Membership, Unavailable};
 ///
-/// /// The roll of a node that is alone.
+/// /// The list of a single node.
 /// struct OneNode;
 ///
 /// impl Membership for OneNode {
@@ -21,8 +21,8 @@ use crate::Unavailable;
 /// }
 /// ```
 pub trait Membership: Send + Sync + 'static {
-    /// Says that the node `id` is alive, and counts those that said so within `lifetime`, by the
-    /// server's clock, this one included. One step: nobody is counted in between.
+    /// Reports that the node `id` is alive, and counts the nodes that reported within `lifetime` by
+    /// the server's clock, this one included. Both happen atomically.
     ///
     /// The answer must come within a bounded time, or be [`Unavailable`].
     fn heartbeat(
@@ -31,14 +31,14 @@ pub trait Membership: Send + Sync + 'static {
         lifetime: Duration,
     ) -> impl Future<Output = Result<Heartbeat, Unavailable>> + Send;
 
-    /// Takes the node off the list, so that others need not wait for its lifetime. Does nothing
-    /// unless written.
+    /// Removes the node from the list, so that others need not wait for its lifetime. The default
+    /// does nothing.
     fn leave(&self, _id: &str) -> impl Future<Output = Result<(), Unavailable>> + Send {
         core::future::ready(Ok(()))
     }
 }
 
-/// What a roll answers.
+/// The answer to a heartbeat.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,9 +48,9 @@ pub trait Membership: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "whoever writes a roll makes it")]
 pub struct Heartbeat {
-    /// Nodes that are alive, this one included.
+    /// Live nodes, this one included.
     pub live: u64,
-    /// How long this one has been counted without a gap, by the server's clock; zero at its first
-    /// beat, at one after its lifetime, and after the list was lost.
+    /// How long this node has been a member without a gap, by the server's clock. Zero at its first
+    /// heartbeat, at one after its lifetime, and after the list was lost.
     pub member_for: Duration,
 }

@@ -1,4 +1,4 @@
-//! Until when a node may use its part: arithmetic, with time as an argument.
+//! How long a node may use its part: arithmetic, with time as an argument.
 
 use core::time::Duration;
 
@@ -6,32 +6,34 @@ use tollgate::Tick;
 
 use super::membership::Heartbeat;
 
-/// Intervals for which a beat's answer holds, counted from when the beat was sent; and for which a
-/// node must have been on the roll.
+/// Intervals for which a heartbeat's answer is valid, counted from when the heartbeat was sent; and
+/// for which a node must have been a member.
 const PART_INTERVALS: u32 = 2;
-/// Intervals for which the roll counts a member.
+/// Intervals for which a member is counted after a heartbeat.
 pub(crate) const MEMBER_INTERVALS: u32 = 3;
 
-/// What follows from a beat.
+/// What follows from a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartStatus {
-    /// A part of so many, until then.
+    /// A part of the quota divided by this many nodes, usable until then.
     Held { live: u64, until: Tick },
-    /// No new part, before so long. An old one holds as long as it would have.
+    /// No new part for this long. An old part stays valid until its own end.
     Waiting(Duration),
 }
 
 impl PartStatus {
-    /// What follows from a beat that was sent then.
+    /// The status after a heartbeat that was sent at this time.
     pub(crate) fn of(heartbeat: Heartbeat, sent: Tick, interval: Duration) -> Self {
         let valid_for = interval * PART_INTERVALS;
         match heartbeat.member_for >= valid_for {
-            true => Self::Held { live: heartbeat.live.max(1), until: sent.saturating_add(valid_for) },
+            true => {
+                Self::Held { live: heartbeat.live.max(1), until: sent.saturating_add(valid_for) }
+            }
             false => Self::Waiting(valid_for - heartbeat.member_for),
         }
     }
 
-    /// When to beat again: in time to use a part as soon as may be.
+    /// When to send the next heartbeat: early enough to use a part as soon as possible.
     pub(crate) fn pause(self, interval: Duration) -> Duration {
         match self {
             Self::Held { .. } => interval,
@@ -40,7 +42,7 @@ impl PartStatus {
     }
 }
 
-/// Whether a part that may be used until then may be used now.
+/// Whether a part that may be used until `until` may be used now.
 #[inline]
 pub(crate) fn is_valid(until: Tick, now: Tick) -> bool {
     now < until

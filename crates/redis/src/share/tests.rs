@@ -1,4 +1,4 @@
-//! What all nodes' parts sum to, and how long a dead one's is lost.
+//! What all nodes' parts sum to, and how long a dead node's part is unused.
 
 #![allow(clippy::disallowed_types, reason = "a roll of the tests may have a lock")]
 
@@ -17,11 +17,11 @@ use crate::{Origin, Unavailable};
 /// In simulated time.
 const INTERVAL: u64 = 100 * MILLI;
 
-/// When each member came, and was heard of last.
+/// When each member joined, and its last heartbeat.
 #[derive(Debug, Default)]
 struct Members {
     heard: Mutex<HashMap<String, (u64, u64)>>,
-    /// The mistake: it tells newcomers that they have been there for long.
+    /// The mistake: newcomers are reported as old members.
     hides_newcomers: bool,
 }
 
@@ -31,7 +31,7 @@ impl Members {
         members.retain(|_, (_, heard)| *heard + lifetime > now);
         let (came, _) = members.get(id).copied().unwrap_or((now, now));
         members.insert(id.into(), (came, now));
-        // The node's time is slowed down, and so is what it is told.
+        // The node's time is slowed down, and so is what it receives.
         let member_for = match self.hides_newcomers {
             true => Duration::MAX,
             false => Duration::from_nanos(now - came) * SLOWER,
@@ -44,7 +44,7 @@ impl Members {
     }
 }
 
-/// The roll as a node sees it.
+/// The list as a node reaches it.
 #[derive(Debug)]
 struct SimulatedMembership {
     members: Arc<Members>,
@@ -81,7 +81,7 @@ impl Membership for SimulatedMembership {
     }
 }
 
-/// A clock by which a node's beats and its limiter agree: slowed down.
+/// A slowed clock, shared by a node's heartbeats and its limiter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slowed(pub(super) Local);
 
@@ -111,7 +111,7 @@ impl World {
         self.mortal(quota).0
     }
 
-    /// A node, and how many of a thousand of its messages are lost.
+    /// A node, and the share of its messages that are lost, in thousandths.
     fn mortal(&mut self, quota: Quota) -> (Node, Arc<RelaxedCounter>) {
         let lost = Arc::new(RelaxedCounter::default());
         lost.put(self.lost_per_mille);
@@ -129,13 +129,13 @@ impl World {
     }
 }
 
-/// All parts together, in 840ths of the quota. 840 is divided by 1 to 8.
+/// The sum of all parts, in 840ths of the quota. 840 is divisible by 1 to 8.
 fn sum(nodes: &[Node]) -> u64 {
     nodes.iter().filter_map(|node| node.stats().live).map(|live| 840_u64.div_ceil(live)).sum()
 }
 
-/// Nodes come, go, and lose messages; the roll is forgotten. What their parts sum to at the worst,
-/// and at the end, after all went well for a while.
+/// Nodes come, go, and lose messages; the list is lost. Returns the largest sum of their parts, and
+/// the sum at the end, after a while without faults.
 fn sums(seed: u64, latency: u64, lost: u64, hides_newcomers: bool) -> (u64, u64) {
     simulate(async move {
         let mut world = World::new(seed, latency, lost);
@@ -198,7 +198,7 @@ fn a_dead_nodes_part_is_lost_for_four_intervals_at_most() {
         assert_eq!(dead.stats().live, None, "it stopped before others count it for dead");
         sleep(INTERVAL + 20 * MILLI).await;
         assert!(nodes.iter().all(|node| node.stats().live == Some(4)));
-        // One that ends in order is off the roll within an interval, and heard of in the next.
+        // A node that ends in order leaves the list within an interval; the others learn of it in the next.
         let mut nodes = nodes;
         drop(nodes.pop());
         sleep(2 * INTERVAL + 20 * MILLI).await;
@@ -240,7 +240,10 @@ fn a_node_that_cannot_beat_stops_in_time_or_takes_what_was_chosen() {
         let quota = Quota::per_hour(100);
         let node = Share::builder(Fails, quota).build().expect("in range");
         assert!(node.check(b"a").decision.is_err());
-        let node = Share::builder(Fails, quota).without_part(WithoutPart::DivideBy(10)).build().expect("in range");
+        let node = Share::builder(Fails, quota)
+            .without_part(WithoutPart::DivideBy(10))
+            .build()
+            .expect("in range");
         let granted = (0..100).filter(|_| node.check(b"a").decision.is_ok()).count();
         assert_eq!(granted, 10);
         tokio::time::sleep(Duration::from_secs(10)).await;

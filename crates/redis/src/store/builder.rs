@@ -1,4 +1,4 @@
-//! What a store is built from.
+//! The builder of a store.
 
 #![allow(clippy::disallowed_types, reason = "a lock and a clock beside a round trip")]
 
@@ -14,18 +14,18 @@ use redis::{Client, IntoConnectionInfo};
 use super::{Inner, Store};
 use crate::breaker::{Breaker, BreakerSettings};
 use crate::health::{Health, OnChange};
-use crate::pool::{Timeouts, Pool, Target, keepalive};
+use crate::pool::{Pool, Target, Timeouts, keepalive};
 use crate::stats::Counters;
 
 const CONNECTIONS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
 const LONGEST: Duration = Duration::from_secs(60);
-/// The shortest time without a word that a connection is checked after.
+/// The shortest idle time after which a connection is checked.
 const IDLE_MIN: Duration = Duration::from_millis(10);
-/// The first pause of an open circuit; the next ones double.
+/// The first pause of an open circuit. Later pauses double.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
-/// How a [`Store`] is to be; its table lists defaults and ranges.
+/// Configures a [`Store`]. The store's table lists defaults and ranges.
 #[derive(Clone)]
 #[must_use]
 pub struct StoreBuilder {
@@ -43,7 +43,7 @@ pub struct StoreBuilder {
 
 impl fmt::Debug for StoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An URL may hold a password.
+        // A URL may hold a password.
         f.debug_struct("StoreBuilder").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
@@ -64,7 +64,7 @@ impl StoreBuilder {
         }
     }
 
-    /// What all keys begin with, so that several programs can share a server.
+    /// The beginning of all keys, so that several programs can share a server.
     ///
     /// ```
     /// # use tollgate_redis::Store;
@@ -76,7 +76,7 @@ impl StoreBuilder {
         self
     }
 
-    /// How long a call may take, connecting included.
+    /// The deadline of a call, connecting included.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -90,8 +90,8 @@ impl StoreBuilder {
         self
     }
 
-    /// How long a connection may take to be made. A caller waits until its deadline only; the
-    /// connection goes on to be made for the next.
+    /// How long connecting may take. A caller waits until its own deadline at most; the connection
+    /// attempt continues for the next caller.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -104,8 +104,9 @@ impl StoreBuilder {
         self
     }
 
-    /// How many connections are used in turn. One carries many calls at once; more help where one
-    /// core cannot encode and decode them all. (In a cluster: to each node.)
+    /// The number of connections, used in turn. One connection carries many calls at a time. More
+    /// of them help if one core cannot encode and decode all calls. In a cluster, this is the
+    /// number for each node.
     ///
     /// ```
     /// # use tollgate_redis::Store;
@@ -116,12 +117,12 @@ impl StoreBuilder {
         self
     }
 
-    /// After how long without an answer a connection is checked before it is used. The check is a `PING`,
-    /// one more round trip of that call. Without an answer in a quarter of the deadline, the connection is
-    /// replaced.
+    /// The idle time after which a connection is checked before it is used. The check is a `PING`,
+    /// which adds a round trip to that call. Without an answer in a quarter of the deadline, the
+    /// connection is replaced.
     ///
-    /// Something between that forgets connections and says nothing does so after a minute or more. A
-    /// closed connection is noticed without this. It does not concern clusters.
+    /// NATs and load balancers that forget connections without notice do so after a minute or more.
+    /// A closed connection is noticed without this check. The setting does not apply to clusters.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -134,7 +135,7 @@ impl StoreBuilder {
         self
     }
 
-    /// After how many calls in a row without an answer the circuit opens.
+    /// The number of calls in a row without an answer that opens the circuit.
     ///
     /// ```
     /// # use tollgate_redis::Store;
@@ -145,8 +146,8 @@ impl StoreBuilder {
         self
     }
 
-    /// How often a server that does not answer is looked for: first after 50 to 100 ms, then after
-    /// pauses that double up to this. Chance takes up to half of each pause away.
+    /// How often a server that does not answer is probed: first after 50 to 100 ms, then after
+    /// pauses that double up to this. Up to half of each pause is subtracted at random.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -159,7 +160,7 @@ impl StoreBuilder {
         self
     }
 
-    /// Calls `tell` each time that the server goes down or comes back: once for each change, on the
+    /// Calls `tell` each time the server goes down or comes back: once for each change, on the
     /// thread that noticed it. `tell` must neither block nor panic.
     ///
     /// ```
@@ -173,11 +174,11 @@ impl StoreBuilder {
         self
     }
 
-    /// The store. It does not connect yet.
+    /// Builds the store. It does not connect yet.
     ///
     /// # Errors
     ///
-    /// A URL that is none, or a figure out of its range.
+    /// The URL is invalid, or a setting is out of its range.
     ///
     /// ```
     /// # use tollgate_redis::{Store, StoreError};
@@ -209,7 +210,7 @@ impl StoreBuilder {
         let target = self.target()?;
         let timeouts = Timeouts {
             connect: self.connect_timeout,
-            // Callers give up by their deadline; this frees the place of an answer that never comes.
+            // Callers give up at their deadline. This frees the slot of an answer that never comes.
             response: self.deadline.max(self.connect_timeout),
             idle: self.check_idle_after,
             check: self.deadline / 4,
@@ -268,7 +269,7 @@ fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true).set_keepalive(keepalive())
 }
 
-/// What may stand in a key before the first colon that is the caller's.
+/// Whether a text can be a prefix or a name in a key.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(['{', '}'])
 }
@@ -277,19 +278,19 @@ pub(crate) fn is_name(name: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A URL that is none.
+    /// The URL is invalid.
     Url,
-    /// A prefix that cannot begin a key.
+    /// The prefix cannot begin a key.
     Prefix,
-    /// A deadline or a connect timeout out of range.
+    /// The deadline or the connect timeout is out of range.
     Timeout,
     /// Too few connections, or too many.
     Connections,
-    /// A check of idle connections after a time out of range.
+    /// The idle time before a check is out of range.
     CheckIdleAfter,
-    /// A circuit that opens after no failure at all.
+    /// The circuit would open without a failure.
     OpenAfter,
-    /// Probes too often, or too seldom.
+    /// Probes are too frequent, or too rare.
     ProbeEvery,
 }
 

@@ -1,4 +1,4 @@
-//! A server, and how long a call to it may take.
+//! A server, and the deadline of calls to it.
 
 #![allow(clippy::disallowed_types, reason = "a lock and a clock beside a round trip")]
 
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
-use crate::breaker::{Breaker, Action};
+use crate::breaker::{Action, Breaker};
 use crate::health::{Health, OnChange};
 use crate::pool::Pool;
 use crate::reply;
@@ -22,10 +22,11 @@ use crate::script::{self, Script};
 use crate::stats::{Counters, StoreStats, count};
 use crate::unavailable::Unavailable;
 
-/// A Redis or Valkey server, or a cluster of them. Cheap to clone; clones share connections, circuit
-/// breaker and figures. Scripts that ask for the time and then write need Redis 5 or later.
+/// A Redis or Valkey server, or a cluster. Cheap to clone: clones share connections, circuit
+/// breaker and counters. Scripts that ask for the time and then write need Redis 5 or later.
 ///
-/// Building it does not connect. It belongs to the tokio runtime on which it is first asked.
+/// Building a store does not connect. The store belongs to the tokio runtime on which it is first
+/// used.
 ///
 /// | | default | range |
 /// |---|---|---|
@@ -37,20 +38,22 @@ use crate::unavailable::Unavailable;
 /// | [`probe_every`](StoreBuilder::probe_every), once pauses have grown | 1 s | 100 ms to 60 s |
 /// | [`prefix`](StoreBuilder::prefix) of all keys | `tollgate` | 1 to 64 bytes, no braces |
 ///
-/// **Guarantee.** A call ends by its deadline, give or take tokio's timers (a millisecond, and what
-/// the scheduler needs), whatever server and network do. While the circuit is open, calls end at
-/// once, and the server sees one probe at a time from this process.
+/// **Guarantee.** A call ends by its deadline, within the precision of tokio's timers (a
+/// millisecond, plus scheduling), whatever server and network do. While the circuit is open, calls
+/// end immediately, and the server sees one probe at a time from this process.
 ///
-/// A call to a single server is sent at most once. It is sent on a new connection where the old one was closed before a byte
-/// of the call was written: by the server (`timeout`, `CLIENT KILL`, a restart), or by anything between.
-/// A connection that was idle for long, or that did not answer the last call in time, is asked for a sign
-/// of life (`PING`) before it is used, and is replaced if none comes in a quarter of the deadline. All of
-/// this counts towards the deadline. The system's TCP keepalive is on: 15 seconds without a packet, then
-/// every 5 seconds.
+/// A call to a single server is written at most once. If the old connection was closed before a
+/// byte of the call was written, the call is sent on a new connection. The closer may be the server
+/// (`timeout`, `CLIENT KILL`, a restart) or anything between. A connection that was idle for long,
+/// or that did not answer the last call in time, is checked by a `PING` before it is used, and
+/// replaced if the answer does not come within a quarter of the deadline. All of this counts
+/// towards the deadline. TCP keepalive is on: after 15 seconds without a packet, then every 5
+/// seconds.
 ///
-/// **Not guaranteed.** Connections to a cluster are kept by the client library. It replaces closed ones, and
-/// sends a call again whose connection breaks, seven times at most: that call may be charged more than
-/// once, to the limit's side. Silent connections of a cluster are noticed by TCP keepalive only.
+/// **Not guaranteed.** The client library keeps the connections to a cluster. It replaces closed
+/// ones, and repeats a call whose connection broke, seven times at most. That call may be charged
+/// more than once, which denies too much rather than too little. Silent connections of a cluster
+/// are noticed by TCP keepalive only.
 ///
 /// ```
 /// use std::time::Duration;
@@ -73,11 +76,11 @@ struct Inner {
     deadline: Duration,
     probe_timeout: Duration,
     breaker: Mutex<Breaker>,
-    /// Changed while the breaker is held, so that the two agree.
+    /// Written while the breaker is locked, so the two always agree.
     health: Mutex<Health>,
     on_change: OnChange,
     counters: Counters,
-    /// What the breaker counts time from.
+    /// The moment from which the breaker counts time.
     started: Instant,
     chance: RandomState,
 }
@@ -107,7 +110,7 @@ impl Store {
         StoreBuilder::new(urls.into_iter().map(Into::into).collect(), true)
     }
 
-    /// What became of the calls so far.
+    /// Counters of the calls so far.
     ///
     /// ```
     /// # use tollgate_redis::Store;
@@ -119,7 +122,7 @@ impl Store {
         self.0.counters.read()
     }
 
-    /// Whether the server is given a rest.
+    /// Whether calls are withheld from the server.
     ///
     /// ```
     /// # use tollgate_redis::Store;
@@ -131,7 +134,7 @@ impl Store {
         self.breaker().is_open()
     }
 
-    /// Whether the server is asked, and if not, why. It is down exactly while the circuit is open.
+    /// Whether the server is in use, and if not, why. It is down exactly while the circuit is open.
     ///
     /// ```
     /// # use tollgate_redis::{Health, Store};
@@ -143,18 +146,18 @@ impl Store {
         self.0.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the server for a sign of life: a call like any other, which ends by the deadline, counts for
-    /// the circuit breaker, and has the server probed if the circuit is open. Asked every second or so,
-    /// it keeps [`health`](Self::health) true where there are no requests.
+    /// Sends a `PING`: a call like any other, which ends by the deadline, counts for the circuit
+    /// breaker, and starts a probe if the circuit is open. Called about every second, it keeps
+    /// [`health`](Self::health) current without other requests.
     ///
     /// # Errors
     ///
-    /// Why there was no answer.
+    /// There was no answer, for the given reason.
     ///
     /// ```
     /// # use tollgate_redis::{Store, Unavailable};
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-    /// let store = Store::builder("redis://127.0.0.1:1").build()?; // nobody is there
+    /// let store = Store::builder("redis://127.0.0.1:1").build()?; // no server listens there
     /// assert!(store.ping().await.is_err());
     /// # Ok::<(), tollgate_redis::StoreError>(())
     /// # })?;
@@ -167,7 +170,7 @@ impl Store {
             .map(|_| ())
     }
 
-    /// How long a call may take.
+    /// The deadline of a call.
     ///
     /// ```
     /// # use tollgate_redis::Store;
@@ -183,12 +186,12 @@ impl Store {
         &self.0.prefix
     }
 
-    /// Whether a call may name keys of one slot only.
+    /// Whether all keys of a call must be in one slot.
     pub(crate) fn is_cluster(&self) -> bool {
         self.0.pool.is_cluster()
     }
 
-    /// Runs a script about one key; the numbers that it returns.
+    /// Runs a script and returns its numbers.
     pub(crate) async fn run(
         &self,
         script: &Script,
@@ -212,14 +215,14 @@ impl Store {
         })
     }
 
-    /// Forgets a key.
+    /// Deletes a key.
     pub(crate) async fn delete(&self, key: &[u8]) -> Result<(), Unavailable> {
         let mut cmd = redis::cmd("DEL");
         cmd.arg(key);
         self.call(key, self.0.pool.ask(&cmd, &self.0.counters)).await.map(|_| ())
     }
 
-    /// One call, within the deadline and by the breaker's leave.
+    /// One call, within the deadline and if the breaker allows it.
     async fn call(
         &self,
         key: &[u8],
@@ -238,7 +241,7 @@ impl Store {
             return Err(Unavailable::CircuitOpen);
         }
         count(&counters.calls);
-        // Of a server that is away, what is known of why.
+        // The error text, if the error shows that the server is away.
         let (answer, away) = match tokio::time::timeout(self.0.deadline, asking).await {
             Ok(Ok(answer)) => (Ok(answer), None),
             Ok(Err(error)) => {
@@ -259,7 +262,7 @@ impl Store {
         answer
     }
 
-    /// A call was not answered, since the server is away.
+    /// A call had no answer because the server is away.
     fn call_failed(&self, reason: &Unavailable, detail: String) {
         let mut breaker = self.breaker();
         if breaker.call_failed(self.now(), self.chance()) {
@@ -275,7 +278,7 @@ impl Store {
         *self.0.health.lock().unwrap_or_else(PoisonError::into_inner) = health.clone();
     }
 
-    /// Looks whether the server is back, on new connections, which are then ready for all.
+    /// Checks whether the server is back, on new connections, which all calls then use.
     async fn probe(self, key: Vec<u8>) {
         count(&self.0.counters.probes);
         self.renew();
@@ -299,7 +302,7 @@ impl Store {
 
     fn explain(&self, error: &RedisError) -> Unavailable {
         if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
-            // Another server has taken over from this one: its address may lead there already.
+            // Another server has taken over. The address may already lead to it.
             self.renew();
         }
         if error.is_timeout() {
@@ -334,8 +337,8 @@ fn is_disconnected(error: &RedisError) -> bool {
         || matches!(error.kind(), ErrorKind::Io | ErrorKind::ClusterConnectionNotFound)
 }
 
-/// Whether no other request would be answered better. A server that answers with an error is
-/// there, unless the error is about all that it could be asked.
+/// Whether no other request could succeed. A server that answers with an error is there, unless the
+/// error concerns every request.
 fn is_away(error: &RedisError) -> bool {
     use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown};
     error.is_timeout()

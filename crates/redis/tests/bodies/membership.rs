@@ -1,5 +1,5 @@
-//! The list of live nodes as `src/lua/heartbeat.lua` and `leave.lua` keep it. `verify/states/` takes it for the
-//! server; `tests/server/transcript.rs` compares it with one.
+//! The membership list as `src/lua/heartbeat.lua` and `leave.lua` keep it. `verify/states/` uses it
+//! in place of a server; `tests/server/transcript.rs` compares it with one.
 
 /// A node on the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +8,8 @@ pub(crate) struct Member {
     pub(crate) heard: u64,
 }
 
-/// A beat of the node that has this place: how many are alive, and for how long it has been one.
+/// A heartbeat of this node. Returns how many nodes are alive, and how long this one has been a
+/// member.
 pub(crate) fn heartbeat(
     places: &mut [Option<Member>],
     node: usize,
@@ -18,7 +19,7 @@ pub(crate) fn heartbeat(
     for place in places.iter_mut() {
         *place = place.filter(|member| member.heard + lifetime > now);
         if let Some(member) = place {
-            // A clock that was set back: as if it had stood still.
+            // The clock was set back: this works as if it had stopped.
             member.came -= member.heard.saturating_sub(now);
             member.heard = member.heard.min(now);
         }

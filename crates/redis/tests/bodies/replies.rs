@@ -1,5 +1,5 @@
-//! Answers of a server, from their bytes on: what is no answer of a script is denied, and what is one
-//! means what the script says that it does.
+//! A server's replies, from their bytes on: an invalid reply is an error, and a valid one means
+//! what the script says it means.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -21,10 +21,10 @@ const QUOTAS: [(u64, Duration, u64); 8] = [
     (1_000, Duration::from_secs(3_600), 1 << 32),
     (1_000_000, Duration::from_secs(86_400), 0),
 ];
-/// A lease takes no more than so many cells.
+/// The largest lease, in cells.
 const TAKEN_MAX: u64 = 1 << 20;
 
-/// Bytes that run out are zeros.
+/// Reads bytes. When they are used up, further bytes are zeros.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
@@ -38,7 +38,7 @@ impl Cursor<'_> {
         u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
     }
 
-    /// A number as scripts return it, or as none does.
+    /// A number that scripts return, or that none returns.
     fn number(&mut self) -> i64 {
         match self.byte() {
             small @ 0..=99 => i64::from(small) - 1,
@@ -59,7 +59,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Bytes of the protocol as they are, or numbers put into it.
+/// The body: bytes of the protocol as they are, or numbers encoded in it.
 pub(crate) fn replies(data: &[u8]) {
     let mut cursor = Cursor(data);
     let (how, shape) = (cursor.byte(), cursor.byte());
@@ -89,7 +89,7 @@ thread_local! {
     static PLANTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A mistake to be found, on this thread: a number is read as the next one.
+/// Plants a mistake on this thread: one number is read as the next one.
 pub(crate) fn plant(mistake: bool) {
     PLANTED.set(mistake);
 }
@@ -99,7 +99,7 @@ fn misheard(numbers: &[i64]) -> Vec<i64> {
     numbers.iter().enumerate().map(next).collect()
 }
 
-/// What a server said to a limiter, and what the limiter heard.
+/// A server's reply to a limiter, and what the limiter read.
 struct Answer {
     gate: RedisLimiter,
     asked: Means,
@@ -108,7 +108,7 @@ struct Answer {
     heard: Vec<i64>,
 }
 
-/// What the client reads; numbers that it read are the same when they are written by the book.
+/// What the client library reads. The numbers must be the same when they are encoded again.
 fn read(bytes: &[u8]) -> Option<Vec<i64>> {
     let numbers = reply::numbers(bytes)?;
     assert_eq!(reply::numbers(&written(&numbers)).as_ref(), Some(&numbers));
@@ -138,7 +138,7 @@ fn quota(shape: u8) -> Quota {
     if burst > 0 { quota.burst(burst) } else { quota }
 }
 
-/// One that never asks anybody.
+/// A limiter that never calls a server.
 fn redis_limiter(
     algorithm: &Algorithm,
     quota: Quota,
@@ -205,7 +205,7 @@ fn micros(span: Duration) -> u128 {
     span.as_nanos().div_ceil(1_000)
 }
 
-/// Counts of windows and of nodes are all natural numbers, or none are told.
+/// Counts of windows and of nodes must all be natural numbers, or nothing is decoded.
 fn counts_are_told(numbers: &[i64]) {
     let natural = numbers.iter().all(|number| *number >= 0);
     for charges in [numbers.len() / 2, numbers.len()] {

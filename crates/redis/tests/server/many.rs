@@ -1,4 +1,4 @@
-//! Many tasks, connections and processes against one quota.
+//! Many tasks, connections and processes on one quota.
 
 use std::process::{Command, Stdio};
 
@@ -12,7 +12,7 @@ const COUNTING: &str = "TOLLGATE_TEST_COUNTING";
 
 fn gate(store: &Store, algorithm: &str) -> RedisLimiter {
     let algorithm: Algorithm = algorithm.parse().expect("a name");
-    // What comes back within a test is less than one cell.
+    // Less than one cell comes back during a test.
     let gate = RedisLimiter::builder(store, "many", Quota::per_day(500)).algorithm(algorithm);
     gate.build().expect("a limiter")
 }
@@ -78,7 +78,7 @@ fn processes_share_one_quota() {
     }
 }
 
-/// One of the processes of the test above; no test by itself.
+/// One of the processes of the test above. It does nothing by itself.
 #[test]
 fn worker() {
     let (Ok(url), Ok(algorithm)) = (std::env::var(URL), std::env::var(COUNTING)) else { return };

@@ -1,4 +1,4 @@
-//! Limits whose prefixes, names and keys are made of the letters that separate them.
+//! Limits whose prefixes, names and keys contain the separators.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn login(store: &Store, name: &str) -> RedisLimiter {
     RedisLimiter::builder(store, name, Quota::per_hour(1)).build().expect("a limiter")
 }
 
-/// Granted: one cell to each of all limits and keys, which are all different.
+/// Granted: one cell to each limit and key. All of them are different.
 #[test]
 fn a_client_does_not_reach_another_limit_by_the_key_it_chooses() {
     let Some(server) = Server::start() else { return };
@@ -42,7 +42,7 @@ fn a_client_does_not_reach_another_limit_by_the_key_it_chooses() {
     assert_eq!(keys, places, "what stands on the server");
 }
 
-/// Whatever counts in whatever way, of names that would be the same without an escape.
+/// Every algorithm and the membership list keep names apart that would be equal without an escape.
 #[test]
 fn every_way_to_count_keeps_names_apart() {
     let Some(server) = Server::start() else { return };

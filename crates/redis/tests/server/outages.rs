@@ -1,4 +1,5 @@
-//! A server that is slow, silent or gone: when decisions come, what they are, and how it recovers.
+//! A server that is slow, silent or gone: when decisions come, what they are, and how clients
+//! recover.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -22,12 +23,12 @@ fn with_short_deadline(url: String) -> StoreBuilder {
     store.open_after(FAILURES).probe_every(Duration::from_millis(200))
 }
 
-/// Ten an hour, so that what is granted is the burst.
+/// Ten an hour, so what is granted is the burst.
 fn ten(store: &Store) -> RedisLimiter {
     RedisLimiter::builder(store, "faults", Quota::per_hour(10)).build().expect("a limiter")
 }
 
-/// Asks until the server answers once, for 5 seconds at most. What was admitted by then.
+/// Asks until the server answers once, for 5 seconds at most. Returns what was admitted by then.
 async fn recovered(gate: &WithFallback) -> u32 {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(5) {
@@ -40,7 +41,7 @@ async fn recovered(gate: &WithFallback) -> u32 {
     panic!("the server is back, and nobody asks it");
 }
 
-/// Asks some times, each by the deadline; how many the server and the fallback admitted.
+/// Asks several times, each by the deadline. Returns how many the server and the fallback admitted.
 async fn admitted(gate: &WithFallback, attempts: u32) -> [u32; 2] {
     let mut admitted = [0; 2];
     for _ in 0..attempts {
@@ -53,8 +54,8 @@ async fn admitted(gate: &WithFallback, attempts: u32) -> [u32; 2] {
 }
 
 /// Granted: the burst of 10 by the server, and by the fallback what is left of a share of 5 that
-/// was charged all along. Charged twice, to the limit's side: at most the calls that timed out,
-/// which are those that opened the circuit.
+/// was charged all along. Requests charged twice are at most the calls that timed out, which are
+/// those that opened the circuit.
 #[test]
 fn a_server_that_is_stopped_is_done_without() {
     let Some(server) = Server::start() else { return };
@@ -69,9 +70,11 @@ fn a_server_that_is_stopped_is_done_without() {
         assert_eq!(stopped.timed_out, u64::from(FAILURES));
         assert_eq!((stopped.circuit_opened, store.is_circuit_open()), (1, true));
         assert_eq!(stopped.skipped, 200 - u64::from(FAILURES));
-        // Nor is a process held up that has never been connected.
-        let cold =
-            WithFallback::new(ten(&with_short_deadline(server.url()).build().expect("a store")), Fallback::Deny);
+        // A process that was never connected is not delayed either.
+        let cold = WithFallback::new(
+            ten(&with_short_deadline(server.url()).build().expect("a store")),
+            Fallback::Deny,
+        );
         assert_eq!(admitted(&cold, 20).await, [0, 0]);
 
         server.signal("CONT");
@@ -86,7 +89,7 @@ fn a_server_that_is_stopped_is_done_without() {
     });
 }
 
-/// Granted: by a fallback that denies, nothing more; and the calls fail long before the deadline.
+/// Granted: nothing more, by a fallback that denies. The calls fail long before the deadline.
 #[test]
 fn a_server_that_is_killed_is_done_without() {
     let Some(mut server) = Server::start() else { return };
@@ -101,7 +104,7 @@ fn a_server_that_is_killed_is_done_without() {
         assert!(killed.disconnected >= 1);
         assert_eq!(gate.stats().fallback_denied, 500);
 
-        // It has forgotten: a fresh burst.
+        // The server has lost its data: a fresh burst.
         server.restart();
         let first = recovered(&gate).await;
         let [later, _] = admitted(&gate, 30).await;
@@ -109,8 +112,8 @@ fn a_server_that_is_killed_is_done_without() {
     });
 }
 
-/// Granted: the burst of 10, however late the answers; those that come too late are charged, and
-/// are at most the calls that timed out.
+/// Granted: the burst of 10, however late the answers are. Calls whose answers come too late are
+/// charged, and are at most the calls that timed out.
 #[test]
 fn a_slow_link_holds_nobody_up() {
     let Some(server) = Server::start() else { return };
@@ -133,7 +136,7 @@ fn a_slow_link_holds_nobody_up() {
     });
 }
 
-/// Granted: the burst of 10, by new connections after the old ones died without a word.
+/// Granted: the burst of 10, on new connections after the old ones died without notice.
 #[test]
 fn a_dead_connection_is_replaced() {
     let Some(server) = Server::start() else { return };
@@ -154,11 +157,12 @@ fn a_dead_connection_is_replaced() {
     });
 }
 
-/// Granted: none. While the circuit is open there are probes, one at a time and ever less often, and
-/// no calls; so a server that comes back meets one call of each process.
+/// Granted: nothing. While the circuit is open there are probes, one at a time and ever less often,
+/// and no calls. A server that comes back therefore receives one call of each process.
 #[test]
 fn an_open_circuit_probes_and_does_not_call() {
-    let store = with_short_deadline(format!("redis://127.0.0.1:{}", free_port())).build().expect("a store");
+    let store =
+        with_short_deadline(format!("redis://127.0.0.1:{}", free_port())).build().expect("a store");
     let gate = ten(&store);
     block_on(async {
         let began = Instant::now();
@@ -177,10 +181,11 @@ fn an_open_circuit_probes_and_does_not_call() {
     });
 }
 
-/// Granted: none; there is an error in place of a panic.
+/// Granted: nothing. There is an error instead of a panic.
 #[test]
 fn outside_of_a_runtime_is_an_error() {
-    let store = with_short_deadline(format!("redis://127.0.0.1:{}", free_port())).build().expect("a store");
+    let store =
+        with_short_deadline(format!("redis://127.0.0.1:{}", free_port())).build().expect("a store");
     let gate = ten(&store);
     let asking = pin!(gate.check("k"));
     let answer = asking.poll(&mut Context::from_waker(Waker::noop()));
@@ -188,7 +193,7 @@ fn outside_of_a_runtime_is_an_error() {
     assert!(text.contains("runtime"));
 }
 
-/// Granted: none by a server that wants a password; the error says so.
+/// Granted: nothing by a server that requires a password. The error says so.
 #[test]
 fn a_wrong_password_is_named() {
     let Some(server) = Server::start_with(&["--requirepass", "right"]) else { return };

@@ -1,11 +1,12 @@
-//! What a key owes on the server when the quota is another one at each request, as the scripts say it.
+//! A model of what a key owes on the server when each request may have another quota, as the
+//! scripts count it.
 
 use std::collections::BTreeMap;
 
 use tollgate::Quota;
 use tollgate_redis::Algorithm;
 
-/// A key that is asked for by processes with different quotas, by a clock that goes on.
+/// A key that processes with different quotas ask for, by a clock that never goes back.
 pub(crate) trait Model {
     /// Whether `n` cells are admitted, and how many remain.
     fn decide(&mut self, quota: &Quota, now_micros: u64, n: u64) -> (bool, u64);
@@ -55,8 +56,8 @@ impl Rate {
         (span / self.parts) as f64 + (span % self.parts) as f64 / self.parts as f64
     }
 
-    /// A span of the other rate's as one of this: as many cells, rounded up to a 1024th. In floats, as
-    /// a script has no other numbers.
+    /// Converts a span at the other rate to a span at this rate: the same number of cells, rounded
+    /// up to a 1024th. It uses floats because scripts have no other numbers.
     #[allow(clippy::cast_possible_truncation, reason = "whole numbers below 2^53")]
     fn convert(self, span: u128, other: Self) -> u128 {
         if (self.cell, self.parts) == (other.cell, other.parts) {
@@ -121,7 +122,7 @@ impl Model for Window {
     }
 }
 
-/// What each sub-window has counted.
+/// The count of each sub-window.
 struct Counter {
     older: u64,
     counts: BTreeMap<u64, u64>,

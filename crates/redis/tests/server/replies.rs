@@ -1,5 +1,5 @@
-//! A server that answers whatever it likes, in the protocol: what is no answer is an error, and nothing
-//! panics. No real server is needed.
+//! A server that returns arbitrary values of the protocol. An invalid reply is an error, and
+//! nothing panics. No real server is needed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use tollgate_redis::{
 
 use crate::harness::{block_on, with_long_deadline};
 
-/// What is answered to scripts.
+/// The reply to scripts.
 type Reply = Arc<Mutex<Vec<u8>>>;
 
 fn serve(reply: &Reply) -> u16 {
@@ -33,7 +33,7 @@ fn serve(reply: &Reply) -> u16 {
     port
 }
 
-/// Answers each command; `None` when the client has gone.
+/// Answers each command. `None` when the client has gone.
 fn answer(mut client: TcpStream, reply: &Reply) -> Option<()> {
     let mut requests = BufReader::new(client.try_clone().ok()?);
     loop {
@@ -56,7 +56,7 @@ fn number(requests: &mut impl BufRead) -> Option<usize> {
     line.get(1..)?.trim().parse().ok()
 }
 
-/// Any value of the protocol, with numbers that a script may have, and cannot have.
+/// Any value of the protocol, with numbers that a script can and cannot return.
 fn values() -> impl Strategy<Value = Vec<u8>> {
     let numbers = prop_oneof![-3..300_i64, any::<i64>(), Just(i64::MIN), Just(i64::MAX)];
     let leaves = prop_oneof![
@@ -76,12 +76,13 @@ fn values() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Granted: what such a server says; of an answer that is none, nothing.
+/// Granted: what such a server says, and nothing for an invalid reply.
 #[test]
 fn no_answer_makes_a_limiter_panic() {
     let reply = Reply::default();
     let url = format!("redis://127.0.0.1:{}", serve(&reply));
-    let store = with_long_deadline(Store::builder(url)).open_after(u32::MAX).build().expect("a store");
+    let store =
+        with_long_deadline(Store::builder(url)).open_after(u32::MAX).build().expect("a store");
     let redis_limiter = |name: &str, algorithm: Algorithm| {
         let redis_limiter =
             RedisLimiter::builder(&store, name, Quota::per_second(90)).algorithm(algorithm);

@@ -1,4 +1,4 @@
-//! Shares by a real server: what the parts of all nodes sum to while nodes come, go and die.
+//! Shares on a real server: what the parts of all nodes sum to while nodes come, go and die.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::harness::{Server, block_on};
 use crate::workers::runtime;
 
 const INTERVAL: Duration = Duration::from_millis(200);
-/// What a busy machine may add to a timer, and a call.
+/// What a busy machine may add to a timer and a call.
 const SLACK: Duration = Duration::from_millis(300);
 
 fn quota() -> Quota {
@@ -28,14 +28,14 @@ fn store(server: &Server) -> Store {
     server.store().deadline(INTERVAL).probe_every(INTERVAL).build().expect("a store")
 }
 
-/// The parts of the quota that are in use now, in sixtieths. `None`, if it took long to look.
+/// The parts of the quota in use now, in sixtieths. `None` if the look took too long.
 fn parts(nodes: &[&Share<RedisMembership>]) -> Option<u64> {
     let began = Instant::now();
     let sum = nodes.iter().filter_map(|node| node.stats().live).map(|live| 60 / live).sum();
     (began.elapsed() < Duration::from_millis(1)).then_some(sum)
 }
 
-/// Looks at the nodes until it is as awaited, for so long at most; at no look is more than the whole
+/// Checks the nodes until the awaited state, for at most `max`. At no check is more than the whole
 /// in use.
 async fn until(
     nodes: &[&Share<RedisMembership>],
@@ -60,7 +60,7 @@ fn all(live: u64) -> impl Fn(&[Option<u64>]) -> bool {
     move |nodes| nodes.iter().all(|node| *node == Some(live))
 }
 
-/// Granted to a key that nobody has asked for before.
+/// Granted to a key that no request has asked for before.
 fn granted(nodes: &[&Share<RedisMembership>], key: &[u8]) -> Vec<u32> {
     let of = |node: &&Share<RedisMembership>| {
         (0..400).map(|_| u32::from(node.check(key).decision.is_ok())).sum::<u32>()
@@ -68,8 +68,8 @@ fn granted(nodes: &[&Share<RedisMembership>], key: &[u8]) -> Vec<u32> {
     nodes.iter().map(of).collect()
 }
 
-/// Granted: at any moment the parts in use are the whole at most. A newcomer has one after two
-/// intervals and two calls, and what one had that left is the others' after two.
+/// Granted: the parts in use are the whole at most, at any moment. A newcomer has a part after two
+/// intervals and two calls. The part of a node that left belongs to the others after two intervals.
 #[test]
 fn nodes_that_come_and_leave_never_use_more_than_the_whole() {
     let Some(server) = Server::start() else { return };
@@ -91,8 +91,8 @@ fn nodes_that_come_and_leave_never_use_more_than_the_whole() {
     });
 }
 
-/// Granted: the whole at most, that counted which a node still uses whose task is dead. Its part is
-/// the others' after four intervals and a call.
+/// Granted: the whole at most, including what a node with a dead task still uses. Its part belongs
+/// to the others after four intervals and a call.
 #[test]
 fn a_dead_nodes_part_comes_back_in_four_intervals() {
     let Some(server) = Server::start() else { return };
@@ -103,7 +103,7 @@ fn a_dead_nodes_part_comes_back_in_four_intervals() {
         let its = stores[2].clone();
         let dead = doomed.spawn(async move { node(&its) }).await.expect("a node");
         until(&[&first, &second, &dead], 5 * INTERVAL + SLACK, all(3)).await;
-        // Its beats end without a word; its requests go on.
+        // Its heartbeats end without notice. Its requests continue.
         doomed.shutdown_background();
         let nodes = [&first, &second, &dead];
         let back = |live: &[Option<u64>]| live[..2] == [Some(2), Some(2)];
@@ -115,8 +115,8 @@ fn a_dead_nodes_part_comes_back_in_four_intervals() {
     });
 }
 
-/// Granted: the whole at most. When the server forgets, parts go on for two intervals and are back
-/// after four; a flush of scripts is not noticed.
+/// Granted: the whole at most. When the server loses its data, parts remain for two intervals and
+/// are back after four. A flush of scripts changes nothing.
 #[test]
 fn a_server_that_forgets_adds_no_part() {
     let Some(server) = Server::start() else { return };
@@ -142,8 +142,8 @@ fn a_server_that_forgets_adds_no_part() {
     });
 }
 
-/// Granted: by nodes that cannot beat, nothing after two intervals; the server is not asked for any
-/// decision.
+/// Granted: nothing after two intervals, by nodes whose heartbeats fail. No decision calls the
+/// server.
 #[test]
 fn without_a_server_parts_lapse() {
     let Some(server) = Server::start() else { return };
@@ -163,8 +163,8 @@ fn without_a_server_parts_lapse() {
     });
 }
 
-/// Granted: nothing by it. A server's clock that is set back by an hour takes nobody's part, and a dead
-/// node is not counted for an hour more, nor has a new one to wait for so long.
+/// Granted: nothing more. If a server's clock is set back by an hour, no node loses its part, no
+/// dead node is counted for an hour more, and no new node waits that long.
 #[test]
 fn a_clock_that_is_set_back_keeps_nobody_waiting() {
     const SECOND: u64 = 1_000_000;
@@ -189,7 +189,8 @@ fn a_clock_that_is_set_back_keeps_nobody_waiting() {
     assert_eq!(heartbeat("old", 6_405), (2, 5), "the dead one is counted no longer");
 }
 
-/// Granted: no part by a roll that holds something else; the error says so, of beats and of farewells.
+/// Granted: no part by a list that holds another type. The errors of heartbeats and of leaving say
+/// so.
 #[test]
 fn what_is_not_ours_is_an_error() {
     let Some(server) = Server::start() else { return };
@@ -210,7 +211,9 @@ fn what_is_not_ours_is_an_error() {
             panic!("a beat")
         };
         assert!(text.contains("WRONGTYPE"), "{text}");
-        let Err(Unavailable::Failed(text)) = block_on(membership.leave("a")) else { panic!("it left") };
+        let Err(Unavailable::Failed(text)) = block_on(membership.leave("a")) else {
+            panic!("it left")
+        };
         assert!(text.contains("WRONGTYPE"), "{text}");
         let _: () = redis::cmd("DEL").arg(&place).query(&mut admin).expect("it");
         block_on(membership.heartbeat("a", second)).expect("an answer");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::Quota;
-use tollgate_redis::{Algorithm, RedisLimiter, Grant};
+use tollgate_redis::{Algorithm, Grant, RedisLimiter};
 
 use crate::harness::{Server, block_on};
 
@@ -14,15 +14,15 @@ fn parse(quota: &str) -> Quota {
     quota.parse().expect("a quota")
 }
 
-/// What was taken, to be spent whenever it may be. In a span's count are all cells that may be spent
-/// in it, so it is at least what any process can spend.
+/// The leases taken. Each lease may be spent at any time of its life. A span counts all cells that
+/// may be spent in it, so the count is at least what any process can spend.
 struct TakenLeases {
-    /// When cells may be spent first and last, and how many.
+    /// The first and the last instant at which cells may be spent, and how many.
     spans: Vec<(u64, u64, u64)>,
 }
 
 impl TakenLeases {
-    /// The most cells that can have been spent in one span of `width`, and in which it begins.
+    /// The most cells that can have been spent in one span of `width`.
     fn worst(&self, width: u64) -> u64 {
         let begins = self.spans.iter().flat_map(|(first, last, _)| [*first, last - 1]);
         let within = |begin: u64| {
@@ -34,8 +34,8 @@ impl TakenLeases {
     }
 }
 
-/// Granted: in any span, however late the cells of each lease are spent, at most `burst + rate *
-/// span` by a bucket, and `bound(width)` by the others.
+/// Granted in any span of a width, however late the cells of each lease are spent: at most
+/// `bound(width)`.
 fn keeps(algorithm: &Algorithm, quota: &str, lease_ms: u64, bound: &dyn Fn(u64) -> u64) {
     let Some(server) = Server::start() else { return };
     let quota = parse(quota);
@@ -78,7 +78,7 @@ fn keeps(algorithm: &Algorithm, quota: &str, lease_ms: u64, bound: &dyn Fn(u64) 
     outcome.unwrap_or_else(|error| panic!("{algorithm:?} {quota}: {error}"));
 }
 
-/// Granted: `burst + rate * span` in any span, over whatever processes hold the leases.
+/// Granted: `burst + rate * span` in any span, whichever processes hold the leases.
 #[test]
 fn leases_of_a_bucket_keep_its_bound_over_any_span() {
     for (text, lease_ms) in [("100/s", 50), ("100/s burst 20", 80), ("7/s burst 5", 300)] {
@@ -92,8 +92,8 @@ fn leases_of_a_bucket_keep_its_bound_over_any_span() {
     }
 }
 
-/// Granted: the limit in each window, since a lease ends with the window that it was charged to. A
-/// span touches so many windows as it is long, and one more.
+/// Granted: the limit in each window, because a lease ends with the window that it was charged to.
+/// A span touches as many windows as it is long, and one more.
 #[test]
 fn leases_of_a_window_end_with_it() {
     for algorithm in [Algorithm::fixed_window(), Algorithm::aligned_window()] {
@@ -113,15 +113,15 @@ fn leases_of_a_window_end_with_it() {
     assert_eq!(taken(999_999).lifetime, Duration::from_micros(1));
 }
 
-/// Granted: as by a counter, at most twice the limit in a span of one period.
+/// Granted: at most twice the limit in a span of one period, as by a counter.
 #[test]
 fn leases_of_a_counter_keep_its_bound() {
     let periods = |width: u64| width.div_ceil(1_000_000);
     keeps(&Algorithm::sliding_counter(), "40/s", 100, &|width| 80 * periods(width).max(1));
 }
 
-/// Takes all there is at `from`, then every millisecond whatever has come back, until a lease of the
-/// beginning is over and `width` has passed.
+/// Takes all cells at `from`, then every millisecond what has come back, until the first lease has
+/// expired and `width` has passed.
 fn greedy(gate: &RedisLimiter, key: &str, from: u64, width: u64) -> TakenLeases {
     let lifetime = u64::try_from(gate.lease_lifetime().as_micros()).expect("in range");
     let mut spans = Vec::new();
@@ -135,8 +135,8 @@ fn greedy(gate: &RedisLimiter, key: &str, from: u64, width: u64) -> TakenLeases 
     TakenLeases { spans }
 }
 
-/// Granted: `burst + rate * span` to whoever keeps the whole burst until it is almost over, and
-/// takes all that comes back meanwhile. Not much less either.
+/// Granted: `burst + rate * span`, and not much less, to a process that keeps the whole burst until
+/// it is about to expire and takes everything that comes back meanwhile.
 #[test]
 fn greedy_leases_of_a_bucket_keep_its_bound() {
     let Some(server) = Server::start() else { return };
@@ -149,8 +149,8 @@ fn greedy_leases_of_a_bucket_keep_its_bound() {
     }
 }
 
-/// Granted: twice the limit in a span of one period, to whoever takes all of it just before a window
-/// ends, and keeps it.
+/// Granted: twice the limit in a span of one period, to a process that takes all of it just before
+/// a window ends, and keeps it.
 #[test]
 fn greedy_leases_of_a_counter_keep_its_bound() {
     let Some(server) = Server::start() else { return };
@@ -158,7 +158,7 @@ fn greedy_leases_of_a_counter_keep_its_bound() {
     let gate = RedisLimiter::builder(&store, "greedy", parse("400/s"));
     let gate = gate.algorithm(Algorithm::sliding_counter()).leases(Duration::from_millis(100));
     let gate = gate.build().expect("a limiter");
-    // Windows of 1 s, and those of 1.1 s that a lease makes of them, begin here.
+    // Windows of 1 s begin here, and so do those of 1.1 s that leases turn them into.
     let begin = BEGINNING_MICROS / 11_000_000 * 11_000_000;
     for ends in [1_000_000, 1_100_000] {
         let taken_leases = greedy(&gate, &ends.to_string(), begin + ends - 1, 1_000_000);
@@ -167,7 +167,7 @@ fn greedy_leases_of_a_counter_keep_its_bound() {
     }
 }
 
-/// Granted: all there is, by a division that must not lose a cell to rounding.
+/// Granted: everything. A division must not lose a cell to rounding.
 #[test]
 fn the_last_cell_is_found() {
     let Some(server) = Server::start() else { return };
@@ -175,7 +175,7 @@ fn the_last_cell_is_found() {
     for limit in 1..200 {
         let quota = Quota::per_second(limit).burst(3_000);
         let gate = RedisLimiter::builder(&store, format!("last{limit}"), quota);
-        // What comes back in a second is a whole number of cells.
+        // A whole number of cells comes back in a second.
         let gate = gate.leases(Duration::from_secs(1)).build().expect("a limiter");
         let gate = gate.at_micros(BEGINNING_MICROS);
         let taken = block_on(gate.take("k", 1, u64::MAX)).expect("an answer");
@@ -183,7 +183,8 @@ fn the_last_cell_is_found() {
     }
 }
 
-/// Granted: as many as there are, never fewer than wanted; and what can never be says so.
+/// Granted: as many cells as there are, never fewer than the minimum. A request that can never fit
+/// says so.
 #[test]
 fn at_least_and_at_most() {
     let Some(server) = Server::start() else { return };

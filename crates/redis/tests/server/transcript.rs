@@ -1,4 +1,5 @@
-//! The bucket and the list of nodes that `verify/states/` takes for the server, compared with a server.
+//! The bucket and the membership list that `verify/states/` uses in place of a server, compared
+//! with one.
 
 #[path = "../bodies/bucket.rs"]
 mod bucket;
@@ -32,7 +33,7 @@ fn the_models_bucket_is_the_servers() {
         let period = Duration::from_millis(period_millis);
         let redis_limiter =
             RedisLimiter::builder(&store, "transcript", Quota::new(limit, period).burst(burst));
-        // One cell has no room for leases; none at all are no leases.
+        // A burst of one cell has no room for leases, and a lifetime of zero means none.
         let Ok(redis_limiter) = redis_limiter.leases(Duration::from_micros(lease)).build() else {
             return Ok(());
         };
@@ -58,27 +59,29 @@ fn the_models_bucket_is_the_servers() {
     assert!(keys.get() >= 300, "{}", keys.get());
 }
 
-/// What a node does, or its server's clock.
+/// What a node does.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
     Heartbeat(usize),
     Leave(usize),
 }
 
-/// Granted: nothing; every beat is answered as the model says, by clocks that go on, jump ahead and are
-/// set back.
+/// Granted: nothing. Every heartbeat is answered as the model says, by clocks that advance, jump
+/// ahead and are set back.
 #[test]
 fn the_models_roll_is_the_servers() {
     const NODES: usize = 4;
-    /// In microseconds: the server expires keys by a clock of its own.
+    /// In microseconds, and long, because the server expires keys by its own clock.
     const LIFETIME: u64 = 300_000_000;
     const MICROS: i64 = 1_000_000;
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let heartbeats =
         concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/heartbeat.lua"));
-    let (heartbeats, leaves) =
-        (redis::Script::new(heartbeats), redis::Script::new(include_str!("../../src/lua/leave.lua")));
+    let (heartbeats, leaves) = (
+        redis::Script::new(heartbeats),
+        redis::Script::new(include_str!("../../src/lua/leave.lua")),
+    );
     let doing = prop_oneof![9 => (0..NODES).prop_map(Doing::Heartbeat), 1 => (0..NODES).prop_map(Doing::Leave)];
     let passes = prop_oneof![6 => 0_i64..200, 1 => -400_i64..400];
     let script = prop::collection::vec((doing, passes), 1..60);

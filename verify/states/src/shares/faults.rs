@@ -45,7 +45,7 @@ impl Shares {
         Some(())
     }
 
-    /// The server's clock goes on.
+    /// The server's clock advances.
     fn pass(&self, world: &mut World, by: i8) {
         let oldest = self.oldest(world);
         for slot in &mut world.slots {
@@ -57,7 +57,7 @@ impl Shares {
 
     fn forget(&self, world: &mut World) {
         for index in 0..world.slots.len() {
-            // Nobody has a part by the new list for so long as any has one by the old, if clocks are right.
+            // With correct clocks, every old part ends before any node has a part by the new list.
             if let Some(node) = world.slots[index].node.clone() {
                 let beyond = self.left_of_any(&node) - self.holds();
                 self.allow_part(world, &node, beyond, 0);
@@ -77,7 +77,7 @@ impl Shares {
         }
         let counted = self.counted();
         for slot in &mut world.slots {
-            // One that the server had dropped counts again, if the clock goes back as well.
+            // A node that the server had dropped counts again, if the clock goes back as well.
             let sooner = self.member_for(slot.copied)
                 - self.member_for(slot.listed.filter(|ages| ages.heard < counted));
             slot.early += sooner.max(0).unsigned_abs();
@@ -101,27 +101,27 @@ impl Shares {
         }
     }
 
-    /// For how long a list says that a node has been on it, as far as it matters.
+    /// How long a list says that a node has been a member, as far as it matters.
     fn member_for(&self, listed: Option<Ages>) -> i8 {
         listed.map_or(0, |ages| ages.came.clamp(0, self.holds()))
     }
 
-    /// For how long a node may use a part after the list has dropped it.
+    /// How long a node may use a part after the list has dropped it.
     fn beyond(&self, node: &Node, listed: Option<Ages>) -> i8 {
-        // One that is new to the list has its part from before.
+        // A node that is new to the list has its part from before.
         let listed = listed.filter(|ages| ages.came >= self.holds());
         let dropped_in = listed.map_or(0, |ages| self.counted() - ages.heard);
         (self.left_of_any(node) - dropped_in).max(0)
     }
 
-    /// For how much longer it may use its part, or one that it will have by the answer on its way.
+    /// How much longer the node may use its part, or the part of the answer in flight.
     fn left_of_any(&self, node: &Node) -> i8 {
         let coming = node.reply.map_or(0, |reply| self.left(reply));
         node.left.max(coming)
     }
 
-    /// A fault adds a node's part, and what comes back to it in so long, to the spans that begin before
-    /// that part ends. Less the part that it has as one of so many.
+    /// A fault adds a node's part, and what comes back to it in `units`, to the spans that begin
+    /// before that part ends, minus the part that the node has as one of `counted` nodes.
     fn allow_part(&self, world: &mut World, node: &Node, units: i8, counted: usize) {
         let left = self.left_of_any(node);
         if units <= 0 || left <= 0 || self.mistake == Mistake::FaultsAddNothing {
@@ -130,13 +130,13 @@ impl Shares {
         let min = |live: u8| (live > 0).then_some(live);
         let coming = node.reply.and_then(|reply| min(reply.live));
         let used = min(node.live).filter(|_| node.left > 0);
-        // The larger part is of fewer nodes.
+        // Fewer nodes mean a larger part.
         let Some(live) = [coming, used].into_iter().flatten().min() else { return };
         let counted = u8::try_from(counted).expect("few");
         self.allow(world, [live, counted], units, left);
     }
 
-    /// A node has a part sooner than it should.
+    /// A node has a part earlier than it should.
     pub(super) fn come_early(&self, world: &mut World, live: u8, early: u8) {
         if early > 0 && self.mistake != Mistake::FaultsAddNothing {
             let early = i8::try_from(early).expect("few");

@@ -8,13 +8,13 @@ pub(crate) struct Slot {
     pub(crate) listed: Option<Ages>,
     pub(crate) copied: Option<Ages>,
     pub(crate) at_deposed: Option<Ages>,
-    /// A beat of a node that died may arrive yet.
+    /// A heartbeat of a dead node may still arrive.
     pub(crate) stray: bool,
-    /// By how much sooner than it should it may have its first part.
+    /// How much earlier than it should the node may have its first part.
     pub(crate) early: u8,
 }
 
-/// How long ago by the server's clock. Less than nothing, after that was set back.
+/// How long ago by the server's clock. Negative after that clock was set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Ages {
     pub(crate) came: i8,
@@ -31,21 +31,21 @@ impl Ages {
 /// A process, and the bucket that it grants from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Node {
-    /// Nodes that the quota was divided by when it had a part last; 0: it never had one.
+    /// The number of nodes that its last part was divided by. 0: it never had a part.
     pub(crate) live: u8,
-    /// For how much longer it may use that. Less than nothing: so long ago it ended.
+    /// How much longer it may use that part. Negative: how long ago the part ended.
     pub(crate) left: i8,
     /// What the bucket lacks.
     pub(crate) owed: u8,
-    /// An answer that gives a part, on its way.
+    /// An answer in flight that gives a part.
     pub(crate) reply: Option<Reply>,
-    /// It beats at the server that was deposed.
+    /// It sends heartbeats to the server that was deposed.
     pub(crate) asks_deposed: bool,
-    /// That one gave it its part.
+    /// The deposed server gave it its part.
     pub(crate) is_of_deposed: bool,
 }
 
-/// The answer to a beat that was sent so long ago by the node's clock.
+/// The answer to a heartbeat that was sent this long ago by the node's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Reply {
     pub(crate) ago: i8,
@@ -53,8 +53,8 @@ pub(crate) struct Reply {
     pub(crate) of_deposed: bool,
 }
 
-/// What a bucket lacks after its size changed, by `Inherit::AsIs`: what is there stays, unless there is
-/// no room for it; and one that lacks nothing is the same as none, and so full.
+/// What a bucket lacks after its size changed by `Inherit::AsIs`: its cells stay, as far as there
+/// is room for them. A bucket that lacks nothing equals no bucket, and so is full.
 #[must_use]
 pub fn lacks(owed: u8, old: u8, new: u8) -> u8 {
     if owed == 0 { 0 } else { (owed + new).saturating_sub(old) }

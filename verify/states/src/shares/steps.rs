@@ -1,7 +1,7 @@
-//! What nodes do, and what becomes of their beats.
+//! What nodes do, and what happens to their heartbeats.
 
-use super::slot::{Ages, Node, Slot, Reply, lacks};
 use super::membership::{Member, heartbeat, leave};
+use super::slot::{Ages, Node, Reply, Slot, lacks};
 use super::{Fault, Mistake, NOW_UNITS, Shares, Step, World, at, at_units, faults};
 use crate::share::part_status::is_valid;
 
@@ -50,8 +50,8 @@ impl Shares {
     }
 
     fn may_grant(&self, node: &Node) -> bool {
-        let has_part =
-            node.live > 0 && (is_valid(at(node.left), at(0)) || self.mistake == Mistake::NeverLapses);
+        let has_part = node.live > 0
+            && (is_valid(at(node.left), at(0)) || self.mistake == Mistake::NeverLapses);
         has_part && node.owed < self.cells(node.live)
     }
 
@@ -69,7 +69,7 @@ impl Shares {
             Step::Grant(index) => {
                 let node = world.slots[index].node.as_mut()?;
                 node.owed += 1;
-                // What is granted by a part of the deposed server is what that adds.
+                // What a part of the deposed server grants is exactly what that fault adds.
                 if !node.is_of_deposed || self.mistake == Mistake::FaultsAddNothing {
                     world.meter.grant(1);
                 }
@@ -93,7 +93,8 @@ impl Shares {
         Some(())
     }
 
-    /// A beat arrives at a server. How many nodes are alive, and for how long this has been one.
+    /// A heartbeat arrives at a server. Returns how many nodes are alive, and how long this one is
+    /// a member.
     fn arrive(&self, world: &mut World, index: usize, at_deposed: bool) -> (u64, u64) {
         let lifetime = u64::try_from(self.counted()).expect("some time");
         let mut members = members(world, at_deposed);
@@ -101,7 +102,7 @@ impl Shares {
         let answer = heartbeat(&mut members, index, NOW_UNITS, lifetime);
         put(world, &members, at_deposed);
         if !was_listed && !at_deposed {
-            // No jump before this one makes it come early.
+            // A jump before this moment does not let it come early.
             world.slots[index].early = 0;
         }
         answer
@@ -118,7 +119,7 @@ impl Shares {
         Some(())
     }
 
-    /// An answer is there that gives a part.
+    /// An answer that gives a part arrives.
     fn land(&self, world: &mut World, index: usize) -> Option<()> {
         let slot = &mut world.slots[index];
         let node = slot.node.as_mut()?;
@@ -133,15 +134,15 @@ impl Shares {
         (node.live, node.left) = (reply.live, self.left(reply));
         node.is_of_deposed = reply.of_deposed;
         if node.left <= 0 {
-            // Too late to be a part.
+            // It is too late to be used.
             return Some(());
         }
         let early = core::mem::take(&mut slot.early);
         if comes && self.mistake != Mistake::ComingsAddNothing {
-            // It comes, or is back, or comes over: what it has, spans see that began before.
+            // The node comes, returns, or moves over: earlier spans see all that it has.
             world.meter.forgive(has.into());
         } else if !comes && self.mistake != Mistake::GoingsAddNothing {
-            // Others went: so much has it at once that had spent nothing.
+            // Other nodes went: the node has more at once if it had spent nothing.
             world.meter.forgive(has.saturating_sub(had).into());
         }
         self.come_early(world, reply.live, early);
@@ -166,13 +167,11 @@ impl Shares {
         }
     }
 
-    /// What makes no difference any longer is as if it had never been.
+    /// Normalizes whatever no longer makes a difference.
     pub(super) fn forget_the_old(&self, world: &mut World) {
         let oldest = self.oldest(world);
-        world.has_deposed &= world
-            .slots
-            .iter()
-            .any(|slot| slot.node.as_ref().is_some_and(|node| node.asks_deposed));
+        world.has_deposed &=
+            world.slots.iter().any(|slot| slot.node.as_ref().is_some_and(|node| node.asks_deposed));
         let replicates = self.may(Fault::FailOver) || self.may(Fault::SplitBrain);
         for slot in &mut world.slots {
             if world.faults == 0 || !replicates {

@@ -1,35 +1,38 @@
-//! What a process holds of one key, in words that stand for themselves.
+//! What a process holds of one key, in four independent atomic words.
 //!
 //! | word | holds | written by |
 //! |---|---|---|
-//! | two leases | how many cells, until when | whoever spends; whoever has a call |
-//! | denied | for how many cells, until when | whoever was denied or admitted |
-//! | calls | how many are under way; no other before when, and why | whoever begins or ends one |
+//! | two leases | how many cells, until when | requests that spend; calls that deposit |
+//! | denied | how many cells are denied, until when | calls that end in a denial or a grant |
+//! | calls | how many are in flight; the pause before the next one, and its reason | calls that begin or end |
 //!
-//! **Spending** swaps a lease for one with fewer cells, if its end has not come. Cells and end are
-//! one word, so whoever swaps has judged the very lease that it spends of. If the lease was spent,
-//! replaced, and is now the same again, it is the same in all that counts; so no generation.
+//! **Spending** replaces a lease by one with fewer cells, by compare-and-swap, if the lease has not
+//! expired. Cells and expiry are one word, so the thread has checked the very lease that it spends
+//! from. ABA is harmless: a lease that was spent, replaced and is now equal again is equal in
+//! everything that counts, so there is no generation.
 //!
-//! **A deposit** swaps the lease that is empty or too old for the new one. If there is none, it adds
-//! the new cells to the lease with the later end, and all have the sooner end of the two from then
-//! on: cells that are spent sooner than they must be break no bound. Where that would take much of
-//! a life away, it swaps the lease with the sooner end, and drops what is left of it: neither do
-//! cells that are not spent.
+//! **A deposit** replaces a lease that is empty or expired. If both leases are alive, it adds the
+//! new cells to the lease with the later expiry, and all of them then expire at the earlier of the
+//! two instants. Cells that expire too early break no bound. If that would shorten a lifetime too
+//! much, the deposit replaces the lease with the earlier expiry, and drops its remaining cells.
+//! Cells that are not spent break no bound either.
 //!
-//! **Why an old clock grants no more.** Say that a thread reads the time, sleeps, and then spends.
-//! The cells were charged before its call returned, and the time that it read, which is after its
-//! call began, was before their end. So there is a moment during its call at which the cells were
-//! charged and not too old: take that as the moment of the grant.
+//! **Why an old clock reading grants no more.** Say that a thread reads the time, sleeps, and then
+//! spends. The cells were charged before its call returned, and the time that it read, which is
+//! after its call began, was before their expiry. So there is a moment during its call at which the
+//! cells were charged and not expired. Take that moment as the moment of the grant.
 //!
-//! **Calls** are counted in one word with the rest that stands against others, so that no more
-//! begin than may, whoever begins them, and each that ends takes off its own.
+//! **Calls** are counted in one word together with the pause. So no more calls begin than are
+//! allowed, and each call that ends subtracts exactly itself.
 //!
-//! **Orderings.** A lease and a denial say all by their own value, nothing else in memory depends
-//! on them, and a modification of one word is never stale: Relaxed. Who sees that a call is over
-//! has to see what it has put in: a call ends with Release, and is looked for with Acquire. Each
-//! modification of that word is a swap, so an end is seen behind those that follow it.
+//! **Orderings.** A lease and a denial are complete in their own word, nothing else in memory
+//! depends on them, and a read-modify-write of one word never acts on a stale value: Relaxed. A
+//! thread that sees that a call has ended must also see its deposit: a call ends with Release, and
+//! readers load with Acquire. Each modification of that word is a read-modify-write, so later ones
+//! continue the release sequence.
 //!
-//! Models: `loom-tests/tests/lease_cell.rs`.
+//! Models: `loom-tests/tests/purse.rs`, run by `ci/loom.sh`; every state of several processes:
+//! `verify/states/`, run by `ci/leases.sh`.
 
 use tollgate::Tick;
 
@@ -39,9 +42,9 @@ use crate::sync::{AtomicU64, Ordering, PlantedFault, planted};
 const UNIT_BITS: u32 = 16;
 /// bits 63..20: an instant, in units since the clock's origin (36 years) | bits 19..0: a count
 const COUNT_BITS: u32 = 20;
-/// The most cells of a lease, and of a denial that is remembered.
+/// The largest number of cells of a lease, and of a remembered denial.
 pub(crate) const CELLS_MAX: u64 = (1 << COUNT_BITS) - 1;
-/// The last instant, which for a denial is never.
+/// The last instant. In a denial it means never.
 const INSTANT_MAX: u64 = (1 << (64 - COUNT_BITS)) - 1;
 
 /// An instant and a count in one word.
@@ -69,12 +72,13 @@ impl core::fmt::Debug for Word {
     }
 }
 
-/// Units that have begun. It may be beyond the last instant of a word: nothing is so long alive.
+/// The unit that contains this instant. It may be beyond the last instant of a word, which no
+/// process reaches.
 fn begun(at: Tick) -> u64 {
     at.as_nanos() >> UNIT_BITS
 }
 
-/// The unit to begin next, at most the last instant.
+/// The first unit that begins at or after this instant, at most the last instant.
 fn next(at: Tick) -> u64 {
     at.as_nanos().div_ceil(1 << UNIT_BITS).min(INSTANT_MAX)
 }
@@ -83,19 +87,19 @@ fn tick(instant: u64) -> Tick {
     Tick::from_nanos(instant << UNIT_BITS)
 }
 
-/// Whether cells of it could be spent.
+/// Whether cells of this lease can be spent.
 fn is_alive(lease: Word, now: Tick) -> bool {
     begun(now) < lease.instant() && lease.count() > 0
 }
 
-/// Whether their ends are so close that both may end with the sooner one: half of the new one's life
-/// is left, in which as many cells are spent as are asked for.
+/// Whether the two leases expire so close together that both may expire at the earlier instant. At
+/// least half of the new lease's lifetime must remain.
 fn is_near(old: Word, new: Word, now: Tick) -> bool {
     let life = new.instant().saturating_sub(begun(now));
     old.instant().abs_diff(new.instant()) <= life / 2
 }
 
-/// The cells of both, until the sooner end, and how many do not fit.
+/// The cells of both leases with the earlier expiry, and the number of cells that do not fit.
 fn joined(old: Word, new: Word) -> (Word, u64) {
     let cells = old.count() + new.count();
     let kept = cells.min(CELLS_MAX);
@@ -107,15 +111,15 @@ fn joined(old: Word, new: Word) -> (Word, u64) {
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 #[allow(clippy::exhaustive_enums, reason = "for this crate only")]
 pub enum CallEnd {
-    /// Nothing stands against another one.
+    /// Nothing forbids another call.
     Free,
-    /// The bank had no more.
+    /// The source had fewer cells than were asked for.
     Short,
     /// No answer by the deadline.
     TimedOut,
     /// No connection.
     Disconnected,
-    /// The bank was not asked.
+    /// The source was not asked.
     CircuitOpen,
     /// An error.
     Failed,
@@ -143,8 +147,8 @@ impl CallEnd {
     }
 }
 
-/// A word of calls: bits 63..20 an instant, before which there is no other call | bits 19..3 calls
-/// that are under way | bits 2..0 how the last call ended that something stands against another
+/// A word of calls: bits 63..20 an instant, before which no call begins | bits 19..3 calls in flight |
+/// bits 2..0 how the call ended that caused the pause
 const LAST_BITS: u32 = 3;
 
 impl Word {
@@ -161,32 +165,32 @@ impl Word {
     }
 }
 
-/// The most calls under way for one key.
+/// The largest number of calls in flight for one key.
 pub(crate) const CALLS_MAX: u64 = 256;
 const _: () = assert!(CALLS_MAX << LAST_BITS < CELLS_MAX, "they fit the word");
 
-/// Whether the bank may be asked.
+/// Whether the source may be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 #[allow(clippy::exhaustive_enums, reason = "for this crate only")]
 pub enum CallState {
-    /// It may, and is not being asked.
+    /// It may be called, and no call is in flight.
     Free,
-    /// It is being asked by so many calls, and may be asked by others.
+    /// This many calls are in flight, and another may begin.
     InFlight(u64),
-    /// It is being asked by so many calls, or none, and not by others before then, because of how
-    /// one of the last calls ended.
+    /// This many calls are in flight, or none, and no other begins before the instant, because of
+    /// how an earlier call ended.
     Paused(u64, Tick, CallEnd),
 }
 
-/// Until when requests are denied unasked.
+/// Until when requests are denied without a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 #[allow(clippy::exhaustive_enums, reason = "for this crate only")]
 pub enum Until {
-    /// Until then.
+    /// Until this instant.
     Then(Tick),
-    /// They ask for more than can ever fit.
+    /// For ever: the request is for more than can ever fit.
     Never,
 }
 
@@ -201,7 +205,7 @@ pub struct LeaseCell {
 
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 impl LeaseCell {
-    /// Spends `n` cells of one lease, that with the sooner end if it has as many.
+    /// Spends `n` cells of one lease. The lease with the earlier expiry is tried first.
     #[inline]
     pub fn spend(&self, n: u64, now: Tick) -> bool {
         let ends = [0, 1].map(|index| self.lease(index).instant());
@@ -230,7 +234,7 @@ impl LeaseCell {
         }
     }
 
-    /// The cells that could be spent at that time.
+    /// The cells that can be spent at this time.
     #[inline]
     pub fn spendable(&self, at: Tick) -> u64 {
         let count = |index| {
@@ -240,7 +244,7 @@ impl LeaseCell {
         count(0) + count(1)
     }
 
-    /// All cells that were not spent, those that are too old too.
+    /// All cells that were not spent, including expired ones.
     pub fn unspent(&self) -> u64 {
         self.lease(0).count() + self.lease(1).count()
     }
@@ -249,8 +253,8 @@ impl LeaseCell {
         Word(self.leases[index].load(Ordering::Relaxed))
     }
 
-    /// Where cells are put in, and what is there: the lease that is empty or too old, or else that
-    /// which they may join, or whose place they take.
+    /// Where a deposit goes, and the lease that is there: one that is empty or expired, else one
+    /// that the new cells may join, else the one that they replace.
     fn place(&self, new: Word, now: Tick) -> (usize, Word) {
         let [one, other] = [self.lease(0), self.lease(1)];
         if !is_alive(one, now) || !is_alive(other, now) {
@@ -263,10 +267,10 @@ impl LeaseCell {
         if is_near(later.1, new, now) { later } else { sooner }
     }
 
-    /// Puts cells in that may be spent before `end`; returns how many are dropped for them, or of
-    /// them. A lease has [`CELLS_MAX`] at most.
+    /// Deposits cells that may be spent before `end`. Returns how many cells were dropped, new or
+    /// old. A lease has [`CELLS_MAX`] at most.
     pub fn deposit(&self, cells: u64, end: Tick, now: Tick) -> u64 {
-        // Rounded down: what is spent before the unit's end would be spent after its own.
+        // Rounded down: cells must not be spent in the rest of the unit, after their expiry.
         let new = Word::new(begun(end).min(INSTANT_MAX), cells.min(CELLS_MAX));
         let excess = cells - new.count();
         loop {
@@ -287,12 +291,12 @@ impl LeaseCell {
         }
     }
 
-    /// Remembers that `n` cells, or more, are denied until then.
+    /// Remembers that `n` cells or more are denied.
     pub fn deny(&self, n: u64, until: Until) {
         if n > CELLS_MAX {
             return;
         }
-        // Rounded up: nobody is told to come too early.
+        // Rounded up: no client comes back too early.
         let instant = match until {
             Until::Then(then) => next(then).min(INSTANT_MAX - 1),
             Until::Never => INSTANT_MAX,
@@ -300,11 +304,11 @@ impl LeaseCell {
         self.denied.store(Word::new(instant, n).0, Ordering::Relaxed);
     }
 
-    /// Forgets a denial of `n` cells or more, since so many were granted.
+    /// Forgets a denial of `n` cells or more, because that many were granted.
     pub fn admit(&self, n: u64) {
         let denied = Word(self.denied.load(Ordering::Relaxed));
         if denied.0 != 0 && denied.count() <= n {
-            // A denial that is stored in between is lost, and asked for again.
+            // A denial that is stored in between is lost. The next request asks the source again.
             self.denied.store(0, Ordering::Relaxed);
         }
     }
@@ -321,9 +325,9 @@ impl LeaseCell {
         }
     }
 
-    /// Whether the bank may be asked.
+    /// Whether the source may be called.
     pub fn call_state(&self, now: Tick) -> CallState {
-        // Acquire: whoever sees that a call is over sees what it has put in.
+        // Acquire: pairs with the Release in finish_call(); the deposit of an ended call is visible.
         let calls = Word(self.calls.load(Ordering::Acquire));
         if begun(now) < calls.instant() {
             let end = CallEnd::ALL.into_iter().find(|end| end.code() == calls.end());
@@ -336,13 +340,14 @@ impl LeaseCell {
         }
     }
 
-    /// Calls that are under way.
+    /// Calls in flight.
     pub fn in_flight(&self) -> u64 {
-        // Acquire: as in `call_state`.
+        // Acquire: as in call_state().
         Word(self.calls.load(Ordering::Acquire)).in_flight()
     }
 
-    /// Begins a call, if it may be made and fewer than `max` are under way; returns how many are.
+    /// Begins a call if no pause forbids it and fewer than `max` are in flight. Returns how many
+    /// were.
     pub fn begin_call(&self, max: u64, now: Tick) -> Option<u64> {
         let mut calls = Word(self.calls.load(Ordering::Relaxed));
         loop {
@@ -355,7 +360,7 @@ impl LeaseCell {
                 self.calls.store(more.0, Ordering::Relaxed);
                 return Some(in_flight);
             }
-            // Acquire: pairs with the Release of calls that are over, whose cells then count.
+            // Acquire: pairs with the Release in finish_call(); deposits of ended calls are visible.
             let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
             match self.calls.compare_exchange(calls.0, more.0, acquire, relaxed) {
                 Ok(_) => return Some(in_flight),
@@ -364,8 +369,8 @@ impl LeaseCell {
         }
     }
 
-    /// Ends a call that was begun. Unless nothing stands against another one, there is none before
-    /// `pause_until`, or as long as another call has said.
+    /// Ends a call. Unless `end` is [`CallEnd::Free`], no other call begins before `pause_until`,
+    /// or for as long as another call has demanded.
     pub fn finish_call(&self, end: CallEnd, pause_until: Tick) {
         let mut calls = Word(self.calls.load(Ordering::Relaxed));
         loop {
@@ -379,7 +384,7 @@ impl LeaseCell {
                 self.calls.store(fewer.0, Ordering::Release);
                 return;
             }
-            // Release: pairs with the Acquire of those who look, and of those who begin.
+            // Release: pairs with the Acquire in call_state(), in_flight() and begin_call().
             let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
             match self.calls.compare_exchange(calls.0, fewer.0, release, relaxed) {
                 Ok(_) => return,
@@ -388,8 +393,8 @@ impl LeaseCell {
         }
     }
 
-    /// Whether little would be forgotten with it: nothing is left, and the bank may be asked
-    /// again. A denial that lasts beyond that was asked for by nobody since then.
+    /// Whether the cell can be evicted with little loss: no cells are left, and the source may be
+    /// called. A denial that lasts beyond that was not asked for since.
     pub fn is_idle(&self, now: Tick) -> bool {
         self.spendable(now) == 0 && self.call_state(now) == CallState::Free
     }
@@ -495,7 +500,14 @@ mod tests {
         assert_eq!(lease_cell.deposit(3, at(100), at(0)), 0);
         assert_eq!(lease_cell.deposit(4, at(101), at(1)), 0);
         assert_eq!(lease_cell.deposit(5, at(102), at(2)), 0, "beside the later one");
-        assert_eq!((lease_cell.spendable(at(99)), lease_cell.spendable(at(100)), lease_cell.spendable(at(101))), (12, 9, 0));
+        assert_eq!(
+            (
+                lease_cell.spendable(at(99)),
+                lease_cell.spendable(at(100)),
+                lease_cell.spendable(at(101))
+            ),
+            (12, 9, 0)
+        );
         assert!(lease_cell.spend(9, at(3)), "of one lease by now");
         assert_eq!(lease_cell.deposit(6, at(113), at(13)), 0, "there was room");
         assert_eq!(lease_cell.deposit(7, at(112), at(13)), 0, "one that was sent before");
@@ -510,9 +522,18 @@ mod tests {
     fn so_many_calls_at_a_time_and_none_while_they_rest() {
         let lease_cell = LeaseCell::default();
         assert_eq!(lease_cell.call_state(at(0)), CallState::Free);
-        assert_eq!((lease_cell.begin_call(1, at(0)), lease_cell.begin_call(1, at(5))), (Some(0), None));
-        assert_eq!((lease_cell.begin_call(2, at(0)), lease_cell.begin_call(2, at(5))), (Some(1), None));
-        assert_eq!((lease_cell.call_state(at(5)), lease_cell.in_flight()), (CallState::InFlight(2), 2));
+        assert_eq!(
+            (lease_cell.begin_call(1, at(0)), lease_cell.begin_call(1, at(5))),
+            (Some(0), None)
+        );
+        assert_eq!(
+            (lease_cell.begin_call(2, at(0)), lease_cell.begin_call(2, at(5))),
+            (Some(1), None)
+        );
+        assert_eq!(
+            (lease_cell.call_state(at(5)), lease_cell.in_flight()),
+            (CallState::InFlight(2), 2)
+        );
         assert!(!lease_cell.is_idle(at(5)));
         lease_cell.finish_call(CallEnd::Free, at(9));
         assert_eq!(lease_cell.call_state(at(5)), CallState::InFlight(1));
@@ -522,11 +543,15 @@ mod tests {
             let end = at(10 * index);
             assert_eq!(lease_cell.begin_call(1, at(10 * index - 5)), Some(0));
             lease_cell.finish_call(outcome, end);
-            assert_eq!(lease_cell.call_state(at(10 * index - 1)), CallState::Paused(0, end, outcome));
+            assert_eq!(
+                lease_cell.call_state(at(10 * index - 1)),
+                CallState::Paused(0, end, outcome)
+            );
             assert_eq!(lease_cell.begin_call(1, at(10 * index - 1)), None);
             assert!(!lease_cell.is_idle(at(10 * index - 1)) && lease_cell.is_idle(end));
         }
-        let begun: Vec<_> = (0..=CALLS_MAX).map(|_| lease_cell.begin_call(u64::MAX, at(99))).collect();
+        let begun: Vec<_> =
+            (0..=CALLS_MAX).map(|_| lease_cell.begin_call(u64::MAX, at(99))).collect();
         assert_eq!((begun[255], begun[256]), (Some(255), None));
     }
 

@@ -1,24 +1,25 @@
-//! Many tasks that ask for one key at once, and leases that are small beside what they spend.
+//! Many tasks that ask for one key at once, with leases that are small compared with what they
+//! spend.
 
 use super::*;
 use crate::sync::RelaxedCounter;
 
-/// A crowd, and the bank that it asks.
+/// A crowd of tasks, and the source that it uses.
 #[derive(Clone, Copy, Debug)]
 struct Crowd {
     tasks: u64,
-    /// Between two requests of a task.
+    /// The time between two requests of a task.
     gap_nanos: u64,
     span_nanos: u64,
     rate: u64,
     burst: u64,
     /// Cells of a lease.
     max_lease: u64,
-    /// Of a message, at most.
+    /// The largest latency of a message.
     latency_nanos: u64,
 }
 
-/// What became of its requests.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     admitted: u64,
@@ -27,7 +28,7 @@ struct Outcome {
     under_way_most: u64,
 }
 
-/// The bank, and how many calls are under way.
+/// A source that counts calls in flight.
 struct Counted {
     remote: SimulatedSource,
     under_way: Arc<RelaxedCounter>,
@@ -52,8 +53,13 @@ fn play(crowd: Crowd) -> Outcome {
         let latency = crowd.latency_nanos.min(MILLI)..crowd.latency_nanos + 1;
         let remote = SimulatedSource::new(&server, &Link::good(latency), real, 1);
         let max = Arc::new(RelaxedCounter::default());
-        let source = Counted { remote, under_way: Arc::default(), under_way_most: Arc::clone(&max) };
-        let leased = Leased::builder(source).clock(real).max_lease(crowd.max_lease).build().expect("in range");
+        let source =
+            Counted { remote, under_way: Arc::default(), under_way_most: Arc::clone(&max) };
+        let leased = Leased::builder(source)
+            .clock(real)
+            .max_lease(crowd.max_lease)
+            .build()
+            .expect("in range");
         let tasks: Vec<_> = (0..crowd.tasks)
             .map(|task| tokio::spawn(ask(leased.clone(), real, crowd, Rng::new(task))))
             .collect();
@@ -93,7 +99,7 @@ const PLENTY: Crowd = Crowd {
     latency_nanos: MILLI,
 };
 
-/// By one call at a time it would be 5,000 a second, of 640,000 that are asked for.
+/// One call at a time would bring 5,000 cells a second, of 640,000 that are asked for.
 #[test]
 fn where_one_call_brings_too_little_several_are_under_way() {
     let found = play(PLENTY);
@@ -104,7 +110,7 @@ fn where_one_call_brings_too_little_several_are_under_way() {
     assert!(found.stats.cells_taken <= 10 * found.stats.calls, "10 each: {found:?}");
 }
 
-/// Replies that come late now and then are not waited for: cells are fetched for as long as that.
+/// A late reply now and then must not make requests wait: cells are fetched early enough.
 #[test]
 fn where_round_trips_differ_cells_are_there_before_they_are_needed() {
     let crowd = Crowd { tasks: 1, gap_nanos: 200 * MICRO, span_nanos: 2 * SECOND, ..PLENTY };
@@ -117,7 +123,7 @@ fn where_round_trips_differ_cells_are_there_before_they_are_needed() {
     }
 }
 
-/// Nobody is asked for what is not spent.
+/// Calls must not bring cells that are not spent.
 #[test]
 fn a_crowd_that_one_call_serves_makes_one_at_a_time() {
     let found = play(Crowd { max_lease: 100_000, ..PLENTY });
@@ -125,13 +131,14 @@ fn a_crowd_that_one_call_serves_makes_one_at_a_time() {
     assert!(found.admitted > 100 * 1_000 && found.under_way_most == 1, "{found:?}");
     let found = play(Crowd { gap_nanos: 20 * MILLI, ..PLENTY });
     println!("{found:?}");
-    // They all come at once at first, and then 6 in a round trip.
+    // At first all tasks ask at the same time; later about 6 in a round trip.
     assert!(found.under_way_most <= 8 && found.denied == 0, "{found:?}");
     assert!(found.stats.cells_taken <= found.admitted * 5 / 4 + 20, "{found:?}");
 }
 
-/// In each pause of 10 ms as much comes back as a lease has: a call for that, and one that finds
-/// nothing. Were several under way as soon as one brings all that it asked for, it would be 1,150.
+/// In each pause of 10 ms as many cells come back as a lease has. That takes one call for the
+/// cells, and one that finds nothing. It would be 1,150 calls if several were allowed as soon as
+/// one brings all it asked for.
 #[test]
 fn a_crowd_at_a_bank_that_is_short_makes_few_calls() {
     let found = play(Crowd { rate: 1_000, burst: 200, span_nanos: 2 * SECOND, ..PLENTY });
@@ -142,7 +149,7 @@ fn a_crowd_at_a_bank_that_is_short_makes_few_calls() {
     assert!(found.denied > 100_000, "{found:?}");
 }
 
-/// Who is woken and has gone passes it on; so all others come to their answer.
+/// A woken request that has gone passes its wake-up on, so all other requests are answered.
 #[test]
 fn nobody_sleeps_on_when_others_that_were_woken_have_gone() {
     simulate(async {

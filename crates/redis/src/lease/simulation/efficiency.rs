@@ -1,15 +1,15 @@
-//! How many calls decisions cost, and how much of what an exact limiter admits is admitted.
+//! How many calls decisions cost, and which part of an exact limiter's admissions is admitted.
 
 use super::*;
 use crate::sync::RelaxedCounter;
 
-/// A load on processes.
+/// A load on several processes.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     rate: u64,
     burst: u64,
     lifetime_nanos: u64,
-    /// What is asked for, as a part of the rate.
+    /// The requests, as a multiple of the rate.
     times: f64,
     processes: u64,
     seconds: u64,
@@ -45,7 +45,7 @@ struct Tally {
     exact: Mutex<(Exact, u64)>,
 }
 
-/// Measures one key, or several: `key` draws which one a request is for.
+/// Measures one key or several. `key` draws the key of a request.
 fn measure(
     load: Load,
     seed: u64,
@@ -116,15 +116,8 @@ async fn process(
 
 fn hot_key(rate: u64, burst: u64, lifetime_millis: u64, times: f64, seconds: u64) -> Measured {
     let lifetime_nanos = lifetime_millis * MILLI;
-    let load = Load {
-        rate,
-        burst,
-        lifetime_nanos,
-        times,
-        processes: 8,
-        seconds,
-        max_pause: MAX_PAUSE,
-    };
+    let load =
+        Load { rate, burst, lifetime_nanos, times, processes: 8, seconds, max_pause: MAX_PAUSE };
     let measured = measure(load, rate, |_| 7);
     println!(
         "{load:?}: {:.3} calls each, {:.4} of exact",
@@ -134,8 +127,8 @@ fn hot_key(rate: u64, burst: u64, lifetime_millis: u64, times: f64, seconds: u64
     measured
 }
 
-/// Where a process is asked for 10 cells or more in a lifetime, a call serves several decisions.
-/// The one-off loss is what the burst is lowered by.
+/// If a process is asked for 10 cells or more in a lifetime, a call serves several decisions. The
+/// one-off loss is what the burst is lowered by.
 #[test]
 fn at_twice_the_limit_over_eight_processes_a_decision_costs_a_quarter_of_a_call() {
     let loads = [(100, 200, 1_000, 120), (1_000, 200, 100, 60), (10_000, 200, 10, 20)];
@@ -157,7 +150,7 @@ fn below_the_limit_almost_nobody_is_denied() {
     }
 }
 
-/// What pauses that double are for.
+/// Shows the use of pauses that double.
 #[test]
 fn with_pauses_that_do_not_grow_a_decision_costs_more_calls() {
     let lifetime_nanos = 100 * MILLI;
@@ -175,7 +168,8 @@ fn with_pauses_that_do_not_grow_a_decision_costs_more_calls() {
     assert!(short > 1.5 * long, "{short} and {long}");
 }
 
-/// Where leases do not help: a process is asked for 2 or 3 cells in a lifetime, and each is a call.
+/// Leases do not help here: a process is asked for 2 or 3 cells in a lifetime, and each costs a
+/// call.
 #[test]
 fn a_lifetime_too_short_for_the_rate_saves_little() {
     let measured = hot_key(100, 20, 100, 2.0, 60);
@@ -183,8 +177,8 @@ fn a_lifetime_too_short_for_the_rate_saves_little() {
     assert!(measured.of_exact() >= 0.98, "{measured:?}");
 }
 
-/// 100 keys, each asked for as often as its place in the list says. The first three are above
-/// their limit; the last hundredth is asked for 5 times a second in a process.
+/// 100 keys by Zipf's law. The first three are above their limit; the last ones are asked for 5
+/// times a second in a process.
 #[test]
 fn many_keys_of_which_few_are_hot() {
     let load = Load {

@@ -1,7 +1,8 @@
-//! Processes, links and a bank in one thread, by one seed: the limiter that ships, on tokio's
-//! paused clock.
+//! Processes, links and a source in one thread, drawn from one seed: the limiter that ships, on
+//! tokio's paused clock.
 //!
-//! Time is slowed down: a microsecond here is a millisecond of tokio's, whose timers know no less.
+//! Time is slowed down: a microsecond here is a millisecond of tokio's, whose timers have no finer
+//! resolution.
 
 #![allow(clippy::disallowed_types, reason = "a bank of the tests may have a lock")]
 
@@ -66,7 +67,7 @@ impl Clock for Local {
     }
 }
 
-/// A source of numbers that look random.
+/// A pseudo-random generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -92,7 +93,7 @@ impl Rng {
         ((self.draw() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// The time to the next of so many events a second that know nothing of each other.
+    /// The time to the next of this many independent events a second.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a short span")]
     pub(crate) fn gap(&mut self, per_second: f64) -> u64 {
         (-self.share().ln() / per_second * 1e9) as u64
@@ -114,8 +115,14 @@ impl Exact {
         Self { interval_nanos: SECOND / rate, burst, full_at: HashMap::new() }
     }
 
-    /// What is given of a want, how many are left, when it is full, and when `min` are there.
-    pub(crate) fn take(&mut self, key: &[u8], want: LeaseRequest, now: u64) -> (u64, u64, u64, u64) {
+    /// The cells granted, the cells left, the time until the key is full, and the time until `min`
+    /// cells fit.
+    pub(crate) fn take(
+        &mut self,
+        key: &[u8],
+        want: LeaseRequest,
+        now: u64,
+    ) -> (u64, u64, u64, u64) {
         let full_at = self.full_at.entry(key.into()).or_insert(0);
         let full = self.burst * self.interval_nanos;
         let owed = full_at.saturating_sub(now);
@@ -127,8 +134,8 @@ impl Exact {
     }
 }
 
-/// The bank that all processes share: it leases for a time in which `rate * lifetime` cells come
-/// back, and has a burst that is lower by them.
+/// The server that all processes share. It leases for a lifetime in which `rate * lifetime` cells
+/// come back, and lowers the burst by them.
 #[derive(Debug)]
 pub(crate) struct SimulatedServer {
     exact: Mutex<Exact>,
@@ -142,7 +149,7 @@ impl SimulatedServer {
         Self { limit: lowered, ..Self::with_whole_burst(rate, lowered, lifetime_nanos) }
     }
 
-    /// The mistake: nothing is set off against what is spent later.
+    /// The mistake: the burst is not lowered.
     pub(crate) fn with_whole_burst(rate: u64, burst: u64, lifetime_nanos: u64) -> Self {
         let exact = Mutex::new(Exact::new(rate, burst));
         Self { exact, lifetime_nanos, limit: burst }
@@ -159,15 +166,15 @@ impl SimulatedServer {
     }
 }
 
-/// How a process reaches the bank.
+/// How a process reaches the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    /// Of the request, and of the reply.
+    /// Latency of a request, and of a reply.
     pub(crate) latency_nanos: Range<u64>,
-    /// Of a thousand requests, and of a thousand replies.
+    /// Lost requests in a thousand, and lost replies in a thousand.
     pub(crate) lost_per_mille: u64,
     pub(crate) deadline_nanos: u64,
-    /// The mistake: lifetimes are counted from when the reply is there.
+    /// The mistake: lifetimes are counted from when the reply arrives.
     pub(crate) counts_from_reply: bool,
 }
 
@@ -178,7 +185,7 @@ impl Link {
     }
 }
 
-/// The bank as one process sees it.
+/// The server as one process reaches it.
 #[derive(Debug)]
 pub(crate) struct SimulatedSource {
     server: Arc<SimulatedServer>,
@@ -193,7 +200,7 @@ impl SimulatedSource {
         Self { server: Arc::clone(server), link: link.clone(), clock, rng }
     }
 
-    /// How long a message is under way; `None` if it never arrives.
+    /// The latency of a message. `None` if it never arrives.
     fn fate(&self) -> Option<u64> {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         let is_lost = rng.within(0..1_000) < self.link.lost_per_mille;

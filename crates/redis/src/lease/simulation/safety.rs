@@ -1,10 +1,11 @@
-//! Whatever happens to processes and messages, no span sees more than the quota.
+//! No span sees more than the quota, whatever happens to processes and messages.
 
 use proptest::prelude::*;
 
-use super::*; use super::Rng;
+use super::Rng;
+use super::*;
 
-/// What is planted.
+/// The planted mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
@@ -12,11 +13,12 @@ enum Mistake {
     BurstNotLowered,
 }
 
-/// When how many cells were spent, in order, by all processes.
+/// When how many cells were spent by all processes, in order.
 type Spent = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// The most by which any span exceeds `burst + rate * span`, in nanoseconds of the rate; not above
-/// 0 if none does. What a bucket holds that leaks at the rate is the worst span that ends now.
+/// The largest excess of any span over `burst + rate * span`, in nanoseconds of the rate, and not
+/// above 0 if there is none. The level of a bucket that leaks at the rate is the worst span that
+/// ends now.
 fn worst_excess_nanos(spent: &[(u64, u64)], interval_nanos: u64, burst: u64) -> i128 {
     let (mut level, mut last, mut worst) = (0_i128, 0, i128::MIN);
     for &(at, n) in spent {
@@ -27,7 +29,7 @@ fn worst_excess_nanos(spent: &[(u64, u64)], interval_nanos: u64, burst: u64) -> 
     worst
 }
 
-/// A world drawn from a seed; returns what was spent, and the interval and burst of the quota.
+/// Runs a world drawn from a seed. Returns what was spent, and the interval and burst of the quota.
 fn world(seed: u64, mistake: Mistake) -> (Vec<(u64, u64)>, u64, u64) {
     simulate(async move {
         let mut rng = Rng::new(seed);
@@ -73,7 +75,7 @@ struct Life {
 }
 
 impl Life {
-    /// A process begins, with a clock of its own and nothing in hand.
+    /// Starts a process with a clock of its own and no cells.
     fn begin(&self, rng: &mut Rng) -> Leased<SimulatedSource, Local> {
         let remote = SimulatedSource::new(&self.server, &self.link, self.real, rng.draw());
         let clock = self.real.skewed(rng.within(0..1 << 60));
@@ -82,7 +84,7 @@ impl Life {
     }
 }
 
-/// Asks now and then, rests so that all comes back, and crashes.
+/// Asks now and then, rests until all cells are back, and crashes.
 async fn process(life: Life, mut rng: Rng) {
     let Life { rate, burst, processes, .. } = life;
     let mut leased = life.begin(&mut rng);
@@ -98,7 +100,7 @@ async fn process(life: Life, mut rng: Rng) {
             2..50 => {}
             _ => sleep(rng.gap(pace)).await,
         }
-        // Some do not wait for their answer, so that cells are left over.
+        // Some requests do not wait for their answer, so cells are left over.
         let patience = match rng.within(0..5) {
             0 => life.link.latency_nanos.end,
             _ => 10 * life.link.deadline_nanos,
@@ -129,8 +131,8 @@ proptest! {
     }
 }
 
-/// The worst excess where clients go away while a call is under way for all of them, so that cells
-/// are held; and then, after so long, there is a rush on this process and on another.
+/// The worst excess after this scenario: clients drop their requests while a call is in flight, so
+/// their cells are held; then, after `rush_nanos`, requests rush to this process and to another.
 fn rush_after(rush_nanos: u64, mistake: Mistake) -> i128 {
     let (rate, burst, lifetime) = (1_000, 200, 50 * MILLI);
     simulate(async move {
@@ -152,7 +154,7 @@ fn rush_after(rush_nanos: u64, mistake: Mistake) -> i128 {
                 tokio::spawn(async move { far.check(b"key").await })
             })
             .collect();
-        // One of them had a cell by then; the next call is under way.
+        // One client had a cell by then. The next call is in flight.
         sleep(50 * MILLI).await;
         clients.iter().for_each(|client| client.abort());
         sleep(rush_nanos).await;

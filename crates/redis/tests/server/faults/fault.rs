@@ -1,36 +1,37 @@
-//! What happens to a server and its clients, and what it may add to what is granted.
+//! The faults of servers, links and clocks, and what each may add to what is granted.
 
 use std::time::Duration;
 
 use super::Rng;
-use super::topology::{Clock, Topology, heard, owed};
 use super::strategy::{BURST, Client, INTERVAL_MILLIS, RATE, Strategy};
+use super::topology::{Clock, Topology, heard, owed};
 use crate::harness::Server;
 
-/// For how long a part is used after its beat.
+/// How long a part is used after its heartbeat.
 const HOLDS_MILLIS: u64 = 2 * INTERVAL_MILLIS;
 
-/// A kind of fault. To nodes with parts, each that comes or goes by it adds its part of a burst besides
-/// (`membership.rs`).
+/// A kind of fault. For nodes with parts, each node that comes or goes because of the fault also
+/// adds its part of a burst (`observed_membership.rs`).
 ///
-/// | kind | may add |
-/// |---|---|
-/// | `Kill` | killed, and back with nothing: one fresh burst, or window; to parts nothing |
-/// | `KillKept` | killed, and back with all that it had answered (`appendfsync always`): nothing |
-/// | `Stop` | stopped for a while: nothing |
-/// | `Reset` | connections reset: nothing |
-/// | `Swallow` | requests arrive, answers do not: nothing |
-/// | `Delay` | answers late, some beyond the deadline: nothing |
-/// | `Partition` | neither requests nor answers arrive, of one node or of all processes: nothing |
-/// | `ScriptFlush` | scripts forgotten: nothing |
-/// | `NoMemory` | out of memory, `noeviction`: nothing |
-/// | `FailOver` | a replica takes over: what was charged and had not reached it |
-/// | `ClientClock` | a process's clock is set back by `s`: rate x `s`; ahead: nothing |
-/// | `ServerClock` | the server's is set ahead by `s`: rate x `s`, a fresh burst at most; back: nothing |
+/// | kind | fault | may add |
+/// |---|---|---|
+/// | `Kill` | killed, and restarted empty | one fresh burst, or window; to parts nothing |
+/// | `KillKept` | killed, and restarted with everything it had answered (`appendfsync always`) | nothing |
+/// | `Stop` | stopped for a while | nothing |
+/// | `Reset` | connections reset | nothing |
+/// | `Swallow` | requests arrive, answers do not | nothing |
+/// | `Delay` | answers are late, some beyond the deadline | nothing |
+/// | `Partition` | neither requests nor answers arrive, for one node or for all processes | nothing |
+/// | `ScriptFlush` | scripts forgotten | nothing |
+/// | `NoMemory` | out of memory, `noeviction` | nothing |
+/// | `FailOver` | a replica takes over | what was charged and had not reached it |
+/// | `ClientClock` | a process's clock is set back by `s`, or ahead | back: rate x `s`; ahead: nothing |
+/// | `ServerClock` | the server's clock is set ahead by `s`, or back | ahead: rate x `s`, a fresh burst at most; back: nothing |
 ///
-/// The last three add to parts: those, for two intervals, of nodes whose beats the replica lacks for more
-/// than one; one, and what comes back to it in `s`, by a step back, or that alone by one ahead; a burst and
-/// what comes back in `s`, or in two intervals, by a step of the server's clock ahead.
+/// The last three kinds add this to parts. `FailOver`: the parts, for two intervals, of nodes of
+/// whose heartbeats the replica lacks more than one interval. `ClientClock`: for a step back, the
+/// node's part and what comes back to it in `s`; for a step ahead, the latter alone. `ServerClock`:
+/// for a step ahead, a burst and what comes back in `s`, or in two intervals if that is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Kill,
@@ -65,13 +66,13 @@ pub(crate) const KINDS: [Kind; 12] = [
 impl Kind {
     pub(crate) fn strategies(self) -> &'static [Strategy] {
         match self {
-            // The others have no use for a clock of their own.
+            // The other strategies do not use a clock of their own.
             Self::ClientClock => &[Strategy::Leased, Strategy::Share],
             _ => &Strategy::ALL,
         }
     }
 
-    /// Lets it happen, and be over. How many cells it may have added.
+    /// Injects the fault and waits until it is over. Returns how many cells it may have added.
     pub(crate) fn inject(
         self,
         strategy: Strategy,
@@ -148,21 +149,21 @@ impl Kind {
 }
 
 impl Strategy {
-    /// What comes back by steps ahead of the server's clock.
+    /// What the server's clock steps ahead may add.
     fn kept(self, ahead_millis: &[u64]) -> u64 {
         let all = ahead_millis.iter().sum::<u64>();
         match self {
             // No episode sees the end of a window.
             Self::Batched => 0,
             Self::RedisLimiter | Self::Leased => cells_in(all).min(self.fresh()),
-            // Old parts hold beside new ones.
+            // Old parts are valid beside new ones.
             Self::Share => {
                 ahead_millis.iter().map(|&millis| BURST + cells_in(millis.min(HOLDS_MILLIS))).sum()
             }
         }
     }
 
-    /// What comes back by steps of a process's clock.
+    /// What a step of a process's clock may add.
     fn kept_by(self, client: &Client, ahead_millis: i64) -> u64 {
         let cells = cells_in(ahead_millis.unsigned_abs());
         match (self, ahead_millis < 0) {
@@ -174,22 +175,27 @@ impl Strategy {
     }
 }
 
-/// Cells that come back in so long.
+/// Cells that come back in this time.
 fn cells_in(millis: u64) -> u64 {
     (RATE * millis).div_ceil(1_000)
 }
 
-/// A replica that some last writes have not reached takes the server's place and address. The old one
-/// is dead, or follows the new one.
-fn fail_over(strategy: Strategy, topology: &mut Topology, clients: &[Client], rng: &mut Rng) -> u64 {
+/// A replica that lacks some of the last writes takes the server's place and address. The old
+/// server is dead, or follows the new one.
+fn fail_over(
+    strategy: Strategy,
+    topology: &mut Topology,
+    clients: &[Client],
+    rng: &mut Rng,
+) -> u64 {
     let replica = topology.replica.as_ref().expect("this kind has one");
     replica.link.swallow_answers();
     pause(rng.millis(5, 100));
-    // From here on the old one charges nothing, so what it knows can be compared.
+    // From here on the old server charges nothing, so the two states can be compared.
     tell(&topology.server, &["CLIENT", "PAUSE", "60000", "WRITE"]);
     let lost = match strategy {
         Strategy::Share => lost_parts(&topology.server, &replica.server, clients),
-        // Both are rounded up, so a part of a cell may be missing.
+        // Both are rounded up, so a fraction of a cell may be missing.
         _ => owed(&topology.server).saturating_sub(owed(&replica.server)) + 1,
     };
     tell(&replica.server, &["REPLICAOF", "NO", "ONE"]);
@@ -206,7 +212,7 @@ fn fail_over(strategy: Strategy, topology: &mut Topology, clients: &[Client], rn
     lost
 }
 
-/// The parts, for two intervals, of nodes that will be dropped before these end.
+/// The parts, for two intervals, of nodes that the replica will drop before these end.
 fn lost_parts(server: &Server, replica: &Server, clients: &[Client]) -> u64 {
     let known = heard(replica);
     let is_lost = |(id, at): &(String, u64)| {
@@ -217,7 +223,7 @@ fn lost_parts(server: &Server, replica: &Server, clients: &[Client]) -> u64 {
     (lost.expect("few") * (BURST + cells_in(HOLDS_MILLIS))).div_ceil(live)
 }
 
-/// Sets a process's clock some times. What that adds.
+/// Sets a process's clock a few times. Returns what that may add.
 fn jump(strategy: Strategy, client: &Client, rng: &mut Rng) -> u64 {
     let mut added = 0;
     for _ in 0..rng.within(1, 3) {
@@ -230,7 +236,7 @@ fn jump(strategy: Strategy, client: &Client, rng: &mut Rng) -> u64 {
     added
 }
 
-/// Sets the server's clock some times. Its steps ahead.
+/// Sets the server's clock a few times. Returns its steps ahead.
 fn jump_of_server(server: &Server, clock: &Clock, rng: &mut Rng) -> Vec<u64> {
     let (mut at, mut ahead_millis) = (0, Vec::new());
     for _ in 0..rng.within(1, 3) {

@@ -1,4 +1,4 @@
-//! Who asks, without a pause to speak of, and what was granted when.
+//! Tasks that send requests almost without a pause, and a record of what was granted when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -12,7 +12,7 @@ use super::strategy::Client;
 
 const TASKS_EACH: u32 = 4;
 
-/// Tasks that ask until they are ended.
+/// Tasks that send requests until they are ended.
 pub(crate) struct Load {
     pub(crate) began: Instant,
     over: Arc<AtomicBool>,
@@ -46,7 +46,7 @@ impl Load {
         Self { began, over, tasks }
     }
 
-    /// All that was granted.
+    /// Ends the tasks. Returns everything that was granted.
     pub(crate) fn end(self, runtime: &Runtime) -> Vec<Granted> {
         self.over.store(true, SeqCst);
         runtime.block_on(async {

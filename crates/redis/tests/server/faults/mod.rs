@@ -1,49 +1,49 @@
-//! Faults drawn from a seed, each on a server of its own under load; what is granted keeps the bound
+//! Faults drawn from a seed, each on servers of its own under load. What is granted keeps the bound
 //! that is stated for the fault.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `strategy.rs` | the limiters under load, and what each may grant |
-//! | `load.rs` | who asks, and what was granted |
+//! | `load.rs` | the requests, and what was granted |
 //! | `../../bodies/spans.rs` | the worst span of what was granted |
-//! | `topology.rs` | server, replica and link of one episode |
-//! | `fault.rs` | what happens to them, and what it may add |
-//! | `membership.rs` | what comings and goings of nodes add |
-//! | `table.rs` | worst granted against bound, by kind of fault |
+//! | `topology.rs` | server, replica and links of one episode |
+//! | `fault.rs` | the faults, and what each may add |
+//! | `observed_membership.rs` | what nodes add that come or go |
+//! | `table.rs` | worst granted against bound, for each kind of fault |
 //!
-//! `TOLLGATE_FAULTS` is how many faults there are, a dozen unless said; `TOLLGATE_FAULTS_SEED` draws
-//! others, `TOLLGATE_FAULTS_STRATEGY` (say `Share`) is the one limiter that they happen to, and
-//! `TOLLGATE_FAULTS_KIND` (say `ServerClock`) the one kind. `ci/faults.sh` runs hundreds on each server that
-//! it finds.
+//! `TOLLGATE_FAULTS` is the number of faults, a dozen by default. `TOLLGATE_FAULTS_SEED` draws
+//! other faults. `TOLLGATE_FAULTS_STRATEGY` (for example `Share`) selects one limiter, and
+//! `TOLLGATE_FAULTS_KIND` (for example `ServerClock`) one kind of fault. `ci/faults.sh` runs
+//! hundreds of faults on each server that it finds.
 
 mod fault;
 mod load;
-mod topology;
+mod observed_membership;
 #[path = "../../bodies/spans.rs"]
 mod spans;
-mod table;
-mod observed_membership;
 mod strategy;
+mod table;
+mod topology;
 
 use core::ops::Range;
 use std::time::{Duration, Instant};
 
 use fault::{KINDS, Kind};
 use load::Load;
-use topology::Topology;
-use spans::Span;
-use table::Table;
 use observed_membership::Change;
+use spans::Span;
 use strategy::{Client, Strategy};
+use table::Table;
+use topology::Topology;
 
 use crate::workers::runtime;
 
 const FAULTS: u32 = 12;
 const SEED: u64 = 8;
-/// A server that is back must be asked again by then.
+/// A server that is back must answer each client within this time.
 const RECOVERY_MAX: Duration = Duration::from_secs(10);
 
-/// A source of numbers that look random.
+/// A pseudo-random generator.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -54,7 +54,7 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// From the first to the last.
+    /// A number from `first` to `last`, both included.
     pub(crate) fn within(&mut self, first: u64, last: u64) -> u64 {
         first + self.draw() % (last - first + 1)
     }
@@ -69,18 +69,19 @@ impl Rng {
     }
 }
 
-/// What an episode came to.
+/// The result of an episode.
 pub(crate) struct Outcome {
     /// The span that was closest to its bound.
     worst: Span,
-    /// Whether it was beyond what may be granted without a fault.
+    /// Whether more was granted than is allowed without a fault.
     used_its_extra: bool,
-    /// How many keys were asked for, each from its whole burst on, and how many spans were looked at.
+    /// How many keys were asked for, each starting with its whole burst, and how many spans were
+    /// checked.
     keys: u64,
     spans: u64,
 }
 
-/// One fault under load.
+/// Injects one fault under load.
 fn episode(kind: Kind, strategy: Strategy, seed: u64) -> Option<Outcome> {
     let mut rng = Rng(seed);
     let mut topology = Topology::set(kind)?;
@@ -93,7 +94,10 @@ fn episode(kind: Kind, strategy: Strategy, seed: u64) -> Option<Outcome> {
     for client in &clients {
         let began = Instant::now();
         while !runtime.block_on(client.is_answered()) {
-            assert!(began.elapsed() < RECOVERY_MAX, "{kind:?}, {strategy:?}, {seed}: nobody asks it");
+            assert!(
+                began.elapsed() < RECOVERY_MAX,
+                "{kind:?}, {strategy:?}, {seed}: nobody asks it"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -110,14 +114,15 @@ fn episode(kind: Kind, strategy: Strategy, seed: u64) -> Option<Outcome> {
     let millis = |at: Instant| at.saturating_duration_since(began).as_millis();
     let changed = |its: &Change| (millis(its.told), its.done.map(millis), its.cells);
     let changes: Vec<_> = changes.iter().map(changed).collect();
-    let told = format!("{kind:?}, {strategy:?}, seed {seed}: {worst:?}, {extra} for it, {changes:?}");
+    let told =
+        format!("{kind:?}, {strategy:?}, seed {seed}: {worst:?}, {extra} for it, {changes:?}");
     assert!(!worst.is_beyond(), "{told}");
     assert!(!granted.is_empty(), "{told}");
     let (keys, spans) = spans::looked_at(&granted);
     Some(Outcome { worst, used_its_extra, keys, spans })
 }
 
-/// What comings and goings have added within a span.
+/// What nodes that came or went have added within a span.
 fn within(changes: &[Change], began: Instant, span: &Range<u64>) -> u64 {
     let [first, last] = [span.start, span.end].map(|at| began + Duration::from_micros(at));
     let within = changes.iter().filter(|change| change.may_be_within(first, last));
@@ -129,7 +134,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, not {text:?}")))
 }
 
-/// Granted: the bound of the way, and what `fault.rs` states for the fault, in any span.
+/// Granted: in any span, the strategy's bound plus what `fault.rs` states for the fault.
 #[test]
 fn faults_keep_their_bounds() {
     if !topology::is_there() {
@@ -146,7 +151,8 @@ fn faults_keep_their_bounds() {
     for index in 0..count {
         let kind = kinds[usize::try_from(index).expect("few") % kinds.len()];
         let seed = seed.wrapping_mul(1_000_003).wrapping_add(index);
-        let is_meant = |strategy: &Strategy| only.as_ref().is_none_or(|name| *name == format!("{strategy:?}"));
+        let is_meant =
+            |strategy: &Strategy| only.as_ref().is_none_or(|name| *name == format!("{strategy:?}"));
         let strategies: Vec<_> = kind.strategies().iter().copied().filter(is_meant).collect();
         if strategies.is_empty() {
             continue;
@@ -166,15 +172,16 @@ fn faults_keep_their_bounds() {
     }
 }
 
-/// Granted: twice the bound, by processes that share nothing. So the campaign notices that.
+/// Granted: twice the bound, by processes that share nothing. The test above notices such an
+/// excess.
 #[test]
 fn processes_that_do_not_share_are_noticed() {
     let Some(topology) = Topology::set(Kind::Delay) else { return };
     let runtime = runtime(2);
     let entered = runtime.enter();
     for strategy in Strategy::ALL {
-        let clients =
-            ["one", "other"].map(|name| strategy.client(&topology.link, &format!("{name}-{strategy:?}")));
+        let clients = ["one", "other"]
+            .map(|name| strategy.client(&topology.link, &format!("{name}-{strategy:?}")));
         let load = Load::start(&runtime, &clients);
         std::thread::sleep(Duration::from_millis(1_500));
         let granted = load.end(&runtime);

@@ -1,4 +1,5 @@
-//! A list of nodes that is listened to: what the comings and goings add that a node's beats tell of.
+//! A membership list that records what the heartbeats of a node report, and so what nodes add that
+//! come or go.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,21 +10,21 @@ use tollgate_redis::{Heartbeat, Membership, RedisMembership, Unavailable};
 
 use super::strategy::{BURST, INTERVAL_MILLIS, Shifted};
 
-/// The node reads its clock a moment before or after it is read here.
+/// The node reads its clock up to this long before or after this file does.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// A node has so many cells more: it came, or another went.
+/// Cells that a node has in addition, because it came or another node went.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
-    /// When it was told, and does it not before.
+    /// When the node received the answer. It does not apply the change before that.
     pub(crate) told: Instant,
-    /// When it has done it, however late its task goes on: then it paused for an interval, and beat.
+    /// When the node had applied it for certain: an interval before its next heartbeat began.
     pub(crate) done: Option<Instant>,
     pub(crate) cells: u64,
 }
 
 impl Change {
-    /// Whether it may have been done between these.
+    /// Whether the change may have been applied between the two moments.
     pub(crate) fn may_be_within(&self, first: Instant, last: Instant) -> bool {
         self.told <= last && self.done.is_none_or(|done| first <= done)
     }
@@ -48,12 +49,13 @@ impl ObservedMembership {
         Self { membership, clock: Arc::clone(clock), told: Arc::default() }
     }
 
-    /// Each time that this node had a part that had none, or a larger one as another went.
+    /// Each time this node got a part after it had none, or a larger part because another node
+    /// went.
     pub(crate) fn changes(&self) -> Vec<Change> {
         self.told.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// By how many nodes the last part was.
+    /// The number of nodes that the quota was last divided by.
     pub(crate) fn live(&self) -> u64 {
         self.told.live.load(SeqCst).max(1)
     }

@@ -7,20 +7,21 @@ use std::time::{Duration, Instant};
 use tollgate::{Clock, QuantaClock, Quota, Tick};
 use tollgate_redis::{Batched, Leased, RedisLimiter, RedisMembership, Share, Store, Windows};
 
-use super::topology::{self, Topology};
 use super::observed_membership::{Change, ObservedMembership};
+use super::topology::{self, Topology};
 use crate::proxy::Proxy;
 
 pub(crate) const PROCESSES: u64 = 2;
 pub(crate) const KEY: &str = "k";
-/// Cells a second, of a bucket.
+/// Cells a second, in a bucket.
 pub(crate) const RATE: u64 = 100;
 pub(crate) const BURST: u64 = 200;
 const LIFETIME: Duration = Duration::from_millis(100);
-/// Between two beats.
+/// The time between two heartbeats.
 pub(crate) const INTERVAL_MILLIS: u64 = 50;
 const READY_MAX: Duration = Duration::from_secs(10);
-/// Cells of a window that no episode sees the end of, and what a process may have unsent.
+/// The limit of a window that no episode sees the end of, and the unsent cells that a process may
+/// have.
 const LIMIT: u64 = 600;
 const UNSENT: u64 = 20;
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -38,7 +39,7 @@ impl Strategy {
     pub(crate) const ALL: [Self; 4] =
         [Self::RedisLimiter, Self::Leased, Self::Batched, Self::Share];
 
-    /// The most that a span of so long may see.
+    /// The largest number of cells that a span of this length may see.
     pub(crate) fn bound(self, micros: u64) -> u64 {
         match self {
             Self::RedisLimiter | Self::Leased | Self::Share => BURST + RATE * micros / 1_000_000,
@@ -46,7 +47,7 @@ impl Strategy {
         }
     }
 
-    /// What a server that has forgotten all may grant anew.
+    /// What a server that has lost everything may grant anew.
     pub(crate) fn fresh(self) -> u64 {
         match self {
             Self::Share => 0,
@@ -54,7 +55,7 @@ impl Strategy {
         }
     }
 
-    /// Limiters as so many processes would have them, each with a connection and a clock of its own.
+    /// One limiter for each process, with a connection and a clock of its own.
     pub(crate) fn clients(self, topology: &Topology) -> Vec<Client> {
         let links = topology.links(self).into_iter().cycle();
         let clients = links.zip(0..PROCESSES).map(|(link, _)| self.client(link, "shared"));
@@ -77,7 +78,7 @@ impl Strategy {
             Self::Leased => {
                 let redis_limiter = redis_limiter.leases(LIFETIME).build().expect("a limiter");
                 let leased = Leased::builder(redis_limiter).clock(Arc::clone(&clock)).max_lease(40);
-                // Back soon after a fault, as an episode is short.
+                // An episode is short, so the limiter must recover soon after a fault.
                 let leased = leased.memory(Duration::from_millis(50));
                 let leased = leased.max_pause(Duration::from_millis(50));
                 Gate::Leased(leased.build().expect("a limiter"))
@@ -119,7 +120,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Whether a cell of the key that all ask for is granted.
+    /// Whether a cell of the common key is granted.
     pub(crate) async fn is_granted(&self, round: u64) -> bool {
         match round {
             0 => self.ask(KEY.as_bytes()).await,
@@ -127,13 +128,13 @@ impl Client {
         }
     }
 
-    /// How long one key is asked for, before all go on to one that nobody has asked for: so that there is
-    /// a burst to be spent whenever something happens to a node's part.
+    /// How long one key is asked for before all clients switch to a new one. There is then a full
+    /// burst to spend whenever a fault changes a node's part.
     pub(crate) fn round(&self) -> Option<Duration> {
         matches!(self.gate, Gate::Share(..)).then_some(Duration::from_millis(60))
     }
 
-    /// Whether it has a part of so many, if it has one of a quota at all.
+    /// Whether the node's part is the quota divided by this many nodes. True for other strategies.
     fn has_part_of(&self, live: u64) -> bool {
         match &self.gate {
             Gate::Share(share, _) => share.stats().live == Some(live),
@@ -141,7 +142,7 @@ impl Client {
         }
     }
 
-    /// What comings and goings of nodes have added, and when.
+    /// What nodes that came or went have added, and when.
     pub(crate) fn changes(&self) -> Vec<Change> {
         match &self.gate {
             Gate::Share(_, membership) => membership.changes(),
@@ -149,7 +150,7 @@ impl Client {
         }
     }
 
-    /// By how many nodes its part is.
+    /// The number of nodes that this one's part is divided by.
     pub(crate) fn live(&self) -> u64 {
         match &self.gate {
             Gate::Share(_, membership) => membership.live(),
@@ -170,8 +171,8 @@ impl Client {
         }
     }
 
-    /// Asks for a key that nobody has asked for; whether the server has answered since. Of a node: whether
-    /// it has a part.
+    /// Asks for a new key. Returns whether the server has answered since. For a node: whether it
+    /// has a part.
     pub(crate) async fn is_answered(&self) -> bool {
         if let Gate::Share(share, _) = &self.gate {
             return share.stats().live.is_some();
@@ -189,7 +190,7 @@ impl Client {
     }
 }
 
-/// A process's clock that jumps.
+/// A process's clock that can be shifted.
 #[derive(Debug, Default)]
 pub(crate) struct Shifted {
     clock: QuantaClock,

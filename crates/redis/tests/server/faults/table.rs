@@ -1,4 +1,4 @@
-//! Worst granted against bound, by kind of fault.
+//! The worst span against its bound, for each kind of fault.
 
 use core::fmt;
 

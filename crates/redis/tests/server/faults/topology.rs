@@ -1,4 +1,4 @@
-//! What one episode has: a server, for some a replica, and the links to them.
+//! The servers and links of one episode.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use crate::harness::{Server, binary};
 use crate::proxy::Proxy;
 
 const DEADLINE: Duration = Duration::from_millis(60);
-/// One cell's time.
+/// The time in which one cell comes back.
 const CELL_MICROS: u64 = 1_000_000 / RATE;
 
 pub(crate) struct Topology {
     pub(crate) server: Server,
-    /// What the clients ask.
+    /// The link that clients use.
     pub(crate) link: Proxy,
-    /// What the second node asks: what happens to links happens to the first one.
+    /// The link of the second node. Faults of links happen to the first one only.
     pub(crate) second_link: Proxy,
     pub(crate) replica: Option<Replica>,
     pub(crate) clock: Option<Clock>,
@@ -30,17 +30,17 @@ pub(crate) struct Topology {
 
 pub(crate) struct Replica {
     pub(crate) server: Server,
-    /// What it follows the server through.
+    /// The link through which it follows the server.
     pub(crate) link: Proxy,
 }
 
-/// Whether there is a server to start.
+/// Whether a server can be started.
 pub(crate) fn is_there() -> bool {
     Server::start().is_some()
 }
 
 impl Topology {
-    /// `None`: what the fault needs is not installed.
+    /// `None` if the fault needs a program that is not installed.
     pub(crate) fn set(kind: Kind) -> Option<Self> {
         let clock = match kind {
             Kind::ServerClock => Some(Clock::found()?),
@@ -62,10 +62,10 @@ impl Topology {
         Some(Self { server, link, second_link, replica, clock })
     }
 
-    /// What the clients ask, one after the other.
+    /// The links that clients use, in turn.
     pub(crate) fn links(&self, strategy: Strategy) -> Vec<&Proxy> {
         match strategy {
-            // What one node is cut off from, the other goes on with.
+            // While one node is cut off, the other stays connected.
             Strategy::Share => vec![&self.link, &self.second_link],
             _ => vec![&self.link],
         }
@@ -97,7 +97,7 @@ impl Replica {
     }
 }
 
-/// How many cells of the key that all ask for are counted as spent now, rounded up.
+/// How many cells of the common key are charged now, rounded up.
 pub(crate) fn owed(server: &Server) -> u64 {
     let mut admin = server.admin();
     let places: Vec<String> =
@@ -112,7 +112,7 @@ pub(crate) fn owed(server: &Server) -> u64 {
     (full_at + 1).saturating_sub(now_micros(server)).div_ceil(CELL_MICROS)
 }
 
-/// When nodes were heard of, in microseconds.
+/// The last heartbeat of each node, in microseconds.
 pub(crate) fn heard(server: &Server) -> Vec<(String, u64)> {
     let mut admin = server.admin();
     let places: Vec<String> =
@@ -131,7 +131,7 @@ fn now_micros(server: &Server) -> u64 {
 
 /// A clock of the server's own, by libfaketime.
 pub(crate) struct Clock {
-    /// How far it is ahead of the machine's.
+    /// The file that says how far the clock is ahead of the machine's.
     file: PathBuf,
     variables: Vec<(String, String)>,
 }
@@ -148,8 +148,8 @@ impl Clock {
             );
             return None;
         };
-        // The allocator of Debian's Redis asks for the time before libfaketime can tell it, which asks the
-        // allocator for memory: neither goes on. With the C library's own allocator both do.
+        // The allocator of Debian's Redis asks for the time before libfaketime is ready, and libfaketime
+        // asks the allocator for memory, so both hang. With the C library's own allocator both work.
         let preloaded = format!("{} libc.so.6", found.to_str()?);
         let number = NEXT.fetch_add(1, SeqCst);
         let file = format!("tollgate-clock-{}-{number}", std::process::id());
@@ -167,7 +167,8 @@ impl Clock {
         IS_BORNE.get_or_init(|| clock.is_borne()).then_some(clock)
     }
 
-    /// Whether the server runs by it at all: one that links another allocator in may hang for ever.
+    /// Whether the server runs with it at all. A server that is linked to another allocator may
+    /// hang for ever.
     fn is_borne(&self) -> bool {
         let mut trial = Command::new(binary());
         trial.arg("--version").envs(self.variables.iter().cloned());
@@ -187,7 +188,7 @@ impl Clock {
         false
     }
 
-    /// Sets the clock of a server, and waits until it follows.
+    /// Sets the clock of a server, and waits until the server follows.
     pub(crate) fn set_of(&self, server: &Server, ahead_millis: i64) {
         self.write(ahead_millis);
         let began = Instant::now();
@@ -210,7 +211,7 @@ impl Clock {
         let (sign, millis) =
             (if ahead_millis < 0 { '-' } else { '+' }, ahead_millis.unsigned_abs());
         let text = format!("{sign}{}.{:03}\n", millis / 1_000, millis % 1_000);
-        // In one step: the server reads it at any time.
+        // Replaced in one step, because the server may read the file at any time.
         let whole = self.file.with_extension("whole");
         fs::write(&whole, text).expect("a directory for files of the moment");
         fs::rename(&whole, &self.file).expect("the same directory");
