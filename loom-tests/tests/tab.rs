@@ -8,33 +8,34 @@ use std::time::Duration;
 use loom::thread;
 use loom_tests::{catch_two, each_of, explore_four, explore_three, explore_two_whole};
 use tollgate::Tick;
-use tollgate_redis::{Found, Known, PlantedFault, Tab, plant_in_front};
+use tollgate_redis::{AskOutcome, PendingCounts, PlantedFault, WindowCount, plant};
 
 const LIMIT: u64 = 3;
 const NOW: Tick = Tick::from_nanos(1);
 
 /// Asks for one cell so many times, and returns how many were admitted.
-fn ask(tab: &Tab, times: u64) -> u64 {
-    let admitted = |_: &u64| matches!(tab.ask(1, LIMIT, LIMIT, NOW), Found::Admitted { .. });
+fn ask(counts: &PendingCounts, times: u64) -> u64 {
+    let admitted =
+        |_: &u64| matches!(counts.ask(1, LIMIT, LIMIT, NOW), AskOutcome::Admitted { .. });
     (0..times).filter(admitted).count() as u64
 }
 
 /// Sends what there is, and lands it: the ledger counts for this process alone.
-fn flush(tab: &Tab, used: u64) -> u64 {
-    let used = used + tab.send();
-    tab.land(Known { used, ends_after: Duration::from_secs(1) }, NOW);
+fn flush(counts: &PendingCounts, used: u64) -> u64 {
+    let used = used + counts.take_unsent();
+    counts.acknowledge(WindowCount { used, ends_after: Duration::from_secs(1) }, NOW);
     used
 }
 
 /// Somebody asks while two are on their way and land.
 fn asked_while_it_lands() {
-    let tab = Arc::new(Tab::of_model());
-    assert_eq!(ask(&tab, 2), 2);
-    let other = Arc::clone(&tab);
+    let counts = Arc::new(PendingCounts::of_model());
+    assert_eq!(ask(&counts, 2), 2);
+    let other = Arc::clone(&counts);
     let thread = thread::spawn(move || ask(&other, 2));
-    let used = flush(&tab, 0);
+    let used = flush(&counts, 0);
     let admitted = 2 + thread.join().unwrap();
-    assert_eq!(flush(&tab, used), admitted, "admitted is said");
+    assert_eq!(flush(&counts, used), admitted, "admitted is said");
     assert!(admitted <= LIMIT, "admitted {admitted}, over the limit");
 }
 
@@ -45,15 +46,15 @@ fn while_it_lands() {
 
 /// One of the threads sends and lands, the next asks twice, the others once.
 fn several_ask_while_it_lands(threads: usize) {
-    let tab = Arc::new(Tab::of_model());
-    assert_eq!(ask(&tab, 1), 1);
-    let told = each_of(threads, &tab, |tab, number| match number {
-        0 => flush(tab, 0),
-        1 => ask(tab, 2),
-        _ => ask(tab, 1),
+    let counts = Arc::new(PendingCounts::of_model());
+    assert_eq!(ask(&counts, 1), 1);
+    let told = each_of(threads, &counts, |counts, number| match number {
+        0 => flush(counts, 0),
+        1 => ask(counts, 2),
+        _ => ask(counts, 1),
     });
     let (used, admitted) = (told[0], 1 + told[1..].iter().sum::<u64>());
-    assert_eq!(flush(&tab, used), admitted, "admitted is said");
+    assert_eq!(flush(&counts, used), admitted, "admitted is said");
     assert!(admitted <= LIMIT, "admitted {admitted}, over the limit");
 }
 
@@ -69,21 +70,21 @@ fn three_ask_while_it_lands() {
 }
 
 /// A key's tab, and the one that it has once the first is given up.
-struct Key([Tab; 2]);
+struct Key([PendingCounts; 2]);
 
 impl Key {
     fn of_model() -> Arc<Self> {
-        Arc::new(Self([Tab::of_model(), Tab::of_model()]))
+        Arc::new(Self([PendingCounts::of_model(), PendingCounts::of_model()]))
     }
 
     /// Asks so many times, as one who has the first tab in hand; what each has admitted.
     fn ask(&self, times: u64) -> [u64; 2] {
         let mut admitted = [0; 2];
         for _ in 0..times {
-            for (tab, admitted) in self.0.iter().zip(&mut admitted) {
-                let found = tab.ask(1, LIMIT, LIMIT, NOW);
-                *admitted += u64::from(matches!(found, Found::Admitted { .. }));
-                if found != Found::GivenUp {
+            for (counts, admitted) in self.0.iter().zip(&mut admitted) {
+                let found = counts.ask(1, LIMIT, LIMIT, NOW);
+                *admitted += u64::from(matches!(found, AskOutcome::Admitted { .. }));
+                if found != AskOutcome::Retired {
                     break;
                 }
             }
@@ -93,7 +94,7 @@ impl Key {
 
     /// Gives the first tab up, if that may be, and asks the one that the key then has.
     fn give_up_and_ask(&self, times: u64) -> [u64; 2] {
-        match self.0[0].give_up(NOW) {
+        match self.0[0].retire(NOW) {
             true => [0, ask(&self.0[1], times)],
             false => [ask(&self.0[0], times), 0],
         }
@@ -123,8 +124,8 @@ fn asked_while_it_lands_and_is_given_up() {
     let told = each_of(3, &key, |key, number| {
         let [first, second] = match number {
             0 => {
-                let used = key.0[0].send();
-                key.0[0].land(Known { used, ends_after: Duration::ZERO }, NOW);
+                let used = key.0[0].take_unsent();
+                key.0[0].acknowledge(WindowCount { used, ends_after: Duration::ZERO }, NOW);
                 [used, 0]
             }
             1 => key.give_up_and_ask(2),
@@ -134,8 +135,8 @@ fn asked_while_it_lands_and_is_given_up() {
     });
     let sum = |shift: u32| told[1..].iter().map(|told| told >> shift & 0xff).sum::<u64>();
     let (said, admitted, anew) = (told[0] >> 8, 1 + sum(8), sum(0));
-    let given_up = key.0[0].give_up(NOW);
-    let unsaid = if given_up { 0 } else { key.0[0].send() };
+    let given_up = key.0[0].retire(NOW);
+    let unsaid = if given_up { 0 } else { key.0[0].take_unsent() };
     assert_eq!(said + unsaid, admitted, "admitted is said, and nothing on a tab that is given up");
     assert!(anew <= LIMIT && (anew == 0 || given_up), "admitted {anew}, over the limit");
 }
@@ -149,7 +150,7 @@ fn while_it_lands_and_is_given_up() {
 #[test]
 #[should_panic(expected = "over the limit")]
 fn given_up_unmarked_it_admits_beside_the_next() {
-    plant_in_front(PlantedFault::GivenUpUnmarked);
+    plant(PlantedFault::GivenUpUnmarked);
     catch_two("tab: given up unmarked", asked_while_it_is_given_up);
 }
 
@@ -157,6 +158,6 @@ fn given_up_unmarked_it_admits_beside_the_next() {
 #[test]
 #[should_panic(expected = "over the limit")]
 fn taken_off_too_early_it_counts_nowhere() {
-    plant_in_front(PlantedFault::LandedFirst);
+    plant(PlantedFault::LandedFirst);
     catch_two("tab: taken off before it is counted", asked_while_it_lands);
 }

@@ -1,4 +1,4 @@
-//! Two limiters on one quota, as two processes would have them: what one spends, the other has not.
+//! Two limiters on one quota, as two processes would have them: they share what is left.
 //!
 //! ```sh
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run -p tollgate-redis --example shared
@@ -10,7 +10,7 @@ use tollgate_redis::{RedisLimiter, Store};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-    // Connections, circuit and figures are each one's own; only the server is shared.
+    // Each process has its own connections, circuit and counters. Only the server is shared.
     let process = || -> Result<RedisLimiter, Box<dyn std::error::Error>> {
         let store = Store::builder(url.clone()).prefix("example").build()?;
         Ok(RedisLimiter::builder(&store, "shared", Quota::per_minute(5)).build()?)

@@ -1,4 +1,4 @@
-//! Which way the server counts.
+//! The algorithms that the server counts by.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use tollgate::{AnyAlgorithm, FixedWindow, Gcra, Quota, SlidingCounter, SlidingLog};
 
-/// Which way the server counts: each is the algorithm of the same name in [`tollgate`], on whole
+/// How the server counts. Each variant is the algorithm of the same name in [`tollgate`], on whole
 /// microseconds.
 ///
 /// ```
@@ -28,19 +28,19 @@ pub enum Algorithm {
     Gcra,
     /// Up to the limit in each window. The burst is not used.
     FixedWindow {
-        /// `None`: a window begins with the first cell after the last one has ended. Otherwise
-        /// windows are those of the wall clock so many seconds east of Greenwich, less than a day.
+        /// `None`: a window begins with the first cell after the last window has ended. Otherwise
+        /// windows follow the wall clock this many seconds east of Greenwich, less than a day.
         utc_offset_secs: Option<i32>,
     },
-    /// The current window, and what the sliding window still covers of the older ones, taken to be
-    /// spread evenly. The burst is not used.
+    /// The current window plus what the sliding window still covers of the older ones, assuming
+    /// that their cells are spread evenly. The burst is not used.
     SlidingCounter {
-        /// Windows of a period divided by this, and so many older ones: 1 to 256.
+        /// How many older sub-windows there are, each the period divided by this number: 1 to 256.
         older: u32,
         /// Seconds east of Greenwich, less than a day.
         utc_offset_secs: i32,
     },
-    /// Every event, exactly. Each cell takes some 130 bytes of the server's memory, so a limit has
+    /// Every event, exactly. Each cell takes about 130 bytes of the server's memory, so a limit has
     /// [`MAX_LOG_LIMIT`](Self::MAX_LOG_LIMIT) cells at most, and one request
     /// [`MAX_LOG_CELLS_PER_CALL`](Self::MAX_LOG_CELLS_PER_CALL). The burst is not used.
     SlidingLog {
@@ -52,7 +52,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// The names that parse, each for the counting as it is without options.
+    /// The names that parse. Each one names an algorithm without options.
     ///
     /// ```
     /// use tollgate_redis::Algorithm;
@@ -61,8 +61,8 @@ impl Algorithm {
     pub const NAMES: &[&str] =
         &["gcra", "fixed-window", "fixed-window-aligned", "sliding-counter", "sliding-log"];
 
-    /// The largest limit of a sliding log, in cells: some 1.3 MB of the server's memory a key. A
-    /// larger one is [`RedisLimiterError::LogTooLarge`](crate::CentralError::LogTooLarge).
+    /// The largest limit of a sliding log, in cells: about 1.3 MB of the server's memory a key. A
+    /// larger limit is [`RedisLimiterError::LogTooLarge`](crate::RedisLimiterError::LogTooLarge).
     ///
     /// ```
     /// use tollgate::Quota;
@@ -78,9 +78,9 @@ impl Algorithm {
     /// ```
     pub const MAX_LOG_LIMIT: u64 = 10_000;
 
-    /// The most cells that one request can have of a sliding log. A server does nothing else while it
-    /// enters them. A request for more is denied without a time to come back, as one for more than
-    /// the limit is: ask for fewer cells at a time, or use the sliding counter.
+    /// The largest number of cells that one request of a sliding log can have. The server does
+    /// nothing else while it enters them. A larger request is denied without a retry time, as is
+    /// one for more than the limit: ask for fewer cells at a time, or use the sliding counter.
     ///
     /// ```
     /// use tollgate_redis::Algorithm;
@@ -110,7 +110,7 @@ impl Algorithm {
         Self::FixedWindow { utc_offset_secs: Some(0) }
     }
 
-    /// Two windows of one period, the older one weighed.
+    /// Two windows of one period, of which the older one is weighed.
     ///
     /// ```
     /// use tollgate_redis::Algorithm;
@@ -121,7 +121,7 @@ impl Algorithm {
         Self::SlidingCounter { older: 1, utc_offset_secs: 0 }
     }
 
-    /// One rate, the quota's; denied requests are ignored.
+    /// The quota's rate alone. Denied requests are ignored.
     ///
     /// ```
     /// use tollgate_redis::Algorithm;
@@ -132,8 +132,7 @@ impl Algorithm {
         Self::SlidingLog { more: Vec::new(), count_denials: false }
     }
 
-    /// A log holds every key to a further rate as well. The others have one rate, and stay as they
-    /// are.
+    /// Adds a further rate to a log. Other algorithms have one rate and stay as they are.
     ///
     /// ```
     /// use tollgate::Quota;
@@ -149,7 +148,7 @@ impl Algorithm {
         self
     }
 
-    /// A log keeps events at least this far apart: a rate of one in a window of that length.
+    /// Keeps events of a log at least this far apart: a rate of one in a window of that length.
     ///
     /// ```
     /// use std::time::Duration;
@@ -162,7 +161,7 @@ impl Algorithm {
         self.and(Quota::new(1, gap))
     }
 
-    /// A log lets denied requests count like admitted ones. The others stay as they are.
+    /// Lets denied requests of a log count like admitted ones. Other algorithms stay as they are.
     ///
     /// ```
     /// use tollgate_redis::Algorithm;
@@ -177,7 +176,7 @@ impl Algorithm {
         self
     }
 
-    /// The same algorithm for a limiter of this process.
+    /// The same algorithm for a limiter in this process.
     ///
     /// ```
     /// use tollgate::{Direct, Quota};
@@ -205,7 +204,7 @@ impl Algorithm {
     }
 }
 
-/// A name that is none of [`Algorithm::NAMES`].
+/// The name is none of [`Algorithm::NAMES`].
 ///
 /// ```
 /// use tollgate_redis::Algorithm;

@@ -1,8 +1,8 @@
-//! A decision, and who made it.
+//! A decision, and which part made it.
 
 use tollgate::Decision;
 
-/// Who made a decision.
+/// Which part made a decision.
 ///
 /// ```
 /// use tollgate_redis::Origin;
@@ -12,19 +12,19 @@ use tollgate::Decision;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Origin {
-    /// The server was asked for this request.
+    /// The server, by a call for this request.
     Server,
-    /// Cells that this process had taken ahead.
+    /// A lease: cells that this process had taken ahead.
     Lease,
-    /// What the server said a moment ago.
+    /// An earlier answer of the server.
     Memory,
     /// This node's own part of the quota.
     Local,
-    /// What was chosen for when the server gives no decision.
+    /// The fallback, because the server gave no decision.
     Fallback,
 }
 
-/// A decision, and who made it.
+/// A decision, and which part made it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,8 +39,8 @@ pub enum Origin {
 #[allow(clippy::exhaustive_structs, reason = "whoever puts another tier in front makes them")]
 #[must_use = "the decision says whether to go ahead"]
 pub struct Answer {
-    /// Go ahead, or come back later.
+    /// The decision.
     pub decision: Decision,
-    /// Who made the decision.
+    /// Which part made it.
     pub origin: Origin,
 }

@@ -1,34 +1,35 @@
-//! Whether the server is worth asking, by how it answered lately. Pure: time and chance are arguments.
+//! A circuit breaker: whether to call the server, by its recent answers. Pure: time and chance are
+//! arguments.
 //!
 //! ```text
 //! closed  --failures in a row-->  open  --its pause is over-->  probing  --answered-->  closed
 //!                                   ^------------- not answered ----'
 //! ```
 //!
-//! While it is open or probing nobody asks but the one probe, which is no request of a user's: so a
-//! server that comes back is met by one call of each process, at moments that chance has spread.
+//! While it is open or probing, no request reaches the server; only the probe does. A server that
+//! comes back is therefore met by one call of each process, at moments that are spread by chance.
 
 use core::time::Duration;
 
-/// How patient a breaker is.
+/// Thresholds and pauses of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patience {
-    /// Failures in a row, from which on the server is not asked.
+pub(crate) struct BreakerSettings {
+    /// After this many failures in a row the server is no longer called.
     pub(crate) failures: u32,
-    /// Between the failure and the first probe.
+    /// The time between the failure and the first probe.
     pub(crate) pause_min: Duration,
     /// Pauses double up to this.
     pub(crate) pause_max: Duration,
 }
 
-/// What a caller may do.
+/// What a caller must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
-    /// Ask the server.
+pub(crate) enum Action {
+    /// Call the server.
     Ask,
-    /// Do without it.
+    /// Decide without the server.
     Skip,
-    /// Do without it, and have it probed meanwhile.
+    /// Decide without the server, and start a probe.
     Probe,
 }
 
@@ -42,53 +43,54 @@ enum State {
 /// The circuit breaker of one server.
 #[derive(Debug)]
 pub(crate) struct Breaker {
-    patience: Patience,
+    settings: BreakerSettings,
     state: State,
 }
 
 impl Breaker {
-    pub(crate) fn new(patience: Patience) -> Self {
-        Self { patience, state: State::Closed { failures: 0 } }
+    pub(crate) fn new(settings: BreakerSettings) -> Self {
+        Self { settings, state: State::Closed { failures: 0 } }
     }
 
-    /// Asked before each call. Times are since any one moment.
-    pub(crate) fn leave(&mut self, now: Duration) -> Leave {
+    /// Asked before each call. Times are counted from any fixed moment.
+    pub(crate) fn next_action(&mut self, now: Duration) -> Action {
         match self.state {
-            State::Closed { .. } => Leave::Ask,
+            State::Closed { .. } => Action::Ask,
             State::Open { probe_at: at, probes } | State::Probing { until: at, probes }
                 if now >= at =>
             {
-                // A probe that has not told how it went by then never will: its runtime is gone.
-                let until = now.saturating_add(self.patience.pause_max.saturating_mul(10));
+                // A probe without a result by then has lost its runtime and will never report one.
+                let until = now.saturating_add(self.settings.pause_max.saturating_mul(10));
                 self.state = State::Probing { until, probes };
-                Leave::Probe
+                Action::Probe
             }
-            State::Open { .. } | State::Probing { .. } => Leave::Skip,
+            State::Open { .. } | State::Probing { .. } => Action::Skip,
         }
     }
 
-    /// A call was answered. One that had been sent before the circuit opened says nothing new.
-    pub(crate) fn answered(&mut self) {
+    /// A call was answered. While the circuit is open this changes nothing, because the call began
+    /// before.
+    pub(crate) fn call_answered(&mut self) {
         if let State::Closed { failures } = &mut self.state {
             *failures = 0;
         }
     }
 
-    /// A call was not answered; whether the circuit opened by that.
-    pub(crate) fn failed(&mut self, now: Duration, chance: u64) -> bool {
+    /// A call had no answer. Returns whether the circuit opened by that.
+    pub(crate) fn call_failed(&mut self, now: Duration, chance: u64) -> bool {
         let State::Closed { failures } = &mut self.state else { return false };
         *failures = failures.saturating_add(1);
-        if *failures < self.patience.failures {
+        if *failures < self.settings.failures {
             return false;
         }
         self.open(now, 0, chance);
         true
     }
 
-    /// The probe is over.
-    pub(crate) fn probed(&mut self, answered: bool, now: Duration, chance: u64) {
+    /// The probe has ended.
+    pub(crate) fn probe_ended(&mut self, call_answered: bool, now: Duration, chance: u64) {
         match self.state {
-            State::Probing { .. } if answered => self.state = State::Closed { failures: 0 },
+            State::Probing { .. } if call_answered => self.state = State::Closed { failures: 0 },
             State::Probing { probes, .. } => self.open(now, probes.saturating_add(1), chance),
             State::Closed { .. } | State::Open { .. } => {}
         }
@@ -99,9 +101,9 @@ impl Breaker {
     }
 
     fn open(&mut self, now: Duration, probes: u32, chance: u64) {
-        let Patience { pause_min, pause_max, .. } = self.patience;
+        let BreakerSettings { pause_min, pause_max, .. } = self.settings;
         let pause = pause_min.saturating_mul(1 << probes.min(20)).min(pause_max);
-        // From half of the pause to all of it.
+        // Between half of the pause and all of it.
         let half = pause / 2;
         let half_nanos = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX);
         let spread = Duration::from_nanos(chance % half_nanos.max(1));
@@ -114,7 +116,7 @@ impl Breaker {
 mod tests {
     use super::*;
 
-    const PATIENCE: Patience = Patience {
+    const SETTINGS: BreakerSettings = BreakerSettings {
         failures: 3,
         pause_min: Duration::from_millis(100),
         pause_max: Duration::from_millis(800),
@@ -125,36 +127,36 @@ mod tests {
     }
 
     fn opened(chance: u64) -> Breaker {
-        let mut breaker = Breaker::new(PATIENCE);
-        assert!(!breaker.failed(ms(0), chance));
-        assert!(!breaker.failed(ms(0), chance));
-        assert!(breaker.failed(ms(0), chance));
+        let mut breaker = Breaker::new(SETTINGS);
+        assert!(!breaker.call_failed(ms(0), chance));
+        assert!(!breaker.call_failed(ms(0), chance));
+        assert!(breaker.call_failed(ms(0), chance));
         breaker
     }
 
     #[test]
     fn it_opens_by_failures_in_a_row_only() {
-        let mut breaker = Breaker::new(PATIENCE);
+        let mut breaker = Breaker::new(SETTINGS);
         for _ in 0..10 {
-            assert!(!breaker.failed(ms(0), 0));
-            assert!(!breaker.failed(ms(0), 0));
-            breaker.answered();
+            assert!(!breaker.call_failed(ms(0), 0));
+            assert!(!breaker.call_failed(ms(0), 0));
+            breaker.call_answered();
         }
-        assert_eq!(breaker.leave(ms(0)), Leave::Ask);
-        assert_eq!(opened(0).leave(ms(0)), Leave::Skip);
+        assert_eq!(breaker.next_action(ms(0)), Action::Ask);
+        assert_eq!(opened(0).next_action(ms(0)), Action::Skip);
     }
 
     #[test]
     fn one_probe_at_a_time_and_it_alone_closes() {
         let mut breaker = opened(0);
-        assert_eq!(breaker.leave(ms(49)), Leave::Skip);
-        assert_eq!(breaker.leave(ms(50)), Leave::Probe);
-        assert_eq!(breaker.leave(ms(50)), Leave::Skip);
-        breaker.answered();
-        assert!(!breaker.failed(ms(51), 0), "it was sent before");
-        assert_eq!(breaker.leave(ms(51)), Leave::Skip);
-        breaker.probed(true, ms(52), 0);
-        assert_eq!(breaker.leave(ms(52)), Leave::Ask);
+        assert_eq!(breaker.next_action(ms(49)), Action::Skip);
+        assert_eq!(breaker.next_action(ms(50)), Action::Probe);
+        assert_eq!(breaker.next_action(ms(50)), Action::Skip);
+        breaker.call_answered();
+        assert!(!breaker.call_failed(ms(51), 0), "it was sent before");
+        assert_eq!(breaker.next_action(ms(51)), Action::Skip);
+        breaker.probe_ended(true, ms(52), 0);
+        assert_eq!(breaker.next_action(ms(52)), Action::Ask);
         assert!(!breaker.is_open());
     }
 
@@ -164,11 +166,12 @@ mod tests {
             let mut breaker = opened(chance);
             let mut now = ms(0);
             for pause in [100, 200, 400, 800, 800, 800] {
-                let asked = (1..=pause).find(|wait| breaker.leave(now + ms(*wait)) == Leave::Probe);
+                let asked =
+                    (1..=pause).find(|wait| breaker.next_action(now + ms(*wait)) == Action::Probe);
                 let waited = asked.expect("by the end of the pause");
                 assert!(waited * 2 >= pause, "{waited} of {pause}");
                 now += ms(waited);
-                breaker.probed(false, now, chance);
+                breaker.probe_ended(false, now, chance);
                 assert!(breaker.is_open());
             }
         }
@@ -177,8 +180,8 @@ mod tests {
     #[test]
     fn a_lost_probe_is_replaced() {
         let mut breaker = opened(0);
-        assert_eq!(breaker.leave(ms(50)), Leave::Probe);
-        assert_eq!(breaker.leave(ms(8_049)), Leave::Skip);
-        assert_eq!(breaker.leave(ms(8_050)), Leave::Probe);
+        assert_eq!(breaker.next_action(ms(50)), Action::Probe);
+        assert_eq!(breaker.next_action(ms(8_049)), Action::Skip);
+        assert_eq!(breaker.next_action(ms(8_050)), Action::Probe);
     }
 }

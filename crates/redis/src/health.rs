@@ -1,11 +1,12 @@
-//! Whether a server is asked, and why not.
+//! Whether a server is in use, and why not.
 
 use core::fmt;
 use std::sync::Arc;
 
 use crate::unavailable::Unavailable;
 
-/// Whether the server of a [`Store`](crate::Store) is asked: see [`Store::health`](crate::Store::health).
+/// Whether the server of a [`Store`](crate::Store) is in use: see
+/// [`Store::health`](crate::Store::health).
 ///
 /// ```
 /// use tollgate_redis::{Health, Store};
@@ -17,24 +18,24 @@ use crate::unavailable::Unavailable;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
-    /// It is asked. A store that was never asked is up.
+    /// The server is in use. A store that was never asked is up.
     Up,
-    /// It is only probed, since calls in a row were not answered.
+    /// The server is only probed, because too many calls in a row had no answer.
     #[non_exhaustive]
     Down {
         /// How the last of those calls ended.
         reason: Unavailable,
-        /// What the client library says of it; empty after a time-out.
+        /// The client library's text for the error. Empty after a time-out.
         detail: String,
     },
 }
 
-/// `up`, or the reason with what is known of it.
+/// `up`, or the reason and its detail.
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Up => f.write_str("up"),
-            // Its text is the detail.
+            // The reason's text already holds the detail.
             Self::Down { reason: reason @ Unavailable::Failed(_), .. } => reason.fmt(f),
             Self::Down { reason, detail } if detail.is_empty() => reason.fmt(f),
             Self::Down { reason, detail } => write!(f, "{reason} ({detail})"),
@@ -44,7 +45,7 @@ impl fmt::Display for Health {
 
 type Tell = dyn Fn(&Health) + Send + Sync;
 
-/// What is called when the health changes.
+/// The function that is called when the health changes.
 #[derive(Clone, Default)]
 pub(crate) struct OnChange(pub(crate) Option<Arc<Tell>>);
 

@@ -5,48 +5,51 @@
 mod algorithm;
 mod answer;
 mod batch;
+mod bounded_map;
 mod breaker;
-mod central;
-mod count;
-mod guarded;
 mod health;
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
 mod lease;
-mod link;
-mod places;
+mod pool;
+mod redis_limiter;
+mod redis_membership;
 mod remote;
 #[doc(hidden)]
 pub mod reply;
-mod roster;
 mod script;
+mod script_codec;
+mod server_key;
 mod share;
 mod stats;
 mod store;
 mod sync;
 mod unavailable;
 mod windows;
+mod with_fallback;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use answer::{Answer, Origin};
-pub use batch::{BatchError, BatchStats, Batched, BatchedBuilder, Charge, CounterStore, Known};
-pub use central::{RedisLimiter, RedisLimiterBuilder, RedisLimiterError, Taken};
-pub use guarded::{Fallback, FallbackStats, WithFallback};
+pub use batch::{
+    BatchError, BatchStats, Batched, BatchedBuilder, Charge, CounterStore, WindowCount,
+};
 pub use health::Health;
-pub use lease::{Grant, LeaseError, LeaseSource, LeaseStats, Leased, LeasedBuilder, Want};
+pub use lease::{Grant, LeaseError, LeaseRequest, LeaseSource, LeaseStats, Leased, LeasedBuilder};
+pub use redis_limiter::{RedisLimiter, RedisLimiterBuilder, RedisLimiterError};
+pub use redis_membership::RedisMembership;
 pub use remote::Remote;
-pub use roster::RedisMembership;
-pub use share::{Alone, Heartbeat, Membership, Share, ShareBuilder, ShareError, ShareStats};
+pub use share::{Heartbeat, Membership, Share, ShareBuilder, ShareError, ShareStats, WithoutPart};
 pub use stats::StoreStats;
 pub use store::{Store, StoreBuilder, StoreError};
 pub use unavailable::Unavailable;
 pub use windows::{Windows, WindowsError};
+pub use with_fallback::{Fallback, FallbackStats, WithFallback};
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
 pub use {
-    batch::{Found, Tab},
-    lease::{Call, Last, Purse, Until},
-    sync::{PlantedFault, plant_in_front},
+    batch::{AskOutcome, PendingCounts},
+    lease::{CallEnd, CallState, LeaseCell, Until},
+    sync::{PlantedFault, plant},
 };

@@ -1,4 +1,5 @@
-//! What all tiers have in common: a key, a number of cells, and an answer that may have to wait.
+//! The interface that all limiters of this crate share, behind
+//! [`WithFallback`](crate::WithFallback).
 
 use core::future::Future;
 
@@ -6,34 +7,34 @@ use tollgate::Clock;
 
 use crate::{Answer, Batched, CounterStore, Leased, Origin, RedisLimiter, Unavailable};
 
-/// A limiter that may have to ask the server: what [`WithFallback`](crate::Guarded) guards.
+/// A limiter that may have to call the server. [`WithFallback`](crate::WithFallback) wraps one.
 ///
 /// ```
 /// use tollgate_redis::{Answer, Remote, Unavailable};
 ///
-/// /// Nobody is there.
-/// struct Nobody;
-/// impl Remote for Nobody {
+/// /// A server that is always away.
+/// struct Away;
+/// impl Remote for Away {
 ///     async fn ask(&self, _key: &[u8], _n: u64) -> Result<Answer, Unavailable> {
 ///         Err(Unavailable::Disconnected)
 ///     }
-///     fn most_at_once(&self) -> u64 {
+///     fn max_at_once(&self) -> u64 {
 ///         1
 ///     }
 /// }
 /// ```
 pub trait Remote: Send + Sync + 'static {
-    /// Decides about `n` cells of a key. It ends within the store's deadline.
+    /// Decides about `n` cells of a key. The call ends within the store's deadline.
     fn ask(&self, key: &[u8], n: u64) -> impl Future<Output = Result<Answer, Unavailable>> + Send;
 
-    /// The answer, if it can be told at once.
+    /// The answer, if it is known without a call to the server.
     fn ask_now(&self, key: &[u8], n: u64) -> Option<Answer> {
         let _ = (key, n);
         None
     }
 
-    /// The most cells that a key can be granted at once.
-    fn most_at_once(&self) -> u64;
+    /// The largest number of cells that one request can be granted.
+    fn max_at_once(&self) -> u64;
 }
 
 impl Remote for RedisLimiter {
@@ -42,8 +43,8 @@ impl Remote for RedisLimiter {
         Ok(Answer { decision, origin: Origin::Server })
     }
 
-    fn most_at_once(&self) -> u64 {
-        Self::most_at_once(self)
+    fn max_at_once(&self) -> u64 {
+        Self::max_at_once(self)
     }
 }
 
@@ -56,8 +57,8 @@ impl<C: Clock + Send + Sync + 'static> Remote for Leased<RedisLimiter, C> {
         self.try_check(key, n)
     }
 
-    fn most_at_once(&self) -> u64 {
-        self.bank().most_at_once()
+    fn max_at_once(&self) -> u64 {
+        self.source().max_at_once()
     }
 }
 
@@ -70,7 +71,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Remote for Batched<L, C>
         self.try_check(key, n)
     }
 
-    fn most_at_once(&self) -> u64 {
+    fn max_at_once(&self) -> u64 {
         self.limit()
     }
 }

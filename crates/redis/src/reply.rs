@@ -1,14 +1,14 @@
-//! From the bytes of an answer to numbers, and to what numbers of some scripts mean. (What those of a
-//! limiter's mean is its plan's to say.) Nothing here needs a server, so that
-//! tests and fuzzing go the way that answers go.
+//! Decodes replies: from bytes to numbers, and from the numbers of some scripts to values. (The
+//! numbers of a limiter's script are decoded by its `Codec`.) Nothing here needs a server, so tests
+//! and fuzzing use the same code as real replies.
 
 use core::time::Duration;
 
 use redis::Value;
 
-use crate::{Heartbeat, Known, Unavailable};
+use crate::{Heartbeat, Unavailable, WindowCount};
 
-/// The numbers in an answer, as the client reads it; `None`, if it is anything else.
+/// The numbers in a reply, as the client library reads it. `None` if the reply is anything else.
 #[must_use]
 pub fn numbers(answer: &[u8]) -> Option<Vec<i64>> {
     numbers_of(redis::parse_redis_value(answer).ok()?)
@@ -20,21 +20,21 @@ pub(crate) fn numbers_of(value: Value) -> Option<Vec<i64>> {
     values.into_iter().map(number).collect()
 }
 
-/// What so many charged keys have used; `None`, if that cannot be.
+/// The window of each charged key. `None` if the script cannot have returned these numbers.
 #[must_use]
-pub fn known(reply: &[i64], charges: usize) -> Option<Vec<Known>> {
+pub fn known(reply: &[i64], charges: usize) -> Option<Vec<WindowCount>> {
     let one = |pair: &[i64]| {
         let [used, micros] = pair else { return None };
         let ends_after = Duration::from_micros(u64::try_from(*micros).ok()?);
-        Some(Known { used: u64::try_from(*used).ok()?, ends_after })
+        Some(WindowCount { used: u64::try_from(*used).ok()?, ends_after })
     };
     let all: Option<Vec<_>> = reply.chunks(2).map(one).collect();
     all.filter(|all| all.len() == charges)
 }
 
-/// Who is alive; `None`, if that cannot be.
+/// The reply to a heartbeat. `None` if the script cannot have returned these numbers.
 #[must_use]
-pub fn beat(reply: &[i64]) -> Option<Heartbeat> {
+pub fn heartbeat(reply: &[i64]) -> Option<Heartbeat> {
     let &[live, member_micros] = reply else { return None };
     let member_for = Duration::from_micros(u64::try_from(member_micros).ok()?);
     Some(Heartbeat { live: u64::try_from(live).ok()?, member_for })

@@ -1,4 +1,5 @@
-//! A script on the server: named by its hash, sent in full where the server does not have it.
+//! A script on the server. Calls name it by its hash, and send it in full if the server does not
+//! have it.
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind};
 
@@ -32,13 +33,14 @@ impl Script {
         Self::new(script!("log.lua"))
     }
 
-    /// What keys have used in fixed windows. It has its own arguments, as have the next two.
+    /// What keys have used in fixed windows. This script and the next two have arguments of their
+    /// own.
     pub(crate) fn batch() -> Self {
         Self::new(concat!(include_str!("lua/now.lua"), include_str!("lua/batch.lua")))
     }
 
-    pub(crate) fn beat() -> Self {
-        Self::new(concat!(include_str!("lua/now.lua"), include_str!("lua/beat.lua")))
+    pub(crate) fn heartbeat() -> Self {
+        Self::new(concat!(include_str!("lua/now.lua"), include_str!("lua/heartbeat.lua")))
     }
 
     pub(crate) fn leave() -> Self {
@@ -54,8 +56,8 @@ impl Script {
         call("EVALSHA", &self.hash, keys, args)
     }
 
-    /// The call that brings the script along, after which the server has it. One round trip, where
-    /// loading first takes two; and in a cluster it goes to the node that needs it.
+    /// The call that contains the whole script, after which the server has it. This takes one round
+    /// trip; loading first takes two. In a cluster the call goes to the node that needs the script.
     pub(crate) fn in_full(&self, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Cmd {
         call("EVAL", self.source, keys, args)
     }

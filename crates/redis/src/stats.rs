@@ -1,8 +1,8 @@
-//! What became of the calls to a server.
+//! Counters of the calls to a server.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What became of the calls of one [`Store`](crate::Store), since it was built.
+/// What happened to the calls of one [`Store`](crate::Store) since it was built.
 ///
 /// ```
 /// use tollgate_redis::Store;
@@ -14,28 +14,29 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreStats {
-    /// Calls that were made. Each ended in one of the next four, or its caller gave it up.
+    /// Calls that were made. Each one ends in one of the next four counters, unless its caller
+    /// dropped it.
     pub calls: u64,
-    /// Answered with a decision.
+    /// Calls answered with a decision.
     pub answered: u64,
-    /// Not answered by the deadline.
+    /// Calls without an answer by the deadline.
     pub timed_out: u64,
-    /// Without a connection, or it broke.
+    /// Calls without a connection, or whose connection broke.
     pub disconnected: u64,
-    /// Answered with an error.
+    /// Calls answered with an error.
     pub failed: u64,
-    /// Calls that were not made, because the circuit was open.
+    /// Calls that were not made because the circuit was open.
     pub skipped: u64,
-    /// Scripts sent in full, because the server did not have them.
+    /// Scripts sent in full because the server did not have them.
     pub scripts_sent: u64,
     /// How often the circuit opened.
     pub circuit_opened: u64,
     /// Probes of the server while the circuit was open.
     pub probes: u64,
-    /// Connections that were given up and replaced.
+    /// Connections that were discarded and replaced.
     pub connections_renewed: u64,
-    /// Calls that were sent on a new connection, because the old one was closed before anything of them
-    /// was written.
+    /// Calls sent again on a new connection, because the old one was closed before a byte of the
+    /// call was written.
     pub sent_again: u64,
 }
 

@@ -1,14 +1,14 @@
-//! The only file that knows about loom: atomics come from here.
+//! The only file that knows about loom. All other files take their atomics from here.
 //!
-//! Under `--cfg tollgate_loom` they are those of `tollgate`, whose every access is a point where
-//! the models in `loom-tests/` interleave.
+//! Under `--cfg tollgate_loom` they are the atomics of `tollgate`: each access is a point at which
+//! the models in `loom-tests/` interleave threads.
 
 #[cfg(not(tollgate_loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 #[cfg(tollgate_loom)]
 pub(crate) use tollgate::model_words::{AtomicU64, Ordering};
 
-/// A count that is no part of any protocol, so that loom need not explore it.
+/// A counter that is part of no protocol, so loom need not explore it.
 #[derive(Debug, Default)]
 pub(crate) struct RelaxedCounter(core::sync::atomic::AtomicU64);
 
@@ -17,7 +17,7 @@ impl RelaxedCounter {
         Self(core::sync::atomic::AtomicU64::new(0))
     }
 
-    /// The count before.
+    /// Returns the value before the addition.
     pub(crate) fn add(&self, more: u64) -> u64 {
         self.0.fetch_add(more, core::sync::atomic::Ordering::Relaxed)
     }
@@ -30,7 +30,7 @@ impl RelaxedCounter {
         self.0.load(core::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Whether it was that count, and is now the new one.
+    /// Replaces `old` by `new`. Returns whether the value was `old`.
     pub(crate) fn exchange(&self, old: u64, new: u64) -> bool {
         let relaxed = core::sync::atomic::Ordering::Relaxed;
         self.0.compare_exchange(old, new, relaxed, relaxed).is_ok()
@@ -41,27 +41,27 @@ impl RelaxedCounter {
     }
 }
 
-/// A mistake that the models must catch. None exists outside of them.
+/// A mistake that the models must catch. Mistakes exist in model builds only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
 pub enum PlantedFault {
-    /// Cells are spent by a store after a load.
+    /// Cells are spent by a load and a store instead of a compare-and-swap.
     SpentByStore,
-    /// Cells are spent however old they are.
+    /// Cells are spent without a look at when they expire.
     EndUnchecked,
-    /// A call begins without a look at whether another has begun by then.
+    /// A call begins without a check whether another call has begun meanwhile.
     CallByStore,
-    /// Cells are put in by a store after a load.
+    /// Cells are deposited by a load and a store instead of a compare-and-swap.
     DepositedByStore,
-    /// A call ends by a store after a load.
+    /// A call ends by a load and a store instead of a compare-and-swap.
     FinishedByStore,
-    /// What was on its way is taken off before it is in what is used.
+    /// In-flight cells are removed before they are counted in `used`.
     LandedFirst,
-    /// Who has a tab in hand is not told that it is given up.
+    /// Counts are retired without a mark, so threads that still hold them continue to use them.
     GivenUpUnmarked,
 }
 
-/// Whether a model has planted this fault.
+/// Whether a model has planted this mistake.
 #[cfg(not(tollgate_loom))]
 #[inline]
 pub(crate) const fn planted(_: PlantedFault) -> bool {
@@ -81,13 +81,13 @@ mod model {
         PLANTED.get() == Some(fault)
     }
 
-    /// Plants a fault for the rest of this test.
-    pub fn plant_in_front(fault: PlantedFault) {
+    /// Plants a mistake for the rest of this test.
+    pub fn plant(fault: PlantedFault) {
         PLANTED.set(Some(fault));
     }
 }
 
 #[cfg(tollgate_loom)]
-pub use model::plant_in_front;
+pub use model::plant;
 #[cfg(tollgate_loom)]
 pub(crate) use model::planted;

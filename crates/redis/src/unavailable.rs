@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// The server gave no decision: the caller, or a fallback, decides instead.
+/// The server gave no decision. The caller or a fallback decides instead.
 ///
 /// ```
 /// use tollgate_redis::Unavailable;
@@ -12,13 +12,13 @@ use core::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unavailable {
-    /// There was no answer by the deadline. Whether the server charged the cells is not known.
+    /// There was no answer by the deadline. Whether the server charged the cells is unknown.
     TimedOut,
-    /// There is no connection, or it broke. Whether the server charged the cells is not known.
+    /// There is no connection, or it broke. Whether the server charged the cells is unknown.
     Disconnected,
-    /// It was not asked: it failed too often just now.
+    /// The server was not asked, because too many recent calls had failed.
     CircuitOpen,
-    /// It answered with an error, say that it is out of memory.
+    /// The server answered with an error, for example that it is out of memory.
     Failed(String),
 }
 

@@ -1,26 +1,26 @@
-//! Counts of fixed windows on the server: where batches are sent.
+//! Counts of fixed windows on the server, to which batches are sent.
 
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::central::key;
 use crate::reply;
 use crate::script::Script;
+use crate::server_key as key;
 use crate::store::{Store, is_name};
-use crate::{Charge, CounterStore, Known, Unavailable};
+use crate::{Charge, CounterStore, Unavailable, WindowCount};
 
-/// Keys in one call: the server does nothing else meanwhile.
+/// Keys in one call. The server does nothing else during the call.
 const KEYS_MAX: usize = 500;
 
 /// What keys have used in fixed windows, on a server: the [`CounterStore`] of a
 /// [`Batched`](crate::Batched) limiter.
 ///
-/// It adds what it is told, and denies nobody; windows are by the server's time. In a cluster each
-/// key is a call of its own.
+/// It adds what it receives and denies nothing. Windows follow the server's clock. In a cluster
+/// each key is a call of its own.
 ///
-/// The limit is not on the server: processes with different limits count in the same windows, and each
-/// admits by its own. With another period, keys start afresh.
+/// The limit is not on the server: processes with different limits count in the same windows, and
+/// each process admits by its own limit. With another period, keys start afresh.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,11 +43,11 @@ struct Inner {
     script: Script,
     key_head: Vec<u8>,
     period_micros: u64,
-    /// As the script is told.
+    /// The script's argument for where windows begin.
     begin: String,
 }
 
-/// Why windows cannot be counted so.
+/// Why windows cannot be counted this way.
 ///
 /// ```
 /// use std::time::Duration;
@@ -63,7 +63,7 @@ struct Inner {
 pub enum WindowsError {
     /// The name is empty, too long, or has braces.
     Name,
-    /// The period is no whole number of microseconds, or longer than 366 days.
+    /// The period is not a whole number of microseconds, or is longer than 366 days.
     Period,
 }
 
@@ -83,7 +83,7 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// The name, or the period, is out of range.
+    /// The name or the period is out of range.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -100,7 +100,7 @@ impl Windows {
     ///
     /// # Errors
     ///
-    /// The name, or the period, is out of range.
+    /// The name or the period is out of range.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -133,7 +133,7 @@ impl Windows {
         Ok(Self(Arc::new(Inner { store, script, key_head, period_micros, begin })))
     }
 
-    async fn add_some(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+    async fn add_some(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
         let Inner { store, script, key_head, period_micros, begin } = &*self.0;
         let keys: Vec<_> = charges.iter().map(|its| key::whole(key_head, &its.key)).collect();
         let mut args = vec![period_micros.to_string(), begin.clone(), String::new()];
@@ -145,7 +145,7 @@ impl Windows {
 }
 
 impl CounterStore for Windows {
-    async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+    async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
         let at_once = if self.0.store.is_cluster() { 1 } else { KEYS_MAX };
         let mut all = Vec::with_capacity(charges.len());
         for some in charges.chunks(at_once) {

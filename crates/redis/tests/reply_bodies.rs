@@ -1,4 +1,4 @@
-//! The fuzz target's body on random bytes, and on the corpus that is kept with the sources.
+//! The body of the fuzz target, on random bytes and on the corpus in the repository.
 
 mod bodies;
 #[path = "../../../fuzz/kept.rs"]
@@ -29,7 +29,7 @@ fn the_kept_corpus_passes() {
     assert!(kept.len() >= 8, "{}", kept.len());
 }
 
-/// A body that finds no mistake would pass whatever it is given.
+/// A body that finds no mistake would pass any input.
 #[test]
 fn a_planted_mistake_is_found() {
     let found = kept("replies").into_iter().filter(|data| {

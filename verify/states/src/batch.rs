@@ -1,8 +1,8 @@
-//! The tab that ships.
+//! The pending counts that ship.
 
 #[allow(dead_code, unreachable_pub, reason = "a file of another crate")]
-#[path = "../../../crates/redis/src/batch/ledger.rs"]
-pub(crate) mod ledger;
+#[path = "../../../crates/redis/src/batch/counter_store.rs"]
+pub(crate) mod counter_store;
 #[allow(dead_code, unreachable_pub, reason = "a file of another crate")]
-#[path = "../../../crates/redis/src/batch/tab.rs"]
-pub(crate) mod tab;
+#[path = "../../../crates/redis/src/batch/pending_counts.rs"]
+pub(crate) mod pending_counts;

@@ -1,109 +1,109 @@
-//! Processes that count a window here, and say so to a server later.
+//! Processes that count a window locally and send their counts to a server.
 
 use core::time::Duration;
 
 use stateright::{Model, Property};
 use tollgate::Tick;
 
-use crate::batch::ledger::Known;
-use crate::batch::tab::{Found, Tab};
-use crate::places::Entry;
+use crate::batch::counter_store::WindowCount;
+use crate::batch::pending_counts::{AskOutcome, PendingCounts};
+use crate::bounded_map::Entry;
 use crate::report::NEVER_BEYOND;
 use crate::sync;
 
 const UNIT_NANOS: u64 = 1_000;
 const NOW_UNITS: u64 = 100;
 
-/// A limit, processes, and what may happen to them.
+/// A limit, processes, and possible faults.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "for the tests here")]
 pub struct Batches {
-    /// How many processes.
+    /// The number of processes.
     pub processes: u8,
     /// Cells of a window.
     pub limit: u8,
     /// Cells that a process may have unsent.
     pub unsent: u8,
-    /// How long a window is.
+    /// The length of a window.
     pub period: u8,
-    /// So many deaths and fail-overs.
+    /// The number of deaths and fail-overs.
     pub faults: u8,
-    /// What is wrong.
+    /// The planted mistake.
     pub mistake: Mistake,
 }
 
-/// What is planted, and must be found.
+/// The planted mistake, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "for the tests here")]
 pub enum Mistake {
     /// Nothing.
     None,
-    /// What was sent counts no more, before it is answered.
+    /// Sent cells no longer count, although they are not answered yet.
     SentIsForgotten,
-    /// What failed is not sent again.
+    /// Cells of a failed call are not sent again.
     FailedIsForgotten,
-    /// No death and no fail-over is said to add anything.
+    /// Deaths and fail-overs add nothing to the bound.
     FaultsAddNothing,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Call {
     Sent(u8),
-    /// What was used then, and in how long the window ended.
+    /// The use of the window at that moment, and the time until its end.
     Answered(u8, u8),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Process {
-    /// As it was told, and for how much longer that holds.
+    /// The last answer, and how much longer it is valid.
     used: u8,
     left: u8,
-    on_their_way: u8,
+    in_flight: u8,
     unsent: u8,
     call: Option<Call>,
-    /// Counts that are sent again, and may arrive yet.
+    /// Counts of a call that the process gave up. They are sent again, and may still arrive.
     stray: u8,
 }
 
-/// Where all is.
+/// The state of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     used: u8,
     replicated: u8,
-    /// Until the window ends.
+    /// The time until the window ends.
     left: u8,
     processes: Vec<Process>,
     admitted: u8,
-    /// What faults have added to the bound of this window.
+    /// What faults have added to this window's bound.
     extra: u8,
     faults: u8,
 }
 
-/// What happens next.
+/// A transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Time goes on, maybe to the next window.
+    /// Time advances, maybe to the next window.
     Tick,
     /// A process admits a cell.
     Admit(usize),
     /// A process sends its counts.
     Send(usize),
-    /// They arrive.
+    /// The counts arrive.
     Arrive(usize),
-    /// Counts arrive that will be sent again.
+    /// Counts of a call that was given up arrive.
     ArriveStray(usize),
-    /// Counts or their answer are lost.
+    /// The counts or their answer are lost.
     Lose(usize),
-    /// Whoever waits gives up, and the counts may arrive yet.
+    /// The process gives the call up. Its counts may still arrive.
     GiveUp(usize),
-    /// An answer is there.
+    /// An answer arrives.
     Land(usize),
-    /// A process dies, and begins anew with nothing.
+    /// A process dies, and starts again with nothing.
     Die(usize),
-    /// The replica has what the server has.
+    /// The replica receives what the server has.
     Replicate,
-    /// The server goes on with what its replica has.
+    /// The replica takes over.
     FailOver,
 }
 
@@ -112,32 +112,32 @@ impl Batches {
         self.limit - 1 + self.processes * self.unsent
     }
 
-    /// What is used beyond that makes no difference: all is denied. Where a server may forget, it
-    /// matters how much there was to forget.
-    fn most(&self) -> u8 {
+    /// The largest use that matters: beyond it everything is denied. If the server may lose data,
+    /// it also matters how much there is to lose.
+    fn max(&self) -> u8 {
         if self.faults == 0 { self.limit } else { self.bound() + self.faults }
     }
 
-    fn tab(&self, process: &Process) -> Tab {
-        let tab: Tab = Entry::new(b"key");
-        let known = |used: u8, left: u8| Known {
+    fn counts(&self, process: &Process) -> PendingCounts {
+        let counts: PendingCounts = Entry::new(b"key");
+        let window = |used: u8, left: u8| WindowCount {
             used: used.into(),
             ends_after: Duration::from_nanos(u64::from(left) * UNIT_NANOS),
         };
-        tab.land(known(process.used, process.left), now());
-        tab.ask(process.on_their_way.into(), u64::MAX, u64::MAX, now());
-        tab.send();
-        tab.ask(process.unsent.into(), u64::MAX, u64::MAX, now());
-        tab
+        counts.acknowledge(window(process.used, process.left), now());
+        counts.ask(process.in_flight.into(), u64::MAX, u64::MAX, now());
+        counts.take_unsent();
+        counts.ask(process.unsent.into(), u64::MAX, u64::MAX, now());
+        counts
     }
 
     fn arrive(&self, world: &mut World, cells: u8) {
-        world.used = (world.used + cells).min(self.most());
+        world.used = (world.used + cells).min(self.max());
     }
 
     fn fail(&self, process: &mut Process) {
         process.call = None;
-        let again = core::mem::take(&mut process.on_their_way);
+        let again = core::mem::take(&mut process.in_flight);
         if self.mistake != Mistake::FailedIsForgotten {
             process.unsent += again;
         }
@@ -159,7 +159,7 @@ impl Batches {
 
     fn add(&self, world: &mut World, extra: u8) {
         if self.mistake != Mistake::FaultsAddNothing {
-            world.extra = (world.extra + extra).min(self.most());
+            world.extra = (world.extra + extra).min(self.max());
         }
     }
 
@@ -167,9 +167,9 @@ impl Batches {
         match step {
             Step::Tick => self.tick(world),
             Step::Admit(index) => {
-                let tab = self.tab(&world.processes[index]);
-                let found = tab.ask(1, self.limit.into(), self.unsent.into(), now());
-                let Found::Admitted { .. } = found else { return None };
+                let counts = self.counts(&world.processes[index]);
+                let found = counts.ask(1, self.limit.into(), self.unsent.into(), now());
+                let AskOutcome::Admitted { .. } = found else { return None };
                 world.processes[index].unsent += 1;
                 world.admitted += 1;
             }
@@ -178,7 +178,7 @@ impl Batches {
                 let cells = core::mem::take(&mut process.unsent);
                 process.call = Some(Call::Sent(cells));
                 if self.mistake != Mistake::SentIsForgotten {
-                    process.on_their_way = cells;
+                    process.in_flight = cells;
                 }
             }
             Step::Arrive(index) => {
@@ -201,13 +201,13 @@ impl Batches {
                 let process = &mut world.processes[index];
                 let Some(Call::Answered(used, left)) = process.call else { return None };
                 (process.used, process.left) = (used, left);
-                (process.on_their_way, process.call) = (0, None);
+                (process.in_flight, process.call) = (0, None);
             }
             Step::Die(index) => {
                 world.faults -= 1;
                 let died = core::mem::take(&mut world.processes[index]);
                 world.processes[index].stray = died.stray;
-                // Whoever begins anew knows nothing of the window, and so is one process more.
+                // The new process knows nothing of the window, so it counts as one process more.
                 self.add(world, self.unsent);
             }
             Step::Replicate => world.replicated = world.used,

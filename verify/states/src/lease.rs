@@ -1,5 +1,5 @@
-//! The purse that ships.
+//! The lease cell that ships.
 
 #[allow(dead_code, unreachable_pub, reason = "a file of another crate")]
-#[path = "../../../crates/redis/src/lease/purse.rs"]
-pub(crate) mod purse;
+#[path = "../../../crates/redis/src/lease/lease_cell/mod.rs"]
+pub(crate) mod lease_cell;

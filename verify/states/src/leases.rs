@@ -1,9 +1,9 @@
-//! Processes that take leases of a bucket on a server, or ask it each time.
+//! Processes that take leases of a bucket on a server, or call it for each request.
 
 use stateright::{Model, Property};
 use tollgate::Tick;
 
-use crate::lease::purse::Purse;
+use crate::lease::lease_cell::LeaseCell;
 use crate::meter::Meter;
 use crate::report::NEVER_BEYOND;
 use crate::sync::{self, PlantedFault};
@@ -13,98 +13,100 @@ use crate::sync::{self, PlantedFault};
 mod bucket;
 use bucket::Bucket;
 
-/// A unit of time in a purse.
+/// A unit of time in a lease cell.
 const UNIT_NANOS: u64 = 1 << 16;
-/// Now, so that what is over has a place before it.
+/// The present, with room for earlier instants.
 const NOW_UNITS: u64 = 100;
 
-/// A quota, processes, and what may happen to them.
+/// A quota, processes, and possible faults.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "for the tests here")]
 pub struct Leases {
-    /// How many processes.
+    /// The number of processes.
     pub processes: usize,
     /// The time in which a cell comes back.
     pub cell: u8,
     /// Cells of the burst.
     pub burst: u8,
-    /// How long leases live; 0: each cell is asked for by itself, and there are none.
+    /// The lifetime of leases. 0: there are no leases, and each cell is a call.
     pub lifetime: u8,
-    /// What may happen, so often in all.
+    /// The number of faults.
     pub faults: u8,
-    /// Of these kinds.
+    /// The kinds of faults.
     pub kinds: &'static [Fault],
-    /// What is wrong.
+    /// The planted mistake.
     pub mistake: Mistake,
 }
 
-/// What happens to clocks and servers.
+/// A fault of a clock or a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "for the tests here")]
 pub enum Fault {
-    /// The server goes on with what its replica, or its disk, has: adds what that lacks.
+    /// The server continues with the data of its replica or its disk: adds what that lacks.
     FailOver,
-    /// A replica takes over, and the old server goes on for whoever has not heard of it: adds what the
-    /// replica lacks, and what the old one still grants.
+    /// A replica takes over, and the old server continues for processes that have not learned of
+    /// it: adds what the replica lacks, and what the old server still grants.
     SplitBrain,
-    /// The server's clock goes ahead by a unit: adds a unit's cells.
+    /// The server's clock jumps ahead by a unit: adds a unit's cells.
     ServerAhead,
-    /// It goes back by a unit: adds nothing.
+    /// The server's clock jumps back by a unit: adds nothing.
     ServerBack,
-    /// A process's clock goes back by a unit, or stands still for one: adds a unit's cells.
+    /// A process's clock jumps back by a unit, or stops for one: adds a unit's cells.
     ClientBack,
-    /// It goes ahead by a unit: adds nothing.
+    /// A process's clock jumps ahead by a unit: adds nothing.
     ClientAhead,
 }
 
-/// What is planted, and must be found.
+/// The planted mistake, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "for the tests here")]
 pub enum Mistake {
     /// Nothing.
     None,
-    /// Cells are spent however old they are (in the purse that ships).
+    /// Expired cells are spent (in the lease cell that ships).
     NeverExpires,
-    /// A lifetime is counted from when the reply is there.
+    /// A lifetime is counted from when the reply arrives.
     CountedFromReply,
-    /// A cell of a reply that came too late is spent all the same.
+    /// A cell of an expired reply is spent.
     LateIsSpent,
-    /// An answer that comes again, as to a request that is sent again, counts again.
+    /// A reply that arrives twice, as after a repeated request, counts twice.
     CountedAgain,
-    /// The bucket is not smaller by what comes back in a lifetime.
+    /// The bucket's burst is not lowered by what comes back in a lifetime.
     BurstNotLowered,
-    /// A process that begins anew goes on with the leases of the one that died, and so does another.
+    /// A process that starts again keeps the leases of the one that died, and so does another
+    /// process.
     LeasesInherited,
-    /// No fault is said to add anything.
+    /// Faults add nothing to the bound.
     FaultsAddNothing,
 }
 
 /// A call of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Call {
-    /// Sent so long ago by its clock, for so many cells.
-    Asked { ago: i8, most: u8 },
-    /// The answer is on its way.
+    /// Sent this long ago by the process's clock, for up to this many cells.
+    Asked { ago: i8, max: u8 },
+    /// The answer is in flight.
     Answered { ago: i8, cells: u8 },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Process {
-    /// By when it ends by the process's clock, and cells; those that are over only if that matters.
+    /// The time until expiry by the process's clock, and the cells. Expired leases only if they
+    /// matter.
     leases: Vec<(u8, u8)>,
     call: Option<Call>,
-    /// A request that nobody waits for any longer, and that may arrive yet.
+    /// A request that no one waits for any longer, and that may still arrive.
     stray: Option<u8>,
-    /// It asks the server that was deposed.
+    /// The process calls the server that was deposed.
     at_deposed: bool,
 }
 
-/// Where all is.
+/// The state of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
-    /// In how long the server's bucket will be full.
+    /// The time until the server's bucket is full.
     owed: u8,
-    /// The same of its replica, or of what is on its disk.
+    /// The same for its replica, or its disk.
     replicated: u8,
     deposed: Option<u8>,
     processes: Vec<Process>,
@@ -112,33 +114,33 @@ pub struct World {
     faults: u8,
 }
 
-/// What happens next.
+/// A transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Time goes on.
+    /// Time advances.
     Tick,
-    /// A process asks for so many cells.
+    /// A process calls for up to this many cells.
     Ask(usize, u8),
     /// A request arrives.
     Arrive(usize),
-    /// One arrives that nobody waits for.
+    /// A request that was given up arrives.
     ArriveStray(usize),
-    /// Request or reply are lost.
+    /// The request or the reply is lost.
     Lose(usize),
-    /// Whoever waits gives up, and the request may arrive yet.
+    /// The process gives the call up. Its request may still arrive.
     GiveUp(usize),
-    /// A reply is there.
+    /// A reply arrives.
     Land(usize),
     /// A cell is spent.
     Spend(usize),
-    /// A process dies, and begins anew with nothing.
+    /// A process dies, and starts again with nothing.
     Die(usize),
-    /// A process hears of the new server.
+    /// A process learns of the new server.
     Move(usize),
-    /// The replica has what the server has.
+    /// The replica receives what the server has.
     Replicate,
-    /// A fault, of a process if it is of one.
+    /// A fault, of this process if it concerns one.
     Happen(Fault, usize),
 }
 
@@ -151,9 +153,9 @@ impl Leases {
         bucket
     }
 
-    /// What a bucket that owes so much grants, and what it owes then.
-    fn take(&self, owed: u8, most: u8) -> (u8, u8) {
-        let (cells, owed) = self.bucket().take(owed.into(), 1, most.into());
+    /// What a bucket with this debt grants, and its debt then.
+    fn take(&self, owed: u8, max: u8) -> (u8, u8) {
+        let (cells, owed) = self.bucket().take(owed.into(), 1, max.into());
         (u8::try_from(cells).expect("few"), u8::try_from(owed).expect("small"))
     }
 
@@ -161,7 +163,7 @@ impl Leases {
         u16::from(self.cell) * u16::from(cells)
     }
 
-    /// For how long cells may be spent that are charged by now.
+    /// How long cells may be spent that are charged by now.
     fn out_for(&self) -> u8 {
         self.lifetime + self.faults
     }
@@ -173,28 +175,28 @@ impl Leases {
     }
 
     /// A request for cells arrives at the server that the process knows.
-    fn arrive(&self, world: &mut World, at_deposed: bool, most: u8) -> u8 {
+    fn arrive(&self, world: &mut World, at_deposed: bool, max: u8) -> u8 {
         let cells = match world.deposed.filter(|_| at_deposed) {
             Some(owed) => {
-                let (cells, owed) = self.take(owed, most);
+                let (cells, owed) = self.take(owed, max);
                 world.deposed = Some(owed);
                 self.allow(world, self.units(cells));
                 cells
             }
             None => {
-                let (cells, owed) = self.take(world.owed, most);
+                let (cells, owed) = self.take(world.owed, max);
                 world.owed = owed;
                 cells
             }
         };
         if self.lifetime == 0 {
-            // Granted as of now, whether or not anybody hears of it.
+            // The cell counts as granted now, whether or not the answer arrives.
             world.meter.grant(self.units(cells));
         }
         cells
     }
 
-    /// A reply is there: its cells are put in the purse, if they may still be spent.
+    /// A reply arrives: its cells are deposited if they may still be spent.
     fn land(&self, process: &mut Process, meter: &mut Meter, ago: i8, cells: u8) {
         let ago = if self.mistake == Mistake::CountedFromReply { 0 } else { ago };
         let left = i16::from(self.lifetime) - i16::from(ago);
@@ -204,33 +206,33 @@ impl Leases {
             }
             return;
         }
-        let purse = self.purse(process);
-        purse.deposit(cells.into(), at(u8::try_from(left).expect("short")), at(0));
-        process.leases = self.held(&purse);
+        let lease_cell = self.lease_cell(process);
+        lease_cell.deposit(cells.into(), at(u8::try_from(left).expect("short")), at(0));
+        process.leases = self.held(&lease_cell);
     }
 
-    fn purse(&self, process: &Process) -> Purse {
-        let purse = Purse::default();
+    fn lease_cell(&self, process: &Process) -> LeaseCell {
+        let lease_cell = LeaseCell::default();
         for &(left, cells) in &process.leases {
-            purse.deposit(cells.into(), at(left), at(0));
+            lease_cell.deposit(cells.into(), at(left), at(0));
         }
-        purse
+        lease_cell
     }
 
-    /// What a purse holds, and until when: those that end later first.
-    fn held(&self, purse: &Purse) -> Vec<(u8, u8)> {
-        let alive = |left: u8| u8::try_from(purse.alive(at(left))).expect("few");
+    /// The leases that a cell holds, with their expiry: later ones first.
+    fn held(&self, lease_cell: &LeaseCell) -> Vec<(u8, u8)> {
+        let alive = |left: u8| u8::try_from(lease_cell.spendable(at(left))).expect("few");
         let last = self.lifetime + self.faults + 1;
         let mut held: Vec<_> =
             (0..last).rev().map(|left| (left + 1, alive(left) - alive(left + 1))).collect();
         if self.mistake == Mistake::NeverExpires {
-            held.push((0, u8::try_from(purse.unspent()).expect("few") - alive(0)));
+            held.push((0, u8::try_from(lease_cell.unspent()).expect("few") - alive(0)));
         }
         held.retain(|(_, cells)| *cells > 0);
         held
     }
 
-    /// A process's clock goes on by so many units.
+    /// A process's clock advances by this many units.
     fn go_on(&self, process: &mut Process, by: i8) {
         for (left, _) in &mut process.leases {
             *left = left.saturating_add_signed(-by);
@@ -239,7 +241,7 @@ impl Leases {
             process.leases.retain(|(left, _)| *left > 0);
         }
         if let Some(Call::Asked { ago, .. } | Call::Answered { ago, .. }) = &mut process.call {
-            // When as old as a lifetime, it is too late, however much older.
+            // Beyond a lifetime it is too late, however much older it is.
             let oldest = i8::try_from(self.out_for()).expect("short");
             *ago = (*ago + by).min(oldest);
         }
@@ -264,10 +266,10 @@ impl Leases {
                 self.allow(world, gained.into());
             }
             Fault::ServerBack => {
-                // What was full long ago may be full now too. A key owes the burst at most.
-                let most = u8::try_from(self.bucket().capacity).expect("small");
+                // A bucket that was full long ago may count as full now. A key owes the burst at most.
+                let max = u8::try_from(self.bucket().capacity).expect("small");
                 for owed in [&mut world.owed, &mut world.replicated] {
-                    *owed = (*owed + u8::from(*owed > 0)).min(most);
+                    *owed = (*owed + u8::from(*owed > 0)).min(max);
                 }
             }
             Fault::ClientBack => {
@@ -290,41 +292,41 @@ impl Leases {
     }
 
     fn spend(&self, world: &mut World, index: usize) -> Option<()> {
-        let purse = self.purse(&world.processes[index]);
-        if !purse.spend(1, at(0)) {
+        let lease_cell = self.lease_cell(&world.processes[index]);
+        if !lease_cell.spend(1, at(0)) {
             return None;
         }
-        world.processes[index].leases = self.held(&purse);
+        world.processes[index].leases = self.held(&lease_cell);
         world.meter.grant(self.units(1));
         Some(())
     }
 
-    /// What a process does, or what becomes of its messages.
+    /// What a process does, or what happens to its messages.
     fn act(&self, world: &mut World, step: Step) -> Option<()> {
         match step {
-            Step::Ask(index, most) => {
-                world.processes[index].call = Some(Call::Asked { ago: 0, most });
+            Step::Ask(index, max) => {
+                world.processes[index].call = Some(Call::Asked { ago: 0, max });
             }
             Step::Arrive(index) => {
                 let process = &world.processes[index];
-                let Some(Call::Asked { ago, most }) = process.call else { return None };
-                let cells = self.arrive(world, process.at_deposed, most);
+                let Some(Call::Asked { ago, max }) = process.call else { return None };
+                let cells = self.arrive(world, process.at_deposed, max);
                 let answer = Call::Answered { ago, cells };
-                // Who asks each time has been granted it by then.
+                // A process without leases has been granted the cell by now.
                 world.processes[index].call = (self.lifetime > 0 && cells > 0).then_some(answer);
             }
             Step::ArriveStray(index) => {
-                let most = world.processes[index].stray.take()?;
+                let max = world.processes[index].stray.take()?;
                 let at_deposed = world.processes[index].at_deposed;
-                self.arrive(world, at_deposed, most);
+                self.arrive(world, at_deposed, max);
             }
             Step::Lose(index) => world.processes[index].call = None,
             Step::GiveUp(index) => {
-                let Some(Call::Asked { most, .. }) = world.processes[index].call else {
+                let Some(Call::Asked { max, .. }) = world.processes[index].call else {
                     return None;
                 };
                 world.processes[index].call = None;
-                world.processes[index].stray = Some(most);
+                world.processes[index].stray = Some(max);
             }
             Step::Land(index) => {
                 let World { processes, meter, .. } = world;
@@ -383,7 +385,7 @@ impl Model for Leases {
         for (index, process) in world.processes.iter().enumerate() {
             match process.call {
                 None if self.lifetime == 0 => steps.push(Step::Ask(index, 1)),
-                None => steps.extend([1, self.burst].map(|most| Step::Ask(index, most))),
+                None => steps.extend([1, self.burst].map(|max| Step::Ask(index, max))),
                 Some(Call::Asked { .. }) => {
                     steps.extend([Step::Arrive(index), Step::Lose(index), Step::GiveUp(index)]);
                 }
@@ -413,7 +415,7 @@ impl Model for Leases {
         sync::plant(never_expires.then_some(PlantedFault::EndUnchecked));
         let mut next = world.clone();
         self.act(&mut next, step)?;
-        // Processes are alike: which of them is which makes no difference.
+        // Processes are alike: their order makes no difference.
         next.processes.sort_unstable_by(|one, other| key(one).cmp(&key(other)));
         Some(next)
     }
@@ -429,7 +431,7 @@ type Key<'a> = (&'a [(u8, u8)], Option<(bool, i8, u8)>, Option<u8>, bool);
 
 fn key(process: &Process) -> Key<'_> {
     let call = process.call.as_ref().map(|call| match *call {
-        Call::Asked { ago, most } => (false, ago, most),
+        Call::Asked { ago, max } => (false, ago, max),
         Call::Answered { ago, cells } => (true, ago, cells),
     });
     (&process.leases, call, process.stray, process.at_deposed)

@@ -1,10 +1,11 @@
 //! What was granted in the worst span that ends now, and what faults have added to its bound.
 
-/// In units of time: a cell is as many as it takes to come back. Or in cells.
+/// Counts in units of time, of which a cell is as many as it takes to come back; or in cells.
 ///
-/// A bucket that leaks at the rate holds what the worst span has beyond it. A fault adds to the bound
-/// of all spans that begin before it, or while cells may still be spent that were charged before it.
-/// Later ones have nothing of it: by then its part is taken off the level.
+/// A bucket that leaks at the rate holds the excess of the worst span over the rate. A fault adds
+/// to the bound of all spans that begin before it, or while cells may still be spent that were
+/// charged before it. Later spans gain nothing from it: by then its addition is subtracted from the
+/// level.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Meter {
     level: u16,
@@ -13,7 +14,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Time goes on by a unit, in which so much comes back.
+    /// Time advances by a unit, in which this much comes back.
     pub(crate) fn tick(&mut self, rate: u8) {
         self.level = self.level.saturating_sub(rate.into());
         for (_, left) in &mut self.extras {
@@ -28,7 +29,7 @@ impl Meter {
         self.level += units;
     }
 
-    /// A fault adds so much, to spans that begin within so long.
+    /// A fault adds this much to spans that begin within this time.
     pub(crate) fn allow(&mut self, units: u16, within: u8) {
         if units > 0 {
             self.extras.push((units, within.max(1)));
@@ -36,12 +37,12 @@ impl Meter {
         }
     }
 
-    /// So much is added to spans that began before.
+    /// This much is added to spans that began before.
     pub(crate) fn forgive(&mut self, units: u16) {
         self.level = self.level.saturating_sub(units);
     }
 
-    /// What the worst span has beyond the rate, without what faults have added.
+    /// The excess of the worst span over the rate, without what faults have added.
     pub(crate) fn worst(&self) -> u16 {
         let extra: u16 = self.extras.iter().map(|it| it.0).sum();
         self.level.saturating_sub(extra)

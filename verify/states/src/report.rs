@@ -1,19 +1,19 @@
-//! Checks a model, and says how many states there are.
+//! Checks a model, and prints the number of states.
 
 use core::hash::Hash;
 
 use stateright::{Checker, Model};
 
-/// What a model checks.
+/// The property that each model checks.
 pub const NEVER_BEYOND: &str = "never beyond the bound";
 
-/// What was explored.
+/// The result of an exploration.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "for the tests here")]
 pub struct Explored {
     /// Whether some state is beyond the bound.
     pub is_beyond: bool,
-    /// States that differ.
+    /// The number of different states.
     pub states: usize,
 }
 

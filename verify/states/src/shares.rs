@@ -1,10 +1,10 @@
-//! Nodes that each grant from their part of a quota, by a list of those that are alive.
+//! Nodes that each grant from their part of a quota, by a list of live nodes.
 //!
-//! A beat is sent and arrives at one moment: one that is on its way for longer only makes its part end
-//! sooner, which is counted from when it was sent. Its answer takes as long as it likes.
+//! A heartbeat is sent and arrives at one moment. A heartbeat that takes longer only makes its part
+//! end sooner, because that is counted from when it was sent. Its answer takes any time.
 
 mod faults;
-mod place;
+mod slot;
 mod steps;
 
 use core::time::Duration;
@@ -14,70 +14,71 @@ use tollgate::{Quota, Tick};
 
 use crate::meter::Meter;
 use crate::report::NEVER_BEYOND;
-use crate::share::membership::{COUNTED, Standing};
+use crate::share::membership::Heartbeat;
 use crate::share::part::part;
-use crate::share::roll::Heartbeat;
-pub use place::lacks;
-use place::{Ages, Node, Place, Reply};
+use crate::share::part_status::{MEMBER_INTERVALS, PartStatus};
+pub use slot::lacks;
+use slot::{Ages, Node, Reply, Slot};
 
 #[allow(unreachable_pub, reason = "a file of another crate")]
-#[path = "../../../crates/redis/tests/bodies/roll.rs"]
-mod roll;
+#[path = "../../../crates/redis/tests/bodies/membership.rs"]
+mod membership;
 
 const UNIT: Duration = Duration::from_micros(1);
-/// Now, so that what is over has a place before it.
+/// The present, with room for earlier instants.
 const NOW_UNITS: u64 = 100;
 
-/// A quota, nodes, and what may happen to them.
+/// A quota, nodes, and possible faults.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "for the tests here")]
 pub struct Shares {
-    /// How many nodes there may be at a time, with those that are dead and still counted.
+    /// The largest number of nodes at a time, including dead ones that are still counted.
     pub nodes: usize,
     /// Cells that come back in a unit of time.
     pub rate: u8,
     /// Cells of the burst.
     pub burst: u8,
-    /// Units between two beats.
+    /// The units between two heartbeats.
     pub interval: u8,
-    /// What may happen, so often in all.
+    /// The number of faults.
     pub faults: u8,
-    /// Of these kinds.
+    /// The kinds of faults.
     pub kinds: &'static [Fault],
-    /// What is wrong.
+    /// The planted mistake.
     pub mistake: Mistake,
 }
 
-/// What happens to clocks and servers. The death of a node, beats and answers that are late or lost,
-/// and so partitions, happen as often as they may.
+/// A fault of a clock or a server. The death of a node, late or lost heartbeats and answers, and so
+/// partitions, happen any number of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "for the tests here")]
 pub enum Fault {
-    /// The server loses the list: adds nothing. A part that holds for more than two intervals, as a node's
-    /// clock went back, is added for as much more.
+    /// The server loses the list: adds nothing. If a node's clock went back, its part may be valid
+    /// for more than two intervals, and is added for the excess.
     Forget,
-    /// The server goes on with what its replica, or its disk, has: adds the part of each node that this
-    /// will count no longer before its part ends, and what comes back to it in between. The same, if a
-    /// clock went back as well, of a node that the server had dropped and this has not.
+    /// The server continues with the data of its replica or its disk: adds the part of each node
+    /// that this will drop before the part ends, and what comes back to it between. If a clock went
+    /// back as well, it adds the same for a node that the server had dropped and the replica has
+    /// not.
     FailOver,
-    /// A replica takes over, and the old server goes on for whoever has not heard of it: adds the same,
-    /// and what those grant that beat there.
+    /// A replica takes over, and the old server continues for nodes that have not learned of it:
+    /// adds the same, and what nodes grant that send their heartbeats to the old server.
     SplitBrain,
-    /// The server's clock goes ahead by a unit: adds the part of each node that came within two intervals
-    /// before it, and what comes back to it in a unit; and as a fail-over, if a node is counted no longer
-    /// before its part ends.
+    /// The server's clock jumps ahead by a unit: adds the part of each node that joined within two
+    /// intervals before, and what comes back to it in a unit; and the same as a fail-over, if a
+    /// node is dropped before its part ends.
     ServerAhead,
-    /// It goes back by a unit: adds nothing.
+    /// The server's clock jumps back by a unit: adds nothing.
     ServerBack,
-    /// A node's clock goes back by a unit, or stands still for one: adds its part, and what comes back
-    /// to it in a unit, less what it has as one of all nodes; nothing less, if it is counted no longer
-    /// before its part ends.
+    /// A node's clock jumps back by a unit, or stops for one: adds its part, and what comes back to
+    /// it in a unit, minus what the node has as one of all nodes. Nothing is subtracted if it is
+    /// dropped before its part ends.
     ClientBack,
-    /// It goes ahead by a unit: adds what comes back to its part in a unit.
+    /// A node's clock jumps ahead by a unit: adds what comes back to its part in a unit.
     ClientAhead,
 }
 
-/// What is planted, and must be found.
+/// The planted mistake, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "for the tests here")]
 pub enum Mistake {
@@ -85,67 +86,67 @@ pub enum Mistake {
     None,
     /// A node uses its part before all others have counted it.
     NewcomersDoNotWait,
-    /// One that was counted no longer for a while goes on as if it had been.
+    /// A node that was dropped for a while continues as if it had been counted.
     GapUnseen,
-    /// A part holds from when the answer is there.
+    /// A part is valid from when the answer arrives.
     CountedFromReply,
-    /// It is used however old it is.
+    /// A part is used without a look at when it ends.
     NeverLapses,
-    /// The list forgets a node one interval after its beat.
+    /// The list drops a node one interval after its heartbeat.
     ForgottenTooSoon,
-    /// Parts that grow come with the cells that they grow by.
+    /// A part that grows comes with the cells that it grows by.
     CellsForAChange,
-    /// A node takes itself off the list, and then stops.
+    /// A node leaves the list first, and then stops.
     LeavesFirst,
-    /// No node that comes is said to add anything.
+    /// Nodes that come add nothing to the bound.
     ComingsAddNothing,
-    /// No node that goes is.
+    /// Nodes that go add nothing to the bound.
     GoingsAddNothing,
-    /// No fault is.
+    /// Faults add nothing to the bound.
     FaultsAddNothing,
-    /// What comes back to a part is all that a fault is said to add.
+    /// A fault adds only what comes back to a part, not the part's burst.
     PartsAddNoBurst,
-    /// A part's burst is.
+    /// A fault adds only a part's burst, not what comes back to it.
     PartsAddNoTime,
 }
 
-/// Where all is.
+/// The state of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
-    places: Vec<Place>,
-    /// A server was deposed, and somebody beats there.
+    slots: Vec<Slot>,
+    /// A server was deposed, and some node still sends heartbeats to it.
     has_deposed: bool,
     meter: Meter,
     faults: u8,
 }
 
-/// What happens next.
+/// A transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Time goes on.
+    /// Time advances.
     Tick,
     /// A node comes.
     Come(usize),
-    /// Its beat arrives, and the answer is on its way, or lost.
+    /// The node's heartbeat arrives. Its answer is in flight, or lost.
     Heartbeat(usize),
-    /// The answer is lost after all.
+    /// The answer is lost.
     Lose(usize),
-    /// It is there.
+    /// The answer arrives.
     Land(usize),
     /// A cell is granted.
     Grant(usize),
     /// A node dies.
     Die(usize),
-    /// A beat of one that died arrives.
+    /// A heartbeat of a dead node arrives.
     ArriveStray(usize),
-    /// One that ended is taken off the list.
+    /// A node that ended leaves the list.
     Leave(usize),
-    /// A node hears of the new server.
+    /// A node learns of the new server.
     Move(usize),
-    /// The replica has what the server has.
+    /// The replica receives what the server has.
     Replicate,
-    /// A fault, of a node if it is of one.
+    /// A fault, of this node if it concerns one.
     Happen(Fault, usize),
 }
 
@@ -155,7 +156,7 @@ impl Shares {
         part(quota, live.into())
     }
 
-    /// Cells of a part's burst. The list of none has none.
+    /// Cells of a part's burst. Zero nodes have none.
     fn cells(&self, live: u8) -> u8 {
         if live == 0 {
             return 0;
@@ -180,33 +181,36 @@ impl Shares {
 
     /// Units for which the list counts a node.
     fn counted(&self) -> i8 {
-        let intervals = if self.mistake == Mistake::ForgottenTooSoon { 1 } else { COUNTED };
+        let intervals =
+            if self.mistake == Mistake::ForgottenTooSoon { 1 } else { MEMBER_INTERVALS };
         units(self.interval() * intervals)
     }
 
-    /// Units for which a part holds, if its beat is sent now.
+    /// Units for which a part is valid, if its heartbeat is sent now.
     fn holds(&self) -> i8 {
         self.left(Reply { ago: 0, live: 1, of_deposed: false })
     }
 
-    /// For how much longer a part holds by an answer that is there now.
+    /// How much longer a part is valid if its answer arrives now.
     fn left(&self, reply: Reply) -> i8 {
         let ago = if self.mistake == Mistake::CountedFromReply { 0 } else { reply.ago };
-        let beat = Heartbeat { live: reply.live.into(), member_for: Duration::MAX };
-        let Standing::Part { until, .. } = Standing::of(beat, at(-ago), self.interval()) else {
+        let heartbeat = Heartbeat { live: reply.live.into(), member_for: Duration::MAX };
+        let PartStatus::Held { until, .. } = PartStatus::of(heartbeat, at(-ago), self.interval())
+        else {
             unreachable!("a member for ever")
         };
         i8::try_from(until.as_nanos() / 1_000).expect("soon") - at_units(0)
     }
 
-    /// The part that follows from a beat that is answered now.
+    /// The part that follows from a heartbeat that is answered now.
     fn reply(&self, live: u64, member_for: u64) -> Option<u8> {
         let member_for = UNIT * u32::try_from(member_for).expect("short");
         let waits = self.mistake != Mistake::NewcomersDoNotWait;
-        let beat = Heartbeat { live, member_for: if waits { member_for } else { Duration::MAX } };
-        match Standing::of(beat, at(0), self.interval()) {
-            Standing::Part { live, .. } => Some(u8::try_from(live).expect("few")),
-            Standing::New(_) => None,
+        let heartbeat =
+            Heartbeat { live, member_for: if waits { member_for } else { Duration::MAX } };
+        match PartStatus::of(heartbeat, at(0), self.interval()) {
+            PartStatus::Held { live, .. } => Some(u8::try_from(live).expect("few")),
+            PartStatus::Waiting(_) => None,
         }
     }
 
@@ -214,13 +218,14 @@ impl Shares {
         self.kinds.contains(&fault)
     }
 
-    /// Ages beyond which no list tells apart, even if its clock goes back as often as it yet may.
+    /// Ages beyond which no list distinguishes, even if its clock goes back as often as it still
+    /// may.
     fn oldest(&self, world: &World) -> Ages {
         let back = if self.may(Fault::ServerBack) { faults(world) } else { 0 };
         Ages { came: self.holds() + back, heard: self.counted() + back }
     }
 
-    /// A node's clock goes on by so many units.
+    /// A node's clock advances by this many units.
     fn go_on(&self, node: &mut Node, by: i8, faults: i8) {
         let back = if self.may(Fault::ClientBack) { faults } else { 0 };
         let holds = self.holds();
@@ -229,7 +234,7 @@ impl Shares {
             reply.ago = (reply.ago + by).min(holds + back);
         }
         let rate = self.rate(node.live);
-        // What was full long ago may be full after a step back too.
+        // A bucket that was full long ago may also be full after a step back.
         node.owed = match by {
             1 => node.owed.saturating_sub(rate),
             _ if node.owed > 0 => node.owed + rate,
@@ -260,7 +265,7 @@ impl Model for Shares {
 
     fn init_states(&self) -> Vec<World> {
         vec![World {
-            places: vec![Place::default(); self.nodes],
+            slots: vec![Slot::default(); self.nodes],
             has_deposed: false,
             meter: Meter::default(),
             faults: self.faults,
@@ -275,8 +280,8 @@ impl Model for Shares {
         let mut next = world.clone();
         self.act(&mut next, step)?;
         self.forget_the_old(&mut next);
-        // Nodes are alike: which of them is which makes no difference.
-        next.places.sort_unstable();
+        // Nodes are alike: their order makes no difference.
+        next.slots.sort_unstable();
         Some(next)
     }
 

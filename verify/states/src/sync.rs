@@ -1,10 +1,10 @@
-//! Plain atomics, and the mistakes that the included files can be made to have.
+//! Plain atomics, and the mistakes that can be planted in the included files.
 
 use core::cell::Cell;
 
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 
-/// As in the crate. A model of one step after the other cannot tell the others from what is right.
+/// The crate's mistakes. A model of one step at a time cannot tell the others from correct code.
 #[allow(dead_code, reason = "as in the crate")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlantedFault {
@@ -25,7 +25,7 @@ pub(crate) fn planted(fault: PlantedFault) -> bool {
     PLANTED.get() == Some(fault)
 }
 
-/// Plants it, on this thread, until the next call.
+/// Plants a mistake on this thread, until the next call.
 pub(crate) fn plant(fault: Option<PlantedFault>) {
     PLANTED.set(fault);
 }

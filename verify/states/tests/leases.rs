@@ -64,19 +64,19 @@ fn a_server_that_was_deposed_adds_what_it_still_grants() {
 
 #[test]
 fn single_cells_are_no_more_either() {
-    let central = Leases { lifetime: 0, ..SMALL };
-    keeps("single cells, 3 processes", Leases { processes: 3, ..central });
+    let redis_limiter = Leases { lifetime: 0, ..SMALL };
+    keeps("single cells, 3 processes", Leases { processes: 3, ..redis_limiter });
     let kinds = &[Fault::FailOver, Fault::ServerAhead, Fault::ServerBack];
-    keeps("single cells, any 3 faults", Leases { faults: 3, kinds, ..central });
+    keeps("single cells, any 3 faults", Leases { faults: 3, kinds, ..redis_limiter });
 }
 
 #[test]
 #[ignore = "ten seconds: ci/leases.sh full"]
 fn nor_are_single_cells_of_two_servers() {
-    let central = Leases { lifetime: 0, ..SMALL };
+    let redis_limiter = Leases { lifetime: 0, ..SMALL };
     keeps(
         "single cells, a split brain",
-        Leases { faults: 2, kinds: &[Fault::SplitBrain], ..central },
+        Leases { faults: 2, kinds: &[Fault::SplitBrain], ..redis_limiter },
     );
 }
 
@@ -91,7 +91,7 @@ fn mistakes_are_found() {
         Mistake::LeasesInherited,
     ] {
         let name = format!("leases, {mistake:?} planted");
-        // A cell that is spent late shows where little is held back, the others where more is.
+        // An expired cell shows if little is held back; the other mistakes show if more is.
         let model = if mistake == Mistake::LateIsSpent {
             Leases { burst: 3, lifetime: 1, mistake, ..SMALL }
         } else {
@@ -101,7 +101,7 @@ fn mistakes_are_found() {
     }
 }
 
-/// So none of the bounds is larger than need be.
+/// Each stated addition is needed, so no bound is larger than necessary.
 #[test]
 fn each_fault_that_is_said_to_add_something_does() {
     let mistake = Mistake::FaultsAddNothing;

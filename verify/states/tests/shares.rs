@@ -2,7 +2,7 @@
 
 use lease_model::report::explore;
 use lease_model::shares::{Fault, Mistake, Shares, lacks};
-use tollgate::{Direct, Inherit, DynamicGcra, ManualClock, Quota};
+use tollgate::{Direct, DynamicGcra, Inherit, ManualClock, Quota};
 
 /// Two nodes; a burst of 2, which comes back in a unit.
 const SMALL: Shares = Shares {
@@ -47,7 +47,7 @@ fn each_fault_adds_what_is_stated_and_no_more() {
     }
 }
 
-/// Steps of a clock by half an interval.
+/// Clock steps of half an interval.
 #[test]
 fn smaller_steps_add_as_little_as_they_are() {
     for kind in [Fault::ServerAhead, Fault::ServerBack, Fault::ClientBack, Fault::ClientAhead] {
@@ -92,13 +92,13 @@ fn mistakes_are_found() {
         Mistake::LeavesFirst,
     ] {
         let name = format!("shares, {mistake:?} planted");
-        // With the shortest interval a node that is forgotten after one is never counted.
+        // With the shortest interval, a node that is dropped after one is never counted.
         let interval = if mistake == Mistake::ForgottenTooSoon { 2 } else { 1 };
         assert!(explore(&name, Shares { interval, mistake, ..SMALL }).is_beyond, "{name}");
     }
 }
 
-/// So none of the bounds is larger than need be.
+/// Each stated addition is needed, so no bound is larger than necessary.
 #[test]
 fn what_is_said_to_add_something_does() {
     for (mistake, name) in [
@@ -122,7 +122,8 @@ fn what_is_said_to_add_something_does() {
     }
 }
 
-/// Nor is a part of them: what a part has at once, and what comes back to it in time.
+/// Both parts of an addition are needed: what a part has at once, and what comes back to it in
+/// time.
 #[test]
 fn what_a_fault_adds_is_burst_and_time() {
     let time = Shares { faults: 2, mistake: Mistake::PartsAddNoTime, ..SMALL };
@@ -140,7 +141,7 @@ fn what_a_fault_adds_is_burst_and_time() {
     }
 }
 
-/// The model's bucket changes its size as the one that ships.
+/// The model's bucket changes its size like the one that ships.
 #[test]
 fn a_bucket_changes_as_live_does() {
     let quota = |burst: u8| Quota::per_day(6).burst(burst.into());

@@ -1,18 +1,19 @@
-//! What a decision costs by each of the ways over a server: decisions a second, latency, and calls.
+//! The cost of a decision by each strategy: decisions a second, latency, and calls.
 //!
 //! ```sh
 //! cargo run --release -p tollgate-redis --example throughput
 //! ```
 //!
-//! Words that follow `--` choose the ways whose names have one of them (`-- "leases of 100"`), beside
-//! plain, that others are compared with.
+//! Words after `--` select the strategies whose names contain one of them (`-- "leases of 100"`).
+//! Plain always runs, because the others are compared with it.
 //!
-//! It starts a `redis-server` of its own on a free port of the loopback interface, or uses the one
-//! that `REDIS_URL` names. If `REDIS_CELL` is the path of redis-cell's library (crates.io has its source:
-//! `cargo build --release` there), the server loads it, and its command is measured too. Each way is run by 64 tasks on a runtime of 1 and of 2 threads, in short
-//! rounds that take turns. What is counted is admissions; the quota is never reached, so whoever is
-//! denied was turned away because too many waited for one lease. Tasks yield after every 32 decisions, and every
-//! eighth decision is timed.
+//! The program starts a `redis-server` of its own on a free port of the loopback interface, or uses
+//! the one that `REDIS_URL` names. If `REDIS_CELL` is the path of redis-cell's library (crates.io
+//! has its source: `cargo build --release` there), the server loads it, and its command is measured
+//! too. Each strategy is run by 64 tasks on a runtime of 1 and of 2 threads, in short rounds that
+//! take turns. Admissions are counted. The quota is never reached, so a denial means that too many
+//! requests waited for one lease. Tasks yield after every 32 decisions, and every eighth decision
+//! is timed.
 
 #![allow(clippy::disallowed_types, reason = "a clock of its own")]
 
@@ -29,7 +30,7 @@ use tollgate_redis::{Batched, Leased, RedisLimiter, RedisMembership, Share, Stor
 use peer::RedisCell;
 use server::Server;
 
-/// Never reached.
+/// A quota that is never reached.
 const QUOTA: Quota = Quota::per_second(100_000_000);
 const TASKS: u64 = 64;
 const ROUNDS: usize = 7;
@@ -40,7 +41,7 @@ const MANY_KEYS: u64 = 10_000;
 /// Prime, so that keys follow each other in no order.
 const STRIDE: u64 = 7_919;
 
-/// A way to decide.
+/// A limiter to measure.
 enum Gate {
     Plain(RedisLimiter),
     Leased(Leased<RedisLimiter>),
@@ -110,8 +111,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The ways, each on a store of its own. The first of its number of keys is what others are compared
-/// with.
+/// The strategies, each on a store of its own. The first line for each number of keys is the one
+/// that others are compared with.
 fn lines(
     url: &str,
     threads: usize,
@@ -134,17 +135,17 @@ fn lines(
         Ok::<(), Box<dyn Error>>(())
     };
     let plain = |store: &Store| Ok(Gate::Plain(RedisLimiter::builder(store, "t", quota).build()?));
-    let leases = |most: u64| {
+    let leases = |max: u64| {
         move |store: &Store| {
-            let central =
+            let redis_limiter =
                 RedisLimiter::builder(store, "t", quota).leases(Duration::from_millis(100));
-            Ok(Gate::Leased(Leased::builder(central.build()?).most(most).build()?))
+            Ok(Gate::Leased(Leased::builder(redis_limiter.build()?).max_lease(max).build()?))
         }
     };
     let batches = |unsent: u64| {
         move |store: &Store| {
             let windows = Windows::aligned(store, "t", Duration::from_millis(100))?;
-            let gate = Batched::builder(windows, 16_000_000).most_unsent(unsent).build()?;
+            let gate = Batched::builder(windows, 16_000_000).max_unsent(unsent).build()?;
             Ok(Gate::Batched(gate))
         }
     };
@@ -153,8 +154,8 @@ fn lines(
         Ok(Gate::Share(share.interval(Duration::from_millis(100)).build()?))
     };
     add("plain: a script a decision".into(), 1, &plain)?;
-    for most in [1, 10, 100, 1_000] {
-        add(format!("leases of {most}"), 1, &leases(most))?;
+    for max in [1, 10, 100, 1_000] {
+        add(format!("leases of {max}"), 1, &leases(max))?;
     }
     add("batches, 1,000 unsent".into(), 1, &batches(1_000))?;
     add("share".into(), 1, &share)?;
@@ -163,8 +164,8 @@ fn lines(
         add("redis-cell: a command a decision".into(), 1, &peer)?;
     }
     add("plain: a script a decision".into(), SOME_KEYS, &plain)?;
-    for most in [10, 100] {
-        add(format!("leases of {most}"), SOME_KEYS, &leases(most))?;
+    for max in [10, 100] {
+        add(format!("leases of {max}"), SOME_KEYS, &leases(max))?;
     }
     add("plain: a script a decision".into(), MANY_KEYS, &plain)?;
     add("leases of 100".into(), MANY_KEYS, &leases(100))?;
@@ -173,18 +174,18 @@ fn lines(
     Ok(lines)
 }
 
-/// What a task has found.
+/// The result of a task.
 #[derive(Default)]
 struct Found {
     admitted: u64,
-    /// Denied though the quota has room, or not answered.
+    /// Denied although the quota has room, or not answered.
     turned_away: u64,
     nanos: Vec<u64>,
 }
 
 async fn round(line: &Line) -> Result<Round, Box<dyn Error>> {
     if let Gate::Share(share) = &*line.gate {
-        // A newcomer has no part yet.
+        // A new node has no part yet.
         while share.stats().live.is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -234,7 +235,7 @@ async fn ask(gate: Arc<Gate>, task: u64, keys: u64, end: Instant) -> Found {
                 Ok(true) => found.admitted += 1,
                 Ok(false) | Err(_) => found.turned_away += 1,
             }
-            // A round trip is long: the end may have come.
+            // A round trip is long, so the round may have ended.
             if matches!(*gate, Gate::Plain(_) | Gate::Peer(_)) && Instant::now() >= end {
                 break;
             }

@@ -1,11 +1,11 @@
-//! The server that all ways are run over.
+//! The server that all strategies use.
 
 use std::error::Error;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A server, ended with this program if it is its own.
+/// A server, ended with this program if it started it.
 pub(crate) struct Server {
     pub(crate) url: String,
     process: Option<Child>,

@@ -1,4 +1,4 @@
-//! A limiter that decides by a local copy, and says later what it admitted.
+//! A limiter that decides by a local copy of the counts, and sends later what it admitted.
 
 use core::fmt;
 use core::time::Duration;
@@ -10,61 +10,61 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tollgate::{Clock, DecisionParts, QuantaClock, Tick};
 
 use super::builder::BatchedBuilder;
-use super::ledger::{Charge, CounterStore, Known};
-use super::tab::{Found, Tab};
-use crate::places::{Entry, Places};
+use super::counter_store::{Charge, CounterStore, WindowCount};
+use super::pending_counts::{AskOutcome, PendingCounts};
+use crate::bounded_map::{BoundedMap, Entry};
 use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 
-/// The most keys of a call.
+/// The largest number of keys in a call.
 const KEYS_MAX: usize = 500;
-/// How often a request waits for a call.
+/// How many calls a request waits for.
 const ROUNDS: usize = 3;
 
-/// What is chosen.
+/// The chosen settings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct Settings {
     pub(crate) limit: u64,
-    pub(crate) most_unsent: u64,
+    pub(crate) max_unsent: u64,
     pub(crate) interval: Duration,
     pub(crate) capacity: u64,
 }
 
-/// A limiter of fixed windows over many processes, that admits by what it last heard of the counts
-/// and by what it has admitted since, and sends its own counts together: those of all keys in one
-/// call, every [`interval`](BatchedBuilder::interval) or when a key has
-/// [`as many unsent`](BatchedBuilder::most_unsent) as it may.
+/// A limiter of fixed windows over many processes. It admits by the counts it last received and by
+/// what it has admitted since. It sends the counts of all keys in one call, every
+/// [`interval`](BatchedBuilder::interval) or when a key has [as many
+/// unsent](BatchedBuilder::max_unsent) as it may.
 ///
-/// Cheaper than a [`Leased`](crate::Leased) for many lukewarm keys, since one call serves all of
-/// them; and not exact.
+/// For many lukewarm keys it is cheaper than [`Leased`](crate::Leased), because one call serves all
+/// of them. It is not exact.
 ///
-/// **Guarantee.** `p` processes with at most `n` cells unsent each admit at most
-/// `limit - 1 + p * n` cells of a key in a window; one process alone at most the limit. For `n` may
-/// be taken what a process is asked for within an interval and a call, if that is less, and must
-/// be taken the largest request, if that is more. Who is denied was denied by counts that
-/// were true when they were heard.
+/// **Guarantee.** `p` processes with at most `n` unsent cells each admit at most `limit - 1 + p *
+/// n` cells of a key in a window. One process alone admits at most the limit. For `n` you may take
+/// the number of cells that a process is asked for within an interval and a call, if that is
+/// smaller. You must take the largest request, if that is larger. A denied request was denied by
+/// counts that were true when they were received.
 ///
-/// **Not guaranteed.** That a process which ends has said all: its unsent cells are lost, at most
-/// `n`. That nothing is counted twice: counts of a call that failed are sent again. The bound where
-/// [`capacity`](BatchedBuilder::capacity) is too small: a key that had no place, and then finds
-/// one, is known nothing of, so that one process alone may admit `limit + n`, and `p` of them
-/// `limit + p * n`.
+/// **Not guaranteed.** A process that ends may not have sent everything: at most `n` unsent cells
+/// are lost. Cells may be counted twice, because counts of a failed call are sent again. The bound
+/// does not hold if [`capacity`](BatchedBuilder::capacity) is too small: when a key that had no
+/// room finds some, its earlier counts are unknown, so one process alone may admit `limit + n`, and
+/// `p` of them `limit + p * n`.
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tollgate_redis::{Batched, Charge, Known, CounterStore, Unavailable};
+/// # use tollgate_redis::{Batched, Charge, WindowCount, CounterStore, Unavailable};
 /// # struct Blank;
 /// # impl CounterStore for Blank {
-/// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-/// #         Ok(vec![Known { used: 100, ends_after: Duration::from_secs(1) }; charges.len()])
+/// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+/// #         Ok(vec![WindowCount { used: 100, ends_after: Duration::from_secs(1) }; charges.len()])
 /// #     }
 /// # }
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-/// let batched = Batched::builder(Blank, 100).most_unsent(10).build()?;
+/// let batched = Batched::builder(Blank, 100).max_unsent(10).build()?;
 /// for _ in 0..10 {
 ///     assert!(batched.check(b"somebody").await?.decision.is_ok());
 /// }
-/// // By then it has heard that others have used all.
+/// // By then it has learned that others have used everything.
 /// assert!(batched.check(b"somebody").await?.decision.is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
@@ -72,40 +72,40 @@ pub(crate) struct Rules {
 /// ```
 pub struct Batched<L, C = QuantaClock> {
     shared: Arc<Shared<L, C>>,
-    /// Ends the task when the last one is dropped.
-    unsent: UnboundedSender<Arc<Tab>>,
+    /// Ends the task when the last clone is dropped.
+    unsent: UnboundedSender<Arc<PendingCounts>>,
 }
 
 struct Shared<L, C> {
-    ledger: L,
+    store: L,
     clock: C,
-    rules: Rules,
-    tabs: Places<Tab>,
-    /// Somebody has as much unsent as may be.
+    settings: Settings,
+    keys: BoundedMap<PendingCounts>,
+    /// Notifies the task that a key has as many unsent cells as it may.
     full: Notify,
-    landed: Notify,
+    answered: Notify,
     /// Calls that have failed in a row.
     failures: RelaxedCounter,
-    counts: Counts,
+    stats: StatCounters,
 }
 
-/// What a request is told without waiting.
+/// The answer that a request gets without waiting.
 enum Asked {
     Answered(Answer),
-    Crowded,
-    NoPlace,
+    Backlogged,
+    MapFull,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct StatCounters {
     decisions: RelaxedCounter,
     calls: RelaxedCounter,
     failed: RelaxedCounter,
     cells: RelaxedCounter,
-    without_place: RelaxedCounter,
+    untracked: RelaxedCounter,
 }
 
-/// What a [`Batched`] has counted.
+/// Counters of a [`Batched`].
 ///
 /// ```
 /// assert_eq!(tollgate_redis::BatchStats::default().calls, 0);
@@ -115,15 +115,15 @@ struct Counts {
 pub struct BatchStats {
     /// Requests that were decided.
     pub decisions: u64,
-    /// Calls to the ledger.
+    /// Calls to the counter store.
     pub calls: u64,
-    /// Of these, the ones that failed.
+    /// Calls that failed.
     pub failed: u64,
-    /// Cells that the ledger has answered for.
+    /// Cells that the counter store has answered for.
     pub cells: u64,
-    /// Requests that found no place for their key, and cost a call each.
-    pub without_place: u64,
-    /// Keys that counts are kept of.
+    /// Requests for keys that found no room. Each cost a call.
+    pub untracked: u64,
+    /// Keys whose counts are kept.
     pub keys: u64,
 }
 
@@ -135,20 +135,20 @@ impl<L, C> Clone for Batched<L, C> {
 
 impl<L, C> fmt::Debug for Batched<L, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batched").field("rules", &self.shared.rules).finish_non_exhaustive()
+        f.debug_struct("Batched").field("rules", &self.shared.settings).finish_non_exhaustive()
     }
 }
 
 impl<L: CounterStore> Batched<L> {
-    /// A builder for a limiter of `limit` cells in each of the ledger's windows.
+    /// A builder for a limiter of `limit` cells in each window of the counter store.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -157,18 +157,18 @@ impl<L: CounterStore> Batched<L> {
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn builder(ledger: L, limit: u64) -> BatchedBuilder<L> {
-        BatchedBuilder::new(ledger, limit)
+    pub fn builder(store: L, limit: u64) -> BatchedBuilder<L> {
+        BatchedBuilder::new(store, limit)
     }
 }
 
 impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
-    pub(crate) fn start(ledger: L, clock: C, rules: Rules, runtime: &Handle) -> Self {
+    pub(crate) fn start(store: L, clock: C, settings: Settings, runtime: &Handle) -> Self {
         let (unsent, receiver) = unbounded_channel();
-        let tabs = Places::new(rules.capacity);
-        let (full, landed) = (Notify::new(), Notify::new());
-        let (failures, counts) = (RelaxedCounter::default(), Counts::default());
-        let shared = Shared { ledger, clock, rules, tabs, full, landed, failures, counts };
+        let keys = BoundedMap::new(settings.capacity);
+        let (full, answered) = (Notify::new(), Notify::new());
+        let (failures, stats) = (RelaxedCounter::default(), StatCounters::default());
+        let shared = Shared { store, clock, settings, keys, full, answered, failures, stats };
         let batched = Self { shared: Arc::new(shared), unsent };
         let requeue = batched.unsent.downgrade();
         let shared = Arc::clone(&batched.shared);
@@ -184,11 +184,11 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -202,20 +202,21 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
         self.check_n(key, 1).await
     }
 
-    /// Asks for `n` cells of `key`'s window, all of them or none. It waits only where as much is
-    /// unsent as may be.
+    /// Asks for `n` cells of `key`'s window, all of them or none. The call waits only if the key
+    /// has as many unsent cells as it may.
     ///
     /// # Errors
     ///
-    /// As much is unsent as may be, and the ledger is unavailable, or did not keep up.
+    /// The key has as many unsent cells as it may, and the counter store is unavailable or too
+    /// slow.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -228,20 +229,20 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// ```
     pub async fn check_n(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
         for _ in 0..ROUNDS {
-            // In line before the look: an answer that comes after it is told to those in line.
-            let landed = self.shared.landed.notified();
-            let mut landed = core::pin::pin!(landed);
-            landed.as_mut().enable();
+            // Subscribe before the attempt: an answer that comes after it wakes subscribers.
+            let answered = self.shared.answered.notified();
+            let mut answered = core::pin::pin!(answered);
+            answered.as_mut().enable();
             match self.ask(key, n) {
                 Asked::Answered(answer) => return Ok(answer),
-                Asked::NoPlace => return self.shared.ask_at_once(key, n).await,
-                Asked::Crowded => {}
+                Asked::MapFull => return self.shared.count_then_decide(key, n).await,
+                Asked::Backlogged => {}
             }
             if self.unsent.is_closed() {
                 return Err(Unavailable::Failed("the task that sends counts has ended".into()));
             }
             self.shared.full.notify_one();
-            landed.await;
+            answered.await;
             if self.shared.failures.read() > 0 {
                 let why = "as many counts are unsent as may be, and sending them failed";
                 return self.try_check(key, n).ok_or_else(|| Unavailable::Failed(why.into()));
@@ -250,21 +251,21 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
         Err(Unavailable::TimedOut)
     }
 
-    /// The same, if it can be answered without waiting.
+    /// The answer of [`check_n`](Self::check_n), if it needs no waiting.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-    /// let batched = Batched::builder(Blank, 100).most_unsent(2).build()?;
+    /// let batched = Batched::builder(Blank, 100).max_unsent(2).build()?;
     /// assert!(batched.try_check(b"a", 2).is_some());
-    /// assert!(batched.try_check(b"a", 1).is_none()); // as much is unsent as may be
+    /// assert!(batched.try_check(b"a", 1).is_none()); // as many cells are unsent as may be
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -272,48 +273,50 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     pub fn try_check(&self, key: &[u8], n: u64) -> Option<Answer> {
         match self.ask(key, n) {
             Asked::Answered(answer) => Some(answer),
-            Asked::NoPlace | Asked::Crowded => None,
+            Asked::MapFull | Asked::Backlogged => None,
         }
     }
 
     fn ask(&self, key: &[u8], n: u64) -> Asked {
-        let Shared { rules, counts, full, clock, tabs, .. } = &*self.shared;
+        let Shared { settings, stats, full, clock, keys, .. } = &*self.shared;
         loop {
-            let (Some(tab), _) = tabs.open(key, || clock.now()) else { return Asked::NoPlace };
-            let decision = match tab.ask(n, rules.limit, rules.most_unsent, clock.now()) {
-                Found::Admitted { parts, first, full: is_full } => {
+            let (Some(counts), _) = keys.get_or_insert(key, || clock.now()) else {
+                return Asked::MapFull;
+            };
+            let decision = match counts.ask(n, settings.limit, settings.max_unsent, clock.now()) {
+                AskOutcome::Admitted { parts, first, full: is_full } => {
                     if first {
-                        // The task ends after this does, or with the runtime; then nobody is told.
-                        let _ = self.unsent.send(tab);
+                        // The task outlives this limiter unless its runtime ends; then no one sends.
+                        let _ = self.unsent.send(counts);
                     }
                     if is_full {
                         full.notify_one();
                     }
                     Ok(parts.permit())
                 }
-                Found::Denied { parts, after } => {
-                    Err(parts.denied((n <= rules.limit).then_some(after)))
+                AskOutcome::Denied { parts, after } => {
+                    Err(parts.denied((n <= settings.limit).then_some(after)))
                 }
-                Found::Crowded => return Asked::Crowded,
-                Found::GivenUp => {
-                    tabs.forget(&tab);
+                AskOutcome::Backlogged => return Asked::Backlogged,
+                AskOutcome::Retired => {
+                    keys.remove(&counts);
                     continue;
                 }
             };
-            counts.decisions.add(1);
+            stats.decisions.add(1);
             return Asked::Answered(Answer { decision, origin: Origin::Memory });
         }
     }
 
-    /// The cells of a window.
+    /// The limit of a window.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -324,18 +327,18 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// ```
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.shared.rules.limit
+        self.shared.settings.limit
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -346,27 +349,27 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> BatchStats {
-        let Shared { counts, tabs, .. } = &*self.shared;
+        let Shared { stats, keys, .. } = &*self.shared;
         BatchStats {
-            decisions: counts.decisions.read(),
-            calls: counts.calls.read(),
-            failed: counts.failed.read(),
-            cells: counts.cells.read(),
-            without_place: counts.without_place.read(),
-            keys: tabs.len(),
+            decisions: stats.decisions.read(),
+            calls: stats.calls.read(),
+            failed: stats.failed.read(),
+            cells: stats.cells.read(),
+            untracked: stats.untracked.read(),
+            keys: keys.len(),
         }
     }
 }
 
 impl<L: CounterStore, C: Clock> Shared<L, C> {
-    /// Counts first, and then decides: what is denied was counted too.
-    async fn ask_at_once(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
-        let Counts { decisions, without_place, .. } = &self.counts;
-        without_place.add(1);
-        let limit = self.rules.limit;
+    /// Counts first and decides then, so a denied request is counted too.
+    async fn count_then_decide(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
+        let StatCounters { decisions, untracked, .. } = &self.stats;
+        untracked.add(1);
+        let limit = self.settings.limit;
         let cells = if n > limit { 0 } else { n };
         let known = self.add(&[Charge { key: key.into(), cells }]).await?;
-        let Some(&Known { used, ends_after }) = known.first() else {
+        let Some(&WindowCount { used, ends_after }) = known.first() else {
             return Err(Unavailable::Failed("the ledger did not answer for the key".into()));
         };
         decisions.add(1);
@@ -379,9 +382,9 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
         Ok(Answer { decision, origin: Origin::Server })
     }
 
-    async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-        self.counts.calls.add(1);
-        let reply = match self.ledger.add(charges).await {
+    async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+        self.stats.calls.add(1);
+        let reply = match self.store.add(charges).await {
             Ok(known) if known.len() != charges.len() => {
                 Err(Unavailable::Failed("the ledger did not answer for each key".into()))
             }
@@ -389,11 +392,11 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
         };
         match &reply {
             Ok(_) => {
-                self.counts.cells.add(charges.iter().map(|charge| charge.cells).sum());
+                self.stats.cells.add(charges.iter().map(|charge| charge.cells).sum());
                 self.failures.put(0);
             }
             Err(_) => {
-                self.counts.failed.add(1);
+                self.stats.failed.add(1);
                 self.failures.add(1);
             }
         }
@@ -404,63 +407,66 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
 /// The task that sends counts.
 struct Flusher<L, C> {
     shared: Arc<Shared<L, C>>,
-    /// Tabs with something unsent, each once.
-    receiver: UnboundedReceiver<Arc<Tab>>,
-    requeue: tokio::sync::mpsc::WeakUnboundedSender<Arc<Tab>>,
+    /// Counts with unsent cells, each queued once.
+    receiver: UnboundedReceiver<Arc<PendingCounts>>,
+    requeue: tokio::sync::mpsc::WeakUnboundedSender<Arc<PendingCounts>>,
 }
 
 impl<L: CounterStore, C: Clock> Flusher<L, C> {
     async fn run(mut self) {
         while let Some(first) = self.receiver.recv().await {
             if !self.receiver.is_closed() {
-                let Shared { rules, full, .. } = &*self.shared;
-                // Somebody who is full cuts the time short, unless the ledger failed just now.
+                let Shared { settings, full, .. } = &*self.shared;
+                // A full key cuts the interval short, unless the last call failed.
                 let failed = self.shared.failures.read() > 0;
                 match failed {
-                    true => tokio::time::sleep(rules.interval).await,
-                    false => drop(tokio::time::timeout(rules.interval, full.notified()).await),
+                    true => tokio::time::sleep(settings.interval).await,
+                    false => drop(tokio::time::timeout(settings.interval, full.notified()).await),
                 }
             }
-            let mut tabs = vec![first];
-            while tabs.len() < KEYS_MAX
-                && let Ok(tab) = self.receiver.try_recv()
+            let mut keys = vec![first];
+            while keys.len() < KEYS_MAX
+                && let Ok(counts) = self.receiver.try_recv()
             {
-                tabs.push(tab);
+                keys.push(counts);
             }
-            self.flush(&tabs).await;
+            self.flush(&keys).await;
         }
     }
 
-    async fn flush(&self, tabs: &[Arc<Tab>]) {
-        let charge = |tab: &Arc<Tab>| Charge { key: tab.key().into(), cells: tab.send() };
-        let charges: Vec<_> = tabs.iter().map(charge).collect();
+    async fn flush(&self, keys: &[Arc<PendingCounts>]) {
+        let charge = |counts: &Arc<PendingCounts>| Charge {
+            key: counts.key().into(),
+            cells: counts.take_unsent(),
+        };
+        let charges: Vec<_> = keys.iter().map(charge).collect();
         match self.shared.add(&charges).await {
             Ok(known) => {
                 let now: Tick = self.shared.clock.now();
-                for (tab, known) in tabs.iter().zip(known) {
-                    tab.land(known, now);
+                for (counts, known) in keys.iter().zip(known) {
+                    counts.acknowledge(known, now);
                 }
             }
             Err(_) => {
                 let requeue = self.requeue.upgrade();
-                for tab in tabs {
-                    // What came meanwhile has put it in line already.
-                    if !tab.fail()
+                for counts in keys {
+                    // If cells were admitted meanwhile, the key is already queued.
+                    if !counts.restore_unsent()
                         && let Some(requeue) = &requeue
                     {
-                        let _ = requeue.send(Arc::clone(tab));
+                        let _ = requeue.send(Arc::clone(counts));
                     }
                 }
             }
         }
-        self.shared.landed.notify_waiters();
+        self.shared.answered.notify_waiters();
     }
 }
 
 impl<L, C> Drop for Flusher<L, C> {
     fn drop(&mut self) {
-        // Nobody is to wait for what is no longer sent.
+        // Requests must not wait for counts that are no longer sent.
         self.receiver.close();
-        self.shared.landed.notify_waiters();
+        self.shared.answered.notify_waiters();
     }
 }

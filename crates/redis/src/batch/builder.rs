@@ -1,4 +1,4 @@
-//! What can be chosen for a [`Batched`].
+//! The builder of a [`Batched`].
 
 use core::fmt;
 use core::time::Duration;
@@ -6,52 +6,53 @@ use core::time::Duration;
 use tokio::runtime::Handle;
 use tollgate::{Clock, QuantaClock};
 
-use super::batched::{Batched, Rules};
-use super::ledger::CounterStore;
-use super::tab::CELLS_MAX;
+use super::batched::{Batched, Settings};
+use super::counter_store::CounterStore;
+use super::pending_counts::CELLS_MAX;
 
-/// Builds a [`Batched`].
+/// Configures a [`Batched`].
 ///
 /// ```
-/// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+/// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
 /// # struct Away;
 /// # impl CounterStore for Away {
-/// #     async fn add(&self, _: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+/// #     async fn add(&self, _: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
 /// #         Err(Unavailable::Disconnected)
 /// #     }
 /// # }
 /// assert_eq!(Batched::builder(Away, 100).build().unwrap_err(), BatchError::NoRuntime);
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-/// assert!(Batched::builder(Away, 100).most_unsent(10).build().is_ok());
+/// assert!(Batched::builder(Away, 100).max_unsent(10).build().is_ok());
 /// # });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "nothing is limited before it is built"]
 pub struct BatchedBuilder<L, C = QuantaClock> {
-    ledger: L,
+    store: L,
     clock: C,
-    rules: Rules,
+    settings: Settings,
 }
 
 impl<L: CounterStore> BatchedBuilder<L> {
-    pub(crate) fn new(ledger: L, limit: u64) -> Self {
+    pub(crate) fn new(store: L, limit: u64) -> Self {
         let interval = Duration::from_millis(10);
-        let rules = Rules { limit, most_unsent: (limit / 100).max(1), interval, capacity: 100_000 };
-        Self { ledger, clock: QuantaClock::new(), rules }
+        let settings =
+            Settings { limit, max_unsent: (limit / 100).max(1), interval, capacity: 100_000 };
+        Self { store, clock: QuantaClock::new(), settings }
     }
 }
 
 impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
-    /// The clock that windows are told by; the processor's own unless chosen.
+    /// The clock of the local copy. The default is the processor's own.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -62,18 +63,18 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clock<D: Clock + Send + Sync + 'static>(self, clock: D) -> BatchedBuilder<L, D> {
-        BatchedBuilder { ledger: self.ledger, clock, rules: self.rules }
+        BatchedBuilder { store: self.store, clock, settings: self.settings }
     }
 
-    /// How long counts are gathered before they are sent; 10 ms unless chosen.
+    /// How long counts are gathered before they are sent. The default is 10 ms.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -84,43 +85,43 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn interval(self, span: Duration) -> Self {
-        Self { rules: Rules { interval: span, ..self.rules }, ..self }
+        Self { settings: Settings { interval: span, ..self.settings }, ..self }
     }
 
-    /// How many cells of a key may be admitted that the ledger has not answered for; a hundredth of
-    /// the limit unless chosen. With so many, counts are sent at once, and requests wait for the
-    /// answer. A single request may be for more.
+    /// How many cells of a key may be admitted before the counter store has answered for them. The
+    /// default is a hundredth of the limit. When a key reaches this number, its counts are sent
+    /// immediately, and requests wait for the answer. A single request may be for more.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-    /// let builder = Batched::builder(Blank, 100).most_unsent(101);
+    /// let builder = Batched::builder(Blank, 100).max_unsent(101);
     /// assert_eq!(builder.build().unwrap_err(), BatchError::Unsent);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn most_unsent(self, cells: u64) -> Self {
-        Self { rules: Rules { most_unsent: cells, ..self.rules }, ..self }
+    pub fn max_unsent(self, cells: u64) -> Self {
+        Self { settings: Settings { max_unsent: cells, ..self.settings }, ..self }
     }
 
-    /// Keys that counts are kept of; 100,000 unless chosen. A key that finds no place costs a call
-    /// for each request.
+    /// The number of keys whose counts are kept. The default is 100,000. For a key that finds no
+    /// room, each request costs a call.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -131,23 +132,23 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn capacity(self, keys: u64) -> Self {
-        Self { rules: Rules { capacity: keys, ..self.rules }, ..self }
+        Self { settings: Settings { capacity: keys, ..self.settings }, ..self }
     }
 
-    /// The limiter, and its task that sends counts. That ends, after sending what is left, when
-    /// the last clone of the limiter is dropped.
+    /// Builds the limiter and starts the task that sends counts. The task ends when the last clone
+    /// of the limiter is dropped, after it has sent what is left.
     ///
     /// # Errors
     ///
-    /// What is out of range, or that this is not called on tokio.
+    /// A setting is out of range, or the caller is not on a tokio runtime.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, Known, CounterStore, Unavailable};
+    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
-    /// #         Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -157,11 +158,11 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn build(self) -> Result<Batched<L, C>, BatchError> {
-        let Rules { limit, most_unsent, interval, capacity } = self.rules;
+        let Settings { limit, max_unsent, interval, capacity } = self.settings;
         if !(1..=CELLS_MAX).contains(&limit) {
             return Err(BatchError::Limit);
         }
-        if !(1..=limit).contains(&most_unsent) {
+        if !(1..=limit).contains(&max_unsent) {
             return Err(BatchError::Unsent);
         }
         let longest = Duration::from_secs(3_600);
@@ -172,28 +173,28 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
             return Err(BatchError::Capacity);
         }
         let runtime = Handle::try_current().map_err(|_| BatchError::NoRuntime)?;
-        Ok(Batched::start(self.ledger, self.clock, self.rules, &runtime))
+        Ok(Batched::start(self.store, self.clock, self.settings, &runtime))
     }
 }
 
-/// Why there is no [`Batched`].
+/// Why a [`Batched`] cannot be built.
 ///
 /// ```
 /// use tollgate_redis::BatchError;
-/// assert_eq!(BatchError::NoRuntime.to_string(), "counts are sent by a task: build it on tokio");
+/// assert_eq!(BatchError::NoRuntime.to_string(), "stats are sent by a task: build it on tokio");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchError {
-    /// A limit of nothing, or too large.
+    /// The limit is zero, or too large.
     Limit,
-    /// More may be unsent than the limit, or nothing.
+    /// The number of unsent cells is zero, or larger than the limit.
     Unsent,
-    /// An interval of nothing, or of more than an hour.
+    /// The interval is zero, or longer than an hour.
     Interval,
-    /// No key has a place.
+    /// The capacity is zero.
     Capacity,
-    /// It is not built on tokio.
+    /// The caller is not on a tokio runtime.
     NoRuntime,
 }
 

@@ -1,4 +1,4 @@
-//! What windows see of several processes, against the stated bound.
+//! What the windows of several processes see, against the stated bound.
 
 #![allow(clippy::disallowed_types, reason = "a ledger of the tests may have a lock")]
 
@@ -10,37 +10,37 @@ use proptest::prelude::*;
 use tollgate::ManualClock;
 
 use super::*;
-use crate::lease::simulation::{Local, MICRO, MILLI, Numbers, SECOND, SLOWER, simulate, sleep};
+use crate::lease::simulation::{Local, MICRO, MILLI, Rng, SECOND, SLOWER, simulate, sleep};
 use crate::sync::RelaxedCounter;
 use crate::{Origin, Unavailable};
 
-/// A key, and which window.
-type Place = (Box<[u8]>, u64);
+/// A key, and the index of its window.
+type KeyWindow = (Box<[u8]>, u64);
 
 /// Windows aligned to real time.
 #[derive(Debug, Default)]
-struct Windows(Mutex<HashMap<Place, u64>>);
+struct Windows(Mutex<HashMap<KeyWindow, u64>>);
 
 const WINDOW: u64 = 100 * MILLI;
 
-/// The windows as one process sees them.
+/// The windows as one process reaches them.
 #[derive(Debug)]
-struct Remote {
+struct SimulatedStore {
     windows: Arc<Windows>,
     clock: Local,
     latency: u64,
-    numbers: Mutex<Numbers>,
+    rng: Mutex<Rng>,
     lost_per_mille: u64,
 }
 
-impl Remote {
-    fn draw(&self, most: u64) -> u64 {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).within(0..most)
+impl SimulatedStore {
+    fn draw(&self, max: u64) -> u64 {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).within(0..max)
     }
 }
 
-impl CounterStore for Remote {
-    async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+impl CounterStore for SimulatedStore {
+    async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
         sleep(self.draw(self.latency) + MICRO).await;
         if self.draw(1_000) < self.lost_per_mille {
             return Err(Unavailable::Disconnected);
@@ -52,7 +52,7 @@ impl CounterStore for Remote {
                 let used = windows.entry((charge.key.clone(), now / WINDOW)).or_insert(0);
                 *used += charge.cells;
                 let ends_after = Duration::from_nanos(WINDOW - now % WINDOW);
-                Known { used: *used, ends_after }
+                WindowCount { used: *used, ends_after }
             };
             charges.iter().map(count).collect()
         };
@@ -68,15 +68,15 @@ impl CounterStore for Remote {
 struct World {
     processes: u64,
     limit: u64,
-    most_unsent: u64,
-    /// Requests in a window, as a part of the limit.
+    max_unsent: u64,
+    /// Requests in a window, as a multiple of the limit.
     times: u64,
     latency: u64,
     interval: u64,
     lost_per_mille: u64,
 }
 
-/// What windows saw admitted, and decisions and calls.
+/// What each window saw admitted, and the numbers of decisions and calls.
 fn run(world: World, seed: u64) -> (Vec<u64>, u64, u64) {
     simulate(async move {
         let windows = Arc::new(Windows::default());
@@ -85,24 +85,24 @@ fn run(world: World, seed: u64) -> (Vec<u64>, u64, u64) {
         let (decisions, calls) =
             (Arc::new(RelaxedCounter::default()), Arc::new(RelaxedCounter::default()));
         let process = |index: u64| {
-            let numbers = Mutex::new(Numbers::new(seed ^ (index + 1) << 40));
+            let rng = Mutex::new(Rng::new(seed ^ (index + 1) << 40));
             let World { latency, lost_per_mille, .. } = world;
             let clock = real.skewed(index * 7 * SECOND);
             let (windows, clock_of_ledger) = (Arc::clone(&windows), real);
             let remote =
-                Remote { windows, clock: clock_of_ledger, latency, numbers, lost_per_mille };
+                SimulatedStore { windows, clock: clock_of_ledger, latency, rng, lost_per_mille };
             let built = Batched::builder(remote, world.limit)
                 .clock(clock)
-                .most_unsent(world.most_unsent)
+                .max_unsent(world.max_unsent)
                 .interval(Duration::from_nanos(world.interval) * SLOWER)
                 .build();
             let batched = built.expect("in range");
             let (admitted, decisions) = (Arc::clone(&admitted), Arc::clone(&decisions));
-            let (calls, mut numbers) = (Arc::clone(&calls), Numbers::new(seed + index));
+            let (calls, mut rng) = (Arc::clone(&calls), Rng::new(seed + index));
             tokio::spawn(async move {
                 let gap = WINDOW * world.processes / (world.limit * world.times);
                 while real.nanos() < 9 * WINDOW {
-                    sleep(numbers.within(0..2 * gap + 2)).await;
+                    sleep(rng.within(0..2 * gap + 2)).await;
                     let Ok(answer) = batched.check(b"key").await else { continue };
                     if answer.decision.is_ok() {
                         let window = usize::try_from(real.nanos() / WINDOW).expect("few");
@@ -127,7 +127,7 @@ fn worlds() -> impl Strategy<Value = World> {
     parts.prop_map(|(processes, limit, unsent, times, latency, interval, lost)| World {
         processes,
         limit,
-        most_unsent: unsent.min(limit),
+        max_unsent: unsent.min(limit),
         times,
         latency: [100 * MICRO, MILLI, 30 * MILLI][latency],
         interval: [MILLI, 10 * MILLI, 200 * MILLI][interval],
@@ -141,30 +141,30 @@ proptest! {
     #[test]
     fn no_window_sees_more_than_the_limit_and_what_is_unsaid(world in worlds(), seed: u64) {
         let (admitted, ..) = run(world, seed);
-        let World { processes, limit, most_unsent, .. } = world;
-        let bound = if processes == 1 { limit } else { limit - 1 + processes * most_unsent };
-        let most = admitted.iter().copied().max().expect("some");
-        prop_assert!(most <= bound, "{} of {}: {:?}", most, bound, world);
+        let World { processes, limit, max_unsent, .. } = world;
+        let bound = if processes == 1 { limit } else { limit - 1 + processes * max_unsent };
+        let max = admitted.iter().copied().max().expect("some");
+        prop_assert!(max <= bound, "{} of {}: {:?}", max, bound, world);
     }
 }
 
-/// The bound is not much too large: with long intervals it is nearly reached. And what is not
-/// counted against the limit is noticed: with more unsent, the bound for less is exceeded.
+/// The bound is tight: long intervals nearly reach it. The test also notices an excess: with more
+/// unsent cells, the bound for fewer is exceeded.
 #[test]
 fn the_bound_is_reached_and_the_test_would_notice_more() {
     let world = World {
         processes: 8,
         limit: 100,
-        most_unsent: 20,
+        max_unsent: 20,
         times: 8,
         latency: 5 * MILLI,
         interval: 200 * MILLI,
         lost_per_mille: 0,
     };
-    let most = |world| run(world, 1).0.into_iter().max().expect("some");
-    let reached = most(world);
+    let max = |world| run(world, 1).0.into_iter().max().expect("some");
+    let reached = max(world);
     assert!((180..=259).contains(&reached), "{reached}");
-    let more = most(World { most_unsent: 60, ..world });
+    let more = max(World { max_unsent: 60, ..world });
     assert!(more > 259, "{more}");
 }
 
@@ -173,7 +173,7 @@ fn one_call_serves_many_decisions() {
     let world = World {
         processes: 8,
         limit: 10_000,
-        most_unsent: 100,
+        max_unsent: 100,
         times: 2,
         latency: MILLI,
         interval: 10 * MILLI,
@@ -184,31 +184,31 @@ fn one_call_serves_many_decisions() {
     assert!(admitted[1..8].iter().all(|&cells| (10_000..=10_799).contains(&cells)), "{admitted:?}");
 }
 
-/// Fails when told to; counts keys and calls.
+/// A store that fails on demand and counts keys and cells.
 #[derive(Debug, Default)]
-struct Told {
+struct RecordingStore {
     fails: Arc<RelaxedCounter>,
     keys: Arc<RelaxedCounter>,
     cells: Arc<RelaxedCounter>,
 }
 
-impl CounterStore for Told {
-    async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+impl CounterStore for RecordingStore {
+    async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
         if self.fails.read() > 0 {
             return Err(Unavailable::CircuitOpen);
         }
         self.keys.add(charges.len() as u64);
         self.cells.add(charges.iter().map(|charge| charge.cells).sum());
-        Ok(vec![Known { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+        Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_keys_are_sent_in_one_call_and_what_is_left_at_the_end() {
-    let told = Told::default();
-    let (keys, cells) = (Arc::clone(&told.keys), Arc::clone(&told.cells));
+    let store = RecordingStore::default();
+    let (keys, cells) = (Arc::clone(&store.keys), Arc::clone(&store.cells));
     let clock = Arc::new(ManualClock::new());
-    let batched = Batched::builder(told, 100).most_unsent(50).clock(clock).build().expect("valid");
+    let batched = Batched::builder(store, 100).max_unsent(50).clock(clock).build().expect("valid");
     for key in 0..100_u64 {
         let answer = batched.check(&key.to_be_bytes()).await.expect("nothing to wait for");
         assert!(answer.decision.is_ok() && answer.origin == Origin::Memory);
@@ -224,11 +224,11 @@ async fn all_keys_are_sent_in_one_call_and_what_is_left_at_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn while_the_ledger_fails_only_so_much_is_admitted_and_all_of_it_is_sent_later() {
-    let told = Told::default();
-    let (fails, cells) = (Arc::clone(&told.fails), Arc::clone(&told.cells));
+    let store = RecordingStore::default();
+    let (fails, cells) = (Arc::clone(&store.fails), Arc::clone(&store.cells));
     fails.put(1);
     let clock = Arc::new(ManualClock::new());
-    let batched = Batched::builder(told, 100).most_unsent(5).clock(clock).build().expect("valid");
+    let batched = Batched::builder(store, 100).max_unsent(5).clock(clock).build().expect("valid");
     let mut admitted = 0;
     for _ in 0..20 {
         admitted += u64::from(batched.check(b"a").await.is_ok());
@@ -244,38 +244,38 @@ async fn while_the_ledger_fails_only_so_much_is_admitted_and_all_of_it_is_sent_l
 #[tokio::test(start_paused = true)]
 async fn a_key_without_a_place_costs_a_call_for_each_request() {
     let clock = Arc::new(ManualClock::new());
-    let builder = Batched::builder(Told::default(), 100).capacity(1).clock(clock);
+    let builder = Batched::builder(RecordingStore::default(), 100).capacity(1).clock(clock);
     let batched = builder.build().expect("valid");
     assert!(batched.check(b"a").await.is_ok());
     for _ in 0..3 {
         assert_eq!(batched.check(b"b").await.expect("counted").origin, Origin::Server);
     }
     assert!(batched.check_n(b"b", 101).await.expect("denied").decision.is_err());
-    assert_eq!((batched.stats().without_place, batched.stats().calls), (4, 4));
+    assert_eq!((batched.stats().untracked, batched.stats().calls), (4, 4));
 }
 
-/// Windows of one key, "b", that do not end; those of others end at once.
+/// Windows that never end for the key "b", and end immediately for other keys.
 #[derive(Debug, Default)]
 struct OfB(RelaxedCounter);
 
 impl CounterStore for OfB {
-    async fn add(&self, charges: &[Charge]) -> Result<Vec<Known>, Unavailable> {
+    async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
         let count = |charge: &Charge| match &*charge.key {
             b"b" => {
                 let used = self.0.add(charge.cells) + charge.cells;
-                Known { used, ends_after: Duration::from_secs(3_600) }
+                WindowCount { used, ends_after: Duration::from_secs(3_600) }
             }
-            _ => Known { used: charge.cells, ends_after: Duration::ZERO },
+            _ => WindowCount { used: charge.cells, ends_after: Duration::ZERO },
         };
         Ok(charges.iter().map(count).collect())
     }
 }
 
-/// Stated, and the most there is: what was counted without a tab, the tab does not know.
+/// The documented worst case: counts do not include what was counted while the key had no room.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_finds_a_place_late_exceeds_its_limit_by_what_is_unsent() {
     let clock = Arc::new(ManualClock::new());
-    let builder = Batched::builder(OfB::default(), 5).most_unsent(2).capacity(1);
+    let builder = Batched::builder(OfB::default(), 5).max_unsent(2).capacity(1);
     let batched = builder.clock(Arc::clone(&clock)).build().expect("valid");
     assert!(batched.check(b"a").await.is_ok());
     let mut admitted = 0;

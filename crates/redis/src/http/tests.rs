@@ -1,4 +1,4 @@
-//! The gate before a server that is none.
+//! The gate in front of a fake server.
 
 #![allow(clippy::disallowed_types, reason = "a lock of the tests")]
 
@@ -14,8 +14,8 @@ use super::*;
 use crate::Answer;
 use crate::{Fallback, Unavailable};
 
-/// A server that knows how many cells there are, and remembers what it was asked. Of the key
-/// `near` it answers at once; while `cells` are `None`, it is away.
+/// A server that knows how many cells there are and records its requests. It answers for the key
+/// `near` without a call. While `cells` is `None`, it is away.
 struct Fake {
     cells: Mutex<Option<u64>>,
     asked: Mutex<Vec<(Vec<u8>, u64)>>,
@@ -56,7 +56,7 @@ impl Remote for Fake {
         (key == b"near").then(|| self.answer(key, n, Origin::Lease).ok())?
     }
 
-    fn most_at_once(&self) -> u64 {
+    fn max_at_once(&self) -> u64 {
         9
     }
 }
@@ -73,7 +73,7 @@ fn request(user: &str) -> request::Parts {
     Request::get("/").header("x-user", user).body(()).expect("a request").into_parts().0
 }
 
-/// What becomes of a request, whether it had to wait, and what was said.
+/// The ruling on a request, whether the request had to wait, and the report.
 async fn decide(gate: &impl Gate, request: &request::Parts) -> (Ruling, bool, Report) {
     let mut report = Report::default();
     match gate.decide(request, &mut report) {

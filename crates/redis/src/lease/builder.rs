@@ -1,71 +1,71 @@
-//! What can be chosen for a [`Leased`].
+//! The builder of a [`Leased`].
 
 use core::fmt;
 use core::time::Duration;
 
 use tollgate::{Clock, QuantaClock, Tick};
 
-use super::account::Rules;
-use super::bank::LeaseSource;
+use super::key_state::Settings;
+use super::lease_cell::CELLS_MAX;
+use super::lease_source::LeaseSource;
 use super::leased::Leased;
-use super::purse::CELLS_MAX;
-use super::sizing::Pauses;
+use super::sizing::PauseBounds;
 
-/// Builds a [`Leased`].
+/// Configures a [`Leased`].
 ///
 /// ```
-/// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+/// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
 /// # struct Away;
 /// # impl LeaseSource for Away {
-/// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+/// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
 /// #         Err(Unavailable::Disconnected)
 /// #     }
 /// # }
-/// let leased = Leased::builder(Away).most(100).capacity(10_000).build()?;
-/// assert_eq!(leased.stats().purses, 0);
-/// assert_eq!(Leased::builder(Away).most(0).build().unwrap_err(), LeaseError::Most);
+/// let leased = Leased::builder(Away).max_lease(100).capacity(10_000).build()?;
+/// assert_eq!(leased.stats().keys, 0);
+/// assert_eq!(Leased::builder(Away).max_lease(0).build().unwrap_err(), LeaseError::MaxLease);
 /// # Ok::<(), LeaseError>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "nothing is limited before it is built"]
 pub struct LeasedBuilder<B, C = QuantaClock> {
-    bank: B,
+    source: B,
     clock: C,
     capacity: u64,
-    most: u64,
+    max_lease: u64,
     pause: Duration,
-    longest_pause: Duration,
+    max_pause: Duration,
     memory: Duration,
 }
 
-/// The longest span that a process pauses or remembers for.
+/// The longest pause or memory.
 const SPAN_MAX: Duration = Duration::from_secs(3_600);
 
 impl<B: LeaseSource> LeasedBuilder<B> {
-    pub(crate) fn new(bank: B) -> Self {
+    pub(crate) fn new(source: B) -> Self {
         Self {
-            bank,
+            source,
             clock: QuantaClock::new(),
             capacity: 100_000,
-            most: 1_000,
+            max_lease: 1_000,
             pause: Duration::from_millis(10),
-            longest_pause: Duration::from_millis(250),
+            max_pause: Duration::from_millis(250),
             memory: Duration::from_secs(1),
         }
     }
 }
 
 impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
-    /// The clock that lifetimes are counted by; the processor's own unless chosen.
+    /// The clock that counts lifetimes. The default is the processor's own.
     ///
-    /// It must not run slower than the server's. If it is read late, as a coarse clock is by up to
-    /// `s`, cells may be spent for `s` longer, and a span may see `rate * s` more of them.
+    /// It must not run slower than the server's clock. If it is read late by up to `s`, as a coarse
+    /// clock is, cells may be spent for `s` longer, and a span may see `rate * s` more of them.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -74,18 +74,18 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     /// # Ok::<(), LeaseError>(())
     /// ```
     pub fn clock<D: Clock + Send + Sync + 'static>(self, clock: D) -> LeasedBuilder<B, D> {
-        let Self { bank, clock: _, capacity, most, pause, longest_pause, memory } = self;
-        LeasedBuilder { bank, clock, capacity, most, pause, longest_pause, memory }
+        let Self { source, clock: _, capacity, max_lease, pause, max_pause, memory } = self;
+        LeasedBuilder { source, clock, capacity, max_lease, pause, max_pause, memory }
     }
 
-    /// Keys that may hold cells at a time; 100,000 unless chosen. A key takes some 400 bytes.
-    /// Beyond that, keys that find no place cost a call for each request.
+    /// The number of keys that may hold cells at a time. The default is 100,000. A key takes about
+    /// 400 bytes. For a key that finds no room, each request costs a call.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -96,35 +96,35 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         Self { capacity: keys, ..self }
     }
 
-    /// The most cells that are taken at a time; 1,000 unless chosen. Requests for more go to the
-    /// bank each.
+    /// The largest number of cells that one call takes. The default is 1,000. A request for more
+    /// calls the source for itself.
     ///
-    /// Where that is less than a key spends in a round trip, several calls for it are under way at
-    /// once, 256 at most, as long as the bank has had what they asked for.
+    /// If this is less than a key spends in a round trip, several calls for the key are in flight
+    /// at a time, 256 at most, as long as the source grants what they ask for.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
-    /// assert_eq!(Leased::builder(Away).most(1 << 20).build().unwrap_err(), LeaseError::Most);
+    /// assert_eq!(Leased::builder(Away).max_lease(1 << 20).build().unwrap_err(), LeaseError::MaxLease);
     /// ```
-    pub fn most(self, cells: u64) -> Self {
-        Self { most: cells, ..self }
+    pub fn max_lease(self, cells: u64) -> Self {
+        Self { max_lease: cells, ..self }
     }
 
-    /// How long a key pauses between calls once the bank is short of its cells; 10 ms unless
-    /// chosen. While calls bring few cells, the pause doubles up to the
-    /// [`longest`](Self::longest_pause). It is never longer than half of a lease's lifetime.
+    /// How long a key pauses between calls while the source is short of its cells. The default is
+    /// 10 ms. While calls bring few cells, the pause doubles, up to [`max_pause`](Self::max_pause).
+    /// It is never longer than half of a lease's lifetime.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -136,34 +136,34 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         Self { pause: span, ..self }
     }
 
-    /// The longest pause between calls for one key; 250 ms unless chosen.
+    /// The longest pause between calls for one key. The default is 250 ms.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
     /// use std::time::Duration;
-    /// let builder = Leased::builder(Away).longest_pause(Duration::from_millis(1));
+    /// let builder = Leased::builder(Away).max_pause(Duration::from_millis(1));
     /// assert_eq!(builder.build().unwrap_err(), LeaseError::Pause); // shorter than the first
     /// ```
-    pub fn longest_pause(self, span: Duration) -> Self {
-        Self { longest_pause: span, ..self }
+    pub fn max_pause(self, span: Duration) -> Self {
+        Self { max_pause: span, ..self }
     }
 
-    /// For how long a denial is believed without asking again; 1 s unless chosen. After that it
-    /// still answers, until its time, while the bank is asked in the background: so a quota that
-    /// was reset on the server is noticed. Requests for more than a lease has are denied until
-    /// their time without being asked for again.
+    /// How long a denial is trusted without asking again. The default is 1 s. After that, requests
+    /// are still denied until the time to come back, while the source is asked in the background;
+    /// so a quota that was reset on the server is noticed. Requests for more cells than a lease has
+    /// are denied until their time, without asking again.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -175,17 +175,17 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         Self { memory: span, ..self }
     }
 
-    /// The limiter. It takes no cells before it is asked for some.
+    /// Builds the limiter. It takes no cells before the first request.
     ///
     /// # Errors
     ///
-    /// What is out of range, and what to choose.
+    /// A setting is out of range; the error says what to choose.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -195,25 +195,25 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
         if self.capacity == 0 {
             return Err(LeaseError::Capacity);
         }
-        if !(1..=CELLS_MAX).contains(&self.most) {
-            return Err(LeaseError::Most);
+        if !(1..=CELLS_MAX).contains(&self.max_lease) {
+            return Err(LeaseError::MaxLease);
         }
         let pause = Duration::from_millis(1)..=SPAN_MAX;
-        if !pause.contains(&self.pause) || !(self.pause..=SPAN_MAX).contains(&self.longest_pause) {
+        if !pause.contains(&self.pause) || !(self.pause..=SPAN_MAX).contains(&self.max_pause) {
             return Err(LeaseError::Pause);
         }
         if self.memory > SPAN_MAX {
             return Err(LeaseError::Memory);
         }
         let nanos = |span: Duration| Tick::from_duration(span).as_nanos();
-        let pauses =
-            Pauses { least_nanos: nanos(self.pause), most_nanos: nanos(self.longest_pause) };
-        let rules = Rules { most: self.most, pauses, memory_nanos: nanos(self.memory) };
-        Ok(Leased::new(self.bank, self.clock, self.capacity, rules))
+        let pauses = PauseBounds { min_nanos: nanos(self.pause), max_nanos: nanos(self.max_pause) };
+        let settings =
+            Settings { max_lease: self.max_lease, pauses, memory_nanos: nanos(self.memory) };
+        Ok(Leased::new(self.source, self.clock, self.capacity, settings))
     }
 }
 
-/// Why there is no [`Leased`].
+/// Why a [`Leased`] cannot be built.
 ///
 /// ```
 /// use tollgate_redis::LeaseError;
@@ -223,13 +223,13 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// No key has a place.
+    /// The capacity is zero.
     Capacity,
-    /// Leases of no cells, or of too many.
-    Most,
-    /// A pause that is too short or too long.
+    /// The largest lease has no cells, or too many.
+    MaxLease,
+    /// A pause is too short or too long.
     Pause,
-    /// A memory that is too long.
+    /// The memory is too long.
     Memory,
 }
 
@@ -237,7 +237,7 @@ impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Capacity => "no key has a place: choose a capacity of 1 or more",
-            Self::Most => "a lease has 1 to 1,048,575 cells: choose so many at most",
+            Self::MaxLease => "a lease has 1 to 1,048,575 cells: choose so many at most",
             Self::Pause => {
                 "a pause is 1 ms to 1 hour long, and the longest no shorter than the first"
             }

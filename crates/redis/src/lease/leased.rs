@@ -7,59 +7,62 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tollgate::{Clock, QuantaClock, Tick};
 
-use super::account::{Account, Ahead, Errand, Gained, Landing, Met, Rules};
-use super::bank::{LeaseSource, Want};
 use super::builder::LeasedBuilder;
-use super::stats::{Count, LeaseStats, Tally};
-use crate::places::{Entry, Places};
+use super::key_state::{
+    Attempt, CellCounts, Completion, KeyState, PendingCall, Prefetch, Settings,
+};
+use super::lease_source::{LeaseRequest, LeaseSource};
+use super::stats::{LeaseStats, Stat, StripedStats};
+use crate::bounded_map::{BoundedMap, Entry};
 use crate::{Answer, Origin, Unavailable};
 
-/// How often a request waits for a call, or makes one, before it is denied: so often at least, and
-/// then until it has waited for so long. Many tasks that ask for one key at once share each call's
-/// cells, and wait for some calls; denied after four, 64 of them lost a tenth of what there was.
+/// How often a request waits for a call or makes one before it is denied: at least [`ROUNDS_MIN`]
+/// times, and then until it has waited for [`MIN_WAIT`]. Tasks that ask for one key at the same
+/// time share each call's cells. When requests were denied after four rounds, 64 tasks lost a tenth
+/// of the cells.
 const ROUNDS_MIN: usize = 4;
 const ROUNDS_MAX: usize = 1_000;
-const PATIENCE: Duration = Duration::from_millis(10);
+const MIN_WAIT: Duration = Duration::from_millis(10);
 
-/// A limiter over many processes, most of whose decisions are made in this one: it takes cells
-/// ahead from a [`LeaseSource`], and spends them without asking.
+/// A limiter over many processes that makes most decisions in this process: it takes cells ahead
+/// from a [`LeaseSource`], and spends them without a call.
 ///
-/// How many it takes follows what it spends. When few are left, more are fetched in the background;
-/// a request waits only where none are left, and then all that wait for one key wait for one call; or,
-/// where a call brings less than is spent while it is under way, for up to 256 that are under way together.
-/// When the bank is short, a key pauses between calls ([`LeasedBuilder::pause`]), and when it
-/// denies, requests are denied here until it is time to come back. So overload of one key, or
-/// a client that does not take no for an answer, costs few calls.
+/// How many cells it takes follows how fast they are spent. When few are left, it fetches more in
+/// the background. A request waits only if none are left. All requests that wait for a key share
+/// one call. If one call brings less than is spent during a round trip, up to 256 calls for the key
+/// are in flight at a time. When the source is short of cells, the key pauses between calls
+/// ([`LeasedBuilder::pause`]). When the source denies, requests are denied here until it is time to
+/// come back. So an overloaded key, or a client that ignores denials, costs few calls.
 ///
 /// Clones share everything.
 ///
-/// **Guarantee.** What the bank grants is spent once, by the process that asked, within its
-/// lifetime. With a bank that keeps what [`Grant::lifetime`](crate::Grant::lifetime) asks for, all
-/// processes together never exceed the quota, in any span, whichever of them die or are stopped.
+/// **Guarantee.** What the source grants is spent once, by the process that asked, within its
+/// lifetime. If the source fulfils [`Grant::lifetime`](crate::Grant::lifetime), all processes
+/// together never exceed the quota in any span, whichever of them die or are stopped.
 ///
 /// **Not guaranteed.**
 ///
-/// - That every cell is used. What a process holds when it ends, and what it does not spend within
+/// - Not every cell is used. What a process holds when it ends, and what it does not spend within
 ///   the lifetime, is lost: at most what it took in the last lifetime.
-/// - Order. Another process may be denied while this one has cells in hand.
-/// - That a denial is the bank's latest word: it may be as old as the pause, or, while the bank is
-///   asked again, as old as the time to come back.
-/// - What [`Permit::remaining`](tollgate::Permit::remaining) says. It is what is in hand and what
-///   the bank had when it was last asked; others may have taken that since.
+/// - There is no order between processes. One may be denied while another still has cells.
+/// - A denial may be older than the source's latest state: by the pause, or, while the source is
+///   asked again, by the time to come back.
+/// - [`Permit::remaining`](tollgate::Permit::remaining) is the cells held here plus those that the
+///   source had in its last reply. Other processes may have taken the latter since.
 ///
-/// Runs on tokio. The bank's calls are tasks of their own there, so a request that is dropped while
-/// it waits loses its own cells at most.
+/// It runs on tokio. Each call is a task of its own, so a request that is dropped while it waits
+/// loses at most its own cells.
 ///
 /// ```
 /// # use std::time::Duration;
 /// # use tollgate::DecisionParts;
-/// # use tollgate_redis::{LeaseSource, Grant, Leased, Origin, Unavailable, Want};
+/// # use tollgate_redis::{LeaseSource, Grant, Leased, Origin, Unavailable, LeaseRequest};
 /// # struct Rich;
 /// # impl LeaseSource for Rich {
-/// #     async fn take(&self, _: &[u8], want: Want) -> Result<Grant, Unavailable> {
+/// #     async fn take(&self, _: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
 /// #         let parts = DecisionParts { limit: 9, remaining: 9, reset_after: Duration::from_secs(1) };
 /// #         let lifetime = Duration::from_secs(9);
-/// #         Ok(Grant { cells: want.most, lifetime, parts, retry_after: None })
+/// #         Ok(Grant { cells: want.max, lifetime, parts, retry_after: None })
 /// #     }
 /// # }
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -80,11 +83,11 @@ pub struct Leased<B, C = QuantaClock> {
 }
 
 struct Shared<B, C> {
-    bank: B,
+    source: B,
     clock: C,
-    rules: Rules,
-    purses: Places<Account>,
-    tally: Tally,
+    settings: Settings,
+    keys: BoundedMap<KeyState>,
+    stats: StripedStats,
 }
 
 impl<B, C> Clone for Leased<B, C> {
@@ -95,57 +98,57 @@ impl<B, C> Clone for Leased<B, C> {
 
 impl<B, C> fmt::Debug for Leased<B, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { rules, purses, .. } = &*self.shared;
-        let purses = purses.len();
-        f.debug_struct("Leased").field("rules", rules).field("purses", &purses).finish()
+        let Shared { settings, keys, .. } = &*self.shared;
+        let keys = keys.len();
+        f.debug_struct("Leased").field("rules", settings).field("purses", &keys).finish()
     }
 }
 
 impl<B: LeaseSource> Leased<B> {
-    /// A builder for a limiter on that bank.
+    /// A builder for a limiter on this source.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
-    /// let leased = Leased::builder(Away).most(500).build()?;
+    /// let leased = Leased::builder(Away).max_lease(500).build()?;
     /// assert!(leased.try_check(b"a", 1).is_none());
     /// # Ok::<(), LeaseError>(())
     /// ```
-    pub fn builder(bank: B) -> LeasedBuilder<B> {
-        LeasedBuilder::new(bank)
+    pub fn builder(source: B) -> LeasedBuilder<B> {
+        LeasedBuilder::new(source)
     }
 }
 
-/// What a request finds at first.
-enum Look {
+/// The result of the first attempt, without waiting.
+enum FastAnswer {
     Answered(Answer),
     Unavailable(Unavailable),
-    /// It has to ask or wait.
-    Open,
+    /// The request must call or wait.
+    NotYet,
 }
 
 impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
-    pub(crate) fn new(bank: B, clock: C, capacity: u64, rules: Rules) -> Self {
-        let (purses, tally) = (Places::new(capacity), Tally::default());
-        Self { shared: Arc::new(Shared { bank, clock, rules, purses, tally }) }
+    pub(crate) fn new(source: B, clock: C, capacity: u64, settings: Settings) -> Self {
+        let (keys, stats) = (BoundedMap::new(capacity), StripedStats::default());
+        Self { shared: Arc::new(Shared { source, clock, settings, keys, stats }) }
     }
 
     /// Asks for one cell of `key`'s quota.
     ///
     /// # Errors
     ///
-    /// The bank is unavailable, and there are no cells in hand.
+    /// The source is unavailable, and no cells are held here.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -160,17 +163,17 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         self.check_n(key, 1).await
     }
 
-    /// Asks for `n` cells of `key`'s quota, all of them or none. With 0, nothing is charged.
+    /// Asks for `n` cells of `key`'s quota, all of them or none. With `n` = 0, nothing is charged.
     ///
     /// # Errors
     ///
     /// As [`check`](Self::check).
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::CircuitOpen)
     /// #     }
     /// # }
@@ -183,29 +186,29 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn check_n(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
-        let found = match self.look(key, n) {
-            Look::Answered(answer) => Ok(answer),
-            Look::Unavailable(why) => Err(why),
-            Look::Open => match self.open(key) {
-                Some(account) if self.is_leased(n) => self.settle(&account, n).await,
-                account => self.ask_direct(account.as_deref(), key, n).await,
+        let found = match self.try_now(key, n) {
+            FastAnswer::Answered(answer) => Ok(answer),
+            FastAnswer::Unavailable(why) => Err(why),
+            FastAnswer::NotYet => match self.key_state(key) {
+                Some(key_state) if self.is_leased(n) => self.answer_by_calls(&key_state, n).await,
+                key_state => self.call_unleased(key_state.as_deref(), key, n).await,
             },
         };
         self.count(&found);
         found
     }
 
-    /// The same, if it can be answered without waiting: from cells in hand, or from what the bank
-    /// said a moment ago. `None` where [`check_n`](Self::check_n) would ask the bank, or knows
-    /// that it is unavailable.
+    /// The answer of [`check_n`](Self::check_n), if it needs no waiting: from cells held here, or
+    /// from the source's last reply. `None` if `check_n` would call the source, or knows that it is
+    /// unavailable.
     ///
-    /// Cells are fetched in the background as by `check_n`, where this is called on tokio.
+    /// If this is called on tokio, it also fetches cells in the background, as `check_n` does.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -214,18 +217,18 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// # Ok::<(), LeaseError>(())
     /// ```
     pub fn try_check(&self, key: &[u8], n: u64) -> Option<Answer> {
-        let Look::Answered(answer) = self.look(key, n) else { return None };
+        let FastAnswer::Answered(answer) = self.try_now(key, n) else { return None };
         self.count_answer(&answer);
         Some(answer)
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
@@ -234,165 +237,172 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> LeaseStats {
-        self.shared.tally.read(self.shared.purses.len())
+        self.shared.stats.read(self.shared.keys.len())
     }
 
-    /// The bank.
+    /// The source of leases.
     ///
     /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, Want};
+    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
     /// # struct Away;
     /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
     /// #         Err(Unavailable::Disconnected)
     /// #     }
     /// # }
     /// let leased = Leased::builder(Away).build()?;
-    /// let Away = leased.bank();
+    /// let Away = leased.source();
     /// # Ok::<(), LeaseError>(())
     /// ```
     #[must_use]
-    pub fn bank(&self) -> &B {
-        &self.shared.bank
+    pub fn source(&self) -> &B {
+        &self.shared.source
     }
 
     fn now(&self) -> Tick {
         self.shared.clock.now()
     }
 
-    /// Whether so many cells can come from a lease.
+    /// Whether a lease can hold this many cells.
     fn is_leased(&self, n: u64) -> bool {
-        (1..=self.shared.rules.most).contains(&n)
+        (1..=self.shared.settings.max_lease).contains(&n)
     }
 
-    /// The straight line: the key's account, and what is there.
+    /// The fast path: look the key up and try to answer.
     #[inline]
-    fn look(&self, key: &[u8], n: u64) -> Look {
+    fn try_now(&self, key: &[u8], n: u64) -> FastAnswer {
         let now = self.now();
-        let met = self.shared.purses.look(key, |account| {
+        let met = self.shared.keys.read(key, |key_state| {
             let met = match self.is_leased(n) {
-                true => account.meet(n, now),
-                false => account.meet_direct(n, now).unwrap_or(Met::Ask),
+                true => key_state.try_answer(n, now),
+                false => key_state.try_unleased(n, now).unwrap_or(Attempt::Ask),
             };
-            if let Met::Answered(_, Ahead::Ask(least)) = met {
-                self.ask_ahead(account, least, now);
+            if let Attempt::Answered(_, Prefetch::Cells(min)) = met {
+                self.prefetch(key_state, min, now);
             }
             met
         });
         match met {
-            Some(Met::Answered(answer, _)) => Look::Answered(answer),
-            Some(Met::Unavailable(why)) => Look::Unavailable(why),
-            Some(Met::Ask | Met::Wait) | None => Look::Open,
+            Some(Attempt::Answered(answer, _)) => FastAnswer::Answered(answer),
+            Some(Attempt::Unavailable(why)) => FastAnswer::Unavailable(why),
+            Some(Attempt::Ask | Attempt::Wait) | None => FastAnswer::NotYet,
         }
     }
 
-    fn open(&self, key: &[u8]) -> Option<Arc<Account>> {
-        let (account, dropped) = self.shared.purses.open(key, || self.now());
-        self.shared.tally.add(Count::CellsLapsed, dropped.cells);
-        account
+    fn key_state(&self, key: &[u8]) -> Option<Arc<KeyState>> {
+        let (key_state, dropped) = self.shared.keys.get_or_insert(key, || self.now());
+        self.shared.stats.add(Stat::CellsLapsed, dropped.cells);
+        key_state
     }
 
-    /// Asks, or waits for who asks, until there is an answer.
-    async fn settle(&self, account: &Arc<Account>, n: u64) -> Result<Answer, Unavailable> {
+    /// Calls the source, or waits for calls in flight, until there is an answer.
+    async fn answer_by_calls(
+        &self,
+        key_state: &Arc<KeyState>,
+        n: u64,
+    ) -> Result<Answer, Unavailable> {
         let mut late = false;
         let began = self.now();
         for round in 0..ROUNDS_MAX {
             let now = self.now();
-            if round >= ROUNDS_MIN && now.since(began) > PATIENCE {
+            if round >= ROUNDS_MIN && now.since(began) > MIN_WAIT {
                 break;
             }
-            match account.meet(n, now) {
-                Met::Answered(answer, ahead) => {
-                    if let Ahead::Ask(least) = ahead {
-                        self.ask_ahead(account, least, now);
+            match key_state.try_answer(n, now) {
+                Attempt::Answered(answer, prefetch) => {
+                    if let Prefetch::Cells(min) = prefetch {
+                        self.prefetch(key_state, min, now);
                     }
                     return Ok(answer);
                 }
-                Met::Unavailable(why) => return Err(why),
-                Met::Ask => {
-                    let Some(errand) = account.begin(n, n, now, &self.shared.rules) else {
+                Attempt::Unavailable(why) => return Err(why),
+                Attempt::Ask => {
+                    let Some(pending_call) = key_state.begin(n, n, now, &self.shared.settings)
+                    else {
                         continue;
                     };
-                    match self.ask(account, errand).await {
-                        Landing::Answered(answer) => return Ok(answer),
-                        Landing::Unavailable(why) => return Err(why),
-                        Landing::Late => late = true,
+                    match self.ask(key_state, pending_call).await {
+                        Completion::Answered(answer) => return Ok(answer),
+                        Completion::Unavailable(why) => return Err(why),
+                        Completion::Late => late = true,
                     }
                 }
-                Met::Wait => self.wait(account, n).await,
+                Attempt::Wait => self.wait(key_state, n).await,
             }
         }
         match late {
             true => Err(Unavailable::TimedOut),
-            false => Ok(account.crowded(n, self.now(), &self.shared.rules)),
+            false => Ok(key_state.denied_under_load(n, self.now(), &self.shared.settings)),
         }
     }
 
-    /// Waits for the end of the call that is under way.
-    async fn wait(&self, account: &Account, n: u64) {
-        let _waiting = account.wait_for(n);
-        let landed = account.landed.notified();
-        let mut landed = core::pin::pin!(landed);
-        // In line first, then a look: a call that ends after the look tells those in line.
-        landed.as_mut().enable();
-        if account.is_asking() {
-            landed.await;
+    /// Waits for the end of a call in flight.
+    async fn wait(&self, key_state: &KeyState, n: u64) {
+        let _waiting = key_state.waiting_for(n);
+        let call_ended = key_state.call_ended.notified();
+        let mut call_ended = core::pin::pin!(call_ended);
+        // Subscribe before the check: a call that ends after the check wakes subscribers.
+        call_ended.as_mut().enable();
+        if key_state.is_asking() {
+            call_ended.await;
         }
     }
 
-    /// Makes the call that was begun, as a task of its own: it ends even if nobody waits for it.
-    async fn ask(&self, account: &Arc<Account>, errand: Errand) -> Landing {
-        let call = Call::new(self.clone(), Arc::clone(account), errand);
+    /// Makes a call in a task of its own, so the call ends even if the request is dropped.
+    async fn ask(&self, key_state: &Arc<KeyState>, pending_call: PendingCall) -> Completion {
+        let call = Call::new(self.clone(), Arc::clone(key_state), pending_call);
         match Handle::try_current() {
             Ok(runtime) => runtime.spawn(call.make()).await.unwrap_or_else(|error| {
-                // The bank panicked, or the runtime ends.
-                Landing::Unavailable(Unavailable::Failed(error.to_string()))
+                // The source panicked, or the runtime is shutting down.
+                Completion::Unavailable(Unavailable::Failed(error.to_string()))
             }),
             Err(_) => call.make().await,
         }
     }
 
     #[cold]
-    fn ask_ahead(&self, account: &Arc<Account>, least: u64, now: Tick) {
-        if self.ask_beside(account, least, now) {
-            self.shared.tally.one(Count::CallsAhead);
+    fn prefetch(&self, key_state: &Arc<KeyState>, min: u64, now: Tick) {
+        if self.spawn_call(key_state, min, now) {
+            self.shared.stats.one(Stat::Prefetches);
         }
     }
 
-    /// Makes a call whose end nobody awaits by name; whether it is one.
-    fn ask_beside(&self, account: &Arc<Account>, least: u64, now: Tick) -> bool {
+    /// Makes a call in the background. Returns whether one was begun.
+    fn spawn_call(&self, key_state: &Arc<KeyState>, min: u64, now: Tick) -> bool {
         let Ok(runtime) = Handle::try_current() else { return false };
-        let Some(errand) = account.begin(least, 0, now, &self.shared.rules) else { return false };
-        drop(runtime.spawn(Call::new(self.clone(), Arc::clone(account), errand).make()));
+        let Some(pending_call) = key_state.begin(min, 0, now, &self.shared.settings) else {
+            return false;
+        };
+        drop(runtime.spawn(Call::new(self.clone(), Arc::clone(key_state), pending_call).make()));
         true
     }
 
-    /// A call for this request alone.
-    async fn ask_direct(
+    /// Calls the source for this request alone.
+    async fn call_unleased(
         &self,
-        account: Option<&Account>,
+        key_state: Option<&KeyState>,
         key: &[u8],
         n: u64,
     ) -> Result<Answer, Unavailable> {
-        let Shared { bank, tally, .. } = &*self.shared;
+        let Shared { source, stats, .. } = &*self.shared;
         let unknown;
-        let account = match account {
-            Some(account) => account,
+        let key_state = match key_state {
+            Some(key_state) => key_state,
             None => {
-                tally.one(Count::WithoutPurse);
-                unknown = Account::new(key);
+                stats.one(Stat::Untracked);
+                unknown = KeyState::new(key);
                 &unknown
             }
         };
-        tally.one(Count::Calls);
+        stats.one(Stat::Calls);
         let sent = self.now();
-        let grant = bank.take(key, Want { least: n, most: n }).await?;
-        tally.add(Count::CellsTaken, grant.cells);
-        match account.land_direct(n, sent, self.now(), &grant) {
-            Landing::Answered(answer) => Ok(answer),
-            Landing::Unavailable(why) => Err(why),
-            Landing::Late => {
-                tally.add(Count::CellsLapsed, grant.cells);
+        let grant = source.take(key, LeaseRequest { min: n, max: n }).await?;
+        stats.add(Stat::CellsTaken, grant.cells);
+        match key_state.complete_unleased(n, sent, self.now(), &grant) {
+            Completion::Answered(answer) => Ok(answer),
+            Completion::Unavailable(why) => Err(why),
+            Completion::Late => {
+                stats.add(Stat::CellsLapsed, grant.cells);
                 Err(Unavailable::TimedOut)
             }
         }
@@ -401,47 +411,48 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     fn count(&self, found: &Result<Answer, Unavailable>) {
         match found {
             Ok(answer) => self.count_answer(answer),
-            Err(_) => self.shared.tally.one(Count::Unavailable),
+            Err(_) => self.shared.stats.one(Stat::Unavailable),
         }
     }
 
     #[inline]
     fn count_answer(&self, answer: &Answer) {
-        self.shared.tally.one(match answer.origin {
-            Origin::Lease => Count::FromLease,
-            Origin::Memory => Count::FromMemory,
-            _ => Count::FromBank,
+        self.shared.stats.one(match answer.origin {
+            Origin::Lease => Stat::FromLease,
+            Origin::Memory => Stat::FromMemory,
+            _ => Stat::FromSource,
         });
     }
 }
 
-/// A call to the bank. However it ends, those who wait are told.
+/// A call to the source. However it ends, waiting requests are woken.
 struct Call<B: LeaseSource, C: Clock + Send + Sync + 'static> {
     leased: Leased<B, C>,
-    account: Arc<Account>,
-    errand: Errand,
-    /// Cells that it has put in, once it is over.
-    brought: Option<u64>,
+    key_state: Arc<KeyState>,
+    pending_call: PendingCall,
+    /// Cells that it deposited, once it has ended.
+    deposited: Option<u64>,
 }
 
 impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Call<B, C> {
-    fn new(leased: Leased<B, C>, account: Arc<Account>, errand: Errand) -> Self {
-        Self { leased, account, errand, brought: None }
+    fn new(leased: Leased<B, C>, key_state: Arc<KeyState>, pending_call: PendingCall) -> Self {
+        Self { leased, key_state, pending_call, deposited: None }
     }
 
-    async fn make(mut self) -> Landing {
-        let Shared { bank, rules, tally, .. } = &*self.leased.shared;
-        tally.one(Count::Calls);
+    async fn make(mut self) -> Completion {
+        let Shared { source, settings, stats, .. } = &*self.leased.shared;
+        stats.one(Stat::Calls);
         let sent = self.leased.now();
-        let reply = bank.take(self.account.key(), self.errand.want).await;
+        let reply = source.take(self.key_state.key(), self.pending_call.want).await;
         let now = self.leased.now();
-        let (landing, gained) = self.account.land(self.errand, sent, now, reply, rules);
-        let Gained { taken, lapsed } = gained;
-        self.brought = Some(taken.saturating_sub(self.errand.keep));
-        tally.add(Count::CellsTaken, taken);
-        tally.add(Count::CellsLapsed, lapsed);
-        if let Ahead::Ask(least) = self.account.after_call(now) {
-            self.leased.ask_beside(&self.account, least, now);
+        let (landing, gained) =
+            self.key_state.complete(self.pending_call, sent, now, reply, settings);
+        let CellCounts { taken, lapsed } = gained;
+        self.deposited = Some(taken.saturating_sub(self.pending_call.reserved));
+        stats.add(Stat::CellsTaken, taken);
+        stats.add(Stat::CellsLapsed, lapsed);
+        if let Prefetch::Cells(min) = self.key_state.prefetch_after_call(now) {
+            self.leased.spawn_call(&self.key_state, min, now);
         }
         landing
     }
@@ -449,11 +460,11 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Call<B, C> {
 
 impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Drop for Call<B, C> {
     fn drop(&mut self) {
-        let brought = self.brought.unwrap_or_else(|| {
+        let deposited = self.deposited.unwrap_or_else(|| {
             let now = self.leased.now();
-            self.account.abandon(self.errand, now, &self.leased.shared.rules);
+            self.key_state.abandon(self.pending_call, now, &self.leased.shared.settings);
             0
         });
-        self.account.wake(brought);
+        self.key_state.wake(deposited);
     }
 }

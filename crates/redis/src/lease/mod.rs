@@ -1,29 +1,30 @@
-//! Cells taken ahead from the bank and spent in this process.
+//! Cells taken ahead from a source and spent in this process.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `bank.rs` | whom cells are taken from: the seam to the server |
-//! | `purse.rs` | one key's cells, in atomics |
-//! | `pace.rs` | one key's pace: how many cells by how many calls, and when |
-//! | `sizing.rs` | how many to ask for, and how long to pause: arithmetic |
-//! | `account.rs` | one key: purse, sizes, what was told; time is an argument |
-//! | `leased.rs`, `builder.rs` | the limiter: who calls, and who waits |
-//! | `stats.rs` | counts |
+//! | `lease_source.rs` | the interface to the server |
+//! | `lease_cell/` | one key's cells, in atomics |
+//! | `pace.rs` | how fast one key spends, and so how many cells its calls ask for, and when |
+//! | `sizing.rs` | sizes and pauses: arithmetic |
+//! | `key_state.rs` | one key: cells, pace, last reply; time is an argument |
+//! | `leased.rs`, `builder.rs` | the limiter: which request calls, which waits |
+//! | `stats.rs` | counters |
 //!
-//! Accounts are kept by key in [`Places`](crate::places::Places).
+//! Key states are kept in a [`BoundedMap`](crate::bounded_map::BoundedMap).
 //!
-//! **The bound.** Cells charged at the bank at a moment `c` are spent between `c` and the end of
-//! their lifetime `L`, which is counted from when the call was sent, so from before `c`. Those
-//! spent in a span of `w` were therefore charged within a span of `w + L`. Of a bucket lowered to
-//! `burst - rate * L`, that is at most `burst + rate * w`, over any number of processes, whatever
-//! happens to them: cells that are lost with a process, or come too late, are not spent.
+//! **The bound.** Cells that are charged at the source at a moment `c` are spent between `c` and
+//! the end of their lifetime `L`, which is counted from when the call was sent, so from before `c`.
+//! Cells that are spent in a span of `w` were therefore charged within a span of `w + L`. From a
+//! bucket lowered to `burst - rate * L`, that is at most `burst + rate * w`, over any number of
+//! processes, whatever happens to them: cells that are lost with a process, or arrive too late, are
+//! not spent.
 
-mod account;
-mod bank;
 mod builder;
+mod key_state;
+mod lease_cell;
+mod lease_source;
 mod leased;
 mod pace;
-mod purse;
 #[cfg(all(test, not(tollgate_loom)))]
 pub(crate) mod simulation;
 mod sizing;
@@ -31,11 +32,11 @@ mod stats;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
-pub use bank::{Grant, LeaseSource, Want};
 pub use builder::{LeaseError, LeasedBuilder};
+pub use lease_source::{Grant, LeaseRequest, LeaseSource};
 pub use leased::Leased;
 pub use stats::LeaseStats;
 
 #[cfg(tollgate_loom)]
 #[doc(hidden)]
-pub use purse::{Call, Last, Purse, Until};
+pub use lease_cell::{CallEnd, CallState, LeaseCell, Until};

@@ -1,78 +1,78 @@
-//! How much to ask for, when, and how long to pause: plain arithmetic.
+//! The sizes of calls and the lengths of pauses: plain arithmetic.
 
-/// What happened since the last call's answer was there.
+/// What was spent since the last call's answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Use {
+pub(crate) struct Spending {
     /// Cells that were spent.
     pub(crate) spent: u64,
-    /// In how long.
+    /// In how many nanoseconds.
     pub(crate) over_nanos: u64,
-    /// Cells that are being waited for.
+    /// Cells that requests wait for.
     pub(crate) waiting: u64,
 }
 
 /// How many cells to ask for.
 ///
-/// As many as will be spent in half of a lease's lifetime, so that few are left when it ends; at
-/// most twice as many as last time, since two requests in quick succession are no rate yet; and no
-/// fewer than are being waited for.
-pub(crate) fn want(last: u64, used: Use, lifetime_nanos: u64, most: u64) -> u64 {
-    spent_in(used, lifetime_nanos / 2).min(last.saturating_mul(2)).max(used.waiting).clamp(1, most)
+/// As many as will be spent in half of a lease's lifetime, so that few are left when it ends. At
+/// most twice as many as last time, because two requests in quick succession are not a rate yet. No
+/// fewer than requests wait for.
+pub(crate) fn call_size(last: u64, used: Spending, lifetime_nanos: u64, max: u64) -> u64 {
+    spent_in(used, lifetime_nanos / 2).min(last.saturating_mul(2)).max(used.waiting).clamp(1, max)
 }
 
-/// Cells that are spent in so long, if it goes on like that.
-pub(crate) fn spent_in(used: Use, nanos: u64) -> u64 {
+/// Cells that are spent in this time at the current rate.
+pub(crate) fn spent_in(used: Spending, nanos: u64) -> u64 {
     let over = u128::from(used.over_nanos.max(1));
     let spent = u128::from(used.spent) * u128::from(nanos) / over;
     u64::try_from(spent).unwrap_or(u64::MAX)
 }
 
-/// Cells that a call should bring while the bank is short; fewer are not worth it.
+/// The number of cells that makes a call worthwhile while the source is short.
 const WORTH_CELLS: u64 = 8;
 
 /// The bounds of a pause.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pauses {
-    pub(crate) least_nanos: u64,
-    pub(crate) most_nanos: u64,
+pub(crate) struct PauseBounds {
+    pub(crate) min_nanos: u64,
+    pub(crate) max_nanos: u64,
 }
 
 /// How long to make no call after one that brought `cells`, fewer than were asked for.
 ///
-/// While many ask for more than there is, each call finds what has come back since the last one
-/// by anybody. Whoever finds little asks less often. Nothing is lost by that, as long as the bank
-/// does not fill up meanwhile: so a pause is at most half of a lease's lifetime, which is at most
-/// the time in which half of the bank fills.
-pub(crate) fn pause(last_nanos: u64, cells: u64, lifetime_nanos: u64, bounds: Pauses) -> u64 {
+/// While more is asked for than there is, each call finds what has come back since the last call of
+/// any process. A process that finds little calls less often. Nothing is lost, as long as the
+/// source does not fill up meanwhile. A pause is therefore at most half of a lease's lifetime, in
+/// which at most half of the source fills.
+pub(crate) fn pause(last_nanos: u64, cells: u64, lifetime_nanos: u64, bounds: PauseBounds) -> u64 {
     let half = lifetime_nanos / 2;
-    let least = bounds.least_nanos.min(half);
-    let most = bounds.most_nanos.min(half).max(least);
+    let min = bounds.min_nanos.min(half);
+    let max = bounds.max_nanos.min(half).max(min);
     let next = match cells {
         0..WORTH_CELLS => last_nanos.saturating_mul(2),
         _ if cells >= 2 * WORTH_CELLS => last_nanos / 2,
         _ => last_nanos,
     };
-    next.clamp(least, most)
+    next.clamp(min, max)
 }
 
-/// When to ask for more before there is none.
+/// When to fetch more cells before the last is spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LowWater {
-    /// With fewer cells than these.
+    /// Fetch with fewer cells than this.
     pub(crate) cells: u64,
-    /// Left so many nanoseconds from now.
+    /// Counting only cells that will be alive after this time.
     pub(crate) ahead_nanos: u64,
 }
 
-/// Fewer than are spent in two round trips, of those that live longer than that. Where that is
-/// less than a cell, there is no hurry: a key that is seldom asked for would take cells that it
-/// does not spend.
-pub(crate) fn low_water(used: Use, round_trip_nanos: u64) -> LowWater {
+/// Fewer cells than are spent in two round trips, counting cells that live longer than that. If
+/// that is less than one cell, there is no hurry: a rarely used key would take cells that it does
+/// not spend.
+pub(crate) fn low_water(used: Spending, round_trip_nanos: u64) -> LowWater {
     let ahead_nanos = round_trip_nanos.saturating_mul(2);
     LowWater { cells: spent_in(used, ahead_nanos), ahead_nanos }
 }
 
-/// The round trip to reckon with: it follows the last one, slowly downwards.
+/// The round trip to expect: it follows the last one up at once, and down slowly.
 pub(crate) fn round_trip(known_nanos: u64, last_nanos: u64) -> u64 {
     last_nanos.max(known_nanos - known_nanos / 8)
 }
@@ -83,8 +83,8 @@ mod tests {
 
     const MILLI: u64 = 1_000_000;
 
-    fn spent(spent: u64, over_nanos: u64) -> Use {
-        Use { spent, over_nanos, waiting: 0 }
+    fn spent(spent: u64, over_nanos: u64) -> Spending {
+        Spending { spent, over_nanos, waiting: 0 }
     }
 
     #[test]
@@ -94,26 +94,26 @@ mod tests {
         for _ in 0..8 {
             // 1,000 in a second: 50 in half of the lifetime.
             let last = wants[wants.len() - 1];
-            wants.push(want(last, spent(last, last * MILLI), life, 1_000));
+            wants.push(call_size(last, spent(last, last * MILLI), life, 1_000));
         }
         assert_eq!(wants, [1, 2, 4, 8, 16, 32, 50, 50, 50]);
-        assert_eq!(want(50, spent(3, life), life, 1_000), 1);
-        assert_eq!(want(50, spent(0, life), life, 1_000), 1);
+        assert_eq!(call_size(50, spent(3, life), life, 1_000), 1);
+        assert_eq!(call_size(50, spent(0, life), life, 1_000), 1);
     }
 
     #[test]
     fn it_stays_within_bounds() {
-        assert_eq!(want(900, spent(u64::MAX, 0), u64::MAX, 1_000), 1_000);
-        assert_eq!(want(u64::MAX, spent(u64::MAX, 1), u64::MAX, u64::MAX), u64::MAX);
-        assert_eq!(want(0, spent(0, 0), 0, 1_000), 1);
-        let waiting = Use { waiting: 70, ..spent(1, MILLI) };
-        assert_eq!(want(1, waiting, 100 * MILLI, 1_000), 70);
-        assert_eq!(want(1, waiting, 100 * MILLI, 30), 30);
+        assert_eq!(call_size(900, spent(u64::MAX, 0), u64::MAX, 1_000), 1_000);
+        assert_eq!(call_size(u64::MAX, spent(u64::MAX, 1), u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(call_size(0, spent(0, 0), 0, 1_000), 1);
+        let waiting = Spending { waiting: 70, ..spent(1, MILLI) };
+        assert_eq!(call_size(1, waiting, 100 * MILLI, 1_000), 70);
+        assert_eq!(call_size(1, waiting, 100 * MILLI, 30), 30);
     }
 
     #[test]
     fn who_finds_little_asks_less_often() {
-        let bounds = Pauses { least_nanos: 10 * MILLI, most_nanos: 250 * MILLI };
+        let bounds = PauseBounds { min_nanos: 10 * MILLI, max_nanos: 250 * MILLI };
         let pauses = |cells: u64, life: u64| {
             let mut pauses = vec![0];
             for _ in 0..6 {

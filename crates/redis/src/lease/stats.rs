@@ -1,12 +1,12 @@
-//! What a process counts about its leases.
+//! Counters of a leasing process.
 
 use core::cell::Cell;
 
 use crate::sync::RelaxedCounter;
 
-/// Counts since a [`Leased`](crate::Leased) was built, read without stopping anybody.
+/// Counters since a [`Leased`](crate::Leased) was built. Reading them stops no thread.
 ///
-/// While others work, the counts may be of slightly different moments.
+/// While other threads work, the counters may be of slightly different moments.
 ///
 /// ```
 /// use tollgate_redis::LeaseStats;
@@ -17,26 +17,26 @@ use crate::sync::RelaxedCounter;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseStats {
-    /// Requests admitted from cells in hand.
+    /// Requests admitted from cells held here.
     pub from_lease: u64,
-    /// Requests answered by what the bank had said a moment ago.
+    /// Requests answered by an earlier reply of the source.
     pub from_memory: u64,
-    /// Requests that a call to the bank was made for.
-    pub from_bank: u64,
-    /// Requests that no decision was found for: the bank is unavailable.
+    /// Requests that a call to the source was made for.
+    pub from_source: u64,
+    /// Requests without a decision, because the source is unavailable.
     pub unavailable: u64,
-    /// Calls to the bank, those in the background too.
+    /// Calls to the source, including those in the background.
     pub calls: u64,
-    /// Of these, the ones that nobody waited for.
-    pub calls_ahead: u64,
-    /// Cells that the bank gave.
+    /// Calls in the background, that no request waited for.
+    pub prefetches: u64,
+    /// Cells that the source granted.
     pub cells_taken: u64,
-    /// Of these, the ones that were found too old, or dropped for newer ones.
+    /// Taken cells that expired, or were dropped for newer ones.
     pub cells_lapsed: u64,
-    /// Requests that found no place for their key, and went to the bank each.
-    pub without_purse: u64,
-    /// Keys that have a place.
-    pub purses: u64,
+    /// Requests for keys that found no room. Each cost a call.
+    pub untracked: u64,
+    /// Keys that have room.
+    pub keys: u64,
 }
 
 impl LeaseStats {
@@ -45,63 +45,63 @@ impl LeaseStats {
     /// ```
     /// # use tollgate_redis::LeaseStats;
     /// let mut stats = LeaseStats::default();
-    /// (stats.from_lease, stats.from_bank) = (90, 10);
+    /// (stats.from_lease, stats.from_source) = (90, 10);
     /// assert_eq!(stats.decisions(), 100);
     /// ```
     #[must_use]
     pub fn decisions(&self) -> u64 {
-        self.from_lease + self.from_memory + self.from_bank
+        self.from_lease + self.from_memory + self.from_source
     }
 }
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
+pub(crate) enum Stat {
     FromLease,
     FromMemory,
-    FromBank,
+    FromSource,
     Unavailable,
     Calls,
-    CallsAhead,
+    Prefetches,
     CellsTaken,
     CellsLapsed,
-    WithoutPurse,
+    Untracked,
 }
 
-const COUNTS: usize = 9;
+const STATS: usize = 9;
 const STRIPES: usize = 8;
 
-/// Counts on lines of their own.
+/// Counters on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe([RelaxedCounter; COUNTS]);
+struct Stripe([RelaxedCounter; STATS]);
 
-/// Counts that threads do not contend for, as long as there are few of them.
+/// Counters that threads rarely contend for, as long as there are few threads.
 #[derive(Debug, Default)]
-pub(crate) struct Tally([Stripe; STRIPES]);
+pub(crate) struct StripedStats([Stripe; STRIPES]);
 
-impl Tally {
-    pub(crate) fn add(&self, count: Count, more: u64) {
-        self.0[stripe()].0[count as usize].add(more);
+impl StripedStats {
+    pub(crate) fn add(&self, stat: Stat, more: u64) {
+        self.0[stripe()].0[stat as usize].add(more);
     }
 
-    pub(crate) fn one(&self, count: Count) {
-        self.add(count, 1);
+    pub(crate) fn one(&self, stat: Stat) {
+        self.add(stat, 1);
     }
 
-    pub(crate) fn read(&self, purses: u64) -> LeaseStats {
-        let sum = |count: Count| self.0.iter().map(|stripe| stripe.0[count as usize].read()).sum();
+    pub(crate) fn read(&self, keys: u64) -> LeaseStats {
+        let sum = |stat: Stat| self.0.iter().map(|stripe| stripe.0[stat as usize].read()).sum();
         LeaseStats {
-            from_lease: sum(Count::FromLease),
-            from_memory: sum(Count::FromMemory),
-            from_bank: sum(Count::FromBank),
-            unavailable: sum(Count::Unavailable),
-            calls: sum(Count::Calls),
-            calls_ahead: sum(Count::CallsAhead),
-            cells_taken: sum(Count::CellsTaken),
-            cells_lapsed: sum(Count::CellsLapsed),
-            without_purse: sum(Count::WithoutPurse),
-            purses,
+            from_lease: sum(Stat::FromLease),
+            from_memory: sum(Stat::FromMemory),
+            from_source: sum(Stat::FromSource),
+            unavailable: sum(Stat::Unavailable),
+            calls: sum(Stat::Calls),
+            prefetches: sum(Stat::Prefetches),
+            cells_taken: sum(Stat::CellsTaken),
+            cells_lapsed: sum(Stat::CellsLapsed),
+            untracked: sum(Stat::Untracked),
+            keys,
         }
     }
 }
@@ -128,15 +128,15 @@ mod tests {
 
     #[test]
     fn all_threads_are_counted() {
-        let tally = Tally::default();
+        let tally = StripedStats::default();
         std::thread::scope(|scope| {
             for _ in 0..3 * STRIPES {
-                scope.spawn(|| tally.add(Count::CellsTaken, 5));
+                scope.spawn(|| tally.add(Stat::CellsTaken, 5));
             }
         });
-        tally.one(Count::WithoutPurse);
+        tally.one(Stat::Untracked);
         let stats = tally.read(7);
-        assert_eq!((stats.cells_taken, stats.without_purse, stats.purses), (120, 1, 7));
+        assert_eq!((stats.cells_taken, stats.untracked, stats.keys), (120, 1, 7));
         assert_eq!(stats.decisions(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Who calls, who waits, and what is answered meanwhile.
+//! Which request calls, which waits, and what is answered meanwhile.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -6,20 +6,22 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tollgate::{DecisionParts, ManualClock, Tick};
 
-use super::simulation::{Link, Local, MICRO, MILLI, RedisLimiter, Remote, SECOND, simulate, sleep};
+use super::simulation::{
+    Link, Local, MICRO, MILLI, SECOND, SimulatedServer, SimulatedSource, simulate, sleep,
+};
 use super::*;
 use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 
-/// 1,000 a second and 200 at once, of which 100 are leased for 100 ms at a time; 1 ms each way.
-fn near() -> (Leased<Remote, Local>, Local) {
-    let central = Arc::new(RedisLimiter::new(1_000, 200, 100 * MILLI));
+/// 1,000 a second and a burst of 200, of which 100 are leased for 100 ms at a time; 1 ms each way.
+fn near() -> (Leased<SimulatedSource, Local>, Local) {
+    let server = Arc::new(SimulatedServer::new(1_000, 200, 100 * MILLI));
     let clock = Local::real();
-    let remote = Remote::new(&central, &Link::good(MILLI..MILLI + 1), clock, 1);
+    let remote = SimulatedSource::new(&server, &Link::good(MILLI..MILLI + 1), clock, 1);
     (Leased::builder(remote).clock(clock).build().expect("in range"), clock)
 }
 
-/// Answers by turns what it was told to, and then as the last time.
+/// Replies in the given order, and then repeats the last one.
 struct Scripted {
     replies: Vec<Reply>,
     next: RelaxedCounter,
@@ -27,7 +29,7 @@ struct Scripted {
 
 #[derive(Clone, Debug)]
 enum Reply {
-    /// So many cells, or what is wanted if that is less.
+    /// This many cells, or as many as are wanted if that is less.
     Cells(u64),
     Deny(Option<Duration>),
     Fail(Unavailable),
@@ -37,12 +39,12 @@ enum Reply {
 const LIFETIME: Duration = Duration::from_secs(1);
 
 impl LeaseSource for Scripted {
-    async fn take(&self, _key: &[u8], want: Want) -> Result<Grant, Unavailable> {
+    async fn take(&self, _key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
         let next = usize::try_from(self.next.add(1)).expect("few").min(self.replies.len() - 1);
         tokio::task::yield_now().await;
         let parts = DecisionParts { limit: 50, remaining: 0, reset_after: LIFETIME };
         let (cells, retry_after) = match self.replies[next].clone() {
-            Reply::Cells(cells) => (cells.min(want.most), None),
+            Reply::Cells(cells) => (cells.min(want.max), None),
             Reply::Deny(after) => (0, after),
             Reply::Fail(why) => return Err(why),
             Reply::Panic => panic!("a bank that panics, as it was told to"),
@@ -56,8 +58,9 @@ type Clocked = Leased<Scripted, Arc<ManualClock>>;
 fn scripted(replies: impl IntoIterator<Item = Reply>) -> (Clocked, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
     clock.advance(Duration::from_secs(5));
-    let bank = Scripted { replies: replies.into_iter().collect(), next: RelaxedCounter::default() };
-    let leased = Leased::builder(bank).clock(Arc::clone(&clock)).capacity(2).build();
+    let source =
+        Scripted { replies: replies.into_iter().collect(), next: RelaxedCounter::default() };
+    let leased = Leased::builder(source).clock(Arc::clone(&clock)).capacity(2).build();
     (leased.expect("in range"), clock)
 }
 
@@ -77,7 +80,7 @@ fn all_who_wait_for_a_key_wait_for_one_call() {
         let answers = clients.join_all().await;
         assert!(answers.iter().all(is_ok));
         let stats = leased.stats();
-        let awaited = stats.calls - stats.calls_ahead;
+        let awaited = stats.calls - stats.prefetches;
         assert_eq!(awaited, 2, "one for the first, one for all who came meanwhile");
         assert_eq!(clock.nanos(), 4 * MILLI);
     });
@@ -97,7 +100,7 @@ fn nobody_waits_while_cells_remain() {
         }
         let stats = leased.stats();
         assert!(waited <= 8, "waited {waited} times, until its rate was known");
-        assert!(stats.calls_ahead >= 20 && stats.calls <= 100, "{stats:?}");
+        assert!(stats.prefetches >= 20 && stats.calls <= 100, "{stats:?}");
         assert_eq!(stats.from_memory + stats.unavailable, 0);
     });
 }
@@ -106,7 +109,7 @@ fn nobody_waits_while_cells_remain() {
 fn a_hot_denied_key_costs_few_calls() {
     simulate(async {
         let (leased, clock) = near();
-        // Takes all that there is, and more than comes back.
+        // It asks for all cells, and for more than come back.
         let (mut denied, mut waits) = (0, Vec::new());
         for _ in 0..20_000 {
             sleep(50 * MICRO).await;
@@ -137,7 +140,7 @@ async fn a_denial_is_remembered_until_its_time() {
     for n in [1, 3] {
         let told = leased.check_n(b"a", n).await.expect("denied");
         let left = told.decision.unwrap_err().retry_after().expect("it comes back");
-        // In units of 66 microseconds, and never too early.
+        // In units of 66 microseconds, rounded up.
         assert!((100_000..=100_066).contains(&left.as_micros()), "{left:?}");
         assert_eq!(told.origin, Origin::Memory);
     }
@@ -147,7 +150,7 @@ async fn a_denial_is_remembered_until_its_time() {
     assert_eq!(leased.stats().calls, 2);
 }
 
-/// The bank's limit is 50. What it denied was less.
+/// The source's limit is 50. It denied a smaller request.
 #[tokio::test]
 async fn more_than_the_limit_is_never_granted_though_less_is_denied_for_a_time() {
     let wait = Duration::from_millis(700);
@@ -173,14 +176,14 @@ async fn a_long_denial_is_doubted_in_the_background() {
     clock.advance(Duration::from_millis(999));
     assert!(!is_ok(&leased.check(b"a").await) && leased.stats().calls == 1);
     clock.advance(Duration::from_millis(2));
-    // Somebody has reset the quota on the server. This one is still denied, and asks.
+    // The quota was reset on the server. This request is still denied, and asks in the background.
     let told = leased.try_check(b"a", 1).expect("from memory").decision.unwrap_err();
     assert!(told.retry_after().expect("it comes back") > Duration::from_secs(86_390));
     while leased.stats().cells_taken == 0 {
         tokio::task::yield_now().await;
     }
     assert!(is_ok(&leased.check(b"a").await));
-    assert_eq!((leased.stats().calls, leased.stats().calls_ahead), (2, 1));
+    assert_eq!((leased.stats().calls, leased.stats().prefetches), (2, 1));
 }
 
 #[tokio::test]
@@ -216,7 +219,7 @@ async fn a_call_that_ends_with_its_runtime_leaves_the_key_free() {
     let clock = Arc::new(ManualClock::new());
     struct Never;
     impl LeaseSource for Never {
-        async fn take(&self, _: &[u8], _: Want) -> Result<Grant, Unavailable> {
+        async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
             core::future::pending().await
         }
     }
@@ -238,17 +241,17 @@ async fn what_comes_too_late_is_not_spent() {
     let clock = Arc::new(ManualClock::new());
     struct Slow(Arc<ManualClock>);
     impl LeaseSource for Slow {
-        async fn take(&self, _: &[u8], want: Want) -> Result<Grant, Unavailable> {
+        async fn take(&self, _: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
             self.0.advance(LIFETIME);
             let parts = DecisionParts { limit: 50, remaining: 0, reset_after: LIFETIME };
-            Ok(Grant { cells: want.most, lifetime: LIFETIME, parts, retry_after: None })
+            Ok(Grant { cells: want.max, lifetime: LIFETIME, parts, retry_after: None })
         }
     }
     let leased = Leased::builder(Slow(Arc::clone(&clock))).clock(clock).build().expect("in range");
     assert_eq!(leased.check(b"a").await, Err(Unavailable::TimedOut));
     assert_eq!(leased.check_n(b"a", 5_000).await, Err(Unavailable::TimedOut));
     let stats = leased.stats();
-    assert_eq!((stats.cells_taken, stats.from_bank), (stats.cells_lapsed, 0));
+    assert_eq!((stats.cells_taken, stats.from_source), (stats.cells_lapsed, 0));
 }
 
 #[tokio::test]
@@ -278,11 +281,11 @@ async fn keys_without_a_place_are_served_by_a_call_each() {
         assert!(is_ok(&leased.check(b"c").await));
     }
     let stats = leased.stats();
-    assert_eq!((stats.purses, stats.calls, stats.without_purse), (2, 4, 2));
-    // By then nobody has asked for the first two any more.
+    assert_eq!((stats.keys, stats.calls, stats.untracked), (2, 4, 2));
+    // No request for the first two keys has come for a while.
     clock.advance(Duration::from_millis(1_001));
     assert!(is_ok(&leased.check(b"c").await));
-    assert_eq!((leased.stats().purses, leased.stats().without_purse), (1, 2));
+    assert_eq!((leased.stats().keys, leased.stats().untracked), (1, 2));
 }
 
 #[test]
@@ -298,10 +301,11 @@ fn without_a_runtime_nothing_panics() {
 
 #[test]
 fn threads_spend_what_was_given_and_no_more() {
-    let bank = Scripted { replies: vec![Reply::Cells(u64::MAX)], next: RelaxedCounter::default() };
+    let source =
+        Scripted { replies: vec![Reply::Cells(u64::MAX)], next: RelaxedCounter::default() };
     let clock = Arc::new(ManualClock::new());
     clock.set(Tick::from_nanos(9));
-    let leased = Leased::builder(bank).clock(clock).build().expect("in range");
+    let leased = Leased::builder(source).clock(clock).build().expect("in range");
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().expect("a runtime");
     let admitted: u64 = runtime.block_on(async {
@@ -322,5 +326,5 @@ fn threads_spend_what_was_given_and_no_more() {
     assert!(admitted <= stats.cells_taken, "{admitted} of {stats:?}");
     assert_eq!(stats.decisions(), 80_000);
     assert!(admitted > 10_000 && stats.from_lease > 10 * stats.calls, "{admitted} of {stats:?}");
-    assert_eq!(leased.bank().next.read(), stats.calls);
+    assert_eq!(leased.source().next.read(), stats.calls);
 }

@@ -1,15 +1,15 @@
--- Adds to what keys have used in their fixed windows, whatever that comes to.
+-- Adds cells to what keys have used in their fixed windows. It never denies.
 --
--- KEYS     counters, one a key; in a cluster all of one slot, so there one call a key
+-- KEYS     counters, one a key; all in one slot, so in a cluster there is one call a key
 -- ARGV[1]  the window's length, in microseconds
--- ARGV[2]  'first' for windows from a key's first hit; otherwise the offset, in microseconds, of
---          windows aligned to the wall clock (0 to less than the length)
+-- ARGV[2]  'first' for windows that begin with a key's first hit; otherwise the offset, in microseconds,
+--          of windows aligned to the wall clock (0 to less than the length)
 -- ARGV[3]  now, in microseconds; empty for the server's time
 -- ARGV[4]  and the following: the cells to add, one a key
--- Returns  for each key: cells used in the window that is open now, and microseconds until its end
+-- Returns  for each key: cells used in the current window, and microseconds until its end
 --
--- A counter is a hash: used, and when its window ends. Its TTL is that end, set at each call, so
--- that one which was lost is put right. A window that has ended counts as none, whatever the TTL.
+-- A counter is a hash: `used` and `end`, the end of its window. Its TTL is that end and is set at
+-- each call, so a lost TTL is repaired. A window that has ended counts as empty, whatever the TTL.
 local period = tonumber(ARGV[1])
 
 local function number(text)
@@ -31,7 +31,7 @@ for i = 1, #KEYS do
             return redis.error_reply('ERR the state of a counter cannot be read; delete the key')
         end
     end
-    -- When a window ends that opens now.
+    -- The end of a window that opens now.
     local opening, ahead_max = now + period, 0
     if ARGV[2] ~= 'first' then
         local into = (now - tonumber(ARGV[2])) % period
@@ -40,13 +40,13 @@ for i = 1, #KEYS do
     if now >= ends then
         used, ends = 0, opening
     elseif ends - opening > ahead_max then
-        -- A clock that is behind. A window that is to begin later than by a period is this one;
-        -- without boundaries, so is one that is to begin at all.
+        -- The clock was set back. A window that would begin more than a period from now is taken for the
+        -- current one. Without boundaries, that holds for a window that would begin at all later.
         ends = opening
     end
-    -- Beyond 2^53 a double would count wrongly; so much is over any limit.
+    -- Above 2^53 a double counts wrongly. That is over any limit.
     used = math.min(used + cells, 9007199254740991)
-    -- A question how things stand does not begin a window.
+    -- A call without cells does not begin a window.
     if cells > 0 or used > 0 then
         redis.call('HSET', KEYS[i],
             'used', string.format('%.0f', used), 'end', string.format('%.0f', ends))

@@ -1,11 +1,11 @@
--- The state is the latest sub-window that was charged, what it has counted, and what those before
--- it have: "index cells_0 cells_1 .. cells_older". A sub-window is period / older; a place within
--- one is in parts of a microsecond of which there are `older`. Limits of all quotas with this period and
--- these sub-windows count in it; none lets a sub-window weigh more than its own limit.
+-- The state is the latest sub-window that was charged, its count, and the counts of those before
+-- it: "index cells_0 cells_1 .. cells_older". A sub-window is period / older. A position within a
+-- sub-window is in parts of a microsecond, of which there are `older`. All quotas with this period
+-- and number of sub-windows count here. Each quota weighs a sub-window with its own limit at most.
 local limit, period = tonumber(ARGV[5]), tonumber(ARGV[6])
 local older, ahead = tonumber(ARGV[7]), tonumber(ARGV[8])
 
--- floor(a * b / c) for b <= c, digit by digit where the product is not exact.
+-- floor(a * b / c) for b <= c, computed digit by digit where the product is not exact.
 local function share(a, b, c)
   if a * b <= LARGEST then return div(a * b, c) end
   local quotient, rest, bit = 0, 0, 1
@@ -36,8 +36,9 @@ if state then
   end
 end
 
--- What a clock says that is behind the latest charge is the beginning of that sub-window. If it is
--- behind by more than a period, the charges move back by whole periods, to less than one ahead.
+-- If the clock is behind the latest charge, it is taken to be at the beginning of that sub-window.
+-- If it is behind by more than a period, the charges move back by whole periods, to less than a
+-- period ahead.
 local behind = math.max(latest - index, 0)
 local is_moved = behind > older
 if is_moved then
@@ -54,9 +55,9 @@ for back = 0, older - 1 do estimate = estimate + math.min(current[back + 1], lim
 
 local room = math.max(limit - estimate, 0)
 local cells = -1
-if least == 0 or least <= room then cells = math.max(least, math.min(most, room)) end
+if min_cells == 0 or min_cells <= room then cells = math.max(min_cells, math.min(max_cells, room)) end
 
--- Until nothing counts any more, to the side of too late.
+-- How long until nothing counts any more, rounded up.
 local function until_idle(at)
   return (at - index + behind + 1) * math.ceil(period / older) + period
 end

@@ -1,20 +1,22 @@
--- The state: when it was written, how long what was owed then takes to drain, and how long a cell takes:
--- "micros debt cell", e.g. "1780000000000000 3600000000+0 360000000+0/1". A span is a pair, whole
--- microseconds and parts of one, so that no rate is rounded. Of a cell, the parts in a microsecond follow.
+-- The state is when it was written, how long the debt of that moment takes to drain, and how long a
+-- cell takes: "micros debt cell", e.g. "1780000000000000 3600000000+0 360000000+0/1". A span is a
+-- pair of whole microseconds and parts of one, so no rate is rounded. The cell's span ends with the
+-- number of parts in a microsecond.
 --
--- Other quotas. A debt is a number of cells, whatever the rate: a reader with another rate converts it,
--- and drains it by its own rate. A reader whose burst is smaller than the debt owes its burst at most. It
--- then writes the whole debt all the same, followed by its own debt and its burst's span: "... own burst".
--- So a process with the larger burst forgets nothing. The whole debt never exceeds the largest burst and
--- never drains faster than by the largest rate: that bounds what all processes grant.
+-- Different quotas. A debt is a number of cells, whatever the rate. A reader with another rate
+-- converts the debt, and drains it at its own rate. A reader whose burst is smaller than the debt
+-- owes its burst at most. It still writes the whole debt, followed by its own debt and its burst's
+-- span: "... own burst". A process with the larger burst therefore forgets nothing. The whole debt
+-- never exceeds the largest burst and never drains faster than the largest rate, which bounds what
+-- all processes are granted.
 local parts = tonumber(ARGV[5])
 local cap_us, cap_part = tonumber(ARGV[6]), tonumber(ARGV[7])
 local cell_us, cell_part = tonumber(ARGV[8]), tonumber(ARGV[9])
 local cost_us, cost_part = tonumber(ARGV[10]), tonumber(ARGV[11])
 local burst, rate = ARGV[6] .. '+' .. ARGV[7], ARGV[8] .. '+' .. ARGV[9] .. '/' .. ARGV[5]
 
--- A span at another rate as one at this rate. It is rounded up to a 1024th of a cell, less what the
--- division may have rounded, so that whole cells stay whole cells.
+-- Converts a span at another rate to a span at this rate. It is rounded up to a 1024th of a cell,
+-- less what the division may have rounded, so whole cells stay whole cells.
 local function convert(us, part, its_rate)
   local its_us, its_part, its_parts = string.match(its_rate, '^(%d+)%+(%d+)/(%d+)$')
   its_us, its_part, its_parts = tonumber(its_us), tonumber(its_part), tonumber(its_parts)
@@ -36,9 +38,9 @@ local function drained(us, part, passed)
   return us - passed, part
 end
 
--- All that is owed, and what this quota's bucket owes of it.
+-- The whole debt, and the part of it that this quota's bucket owes.
 local all_us, all_part, debt_us, debt_part = 0, 0, 0, 0
--- Whether what is owed was bounded by the burst because the clock is behind.
+-- Whether the debt was cut to the burst because the clock is behind.
 local is_bounded = false
 local state = redis.call('GET', key)
 if state then
@@ -56,7 +58,7 @@ if state then
     if not own_us or math.max(own_us, own_part) > LARGEST then return alien() end
     if its_rate == rate and its_burst == burst then debt_us, debt_part = own_us, own_part end
   end
-  -- A clock that is behind: as if nothing had drained since, but no more than the burst.
+  -- The clock is behind: nothing has drained since, but the debt is the burst at most.
   if now < at then debt_us = debt_us + at - now end
   if is_more(debt_us, debt_part, cap_us, cap_part) then
     debt_us, debt_part, is_bounded = cap_us, cap_part, now < at
@@ -84,15 +86,15 @@ local function cost(cells)
   return cells * cell_us + div(part, parts), math.fmod(part, parts)
 end
 
-local cells = least
-if least > 0 and not fits(cost_us, cost_part) then
+local cells = min_cells
+if min_cells > 0 and not fits(cost_us, cost_part) then
   cells = -1
-elseif most > least then
+elseif max_cells > min_cells then
   local room = cap_us - debt_us + (cap_part - debt_part) / parts
   local about = math.floor(room / (cell_us + cell_part / parts))
-  cells = math.min(most, math.max(least, about))
-  while cells > least and not fits(cost(cells)) do cells = cells - 1 end
-  while cells < most and fits(cost(cells + 1)) do cells = cells + 1 end
+  cells = math.min(max_cells, math.max(min_cells, about))
+  while cells > min_cells and not fits(cost(cells)) do cells = cells - 1 end
+  while cells < max_cells and fits(cost(cells + 1)) do cells = cells + 1 end
   cost_us, cost_part = cost(cells)
 end
 

@@ -1,6 +1,6 @@
--- The state is a sorted set: the score is when a cell was spent, the member that and a number that is
--- larger than those before. It holds the latest cells, as many as the largest limit of all quotas that
--- need them.
+-- The state is a sorted set. A cell's score is when it was spent; its member is that time and a
+-- number larger than those before. The set holds the latest cells, as many as the largest limit of
+-- all quotas that need them.
 local count_denials = ARGV[5] == '1'
 local places = tonumber(ARGV[6])
 local rates, window_max = {}, 0
@@ -14,7 +14,7 @@ local function member(at, number)
   return string.format('%016.0f:%015.0f', at, number)
 end
 
--- Puts in scores and members, a part at a time: a call to the server takes only so many arguments.
+-- Adds scores and members in parts, because a call takes a limited number of arguments.
 local function put(list)
   for first = 1, #list, 1000 do
     redis.call('ZADD', key, unpack(list, first, math.min(first + 999, #list)))
@@ -28,9 +28,9 @@ if latest[1] then
   last = math.ceil(tonumber(latest[2]))
   if not sequence or #latest[1] ~= 32 or last > LARGEST then return alien() end
   number = tonumber(sequence) + 1
-  -- A clock that is behind by more than the longest window: the latest cell is of now, and those
-  -- before it are as much earlier. One command scales all scores, which shortens the spans between
-  -- cells by the part that the clock is behind: a year of 56 is 2 %.
+  -- The clock is behind by more than the longest window: the latest cell moves to now, and those before
+  -- it move back with it. One command scales all scores, which shortens the spans between cells by the
+  -- fraction that the clock is behind: a year of 56 is 2 %.
   if last - now > window_max then
     if charge then
       redis.call('ZUNIONSTORE', key, 1, key, 'WEIGHTS', string.format('%.17g', now / last))
@@ -46,7 +46,7 @@ local at = math.max(now, last or 0)
 local admitted, inside_max = true, 0
 for _, rate in ipairs(rates) do
   rate.inside = redis.call('ZCOUNT', key, '(' .. whole(now - rate.window), '+inf')
-  admitted = admitted and (least == 0 or rate.inside + least <= rate.limit)
+  admitted = admitted and (min_cells == 0 or rate.inside + min_cells <= rate.limit)
   inside_max = math.max(inside_max, rate.inside)
 end
 
@@ -55,8 +55,8 @@ local function enter(cells)
   for cell = 0, cells - 1 do
     entered[#entered + 1], entered[#entered + 2] = whole(at), member(at, number + cell)
   end
-  -- Cells that count for a quota with a larger limit stay. If the state is kept for longer than this
-  -- quota needs, one with a longer window needs all of it.
+  -- Cells that count for a quota with a larger limit stay. If the state outlives this quota's window, a
+  -- quota with a longer window needs all of it.
   local expiry, kept = tonumber(expiry_ms(at - now + window_max)), redis.call('PTTL', key)
   local keep = math.max(places, inside_max)
   if kept > expiry then keep = math.max(places, redis.call('ZCARD', key)) end
@@ -65,9 +65,9 @@ local function enter(cells)
   redis.call('PEXPIRE', key, whole(math.max(expiry, kept)))
 end
 
-local counted = least > 0 and (admitted or (count_denials and charge))
+local counted = min_cells > 0 and (admitted or (count_denials and charge))
 if counted and charge then
-  enter(least)
+  enter(min_cells)
 elseif last then
   repair(last - now + window_max)
 end
@@ -75,14 +75,14 @@ if counted then last = at end
 
 local remaining, wait = LARGEST, 0
 for _, rate in ipairs(rates) do
-  local inside = rate.inside + (counted and least or 0)
+  local inside = rate.inside + (counted and min_cells or 0)
   remaining = math.min(remaining, math.max(rate.limit - inside, 0))
   if not admitted then
-    -- Until so many have left that the others and these are no more than the limit.
-    local back = rate.limit - least
+    -- How long until so many cells have left that the rest and these fit the limit.
+    local back = rate.limit - min_cells
     local leaving = redis.call('ZREVRANGE', key, back, back, 'WITHSCORES')
     if leaving[2] then wait = math.max(wait, math.ceil(tonumber(leaving[2])) + rate.window - now) end
   end
 end
 local reset = last and math.max(last + window_max - now, 0) or 0
-return {admitted and least or -1, remaining, reset, wait}
+return {admitted and min_cells or -1, remaining, reset, wait}

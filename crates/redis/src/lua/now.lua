@@ -1,4 +1,4 @@
--- The time, for scripts to which ARGV[3] gives it: microseconds, or empty for the server's.
+-- The time, for scripts whose ARGV[3] gives it: microseconds, or empty for the server's time.
 local now = ARGV[3]
 if now == nil or now == '' then
     local time = redis.call('TIME')

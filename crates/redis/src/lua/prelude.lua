@@ -1,8 +1,8 @@
 -- KEYS[1]  the state of one key; ARGV[1] the time in microseconds, or '' for the server's
--- ARGV[2]  the fewest cells that are wanted, ARGV[3] the most, ARGV[4] '1' to charge them
--- The scripts add their own from ARGV[5] on. All numbers are whole and below 2^53.
+-- ARGV[2]  the smallest number of cells wanted, ARGV[3] the largest, ARGV[4] '1' to charge them
+-- Each script adds its own arguments from ARGV[5] on. All numbers are whole and below 2^53.
 local key = KEYS[1]
-local least, most = tonumber(ARGV[2]), tonumber(ARGV[3])
+local min_cells, max_cells = tonumber(ARGV[2]), tonumber(ARGV[3])
 local charge = ARGV[4] == '1'
 
 local now, slack_ms
@@ -10,7 +10,7 @@ if ARGV[1] == '' then
   local time = redis.call('TIME')
   now, slack_ms = tonumber(time[1]) * 1000000 + tonumber(time[2]), 1
 else
-  -- The server's clock runs by itself: what it expires must not be missed by the given time.
+  -- The server's clock also expires keys. States must not expire before the given time says so.
   now, slack_ms = tonumber(ARGV[1]), 3600000
 end
 
@@ -20,7 +20,7 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- The quotient, exact for whole numbers where a rounded one need not be.
+-- The quotient, exact for whole numbers even where a rounded quotient is not.
 local function div(a, b)
   return (a - math.fmod(a, b)) / b
 end
@@ -29,7 +29,7 @@ local function expiry_ms(micros)
   return whole(math.ceil(math.max(micros, 0) / 1000) + slack_ms)
 end
 
--- A state that is not written now, but would stay for ever, is given its end.
+-- Gives an expiry to a state that is not written now and would otherwise stay for ever.
 local function repair(micros)
   if redis.call('PTTL', key) == -1 then
     redis.call('PEXPIRE', key, expiry_ms(micros))

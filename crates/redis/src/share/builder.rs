@@ -1,4 +1,4 @@
-//! What can be chosen for a [`Share`].
+//! The builder of a [`Share`].
 
 use core::fmt;
 use core::time::Duration;
@@ -6,76 +6,77 @@ use core::time::Duration;
 use tokio::runtime::Handle;
 use tollgate::{BuildError, Clock, DynamicGcra, Limiter, QuantaClock, Quota};
 
-use super::node::{Chosen, Share};
+use super::membership::Membership;
+use super::node::{Settings, Share};
 use super::part::part;
-use super::roll::Membership;
 
-/// What a node does that has no part: it is new, or its beats fail.
+/// What a node without a part does: a new node, or one whose heartbeats fail.
 ///
 /// ```
-/// use tollgate_redis::Alone;
-/// assert_eq!(Alone::default(), Alone::Deny);
+/// use tollgate_redis::WithoutPart;
+/// assert_eq!(WithoutPart::default(), WithoutPart::Deny);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Alone {
-    /// It denies. The quota is never exceeded.
+pub enum WithoutPart {
+    /// Denies. The quota is never exceeded.
     #[default]
     Deny,
-    /// It takes the quota divided by so many nodes. Every node that does adds as much to what all
-    /// of them admit: with no more nodes than these, at most twice the quota.
-    Of(u64),
+    /// Uses the quota divided by this many nodes. Every node that does so adds as much to what all
+    /// nodes admit: at most twice the quota, if there are no more nodes than this.
+    DivideBy(u64),
 }
 
-/// Builds a [`Share`].
+/// Configures a [`Share`].
 ///
 /// ```
 /// # use std::time::Duration;
 /// # use tollgate_redis::{Heartbeat, Membership, Unavailable};
-/// # struct Known;
-/// # impl Membership for Known {
-/// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+/// # struct FourNodes;
+/// # impl Membership for FourNodes {
+/// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
 /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
 /// #     }
 /// # }
 /// use tollgate::Quota;
-/// use tollgate_redis::{Alone, Share, ShareError};
+/// use tollgate_redis::{WithoutPart, Share, ShareError};
 ///
-/// let builder = Share::builder(Known, Quota::per_second(100)).interval(Duration::from_secs(1));
+/// let builder = Share::builder(FourNodes, Quota::per_second(100)).interval(Duration::from_secs(1));
 /// assert_eq!(builder.build().unwrap_err(), ShareError::NoRuntime);
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
 /// let quota = Quota::per_second(100);
-/// assert!(Share::builder(Known, quota).alone(Alone::Of(10)).build().is_ok());
+/// assert!(Share::builder(FourNodes, quota).without_part(WithoutPart::DivideBy(10)).build().is_ok());
 /// # });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "nothing is limited before it is built"]
 pub struct ShareBuilder<R, C = QuantaClock> {
-    roll: R,
+    membership: R,
     clock: C,
     quota: Quota,
-    chosen: Chosen,
+    settings: Settings,
     capacity: u64,
 }
 
 impl<R: Membership> ShareBuilder<R> {
-    pub(crate) fn new(roll: R, quota: Quota) -> Self {
-        let chosen = Chosen { interval: Duration::from_secs(1), alone: Alone::Deny };
-        Self { roll, clock: QuantaClock::new(), quota, chosen, capacity: 100_000 }
+    pub(crate) fn new(membership: R, quota: Quota) -> Self {
+        let settings =
+            Settings { interval: Duration::from_secs(1), without_part: WithoutPart::Deny };
+        Self { membership, clock: QuantaClock::new(), quota, settings, capacity: 100_000 }
     }
 }
 
 impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C> {
-    /// The clock that is limited by, and that beats are told by; the processor's own unless chosen.
+    /// The clock of the limiter and of the heartbeats. The default is the processor's own.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
@@ -84,79 +85,79 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
     /// use std::sync::Arc;
     /// use tollgate::ManualClock;
     /// let clock = Arc::new(ManualClock::new());
-    /// let share = Share::builder(Known, quota).clock(clock).build()?;
+    /// let share = Share::builder(FourNodes, quota).clock(clock).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clock<D: Clock + Clone + Send + Sync + 'static>(self, clock: D) -> ShareBuilder<R, D> {
-        let Self { roll, clock: _, quota, chosen, capacity } = self;
-        ShareBuilder { roll, clock, quota, chosen, capacity }
+        let Self { membership, clock: _, quota, settings, capacity } = self;
+        ShareBuilder { membership, clock, quota, settings, capacity }
     }
 
-    /// The time between two beats; 1 s unless chosen. All nodes must choose the same.
+    /// The time between two heartbeats. The default is 1 s. All nodes must use the same.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let builder = Share::builder(Known, quota).interval(Duration::ZERO);
+    /// let builder = Share::builder(FourNodes, quota).interval(Duration::ZERO);
     /// assert_eq!(builder.build().unwrap_err(), ShareError::Interval);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn interval(self, span: Duration) -> Self {
-        Self { chosen: Chosen { interval: span, ..self.chosen }, ..self }
+        Self { settings: Settings { interval: span, ..self.settings }, ..self }
     }
 
-    /// What this node does while it has no part; it denies unless chosen otherwise.
+    /// What this node does while it has no part. The default is to deny.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).alone(Alone::Of(10)).build()?;
-    /// assert_eq!(share.check(b"a").decision?.remaining(), 9); // before the first beat
+    /// let share = Share::builder(FourNodes, quota).without_part(WithoutPart::DivideBy(10)).build()?;
+    /// assert_eq!(share.check(b"a").decision?.remaining(), 9); // before the first heartbeat
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn alone(self, alone: Alone) -> Self {
-        Self { chosen: Chosen { alone, ..self.chosen }, ..self }
+    pub fn without_part(self, without_part: WithoutPart) -> Self {
+        Self { settings: Settings { without_part, ..self.settings }, ..self }
     }
 
-    /// Keys that there is room for; 100,000 unless chosen.
+    /// The number of keys that there is room for. The default is 100,000.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).capacity(1_000).build()?;
+    /// let share = Share::builder(FourNodes, quota).capacity(1_000).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -165,68 +166,68 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
         Self { capacity: keys, ..self }
     }
 
-    /// The limiter, and its task that beats. That ends within an interval after the last clone of
-    /// the limiter is dropped, and takes the node off the roll.
+    /// Builds the limiter and starts its heartbeat task. The task ends within an interval after the
+    /// last clone of the limiter is dropped, and removes the node from the membership list.
     ///
     /// # Errors
     ///
-    /// What is out of range, or that this is not called on tokio.
+    /// A setting is out of range, or the caller is not on a tokio runtime.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// assert!(Share::builder(Known, Quota::per_hour(0)).build().is_err());
+    /// assert!(Share::builder(FourNodes, Quota::per_hour(0)).build().is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn build(self) -> Result<Share<R, C>, ShareError> {
-        let Self { roll, clock, quota, chosen, capacity } = self;
+        let Self { membership, clock, quota, settings, capacity } = self;
         let interval = Duration::from_millis(10)..=Duration::from_secs(3_600);
-        if !interval.contains(&chosen.interval) {
+        if !interval.contains(&settings.interval) {
             return Err(ShareError::Interval);
         }
-        if chosen.alone == Alone::Of(0) {
-            return Err(ShareError::Alone);
+        if settings.without_part == WithoutPart::DivideBy(0) {
+            return Err(ShareError::WithoutPart);
         }
         let runtime = Handle::try_current().map_err(|_| ShareError::NoRuntime)?;
         let limiter = |quota: Quota| -> Result<Limiter<[u8], DynamicGcra, C>, ShareError> {
             let builder = Limiter::builder(quota).algorithm(DynamicGcra::new()).capacity(capacity);
             builder.clock(clock.clone()).build().map_err(ShareError::Limiter)
         };
-        let alone = match chosen.alone {
-            Alone::Deny => None,
-            Alone::Of(nodes) => Some(limiter(part(quota, nodes))?),
+        let without_part = match settings.without_part {
+            WithoutPart::Deny => None,
+            WithoutPart::DivideBy(nodes) => Some(limiter(part(quota, nodes))?),
         };
-        Ok(Share::start(roll, limiter(quota)?, alone, quota, chosen, &runtime))
+        Ok(Share::start(membership, limiter(quota)?, without_part, quota, settings, &runtime))
     }
 }
 
-/// Why there is no [`Share`].
+/// Why a [`Share`] cannot be built.
 ///
 /// ```
 /// use tollgate_redis::ShareError;
-/// assert_eq!(ShareError::NoRuntime.to_string(), "a node beats by a task: build it on tokio");
+/// assert_eq!(ShareError::NoRuntime.to_string(), "a node heartbeats by a task: build it on tokio");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShareError {
-    /// An interval that is too short or too long.
+    /// The interval is too short or too long.
     Interval,
-    /// A quota divided by no nodes.
-    Alone,
-    /// It is not built on tokio.
+    /// The quota would be divided by zero nodes.
+    WithoutPart,
+    /// The caller is not on a tokio runtime.
     NoRuntime,
-    /// The quota, or the capacity.
+    /// The quota or the capacity is invalid.
     Limiter(BuildError),
 }
 
@@ -234,7 +235,7 @@ impl fmt::Display for ShareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Interval => f.write_str("the time between two beats is 10 ms to 1 hour"),
-            Self::Alone => f.write_str("a node alone takes a part of 1 or more nodes"),
+            Self::WithoutPart => f.write_str("a node alone takes a part of 1 or more nodes"),
             Self::NoRuntime => f.write_str("a node beats by a task: build it on tokio"),
             Self::Limiter(error) => write!(f, "the node's own limiter: {error}"),
         }

@@ -1,31 +1,33 @@
-//! Each node enforces its part of the quota by itself: the whole, divided by the live nodes.
+//! Each node enforces its own part of the quota: the whole, divided by the live nodes.
 //!
-//! **Why the parts never sum to more than the quota.** A node uses its part for two intervals from
-//! when the beat was sent that it was computed from; without a beat by then it lapses. It uses one
-//! only if that beat says that it has been on the roll for two intervals without a gap. The roll
-//! counts a member for three intervals after a beat.
+//! **Why the parts never sum to more than the quota.** A node uses a part for two intervals,
+//! counted from when the heartbeat was sent that it was computed from; without another heartbeat by
+//! then the part expires. A node uses a part only if that heartbeat says that the node has been a
+//! member for two intervals without a gap. The list counts a member for three intervals after a
+//! heartbeat.
 //!
-//! So look at any moment, and at any two nodes that then use their parts. The beats that these were
-//! computed from are at most two intervals old. At either of them the other node had been on the
-//! roll already (for its own beat says that it came two intervals before that or earlier), and
-//! was not dropped yet: so it was counted. Everybody's part is the quota divided by at least the
-//! number of those who use one.
+//! So take any moment, and any two nodes that then use their parts. The heartbeats that the parts
+//! were computed from are at most two intervals old. At either heartbeat the other node was already
+//! a member (its own heartbeat says that it joined two intervals before that or earlier), and had
+//! not been dropped yet. So it was counted. Each node's part is therefore the quota divided by at
+//! least the number of nodes that use one.
 //!
-//! That holds while messages are lost, too, when the server loses all data, and when its clock is set
-//! back. It takes one list, a clock of the server that is not set ahead, and clocks that run at the same
-//! speed. What parts may sum to for a while where a replica takes over with an older list, or a clock
-//! jumps, is in `docs/distributed.md`, and shown by `verify/states/`.
+//! This holds also while messages are lost, when the server loses all data, and when its clock is
+//! set back. It requires one list, a server clock that is not set ahead, and clocks that run at the
+//! same speed. `docs/distributed.md` says what parts may sum to for a while if a replica takes over
+//! with an older list or a clock jumps. The models in `verify/states/`, run by `ci/leases.sh`, show
+//! it.
 
 mod builder;
 #[cfg(all(test, not(tollgate_loom)))]
-mod episodes;
+mod fault_simulation;
 mod membership;
 mod node;
 mod part;
-mod roll;
+mod part_status;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
-pub use builder::{Alone, ShareBuilder, ShareError};
+pub use builder::{ShareBuilder, ShareError, WithoutPart};
+pub use membership::{Heartbeat, Membership};
 pub use node::{Share, ShareStats};
-pub use roll::{Heartbeat, Membership};

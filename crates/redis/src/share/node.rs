@@ -11,52 +11,54 @@ use tollgate::{
     Clock, Decision, DecisionParts, DynamicGcra, Inherit, Limiter, QuantaClock, Quota, Tick,
 };
 
-use super::builder::{Alone, ShareBuilder};
-use super::membership::{COUNTED, Standing, holds};
+use super::builder::{ShareBuilder, WithoutPart};
+use super::membership::Membership;
 use super::part::part;
-use super::roll::Membership;
+use super::part_status::{MEMBER_INTERVALS, PartStatus, is_valid};
 use crate::sync::{AtomicU64, Ordering, RelaxedCounter};
 use crate::{Answer, Origin};
 
-/// What is chosen.
+/// The chosen settings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct Settings {
     pub(crate) interval: Duration,
-    pub(crate) alone: Alone,
+    pub(crate) without_part: WithoutPart,
 }
 
-/// A limiter of this node's part of a quota: the whole, divided by the nodes that are alive. No
-/// decision asks the server; a task of its own says every [`interval`](ShareBuilder::interval) that
-/// this node is alive, and hears how many are.
+/// A limiter of this node's part of a quota: the whole, divided by the live nodes. No decision
+/// calls the server. A background task reports every [`interval`](ShareBuilder::interval) that this
+/// node is alive, and learns how many nodes are.
 ///
-/// For loads that are spread evenly. A node that is asked for more than its part denies it, though
-/// another may have room.
+/// It suits loads that are spread evenly. A node denies what exceeds its part, even if another node
+/// has room.
 ///
-/// **Guarantee.** The rates of the nodes that use a part never sum to more than the quota's; nor do
-/// their bursts, as long as the burst has a cell for each. So while the same nodes are alive, no
-/// span sees more than `burst + rate * span`. Each node that comes or goes within a span may add a
-/// part of the burst, `burst / n` cells of a key for `n` nodes: what a newcomer has at first, or
-/// what the part of one that went had spent before.
+/// **Guarantee.** The rates of the nodes that use a part never sum to more than the quota's rate.
+/// Nor do their bursts sum to more than its burst, as long as the burst has a cell for each node.
+/// So while the same nodes are alive, no span sees more than `burst + rate * span`. Each node that
+/// comes or goes within a span may add a part of the burst, `burst / n` cells of a key for `n`
+/// nodes: the burst that a newcomer starts with, or the burst that a node spent before it went.
 ///
-/// What a dead node had is lost for at most four intervals and a call: it is counted for three, and
-/// the others hear of it at their next beat. A node that comes has no part for two intervals and
-/// two calls, so that all others have counted it before. The same goes for all nodes after the
-/// server has lost its data: they go on for up to two intervals, and then have none for as long.
+/// The part of a dead node is unused for at most four intervals and a call: the node is counted for
+/// three intervals, and the others learn of it by their next heartbeat. A new node has no part for
+/// two intervals and two calls, so all others have counted it before. The same happens to all nodes
+/// after the server has lost its data: they use their parts for up to two intervals, and then have
+/// none for as long.
 ///
-/// A node whose beats fail goes on with its part until two intervals after the last one that did
-/// not, and then does what is [chosen](ShareBuilder::alone): before others count it for dead.
+/// A node whose heartbeats fail uses its part until two intervals after its last successful
+/// heartbeat, and then does what was [chosen](ShareBuilder::without_part). That is before others
+/// count it as dead.
 ///
-/// **Not guaranteed.** Nodes may use more than the whole for a while, at most twice as much for two
-/// intervals, where a replica takes over that lacks more than an interval of a node's beats, or the
-/// server's clock is set ahead; for as long as two servers answer beats; and a node whose own clock is
-/// set back may use its part for so much longer.
+/// **Not guaranteed.** Nodes may use more than the whole for a while: at most twice as much for two
+/// intervals, if a replica takes over that lacks more than an interval of a node's heartbeats, or
+/// if the server's clock is set ahead; and for as long as two servers answer heartbeats. A node
+/// whose own clock is set back may use its part for that much longer.
 ///
 /// ```
 /// # use std::time::Duration;
 /// # use tollgate_redis::{Heartbeat, Membership, Unavailable};
-/// # struct Known;
-/// # impl Membership for Known {
-/// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+/// # struct FourNodes;
+/// # impl Membership for FourNodes {
+/// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
 /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
 /// #     }
 /// # }
@@ -65,8 +67,8 @@ pub(crate) struct Chosen {
 /// use tollgate_redis::Share;
 ///
 /// let interval = Duration::from_millis(10);
-/// let share = Share::builder(Known, Quota::per_hour(100)).interval(interval).build()?;
-/// assert!(share.check(b"a").decision.is_err()); // others do not know of this node yet
+/// let share = Share::builder(FourNodes, Quota::per_hour(100)).interval(interval).build()?;
+/// assert!(share.check(b"a").decision.is_err()); // other nodes have not counted this one yet
 /// tokio::time::sleep(5 * interval).await;
 /// let permit = share.check(b"a").decision?;
 /// assert_eq!(permit.limit(), 25);
@@ -76,30 +78,30 @@ pub(crate) struct Chosen {
 /// ```
 pub struct Share<R, C = QuantaClock> {
     shared: Arc<Shared<C>>,
-    roll: Arc<R>,
+    membership: Arc<R>,
 }
 
 struct Shared<C> {
     limiter: Limiter<[u8], DynamicGcra, C>,
-    alone: Option<Limiter<[u8], DynamicGcra, C>>,
+    without_part: Option<Limiter<[u8], DynamicGcra, C>>,
     quota: Quota,
-    chosen: Chosen,
-    /// Written by the task alone: the part is used before that.
+    settings: Settings,
+    /// The part may be used before this instant. Written by the heartbeat task alone.
     until_nanos: AtomicU64,
-    /// When there may be one.
+    /// When the next part may be usable.
     expected_nanos: RelaxedCounter,
     live: RelaxedCounter,
-    counts: Counts,
+    stats: StatCounters,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
-    beats: RelaxedCounter,
+struct StatCounters {
+    heartbeats: RelaxedCounter,
     failed: RelaxedCounter,
-    alone: RelaxedCounter,
+    without_part: RelaxedCounter,
 }
 
-/// What a [`Share`] has counted.
+/// Counters of a [`Share`].
 ///
 /// ```
 /// assert_eq!(tollgate_redis::ShareStats::default().live, None);
@@ -107,77 +109,77 @@ struct Counts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShareStats {
-    /// Nodes that the quota is divided by; `None` while this one has no part.
+    /// Nodes that the quota is divided by. `None` while this node has no part.
     pub live: Option<u64>,
-    /// Beats that were answered.
-    pub beats: u64,
-    /// Beats that were not.
+    /// Heartbeats that were answered.
+    pub heartbeats: u64,
+    /// Heartbeats that failed.
     pub failed: u64,
-    /// Requests while this node had no part.
-    pub alone: u64,
+    /// Requests decided while this node had no part.
+    pub without_part: u64,
 }
 
 impl<R, C> Clone for Share<R, C> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), roll: Arc::clone(&self.roll) }
+        Self { shared: Arc::clone(&self.shared), membership: Arc::clone(&self.membership) }
     }
 }
 
 impl<R, C> fmt::Debug for Share<R, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { quota, chosen, .. } = &*self.shared;
-        f.debug_struct("Share").field("quota", quota).field("chosen", chosen).finish()
+        let Shared { quota, settings, .. } = &*self.shared;
+        f.debug_struct("Share").field("quota", quota).field("chosen", settings).finish()
     }
 }
 
 impl<R: Membership> Share<R> {
-    /// A builder for a node of those that share the quota.
+    /// A builder for one of the nodes that share the quota.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).build()?;
-    /// assert_eq!(share.stats().beats, 0);
+    /// let share = Share::builder(FourNodes, quota).build()?;
+    /// assert_eq!(share.stats().heartbeats, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn builder(roll: R, quota: Quota) -> ShareBuilder<R> {
-        ShareBuilder::new(roll, quota)
+    pub fn builder(membership: R, quota: Quota) -> ShareBuilder<R> {
+        ShareBuilder::new(membership, quota)
     }
 }
 
 impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     pub(crate) fn start(
-        roll: R,
+        membership: R,
         limiter: Limiter<[u8], DynamicGcra, C>,
-        alone: Option<Limiter<[u8], DynamicGcra, C>>,
+        without_part: Option<Limiter<[u8], DynamicGcra, C>>,
         quota: Quota,
-        chosen: Chosen,
+        settings: Settings,
         runtime: &Handle,
     ) -> Self {
         let shared = Arc::new(Shared {
             limiter,
-            alone,
+            without_part,
             quota,
-            chosen,
+            settings,
             until_nanos: AtomicU64::new(0),
             expected_nanos: RelaxedCounter::default(),
             live: RelaxedCounter::default(),
-            counts: Counts::default(),
+            stats: StatCounters::default(),
         });
-        let share = Self { shared, roll: Arc::new(roll) };
-        let (node, roll) = (Arc::downgrade(&share.shared), Arc::clone(&share.roll));
-        runtime.spawn(beat(node, roll));
+        let share = Self { shared, membership: Arc::new(membership) };
+        let (node, membership) = (Arc::downgrade(&share.shared), Arc::clone(&share.membership));
+        runtime.spawn(send_heartbeats(node, membership));
         share
     }
 
@@ -186,17 +188,17 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).build()?;
-    /// tokio::task::yield_now().await; // it beats
+    /// let share = Share::builder(FourNodes, quota).build()?;
+    /// tokio::task::yield_now().await; // it sends a heartbeat
     /// assert!(share.check(b"a").decision.is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
@@ -212,17 +214,17 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).build()?;
-    /// tokio::task::yield_now().await; // it beats
+    /// let share = Share::builder(FourNodes, quota).build()?;
+    /// tokio::task::yield_now().await; // it sends a heartbeat
     /// assert!(share.check_n(b"a", 25).decision.is_ok());
     /// assert!(share.check_n(b"b", 26).decision.is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -233,56 +235,56 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
         self.check_at(key, n, self.shared.limiter.clock().now())
     }
 
-    /// The same, at the instant `now` of this node's clock.
+    /// As [`check_n`](Self::check_n), at the instant `now` of this node's clock.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).build()?;
-    /// tokio::task::yield_now().await; // it beats
+    /// let share = Share::builder(FourNodes, quota).build()?;
+    /// tokio::task::yield_now().await; // it sends a heartbeat
     /// assert!(share.check_at(b"a", 1, Tick::ZERO).decision.is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_at(&self, key: &[u8], n: u64, now: Tick) -> Answer {
-        let Shared { limiter, alone, counts, .. } = &*self.shared;
+        let Shared { limiter, without_part, stats, .. } = &*self.shared;
         if self.shared.has_part(now) {
             return Answer { decision: limiter.check_at(key, n, now), origin: Origin::Local };
         }
-        counts.alone.add(1);
-        let decision = match alone {
+        stats.without_part.add(1);
+        let decision = match without_part {
             Some(limiter) => limiter.check_at(key, n, now),
             None => self.shared.deny(now),
         };
         Answer { decision, origin: Origin::Fallback }
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Quota, Tick};
-    /// # use tollgate_redis::{Alone, Heartbeat, Membership, Share, ShareError, Unavailable};
-    /// # struct Known;
-    /// # impl Membership for Known {
-    /// #     async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+    /// # use tollgate_redis::{WithoutPart, Heartbeat, Membership, Share, ShareError, Unavailable};
+    /// # struct FourNodes;
+    /// # impl Membership for FourNodes {
+    /// #     async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
     /// #         Ok(Heartbeat { live: 4, member_for: Duration::from_secs(60) })
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let quota = Quota::per_hour(100);
-    /// let share = Share::builder(Known, quota).build()?;
-    /// tokio::task::yield_now().await; // it beats
+    /// let share = Share::builder(FourNodes, quota).build()?;
+    /// tokio::task::yield_now().await; // it sends a heartbeat
     /// assert_eq!(share.stats().live, Some(4));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
@@ -290,13 +292,13 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> ShareStats {
-        let Shared { counts, live, limiter, .. } = &*self.shared;
+        let Shared { stats, live, limiter, .. } = &*self.shared;
         let has_part = self.shared.has_part(limiter.clock().now());
         ShareStats {
             live: has_part.then(|| live.read()),
-            beats: counts.beats.read(),
-            failed: counts.failed.read(),
-            alone: counts.alone.read(),
+            heartbeats: stats.heartbeats.read(),
+            failed: stats.failed.read(),
+            without_part: stats.without_part.read(),
         }
     }
 }
@@ -304,31 +306,31 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
 impl<C: Clock> Shared<C> {
     #[inline]
     fn has_part(&self, now: Tick) -> bool {
-        // Acquire: pairs with the Release in stand(); the quota of the part is then in force.
-        holds(Tick::from_nanos(self.until_nanos.load(Ordering::Acquire)), now)
+        // Acquire: pairs with the Release in apply(); the part's quota is then in force.
+        is_valid(Tick::from_nanos(self.until_nanos.load(Ordering::Acquire)), now)
     }
 
-    /// No part: come back when there may be one.
+    /// A denial without a part, until there may be one.
     fn deny(&self, now: Tick) -> Decision {
         let expected = Tick::from_nanos(self.expected_nanos.read());
-        let wait = expected.since(now).max(self.chosen.interval);
+        let wait = expected.since(now).max(self.settings.interval);
         let parts =
             DecisionParts { limit: self.quota.burst_cells(), remaining: 0, reset_after: wait };
         Err(parts.denied(Some(wait)))
     }
 
-    /// The new standing: the quota first, then how long it holds.
-    fn stand(&self, standing: Standing, now: Tick) {
-        let (live, until) = match standing {
-            Standing::Part { live, until } => (live, until),
-            Standing::New(wait) => {
+    /// Applies the status of a heartbeat: sets the quota first, then how long it is valid.
+    fn apply(&self, status: PartStatus, now: Tick) {
+        let (live, until) = match status {
+            PartStatus::Held { live, until } => (live, until),
+            PartStatus::Waiting(wait) => {
                 return self.expected_nanos.put(now.saturating_add(wait).as_nanos());
             }
         };
         if live != self.live.read() {
-            // Cells are kept as they are: none is given for a change.
+            // Cells stay as they are: a change of the quota gives none.
             if self.limiter.set_quota(part(self.quota, live), Inherit::AsIs).is_err() {
-                // A part too small to be kept. The old one lapses.
+                // The part is too small for a limiter. The old one expires.
                 return;
             }
             self.live.put(live);
@@ -337,33 +339,33 @@ impl<C: Clock> Shared<C> {
     }
 }
 
-/// The task: beats until the limiter is gone.
-async fn beat<R: Membership, C: Clock>(node: Weak<Shared<C>>, roll: Arc<R>) {
+/// The heartbeat task: it runs until the limiter is dropped.
+async fn send_heartbeats<R: Membership, C: Clock>(node: Weak<Shared<C>>, membership: Arc<R>) {
     let id = id();
-    while let Some(interval) = node.upgrade().map(|shared| shared.chosen.interval) {
+    while let Some(interval) = node.upgrade().map(|shared| shared.settings.interval) {
         let Some(sent) = node.upgrade().map(|shared| shared.limiter.clock().now()) else { break };
-        let reply = roll.beat(&id, interval * COUNTED).await;
+        let reply = membership.heartbeat(&id, interval * MEMBER_INTERVALS).await;
         let Some(shared) = node.upgrade() else { break };
         let pause = match reply {
-            Ok(beat) => {
-                shared.counts.beats.add(1);
-                let standing = Standing::of(beat, sent, interval);
-                shared.stand(standing, shared.limiter.clock().now());
-                standing.pause(interval)
+            Ok(heartbeat) => {
+                shared.stats.heartbeats.add(1);
+                let status = PartStatus::of(heartbeat, sent, interval);
+                shared.apply(status, shared.limiter.clock().now());
+                status.pause(interval)
             }
             Err(_) => {
-                shared.counts.failed.add(1);
+                shared.stats.failed.add(1);
                 interval / 4
             }
         };
         drop(shared);
         tokio::time::sleep(pause).await;
     }
-    // Whether it could be taken off: if not, it is counted a little longer.
-    let _ = roll.leave(&id).await;
+    // If this fails, the node is counted for a little longer.
+    let _ = membership.leave(&id).await;
 }
 
-/// A name that no other node has: 128 bits that look random.
+/// An id that no other node has: 128 random bits.
 fn id() -> String {
     let half = || RandomState::new().hash_one("tollgate");
     format!("{:016x}{:016x}", half(), half())

@@ -2,8 +2,8 @@
 
 use tollgate::Quota;
 
-/// The quota divided by so many: the same cells in a longer period, so that no rate is rounded.
-/// A burst of less than a cell counts as one.
+/// The quota divided by the number of live nodes: the same cells in a longer period, so no rate is
+/// rounded. A burst below one cell becomes one.
 pub(crate) fn part(quota: Quota, live: u64) -> Quota {
     let times = u32::try_from(live).unwrap_or(u32::MAX).max(1);
     let period = quota.period().saturating_mul(times);

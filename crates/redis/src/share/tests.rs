@@ -1,4 +1,4 @@
-//! What all nodes' parts sum to, and how long a dead one's is lost.
+//! What all nodes' parts sum to, and how long a dead node's part is unused.
 
 #![allow(clippy::disallowed_types, reason = "a roll of the tests may have a lock")]
 
@@ -10,28 +10,28 @@ use proptest::prelude::*;
 use tollgate::{Clock, Quota};
 
 use super::*;
-use crate::lease::simulation::{Local, MILLI, Numbers, SECOND, SLOWER, simulate, sleep};
+use crate::lease::simulation::{Local, MILLI, Rng, SECOND, SLOWER, simulate, sleep};
 use crate::sync::RelaxedCounter;
 use crate::{Origin, Unavailable};
 
 /// In simulated time.
 const INTERVAL: u64 = 100 * MILLI;
 
-/// When each member came, and was heard of last.
+/// When each member joined, and its last heartbeat.
 #[derive(Debug, Default)]
 struct Members {
     heard: Mutex<HashMap<String, (u64, u64)>>,
-    /// The mistake: it tells newcomers that they have been there for long.
+    /// The mistake: newcomers are reported as old members.
     hides_newcomers: bool,
 }
 
 impl Members {
-    fn beat(&self, id: &str, now: u64, lifetime: u64) -> Heartbeat {
+    fn heartbeat(&self, id: &str, now: u64, lifetime: u64) -> Heartbeat {
         let mut members = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         members.retain(|_, (_, heard)| *heard + lifetime > now);
         let (came, _) = members.get(id).copied().unwrap_or((now, now));
         members.insert(id.into(), (came, now));
-        // The node's time is slowed down, and so is what it is told.
+        // The node's time is slowed down, and so is what it receives.
         let member_for = match self.hides_newcomers {
             true => Duration::MAX,
             false => Duration::from_nanos(now - came) * SLOWER,
@@ -44,34 +44,34 @@ impl Members {
     }
 }
 
-/// The roll as a node sees it.
+/// The list as a node reaches it.
 #[derive(Debug)]
-struct Remote {
+struct SimulatedMembership {
     members: Arc<Members>,
     real: Local,
-    numbers: Mutex<Numbers>,
+    rng: Mutex<Rng>,
     latency: u64,
     lost_per_mille: Arc<RelaxedCounter>,
 }
 
-impl Remote {
-    fn draw(&self, most: u64) -> u64 {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).within(0..most)
+impl SimulatedMembership {
+    fn draw(&self, max: u64) -> u64 {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).within(0..max)
     }
 }
 
-impl Membership for Remote {
-    async fn beat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
+impl Membership for SimulatedMembership {
+    async fn heartbeat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
         sleep(self.draw(self.latency)).await;
         if self.draw(1_000) < self.lost_per_mille.read() {
             return Err(Unavailable::Disconnected);
         }
         let lifetime = u64::try_from((lifetime / SLOWER).as_nanos()).expect("short");
-        let beat = self.members.beat(id, self.real.nanos(), lifetime);
+        let heartbeat = self.members.heartbeat(id, self.real.nanos(), lifetime);
         sleep(self.draw(self.latency)).await;
         match self.draw(1_000) < self.lost_per_mille.read() {
             true => Err(Unavailable::TimedOut),
-            false => Ok(beat),
+            false => Ok(heartbeat),
         }
     }
 
@@ -81,7 +81,7 @@ impl Membership for Remote {
     }
 }
 
-/// A clock by which a node's beats and its limiter agree: slowed down.
+/// A slowed clock, shared by a node's heartbeats and its limiter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slowed(pub(super) Local);
 
@@ -91,51 +91,51 @@ impl Clock for Slowed {
     }
 }
 
-type Node = Share<Remote, Slowed>;
+type Node = Share<SimulatedMembership, Slowed>;
 
 struct World {
     members: Arc<Members>,
     real: Local,
-    numbers: Numbers,
+    rng: Rng,
     latency: u64,
     lost_per_mille: u64,
 }
 
 impl World {
     fn new(seed: u64, latency: u64, lost_per_mille: u64) -> Self {
-        let numbers = Numbers::new(seed);
-        Self { members: Arc::default(), real: Local::real(), numbers, latency, lost_per_mille }
+        let rng = Rng::new(seed);
+        Self { members: Arc::default(), real: Local::real(), rng, latency, lost_per_mille }
     }
 
     fn node(&mut self, quota: Quota) -> Node {
         self.mortal(quota).0
     }
 
-    /// A node, and how many of a thousand of its messages are lost.
+    /// A node, and the share of its messages that are lost, in thousandths.
     fn mortal(&mut self, quota: Quota) -> (Node, Arc<RelaxedCounter>) {
         let lost = Arc::new(RelaxedCounter::default());
         lost.put(self.lost_per_mille);
-        let remote = Remote {
+        let remote = SimulatedMembership {
             members: Arc::clone(&self.members),
             real: self.real,
-            numbers: Mutex::new(Numbers::new(self.numbers.draw())),
+            rng: Mutex::new(Rng::new(self.rng.draw())),
             latency: self.latency,
             lost_per_mille: Arc::clone(&lost),
         };
-        let clock = Slowed(self.real.skewed(self.numbers.within(0..1 << 50)));
+        let clock = Slowed(self.real.skewed(self.rng.within(0..1 << 50)));
         let interval = Duration::from_nanos(INTERVAL) * SLOWER;
         let builder = Share::builder(remote, quota).clock(clock).interval(interval);
         (builder.capacity(100).build().expect("in range"), lost)
     }
 }
 
-/// All parts together, in 840ths of the quota. 840 is divided by 1 to 8.
+/// The sum of all parts, in 840ths of the quota. 840 is divisible by 1 to 8.
 fn sum(nodes: &[Node]) -> u64 {
     nodes.iter().filter_map(|node| node.stats().live).map(|live| 840_u64.div_ceil(live)).sum()
 }
 
-/// Nodes come, go, and lose messages; the roll is forgotten. What their parts sum to at the worst,
-/// and at the end, after all went well for a while.
+/// Nodes come, go, and lose messages; the list is lost. Returns the largest sum of their parts, and
+/// the sum at the end, after a while without faults.
 fn sums(seed: u64, latency: u64, lost: u64, hides_newcomers: bool) -> (u64, u64) {
     simulate(async move {
         let mut world = World::new(seed, latency, lost);
@@ -146,8 +146,8 @@ fn sums(seed: u64, latency: u64, lost: u64, hides_newcomers: bool) -> (u64, u64)
             nodes.iter().map(|(node, _)| sum(core::slice::from_ref(node))).sum::<u64>()
         };
         for _ in 0..600 {
-            sleep(world.numbers.within(1..INTERVAL / 5)).await;
-            match world.numbers.within(0..100) {
+            sleep(world.rng.within(1..INTERVAL / 5)).await;
+            match world.rng.within(0..100) {
                 0..3 if nodes.len() < 8 => nodes.push(world.mortal(quota)),
                 3 if nodes.len() > 1 => drop(nodes.swap_remove(0)),
                 4 => world.members.forget_all(),
@@ -198,7 +198,7 @@ fn a_dead_nodes_part_is_lost_for_four_intervals_at_most() {
         assert_eq!(dead.stats().live, None, "it stopped before others count it for dead");
         sleep(INTERVAL + 20 * MILLI).await;
         assert!(nodes.iter().all(|node| node.stats().live == Some(4)));
-        // One that ends in order is off the roll within an interval, and heard of in the next.
+        // A node that ends in order leaves the list within an interval; the others learn of it in the next.
         let mut nodes = nodes;
         drop(nodes.pop());
         sleep(2 * INTERVAL + 20 * MILLI).await;
@@ -222,9 +222,9 @@ fn all_nodes_together_grant_the_quota() {
             sleep(MILLI / 500).await;
             granted += nodes.iter().filter(|node| node.check(b"a").decision.is_ok()).count();
         }
-        let most = 40 + 100 * (world.real.nanos() - begun) * u64::from(SLOWER) / SECOND;
+        let max = 40 + 100 * (world.real.nanos() - begun) * u64::from(SLOWER) / SECOND;
         let granted = granted as u64;
-        assert!((most * 95 / 100..=most).contains(&granted), "{granted} of {most}");
+        assert!((max * 95 / 100..=max).contains(&granted), "{granted} of {max}");
     });
 }
 
@@ -232,7 +232,7 @@ fn all_nodes_together_grant_the_quota() {
 fn a_node_that_cannot_beat_stops_in_time_or_takes_what_was_chosen() {
     struct Fails;
     impl Membership for Fails {
-        async fn beat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
+        async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {
             Err(Unavailable::CircuitOpen)
         }
     }
@@ -240,14 +240,17 @@ fn a_node_that_cannot_beat_stops_in_time_or_takes_what_was_chosen() {
         let quota = Quota::per_hour(100);
         let node = Share::builder(Fails, quota).build().expect("in range");
         assert!(node.check(b"a").decision.is_err());
-        let node = Share::builder(Fails, quota).alone(Alone::Of(10)).build().expect("in range");
+        let node = Share::builder(Fails, quota)
+            .without_part(WithoutPart::DivideBy(10))
+            .build()
+            .expect("in range");
         let granted = (0..100).filter(|_| node.check(b"a").decision.is_ok()).count();
         assert_eq!(granted, 10);
         tokio::time::sleep(Duration::from_secs(10)).await;
         let stats = node.stats();
-        assert_eq!((stats.live, stats.beats, stats.alone), (None, 0, 100));
+        assert_eq!((stats.live, stats.heartbeats, stats.without_part), (None, 0, 100));
         assert!((40..=41).contains(&stats.failed), "every quarter of an interval: {stats:?}");
-        let zero = Share::builder(Fails, quota).alone(Alone::Of(0)).build();
-        assert_eq!(zero.unwrap_err(), ShareError::Alone);
+        let zero = Share::builder(Fails, quota).without_part(WithoutPart::DivideBy(0)).build();
+        assert_eq!(zero.unwrap_err(), ShareError::WithoutPart);
     });
 }

@@ -1,10 +1,10 @@
-//! A token bucket as `src/lua/gcra.lua` keeps it, in whole parts of a microsecond. `verify/states/` takes
-//! it for the server; `tests/server/transcript.rs` compares it with one.
+//! A token bucket as `src/lua/gcra.lua` keeps it, in whole parts of a microsecond. `verify/states/`
+//! uses it in place of a server; `tests/server/transcript.rs` compares it with one.
 
-/// A quota as the script is told it.
+/// A quota as the script receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
-    /// Parts of a microsecond.
+    /// Parts in a microsecond.
     pub(crate) parts: u128,
     /// Parts in which one cell comes back.
     pub(crate) cell: u128,
@@ -24,12 +24,12 @@ impl Bucket {
         Self { parts, cell, capacity }
     }
 
-    /// Of what is owed, takes `least` cells or none, and as many as there are up to `most`. What was
-    /// taken, and what is owed then.
-    pub(crate) fn take(&self, owed: u128, least: u64, most: u64) -> (u64, u128) {
+    /// Takes at least `min` cells or none, and up to `max`, from a bucket with this debt. Returns
+    /// the cells taken and the new debt.
+    pub(crate) fn take(&self, owed: u128, min: u64, max: u64) -> (u64, u128) {
         let room = self.capacity.saturating_sub(owed) / self.cell;
         let there = u64::try_from(room).unwrap_or(u64::MAX);
-        let cells = if there < least { 0 } else { there.min(most) };
+        let cells = if there < min { 0 } else { there.min(max) };
         (cells, owed + u128::from(cells) * self.cell)
     }
 }

@@ -1,4 +1,4 @@
-//! What the scripts' numbers mean, worked out from what the scripts say of them (`src/lua/`), in plain
+//! The meaning of the scripts' numbers, computed from their description in `src/lua/` in plain
 //! 128-bit arithmetic.
 
 use std::time::Duration;
@@ -15,16 +15,16 @@ pub(crate) enum Means {
         limit: u128,
     },
     Counter(Counter),
-    /// The least limit of its rates.
+    /// The smallest limit of its rates.
     Log {
-        least: u128,
+        min: u128,
     },
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Counter {
     limit: u128,
-    /// In microseconds, with what a lease makes longer. The windows have as many parts as `older`.
+    /// In microseconds, including the lifetime of leases. A period has `older` sub-windows.
     period: u128,
     older: u128,
     /// How far into a period the epoch lies.
@@ -33,14 +33,14 @@ pub(crate) struct Counter {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meaning {
-    /// `None`: denied.
+    /// `None` is a denial.
     pub(crate) cells: Option<u64>,
     pub(crate) remaining: u128,
     pub(crate) reset_micros: u128,
 }
 
 impl Means {
-    /// The counting is one that the limiter was built with.
+    /// The algorithm must be one that a limiter can be built with.
     pub(crate) fn new(algorithm: &Algorithm, quota: Quota, lease: Option<Duration>) -> Self {
         let lease_micros = lease.unwrap_or_default().as_micros();
         let limit = u128::from(quota.limit());
@@ -60,30 +60,30 @@ impl Means {
             }
             Algorithm::SlidingLog { more, .. } => {
                 let limits = more.iter().map(|rate| u128::from(rate.limit()));
-                Self::Log { least: limits.fold(limit, u128::min) }
+                Self::Log { min: limits.fold(limit, u128::min) }
             }
             other => unreachable!("{other:?} is not drawn"),
         }
     }
 
-    /// The limit that is stated.
+    /// The limit that decisions state.
     pub(crate) fn limit(&self) -> u64 {
         let limit = match self {
             Self::Bucket(bucket) => bucket.capacity / bucket.cell,
             Self::Window { limit } | Self::Counter(Counter { limit, .. }) => *limit,
-            Self::Log { least } => *least,
+            Self::Log { min } => *min,
         };
         u64::try_from(limit).expect("a limit")
     }
 
-    pub(crate) fn most_at_once(&self) -> u64 {
+    pub(crate) fn max_at_once(&self) -> u64 {
         match self {
             Self::Log { .. } => self.limit().min(Algorithm::MAX_LOG_CELLS_PER_CALL),
             _ => self.limit(),
         }
     }
 
-    /// That a denial's wait is enough, and a microsecond less is not.
+    /// Asserts that a denial's wait is enough, and that one microsecond less is not.
     pub(crate) fn is_the_wait(&self, numbers: &[i64], n: u64, wait: u128) {
         let natural = |place: usize| u128::try_from(numbers[place]).expect("a natural number");
         match self {
@@ -100,7 +100,7 @@ impl Means {
                 let fits = |at| counter.estimate(numbers, at) + u128::from(n) <= counter.limit;
                 if wait < longest(u128::MAX) && wait > 0 {
                     assert!(fits(now + wait), "{wait} us are not enough");
-                    // One that was denied with room left is told the least wait there is.
+                    // A denial despite enough room states the shortest wait.
                     assert!(wait == 1 || !fits(now + wait - 1), "{wait} us are too much");
                 }
             }
@@ -108,14 +108,14 @@ impl Means {
     }
 }
 
-/// The longest span is told for all beyond, in microseconds.
+/// The longest span that is stated, in microseconds. It stands for all longer ones.
 pub(crate) fn longest(micros: u128) -> u128 {
     micros.min(u128::from(u64::MAX - 1).div_ceil(1_000))
 }
 
 impl Counter {
-    /// The oldest part of the window counts by the share of it that is still covered. A clock behind
-    /// the latest charge stands at the beginning of that one's part.
+    /// The oldest sub-window counts by the fraction of it that is still covered. A clock behind the
+    /// latest charge is taken to be at the beginning of the charged sub-window.
     fn estimate(&self, numbers: &[i64], at: u128) -> u128 {
         let [_, _, latest, counts @ ..] = numbers else { unreachable!("it has been read") };
         let Ok(latest) = u128::try_from(*latest) else { return 0 };
@@ -136,16 +136,12 @@ impl Counter {
     }
 }
 
-/// The meaning, if the script can have returned that to who wanted so many.
-pub(crate) fn of_reply(
-    means: &Means,
-    numbers: &[i64],
-    (least, most): (u64, u64),
-) -> Option<Meaning> {
+/// The meaning of a reply, if the script can have returned it to this request.
+pub(crate) fn of_reply(means: &Means, numbers: &[i64], (min, max): (u64, u64)) -> Option<Meaning> {
     let (first, rest) = numbers.split_first()?;
     let cells = match *first {
         -1 => None,
-        cells => Some(u64::try_from(cells).ok().filter(|cells| (least..=most).contains(cells))?),
+        cells => Some(u64::try_from(cells).ok().filter(|cells| (min..=max).contains(cells))?),
     };
     let natural = |place: usize| rest.get(place).and_then(|number| u128::try_from(*number).ok());
     let has = |count: usize| (rest.len() == count).then_some(());
@@ -169,10 +165,10 @@ pub(crate) fn of_reply(
             let room = counter.limit.saturating_sub(counter.estimate(numbers, now));
             (room, left.saturating_sub(now))
         }
-        Means::Log { least } => {
+        Means::Log { min } => {
             has(3)?;
             natural(2)?;
-            (natural(0).filter(|remaining| remaining <= least)?, natural(1)?)
+            (natural(0).filter(|remaining| remaining <= min)?, natural(1)?)
         }
     };
     Some(Meaning { cells, remaining, reset_micros })

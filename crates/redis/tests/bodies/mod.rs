@@ -1,7 +1,7 @@
-//! What must hold of what a server answers: the body of a fuzz target in `fuzz/`, which runs as a
-//! property in `tests/reply_bodies.rs` too; and what the tests share with other models.
+//! What must hold for a server's replies: the body of a fuzz target in `fuzz/`, which also runs as
+//! a property in `tests/reply_bodies.rs`; and models that several tests share.
 //!
-//! Bytes that run out are zeros, so every input means something.
+//! When the input bytes are used up, further bytes are zeros, so every input is valid.
 
 #![allow(dead_code, reason = "each of the tests and fuzz targets uses a part")]
 

@@ -1,5 +1,5 @@
-//! Answers of a server, from their bytes on: what is no answer of a script is denied, and what is one
-//! means what the script says that it does.
+//! A server's replies, from their bytes on: an invalid reply is an error, and a valid one means
+//! what the script says it means.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -21,10 +21,10 @@ const QUOTAS: [(u64, Duration, u64); 8] = [
     (1_000, Duration::from_secs(3_600), 1 << 32),
     (1_000_000, Duration::from_secs(86_400), 0),
 ];
-/// A lease takes no more than so many cells.
+/// The largest lease, in cells.
 const TAKEN_MAX: u64 = 1 << 20;
 
-/// Bytes that run out are zeros.
+/// Reads bytes. When they are used up, further bytes are zeros.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
@@ -38,7 +38,7 @@ impl Cursor<'_> {
         u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
     }
 
-    /// A number as scripts return it, or as none does.
+    /// A number that scripts return, or that none returns.
     fn number(&mut self) -> i64 {
         match self.byte() {
             small @ 0..=99 => i64::from(small) - 1,
@@ -59,11 +59,11 @@ impl Cursor<'_> {
     }
 }
 
-/// Bytes of the protocol as they are, or numbers put into it.
+/// The body: bytes of the protocol as they are, or numbers encoded in it.
 pub(crate) fn replies(data: &[u8]) {
     let mut cursor = Cursor(data);
     let (how, shape) = (cursor.byte(), cursor.byte());
-    let (least, most) = (cursor.cells(), cursor.cells());
+    let (min, max) = (cursor.cells(), cursor.cells());
     let numbers = match how % 4 {
         0 => read(cursor.0),
         kind => {
@@ -77,19 +77,19 @@ pub(crate) fn replies(data: &[u8]) {
     counts_are_told(&numbers);
     let (algorithm, quota) = (algorithm(shape), quota(shape));
     let lease = (shape & 1 > 0).then_some(Duration::from_millis(50));
-    let Ok(gate) = central(&algorithm, quota, lease) else { return };
+    let Ok(gate) = redis_limiter(&algorithm, quota, lease) else { return };
     let asked = Means::new(&algorithm, quota, lease);
     let heard = if PLANTED.get() { misheard(&numbers) } else { numbers.clone() };
     let answer = Answer { gate, asked, lease: lease.unwrap_or_default(), numbers, heard };
-    answer.decides(least);
-    answer.takes(least, most);
+    answer.decides(min);
+    answer.takes(min, max);
 }
 
 thread_local! {
     static PLANTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A mistake to be found, on this thread: a number is read as the next one.
+/// Plants a mistake on this thread: one number is read as the next one.
 pub(crate) fn plant(mistake: bool) {
     PLANTED.set(mistake);
 }
@@ -99,7 +99,7 @@ fn misheard(numbers: &[i64]) -> Vec<i64> {
     numbers.iter().enumerate().map(next).collect()
 }
 
-/// What a server said to a limiter, and what the limiter heard.
+/// A server's reply to a limiter, and what the limiter read.
 struct Answer {
     gate: RedisLimiter,
     asked: Means,
@@ -108,7 +108,7 @@ struct Answer {
     heard: Vec<i64>,
 }
 
-/// What the client reads; numbers that it read are the same when they are written by the book.
+/// What the client library reads. The numbers must be the same when they are encoded again.
 fn read(bytes: &[u8]) -> Option<Vec<i64>> {
     let numbers = reply::numbers(bytes)?;
     assert_eq!(reply::numbers(&written(&numbers)).as_ref(), Some(&numbers));
@@ -138,8 +138,8 @@ fn quota(shape: u8) -> Quota {
     if burst > 0 { quota.burst(burst) } else { quota }
 }
 
-/// One that never asks anybody.
-fn central(
+/// A limiter that never calls a server.
+fn redis_limiter(
     algorithm: &Algorithm,
     quota: Quota,
     lease: Option<Duration>,
@@ -155,10 +155,10 @@ fn central(
 impl Answer {
     fn decides(&self, n: u64) {
         let Self { gate, asked, numbers, heard, .. } = self;
-        let possible = n <= asked.most_at_once();
+        let possible = n <= asked.max_at_once();
         let wanted = if possible { n } else { 0 };
         let expected = of_reply(asked, numbers, (wanted, wanted));
-        match (gate.decided_by(heard, n), expected) {
+        match (gate.decision_of(heard, n), expected) {
             (Err(Unavailable::Failed(why)), None) => assert!(why.contains("cannot have")),
             (Ok(Ok(permit)), Some(its)) => {
                 assert_eq!(its.cells, Some(n), "granted what was asked for");
@@ -180,18 +180,18 @@ impl Answer {
         }
     }
 
-    fn takes(&self, least: u64, most: u64) {
+    fn takes(&self, min: u64, max: u64) {
         let Self { gate, asked, numbers, heard, .. } = self;
-        let least = least.max(1);
-        let possible = least <= asked.most_at_once().min(TAKEN_MAX);
-        let wanted = if possible { (least, most.max(least).min(TAKEN_MAX)) } else { (0, 0) };
+        let min = min.max(1);
+        let possible = min <= asked.max_at_once().min(TAKEN_MAX);
+        let wanted = if possible { (min, max.max(min).min(TAKEN_MAX)) } else { (0, 0) };
         let expected = of_reply(asked, numbers, wanted);
-        match (gate.taken_by(heard, least, most), expected) {
+        match (gate.grant_of(heard, min, max), expected) {
             (Err(Unavailable::Failed(why)), None) => assert!(why.contains("cannot have")),
             (Ok(taken), Some(its)) => {
                 assert!(taken.cells <= wanted.1, "no more than were asked for");
                 assert_eq!(taken.cells, its.cells.unwrap_or(0));
-                assert!(taken.cells == 0 || taken.cells >= least);
+                assert!(taken.cells == 0 || taken.cells >= min);
                 assert!(taken.lifetime <= self.lease);
                 assert_eq!(u128::from(taken.parts.remaining), its.remaining);
                 assert_eq!(taken.retry_after.is_some(), possible && its.cells.is_none());
@@ -205,7 +205,7 @@ fn micros(span: Duration) -> u128 {
     span.as_nanos().div_ceil(1_000)
 }
 
-/// Counts of windows and of nodes are all natural numbers, or none are told.
+/// Counts of windows and of nodes must all be natural numbers, or nothing is decoded.
 fn counts_are_told(numbers: &[i64]) {
     let natural = numbers.iter().all(|number| *number >= 0);
     for charges in [numbers.len() / 2, numbers.len()] {
@@ -220,10 +220,10 @@ fn counts_are_told(numbers: &[i64]) {
             );
         }
     }
-    let beat = reply::beat(numbers);
-    assert_eq!(beat.is_some(), natural && numbers.len() == 2);
-    if let Some(beat) = beat {
-        assert_eq!(i64::try_from(beat.live), Ok(numbers[0]));
-        assert_eq!(i64::try_from(beat.member_for.as_micros()), Ok(numbers[1]));
+    let heartbeat = reply::heartbeat(numbers);
+    assert_eq!(heartbeat.is_some(), natural && numbers.len() == 2);
+    if let Some(heartbeat) = heartbeat {
+        assert_eq!(i64::try_from(heartbeat.live), Ok(numbers[0]));
+        assert_eq!(i64::try_from(heartbeat.member_for.as_micros()), Ok(numbers[1]));
     }
 }

@@ -1,18 +1,17 @@
-//! Cells that were granted, and of all spans of time the one that is closest to its bound.
+//! Cells that were granted, and the span of time that is closest to its bound.
 
 use core::ops::Range;
 
-/// A cell that was granted: between when it was asked for and when the answer was there, in
-/// microseconds.
+/// A cell that was granted at some moment between its request and the answer, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
-    /// Each has a key of its own.
+    /// Each round has a key of its own.
     pub(crate) round: u64,
     pub(crate) asked: u64,
     pub(crate) answered: u64,
 }
 
-/// What was granted in a span, for certain, and what may be.
+/// The cells granted in a span for certain, and its bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Span {
     pub(crate) granted: u64,
@@ -30,8 +29,8 @@ impl Span {
     }
 }
 
-/// Of all spans that begin with a request and end with an answer, the one closest to its bound, or
-/// furthest beyond it. Spans are in microseconds.
+/// The span closest to its bound, or furthest beyond it, of all spans that begin with a request and
+/// end with an answer. Spans are in microseconds.
 pub(crate) fn worst(granted: &[Granted], bound: impl Fn(&Range<u64>) -> u64) -> Span {
     let mut rounds = granted.to_vec();
     rounds.sort_by_key(|cell| cell.round);
@@ -45,7 +44,7 @@ pub(crate) fn worst(granted: &[Granted], bound: impl Fn(&Range<u64>) -> u64) -> 
     worst
 }
 
-/// How many keys cells were granted of, and how many spans [`worst`] looks at.
+/// The number of keys that cells were granted of, and the number of spans that [`worst`] checks.
 pub(crate) fn looked_at(granted: &[Granted]) -> (u64, u64) {
     let mut rounds: Vec<_> = granted.iter().map(|cell| cell.round).collect();
     rounds.sort_unstable();
@@ -56,7 +55,7 @@ pub(crate) fn looked_at(granted: &[Granted]) -> (u64, u64) {
 fn worst_of_a_key(granted: &[Granted], bound: impl Fn(&Range<u64>) -> u64) -> Span {
     let mut latest_first = granted.to_vec();
     latest_first.sort_by_key(|cell| core::cmp::Reverse(cell.asked));
-    // When all cells were answered that were asked for later.
+    // The answer times of all cells that were asked for later.
     let mut answered = Vec::new();
     let mut worst = Span { granted: 0, bound: 1, micros: 0 };
     for cell in latest_first {
@@ -85,7 +84,7 @@ fn the_worst_span_is_found() {
     let rush = cells(&[(0, 1), (50, 51), (51, 52), (52, 53), (53, 55)]);
     assert_eq!((worst(&rush, bound).granted, worst(&rush, bound).bound), (4, 3));
     assert_eq!(looked_at(&rush), (1, 15));
-    // What was asked for before the span began may have been granted before.
+    // A cell that was asked for before the span began may have been granted before it.
     let late = cells(&[(0, 51), (50, 51), (51, 52), (52, 53)]);
     assert!(!worst(&late, bound).is_beyond());
 }

@@ -1,4 +1,4 @@
-//! Batches to a real server: how far several processes go beyond a window's limit.
+//! Batches to a real server: how far several processes exceed a window's limit.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::workers::{self, Worker, runtime, tell};
 
 const LIMIT: u64 = 20_000;
 const UNSENT: u64 = 100;
-/// No test sees its end.
+/// No test sees the end of this window.
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn windows(store: &Store) -> Windows {
@@ -19,10 +19,10 @@ fn windows(store: &Store) -> Windows {
 }
 
 fn batched(store: &Store, limit: u64, unsent: u64) -> Batched<Windows> {
-    Batched::builder(windows(store), limit).most_unsent(unsent).build().expect("a limiter")
+    Batched::builder(windows(store), limit).max_unsent(unsent).build().expect("a limiter")
 }
 
-/// Asks by 8 tasks until all are denied; what was admitted.
+/// Asks from 8 tasks until all are denied. Returns what was admitted.
 async fn exhaust(batched: &Batched<Windows>) -> u64 {
     let task = || {
         let batched = batched.clone();
@@ -32,7 +32,7 @@ async fn exhaust(batched: &Batched<Windows>) -> u64 {
                 match batched.check(b"k").await {
                     Ok(answer) if answer.decision.is_ok() => granted += 1,
                     Ok(_) => return granted,
-                    // Others took what the ledger's answer had room for.
+                    // Other tasks took what the last answer had room for.
                     Err(Unavailable::TimedOut) => {}
                     Err(error) => panic!("{error}"),
                 }
@@ -51,7 +51,7 @@ fn used(windows: &Windows) -> u64 {
     block_on(windows.add(&[nothing])).expect("an answer")[0].used
 }
 
-/// Granted: in a window at least the limit, and at most `limit - 1 + processes * unsent`.
+/// Granted in a window: at least the limit, and at most `limit - 1 + processes * unsent`.
 #[test]
 fn three_processes_exceed_a_window_by_what_is_unsent_at_most() {
     let Some(server) = Server::start() else { return };
@@ -81,12 +81,12 @@ fn exhausting_worker() {
     tell(&[granted, store.stats().calls]);
 }
 
-/// Granted: the limit, by one process, however many tasks it has.
+/// Granted: the limit, by one process with any number of tasks.
 #[test]
 fn one_process_never_exceeds_a_window() {
     let Some(server) = Server::start() else { return };
     runtime(2).block_on(async {
-        // Of the first ones, what tasks do that ask for a new key together.
+        // The first cases are for tasks that ask for a new key at the same time.
         let first = [(1, 1); 40];
         let cases = first.into_iter().chain([(1_000, 1), (5_000, 100), (5_000, 5_000)]);
         for (case, (limit, unsent)) in cases.enumerate() {
@@ -112,9 +112,9 @@ fn windows_follow_each_other() {
             granted += u32::from(answer.decision.is_ok());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // Two seconds touch three windows, of the first and the last maybe only a moment.
+        // Two seconds touch three windows, the first and the last maybe only for a moment.
         assert!((200..=300).contains(&granted), "{granted}");
-        // The last window may have ended just now, and its counter with it: a cell begins the next.
+        // The last window may have just ended, and its counter with it: one cell begins the next.
         let place = loop {
             let charge = Charge { key: b"k".as_slice().into(), cells: 1 };
             windows.add(&[charge]).await.expect("an answer");
@@ -132,7 +132,7 @@ fn windows_follow_each_other() {
     });
 }
 
-/// Granted: the limit; a flush of scripts loses no count.
+/// Granted: the limit. A flush of scripts loses no count.
 #[test]
 fn a_flush_of_scripts_loses_no_count() {
     let Some(server) = Server::start() else { return };
@@ -149,7 +149,7 @@ fn a_flush_of_scripts_loses_no_count() {
     assert_eq!((store.stats().scripts_sent, store.stats().failed), (3, 0));
 }
 
-/// Granted: none by a key that holds something else; the error says what it is.
+/// Granted: nothing for a key that holds another type. The error names the problem.
 #[test]
 fn what_is_not_ours_is_an_error() {
     let Some(server) = Server::start() else { return };
@@ -177,7 +177,7 @@ fn what_is_not_ours_is_an_error() {
     assert_eq!(store.stats().circuit_opened, 0, "the server is well");
 }
 
-/// Granted: nothing more; a counter ends, also where somebody made it endless.
+/// Granted: nothing more. A counter that lost its expiry gets one.
 #[test]
 fn a_counter_without_an_end_is_given_one() {
     let Some(server) = Server::start() else { return };
@@ -193,8 +193,8 @@ fn a_counter_without_an_end_is_given_one() {
     assert!((1..=3_600_001).contains(&ends_in), "{ends_in}");
 }
 
-/// Granted: as much as may be unsent, while the server is away; then the fallback decides. What was
-/// admitted is said when the server is back.
+/// Granted: as many cells as may be unsent while the server is away. Then the fallback decides.
+/// What was admitted is sent when the server is back.
 #[test]
 fn without_a_server_only_so_much_is_admitted() {
     let Some(server) = Server::start() else { return };

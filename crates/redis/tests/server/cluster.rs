@@ -7,7 +7,7 @@ use redis::{Connection, Value};
 use tollgate::Quota;
 use tollgate_redis::{Algorithm, RedisLimiter, Store};
 
-use crate::harness::{Server, block_on, free_port, patient};
+use crate::harness::{Server, block_on, free_port, with_long_deadline};
 
 const SLOTS: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 
@@ -57,7 +57,9 @@ impl Cluster {
     }
 
     fn store(&self) -> Store {
-        patient(Store::cluster(self.nodes.iter().map(Server::url))).build().expect("a store")
+        with_long_deadline(Store::cluster(self.nodes.iter().map(Server::url)))
+            .build()
+            .expect("a store")
     }
 
     fn id(&self, node: usize) -> String {
@@ -70,7 +72,8 @@ impl Cluster {
     }
 }
 
-/// Granted: exactly the burst, before a slot moves, while it does and after, by each counting.
+/// Granted: exactly the burst, before a slot moves, during the move and after it, by each
+/// algorithm.
 #[test]
 fn a_slot_that_moves_takes_its_keys_along() {
     let Some(cluster) = Cluster::start() else { return };
@@ -114,8 +117,8 @@ fn a_slot_that_moves_takes_its_keys_along() {
     }
 }
 
-/// Granted: exactly the burst for each key, on whichever node it is; keys that try to choose their
-/// slot included.
+/// Granted: exactly the burst of each key, whichever node has it. Some keys try to choose their
+/// slot.
 #[test]
 fn keys_spread_over_the_nodes() {
     let Some(cluster) = Cluster::start() else { return };
@@ -142,8 +145,8 @@ fn keys_spread_over_the_nodes() {
     assert_eq!(cluster.nodes.iter().map(there).collect::<Vec<_>>(), per_node);
 }
 
-/// Granted: 2 of "2 per day", though all nodes close all connections between two requests, and the circuit
-/// stays closed.
+/// Granted: 2 of "2 per day", although all nodes close all connections between two requests. The
+/// circuit stays closed.
 #[test]
 fn nodes_close_their_connections_and_still_decide() {
     let Some(cluster) = Cluster::start() else { return };
@@ -158,8 +161,8 @@ fn nodes_close_their_connections_and_still_decide() {
     assert_eq!((granted, store.stats().circuit_opened), (2, 0));
 }
 
-/// Granted: by the nodes that are left, exactly the burst of each of their keys; of the others' keys
-/// nothing, and that by the deadline.
+/// Granted: exactly the burst of each key of the nodes that are left. Requests for other keys fail
+/// by the deadline.
 #[test]
 fn a_node_that_is_gone_takes_only_its_keys() {
     const DEADLINE: Duration = Duration::from_millis(250);
@@ -175,7 +178,7 @@ fn a_node_that_is_gone_takes_only_its_keys() {
     };
     let [here, gone] = [0, 2].map(|node| of_node(&cluster, node));
     block_on(async {
-        // The connections are made.
+        // Makes the connections.
         let began = Instant::now();
         while gate.peek_n(&here, 0).await.is_err() || gate.peek_n(&gone, 0).await.is_err() {
             assert!(began.elapsed() < Duration::from_secs(10), "nobody answers");

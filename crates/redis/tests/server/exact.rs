@@ -1,12 +1,12 @@
-//! Every decision is that of the core's oracle, for any sequence of requests by any clock.
+//! Every decision equals that of the core's oracle, for any sequence of requests by any clock.
 //!
-//! The oracles count in units of their algorithm, the server in microseconds; they are compared at
-//! instants that both can tell, and what the oracle says to the nanosecond is rounded up. A rate
-//! whose cells are no whole number of microseconds has a model of its own, in fractions.
+//! The oracles count in units of their algorithm, the server in microseconds. They are compared at
+//! instants that both can represent, and the oracle's nanoseconds are rounded up. A rate whose
+//! cells are not a whole number of microseconds has a model of its own, in fractions.
 //!
-//! An oracle waits for a clock that is behind, however long. The server does so only as far as an
-//! unbroken clock could have brought a key ([`Behind`]); beyond, the oracle's clock is set as if it had
-//! stood still until then.
+//! If the clock is behind, an oracle waits for it, however long. The server waits only as long as
+//! an unbroken clock could have made a key wait ([`Behind`]). Beyond that, the test advances the
+//! oracle's clock as if the time between had not passed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ use tollgate_redis::{Algorithm, RedisLimiter, Store};
 
 use crate::harness::{Server, block_on};
 
-/// A moment in 2026, which is what a server's clock says.
+/// A moment in 2026, as a server's clock shows it.
 const BEGINNING_MICROS: u64 = 1_780_000_000_000_000;
 const CASES: u32 = 24;
 const STEPS: usize = 40;
@@ -37,10 +37,10 @@ fn in_micros(verdict: Verdict) -> Verdict {
     }
 }
 
-/// Microseconds between instants that the oracle's units can tell.
+/// Microseconds between instants that the oracle's units can represent.
 fn step_micros(algorithm: &Algorithm, quota: &Quota) -> u64 {
     let (units, nanos) = match algorithm {
-        // These work in whole windows, and keep what is within one exactly.
+        // These work in whole windows, and represent any instant within one exactly.
         Algorithm::FixedWindow { utc_offset_secs: Some(_) } | Algorithm::SlidingCounter { .. } => {
             return 1;
         }
@@ -53,7 +53,7 @@ fn step_micros(algorithm: &Algorithm, quota: &Quota) -> u64 {
     nanos / a
 }
 
-/// A span that stands for how long the last denial said to wait, and for a microsecond less.
+/// A span that means "as long as the last denial said to wait", and one microsecond less.
 const WAIT: i64 = i64::MAX;
 const WAIT_LESS: i64 = i64::MAX - 1;
 
@@ -104,7 +104,7 @@ fn equals(algorithm: &Algorithm, quota: Quota, step: u64, model: &dyn Fn() -> Bo
         let mut wait = 0_u64;
         for (span, n) in requests {
             now = match span {
-                // What is waited for has come by the first instant that the oracle can tell.
+                // The wait is over by the first instant that the oracle can represent.
                 WAIT => now + wait.div_ceil(step) * step,
                 WAIT_LESS => (now + wait.saturating_sub(1)) / step * step,
                 span => now.saturating_add_signed(span) / step * step,
@@ -136,7 +136,7 @@ fn counts_denials(algorithm: &Algorithm) -> bool {
 }
 
 trait Model {
-    /// Whether the server is to decide as the model does, to the microsecond.
+    /// Whether the server must decide as the model does, to the microsecond.
     fn is_exact_at(&self, _now_micros: u64) -> bool {
         true
     }
@@ -149,24 +149,25 @@ struct OfTheCore {
     oracle: AnyOracle,
     limit: u64,
     behind: Behind,
-    /// The oracle's clock less the server's, in microseconds.
+    /// The oracle's clock minus the server's, in microseconds.
     ahead: u64,
     /// When the key is idle by the oracle's clock, in microseconds.
     idle_at: u64,
-    /// The latest sub-window that was charged, of a counter.
+    /// The latest sub-window of a counter that was charged.
     latest: u64,
 }
 
-/// How far a clock may be behind the charges of a key until the server moves the charges.
+/// How far a clock may be behind the charges of a key before the server moves the charges.
 #[derive(Clone, Copy)]
 enum Behind {
     /// Until the key would be in debt, or its window open, for longer than this.
     Span(u64),
-    /// Aligned windows, until a whole window of this length lies between.
+    /// Aligned windows: until a whole window of this length lies between.
     Windows(u64),
-    /// A counter, until a period lies between: its period, parts of it, and the time zone.
+    /// A counter: until a period lies between. Its period, its sub-windows in a period, and the
+    /// time zone.
     SubWindows(u64, u64, u64),
-    /// A log, until its longest window lies between. What it then does is not exact.
+    /// A log: until its longest window lies between. Decisions after that are not exact.
     Log(u64),
 }
 
@@ -197,7 +198,7 @@ impl OfTheCore {
         u64::try_from(index).expect("in range")
     }
 
-    /// By how much the server moves its charges back at this instant of the oracle's.
+    /// How far the server moves its charges back at this instant of the oracle's clock.
     fn moved_by(&self, at: u64) -> u64 {
         let left = self.idle_at.saturating_sub(at);
         match self.behind {
@@ -237,7 +238,7 @@ impl Model for OfTheCore {
         if verdict.admitted && n > 0 {
             self.latest = self.latest.max(self.sub_window(at));
         }
-        // What can never be granted is only looked at.
+        // A request that can never be granted charges nothing and moves nothing.
         self.ahead += if n <= self.limit { moved } else { 0 };
         verdict
     }
@@ -279,7 +280,7 @@ impl Model for Drained {
         let capacity = u128::from(self.quota.burst_cells()) * cell;
         let now = u128::from(now_micros) * parts;
         let cost = u128::from(n) * cell;
-        // A clock that is behind finds no more than the burst in debt.
+        // If the clock is behind, the debt is the burst at most.
         let debt = self.at.saturating_sub(now).min(capacity);
         let admitted = n == 0 || debt + cost <= capacity;
         if cost <= capacity {
@@ -319,8 +320,8 @@ fn token_buckets_equal_the_oracle() {
     }
 }
 
-/// Granted: what exact fractions grant, also where a cell is no whole number of microseconds, and
-/// where the fractions need most of 2^53.
+/// Granted: what exact fractions grant, also if a cell is not a whole number of microseconds, and
+/// if the fractions need most of 2^53.
 #[test]
 fn odd_rates_are_not_rounded() {
     for quota in ["3/s", "7/min burst 20", "1000000000/s burst 1000", "999999937/day burst 9999999"]
@@ -343,7 +344,7 @@ fn fixed_windows_equal_the_oracle() {
     }
 }
 
-/// Granted: what the oracle grants, cell by cell; also where a weight times a count is beyond 2^53.
+/// Granted: what the oracle grants, cell by cell, also if a weight times a count is beyond 2^53.
 #[test]
 fn sliding_counters_equal_the_oracle() {
     for (older, quota) in
@@ -354,8 +355,8 @@ fn sliding_counters_equal_the_oracle() {
     }
 }
 
-/// What weighs a count is exact also where the product is beyond 2^53. (The function alone, since a
-/// quota for which one rounding would matter is hard to come by.)
+/// The weighing function is exact even if the product is beyond 2^53. It is tested alone, because a
+/// quota for which one rounding matters is hard to find.
 #[test]
 fn a_share_is_exact() {
     let Some(server) = Server::start() else { return };
@@ -375,7 +376,7 @@ fn a_share_is_exact() {
     });
     let triples = (0..1_u64 << 40, 1..1_u64 << 51, any::<prop::sample::Index>(), any::<bool>());
     let outcome = runner.run(&triples, |(a, c, part, is_whole)| {
-        // Where the quotient is whole, a product that was rounded down is one too few.
+        // If the quotient is whole, a product that was rounded down gives one too few.
         let (a, b, c) = match is_whole {
             true => (a / 7 * 7, c.div_ceil(7) * 6, c.div_ceil(7) * 7),
             false => (a, part.index(usize::try_from(c).expect("64 bits")) as u64, c),
@@ -407,7 +408,7 @@ fn sliding_logs_equal_the_oracle() {
     equals_the_oracle(&log(), "700/min");
 }
 
-/// Granted: no more than the limit; what takes a thousand members at once is one decision too.
+/// Granted: no more than the limit. A request that adds a thousand members is still one decision.
 #[test]
 fn a_log_is_used_up_by_the_largest_calls() {
     let Some(server) = Server::start() else { return };
@@ -429,8 +430,8 @@ fn a_log_is_used_up_by_the_largest_calls() {
     });
 }
 
-/// The client's time is no part of a call: in place of a time there is nothing, and no other number is
-/// large enough to be one. So a client's clock may say what it likes. Granted: one burst.
+/// No call contains the client's time: the time argument is empty, and no other number is large
+/// enough to be a time. A client's clock therefore does not matter. Granted: one burst.
 #[test]
 fn the_time_is_the_servers() {
     let Some(server) = Server::start() else { return };
@@ -447,11 +448,11 @@ fn the_time_is_the_servers() {
         }
         let calls = lines.by_ref().filter(|line| line.contains("\"EVALSHA\""));
         for call in calls.take(6) {
-            // "EVALSHA" "hash" "1" "key" "time" "least" "most" "charge" ...
+            // "EVALSHA" "hash" "1" "key" "time" "min" "max" "charge" ...
             let words: Vec<&str> = call.split('"').skip(1).step_by(2).collect();
             assert_eq!(words[4], "", "{call}");
             let numbers = words[5..].iter().map(|word| word.parse::<u64>().expect("a number"));
-            // Seconds since 1970 are more, and so is whatever is finer.
+            // Seconds since 1970 are larger, and finer times larger still.
             assert!(numbers.max() < Some(1_000_000_000 * 4), "{call}");
         }
     }

@@ -1,4 +1,4 @@
-//! What becomes of a quota when the server forgets, or holds what is not ours.
+//! What happens to a quota when the server loses data, or holds foreign values.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use tollgate::Quota;
 use tollgate_redis::{Algorithm, RedisLimiter, Store, Unavailable};
 
-use crate::harness::{Server, block_on, patient};
+use crate::harness::{Server, block_on, with_long_deadline};
 use crate::proxy::Proxy;
 
-/// An hour passes for no test, so that what is granted is the burst.
+/// No test lasts an hour, so what is granted is the burst.
 fn hourly(limit: u64) -> Quota {
     Quota::per_hour(limit)
 }
@@ -22,7 +22,7 @@ async fn granted(gate: &RedisLimiter, key: &str, attempts: u32) -> u32 {
     granted
 }
 
-/// Granted: one burst, since a flush of scripts touches no state.
+/// Granted: one burst. A flush of scripts touches no state.
 #[test]
 fn a_script_that_was_flushed_is_sent_again() {
     let Some(server) = Server::start() else { return };
@@ -46,7 +46,7 @@ fn a_script_that_was_flushed_is_sent_again() {
     assert_eq!(store.stats().failed, 0);
 }
 
-/// Granted: one fresh burst more for each `FLUSHALL`.
+/// Granted: one fresh burst for each `FLUSHALL`.
 #[test]
 fn what_was_flushed_begins_anew() {
     let Some(server) = Server::start() else { return };
@@ -61,7 +61,7 @@ fn what_was_flushed_begins_anew() {
     });
 }
 
-/// Granted: one fresh burst more for each restart of a server that keeps nothing.
+/// Granted: one fresh burst for each restart of a server that keeps nothing.
 #[test]
 fn after_kill_and_restart_keys_begin_anew() {
     let Some(mut server) = Server::start() else { return };
@@ -93,8 +93,8 @@ fn after_kill_and_restart_keys_begin_anew() {
     });
 }
 
-/// Granted: one burst by each key, whose state then ends; a state without an end would be kept
-/// for ever. Also on a denial, which else writes nothing.
+/// Granted: one burst for each key. A state without an expiry would stay for ever, so the next
+/// request sets one, even if it is denied and would otherwise write nothing.
 #[test]
 fn a_key_without_an_end_is_given_one() {
     let Some(server) = Server::start() else { return };
@@ -117,7 +117,7 @@ fn a_key_without_an_end_is_given_one() {
     }
 }
 
-/// Granted: none by a key that holds something else; the error says what it is.
+/// Granted: nothing for a key that holds another type. The error names the problem.
 #[test]
 fn what_is_not_ours_is_an_error() {
     let Some(server) = Server::start() else { return };
@@ -165,7 +165,7 @@ fn what_is_not_ours_is_an_error() {
     }
 }
 
-/// Granted: none while there is no memory. What was counted before stays.
+/// Granted: nothing while there is no memory. Earlier counts stay.
 #[test]
 fn without_memory_there_is_no_decision() {
     let Some(server) = Server::start_with(&["--maxmemory-policy", "noeviction"]) else { return };
@@ -186,7 +186,7 @@ fn without_memory_there_is_no_decision() {
     });
 }
 
-/// Granted: one fresh burst more for each time that a key is evicted.
+/// Granted: one fresh burst for each eviction of a key.
 #[test]
 fn an_evicted_key_begins_anew() {
     let options = ["--maxmemory-policy", "allkeys-lru", "--maxmemory-samples", "64"];
@@ -239,16 +239,16 @@ fn follow(follower: &Server, leader: Option<&Server>) {
     }
 }
 
-/// Granted: the burst, and again what was charged and had not reached the replica that takes over: at
-/// most a fresh burst for each failover. A connection that still leads to the old server is given up
-/// by its first answer.
+/// Granted: the burst, plus what was charged and had not reached the replica that takes over: at
+/// most a fresh burst for each failover. A connection that still leads to the old server is
+/// replaced after its first answer.
 #[test]
 fn a_failover_forgets_what_was_not_replicated() {
     let options = ["--repl-diskless-sync-delay", "0"];
     let Some(old) = Server::start_with(&options) else { return };
     let Some(new) = Server::start_with(&options) else { return };
     let address = Proxy::to(old.port());
-    let store = patient(Store::builder(address.url())).build().expect("a store");
+    let store = with_long_deadline(Store::builder(address.url())).build().expect("a store");
     let gate = RedisLimiter::builder(&store, "failover", hourly(10)).build().expect("a limiter");
     follow(&new, Some(&old));
     block_on(async {
@@ -262,7 +262,7 @@ fn a_failover_forgets_what_was_not_replicated() {
             assert!(began.elapsed() < Duration::from_secs(10), "it is not replicated");
             sleep(Duration::from_millis(5));
         }
-        // Cut off, then charged for 3 more, then taken over.
+        // Cut off, then charged for 3 more, then promoted.
         follow(&new, None);
         let lost = granted(&gate, "k", 3).await;
         assert_eq!(lost, 3);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_redis::{Store, StoreBuilder};
 
-/// Another server than `redis-server`, say the path of a `valkey-server`.
+/// A server other than `redis-server`, for example the path of a `valkey-server`.
 const BINARY: &str = "TOLLGATE_TEST_SERVER";
 const START_MAX: Duration = Duration::from_secs(20);
 
@@ -18,7 +18,7 @@ pub(crate) fn binary() -> String {
     std::env::var(BINARY).unwrap_or_else(|_| "redis-server".to_owned())
 }
 
-/// A `redis-server`, killed when it is dropped.
+/// A `redis-server`, killed when dropped.
 pub(crate) struct Server {
     port: u16,
     directory: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that keeps nothing on disk; `None`, if there is no binary and none is required.
+    /// A server that keeps nothing on disk. `None` if there is no binary and none is required.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(&[])
     }
@@ -37,7 +37,7 @@ impl Server {
         Self::start_in(options, &[])
     }
 
-    /// A server whose process has these variables besides.
+    /// A server whose process has these environment variables in addition.
     pub(crate) fn start_in(options: &[&str], environment: &[(String, String)]) -> Option<Self> {
         let binary = binary();
         if Command::new(&binary).arg("--version").stdout(Stdio::null()).status().is_err() {
@@ -62,7 +62,7 @@ impl Server {
         panic!("{binary} does not start: run it by hand to see why");
     }
 
-    /// Runs it again on its port, with nothing of what it knew.
+    /// Starts the server again on its port, without its data.
     pub(crate) fn restart(&mut self) {
         self.kill();
         assert!(self.run(), "it does not start again on port {}", self.port);
@@ -70,13 +70,13 @@ impl Server {
 
     pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // A stopped process dies of this signal, too.
+            // A stopped process also dies of this signal.
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 
-    /// Sends it a signal, say `STOP`.
+    /// Sends it a signal, for example `STOP`.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.process.as_ref().expect("it runs").id();
         let sent = Command::new("sh").arg("-c").arg(format!("kill -{name} {pid}")).status();
@@ -91,18 +91,18 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// A store with a deadline that a busy machine keeps.
+    /// A store with a deadline that a busy machine meets.
     pub(crate) fn store(&self) -> StoreBuilder {
-        patient(Store::builder(self.url()))
+        with_long_deadline(Store::builder(self.url()))
     }
 
-    /// A plain connection, to look and to meddle.
+    /// A plain connection, to inspect and to disturb.
     pub(crate) fn admin(&self) -> redis::Connection {
         let client = redis::Client::open(self.url()).expect("a URL");
         client.get_connection().expect("it runs")
     }
 
-    /// Has the server close all connections but the one that says so.
+    /// Makes the server close all connections but this one.
     pub(crate) fn kill_clients(&self) {
         let mut kill = redis::cmd("CLIENT");
         let kill = kill.arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes");
@@ -110,7 +110,7 @@ impl Server {
         closes_are_heard_of(self.port);
     }
 
-    /// Waits until the server has no client but the one that asks, and the others have heard so.
+    /// Waits until the server has no client but this one, and the others have received the close.
     pub(crate) fn has_closed_all_others(&self) {
         let mut admin = self.admin();
         let began = Instant::now();
@@ -153,8 +153,8 @@ impl Server {
     }
 }
 
-/// Whether this process answers there. A server accepts connections before it has opened all of its
-/// sockets, and another test's server may have taken the port.
+/// Whether this process answers at the URL. A server accepts connections before it has opened all
+/// of its sockets, and the server of another test may have taken the port.
 fn is_served_by(url: &str, pid: u32) -> bool {
     let client = redis::Client::open(url).expect("a URL");
     let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1)) else {
@@ -163,7 +163,7 @@ fn is_served_by(url: &str, pid: u32) -> bool {
     let told: Result<String, _> = redis::cmd("INFO").arg("server").query(&mut connection);
     match told {
         Ok(told) => told.lines().any(|line| line == format!("process_id:{pid}")),
-        // It asks for a password.
+        // The server requires a password.
         Err(error) => error.code() == Some("NOAUTH"),
     }
 }
@@ -175,12 +175,13 @@ impl Drop for Server {
     }
 }
 
-/// A deadline that a busy machine keeps, for tests that are not about deadlines.
-pub(crate) fn patient(store: StoreBuilder) -> StoreBuilder {
+/// A deadline that a busy machine meets, for tests that are not about deadlines.
+pub(crate) fn with_long_deadline(store: StoreBuilder) -> StoreBuilder {
     store.deadline(Duration::from_secs(5)).connect_timeout(Duration::from_secs(5))
 }
 
-/// Runs a future on this thread's runtime, and so on this test's: a store belongs to one.
+/// Runs a future on this thread's runtime, and so on this test's, because a store belongs to one
+/// runtime.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime = {
@@ -191,8 +192,8 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
-/// Waits until the other ends of all connections that were closed at this port have heard so: then no
-/// connection is in the state `FIN_WAIT1`. Where there is no `/proc`, a moment is all there is to wait.
+/// Waits until the peers of all connections closed at this port have acknowledged the close: then
+/// no connection is in the state `FIN_WAIT1`. Without `/proc`, it waits for a fixed moment.
 pub(crate) fn closes_are_heard_of(port: u16) {
     const LOCAL_ADDRESS: usize = 1;
     const STATE: usize = 3;
@@ -213,7 +214,7 @@ pub(crate) fn closes_are_heard_of(port: u16) {
     panic!("a close at port {port} is not acknowledged");
 }
 
-/// A port that was free just now.
+/// A port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound").port()

@@ -9,17 +9,18 @@ use tollgate_redis::{Fallback, RedisLimiter, WithFallback};
 
 use crate::harness::{Server, block_on};
 
-/// At most 5 of a key over both gates, whose stores are their own as in two processes.
+/// Granted: 5 of a key by two gates together. Each has a store of its own, as in two processes.
 #[test]
 fn two_gates_admit_the_quota_together() {
     let Some(mut server) = Server::start() else { return };
     let quota = Quota::per_day(5);
     let gate = || {
         let store = server.store().build().expect("a store");
-        let central = RedisLimiter::builder(&store, "posts", quota).build().expect("a limiter");
+        let redis_limiter =
+            RedisLimiter::builder(&store, "posts", quota).build().expect("a limiter");
         let policy = Policy::new("posts", &quota).expect("a name");
         let header = Header::new("x-user").expect("a name");
-        RemoteLimit::new(policy, WithFallback::new(central, Fallback::Deny), header)
+        RemoteLimit::new(policy, WithFallback::new(redis_limiter, Fallback::Deny), header)
     };
     let gates = [gate(), gate()];
     let decide = |gate: &RemoteLimit<Header>, user: &str| -> (Ruling, Report) {

@@ -1,4 +1,4 @@
-//! Connections that end between two requests: each request gets a decision of the server.
+//! Connections that end between two requests: each request still gets a decision of the server.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tollgate_redis::{
     Answer, Fallback, Leased, Origin, RedisLimiter, Store, Unavailable, WithFallback,
 };
 
-use crate::harness::{Server, block_on, patient};
+use crate::harness::{Server, block_on, with_long_deadline};
 use crate::proxy::Proxy;
 
 /// More than the failures in a row that open the circuit.
@@ -17,8 +17,9 @@ fn per_day(store: &Store, cells: u64) -> RedisLimiter {
     RedisLimiter::builder(store, "idle", Quota::per_day(cells)).build().expect("a limiter")
 }
 
-/// Asks `rounds` times, and lets something happen before each but the first. All decisions must be the
-/// server's, though the fallback would admit everything. How many requests the server admitted.
+/// Asks `rounds` times and lets something happen before each request but the first. All decisions
+/// must be the server's, although the fallback would admit everything. Returns how many the server
+/// admitted.
 fn admitted_by_server(store: &Store, cells: u64, rounds: u32, mut happen: impl FnMut()) -> u32 {
     let gate = WithFallback::new(per_day(store, cells), Fallback::Admit);
     let mut admitted = 0;
@@ -36,7 +37,7 @@ fn admitted_by_server(store: &Store, cells: u64, rounds: u32, mut happen: impl F
     admitted
 }
 
-/// Granted: 2 of "2 per day". The server closes what is idle for a second.
+/// Granted: 2 of "2 per day". The server closes connections that are idle for a second.
 #[test]
 fn the_server_closes_idle_connections_and_still_decides() {
     let Some(server) = Server::start() else { return };
@@ -61,7 +62,9 @@ fn clients_of_a_unix_socket_are_killed_and_the_server_still_decides() {
     let path = std::env::temp_dir().join(format!("tollgate-idle-{}.sock", std::process::id()));
     let path = path.to_str().expect("UTF-8");
     let Some(server) = Server::start_with(&["--unixsocket", path]) else { return };
-    let store = patient(Store::builder(format!("redis+unix://{path}"))).build().expect("a store");
+    let store = with_long_deadline(Store::builder(format!("redis+unix://{path}")))
+        .build()
+        .expect("a store");
     assert_eq!(admitted_by_server(&store, 2, ROUNDS, || server.kill_clients()), 2);
 }
 
@@ -73,22 +76,23 @@ fn the_server_restarts_and_decides() {
     assert_eq!(admitted_by_server(&store, 1, ROUNDS, || server.restart()), ROUNDS);
 }
 
-/// Granted: 2 of "2 per day". Something between closes what is idle.
+/// Granted: 2 of "2 per day". A load balancer closes idle connections.
 #[test]
 fn a_balancer_closes_idle_connections_and_the_server_still_decides() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = patient(Store::builder(link.url())).connections(2).build().expect("a store");
+    let store =
+        with_long_deadline(Store::builder(link.url())).connections(2).build().expect("a store");
     assert_eq!(admitted_by_server(&store, 2, ROUNDS, || link.close()), 2);
 }
 
-/// Granted: as many as asked for, each charged once. All find the connection closed at the same time.
+/// Granted: as many as were asked for, each charged once. All requests find the connection closed.
 #[test]
 fn many_requests_at_once_on_a_closed_connection_are_each_charged_once() {
     const AT_ONCE: u64 = 50;
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = patient(Store::builder(link.url())).build().expect("a store");
+    let store = with_long_deadline(Store::builder(link.url())).build().expect("a store");
     let gate = per_day(&store, 1_000);
     for round in 1..=u64::from(ROUNDS) {
         let tasks: Vec<_> = block_on(async {
@@ -111,35 +115,35 @@ fn many_requests_at_once_on_a_closed_connection_are_each_charged_once() {
     }
 }
 
-/// Granted: 30 of 30. No lease is lost with a connection that was closed before the call for it.
+/// Granted: 30 of 30. No lease is lost with a connection that was closed before the call.
 #[test]
 fn a_leasing_process_gets_all_that_is_due_over_closed_connections() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = patient(Store::builder(link.url())).build().expect("a store");
-    let central = RedisLimiter::builder(&store, "leased", Quota::per_day(30));
-    let central = central.leases(Duration::from_secs(60)).build().expect("a limiter");
-    let gate = Leased::builder(central).most(1).build().expect("a limiter");
+    let store = with_long_deadline(Store::builder(link.url())).build().expect("a store");
+    let redis_limiter = RedisLimiter::builder(&store, "leased", Quota::per_day(30));
+    let redis_limiter = redis_limiter.leases(Duration::from_secs(60)).build().expect("a limiter");
+    let gate = Leased::builder(redis_limiter).max_lease(1).build().expect("a limiter");
     let mut granted = 0;
     for _ in 0..40 {
         let answer = block_on(gate.check(b"k")).expect("an answer");
         granted += u32::from(answer.decision.is_ok());
         link.close();
     }
-    // What comes back in a lease's lifetime is taken off the burst: less than a cell, rounded up.
+    // The burst is lowered by what comes back in a lease's lifetime: less than a cell, rounded up.
     assert!((29..=30).contains(&granted), "{granted} of 30");
     assert_eq!(store.stats().disconnected, 0);
 }
 
-/// Granted: one cell, charged once. Its request arrives and its connection breaks before the answer:
-/// it is not sent again.
+/// Granted: one cell, charged once. The request arrives, and its connection breaks before the
+/// answer. The request is not sent again.
 #[test]
 fn a_request_that_may_have_been_executed_is_not_sent_again() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = patient(Store::builder(link.url())).build().expect("a store");
+    let store = with_long_deadline(Store::builder(link.url())).build().expect("a store");
     let gate = per_day(&store, 10);
-    // The connection is made.
+    // Makes the connection.
     let _ = block_on(gate.peek_n("k", 0)).expect("an answer").expect("room for none");
     link.swallow_answers();
     let asker = gate.clone();
@@ -162,7 +166,7 @@ fn a_request_that_may_have_been_executed_is_not_sent_again() {
     assert_eq!(left.remaining(), 9);
 }
 
-/// Granted: 2 of "2 per day". Something between forgets the connection, and says nothing.
+/// Granted: 2 of "2 per day". A NAT forgets the connection without notice.
 #[test]
 fn a_connection_that_died_in_silence_while_idle_is_replaced() {
     const IDLE: Duration = Duration::from_millis(10);
@@ -179,8 +183,9 @@ fn a_connection_that_died_in_silence_while_idle_is_replaced() {
     assert_eq!(store.stats().connections_renewed, u64::from(ROUNDS) - 1);
 }
 
-/// Granted: nothing more. The connection dies in silence between two requests that follow each other at
-/// once: one ends at the deadline, the next is decided, and the circuit stays closed.
+/// Granted: nothing more. The connection dies without notice between two requests in quick
+/// succession. One request ends at the deadline, the next one is decided, and the circuit stays
+/// closed.
 #[test]
 fn a_connection_that_did_not_answer_is_checked_before_it_is_used_again() {
     let Some(server) = Server::start() else { return };

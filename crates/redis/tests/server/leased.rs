@@ -10,22 +10,23 @@ use tollgate_redis::{
 use crate::harness::{Server, block_on};
 use crate::workers::{self, Worker, runtime, tell};
 
-/// The most cells that a process asks for at a time.
+/// The largest number of cells that a process asks for in one call.
 const MOST: u64 = 50;
-/// A purse may have the rest of a lease, and a new one.
+/// A process may hold the rest of a lease, and a new one.
 const HELD_MAX: u64 = 2 * MOST;
 const BURST: u64 = 100_000;
 
-fn central(store: &Store, quota: Quota, lifetime: Duration) -> RedisLimiter {
+fn redis_limiter(store: &Store, quota: Quota, lifetime: Duration) -> RedisLimiter {
     RedisLimiter::builder(store, "leased", quota).leases(lifetime).build().expect("a limiter")
 }
 
 fn leased(store: &Store, quota: Quota, lifetime: Duration) -> Leased<RedisLimiter> {
-    let leased = Leased::builder(central(store, quota, lifetime)).most(MOST);
+    let leased = Leased::builder(redis_limiter(store, quota, lifetime)).max_lease(MOST);
     leased.build().expect("a limiter")
 }
 
-/// A quota of which no test sees a cell come back. The lifetime costs a part of a cell, so one.
+/// A quota so slow that no test sees a cell come back. The lifetime costs a fraction of a cell, so
+/// one cell.
 fn large() -> Quota {
     Quota::new(BURST, Duration::from_secs(30 * 86_400))
 }
@@ -36,7 +37,7 @@ fn small() -> Quota {
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// Asks by 8 tasks until nobody is admitted any longer; what was admitted.
+/// Asks from 8 tasks until all are denied. Returns what was admitted.
 async fn exhaust(leased: &Leased<RedisLimiter>) -> u64 {
     let task = || {
         let leased = leased.clone();
@@ -61,7 +62,7 @@ async fn exhaust(leased: &Leased<RedisLimiter>) -> u64 {
     granted
 }
 
-/// Granted: the burst at most, and at least that without what leases can hold unspent.
+/// Granted: the burst at most, and at least the burst minus what leases can hold unspent.
 #[test]
 fn three_processes_of_eight_tasks_are_granted_the_burst() {
     let Some(server) = Server::start() else { return };
@@ -99,7 +100,7 @@ fn three_processes_in_a_rush_are_granted_the_burst_and_what_comes_back() {
     let granted: u64 = told.iter().map(|numbers| numbers[0]).sum();
     let restored = |micros: u128| u64::try_from(micros / 1_000).expect("a short test");
     assert!(granted <= 200 + restored(span.as_micros()), "{granted} in {span:?}");
-    // They ask for 1.5 seconds together: 150 cells at once, and 1,000 a second.
+    // All processes ask for 1.5 seconds: 150 cells at once, and 1,000 a second.
     assert!(granted >= 1_300, "{told:?}");
 }
 
@@ -131,7 +132,7 @@ fn rushing_worker() {
     tell(&[granted]);
 }
 
-/// Granted: the burst at most. Lost: what the process had in hand that was killed, a purse at most.
+/// Granted: the burst at most. Lost: the cells that the killed process held.
 #[test]
 fn a_process_killed_with_a_lease_in_hand_only_loses_it() {
     let Some(server) = Server::start() else { return };
@@ -161,7 +162,7 @@ fn holding_worker() {
     });
 }
 
-/// How a limiter answered some requests.
+/// The outcomes of some requests.
 #[derive(Debug, Default)]
 struct Found {
     admitted: u64,
@@ -186,13 +187,14 @@ async fn ask(leased: &Leased<RedisLimiter>, requests: u32) -> Found {
     found
 }
 
-fn hasty(server: &Server) -> Store {
+fn with_short_deadline(server: &Server) -> Store {
     let deadline = Duration::from_millis(200);
     let store = server.store().deadline(deadline).probe_every(deadline);
     store.build().expect("a store")
 }
 
-/// Asks until the server answers, which it does when nothing is in hand. What was admitted by then.
+/// Asks until the server answers, which happens once no cells are held. Returns what was admitted
+/// by then.
 async fn recovered(leased: &Leased<RedisLimiter>) -> u64 {
     let began = Instant::now();
     let mut admitted = 0;
@@ -210,13 +212,13 @@ async fn recovered(leased: &Leased<RedisLimiter>) -> u64 {
     panic!("the server is back, and nobody asks it");
 }
 
-/// Granted: the burst at most, with what was in hand when the server stopped. Charged and not spent:
-/// what the calls asked for that timed out.
+/// Granted: the burst at most, including cells held when the server stopped. Charged and not spent:
+/// the cells of calls that timed out.
 #[test]
 fn a_server_that_is_stopped_leaves_what_is_in_hand() {
     let Some(server) = Server::start() else { return };
     runtime(2).block_on(async {
-        let store = hasty(&server);
+        let store = with_short_deadline(&server);
         let leased = leased(&store, small(), LONG);
         let before = ask(&leased, 100).await;
         assert_eq!(before.admitted, 100);
@@ -234,18 +236,18 @@ fn a_server_that_is_stopped_leaves_what_is_in_hand() {
     });
 }
 
-/// What was taken and is not spent yet.
+/// Cells that were taken and are not spent yet.
 fn held(stats: &LeaseStats, spent: u64) -> u64 {
     stats.cells_taken - stats.cells_lapsed - spent
 }
 
-/// Granted: one fresh burst more for a restart of a server that keeps nothing, and for a `FLUSHALL`.
-/// What is in hand then is of the burst before, and spent.
+/// Granted: one fresh burst for a restart of a server that keeps nothing, and one for a `FLUSHALL`.
+/// Cells held at that moment belong to the burst before, and are spent.
 #[test]
 fn a_server_that_forgets_costs_one_fresh_burst() {
     let Some(mut server) = Server::start() else { return };
     runtime(2).block_on(async {
-        let store = hasty(&server);
+        let store = with_short_deadline(&server);
         let leased = leased(&store, small(), LONG);
         let mut granted = ask(&leased, 100).await.admitted;
         assert_eq!(granted, 100);
@@ -255,7 +257,7 @@ fn a_server_that_forgets_costs_one_fresh_burst() {
         assert!((500..=1_000).contains(&granted), "one burst more: {granted}");
         let second = granted;
         let _: () = redis::cmd("FLUSHALL").query(&mut server.admin()).expect("it");
-        // A denial is believed for a second.
+        // A denial is trusted for a second.
         tokio::time::sleep(Duration::from_millis(1_200)).await;
         granted += ask(&leased, 20).await.admitted;
         granted += exhaust(&leased).await;
@@ -264,7 +266,7 @@ fn a_server_that_forgets_costs_one_fresh_burst() {
     });
 }
 
-/// Granted: the burst, of a flush of scripts nothing more.
+/// Granted: the burst. A flush of scripts adds nothing.
 #[test]
 fn a_flush_of_scripts_between_leases_changes_nothing() {
     let Some(server) = Server::start() else { return };
@@ -283,14 +285,14 @@ fn a_flush_of_scripts_between_leases_changes_nothing() {
     });
 }
 
-/// Granted: the burst; and then a hundred thousand denials cost no call.
+/// Granted: the burst. After it, a hundred thousand denials cost no call.
 #[test]
 fn a_denied_hot_key_costs_no_call() {
     let Some(server) = Server::start() else { return };
     block_on(async {
         let store = server.store().build().expect("a store");
-        let leased = Leased::builder(central(&store, small(), LONG)).memory(LONG);
-        let leased = leased.most(MOST).build().expect("a limiter");
+        let leased = Leased::builder(redis_limiter(&store, small(), LONG)).memory(LONG);
+        let leased = leased.max_lease(MOST).build().expect("a limiter");
         assert_eq!(exhaust(&leased).await, 499);
         let before = (store.stats().calls, leased.stats().from_memory);
         for _ in 0..50_000 {
@@ -302,9 +304,9 @@ fn a_denied_hot_key_costs_no_call() {
     });
 }
 
-/// Granted: all, since the load is below the quota. Leases are fetched while cells remain, so that
-/// almost no request waits for one; unless the machine holds the server up, so the best of a few rounds
-/// counts.
+/// Granted: everything, because the load is below the quota. Leases are fetched while cells remain,
+/// so almost no request waits for one. A busy machine may hold the server up, so the best of
+/// several rounds counts.
 #[test]
 fn nobody_waits_while_cells_remain() {
     const ROUNDS: usize = 12;
@@ -328,12 +330,12 @@ fn nobody_waits_while_cells_remain() {
     });
 }
 
-/// What came of 1,000 requests, one every 200 microseconds.
+/// The result of 1,000 requests, one every 200 microseconds.
 #[derive(Debug)]
 struct Even {
     waited: u64,
     calls: u64,
-    calls_ahead: u64,
+    prefetches: u64,
 }
 
 impl Even {
@@ -341,7 +343,7 @@ impl Even {
     fn is_ahead(&self) -> bool {
         self.calls >= 1_000 / MOST / 2
             && self.waited * 4 <= self.calls
-            && self.calls_ahead * 4 >= self.calls * 3
+            && self.prefetches * 4 >= self.calls * 3
     }
 }
 
@@ -361,18 +363,18 @@ async fn ask_evenly(leased: &Leased<RedisLimiter>) -> Even {
     Even {
         waited,
         calls: after.calls - before.calls,
-        calls_ahead: after.calls_ahead - before.calls_ahead,
+        prefetches: after.prefetches - before.prefetches,
     }
 }
 
-/// Granted: by leases what is in hand, and then by the fallback this process's share.
+/// Granted: the cells held in leases, and then this process's share by the fallback.
 #[test]
 fn a_guarded_lease_is_spent_before_the_fallback_decides() {
     let Some(mut server) = Server::start() else { return };
     runtime(2).block_on(async {
-        let store = hasty(&server);
+        let store = with_short_deadline(&server);
         let leased = leased(&store, small(), LONG);
-        let fallback = Fallback::local(leased.bank(), 5, 100).expect("a share");
+        let fallback = Fallback::local(leased.source(), 5, 100).expect("a share");
         let gate = WithFallback::new(leased.clone(), fallback);
         for _ in 0..30 {
             assert!(gate.check(b"k").await.decision.is_ok());
@@ -394,14 +396,15 @@ fn a_guarded_lease_is_spent_before_the_fallback_decides() {
     });
 }
 
-/// Granted: none by a key that holds something else, and by a bank without leases; both say so.
+/// Granted: nothing for a key that holds another type, nor by a source without leases. Both errors
+/// say so.
 #[test]
 fn what_cannot_be_leased_is_an_error() {
     let Some(server) = Server::start() else { return };
     block_on(async {
         let store = server.store().build().expect("a store");
         let alien = leased(&store, small(), LONG);
-        let place = alien.bank().redis_key("k");
+        let place = alien.source().redis_key("k");
         let _: () = redis::cmd("RPUSH").arg(place).arg("a").query(&mut server.admin()).expect("it");
         let Err(Unavailable::Failed(text)) = alien.check(b"k").await else { panic!("a lease") };
         assert!(text.contains("WRONGTYPE"), "{text}");

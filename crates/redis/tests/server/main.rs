@@ -1,12 +1,11 @@
-//! Against a real server, which each test starts for itself.
+//! Tests against a real server, which each test starts for itself.
 //!
-//! Without `redis-server` the tests are skipped, and say so; with `CI` or `TOLLGATE_REQUIRE_REDIS`
+//! Without `redis-server` the tests are skipped, and say so. With `CI` or `TOLLGATE_REQUIRE_REDIS`
 //! set they fail instead. Each test's comment states how many cells may be granted at most.
 
 #![allow(clippy::disallowed_types, reason = "a test's clock")]
 
 mod batched;
-mod campaign;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod exact;
@@ -16,14 +15,15 @@ mod harness;
 #[cfg(feature = "http")]
 mod http;
 mod idle;
-mod lease;
 mod leased;
 mod many;
 mod names;
-mod owed;
+mod outages;
 mod proxy;
+mod quota_model;
 mod quotas;
 mod replies;
 mod shared;
+mod take;
 mod transcript;
 mod workers;

@@ -1,18 +1,18 @@
-//! Many tasks, connections and processes against one quota.
+//! Many tasks, connections and processes on one quota.
 
 use std::process::{Command, Stdio};
 
 use tollgate::Quota;
 use tollgate_redis::{Algorithm, RedisLimiter, Store};
 
-use crate::harness::{Server, block_on, patient};
+use crate::harness::{Server, block_on, with_long_deadline};
 
 const URL: &str = "TOLLGATE_TEST_URL";
 const COUNTING: &str = "TOLLGATE_TEST_COUNTING";
 
 fn gate(store: &Store, algorithm: &str) -> RedisLimiter {
     let algorithm: Algorithm = algorithm.parse().expect("a name");
-    // What comes back within a test is less than one cell.
+    // Less than one cell comes back during a test.
     let gate = RedisLimiter::builder(store, "many", Quota::per_day(500)).algorithm(algorithm);
     gate.build().expect("a limiter")
 }
@@ -78,11 +78,11 @@ fn processes_share_one_quota() {
     }
 }
 
-/// One of the processes of the test above; no test by itself.
+/// One of the processes of the test above. It does nothing by itself.
 #[test]
 fn worker() {
     let (Ok(url), Ok(algorithm)) = (std::env::var(URL), std::env::var(COUNTING)) else { return };
-    let store = patient(Store::builder(url)).build().expect("a store");
+    let store = with_long_deadline(Store::builder(url)).build().expect("a store");
     let gate = gate(&store, &algorithm);
     let granted = block_on(async {
         let mut granted = 0;

@@ -1,4 +1,4 @@
-//! Limits whose prefixes, names and keys are made of the letters that separate them.
+//! Limits whose prefixes, names and keys contain the separators.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn login(store: &Store, name: &str) -> RedisLimiter {
     RedisLimiter::builder(store, name, Quota::per_hour(1)).build().expect("a limiter")
 }
 
-/// Granted: one cell to each of all limits and keys, which are all different.
+/// Granted: one cell to each limit and key. All of them are different.
 #[test]
 fn a_client_does_not_reach_another_limit_by_the_key_it_chooses() {
     let Some(server) = Server::start() else { return };
@@ -42,7 +42,7 @@ fn a_client_does_not_reach_another_limit_by_the_key_it_chooses() {
     assert_eq!(keys, places, "what stands on the server");
 }
 
-/// Whatever counts in whatever way, of names that would be the same without an escape.
+/// Every algorithm and the membership list keep names apart that would be equal without an escape.
 #[test]
 fn every_way_to_count_keeps_names_apart() {
     let Some(server) = Server::start() else { return };
@@ -57,12 +57,12 @@ fn every_way_to_count_keeps_names_apart() {
         assert!(block_on(gate(&other, "c").check("k")).expect("an answer").is_ok(), "{algorithm}");
     }
     block_on(async {
-        let beat = async |store, name, id| {
-            let roster = RedisMembership::new(store, name).expect("a name");
-            roster.beat(id, Duration::from_secs(60)).await.expect("an answer").live
+        let heartbeat = async |store, name, id| {
+            let membership = RedisMembership::new(store, name).expect("a name");
+            membership.heartbeat(id, Duration::from_secs(60)).await.expect("an answer").live
         };
-        assert_eq!(beat(&one, "b:c", "x").await, 1);
-        assert_eq!(beat(&other, "c", "y").await, 1, "not a node of the other list");
-        assert_eq!(beat(&one, "b:c", "z").await, 2);
+        assert_eq!(heartbeat(&one, "b:c", "x").await, 1);
+        assert_eq!(heartbeat(&other, "c", "y").await, 1, "not a node of the other list");
+        assert_eq!(heartbeat(&one, "b:c", "z").await, 2);
     });
 }

@@ -1,4 +1,4 @@
-//! A link to a server that can be made slow, or dead with or without a word.
+//! A link to a server that can be slow, or die with or without notice.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,22 +11,22 @@ use crate::harness::closes_are_heard_of;
 
 #[derive(Default)]
 struct Faults {
-    /// Where new connections lead.
+    /// The port that new connections lead to.
     server_port: AtomicU16,
-    /// How long an answer is held up.
+    /// How long each answer is delayed.
     delay_ms: AtomicU64,
-    /// Connections made before this one was counted swallow all that is sent.
+    /// Connections numbered below this one swallow everything that is sent.
     dead_before: AtomicU32,
-    /// Of these, what is sent arrives, and its answers do not.
+    /// Connections numbered below this one deliver requests and swallow answers.
     mute_before: AtomicU32,
-    /// These are ended by a reset, which discards what is under way.
+    /// Connections numbered below this one end by a reset, which discards what is in flight.
     reset_before: AtomicU32,
     accepted: AtomicU32,
     open: Mutex<Vec<[TcpStream; 2]>>,
     over: AtomicBool,
 }
 
-/// Passes bytes on between its port and a server's, until it is dropped.
+/// Forwards bytes between its port and a server's, until it is dropped.
 pub(crate) struct Proxy {
     port: u16,
     faults: Arc<Faults>,
@@ -60,18 +60,18 @@ impl Proxy {
         self.port
     }
 
-    /// Holds each answer up for so long.
+    /// Delays each answer.
     pub(crate) fn delay(&self, delay: Duration) {
         let millis = u64::try_from(delay.as_millis()).expect("in range");
         self.faults.delay_ms.store(millis, SeqCst);
     }
 
-    /// Lets all connections die without a word. New ones work.
+    /// Lets all connections die without notice. New ones work.
     pub(crate) fn let_die(&self) {
         self.faults.dead_before.store(self.accepted(), SeqCst);
     }
 
-    /// Lets the answers to all connections vanish, though what is sent arrives. New ones work.
+    /// Swallows the answers of all connections, while requests still arrive. New ones work.
     pub(crate) fn swallow_answers(&self) {
         self.faults.mute_before.store(self.accepted(), SeqCst);
     }
@@ -81,16 +81,16 @@ impl Proxy {
         self.faults.reset_before.store(self.accepted(), SeqCst);
         let mut open = self.faults.open.lock().unwrap_or_else(PoisonError::into_inner);
         for [client, server] in open.drain(..) {
-            // Without lingering, the last handle that is closed sends a reset. Shutting down what is
-            // read lets go of the other handles, and says nothing to the client.
+            // Without lingering, closing the last handle sends a reset. Shutting down the read side makes
+            // the other handles end, and sends nothing to the client.
             let _ = socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO));
             let _ = client.shutdown(Shutdown::Read);
             let _ = server.shutdown(Shutdown::Both);
         }
     }
 
-    /// Ends all connections in order, as a balancer ends idle ones. New ones work. Returns when the
-    /// client's side has heard of it.
+    /// Closes all connections in order, as a load balancer closes idle ones. New ones work. Returns
+    /// when the client's side has received the close.
     pub(crate) fn close(&self) {
         let mut open = self.faults.open.lock().unwrap_or_else(PoisonError::into_inner);
         for [client, server] in open.drain(..) {
@@ -101,12 +101,12 @@ impl Proxy {
         closes_are_heard_of(self.port);
     }
 
-    /// Leads new connections to another server. Those that there are stay.
+    /// Leads new connections to another server. Existing ones stay.
     pub(crate) fn lead_to(&self, server_port: u16) {
         self.faults.server_port.store(server_port, SeqCst);
     }
 
-    /// Connections so far.
+    /// The number of connections so far.
     pub(crate) fn accepted(&self) -> u32 {
         self.faults.accepted.load(SeqCst)
     }
@@ -116,7 +116,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.faults.over.store(true, SeqCst);
         self.reset();
-        // Whoever waits for a connection gets one, and sees that it is over.
+        // The thread that accepts connections gets one, and sees that it is over.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
@@ -125,7 +125,7 @@ fn join(client: TcpStream, server: TcpStream, number: u32, faults: &Arc<Faults>)
     let copies = [&client, &server, &client, &server].map(TcpStream::try_clone);
     let [Ok(client_too), Ok(server_too), Ok(client_kept), Ok(server_kept)] = copies else { return };
     let mut open = faults.open.lock().unwrap_or_else(PoisonError::into_inner);
-    // What is over by now need not be reset.
+    // Connections that have ended need not be reset.
     open.retain(|[client, _]| client.peer_addr().is_ok());
     open.push([client_kept, server_kept]);
     drop(open);

@@ -1,4 +1,5 @@
-//! A quota that changes, and processes that have different quotas at once, as during a roll-out.
+//! A quota that changes, and processes with different quotas at the same time, as during a
+//! roll-out.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -9,9 +10,9 @@ use tollgate::Quota;
 use tollgate_redis::{Algorithm, Batched, RedisLimiter, Store, Windows};
 
 use crate::harness::{Server, block_on};
-use crate::owed::of_counting;
+use crate::quota_model::of_counting;
 
-/// A moment in 2026, which is what a server's clock says.
+/// A moment in 2026, as a server's clock shows it.
 const BEGINNING_MICROS: u64 = 1_780_000_000_000_000;
 const SECOND_MICROS: u64 = 1_000_000;
 const YEAR_MICROS: u64 = 365 * 86_400 * SECOND_MICROS;
@@ -29,14 +30,14 @@ fn gate(store: &Store, algorithm: &Algorithm, quota: Quota) -> RedisLimiter {
     gate.build().expect("a limiter")
 }
 
-/// Asks at a time of the test's; `None` if it was admitted, otherwise for how long to wait.
+/// Asks at a given time. `None` if the request was admitted, otherwise how long to wait.
 fn wait_of(gate: &RedisLimiter, key: &str, now: u64, n: u64) -> Option<u64> {
     let decision = block_on(gate.at_micros(now).check_n(key, n)).expect("an answer");
     let wait = decision.err()?.retry_after().expect("no more than the limit");
     Some(u64::try_from(wait.as_micros()).expect("in range"))
 }
 
-/// Granted: 10 by the old quota. By the new one 1,000 less those, at once, whatever the algorithm.
+/// Granted: 10 by the old quota. By the new one 1,000 minus those, immediately, by every algorithm.
 #[test]
 fn a_quota_that_is_raised_admits_at_once() {
     let Some(server) = Server::start() else { return };
@@ -52,7 +53,8 @@ fn a_quota_that_is_raised_admits_at_once() {
     }
 }
 
-/// Granted: 1,000 by the old quota. By the new one, whose burst is smaller, 10 a second from then on.
+/// Granted: 1,000 by the old quota. By the new one, whose burst is smaller, 10 a second from then
+/// on.
 #[test]
 fn a_rate_that_is_raised_keeps_a_key_in_debt_for_its_burst_at_most() {
     let Some(server) = Server::start() else { return };
@@ -64,7 +66,7 @@ fn a_rate_that_is_raised_keeps_a_key_in_debt_for_its_burst_at_most() {
         assert_eq!(wait_of(&before, &key, BEGINNING_MICROS, 1_000), None);
         let mut now = BEGINNING_MICROS;
         if let Some(wait) = wait_of(&after, &key, now, 1) {
-            // A bucket owes a cell too many; a log has 10 of just now.
+            // A bucket owes one cell too many. A log has 10 cells of the last moment.
             let longest = if algorithm == Algorithm::Gcra { 10 } else { 1 };
             assert!(wait <= SECOND_MICROS / longest, "{algorithm:?}: {wait} us");
             now += wait;
@@ -91,7 +93,7 @@ fn a_quota_that_is_lowered_counts_what_was_used() {
             let wait = wait_of(&after, &key, BEGINNING_MICROS + 1, 1).expect("it is used up");
             let longest = match algorithm {
                 Algorithm::Gcra => 360,
-                // The window in which it was used, and a tenth of the next.
+                // The window in which it was used, and a tenth of the next one.
                 Algorithm::SlidingCounter { .. } => 3_600 + 3_600,
                 _ => 3_600,
             };
@@ -105,8 +107,8 @@ fn a_quota_that_is_lowered_counts_what_was_used() {
     }
 }
 
-/// Granted: the limit by a clock that is ahead, and then, when it is right again, nothing for as long as
-/// an unbroken clock could have made a key wait. Then it is the limit again, and no more.
+/// Granted: the limit by a clock that is ahead. When the clock is right again, nothing for as long
+/// as an unbroken clock could have made a key wait. Then the limit again, and no more.
 #[test]
 fn a_charge_by_a_clock_that_was_ahead_is_waited_for_three_periods_at_most() {
     let Some(server) = Server::start() else { return };
@@ -125,7 +127,7 @@ fn a_charge_by_a_clock_that_was_ahead_is_waited_for_three_periods_at_most() {
                 assert!(denied <= 2, "{key} at {now}");
             }
             assert!(denied > 0, "{key} forgets the charge");
-            // Where a denial counts, it counts from when the charge is.
+            // A denial that counts is counted at the time of the charge.
             let periods = if counts_denials { 4 } else { 3 };
             assert!(now - BEGINNING_MICROS <= periods * minute, "{key}: {now}");
             assert!(wait_of(&gate, &key, now, 20).is_some(), "{key} grants twice");
@@ -133,7 +135,7 @@ fn a_charge_by_a_clock_that_was_ahead_is_waited_for_three_periods_at_most() {
     }
 }
 
-/// Counts of batches: the window ends within a period, whatever the clock said when it began.
+/// Counts of batches: the window ends within a period, whatever the clock showed when it began.
 #[test]
 fn a_batch_counted_by_a_clock_that_was_ahead_ends_within_two_periods() {
     let Some(server) = Server::start() else { return };
@@ -157,7 +159,7 @@ fn a_batch_counted_by_a_clock_that_was_ahead_ends_within_two_periods() {
     }
 }
 
-/// Granted in a window: 30 by the old limit, and no more than 10 by the new one, whichever is lower.
+/// Granted in a window: 30 by the larger limit, and no more than 10 by the smaller one.
 #[test]
 fn batches_of_another_limit_count_in_the_same_window() {
     let Some(server) = Server::start() else { return };
@@ -165,7 +167,7 @@ fn batches_of_another_limit_count_in_the_same_window() {
     block_on(async {
         let windows = || Windows::first_hit(&store, "changes", Duration::from_secs(3_600));
         let batched = |limit| {
-            let builder = Batched::builder(windows().expect("in range"), limit).most_unsent(1);
+            let builder = Batched::builder(windows().expect("in range"), limit).max_unsent(1);
             builder.build().expect("in range")
         };
         let (before, raised, lowered) = (batched(20), batched(30), batched(10));
@@ -177,16 +179,16 @@ fn batches_of_another_limit_count_in_the_same_window() {
             admitted
         };
         assert_eq!(admitted(&before).await, 20);
-        // What is unsent at first is one cell beyond.
+        // At first one cell beyond is unsent.
         assert!((10..=11).contains(&admitted(&raised).await));
         assert!(admitted(&lowered).await <= 1);
     });
 }
 
-/// What a process asks: by which quota, how long after the request before, for how many cells.
+/// A request: the index of its quota, the time since the request before, and its cells.
 type Asked = (usize, u64, u64);
 
-/// The most that quotas grant at once, and in a span of so many microseconds.
+/// The largest burst, and the largest rate, of some quotas.
 #[derive(Clone, Copy)]
 struct Larger {
     burst: u64,
@@ -204,7 +206,7 @@ impl Larger {
     }
 }
 
-/// Processes with these quotas ask for one key. Every decision is the model's, and the cells that are
+/// Processes with these quotas ask for one key. Every decision equals the model's, and the cells
 /// granted from any request to any later one are within the bound.
 fn processes_ask(
     algorithm: &Algorithm,
@@ -270,7 +272,7 @@ fn any_limits() -> impl Strategy<Value = Vec<Quota>> {
     })
 }
 
-/// Granted in any span: the largest burst, and what comes back by the largest rate.
+/// Granted in any span: the largest burst, and what comes back at the largest rate.
 #[test]
 fn buckets_of_different_quotas_never_grant_more_than_the_larger() {
     processes_ask(&Algorithm::Gcra, any_quotas(), |quotas, span| {
@@ -279,7 +281,7 @@ fn buckets_of_different_quotas_never_grant_more_than_the_larger() {
     });
 }
 
-/// Granted in a window: the largest limit; so in any span of one period, twice that.
+/// Granted in a window: the largest limit. In any span of one period: twice that.
 #[test]
 fn windows_of_different_limits_never_grant_more_than_the_larger() {
     for algorithm in [Algorithm::fixed_window(), Algorithm::aligned_window()] {
@@ -313,8 +315,8 @@ fn logs_of_different_limits_never_grant_more_than_the_larger() {
     }
 }
 
-/// Granted in an hour: 40 to the process with the longer window, and 5 in a second to the other one. So
-/// a short window does not make the server forget what a long one counts.
+/// Granted: 40 in an hour to the process with the longer window, and 5 in a second to the other. A
+/// short window does not make the server forget what a long one counts.
 #[test]
 fn a_log_with_a_shorter_window_keeps_what_a_longer_one_counts() {
     let Some(server) = Server::start() else { return };

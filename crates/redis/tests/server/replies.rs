@@ -1,5 +1,5 @@
-//! A server that answers whatever it likes, in the protocol: what is no answer is an error, and nothing
-//! panics. No real server is needed.
+//! A server that returns arbitrary values of the protocol. An invalid reply is an error, and
+//! nothing panics. No real server is needed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,9 +15,9 @@ use tollgate_redis::{
     Windows,
 };
 
-use crate::harness::{block_on, patient};
+use crate::harness::{block_on, with_long_deadline};
 
-/// What is answered to scripts.
+/// The reply to scripts.
 type Reply = Arc<Mutex<Vec<u8>>>;
 
 fn serve(reply: &Reply) -> u16 {
@@ -33,7 +33,7 @@ fn serve(reply: &Reply) -> u16 {
     port
 }
 
-/// Answers each command; `None` when the client has gone.
+/// Answers each command. `None` when the client has gone.
 fn answer(mut client: TcpStream, reply: &Reply) -> Option<()> {
     let mut requests = BufReader::new(client.try_clone().ok()?);
     loop {
@@ -56,7 +56,7 @@ fn number(requests: &mut impl BufRead) -> Option<usize> {
     line.get(1..)?.trim().parse().ok()
 }
 
-/// Any value of the protocol, with numbers that a script may have, and cannot have.
+/// Any value of the protocol, with numbers that a script can and cannot return.
 fn values() -> impl Strategy<Value = Vec<u8>> {
     let numbers = prop_oneof![-3..300_i64, any::<i64>(), Just(i64::MIN), Just(i64::MAX)];
     let leaves = prop_oneof![
@@ -76,23 +76,24 @@ fn values() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Granted: what such a server says; of an answer that is none, nothing.
+/// Granted: what such a server says, and nothing for an invalid reply.
 #[test]
 fn no_answer_makes_a_limiter_panic() {
     let reply = Reply::default();
     let url = format!("redis://127.0.0.1:{}", serve(&reply));
-    let store = patient(Store::builder(url)).open_after(u32::MAX).build().expect("a store");
-    let central = |name: &str, algorithm: Algorithm| {
-        let central =
+    let store =
+        with_long_deadline(Store::builder(url)).open_after(u32::MAX).build().expect("a store");
+    let redis_limiter = |name: &str, algorithm: Algorithm| {
+        let redis_limiter =
             RedisLimiter::builder(&store, name, Quota::per_second(90)).algorithm(algorithm);
-        central.leases(Duration::from_millis(50)).build().expect("a limiter")
+        redis_limiter.leases(Duration::from_millis(50)).build().expect("a limiter")
     };
     let all = [Algorithm::Gcra, Algorithm::fixed_window(), Algorithm::sliding_counter()];
-    let all = all.map(|algorithm| central("any", algorithm));
+    let all = all.map(|algorithm| redis_limiter("any", algorithm));
     let log = RedisLimiter::builder(&store, "log", Quota::per_second(90));
     let log = log.algorithm(Algorithm::sliding_log()).build().expect("a limiter");
     let windows = Windows::first_hit(&store, "any", Duration::from_secs(1)).expect("windows");
-    let roster = RedisMembership::new(&store, "any").expect("a roster");
+    let membership = RedisMembership::new(&store, "any").expect("a roster");
     let errors = std::cell::Cell::new(0_u32);
     let mut runner = TestRunner::new(ProptestConfig {
         failure_persistence: None,
@@ -118,8 +119,8 @@ fn no_answer_makes_a_limiter_panic() {
             if let Ok(known) = windows.add(&[charge(b"a"), charge(b"b")]).await {
                 prop_assert_eq!(known.len(), 2);
             }
-            let _ = roster.beat("one", Duration::from_secs(1)).await;
-            let _ = roster.leave("one").await;
+            let _ = membership.heartbeat("one", Duration::from_secs(1)).await;
+            let _ = membership.leave("one").await;
             Ok(())
         })
     });

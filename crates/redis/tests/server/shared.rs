@@ -1,4 +1,4 @@
-//! Shares by a real server: what the parts of all nodes sum to while nodes come, go and die.
+//! Shares on a real server: what the parts of all nodes sum to while nodes come, go and die.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::harness::{Server, block_on};
 use crate::workers::runtime;
 
 const INTERVAL: Duration = Duration::from_millis(200);
-/// What a busy machine may add to a timer, and a call.
+/// What a busy machine may add to a timer and a call.
 const SLACK: Duration = Duration::from_millis(300);
 
 fn quota() -> Quota {
@@ -20,26 +20,26 @@ fn quota() -> Quota {
 
 /// One process: a store and connections of its own.
 fn node(store: &Store) -> Share<RedisMembership> {
-    let roster = RedisMembership::new(store, "shared").expect("a name");
-    Share::builder(roster, quota()).interval(INTERVAL).build().expect("a node")
+    let membership = RedisMembership::new(store, "shared").expect("a name");
+    Share::builder(membership, quota()).interval(INTERVAL).build().expect("a node")
 }
 
 fn store(server: &Server) -> Store {
     server.store().deadline(INTERVAL).probe_every(INTERVAL).build().expect("a store")
 }
 
-/// The parts of the quota that are in use now, in sixtieths. `None`, if it took long to look.
+/// The parts of the quota in use now, in sixtieths. `None` if the look took too long.
 fn parts(nodes: &[&Share<RedisMembership>]) -> Option<u64> {
     let began = Instant::now();
     let sum = nodes.iter().filter_map(|node| node.stats().live).map(|live| 60 / live).sum();
     (began.elapsed() < Duration::from_millis(1)).then_some(sum)
 }
 
-/// Looks at the nodes until it is as awaited, for so long at most; at no look is more than the whole
+/// Checks the nodes until the awaited state, for at most `max`. At no check is more than the whole
 /// in use.
 async fn until(
     nodes: &[&Share<RedisMembership>],
-    most: Duration,
+    max: Duration,
     awaited: impl Fn(&[Option<u64>]) -> bool,
 ) -> Duration {
     let began = Instant::now();
@@ -51,7 +51,7 @@ async fn until(
         if awaited(&live) {
             return began.elapsed();
         }
-        assert!(began.elapsed() < most, "after {most:?}: {live:?}");
+        assert!(began.elapsed() < max, "after {max:?}: {live:?}");
         sleep(Duration::from_millis(1)).await;
     }
 }
@@ -60,7 +60,7 @@ fn all(live: u64) -> impl Fn(&[Option<u64>]) -> bool {
     move |nodes| nodes.iter().all(|node| *node == Some(live))
 }
 
-/// Granted to a key that nobody has asked for before.
+/// Granted to a key that no request has asked for before.
 fn granted(nodes: &[&Share<RedisMembership>], key: &[u8]) -> Vec<u32> {
     let of = |node: &&Share<RedisMembership>| {
         (0..400).map(|_| u32::from(node.check(key).decision.is_ok())).sum::<u32>()
@@ -68,8 +68,8 @@ fn granted(nodes: &[&Share<RedisMembership>], key: &[u8]) -> Vec<u32> {
     nodes.iter().map(of).collect()
 }
 
-/// Granted: at any moment the parts in use are the whole at most. A newcomer has one after two
-/// intervals and two calls, and what one had that left is the others' after two.
+/// Granted: the parts in use are the whole at most, at any moment. A newcomer has a part after two
+/// intervals and two calls. The part of a node that left belongs to the others after two intervals.
 #[test]
 fn nodes_that_come_and_leave_never_use_more_than_the_whole() {
     let Some(server) = Server::start() else { return };
@@ -87,12 +87,12 @@ fn nodes_that_come_and_leave_never_use_more_than_the_whole() {
         until(&[&first, &third], 2 * INTERVAL + SLACK, all(2)).await;
         assert_eq!(granted(&[&first, &third], b"two"), [150, 150]);
         let stats = first.stats();
-        assert_eq!((stats.failed, stats.beats > 5), (0, true));
+        assert_eq!((stats.failed, stats.heartbeats > 5), (0, true));
     });
 }
 
-/// Granted: the whole at most, that counted which a node still uses whose task is dead. Its part is
-/// the others' after four intervals and a call.
+/// Granted: the whole at most, including what a node with a dead task still uses. Its part belongs
+/// to the others after four intervals and a call.
 #[test]
 fn a_dead_nodes_part_comes_back_in_four_intervals() {
     let Some(server) = Server::start() else { return };
@@ -103,7 +103,7 @@ fn a_dead_nodes_part_comes_back_in_four_intervals() {
         let its = stores[2].clone();
         let dead = doomed.spawn(async move { node(&its) }).await.expect("a node");
         until(&[&first, &second, &dead], 5 * INTERVAL + SLACK, all(3)).await;
-        // Its beats end without a word; its requests go on.
+        // Its heartbeats end without notice. Its requests continue.
         doomed.shutdown_background();
         let nodes = [&first, &second, &dead];
         let back = |live: &[Option<u64>]| live[..2] == [Some(2), Some(2)];
@@ -115,8 +115,8 @@ fn a_dead_nodes_part_comes_back_in_four_intervals() {
     });
 }
 
-/// Granted: the whole at most. When the server forgets, parts go on for two intervals and are back
-/// after four; a flush of scripts is not noticed.
+/// Granted: the whole at most. When the server loses its data, parts remain for two intervals and
+/// are back after four. A flush of scripts changes nothing.
 #[test]
 fn a_server_that_forgets_adds_no_part() {
     let Some(server) = Server::start() else { return };
@@ -142,8 +142,8 @@ fn a_server_that_forgets_adds_no_part() {
     });
 }
 
-/// Granted: by nodes that cannot beat, nothing after two intervals; the server is not asked for any
-/// decision.
+/// Granted: nothing after two intervals, by nodes whose heartbeats fail. No decision calls the
+/// server.
 #[test]
 fn without_a_server_parts_lapse() {
     let Some(server) = Server::start() else { return };
@@ -163,57 +163,60 @@ fn without_a_server_parts_lapse() {
     });
 }
 
-/// Granted: nothing by it. A server's clock that is set back by an hour takes nobody's part, and a dead
-/// node is not counted for an hour more, nor has a new one to wait for so long.
+/// Granted: nothing more. If a server's clock is set back by an hour, no node loses its part, no
+/// dead node is counted for an hour more, and no new node waits that long.
 #[test]
 fn a_clock_that_is_set_back_keeps_nobody_waiting() {
     const SECOND: u64 = 1_000_000;
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let script =
-        concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/beat.lua"));
+        concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/heartbeat.lua"));
     let script = redis::Script::new(script);
-    let mut beat = |node: &str, at: u64| -> (u64, u64) {
+    let mut heartbeat = |node: &str, at: u64| -> (u64, u64) {
         let mut call = script.key("{set back}:heard");
         let call = call.key("{set back}:came").arg(node).arg(3 * SECOND).arg(at * SECOND);
         let (live, member_for): (u64, u64) = call.invoke(&mut admin).expect("an answer");
         (live, member_for / SECOND)
     };
-    assert_eq!(beat("old", 10_000), (1, 0));
-    assert_eq!(beat("dead", 10_001), (2, 0));
-    assert_eq!(beat("new", 10_002), (3, 0));
-    assert_eq!(beat("old", 10_002), (3, 2));
-    assert_eq!(beat("old", 6_402), (3, 2), "as if the clock had stood still");
-    assert_eq!(beat("new", 6_404), (3, 2));
-    assert_eq!(beat("old", 6_404), (3, 4));
-    assert_eq!(beat("old", 6_405), (2, 5), "the dead one is counted no longer");
+    assert_eq!(heartbeat("old", 10_000), (1, 0));
+    assert_eq!(heartbeat("dead", 10_001), (2, 0));
+    assert_eq!(heartbeat("new", 10_002), (3, 0));
+    assert_eq!(heartbeat("old", 10_002), (3, 2));
+    assert_eq!(heartbeat("old", 6_402), (3, 2), "as if the clock had stood still");
+    assert_eq!(heartbeat("new", 6_404), (3, 2));
+    assert_eq!(heartbeat("old", 6_404), (3, 4));
+    assert_eq!(heartbeat("old", 6_405), (2, 5), "the dead one is counted no longer");
 }
 
-/// Granted: no part by a roll that holds something else; the error says so, of beats and of farewells.
+/// Granted: no part by a list that holds another type. The errors of heartbeats and of leaving say
+/// so.
 #[test]
 fn what_is_not_ours_is_an_error() {
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
-    let roster = RedisMembership::new(&store, "alien").expect("a name");
+    let membership = RedisMembership::new(&store, "alien").expect("a name");
     let second = Duration::from_secs(1);
-    assert_eq!(block_on(roster.beat("a", second)).expect("an answer").live, 1);
-    assert_eq!(block_on(roster.beat("b", second)).expect("an answer").live, 2);
-    block_on(roster.leave("b")).expect("an answer");
-    assert_eq!(block_on(roster.beat("a", second)).expect("an answer").live, 1);
+    assert_eq!(block_on(membership.heartbeat("a", second)).expect("an answer").live, 1);
+    assert_eq!(block_on(membership.heartbeat("b", second)).expect("an answer").live, 2);
+    block_on(membership.leave("b")).expect("an answer");
+    assert_eq!(block_on(membership.heartbeat("a", second)).expect("an answer").live, 1);
     for part in ["heard", "came"] {
         let place = format!("{{tollgate:alien:nodes}}:{part}");
         let ends_in: i64 = redis::cmd("PTTL").arg(&place).query(&mut admin).expect("a number");
         assert!((1..=1_001).contains(&ends_in), "{place} ends: {ends_in}");
         let _: () = redis::cmd("SET").arg(&place).arg("x").query(&mut admin).expect("it");
-        let Err(Unavailable::Failed(text)) = block_on(roster.beat("a", second)) else {
+        let Err(Unavailable::Failed(text)) = block_on(membership.heartbeat("a", second)) else {
             panic!("a beat")
         };
         assert!(text.contains("WRONGTYPE"), "{text}");
-        let Err(Unavailable::Failed(text)) = block_on(roster.leave("a")) else { panic!("it left") };
+        let Err(Unavailable::Failed(text)) = block_on(membership.leave("a")) else {
+            panic!("it left")
+        };
         assert!(text.contains("WRONGTYPE"), "{text}");
         let _: () = redis::cmd("DEL").arg(&place).query(&mut admin).expect("it");
-        block_on(roster.beat("a", second)).expect("an answer");
+        block_on(membership.heartbeat("a", second)).expect("an answer");
     }
     assert_eq!(store.stats().circuit_opened, 0, "the server is well");
 }

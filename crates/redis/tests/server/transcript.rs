@@ -1,9 +1,10 @@
-//! The bucket and the list of nodes that `verify/states/` takes for the server, compared with a server.
+//! The bucket and the membership list that `verify/states/` uses in place of a server, compared
+//! with one.
 
 #[path = "../bodies/bucket.rs"]
 mod bucket;
-#[path = "../bodies/roll.rs"]
-mod roll;
+#[path = "../bodies/membership.rs"]
+mod membership;
 
 use std::time::Duration;
 
@@ -30,22 +31,22 @@ fn the_models_bucket_is_the_servers() {
     let outcome = runner.run(&(quotas, asked), |((limit, period_millis, burst, lease), asked)| {
         keys.set(keys.get() + 1);
         let period = Duration::from_millis(period_millis);
-        let central =
+        let redis_limiter =
             RedisLimiter::builder(&store, "transcript", Quota::new(limit, period).burst(burst));
-        // One cell has no room for leases; none at all are no leases.
-        let Ok(central) = central.leases(Duration::from_micros(lease)).build() else {
+        // A burst of one cell has no room for leases, and a lifetime of zero means none.
+        let Ok(redis_limiter) = redis_limiter.leases(Duration::from_micros(lease)).build() else {
             return Ok(());
         };
         let period_nanos = period_millis * 1_000_000;
         let bucket = Bucket::new(limit, period_nanos, burst, lease);
         let (mut now, mut full_at) = (BEGINNING_MICROS, 0);
-        for (gap, least, more) in asked {
+        for (gap, min, more) in asked {
             now += gap;
-            let central = central.at_micros(now);
-            let taken = central.take(keys.get().to_be_bytes(), least, least + more);
+            let redis_limiter = redis_limiter.at_micros(now);
+            let taken = redis_limiter.take(keys.get().to_be_bytes(), min, min + more);
             let taken = block_on(taken).expect("an answer");
             let at = u128::from(now) * bucket.parts;
-            let (cells, owed) = bucket.take(full_at.max(at) - at, least, least + more);
+            let (cells, owed) = bucket.take(full_at.max(at) - at, min, min + more);
             full_at = at + owed;
             prop_assert_eq!(taken.cells, cells);
             let remaining = (bucket.capacity - owed) / bucket.cell;
@@ -58,46 +59,48 @@ fn the_models_bucket_is_the_servers() {
     assert!(keys.get() >= 300, "{}", keys.get());
 }
 
-/// What a node does, or its server's clock.
+/// What a node does.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
     Heartbeat(usize),
     Leave(usize),
 }
 
-/// Granted: nothing; every beat is answered as the model says, by clocks that go on, jump ahead and are
-/// set back.
+/// Granted: nothing. Every heartbeat is answered as the model says, by clocks that advance, jump
+/// ahead and are set back.
 #[test]
 fn the_models_roll_is_the_servers() {
     const NODES: usize = 4;
-    /// In microseconds: the server expires keys by a clock of its own.
+    /// In microseconds, and long, because the server expires keys by its own clock.
     const LIFETIME: u64 = 300_000_000;
     const MICROS: i64 = 1_000_000;
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
-    let beats =
-        concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/beat.lua"));
-    let (beats, leaves) =
-        (redis::Script::new(beats), redis::Script::new(include_str!("../../src/lua/leave.lua")));
+    let heartbeats =
+        concat!(include_str!("../../src/lua/now.lua"), include_str!("../../src/lua/heartbeat.lua"));
+    let (heartbeats, leaves) = (
+        redis::Script::new(heartbeats),
+        redis::Script::new(include_str!("../../src/lua/leave.lua")),
+    );
     let doing = prop_oneof![9 => (0..NODES).prop_map(Doing::Heartbeat), 1 => (0..NODES).prop_map(Doing::Leave)];
     let passes = prop_oneof![6 => 0_i64..200, 1 => -400_i64..400];
     let script = prop::collection::vec((doing, passes), 1..60);
     let (mut gone, mut set_back) = (0_u64, 0_u64);
     let mut runner = TestRunner::new(ProptestConfig::with_cases(200));
     let scripts = (0..200).map(|_| script.new_tree(&mut runner).expect("it draws").current());
-    for (rolls, script) in scripts.enumerate() {
-        let keys = ["heard", "came"].map(|of| format!("{{roll {rolls}}}:{of}"));
+    for (lists, script) in scripts.enumerate() {
+        let keys = ["heard", "came"].map(|of| format!("{{roll {lists}}}:{of}"));
         let (mut places, mut now) = ([None; NODES], BEGINNING_MICROS);
         for (doing, by) in script {
             now = now.saturating_add_signed(by * MICROS);
             set_back += u64::from(by < 0);
             match doing {
                 Doing::Heartbeat(node) => {
-                    let mut call = beats.key(&keys[0]);
+                    let mut call = heartbeats.key(&keys[0]);
                     let call = call.key(&keys[1]).arg(node).arg(LIFETIME).arg(now);
                     let answer: (u64, u64) = call.invoke(&mut admin).expect("an answer");
                     let before = places.iter().flatten().count();
-                    assert_eq!(answer, roll::beat(&mut places, node, now, LIFETIME));
+                    assert_eq!(answer, membership::heartbeat(&mut places, node, now, LIFETIME));
                     gone += u64::from(places.iter().flatten().count() < before);
                 }
                 Doing::Leave(node) => {
@@ -105,7 +108,7 @@ fn the_models_roll_is_the_servers() {
                     let call = call.key(&keys[1]).arg(node);
                     let there: (u64,) = call.invoke(&mut admin).expect("an answer");
                     assert_eq!(there.0 == 1, places[node].is_some());
-                    roll::leave(&mut places, node);
+                    membership::leave(&mut places, node);
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Processes of a test: this program again, with one of its tests that is none by itself.
+//! Worker processes of a test: this program again, running one of its tests that does nothing by
+//! itself.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -6,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use tollgate_redis::{Store, StoreBuilder};
 
-use crate::harness::{Server, patient};
+use crate::harness::{Server, with_long_deadline};
 
 const URL: &str = "TOLLGATE_TEST_URL";
 const WORKERS: &str = "TOLLGATE_TEST_WORKERS";
 const TOGETHER_MAX: Duration = Duration::from_secs(30);
 
-/// A process, killed when it is dropped.
+/// A process, killed when dropped.
 pub(crate) struct Worker(Child);
 
 impl Worker {
-    /// One of `of` that begin together, running the named test.
+    /// Starts one of `of` workers, which wait for each other and then run the named test.
     pub(crate) fn start(server: &Server, test: &str, of: u32) -> Self {
         let mut worker = Command::new(std::env::current_exe().expect("this program"));
         worker.args(["--exact", test, "--nocapture", "--test-threads", "1"]);
@@ -24,7 +25,7 @@ impl Worker {
         Self(worker.spawn().expect("it starts"))
     }
 
-    /// Waits for its end, and for the numbers that it has [told](tell).
+    /// Waits for its end, and returns the numbers that it has [reported](report).
     pub(crate) fn numbers(mut self) -> Vec<u64> {
         let mut text = String::new();
         let stdout = self.0.stdout.as_mut().expect("it is piped");
@@ -50,7 +51,7 @@ impl Drop for Worker {
     }
 }
 
-/// In a worker: the store to ask, when all workers have started. `None` in any other process.
+/// In a worker: the store to use, once all workers have started. `None` in any other process.
 pub(crate) fn store() -> Option<Store> {
     store_with(|store| store)
 }
@@ -70,10 +71,10 @@ pub(crate) fn store_with(change: impl FnOnce(StoreBuilder) -> StoreBuilder) -> O
         std::thread::sleep(Duration::from_millis(1));
         here = count(0, &mut connection);
     }
-    Some(change(patient(Store::builder(url))).build().expect("a store"))
+    Some(change(with_long_deadline(Store::builder(url))).build().expect("a store"))
 }
 
-/// In a worker: what it has found.
+/// In a worker: reports its result.
 pub(crate) fn tell(numbers: &[u64]) {
     let text: Vec<_> = numbers.iter().map(ToString::to_string).collect();
     println!("\nnumbers: {}", text.join(" "));
@@ -84,7 +85,7 @@ fn numbers(line: &str) -> Option<Vec<u64>> {
     Some(text.split(' ').map(|number| number.parse().expect("a number")).collect())
 }
 
-/// A runtime of so many threads.
+/// A runtime with this many threads.
 pub(crate) fn runtime(threads: usize) -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(threads).enable_all().build().expect("a runtime")

@@ -1,6 +1,6 @@
 //! What faults do, and what each adds.
 
-use super::place::{Ages, Node, Place};
+use super::slot::{Ages, Node, Slot};
 use super::{Fault, Mistake, Shares, World, faults};
 
 impl Shares {
@@ -11,9 +11,9 @@ impl Shares {
             Fault::FailOver => self.fail_over(world),
             Fault::SplitBrain => {
                 world.has_deposed = true;
-                for place in &mut world.places {
-                    place.at_deposed = place.listed;
-                    if let Some(node) = &mut place.node {
+                for slot in &mut world.slots {
+                    slot.at_deposed = slot.listed;
+                    if let Some(node) = &mut slot.node {
                         node.asks_deposed = true;
                     }
                 }
@@ -23,17 +23,17 @@ impl Shares {
             Fault::ServerBack => self.pass(world, -1),
             Fault::ClientBack => {
                 let faults = faults(world);
-                let place = world.places.get_mut(index)?;
-                let node = place.node.as_mut()?;
+                let slot = world.slots.get_mut(index)?;
+                let node = slot.node.as_mut()?;
                 self.go_on(node, -1, faults);
-                let (node, listed) = (node.clone(), place.listed);
+                let (node, listed) = (node.clone(), slot.listed);
                 let beyond = self.beyond(&node, listed).min(1);
                 let counted = if beyond > 0 { 0 } else { self.nodes };
                 self.allow_part(world, &node, 1, counted);
             }
             Fault::ClientAhead => {
                 let faults = faults(world);
-                let node = world.places.get_mut(index)?.node.as_mut()?;
+                let node = world.slots.get_mut(index)?.node.as_mut()?;
                 let before = node.owed;
                 self.go_on(node, 1, faults);
                 let came_back = before - node.owed;
@@ -45,55 +45,55 @@ impl Shares {
         Some(())
     }
 
-    /// The server's clock goes on.
+    /// The server's clock advances.
     fn pass(&self, world: &mut World, by: i8) {
         let oldest = self.oldest(world);
-        for place in &mut world.places {
-            for ages in [&mut place.listed, &mut place.copied].into_iter().flatten() {
+        for slot in &mut world.slots {
+            for ages in [&mut slot.listed, &mut slot.copied].into_iter().flatten() {
                 ages.go_on(by, oldest);
             }
         }
     }
 
     fn forget(&self, world: &mut World) {
-        for index in 0..world.places.len() {
-            // Nobody has a part by the new list for so long as any has one by the old, if clocks are right.
-            if let Some(node) = world.places[index].node.clone() {
+        for index in 0..world.slots.len() {
+            // With correct clocks, every old part ends before any node has a part by the new list.
+            if let Some(node) = world.slots[index].node.clone() {
                 let beyond = self.left_of_any(&node) - self.holds();
                 self.allow_part(world, &node, beyond, 0);
             }
-            let place = &mut world.places[index];
-            (place.listed, place.copied) = (None, None);
+            let slot = &mut world.slots[index];
+            (slot.listed, slot.copied) = (None, None);
         }
     }
 
     fn fail_over(&self, world: &mut World) {
-        for index in 0..world.places.len() {
-            let place = &world.places[index];
-            if let Some(node) = place.node.clone() {
-                let beyond = self.beyond(&node, place.copied);
+        for index in 0..world.slots.len() {
+            let slot = &world.slots[index];
+            if let Some(node) = slot.node.clone() {
+                let beyond = self.beyond(&node, slot.copied);
                 self.allow_part(world, &node, beyond, 0);
             }
         }
         let counted = self.counted();
-        for place in &mut world.places {
-            // One that the server had dropped counts again, if the clock goes back as well.
-            let sooner = self.member_for(place.copied)
-                - self.member_for(place.listed.filter(|ages| ages.heard < counted));
-            place.early += sooner.max(0).unsigned_abs();
-            place.listed = place.copied;
+        for slot in &mut world.slots {
+            // A node that the server had dropped counts again, if the clock goes back as well.
+            let sooner = self.member_for(slot.copied)
+                - self.member_for(slot.listed.filter(|ages| ages.heard < counted));
+            slot.early += sooner.max(0).unsigned_abs();
+            slot.listed = slot.copied;
         }
     }
 
     fn server_ahead(&self, world: &mut World) {
         let holds = self.holds();
-        for place in &mut world.places {
-            let is_new = place.listed.is_some_and(|ages| ages.came < holds);
-            place.early += u8::from(is_new && place.node.is_some());
+        for slot in &mut world.slots {
+            let is_new = slot.listed.is_some_and(|ages| ages.came < holds);
+            slot.early += u8::from(is_new && slot.node.is_some());
         }
         self.pass(world, 1);
-        for index in 0..world.places.len() {
-            let Place { node, listed, .. } = &world.places[index];
+        for index in 0..world.slots.len() {
+            let Slot { node, listed, .. } = &world.slots[index];
             if let (Some(node), Some(_)) = (node.clone(), listed) {
                 let beyond = self.beyond(&node, *listed);
                 self.allow_part(world, &node, beyond.min(1), 0);
@@ -101,42 +101,42 @@ impl Shares {
         }
     }
 
-    /// For how long a list says that a node has been on it, as far as it matters.
+    /// How long a list says that a node has been a member, as far as it matters.
     fn member_for(&self, listed: Option<Ages>) -> i8 {
         listed.map_or(0, |ages| ages.came.clamp(0, self.holds()))
     }
 
-    /// For how long a node may use a part after the list has dropped it.
+    /// How long a node may use a part after the list has dropped it.
     fn beyond(&self, node: &Node, listed: Option<Ages>) -> i8 {
-        // One that is new to the list has its part from before.
+        // A node that is new to the list has its part from before.
         let listed = listed.filter(|ages| ages.came >= self.holds());
         let dropped_in = listed.map_or(0, |ages| self.counted() - ages.heard);
         (self.left_of_any(node) - dropped_in).max(0)
     }
 
-    /// For how much longer it may use its part, or one that it will have by the answer on its way.
+    /// How much longer the node may use its part, or the part of the answer in flight.
     fn left_of_any(&self, node: &Node) -> i8 {
         let coming = node.reply.map_or(0, |reply| self.left(reply));
         node.left.max(coming)
     }
 
-    /// A fault adds a node's part, and what comes back to it in so long, to the spans that begin before
-    /// that part ends. Less the part that it has as one of so many.
+    /// A fault adds a node's part, and what comes back to it in `units`, to the spans that begin
+    /// before that part ends, minus the part that the node has as one of `counted` nodes.
     fn allow_part(&self, world: &mut World, node: &Node, units: i8, counted: usize) {
         let left = self.left_of_any(node);
         if units <= 0 || left <= 0 || self.mistake == Mistake::FaultsAddNothing {
             return;
         }
-        let least = |live: u8| (live > 0).then_some(live);
-        let coming = node.reply.and_then(|reply| least(reply.live));
-        let used = least(node.live).filter(|_| node.left > 0);
-        // The larger part is of fewer nodes.
+        let min = |live: u8| (live > 0).then_some(live);
+        let coming = node.reply.and_then(|reply| min(reply.live));
+        let used = min(node.live).filter(|_| node.left > 0);
+        // Fewer nodes mean a larger part.
         let Some(live) = [coming, used].into_iter().flatten().min() else { return };
         let counted = u8::try_from(counted).expect("few");
         self.allow(world, [live, counted], units, left);
     }
 
-    /// A node has a part sooner than it should.
+    /// A node has a part earlier than it should.
     pub(super) fn come_early(&self, world: &mut World, live: u8, early: u8) {
         if early > 0 && self.mistake != Mistake::FaultsAddNothing {
             let early = i8::try_from(early).expect("few");

@@ -1,9 +1,9 @@
-//! What nodes do, and what becomes of their beats.
+//! What nodes do, and what happens to their heartbeats.
 
-use super::place::{Ages, Node, Place, Reply, lacks};
-use super::roll::{Member, beat, leave};
+use super::membership::{Member, heartbeat, leave};
+use super::slot::{Ages, Node, Reply, Slot, lacks};
 use super::{Fault, Mistake, NOW_UNITS, Shares, Step, World, at, at_units, faults};
-use crate::share::membership::holds;
+use crate::share::part_status::is_valid;
 
 impl Shares {
     pub(super) fn steps(&self, world: &World, steps: &mut Vec<Step>) {
@@ -12,18 +12,18 @@ impl Shares {
         if world.faults > 0 && replicates {
             steps.push(Step::Replicate);
         }
-        let free = |place: &Place| {
-            place.node.is_none()
-                && [place.listed, place.copied, place.at_deposed].iter().all(Option::is_none)
+        let free = |slot: &Slot| {
+            slot.node.is_none()
+                && [slot.listed, slot.copied, slot.at_deposed].iter().all(Option::is_none)
         };
-        steps.extend(world.places.iter().position(free).map(Step::Come));
-        for (index, place) in world.places.iter().enumerate() {
-            let leaves_first = self.mistake == Mistake::LeavesFirst && place.node.is_some();
-            if place.listed.is_some() && (place.node.is_none() || leaves_first) {
+        steps.extend(world.slots.iter().position(free).map(Step::Come));
+        for (index, slot) in world.slots.iter().enumerate() {
+            let leaves_first = self.mistake == Mistake::LeavesFirst && slot.node.is_some();
+            if slot.listed.is_some() && (slot.node.is_none() || leaves_first) {
                 steps.push(Step::Leave(index));
             }
-            let Some(node) = &place.node else {
-                if place.stray {
+            let Some(node) = &slot.node else {
+                if slot.stray {
                     steps.push(Step::ArriveStray(index));
                 }
                 continue;
@@ -50,8 +50,8 @@ impl Shares {
     }
 
     fn may_grant(&self, node: &Node) -> bool {
-        let has_part =
-            node.live > 0 && (holds(at(node.left), at(0)) || self.mistake == Mistake::NeverLapses);
+        let has_part = node.live > 0
+            && (is_valid(at(node.left), at(0)) || self.mistake == Mistake::NeverLapses);
         has_part && node.owed < self.cells(node.live)
     }
 
@@ -60,68 +60,69 @@ impl Shares {
             Step::Tick => self.tick(world),
             Step::Come(index) => {
                 let node = Node { asks_deposed: world.has_deposed, ..Node::default() };
-                world.places[index].node = Some(node);
-                world.places[index].stray = false;
+                world.slots[index].node = Some(node);
+                world.slots[index].stray = false;
             }
-            Step::Heartbeat(index) => self.beat(world, index)?,
-            Step::Lose(index) => world.places[index].node.as_mut()?.reply = None,
+            Step::Heartbeat(index) => self.heartbeat(world, index)?,
+            Step::Lose(index) => world.slots[index].node.as_mut()?.reply = None,
             Step::Land(index) => self.land(world, index)?,
             Step::Grant(index) => {
-                let node = world.places[index].node.as_mut()?;
+                let node = world.slots[index].node.as_mut()?;
                 node.owed += 1;
-                // What is granted by a part of the deposed server is what that adds.
+                // What a part of the deposed server grants is exactly what that fault adds.
                 if !node.is_of_deposed || self.mistake == Mistake::FaultsAddNothing {
                     world.meter.grant(1);
                 }
             }
             Step::Die(index) => {
-                world.places[index].node = None;
-                world.places[index].early = 0;
-                world.places[index].stray = true;
+                world.slots[index].node = None;
+                world.slots[index].early = 0;
+                world.slots[index].stray = true;
             }
             Step::ArriveStray(index) => {
-                world.places[index].stray = false;
+                world.slots[index].stray = false;
                 self.arrive(world, index, false);
             }
             Step::Leave(index) => self.leave(world, index),
-            Step::Move(index) => world.places[index].node.as_mut()?.asks_deposed = false,
+            Step::Move(index) => world.slots[index].node.as_mut()?.asks_deposed = false,
             Step::Replicate => {
-                world.places.iter_mut().for_each(|place| place.copied = place.listed);
+                world.slots.iter_mut().for_each(|slot| slot.copied = slot.listed);
             }
             Step::Happen(fault, index) => self.happen(world, fault, index)?,
         }
         Some(())
     }
 
-    /// A beat arrives at a server. How many nodes are alive, and for how long this has been one.
+    /// A heartbeat arrives at a server. Returns how many nodes are alive, and how long this one is
+    /// a member.
     fn arrive(&self, world: &mut World, index: usize, at_deposed: bool) -> (u64, u64) {
         let lifetime = u64::try_from(self.counted()).expect("some time");
         let mut members = members(world, at_deposed);
         let was_listed = members[index].is_some_and(|it| it.heard + lifetime > NOW_UNITS);
-        let answer = beat(&mut members, index, NOW_UNITS, lifetime);
+        let answer = heartbeat(&mut members, index, NOW_UNITS, lifetime);
         put(world, &members, at_deposed);
         if !was_listed && !at_deposed {
-            // No jump before this one makes it come early.
-            world.places[index].early = 0;
+            // A jump before this moment does not let it come early.
+            world.slots[index].early = 0;
         }
         answer
     }
 
-    fn beat(&self, world: &mut World, index: usize) -> Option<()> {
-        let node = world.places[index].node.as_ref()?;
+    fn heartbeat(&self, world: &mut World, index: usize) -> Option<()> {
+        let node = world.slots[index].node.as_ref()?;
         let (of_deposed, had_part) = (node.asks_deposed, node.live > 0);
         let (live, member_for) = self.arrive(world, index, of_deposed);
         let gap_unseen = self.mistake == Mistake::GapUnseen && had_part;
         let live = self.reply(live, if gap_unseen { u8::MAX.into() } else { member_for });
-        world.places[index].node.as_mut()?.reply =
+        world.slots[index].node.as_mut()?.reply =
             live.map(|live| Reply { ago: 0, live, of_deposed });
         Some(())
     }
 
-    /// An answer is there that gives a part.
+    /// An answer that gives a part arrives.
     fn land(&self, world: &mut World, index: usize) -> Option<()> {
-        let place = &mut world.places[index];
-        let node = place.node.as_mut()?;
+        let slot = &mut world.slots[index];
+        let node = slot.node.as_mut()?;
         let reply = node.reply.take()?;
         let (old, new) = (self.cells(node.live), self.cells(reply.live));
         let owed = if reply.live == node.live { node.owed } else { lacks(node.owed, old, new) };
@@ -133,15 +134,15 @@ impl Shares {
         (node.live, node.left) = (reply.live, self.left(reply));
         node.is_of_deposed = reply.of_deposed;
         if node.left <= 0 {
-            // Too late to be a part.
+            // It is too late to be used.
             return Some(());
         }
-        let early = core::mem::take(&mut place.early);
+        let early = core::mem::take(&mut slot.early);
         if comes && self.mistake != Mistake::ComingsAddNothing {
-            // It comes, or is back, or comes over: what it has, spans see that began before.
+            // The node comes, returns, or moves over: earlier spans see all that it has.
             world.meter.forgive(has.into());
         } else if !comes && self.mistake != Mistake::GoingsAddNothing {
-            // Others went: so much has it at once that had spent nothing.
+            // Other nodes went: the node has more at once if it had spent nothing.
             world.meter.forgive(has.saturating_sub(had).into());
         }
         self.come_early(world, reply.live, early);
@@ -157,51 +158,49 @@ impl Shares {
     fn tick(&self, world: &mut World) {
         world.meter.tick(self.rate);
         let (oldest, faults) = (self.oldest(world), faults(world));
-        for place in &mut world.places {
-            let lists = [&mut place.listed, &mut place.copied, &mut place.at_deposed];
+        for slot in &mut world.slots {
+            let lists = [&mut slot.listed, &mut slot.copied, &mut slot.at_deposed];
             lists.into_iter().flatten().for_each(|ages| ages.go_on(1, oldest));
-            if let Some(node) = &mut place.node {
+            if let Some(node) = &mut slot.node {
                 self.go_on(node, 1, faults);
             }
         }
     }
 
-    /// What makes no difference any longer is as if it had never been.
+    /// Normalizes whatever no longer makes a difference.
     pub(super) fn forget_the_old(&self, world: &mut World) {
         let oldest = self.oldest(world);
-        world.has_deposed &= world
-            .places
-            .iter()
-            .any(|place| place.node.as_ref().is_some_and(|node| node.asks_deposed));
+        world.has_deposed &=
+            world.slots.iter().any(|slot| slot.node.as_ref().is_some_and(|node| node.asks_deposed));
         let replicates = self.may(Fault::FailOver) || self.may(Fault::SplitBrain);
-        for place in &mut world.places {
+        for slot in &mut world.slots {
             if world.faults == 0 || !replicates {
-                place.copied = None;
+                slot.copied = None;
             }
             if !world.has_deposed {
-                place.at_deposed = None;
+                slot.at_deposed = None;
             }
-            for list in [&mut place.listed, &mut place.copied, &mut place.at_deposed] {
+            for list in [&mut slot.listed, &mut slot.copied, &mut slot.at_deposed] {
                 *list = list.filter(|ages| ages.heard < oldest.heard);
             }
         }
     }
 }
 
-fn list(place: &mut Place, at_deposed: bool) -> &mut Option<Ages> {
-    if at_deposed { &mut place.at_deposed } else { &mut place.listed }
+fn list(slot: &mut Slot, at_deposed: bool) -> &mut Option<Ages> {
+    if at_deposed { &mut slot.at_deposed } else { &mut slot.listed }
 }
 
 fn members(world: &mut World, at_deposed: bool) -> Vec<Option<Member>> {
     let when = |age: i8| u64::try_from(at_units(-age)).expect("after the beginning");
     let member = |ages: Ages| Member { came: when(ages.came), heard: when(ages.heard) };
-    world.places.iter_mut().map(|place| list(place, at_deposed).map(member)).collect()
+    world.slots.iter_mut().map(|slot| list(slot, at_deposed).map(member)).collect()
 }
 
 fn put(world: &mut World, members: &[Option<Member>], at_deposed: bool) {
     let age = |when: u64| at_units(0) - i8::try_from(when).expect("small");
-    for (place, member) in world.places.iter_mut().zip(members) {
-        *list(place, at_deposed) =
+    for (slot, member) in world.slots.iter_mut().zip(members) {
+        *list(slot, at_deposed) =
             member.map(|it| Ages { came: age(it.came), heard: age(it.heard) });
     }
 }

@@ -1,24 +1,25 @@
-//! Many tasks that ask for one key at once, and leases that are small beside what they spend.
+//! Many tasks that ask for one key at once, with leases that are small compared with what they
+//! spend.
 
 use super::*;
 use crate::sync::RelaxedCounter;
 
-/// A crowd, and the bank that it asks.
+/// A crowd of tasks, and the source that it uses.
 #[derive(Clone, Copy, Debug)]
 struct Crowd {
     tasks: u64,
-    /// Between two requests of a task.
+    /// The time between two requests of a task.
     gap_nanos: u64,
     span_nanos: u64,
     rate: u64,
     burst: u64,
     /// Cells of a lease.
-    most: u64,
-    /// Of a message, at most.
+    max_lease: u64,
+    /// The largest latency of a message.
     latency_nanos: u64,
 }
 
-/// What became of its requests.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     admitted: u64,
@@ -27,15 +28,15 @@ struct Outcome {
     under_way_most: u64,
 }
 
-/// The bank, and how many calls are under way.
+/// A source that counts calls in flight.
 struct Counted {
-    remote: Remote,
+    remote: SimulatedSource,
     under_way: Arc<RelaxedCounter>,
     under_way_most: Arc<RelaxedCounter>,
 }
 
 impl LeaseSource for Counted {
-    async fn take(&self, key: &[u8], want: Want) -> Result<Grant, Unavailable> {
+    async fn take(&self, key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
         let under_way = self.under_way.add(1) + 1;
         self.under_way_most.put(self.under_way_most.read().max(under_way));
         let grant = self.remote.take(key, want).await;
@@ -47,22 +48,27 @@ impl LeaseSource for Counted {
 /// Leases live for 100 ms.
 fn play(crowd: Crowd) -> Outcome {
     simulate(async move {
-        let central = Arc::new(RedisLimiter::new(crowd.rate, crowd.burst, 100 * MILLI));
+        let server = Arc::new(SimulatedServer::new(crowd.rate, crowd.burst, 100 * MILLI));
         let real = Local::real();
         let latency = crowd.latency_nanos.min(MILLI)..crowd.latency_nanos + 1;
-        let remote = Remote::new(&central, &Link::good(latency), real, 1);
-        let most = Arc::new(RelaxedCounter::default());
-        let bank = Counted { remote, under_way: Arc::default(), under_way_most: Arc::clone(&most) };
-        let leased = Leased::builder(bank).clock(real).most(crowd.most).build().expect("in range");
+        let remote = SimulatedSource::new(&server, &Link::good(latency), real, 1);
+        let max = Arc::new(RelaxedCounter::default());
+        let source =
+            Counted { remote, under_way: Arc::default(), under_way_most: Arc::clone(&max) };
+        let leased = Leased::builder(source)
+            .clock(real)
+            .max_lease(crowd.max_lease)
+            .build()
+            .expect("in range");
         let tasks: Vec<_> = (0..crowd.tasks)
-            .map(|task| tokio::spawn(ask(leased.clone(), real, crowd, Numbers::new(task))))
+            .map(|task| tokio::spawn(ask(leased.clone(), real, crowd, Rng::new(task))))
             .collect();
         let (mut admitted, mut denied) = (0, 0);
         for task in tasks {
             let (more, fewer) = task.await.expect("no panic");
             (admitted, denied) = (admitted + more, denied + fewer);
         }
-        Outcome { admitted, denied, stats: leased.stats(), under_way_most: most.read() }
+        Outcome { admitted, denied, stats: leased.stats(), under_way_most: max.read() }
     })
 }
 
@@ -70,7 +76,7 @@ async fn ask(
     leased: Leased<Counted, Local>,
     real: Local,
     crowd: Crowd,
-    mut numbers: Numbers,
+    mut rng: Rng,
 ) -> (u64, u64) {
     let (mut admitted, mut denied) = (0, 0);
     while real.nanos() < crowd.span_nanos {
@@ -78,7 +84,7 @@ async fn ask(
             Ok(_) => admitted += 1,
             Err(_) => denied += 1,
         }
-        sleep(numbers.within(1..2 * crowd.gap_nanos)).await;
+        sleep(rng.within(1..2 * crowd.gap_nanos)).await;
     }
     (admitted, denied)
 }
@@ -89,11 +95,11 @@ const PLENTY: Crowd = Crowd {
     span_nanos: 200 * MILLI,
     rate: 1_000_000,
     burst: 1_000_000,
-    most: 10,
+    max_lease: 10,
     latency_nanos: MILLI,
 };
 
-/// By one call at a time it would be 5,000 a second, of 640,000 that are asked for.
+/// One call at a time would bring 5,000 cells a second, of 640,000 that are asked for.
 #[test]
 fn where_one_call_brings_too_little_several_are_under_way() {
     let found = play(PLENTY);
@@ -104,34 +110,35 @@ fn where_one_call_brings_too_little_several_are_under_way() {
     assert!(found.stats.cells_taken <= 10 * found.stats.calls, "10 each: {found:?}");
 }
 
-/// Replies that come late now and then are not waited for: cells are fetched for as long as that.
+/// A late reply now and then must not make requests wait: cells are fetched early enough.
 #[test]
 fn where_round_trips_differ_cells_are_there_before_they_are_needed() {
     let crowd = Crowd { tasks: 1, gap_nanos: 200 * MICRO, span_nanos: 2 * SECOND, ..PLENTY };
-    for most in [20, 50, 1_000] {
-        let found = play(Crowd { most, latency_nanos: 5 * MILLI, ..crowd });
+    for max_lease in [20, 50, 1_000] {
+        let found = play(Crowd { max_lease, latency_nanos: 5 * MILLI, ..crowd });
         println!("{found:?}");
-        let LeaseStats { calls, calls_ahead, from_lease, .. } = found.stats;
+        let LeaseStats { calls, prefetches, from_lease, .. } = found.stats;
         assert!(found.denied == 0 && from_lease > 9_000, "{found:?}");
-        assert!((calls - calls_ahead) * 20 <= calls, "waited for: {found:?}");
+        assert!((calls - prefetches) * 20 <= calls, "waited for: {found:?}");
     }
 }
 
-/// Nobody is asked for what is not spent.
+/// Calls must not bring cells that are not spent.
 #[test]
 fn a_crowd_that_one_call_serves_makes_one_at_a_time() {
-    let found = play(Crowd { most: 100_000, ..PLENTY });
+    let found = play(Crowd { max_lease: 100_000, ..PLENTY });
     println!("{found:?}");
     assert!(found.admitted > 100 * 1_000 && found.under_way_most == 1, "{found:?}");
     let found = play(Crowd { gap_nanos: 20 * MILLI, ..PLENTY });
     println!("{found:?}");
-    // They all come at once at first, and then 6 in a round trip.
+    // At first all tasks ask at the same time; later about 6 in a round trip.
     assert!(found.under_way_most <= 8 && found.denied == 0, "{found:?}");
     assert!(found.stats.cells_taken <= found.admitted * 5 / 4 + 20, "{found:?}");
 }
 
-/// In each pause of 10 ms as much comes back as a lease has: a call for that, and one that finds
-/// nothing. Were several under way as soon as one brings all that it asked for, it would be 1,150.
+/// In each pause of 10 ms as many cells come back as a lease has. That takes one call for the
+/// cells, and one that finds nothing. It would be 1,150 calls if several were allowed as soon as
+/// one brings all it asked for.
 #[test]
 fn a_crowd_at_a_bank_that_is_short_makes_few_calls() {
     let found = play(Crowd { rate: 1_000, burst: 200, span_nanos: 2 * SECOND, ..PLENTY });
@@ -142,20 +149,20 @@ fn a_crowd_at_a_bank_that_is_short_makes_few_calls() {
     assert!(found.denied > 100_000, "{found:?}");
 }
 
-/// Who is woken and has gone passes it on; so all others come to their answer.
+/// A woken request that has gone passes its wake-up on, so all other requests are answered.
 #[test]
 fn nobody_sleeps_on_when_others_that_were_woken_have_gone() {
     simulate(async {
-        let central = Arc::new(RedisLimiter::new(1_000_000, 1_000_000, 100 * MILLI));
+        let server = Arc::new(SimulatedServer::new(1_000_000, 1_000_000, 100 * MILLI));
         let real = Local::real();
-        let remote = Remote::new(&central, &Link::good(MILLI..MILLI + 1), real, 1);
-        let leased = Leased::builder(remote).clock(real).most(3).build().expect("in range");
-        let mut numbers = Numbers::new(7);
+        let remote = SimulatedSource::new(&server, &Link::good(MILLI..MILLI + 1), real, 1);
+        let leased = Leased::builder(remote).clock(real).max_lease(3).build().expect("in range");
+        let mut rng = Rng::new(7);
         for _ in 0..50 {
             let clients: Vec<_> = (0..100)
                 .map(|_| {
-                    let (leased, patience) = (leased.clone(), numbers.within(0..6 * MILLI));
-                    let patience = (numbers.within(0..2) == 0).then_some(patience);
+                    let (leased, patience) = (leased.clone(), rng.within(0..6 * MILLI));
+                    let patience = (rng.within(0..2) == 0).then_some(patience);
                     tokio::spawn(async move {
                         let patience = Duration::from_nanos(patience.unwrap_or(SECOND)) * SLOWER;
                         let answer = tokio::time::timeout(patience, leased.check(b"key")).await;

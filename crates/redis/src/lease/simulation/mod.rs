@@ -1,7 +1,8 @@
-//! Processes, links and a bank in one thread, by one seed: the limiter that ships, on tokio's
-//! paused clock.
+//! Processes, links and a source in one thread, drawn from one seed: the limiter that ships, on
+//! tokio's paused clock.
 //!
-//! Time is slowed down: a microsecond here is a millisecond of tokio's, whose timers know no less.
+//! Time is slowed down: a microsecond here is a millisecond of tokio's, whose timers have no finer
+//! resolution.
 
 #![allow(clippy::disallowed_types, reason = "a bank of the tests may have a lock")]
 
@@ -66,11 +67,11 @@ impl Clock for Local {
     }
 }
 
-/// A source of numbers that look random.
+/// A pseudo-random generator.
 #[derive(Clone, Debug)]
-pub(crate) struct Numbers(u64);
+pub(crate) struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -92,7 +93,7 @@ impl Numbers {
         ((self.draw() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// The time to the next of so many events a second that know nothing of each other.
+    /// The time to the next of this many independent events a second.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a short span")]
     pub(crate) fn gap(&mut self, per_second: f64) -> u64 {
         (-self.share().ln() / per_second * 1e9) as u64
@@ -114,60 +115,66 @@ impl Exact {
         Self { interval_nanos: SECOND / rate, burst, full_at: HashMap::new() }
     }
 
-    /// What is given of a want, how many are left, when it is full, and when `least` are there.
-    pub(crate) fn take(&mut self, key: &[u8], want: Want, now: u64) -> (u64, u64, u64, u64) {
+    /// The cells granted, the cells left, the time until the key is full, and the time until `min`
+    /// cells fit.
+    pub(crate) fn take(
+        &mut self,
+        key: &[u8],
+        want: LeaseRequest,
+        now: u64,
+    ) -> (u64, u64, u64, u64) {
         let full_at = self.full_at.entry(key.into()).or_insert(0);
         let full = self.burst * self.interval_nanos;
         let owed = full_at.saturating_sub(now);
         let there = full.saturating_sub(owed) / self.interval_nanos;
-        let given = if there < want.least { 0 } else { there.min(want.most) };
+        let given = if there < want.min { 0 } else { there.min(want.max) };
         *full_at = now.max(*full_at) + given * self.interval_nanos;
-        let wait = (owed + want.least * self.interval_nanos).saturating_sub(full);
+        let wait = (owed + want.min * self.interval_nanos).saturating_sub(full);
         (given, there - given, *full_at - now, wait)
     }
 }
 
-/// The bank that all processes share: it leases for a time in which `rate * lifetime` cells come
-/// back, and has a burst that is lower by them.
+/// The server that all processes share. It leases for a lifetime in which `rate * lifetime` cells
+/// come back, and lowers the burst by them.
 #[derive(Debug)]
-pub(crate) struct RedisLimiter {
+pub(crate) struct SimulatedServer {
     exact: Mutex<Exact>,
     pub(crate) lifetime_nanos: u64,
     pub(crate) limit: u64,
 }
 
-impl RedisLimiter {
+impl SimulatedServer {
     pub(crate) fn new(rate: u64, burst: u64, lifetime_nanos: u64) -> Self {
         let lowered = burst - (lifetime_nanos * rate).div_ceil(SECOND);
         Self { limit: lowered, ..Self::with_whole_burst(rate, lowered, lifetime_nanos) }
     }
 
-    /// The mistake: nothing is set off against what is spent later.
+    /// The mistake: the burst is not lowered.
     pub(crate) fn with_whole_burst(rate: u64, burst: u64, lifetime_nanos: u64) -> Self {
         let exact = Mutex::new(Exact::new(rate, burst));
         Self { exact, lifetime_nanos, limit: burst }
     }
 
-    pub(crate) fn take(&self, key: &[u8], want: Want, now: u64) -> Grant {
+    pub(crate) fn take(&self, key: &[u8], want: LeaseRequest, now: u64) -> Grant {
         let mut exact = self.exact.lock().unwrap_or_else(PoisonError::into_inner);
         let (cells, remaining, reset, wait) = exact.take(key, want, now);
         let reset_after = Duration::from_nanos(reset);
         let parts = DecisionParts { limit: self.limit, remaining, reset_after };
-        let fits = want.least <= self.limit;
-        let retry_after = (cells < want.least && fits).then(|| Duration::from_nanos(wait));
+        let fits = want.min <= self.limit;
+        let retry_after = (cells < want.min && fits).then(|| Duration::from_nanos(wait));
         Grant { cells, lifetime: Duration::from_nanos(self.lifetime_nanos), parts, retry_after }
     }
 }
 
-/// How a process reaches the bank.
+/// How a process reaches the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    /// Of the request, and of the reply.
+    /// Latency of a request, and of a reply.
     pub(crate) latency_nanos: Range<u64>,
-    /// Of a thousand requests, and of a thousand replies.
+    /// Lost requests in a thousand, and lost replies in a thousand.
     pub(crate) lost_per_mille: u64,
     pub(crate) deadline_nanos: u64,
-    /// The mistake: lifetimes are counted from when the reply is there.
+    /// The mistake: lifetimes are counted from when the reply arrives.
     pub(crate) counts_from_reply: bool,
 }
 
@@ -178,36 +185,36 @@ impl Link {
     }
 }
 
-/// The bank as one process sees it.
+/// The server as one process reaches it.
 #[derive(Debug)]
-pub(crate) struct Remote {
-    central: Arc<RedisLimiter>,
+pub(crate) struct SimulatedSource {
+    server: Arc<SimulatedServer>,
     link: Link,
     clock: Local,
-    numbers: Mutex<Numbers>,
+    rng: Mutex<Rng>,
 }
 
-impl Remote {
-    pub(crate) fn new(central: &Arc<RedisLimiter>, link: &Link, clock: Local, seed: u64) -> Self {
-        let numbers = Mutex::new(Numbers::new(seed));
-        Self { central: Arc::clone(central), link: link.clone(), clock, numbers }
+impl SimulatedSource {
+    pub(crate) fn new(server: &Arc<SimulatedServer>, link: &Link, clock: Local, seed: u64) -> Self {
+        let rng = Mutex::new(Rng::new(seed));
+        Self { server: Arc::clone(server), link: link.clone(), clock, rng }
     }
 
-    /// How long a message is under way; `None` if it never arrives.
+    /// The latency of a message. `None` if it never arrives.
     fn fate(&self) -> Option<u64> {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_lost = numbers.within(0..1_000) < self.link.lost_per_mille;
-        let latency = numbers.within(self.link.latency_nanos.clone());
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_lost = rng.within(0..1_000) < self.link.lost_per_mille;
+        let latency = rng.within(self.link.latency_nanos.clone());
         (!is_lost).then_some(latency)
     }
 
-    async fn exchange(&self, key: &[u8], want: Want) -> Grant {
+    async fn exchange(&self, key: &[u8], want: LeaseRequest) -> Grant {
         let (Some(there), back) = (self.fate(), self.fate()) else {
             return core::future::pending().await;
         };
         let sent = self.clock.nanos();
         sleep(there).await;
-        let mut grant = self.central.take(key, want, self.clock.nanos());
+        let mut grant = self.server.take(key, want, self.clock.nanos());
         match back {
             Some(back) => sleep(back).await,
             None => core::future::pending().await,
@@ -219,8 +226,8 @@ impl Remote {
     }
 }
 
-impl LeaseSource for Remote {
-    async fn take(&self, key: &[u8], want: Want) -> Result<Grant, Unavailable> {
+impl LeaseSource for SimulatedSource {
+    async fn take(&self, key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
         let deadline = Duration::from_nanos(self.link.deadline_nanos) * SLOWER;
         tokio::time::timeout(deadline, self.exchange(key, want))
             .await

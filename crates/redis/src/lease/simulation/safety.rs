@@ -1,10 +1,11 @@
-//! Whatever happens to processes and messages, no span sees more than the quota.
+//! No span sees more than the quota, whatever happens to processes and messages.
 
 use proptest::prelude::*;
 
+use super::Rng;
 use super::*;
 
-/// What is planted.
+/// The planted mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
@@ -12,11 +13,12 @@ enum Mistake {
     BurstNotLowered,
 }
 
-/// When how many cells were spent, in order, by all processes.
+/// When how many cells were spent by all processes, in order.
 type Spent = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// The most by which any span exceeds `burst + rate * span`, in nanoseconds of the rate; not above
-/// 0 if none does. What a bucket holds that leaks at the rate is the worst span that ends now.
+/// The largest excess of any span over `burst + rate * span`, in nanoseconds of the rate, and not
+/// above 0 if there is none. The level of a bucket that leaks at the rate is the worst span that
+/// ends now.
 fn worst_excess_nanos(spent: &[(u64, u64)], interval_nanos: u64, burst: u64) -> i128 {
     let (mut level, mut last, mut worst) = (0_i128, 0, i128::MIN);
     for &(at, n) in spent {
@@ -27,31 +29,31 @@ fn worst_excess_nanos(spent: &[(u64, u64)], interval_nanos: u64, burst: u64) -> 
     worst
 }
 
-/// A world drawn from a seed; returns what was spent, and the interval and burst of the quota.
+/// Runs a world drawn from a seed. Returns what was spent, and the interval and burst of the quota.
 fn world(seed: u64, mistake: Mistake) -> (Vec<(u64, u64)>, u64, u64) {
     simulate(async move {
-        let mut numbers = Numbers::new(seed);
-        let rate = [10, 100, 1_000, 10_000][usize::try_from(numbers.within(0..4)).expect("few")];
-        let burst = numbers.within(2..200);
-        let lifetime = burst * SECOND / rate * numbers.within(10..75) / 100;
-        let central = Arc::new(match mistake {
-            Mistake::BurstNotLowered => RedisLimiter::with_whole_burst(rate, burst, lifetime),
-            _ => RedisLimiter::new(rate, burst, lifetime),
+        let mut rng = Rng::new(seed);
+        let rate = [10, 100, 1_000, 10_000][usize::try_from(rng.within(0..4)).expect("few")];
+        let burst = rng.within(2..200);
+        let lifetime = burst * SECOND / rate * rng.within(10..75) / 100;
+        let server = Arc::new(match mistake {
+            Mistake::BurstNotLowered => SimulatedServer::with_whole_burst(rate, burst, lifetime),
+            _ => SimulatedServer::new(rate, burst, lifetime),
         });
         let slowest = [lifetime / 20, lifetime / 2, 2 * lifetime];
-        let slowest = slowest[usize::try_from(numbers.within(0..3)).expect("few")];
+        let slowest = slowest[usize::try_from(rng.within(0..3)).expect("few")];
         let link = Link {
             latency_nanos: MICRO..slowest + 2 * MICRO,
-            lost_per_mille: [0, 0, 50, 300][usize::try_from(numbers.within(0..4)).expect("few")],
+            lost_per_mille: [0, 0, 50, 300][usize::try_from(rng.within(0..4)).expect("few")],
             deadline_nanos: 2 * slowest + 5 * MICRO,
             counts_from_reply: mistake == Mistake::CountedFromReply,
         };
         let spent = Spent::default();
         let real = Local::real();
-        let processes = numbers.within(1..9);
-        let life = Life { central, link, real, spent: Arc::clone(&spent), rate, burst, processes };
+        let processes = rng.within(1..9);
+        let life = Life { server, link, real, spent: Arc::clone(&spent), rate, burst, processes };
         let tasks: Vec<_> = (0..processes)
-            .map(|_| tokio::spawn(process(life.clone(), Numbers::new(numbers.draw()))))
+            .map(|_| tokio::spawn(process(life.clone(), Rng::new(rng.draw()))))
             .collect();
         for task in tasks {
             task.await.expect("no panic");
@@ -63,7 +65,7 @@ fn world(seed: u64, mistake: Mistake) -> (Vec<(u64, u64)>, u64, u64) {
 
 #[derive(Clone, Debug)]
 struct Life {
-    central: Arc<RedisLimiter>,
+    server: Arc<SimulatedServer>,
     link: Link,
     real: Local,
     spent: Spent,
@@ -73,38 +75,38 @@ struct Life {
 }
 
 impl Life {
-    /// A process begins, with a clock of its own and nothing in hand.
-    fn begin(&self, numbers: &mut Numbers) -> Leased<Remote, Local> {
-        let remote = Remote::new(&self.central, &self.link, self.real, numbers.draw());
-        let clock = self.real.skewed(numbers.within(0..1 << 60));
-        let most = numbers.within(1..2 * self.burst + 2);
-        Leased::builder(remote).clock(clock).most(most).build().expect("in range")
+    /// Starts a process with a clock of its own and no cells.
+    fn begin(&self, rng: &mut Rng) -> Leased<SimulatedSource, Local> {
+        let remote = SimulatedSource::new(&self.server, &self.link, self.real, rng.draw());
+        let clock = self.real.skewed(rng.within(0..1 << 60));
+        let max = rng.within(1..2 * self.burst + 2);
+        Leased::builder(remote).clock(clock).max_lease(max).build().expect("in range")
     }
 }
 
-/// Asks now and then, rests so that all comes back, and crashes.
-async fn process(life: Life, mut numbers: Numbers) {
+/// Asks now and then, rests until all cells are back, and crashes.
+async fn process(life: Life, mut rng: Rng) {
     let Life { rate, burst, processes, .. } = life;
-    let mut leased = life.begin(&mut numbers);
+    let mut leased = life.begin(&mut rng);
     let mut asked = Vec::new();
     // About as long as it takes to restore the burst a few times.
     let requests = 8 * burst / processes + 20;
     #[allow(clippy::cast_precision_loss, reason = "small")]
     let pace = 2.5 * rate as f64 / processes as f64;
     for _ in 0..requests {
-        match numbers.within(0..200) {
+        match rng.within(0..200) {
             0 => sleep(burst * SECOND / rate).await,
-            1 => leased = life.begin(&mut numbers),
+            1 => leased = life.begin(&mut rng),
             2..50 => {}
-            _ => sleep(numbers.gap(pace)).await,
+            _ => sleep(rng.gap(pace)).await,
         }
-        // Some do not wait for their answer, so that cells are left over.
-        let patience = match numbers.within(0..5) {
+        // Some requests do not wait for their answer, so cells are left over.
+        let patience = match rng.within(0..5) {
             0 => life.link.latency_nanos.end,
             _ => 10 * life.link.deadline_nanos,
         };
         let patience = Duration::from_nanos(patience) * SLOWER;
-        let n = if numbers.within(0..10) == 0 { numbers.within(0..burst + 2) } else { 1 };
+        let n = if rng.within(0..10) == 0 { rng.within(0..burst + 2) } else { 1 };
         let (leased, real, spent) = (leased.clone(), life.real, Arc::clone(&life.spent));
         asked.push(tokio::spawn(async move {
             let answer = tokio::time::timeout(patience, leased.check_n(b"key", n)).await;
@@ -129,20 +131,20 @@ proptest! {
     }
 }
 
-/// The worst excess where clients go away while a call is under way for all of them, so that cells
-/// are held; and then, after so long, there is a rush on this process and on another.
+/// The worst excess after this scenario: clients drop their requests while a call is in flight, so
+/// their cells are held; then, after `rush_nanos`, requests rush to this process and to another.
 fn rush_after(rush_nanos: u64, mistake: Mistake) -> i128 {
     let (rate, burst, lifetime) = (1_000, 200, 50 * MILLI);
     simulate(async move {
-        let central = Arc::new(match mistake {
-            Mistake::BurstNotLowered => RedisLimiter::with_whole_burst(rate, burst, lifetime),
-            _ => RedisLimiter::new(rate, burst, lifetime),
+        let server = Arc::new(match mistake {
+            Mistake::BurstNotLowered => SimulatedServer::with_whole_burst(rate, burst, lifetime),
+            _ => SimulatedServer::new(rate, burst, lifetime),
         });
         let real = Local::real();
         let begin = |latency: u64| {
             let counts_from_reply = mistake == Mistake::CountedFromReply;
             let link = Link { counts_from_reply, ..Link::good(latency..latency + 1) };
-            let remote = Remote::new(&central, &link, real, 1);
+            let remote = SimulatedSource::new(&server, &link, real, 1);
             Leased::builder(remote).clock(real).build().expect("in range")
         };
         let (far, near) = (begin(20 * MILLI), begin(MICRO));
@@ -152,7 +154,7 @@ fn rush_after(rush_nanos: u64, mistake: Mistake) -> i128 {
                 tokio::spawn(async move { far.check(b"key").await })
             })
             .collect();
-        // One of them had a cell by then; the next call is under way.
+        // One client had a cell by then. The next call is in flight.
         sleep(50 * MILLI).await;
         clients.iter().for_each(|client| client.abort());
         sleep(rush_nanos).await;

@@ -1,0 +1,67 @@
+//! The interface between the process and the store of counts.
+
+use core::future::Future;
+use core::time::Duration;
+
+use crate::Unavailable;
+
+/// Counts the cells of all processes, in fixed windows.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_redis::{Charge, WindowCount, CounterStore, Unavailable};
+///
+/// /// Counts nothing, so everything passes.
+/// struct Blank;
+///
+/// impl CounterStore for Blank {
+///     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+///         let known = WindowCount { used: 0, ends_after: Duration::from_secs(1) };
+///         Ok(vec![known; charges.len()])
+///     }
+/// }
+/// ```
+pub trait CounterStore: Send + Sync + 'static {
+    /// Adds to what each key has used in its current window. It never denies, and answers for each
+    /// key in the same order.
+    ///
+    /// The answer must come within a bounded time, or be [`Unavailable`]. Charges of a failed call
+    /// are sent again, so they may be counted twice, which denies too much rather than too little.
+    fn add(
+        &self,
+        charges: &[Charge],
+    ) -> impl Future<Output = Result<Vec<WindowCount>, Unavailable>> + Send;
+}
+
+/// The cells of one key that a process has admitted.
+///
+/// ```
+/// use tollgate_redis::Charge;
+/// let charge = Charge { key: b"192.0.2.7".as_slice().into(), cells: 3 };
+/// assert_eq!(charge.cells, 3);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a ledger is asked by it, a test makes it")]
+pub struct Charge {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The number of cells.
+    pub cells: u64,
+}
+
+/// The state of a key's window.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_redis::WindowCount;
+/// let known = WindowCount { used: 7, ends_after: Duration::from_millis(300) };
+/// assert_eq!(known.used, 7);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "whoever writes a ledger makes it")]
+pub struct WindowCount {
+    /// Cells that all processes have used in the window, including those just added.
+    pub used: u64,
+    /// How long the window remains open.
+    pub ends_after: Duration,
+}

@@ -1,0 +1,12 @@
+//! A limiter on the server as a source of leases.
+
+use super::RedisLimiter;
+use crate::{Grant, LeaseRequest, LeaseSource, Unavailable};
+
+/// A [`RedisLimiter`] built with [`leases`](crate::RedisLimiterBuilder::leases). Without leases
+/// each call fails with an error that says so.
+impl LeaseSource for RedisLimiter {
+    async fn take(&self, key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
+        Self::take(self, key, want.min, want.max).await
+    }
+}

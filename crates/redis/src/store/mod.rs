@@ -1,0 +1,351 @@
+//! A server, and the deadline of calls to it.
+
+#![allow(clippy::disallowed_types, reason = "a lock and a clock beside a round trip")]
+
+mod builder;
+
+pub(crate) use builder::is_name;
+pub use builder::{StoreBuilder, StoreError};
+
+use core::time::Duration;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+
+use crate::breaker::{Action, Breaker};
+use crate::health::{Health, OnChange};
+use crate::pool::Pool;
+use crate::reply;
+use crate::script::{self, Script};
+use crate::stats::{Counters, StoreStats, count};
+use crate::unavailable::Unavailable;
+
+/// A Redis or Valkey server, or a cluster. Cheap to clone: clones share connections, circuit
+/// breaker and counters. Scripts that ask for the time and then write need Redis 5 or later.
+///
+/// Building a store does not connect. The store belongs to the tokio runtime on which it is first
+/// used.
+///
+/// | | default | range |
+/// |---|---|---|
+/// | [`deadline`](StoreBuilder::deadline) of a call, connecting included | 10 ms | 1 ms to 60 s |
+/// | [`connect_timeout`](StoreBuilder::connect_timeout) | 50 ms | 1 ms to 60 s |
+/// | [`connections`](StoreBuilder::connections) | 1 | 1 to 64 |
+/// | [`check_idle_after`](StoreBuilder::check_idle_after) | 1 s | 10 ms to 60 s |
+/// | [`open_after`](StoreBuilder::open_after) failures in a row | 5 | 1 to 2^32 - 1 |
+/// | [`probe_every`](StoreBuilder::probe_every), once pauses have grown | 1 s | 100 ms to 60 s |
+/// | [`prefix`](StoreBuilder::prefix) of all keys | `tollgate` | 1 to 64 bytes, no braces |
+///
+/// **Guarantee.** A call ends by its deadline, within the precision of tokio's timers (a
+/// millisecond, plus scheduling), whatever server and network do. While the circuit is open, calls
+/// end immediately, and the server sees one probe at a time from this process.
+///
+/// A call to a single server is written at most once. If the old connection was closed before a
+/// byte of the call was written, the call is sent on a new connection. The closer may be the server
+/// (`timeout`, `CLIENT KILL`, a restart) or anything between. A connection that was idle for long,
+/// or that did not answer the last call in time, is checked by a `PING` before it is used, and
+/// replaced if the answer does not come within a quarter of the deadline. All of this counts
+/// towards the deadline. TCP keepalive is on: after 15 seconds without a packet, then every 5
+/// seconds.
+///
+/// **Not guaranteed.** The client library keeps the connections to a cluster. It replaces closed
+/// ones, and repeats a call whose connection broke, seven times at most. That call may be charged
+/// more than once, which denies too much rather than too little. Silent connections of a cluster
+/// are noticed by TCP keepalive only.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_redis::Store;
+///
+/// let store = Store::builder("redis://127.0.0.1:6379")
+///     .prefix("shop")
+///     .deadline(Duration::from_millis(5))
+///     .build()?;
+/// assert_eq!(store.deadline(), Duration::from_millis(5));
+/// # Ok::<(), tollgate_redis::StoreError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Store(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    pool: Pool,
+    prefix: String,
+    deadline: Duration,
+    probe_timeout: Duration,
+    breaker: Mutex<Breaker>,
+    /// Written while the breaker is locked, so the two always agree.
+    health: Mutex<Health>,
+    on_change: OnChange,
+    counters: Counters,
+    /// The moment from which the breaker counts time.
+    started: Instant,
+    chance: RandomState,
+}
+
+impl Store {
+    /// A server by its URL: `redis://[user:password@]host[:port][/db]` or `redis+unix:///path`.
+    ///
+    /// ```
+    /// use tollgate_redis::Store;
+    ///
+    /// let error = Store::builder("127.0.0.1").build().unwrap_err();
+    /// assert!(error.to_string().contains("redis://127.0.0.1:6379"));
+    /// ```
+    pub fn builder(url: impl Into<String>) -> StoreBuilder {
+        StoreBuilder::new(vec![url.into()], false)
+    }
+
+    /// A cluster by the URLs of some of its nodes.
+    ///
+    /// ```
+    /// use tollgate_redis::Store;
+    /// assert!(Store::cluster(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"]).build().is_ok());
+    /// ```
+    #[cfg(feature = "cluster")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cluster")))]
+    pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> StoreBuilder {
+        StoreBuilder::new(urls.into_iter().map(Into::into).collect(), true)
+    }
+
+    /// Counters of the calls so far.
+    ///
+    /// ```
+    /// # use tollgate_redis::Store;
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// assert_eq!(store.stats().circuit_opened, 0);
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// ```
+    pub fn stats(&self) -> StoreStats {
+        self.0.counters.read()
+    }
+
+    /// Whether calls are withheld from the server.
+    ///
+    /// ```
+    /// # use tollgate_redis::Store;
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// assert!(!store.is_circuit_open());
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// ```
+    pub fn is_circuit_open(&self) -> bool {
+        self.breaker().is_open()
+    }
+
+    /// Whether the server is in use, and if not, why. It is down exactly while the circuit is open.
+    ///
+    /// ```
+    /// # use tollgate_redis::{Health, Store};
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// assert_eq!(store.health(), Health::Up);
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// ```
+    pub fn health(&self) -> Health {
+        self.0.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sends a `PING`: a call like any other, which ends by the deadline, counts for the circuit
+    /// breaker, and starts a probe if the circuit is open. Called about every second, it keeps
+    /// [`health`](Self::health) current without other requests.
+    ///
+    /// # Errors
+    ///
+    /// There was no answer, for the given reason.
+    ///
+    /// ```
+    /// # use tollgate_redis::{Store, Unavailable};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// let store = Store::builder("redis://127.0.0.1:1").build()?; // no server listens there
+    /// assert!(store.ping().await.is_err());
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn ping(&self) -> Result<(), Unavailable> {
+        let cmd = redis::cmd("PING");
+        self.call(self.prefix().as_bytes(), self.0.pool.ask(&cmd, &self.0.counters))
+            .await
+            .map(|_| ())
+    }
+
+    /// The deadline of a call.
+    ///
+    /// ```
+    /// # use tollgate_redis::Store;
+    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
+    /// assert_eq!(store.deadline().as_millis(), 10);
+    /// # Ok::<(), tollgate_redis::StoreError>(())
+    /// ```
+    pub fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.0.prefix
+    }
+
+    /// Whether all keys of a call must be in one slot.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.0.pool.is_cluster()
+    }
+
+    /// Runs a script and returns its numbers.
+    pub(crate) async fn run(
+        &self,
+        script: &Script,
+        keys: &[Vec<u8>],
+        args: &[Vec<u8>],
+    ) -> Result<Vec<i64>, Unavailable> {
+        let asking = async {
+            let Inner { pool, counters, .. } = &*self.0;
+            match pool.ask(&script.by_hash(keys, args), counters).await {
+                Err(error) if script::is_missing(&error) => {
+                    count(&counters.scripts_sent);
+                    pool.ask(&script.in_full(keys, args), counters).await
+                }
+                answer => answer,
+            }
+        };
+        let key = keys.first().map_or(&b""[..], Vec::as_slice);
+        let value = self.call(key, asking).await?;
+        reply::numbers_of(value).ok_or_else(|| {
+            Unavailable::Failed("the script returned something else than numbers".into())
+        })
+    }
+
+    /// Deletes a key.
+    pub(crate) async fn delete(&self, key: &[u8]) -> Result<(), Unavailable> {
+        let mut cmd = redis::cmd("DEL");
+        cmd.arg(key);
+        self.call(key, self.0.pool.ask(&cmd, &self.0.counters)).await.map(|_| ())
+    }
+
+    /// One call, within the deadline and if the breaker allows it.
+    async fn call(
+        &self,
+        key: &[u8],
+        asking: impl Future<Output = Result<Value, RedisError>>,
+    ) -> Result<Value, Unavailable> {
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(Unavailable::Failed("ask from within a tokio runtime".into()));
+        }
+        let counters = &self.0.counters;
+        let action = self.breaker().next_action(self.now());
+        if action != Action::Ask {
+            count(&counters.skipped);
+            if action == Action::Probe {
+                tokio::spawn(self.clone().probe(key.to_vec()));
+            }
+            return Err(Unavailable::CircuitOpen);
+        }
+        count(&counters.calls);
+        // The error text, if the error shows that the server is away.
+        let (answer, away) = match tokio::time::timeout(self.0.deadline, asking).await {
+            Ok(Ok(answer)) => (Ok(answer), None),
+            Ok(Err(error)) => {
+                (Err(self.explain(&error)), is_away(&error).then(|| error.to_string()))
+            }
+            Err(_) => (Err(Unavailable::TimedOut), Some(String::new())),
+        };
+        count(match &answer {
+            Ok(_) => &counters.answered,
+            Err(Unavailable::TimedOut) => &counters.timed_out,
+            Err(Unavailable::Failed(_)) => &counters.failed,
+            Err(_) => &counters.disconnected,
+        });
+        match (away, &answer) {
+            (Some(detail), Err(reason)) => self.call_failed(reason, detail),
+            _ => self.breaker().call_answered(),
+        }
+        answer
+    }
+
+    /// A call had no answer because the server is away.
+    fn call_failed(&self, reason: &Unavailable, detail: String) {
+        let mut breaker = self.breaker();
+        if breaker.call_failed(self.now(), self.chance()) {
+            count(&self.0.counters.circuit_opened);
+            let health = Health::Down { reason: reason.clone(), detail };
+            self.change(&health);
+            drop(breaker);
+            self.0.on_change.tell(&health);
+        }
+    }
+
+    fn change(&self, health: &Health) {
+        *self.0.health.lock().unwrap_or_else(PoisonError::into_inner) = health.clone();
+    }
+
+    /// Checks whether the server is back, on new connections, which all calls then use.
+    async fn probe(self, key: Vec<u8>) {
+        count(&self.0.counters.probes);
+        self.renew();
+        let mut cmd = redis::cmd("EXISTS");
+        cmd.arg(key);
+        let asking = self.0.pool.ask_on_each(&cmd, &self.0.counters);
+        let answered = match tokio::time::timeout(self.0.probe_timeout, asking).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => !is_away(&error),
+            Err(_) => false,
+        };
+        let mut breaker = self.breaker();
+        let was_open = breaker.is_open();
+        breaker.probe_ended(answered, self.now(), self.chance());
+        if was_open && !breaker.is_open() {
+            self.change(&Health::Up);
+            drop(breaker);
+            self.0.on_change.tell(&Health::Up);
+        }
+    }
+
+    fn explain(&self, error: &RedisError) -> Unavailable {
+        if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
+            // Another server has taken over. The address may already lead to it.
+            self.renew();
+        }
+        if error.is_timeout() {
+            Unavailable::TimedOut
+        } else if is_disconnected(error) {
+            Unavailable::Disconnected
+        } else {
+            Unavailable::Failed(error.to_string())
+        }
+    }
+
+    fn renew(&self) {
+        count(&self.0.counters.connections_renewed);
+        self.0.pool.discard_all();
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.0.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.0.started.elapsed()
+    }
+
+    fn chance(&self) -> u64 {
+        self.0.chance.hash_one(self.now())
+    }
+}
+
+fn is_disconnected(error: &RedisError) -> bool {
+    error.is_connection_dropped()
+        || matches!(error.kind(), ErrorKind::Io | ErrorKind::ClusterConnectionNotFound)
+}
+
+/// Whether no other request could succeed. A server that answers with an error is there, unless the
+/// error concerns every request.
+fn is_away(error: &RedisError) -> bool {
+    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown};
+    error.is_timeout()
+        || is_disconnected(error)
+        || matches!(
+            error.kind(),
+            ErrorKind::AuthenticationFailed
+                | ErrorKind::Server(BusyLoading | ClusterDown | MasterDown)
+        )
+}

@@ -1,0 +1,219 @@
+//! A server that is slow, silent or gone: when decisions come, what they are, and how clients
+//! recover.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tollgate::Quota;
+use tollgate_redis::{
+    Answer, Fallback, Origin, RedisLimiter, Store, StoreBuilder, Unavailable, WithFallback,
+};
+
+use crate::harness::{Server, block_on, free_port};
+use crate::proxy::Proxy;
+
+/// A call that a busy machine holds up for so long is lost, so this is far more than it takes.
+const DEADLINE: Duration = Duration::from_millis(500);
+/// A busy machine adds no more than this to a timer.
+const SLACK: Duration = Duration::from_millis(500);
+/// Longer than the deadline and the slack.
+const TOO_SLOW: Duration = Duration::from_millis(1_500);
+const RECOVERY_MAX: Duration = Duration::from_secs(20);
+const FAILURES: u32 = 5;
+
+fn with_short_deadline(url: String) -> StoreBuilder {
+    let store = Store::builder(url).deadline(DEADLINE).connect_timeout(DEADLINE);
+    store.open_after(FAILURES).probe_every(Duration::from_millis(200))
+}
+
+/// Ten an hour, so what is granted is the burst.
+fn ten(store: &Store) -> RedisLimiter {
+    RedisLimiter::builder(store, "faults", Quota::per_hour(10)).build().expect("a limiter")
+}
+
+/// Asks until the server answers once, for [`RECOVERY_MAX`] at most. Returns what was admitted by then.
+async fn recovered(gate: &WithFallback) -> u32 {
+    let began = Instant::now();
+    while began.elapsed() < RECOVERY_MAX {
+        let Answer { decision, origin, .. } = gate.check("k").await;
+        if origin == Origin::Server {
+            return u32::from(decision.is_ok());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the server is back, and nobody asks it");
+}
+
+/// Asks several times, each by the deadline. Returns how many the server and the fallback admitted.
+async fn admitted(gate: &WithFallback, attempts: u32) -> [u32; 2] {
+    let mut admitted = [0; 2];
+    for _ in 0..attempts {
+        let asked = Instant::now();
+        let Answer { decision, origin, .. } = gate.check("k").await;
+        assert!(asked.elapsed() <= DEADLINE + SLACK, "{:?}", asked.elapsed());
+        admitted[usize::from(origin == Origin::Fallback)] += u32::from(decision.is_ok());
+    }
+    admitted
+}
+
+/// Granted: the burst of 10 by the server, and by the fallback what is left of a share of 5 that
+/// was charged all along. Requests charged twice are at most the calls that timed out, which are
+/// those that opened the circuit.
+#[test]
+fn a_server_that_is_stopped_is_done_without() {
+    let Some(server) = Server::start() else { return };
+    let store = with_short_deadline(server.url()).build().expect("a store");
+    let gate = ten(&store);
+    let gate = WithFallback::new(gate.clone(), Fallback::local(&gate, 2, 100).expect("a share"));
+    block_on(async {
+        assert_eq!(admitted(&gate, 4).await, [4, 0]);
+        server.signal("STOP");
+        assert_eq!(admitted(&gate, 200).await, [0, 1], "of its share of 5, 4 are spent");
+        let stopped = store.stats();
+        assert_eq!(stopped.timed_out, u64::from(FAILURES));
+        assert_eq!((stopped.circuit_opened, store.is_circuit_open()), (1, true));
+        assert_eq!(stopped.skipped, 200 - u64::from(FAILURES));
+        // A process that was never connected is not delayed either.
+        let cold = WithFallback::new(
+            ten(&with_short_deadline(server.url()).build().expect("a store")),
+            Fallback::Deny,
+        );
+        assert_eq!(admitted(&cold, 20).await, [0, 0]);
+
+        server.signal("CONT");
+        let first = recovered(&gate).await;
+        let [later, by_fallback] = admitted(&gate, 30).await;
+        let by_server = 4 + first + later;
+        assert!(by_server <= 10);
+        let charged_late = store.stats().timed_out;
+        assert!(u64::from(by_server) + charged_late >= 10, "{by_server} and {charged_late}");
+        assert_eq!(by_fallback, 0);
+        assert!(!store.is_circuit_open());
+    });
+}
+
+/// Granted: nothing more, by a fallback that denies. The calls fail long before the deadline.
+#[test]
+fn a_server_that_is_killed_is_done_without() {
+    let Some(mut server) = Server::start() else { return };
+    let store = with_short_deadline(server.url()).build().expect("a store");
+    let gate = WithFallback::new(ten(&store), Fallback::Deny);
+    block_on(async {
+        assert_eq!(admitted(&gate, 4).await, [4, 0]);
+        server.kill();
+        assert_eq!(admitted(&gate, 500).await, [0, 0]);
+        let killed = store.stats();
+        assert_eq!(killed.calls - killed.answered, u64::from(FAILURES));
+        assert!(killed.disconnected >= 1);
+        assert_eq!(gate.stats().fallback_denied, 500);
+
+        // The server has lost its data: a fresh burst.
+        server.restart();
+        let first = recovered(&gate).await;
+        let [later, _] = admitted(&gate, 30).await;
+        assert_eq!(first + later, 10);
+    });
+}
+
+/// Granted: the burst of 10, however late the answers are. Calls whose answers come too late are
+/// charged, and are at most the calls that timed out.
+#[test]
+fn a_slow_link_holds_nobody_up() {
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let store = with_short_deadline(link.url()).build().expect("a store");
+    let gate = WithFallback::new(ten(&store), Fallback::Admit);
+    block_on(async {
+        assert_eq!(admitted(&gate, 3).await, [3, 0]);
+        link.delay(Duration::from_millis(5));
+        assert_eq!(admitted(&gate, 2).await, [2, 0], "slow, but in time");
+        link.delay(TOO_SLOW);
+        let [by_server, by_fallback] = admitted(&gate, 100).await;
+        assert_eq!((by_server, by_fallback), (0, 100));
+        link.delay(Duration::ZERO);
+        let first = recovered(&gate).await;
+        let [later, _] = admitted(&gate, 30).await;
+        let by_server = 5 + first + later;
+        assert!(by_server <= 10);
+        assert!(u64::from(by_server) + store.stats().timed_out >= 10);
+    });
+}
+
+/// Granted: the burst of 10, on new connections after the old ones died without notice.
+#[test]
+fn a_dead_connection_is_replaced() {
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let store = with_short_deadline(link.url()).connections(2).build().expect("a store");
+    let gate = WithFallback::new(ten(&store), Fallback::Deny);
+    block_on(async {
+        assert_eq!(admitted(&gate, 4).await, [4, 0]);
+        assert_eq!(link.accepted(), 2);
+        link.let_die();
+        let first = recovered(&gate).await;
+        let [later, _] = admitted(&gate, 30).await;
+        // What was sent into dead connections never arrived.
+        assert_eq!(4 + first + later, 10);
+        assert!(store.stats().connections_renewed >= 1);
+    });
+}
+
+/// Granted: nothing. While the circuit is open there are probes, one at a time and ever less often,
+/// and no calls. A server that comes back therefore receives one call of each process.
+#[test]
+fn an_open_circuit_probes_and_does_not_call() {
+    let store =
+        with_short_deadline(format!("redis://127.0.0.1:{}", free_port())).build().expect("a store");
+    let gate = ten(&store);
+    block_on(async {
+        let began = Instant::now();
+        let mut seen = Vec::new();
+        while began.elapsed() < Duration::from_millis(1_000) {
+            seen.push(gate.check("k").await.expect_err("there is no server"));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let stats = store.stats();
+        assert_eq!(stats.calls, u64::from(FAILURES));
+        // The first after 50 to 100 ms, all others 100 to 200 ms apart.
+        assert!((2..=11).contains(&stats.probes), "{} probes", stats.probes);
+        assert_eq!(stats.skipped + stats.calls, seen.len() as u64);
+        let open = seen.iter().filter(|error| **error == Unavailable::CircuitOpen).count();
+        assert_eq!(open as u64, stats.skipped);
+    });
+}
+
+/// Granted: nothing. There is an error instead of a panic.
+#[test]
+fn outside_of_a_runtime_is_an_error() {
+    let store =
+        with_short_deadline(format!("redis://127.0.0.1:{}", free_port())).build().expect("a store");
+    let gate = ten(&store);
+    let asking = pin!(gate.check("k"));
+    let answer = asking.poll(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(Err(Unavailable::Failed(text))) = answer else { panic!("{answer:?}") };
+    assert!(text.contains("runtime"));
+}
+
+/// Granted: nothing by a server that requires a password. The error says so.
+#[test]
+fn a_wrong_password_is_named() {
+    let Some(server) = Server::start_with(&["--requirepass", "right"]) else { return };
+    let store = |password: &str| {
+        let url = format!("redis://:{password}@127.0.0.1:{}", server.port());
+        let store = Store::builder(url).deadline(Duration::from_secs(2)).open_after(FAILURES);
+        store.build().expect("a store")
+    };
+    let (right, wrong) = (store("right"), store("wrong"));
+    assert!(!format!("{wrong:?}").contains("wrong"), "no password is shown");
+    block_on(async {
+        assert!(ten(&right).check("k").await.is_ok());
+        let Err(Unavailable::Failed(text)) = ten(&wrong).check("k").await else { panic!("let in") };
+        assert!(text.to_lowercase().contains("auth") || text.contains("WRONGPASS"), "{text}");
+        for _ in 1..FAILURES {
+            assert!(!wrong.is_circuit_open());
+            assert!(ten(&wrong).check("k").await.is_err());
+        }
+        assert!(wrong.is_circuit_open(), "it is not tried with each request");
+    });
+}
