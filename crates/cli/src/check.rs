@@ -8,7 +8,6 @@ use http::Uri;
 use tollgate_rules::{Apply, Gate, Request, Rules};
 
 use crate::args::CheckArgs;
-use crate::report::words::counted;
 
 /// Explains the rules of the file, or how they decide about a request. The error lists all mistakes of the
 /// file.
@@ -18,7 +17,7 @@ pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
     let rules = match Rules::parse(file, &text) {
         Ok(rules) => rules,
         Err(wrong) => {
-            let count = wrong.errors().len() as u64;
+            let count = wrong.errors().len();
             let summary = counted(count, "mistake", "mistakes");
             return Ok(Err(format!("{}\n{file}: {summary}\n", wrong.with_source())));
         }
@@ -32,7 +31,7 @@ pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
         Apply::All => "all that match a request must admit it",
         Apply::First => "of those that match a request, the first decides (rules in shadow apart)",
     };
-    let count = counted(rules.rules().len() as u64, "rule", "rules");
+    let count = counted(rules.rules().len(), "rule", "rules");
     let mut report = format!("{file}: {count}; {apply}\n");
     let paths = rules.explain_paths();
     // Reserved, but not touched, it takes no memory.
@@ -95,6 +94,11 @@ impl<'a> Asked<'a> {
             peer,
         }
     }
+}
+
+/// `1 rule`, `2 rules`.
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// `29.8 MB`.

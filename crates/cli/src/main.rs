@@ -1,26 +1,7 @@
 //! `tollgate`: rate limits, tried on real traffic before real users.
 
-mod algorithm;
 mod args;
-mod charge;
 mod check;
-mod format;
-mod head;
-mod judge;
-#[cfg(test)]
-mod log_lines;
-mod logtime;
-mod progress;
-mod proxy;
-mod record;
-mod replay;
-mod report;
-mod ruled;
-mod source;
-mod study;
-mod tally;
-mod timeline;
-mod worst;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -28,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, Result};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use tollgate_replay::{Plan, html_report, json_report, text_report};
 
 use crate::args::{CheckArgs, Cli, Command, ReplayArgs};
 
@@ -46,7 +28,8 @@ fn main() -> ExitCode {
     let outcome = match (cli.command, matches.subcommand()) {
         (Command::Replay(args), Some((_, matches))) => replay(*args, matches),
         (Command::Check(args), _) => check(&args),
-        (Command::Proxy(args), _) => proxy::run(*args),
+        #[cfg(feature = "proxy")]
+        (Command::Proxy(args), _) => tollgate_proxy::run(args.config(), |banner| print(banner)),
         (Command::Replay(_), None) => unreachable!("a parsed command has its matches"),
     };
     outcome.unwrap_or_else(|error| {
@@ -56,16 +39,18 @@ fn main() -> ExitCode {
 }
 
 fn replay(args: ReplayArgs, matches: &ArgMatches) -> Result<ExitCode> {
-    let plan = args.plan(matches).map_err(Error::msg)?;
-    let outcome = replay::run(&plan)?;
-    let report = if plan.json {
-        report::json::report(&plan, &outcome)?
+    let (json, html) = (args.json, args.html.clone());
+    let options = args.options(matches).map_err(Error::msg)?;
+    let plan = Plan::new(options).map_err(Error::msg)?;
+    let outcome = tollgate_replay::run(&plan)?;
+    let report = if json {
+        json_report(&plan, &outcome)?
     } else {
-        report::text::report(&plan, &outcome, terminal_width())
+        text_report(&plan, &outcome, terminal_width())
     };
     print(&report)?;
-    if let Some(file) = &plan.html {
-        let page = report::html::page(&plan, &outcome);
+    if let Some(file) = &html {
+        let page = html_report(&plan, &outcome);
         std::fs::write(file, page).with_context(|| format!("cannot write {file}"))?;
     }
     for broken in &outcome.incomplete {

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, value_parser};
-use tollgate_http::key::Trust;
-
-use crate::proxy::Upstream;
+use tollgate_proxy::{BodyRate, Config, Timeouts, Trust, Upstream};
 
 pub(super) const HELP: &str = "\
 Headers:
@@ -97,102 +95,132 @@ const CLIENT_CONNECTIONS_MIN: u32 = 8;
 pub(crate) struct ProxyArgs {
     /// The server behind, such as http://127.0.0.1:3000 or https://backend; without it a small built-in one
     #[arg(long, value_name = "URL")]
-    pub(crate) upstream: Option<Upstream>,
+    upstream: Option<Upstream>,
 
     /// Certificates (PEM) that an https upstream's may be signed by, besides the system's
     #[arg(long, value_name = "FILE", requires = "upstream")]
-    pub(crate) upstream_ca: Option<PathBuf>,
+    upstream_ca: Option<PathBuf>,
 
     /// Speaks HTTP/2 to the upstream, and nothing else: over http without asking, over https by ALPN
     #[arg(long, requires = "upstream", conflicts_with = "preserve_host")]
-    pub(crate) upstream_http2: bool,
+    upstream_http2: bool,
 
     /// The rules; without it a few built-in ones, to look at
     #[arg(long, value_name = "FILE")]
-    pub(crate) rules: Option<PathBuf>,
+    rules: Option<PathBuf>,
 
     /// Where clients connect; port 0 is any that is free
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
-    pub(crate) listen: SocketAddr,
+    listen: SocketAddr,
 
     /// Where /metrics and /healthz are
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
-    pub(crate) admin: SocketAddr,
+    admin: SocketAddr,
 
     /// Proxies in front, whose X-Forwarded-For is believed: addresses and prefixes such as
     /// 10.0.0.0/8, separated by commas
     #[arg(long, value_name = "NETWORKS", conflicts_with = "trusted_hops", value_parser = networks)]
-    pub(crate) trusted_proxies: Option<Trust>,
+    trusted_proxies: Option<Trust>,
 
     /// So many proxies are in front, whose X-Forwarded-For is believed
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=64))]
-    pub(crate) trusted_hops: Option<u8>,
+    trusted_hops: Option<u8>,
 
     /// The upstream is sent the client's Host, not its own; it is then spoken to in HTTP/1.1
     #[arg(long)]
-    pub(crate) preserve_host: bool,
+    preserve_host: bool,
 
     /// A connection is closed whose client takes longer for the head of a request, the next
     /// included, or for the rest of a body that was answered early
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
-    pub(crate) header_timeout: Duration,
+    header_timeout: Duration,
 
     /// How long the upstream may take to accept a connection, TLS included
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
-    pub(crate) connect_timeout: Duration,
+    connect_timeout: Duration,
 
     /// How long nothing may move between a request and the head of its response
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
-    pub(crate) response_timeout: Duration,
+    response_timeout: Duration,
 
     /// How long nothing may move of a response that has begun and of its request's body, and how long
     /// a client may read nothing of what it is sent
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
-    pub(crate) body_timeout: Duration,
+    body_timeout: Duration,
 
     /// How long a client that has closed its sending side is waited for while nothing is sent to it;
     /// then its request is given up. A client that resets its connection is given up at once
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
-    pub(crate) half_close_timeout: Duration,
+    half_close_timeout: Duration,
 
     /// How long nothing may move either way on an upgraded connection, such as a WebSocket
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
-    pub(crate) tunnel_timeout: Duration,
+    tunnel_timeout: Duration,
 
     /// How long requests under way may take to end when the proxy is to stop
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
-    pub(crate) drain_timeout: Duration,
+    drain_timeout: Duration,
 
     /// How long a client may be waited for while it sends a body, and a second more for each
     /// --min-body-rate bytes that it has sent; then it is answered 408
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds)]
-    pub(crate) body_grace: Duration,
+    body_grace: Duration,
 
     /// Bytes a second that a client must send of a body, until there is a response; 0 is no such
     /// limit
     #[arg(long, value_name = "BYTES", default_value = "500")]
     #[arg(value_parser = value_parser!(u32).range(0..=1_000_000_000))]
-    pub(crate) min_body_rate: u32,
+    min_body_rate: u32,
 
     /// Connections of clients at one time; more wait until one ends. It is lowered to what the limit
     /// of open files has room for
     #[arg(long, value_name = "N", default_value = "10000")]
     #[arg(value_parser = value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) max_connections: u32,
+    max_connections: u32,
 
     /// Connections that one client address (of IPv6, one /64) may have at one time, 0 for no limit;
     /// more are closed at once. Trusted proxies are not limited [default: half of --max-connections, at least 8]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=1_000_000))]
-    pub(crate) max_connections_per_client: Option<u32>,
+    max_connections_per_client: Option<u32>,
 
     /// Requests that may wait for their turn (algorithm leaky-queue) at one time; 128 of one key
     #[arg(long, value_name = "N", default_value_t = 1_024)]
-    pub(crate) max_waiting: usize,
+    max_waiting: usize,
 }
 
 impl ProxyArgs {
-    /// As chosen, or half of all connections, so that no address has all of them.
-    pub(crate) fn max_connections_per_client(&self) -> u32 {
+    /// The configuration for the library.
+    pub(crate) fn config(self) -> Config {
+        let max_connections_per_client = self.max_connections_per_client();
+        Config {
+            listen: self.listen,
+            admin: self.admin,
+            rules: self.rules,
+            upstream: self.upstream,
+            upstream_ca: self.upstream_ca,
+            upstream_http2: self.upstream_http2,
+            preserve_host: self.preserve_host,
+            trusted_proxies: self.trusted_proxies,
+            trusted_hops: self.trusted_hops,
+            timeouts: Timeouts {
+                header: self.header_timeout,
+                connect: self.connect_timeout,
+                response: self.response_timeout,
+                body: self.body_timeout,
+                half_close: self.half_close_timeout,
+                tunnel: self.tunnel_timeout,
+                drain: self.drain_timeout,
+            },
+            body_rate: BodyRate { grace: self.body_grace, min_bytes_per_s: self.min_body_rate },
+            max_connections: self.max_connections,
+            max_connections_per_client,
+            max_waiting: self.max_waiting,
+        }
+    }
+
+    /// The limit of each client: half of all connections by default, so that no address has all of
+    /// them.
+    fn max_connections_per_client(&self) -> u32 {
         let half = (self.max_connections / 2).max(CLIENT_CONNECTIONS_MIN);
         self.max_connections_per_client.unwrap_or(half)
     }

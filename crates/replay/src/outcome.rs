@@ -1,0 +1,97 @@
+//! What a replay finds out.
+
+use std::fmt;
+
+use anyhow::{Context, Result};
+use tollgate::Quota;
+
+use crate::algorithm::Algorithm;
+use crate::contender::{Judge, Setup};
+use crate::log::fields::Stamp;
+use crate::log::log_time::LogTime;
+use crate::plan::Plan;
+use crate::rules_replay::Ruled;
+use crate::suggest::Study;
+use crate::tally::Tally;
+
+/// What a replay found out.
+pub struct Outcome {
+    /// One for each limiter of the plan.
+    pub(crate) judges: Vec<Box<dyn Judge>>,
+    /// The rules file at work, if there is one.
+    pub(crate) ruled: Option<Ruled>,
+    /// What was found out about other limits, if that was asked for.
+    pub(crate) study: Option<Study>,
+    pub(crate) tally: Tally,
+    pub(crate) time: LogTime,
+    pub(crate) skipped: Skipped,
+    /// The files that could not be read to their end.
+    pub incomplete: Vec<Incomplete>,
+}
+
+/// Lines that could not be read.
+#[derive(Debug, Default)]
+pub(crate) struct Skipped {
+    pub(crate) count: u64,
+    /// The first few.
+    pub(crate) first: Vec<SkippedLine>,
+}
+
+/// A line that could not be read.
+#[derive(Debug)]
+pub(crate) struct SkippedLine {
+    pub(crate) file: String,
+    pub(crate) line: u64,
+    pub(crate) why: String,
+}
+
+/// A file that broke off.
+#[derive(Debug)]
+pub struct Incomplete {
+    /// The name of the file.
+    pub file: String,
+    /// The reason.
+    pub why: String,
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outcome")
+            .field("tally", &self.tally)
+            .field("skipped", &self.skipped)
+            .field("incomplete", &self.incomplete)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Outcome {
+    /// Nothing yet, with time beginning at `first`.
+    pub(crate) fn beginning(plan: &Plan, first: Stamp) -> Result<Self> {
+        let build = |(quota, algorithm): &(Quota, Algorithm)| {
+            let (quota, options, origin_unix_nanos) = (*quota, plan.options, first.unix_nanos);
+            algorithm.build(&Setup { quota, options, origin_unix_nanos })
+        };
+        let judges = plan.limiters.iter().map(build).collect::<Result<Vec<_>>>()?;
+        let ruled = plan.rules.as_ref().map(|rules| {
+            Ruled::new(rules, first.unix_nanos, first.offset_secs).context("the rules file")
+        });
+        Ok(Self {
+            ruled: ruled.transpose()?,
+            study: None,
+            tally: Tally::new(
+                plan.limiters.iter().map(|(rule, _)| rule.period()),
+                first.offset_secs,
+            ),
+            judges,
+            time: LogTime::starting(first),
+            skipped: Skipped::default(),
+            incomplete: Vec::new(),
+        })
+    }
+
+    /// Differences from the reference models; `None` if none ran.
+    pub fn differences(&self) -> Option<u64> {
+        let counts = self.judges.iter().map(|judge| judge.differences().map(|found| found.count));
+        counts.sum::<Option<u64>>().filter(|_| !self.judges.is_empty())
+    }
+}

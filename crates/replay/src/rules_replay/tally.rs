@@ -1,0 +1,184 @@
+//! What is counted for every rule of a file.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::Treated;
+use crate::tally::KeyCounts;
+use crate::tally::timeline::Timeline;
+
+/// The counts of one rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RuleCounts {
+    /// Requests that it applies to.
+    pub(crate) requests: u64,
+    /// Those of them that went ahead,
+    pub(crate) admitted: u64,
+    /// that it denied (of several rules, the one that denies for longest),
+    pub(crate) denied: u64,
+    /// and that another rule denied.
+    pub(crate) by_others: u64,
+    /// Those it denied because their key was banned,
+    pub(crate) banned: u64,
+    /// and because they had none.
+    pub(crate) without_key: u64,
+    /// Keys that it denied at least once.
+    pub(crate) keys_denied: u64,
+    /// Requests that it was not asked about, since it asks for what the log does not have.
+    pub(crate) not_in_log: u64,
+    /// What that was, and how often.
+    pub(crate) missing: BTreeMap<String, u64>,
+}
+
+/// All counts. Memory is a few words for each key of each rule.
+#[derive(Debug)]
+pub(crate) struct RuledTally {
+    rules: Vec<RuleTally>,
+    /// All rules together, by `--key`.
+    together: RuleTally,
+    /// A series for each rule, and one for all together.
+    over_time: Timeline,
+}
+
+#[derive(Debug, Default)]
+struct RuleTally {
+    counts: RuleCounts,
+    keys: HashMap<Box<str>, KeyTally>,
+}
+
+/// How one key fared.
+#[derive(Clone, Copy, Debug, Default)]
+struct KeyTally {
+    requests: u64,
+    denied: u64,
+}
+
+impl RuledTally {
+    /// Nothing counted, for so many rules.
+    pub(super) fn new(rules: usize, offset_secs: i32) -> Self {
+        Self {
+            rules: std::iter::repeat_with(RuleTally::default).take(rules).collect(),
+            together: RuleTally::default(),
+            over_time: Timeline::new(rules + 1, offset_secs),
+        }
+    }
+
+    /// Counts a request, whichever rules apply to it.
+    pub(super) fn request(&mut self, key: &str, unix_nanos: u64, is_denied: bool) {
+        self.over_time.advance(unix_nanos);
+        let treated = if is_denied { Treated::Denied } else { Treated::Admitted };
+        self.together.count(key, treated);
+        if is_denied {
+            self.over_time.count(self.rules.len());
+        }
+    }
+
+    /// Counts what a rule made of the request last counted.
+    pub(super) fn count(&mut self, rule: usize, key: &str, treated: Treated) {
+        if self.rules[rule].count(key, treated) {
+            self.over_time.count(rule);
+        }
+    }
+
+    /// Counts a request that a rule cannot be asked about.
+    pub(super) fn leave_out(&mut self, rule: usize, missing: &BTreeSet<Cow<'_, str>>) {
+        let counts = &mut self.rules[rule].counts;
+        counts.not_in_log += 1;
+        for what in missing {
+            match counts.missing.get_mut(what.as_ref()) {
+                Some(count) => *count += 1,
+                None => {
+                    counts.missing.insert(what.to_string(), 1);
+                }
+            }
+        }
+    }
+
+    /// The counts of each rule.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &RuleCounts> {
+        self.rules.iter().map(|rule| &rule.counts)
+    }
+
+    /// The counts of all requests, by whichever rule. Keys are those of `--key`.
+    pub(crate) fn together(&self) -> &RuleCounts {
+        &self.together.counts
+    }
+
+    /// Different keys of a rule.
+    pub(crate) fn keys(&self, rule: usize) -> u64 {
+        self.rules[rule].keys.len() as u64
+    }
+
+    /// Denials over time, a series for each rule, and one for all together.
+    pub(crate) fn over_time(&self) -> &Timeline {
+        &self.over_time
+    }
+
+    /// The keys that a rule denied most, at most `count`.
+    pub(crate) fn denied_most(&self, rule: usize, count: usize) -> Vec<KeyCounts<'_>> {
+        let keys = self.rules[rule].keys.iter().map(|(key, its)| KeyCounts {
+            key,
+            requests: its.requests,
+            denied: its.denied,
+        });
+        KeyCounts::denied_most(keys, count)
+    }
+}
+
+impl RuleTally {
+    /// Counts a request, and says whether this rule denied it.
+    fn count(&mut self, key: &str, treated: Treated) -> bool {
+        let counts = &mut self.counts;
+        counts.requests += 1;
+        let denies = match treated {
+            Treated::Admitted => {
+                counts.admitted += 1;
+                false
+            }
+            Treated::ByOthers => {
+                counts.by_others += 1;
+                false
+            }
+            Treated::Denied | Treated::Banned | Treated::WithoutKey => true,
+        };
+        counts.denied += u64::from(denies);
+        counts.banned += u64::from(treated == Treated::Banned);
+        counts.without_key += u64::from(treated == Treated::WithoutKey);
+        let tally = match self.keys.get_mut(key) {
+            Some(tally) => tally,
+            None => self.keys.entry(key.into()).or_default(),
+        };
+        tally.requests += 1;
+        counts.keys_denied += u64::from(denies && tally.denied == 0);
+        tally.denied += u64::from(denies);
+        denies
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_counts_what_became_of_its_requests() {
+        let mut tally = RuledTally::new(2, 0);
+        let denied = [Treated::Admitted, Treated::Denied, Treated::Banned, Treated::WithoutKey];
+        for (at, treated) in denied.into_iter().chain([Treated::ByOthers]).enumerate() {
+            tally.request("client", at as u64, treated != Treated::Admitted);
+            tally.count(1, "a", treated);
+        }
+        tally.leave_out(0, &BTreeSet::from(["host".into(), "header x".into()]));
+        let counts: Vec<_> = tally.rules().cloned().collect();
+        let missing = [("header x", 1), ("host", 1)];
+        let missing = missing.map(|(what, count)| (what.to_owned(), count)).into();
+        let left_out = RuleCounts { not_in_log: 1, missing, ..RuleCounts::default() };
+        assert_eq!(counts[0], left_out);
+        let its = &counts[1];
+        assert_eq!((its.requests, its.admitted, its.denied, its.by_others), (5, 1, 3, 1));
+        assert_eq!((its.banned, its.without_key, its.keys_denied), (1, 1, 1));
+        assert_eq!((tally.together().denied, tally.together().keys_denied), (4, 1));
+        assert_eq!((tally.keys(0), tally.keys(1)), (0, 1));
+        assert_eq!(tally.denied_most(1, 9), [KeyCounts { key: "a", requests: 5, denied: 3 }]);
+        assert_eq!(tally.over_time().columns(1).counts, [[0], [3], [4]]);
+    }
+}
