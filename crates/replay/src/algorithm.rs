@@ -5,7 +5,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use tollgate::{FixedWindow, Gcra, LeakyQueue, SlidingCounter, SlidingLog, SubWindows};
 
-use crate::contender::{Judge, Setup};
+use crate::contender::{Contender, Setup};
 
 /// An algorithm by its name on the command line.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ pub struct Algorithm {
     /// to wait counts when the wait is over.
     pub(crate) worst: &'static str,
     /// Builds a limiter of it.
-    build: fn(&Setup) -> Result<Box<dyn Judge>>,
+    build: fn(&Setup) -> Result<Box<dyn Contender>>,
 }
 
 impl Algorithm {
@@ -46,12 +46,12 @@ impl Algorithm {
     ///
     /// The algorithm cannot keep the rule, or there is no memory for its table. The error says
     /// why, and no more.
-    pub(crate) fn build_bare(&self, setup: &Setup) -> Result<Box<dyn Judge>> {
+    pub(crate) fn build_bare(&self, setup: &Setup) -> Result<Box<dyn Contender>> {
         (self.build)(setup)
     }
 
     /// Builds a limiter. The error names the rule and the algorithm too.
-    pub(crate) fn build(&self, setup: &Setup) -> Result<Box<dyn Judge>> {
+    pub(crate) fn build(&self, setup: &Setup) -> Result<Box<dyn Contender>> {
         (self.build)(setup).with_context(|| format!("rule \"{}\" with {}", setup.quota, self.name))
     }
 }

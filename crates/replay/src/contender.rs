@@ -42,9 +42,9 @@ pub(crate) struct Setup {
 }
 
 /// Decides about one request after another.
-pub(crate) trait Judge {
+pub(crate) trait Contender {
     /// Charges `cost` to `key`. Time is Unix time in nanoseconds, not before the origin.
-    fn judge(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict;
+    fn contender(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict;
 
     /// Where the limiter and the reference model did not agree; `None` without a model.
     fn differences(&self) -> Option<&Differences>;
@@ -76,7 +76,7 @@ pub(crate) struct Difference {
 
 impl Setup {
     /// A limiter of `algorithm`, with its model where that is asked for.
-    pub(crate) fn build<A>(&self, algorithm: &A) -> Result<Box<dyn Judge>>
+    pub(crate) fn build<A>(&self, algorithm: &A) -> Result<Box<dyn Contender>>
     where
         A: tollgate::algo::Algorithm + Clone + 'static,
     {
@@ -98,7 +98,7 @@ impl Setup {
             bail!("there is no memory for {keys} of {bytes} each: give a lower --capacity");
         }
         let model = verify.then(Model::default);
-        Ok(Box::new(Bench::<A> { limiter: built?, capacity, model, origin_unix_nanos }))
+        Ok(Box::new(LimiterContender::<A> { limiter: built?, capacity, model, origin_unix_nanos }))
     }
 }
 
@@ -129,7 +129,7 @@ impl KeySize {
 }
 
 /// One limiter at work.
-struct Bench<A: tollgate::algo::Algorithm> {
+struct LimiterContender<A: tollgate::algo::Algorithm> {
     limiter: Limiter<str, A, ManualClock>,
     capacity: u64,
     model: Option<Model<<A::Params as StateMachine>::Oracle>>,
@@ -148,8 +148,8 @@ impl<O> Default for Model<O> {
     }
 }
 
-impl<A: tollgate::algo::Algorithm> Judge for Bench<A> {
-    fn judge(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict {
+impl<A: tollgate::algo::Algorithm> Contender for LimiterContender<A> {
+    fn contender(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict {
         let now = Tick::from_nanos(unix_nanos.saturating_sub(self.origin_unix_nanos));
         let verdict = Verdict::from(&self.limiter.check_at(key, cost, now));
         if let Some(model) = &mut self.model {
@@ -238,15 +238,15 @@ mod tests {
     #[test]
     fn every_algorithm_agrees_with_its_model() {
         for algorithm in ALGORITHMS {
-            let mut judge = algorithm.build(&setup("2 per 10 s", 100)).unwrap();
+            let mut contender = algorithm.build(&setup("2 per 10 s", 100)).unwrap();
             for step in 0..200_u64 {
                 let key = ["a", "b", ""][usize::try_from(step % 3).unwrap()];
                 let at = ORIGIN + step * step * 7_000_001;
-                let _ = judge.judge(key, step % 4, at);
+                let _ = contender.contender(key, step % 4, at);
             }
-            let differences = judge.differences().unwrap();
+            let differences = contender.differences().unwrap();
             assert_eq!(differences.count, 0, "{}: {:?}", algorithm.name, differences.first);
-            assert_eq!(judge.full(), 0);
+            assert_eq!(contender.full(), 0);
         }
     }
 
@@ -254,22 +254,22 @@ mod tests {
     fn aligned_windows_begin_at_the_wall_clocks_edges() {
         let quarter_past = ORIGIN + 900 * SECOND;
         let setup = Setup { origin_unix_nanos: quarter_past, ..setup("1/h", 10) };
-        let mut judge = named("fixed-window-aligned").build(&setup).unwrap();
-        assert!(judge.judge("a", 1, quarter_past).admitted);
-        let denied = judge.judge("a", 1, quarter_past + SECOND);
+        let mut contender = named("fixed-window-aligned").build(&setup).unwrap();
+        assert!(contender.contender("a", 1, quarter_past).admitted);
+        let denied = contender.contender("a", 1, quarter_past + SECOND);
         assert_eq!(denied.retry_after, Some(Duration::from_secs(45 * 60 - 1)));
     }
 
     #[test]
     fn a_full_table_is_told_and_seen_by_the_model() {
-        let mut judge = ALGORITHMS[0].build(&setup("1/h", 1)).unwrap();
+        let mut contender = ALGORITHMS[0].build(&setup("1/h", 1)).unwrap();
         for _ in 0..2 {
             for key in 0..1_000 {
-                let _ = judge.judge(&key.to_string(), 1, ORIGIN);
+                let _ = contender.contender(&key.to_string(), 1, ORIGIN);
             }
         }
-        assert!(judge.full() > 0);
-        let differences = judge.differences().unwrap();
+        assert!(contender.full() > 0);
+        let differences = contender.differences().unwrap();
         assert!(differences.count > 0);
         assert_eq!(differences.first.len(), DIFFERENCES_SHOWN);
     }

@@ -6,22 +6,22 @@ use anyhow::{Context, Result};
 use tollgate::Quota;
 
 use crate::algorithm::Algorithm;
-use crate::contender::{Judge, Setup};
+use crate::contender::{Contender, Setup};
 use crate::log::fields::Stamp;
 use crate::log::log_time::LogTime;
 use crate::plan::Plan;
-use crate::rules_replay::Ruled;
-use crate::suggest::Study;
+use crate::rules_replay::RulesReplay;
+use crate::suggest::Analysis;
 use crate::tally::Tally;
 
 /// What a replay found out.
 pub struct Outcome {
     /// One for each limiter of the plan.
-    pub(crate) judges: Vec<Box<dyn Judge>>,
+    pub(crate) contenders: Vec<Box<dyn Contender>>,
     /// The rules file at work, if there is one.
-    pub(crate) ruled: Option<Ruled>,
+    pub(crate) rules_replay: Option<RulesReplay>,
     /// What was found out about other limits, if that was asked for.
-    pub(crate) study: Option<Study>,
+    pub(crate) analysis: Option<Analysis>,
     pub(crate) tally: Tally,
     pub(crate) time: LogTime,
     pub(crate) skipped: Skipped,
@@ -71,18 +71,18 @@ impl Outcome {
             let (quota, options, origin_unix_nanos) = (*quota, plan.options, first.unix_nanos);
             algorithm.build(&Setup { quota, options, origin_unix_nanos })
         };
-        let judges = plan.limiters.iter().map(build).collect::<Result<Vec<_>>>()?;
-        let ruled = plan.rules.as_ref().map(|rules| {
-            Ruled::new(rules, first.unix_nanos, first.offset_secs).context("the rules file")
+        let contenders = plan.limiters.iter().map(build).collect::<Result<Vec<_>>>()?;
+        let rules_replay = plan.rules.as_ref().map(|rules| {
+            RulesReplay::new(rules, first.unix_nanos, first.offset_secs).context("the rules file")
         });
         Ok(Self {
-            ruled: ruled.transpose()?,
-            study: None,
+            rules_replay: rules_replay.transpose()?,
+            analysis: None,
             tally: Tally::new(
                 plan.limiters.iter().map(|(rule, _)| rule.period()),
                 first.offset_secs,
             ),
-            judges,
+            contenders,
             time: LogTime::starting(first),
             skipped: Skipped::default(),
             incomplete: Vec::new(),
@@ -91,7 +91,7 @@ impl Outcome {
 
     /// Differences from the reference models; `None` if none ran.
     pub fn differences(&self) -> Option<u64> {
-        let counts = self.judges.iter().map(|judge| judge.differences().map(|found| found.count));
-        counts.sum::<Option<u64>>().filter(|_| !self.judges.is_empty())
+        let counts = self.contenders.iter().map(|contender| contender.differences().map(|found| found.count));
+        counts.sum::<Option<u64>>().filter(|_| !self.contenders.is_empty())
     }
 }

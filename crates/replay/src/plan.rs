@@ -8,7 +8,7 @@ use crate::contender::{Options, Setup};
 use crate::log::charge::{Charge, Cost, Key};
 use crate::log::format::Format;
 use crate::log::lines::Input;
-use crate::suggest::{GoodList, Questions, Share, Wanted};
+use crate::suggest::{KeyList, AnalysisOptions, Share, SuggestOptions};
 
 /// What a replay is asked to do. The fields are the options of `tollgate replay`.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct ReplayOptions {
     /// The share of well-behaved keys that a suggestion may deny.
     pub at_most: Share,
     /// A file of well-behaved keys, one a line; without it they are inferred.
-    pub good: Option<String>,
+    pub well_behaved: Option<String>,
     /// The HTML page that the caller writes. The replay computes its charts, and refuses to
     /// overwrite a file that it reads.
     pub html: Option<String>,
@@ -70,7 +70,7 @@ impl Default for ReplayOptions {
             suggest: false,
             rates: Vec::new(),
             at_most: Share::ONE_PERCENT,
-            good: None,
+            well_behaved: None,
             html: None,
             key: Key::client_address(),
             cost: Cost::ONE,
@@ -101,7 +101,7 @@ pub struct Plan {
     pub(crate) left_out: Vec<LeftOut>,
     /// The rules file that decides in place of `limiters`.
     pub(crate) rules: Option<Rules>,
-    pub(crate) questions: Option<Questions>,
+    pub(crate) analysis: Option<AnalysisOptions>,
     pub(crate) charge: Charge,
     pub(crate) format: Format,
     pub(crate) time_field: Option<String>,
@@ -132,7 +132,7 @@ impl Plan {
     /// the option of `tollgate replay` and says what to write.
     pub fn new(options: ReplayOptions) -> Result<Self, String> {
         let inputs = inputs(&options.files)?;
-        let questions = questions(&options)?;
+        let analysis = analysis(&options)?;
         let rules = options.rules_file.as_deref().map(read_rules).transpose()?;
         overwrites_nothing(&options, &inputs)?;
         let limiter_options = limiter_options(&options)?;
@@ -146,7 +146,7 @@ impl Plan {
             limiters,
             left_out,
             rules,
-            questions,
+            analysis,
             charge: Charge { key: options.key, cost: options.cost, headers },
             format: options.format,
             time_field: options.time_field,
@@ -173,7 +173,7 @@ fn inputs(files: &[String]) -> Result<Vec<Input>, String> {
     Ok(inputs)
 }
 
-fn questions(options: &ReplayOptions) -> Result<Option<Questions>, String> {
+fn analysis(options: &ReplayOptions) -> Result<Option<AnalysisOptions>, String> {
     let rates = options.rates.clone();
     if let Some(rate) = rates.iter().find(|rate| rate.burst_cells() != rate.limit()) {
         let alone = Quota::new(rate.limit(), rate.period());
@@ -184,11 +184,11 @@ fn questions(options: &ReplayOptions) -> Result<Option<Questions>, String> {
     if !options.suggest && options.html.is_none() {
         return Ok(None);
     }
-    let good = options.good.as_deref().map(GoodList::read).transpose();
-    Ok(Some(Questions {
-        suggest: options.suggest.then_some(Wanted { rates, at_most: options.at_most }),
+    let well_behaved = options.well_behaved.as_deref().map(KeyList::read).transpose();
+    Ok(Some(AnalysisOptions {
+        suggest: options.suggest.then_some(SuggestOptions { rates, at_most: options.at_most }),
         grid: options.html.is_some(),
-        good: good.map_err(|error| format!("{error:#}"))?,
+        well_behaved: well_behaved.map_err(|error| format!("{error:#}"))?,
     }))
 }
 
@@ -198,7 +198,7 @@ fn overwrites_nothing(options: &ReplayOptions, inputs: &[Input]) -> Result<(), S
         if inputs.iter().any(|input| input.is_file(file)) {
             return Err(format!("{option} {file} would overwrite a log to be read"));
         }
-        let others = [&options.rules_file, &options.good].into_iter().flatten().cloned();
+        let others = [&options.rules_file, &options.well_behaved].into_iter().flatten().cloned();
         if others.map(Input::File).any(|other| other.is_file(file)) {
             return Err(format!("{option} {file} would overwrite a file to be read"));
         }

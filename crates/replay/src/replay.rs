@@ -31,14 +31,14 @@ pub fn run(plan: &Plan) -> Result<Outcome> {
         decisions,
         progress: Progress::new(known.then(|| sizes.iter().sum())),
         request: Request::default(),
-        trace: plan.questions.as_ref().map(|_| Trace::new()),
+        trace: plan.analysis.as_ref().map(|_| Trace::new()),
     };
     for input in &plan.inputs {
         session.replay(input)?;
     }
     session.outcome.tally.finish();
-    if let (Some(questions), Some(trace)) = (&plan.questions, session.trace) {
-        session.outcome.study = Some(questions.answer(trace)?);
+    if let (Some(analysis), Some(trace)) = (&plan.analysis, session.trace) {
+        session.outcome.analysis = Some(analysis.answer(trace)?);
     }
     if let Some(decisions) = session.decisions {
         decisions.finish()?;
@@ -114,27 +114,27 @@ impl<'p> Session<'p> {
         let request = &self.request;
         if self.outcome.tally.requests() == 0 {
             // Two of each limiter are never in memory together.
-            self.outcome.judges.clear();
-            self.outcome.ruled = None;
+            self.outcome.contenders.clear();
+            self.outcome.rules_replay = None;
             let beginning = Outcome::beginning(self.plan, request.stamp)?;
             let Outcome { skipped, incomplete, .. } = &mut self.outcome;
             let (skipped, incomplete) = (std::mem::take(skipped), std::mem::take(incomplete));
             self.outcome = Outcome { skipped, incomplete, ..beginning };
         }
-        let Outcome { judges, ruled, tally, time, .. } = &mut self.outcome;
-        let judged_at = time.judged_at(request.stamp);
-        if let Some(ruled) = ruled {
-            ruled.decide(request, judged_at);
+        let Outcome { contenders, rules_replay, tally, time, .. } = &mut self.outcome;
+        let decided_at = time.decided_at(request.stamp);
+        if let Some(rules_replay) = rules_replay {
+            rules_replay.decide(request, decided_at);
         }
         if let Some(trace) = &mut self.trace {
-            trace.record(&request.key, request.cost, judged_at);
+            trace.record(&request.key, request.cost, decided_at);
         }
-        let mut row = tally.request(&request.key, request.cost, judged_at);
-        for (index, judge) in judges.iter_mut().enumerate() {
-            let verdict = judge.judge(&request.key, request.cost, judged_at);
+        let mut row = tally.request(&request.key, request.cost, decided_at);
+        for (index, contender) in contenders.iter_mut().enumerate() {
+            let verdict = contender.contender(&request.key, request.cost, decided_at);
             row.verdict(index, &verdict);
             if let Some(decisions) = &mut self.decisions {
-                decisions.write(request, judged_at, &self.plan.limiters[index], &verdict)?;
+                decisions.write(request, decided_at, &self.plan.limiters[index], &verdict)?;
             }
         }
         Ok(())

@@ -103,7 +103,7 @@ pub(crate) struct ReplayArgs {
     /// The well-behaved keys, one a line [default: all but the 1 in 100 with the busiest minute,
     /// and the 1 in 100 with the most requests]
     #[arg(long, value_name = "FILE", requires = "suggest")]
-    good: Option<String>,
+    well_behaved: Option<String>,
 
     /// Writes the report with charts to FILE, one page that needs nothing else
     #[arg(long, value_name = "FILE")]
@@ -212,7 +212,7 @@ impl ReplayArgs {
             suggest: self.suggest,
             rates: self.rates,
             at_most: self.at_most,
-            good: self.good,
+            well_behaved: self.well_behaved,
             html: self.html,
             key: self.key,
             cost: self.cost,

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use crate::log::fields::{Field, Fields, Malformed, Stamp};
-use crate::log::logged_request::Head;
+use crate::log::logged_request::LoggedRequest;
 
 /// Stands between the parts of a combined key; no log field contains it.
 pub(crate) const JOINT: char = '\u{1f}';
@@ -15,13 +15,13 @@ pub(crate) struct Request {
     pub(crate) key: String,
     pub(crate) cost: u64,
     /// What rules may ask for; empty where there are none.
-    pub(crate) head: Head,
+    pub(crate) logged: LoggedRequest,
 }
 
 impl Default for Request {
     fn default() -> Self {
         let stamp = Stamp { unix_nanos: 0, offset_secs: 0 };
-        Self { stamp, key: String::new(), cost: 0, head: Head::default() }
+        Self { stamp, key: String::new(), cost: 0, logged: LoggedRequest::default() }
     }
 }
 
@@ -44,7 +44,7 @@ impl Charge {
         request.stamp = fields.stamp()?;
         request.cost = self.cost.of(fields)?;
         if let Some(headers) = &self.headers {
-            request.head = Head::of(fields, headers);
+            request.logged = LoggedRequest::of(fields, headers);
         }
         self.key.write(fields, &mut request.key)
     }

@@ -7,30 +7,30 @@ use crate::log::fields::Stamp;
 pub(crate) struct LogTime {
     first: Stamp,
     latest_unix_nanos: u64,
-    back: Back,
+    back: BackInTime,
 }
 
 /// How far a log went back in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Back {
+pub(crate) struct BackInTime {
     /// Lines older than a line before them.
     pub(crate) lines: u64,
     /// The most by which one was older than the latest.
-    pub(crate) most_nanos: u64,
+    pub(crate) max_nanos: u64,
 }
 
 impl LogTime {
     /// Time begins with the first line, whether or not it is the oldest.
     pub(crate) fn starting(first: Stamp) -> Self {
-        Self { first, latest_unix_nanos: first.unix_nanos, back: Back::default() }
+        Self { first, latest_unix_nanos: first.unix_nanos, back: BackInTime::default() }
     }
 
     /// When a line is judged: at its own time, or at the latest seen if that is later.
-    pub(crate) fn judged_at(&mut self, stamp: Stamp) -> u64 {
+    pub(crate) fn decided_at(&mut self, stamp: Stamp) -> u64 {
         if let Some(behind_nanos) = self.latest_unix_nanos.checked_sub(stamp.unix_nanos) {
             if behind_nanos > 0 {
                 self.back.lines += 1;
-                self.back.most_nanos = self.back.most_nanos.max(behind_nanos);
+                self.back.max_nanos = self.back.max_nanos.max(behind_nanos);
             }
         } else {
             self.latest_unix_nanos = stamp.unix_nanos;
@@ -54,7 +54,7 @@ impl LogTime {
     }
 
     /// How far the log went back.
-    pub(crate) fn back(&self) -> Back {
+    pub(crate) fn back(&self) -> BackInTime {
         self.back
     }
 }
@@ -68,9 +68,9 @@ mod tests {
         let stamp = |unix_nanos| Stamp { unix_nanos, offset_secs: 0 };
         let mut time = LogTime::starting(stamp(100));
         let judged: Vec<u64> =
-            [100, 90, 150, 149, 150, 120, 160].map(|at| time.judged_at(stamp(at))).to_vec();
+            [100, 90, 150, 149, 150, 120, 160].map(|at| time.decided_at(stamp(at))).to_vec();
         assert_eq!(judged, [100, 100, 150, 150, 150, 150, 160]);
-        assert_eq!(time.back(), Back { lines: 3, most_nanos: 30 });
+        assert_eq!(time.back(), BackInTime { lines: 3, max_nanos: 30 });
         assert_eq!((time.first_unix_nanos(), time.latest_unix_nanos()), (100, 160));
     }
 }

@@ -12,18 +12,18 @@ use crate::log::fields::{Field, Fields, Header};
 
 /// What a line tells of its request, kept so that rules may ask for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct LoggedRequest {
     method: Option<String>,
     path: Option<String>,
-    host: Told,
+    host: LoggedHeader,
     client: Client,
     /// In the order in which they were asked for.
-    headers: Vec<Told>,
+    headers: Vec<LoggedHeader>,
 }
 
 /// A header, out of its line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Told {
+enum LoggedHeader {
     Value(String),
     Absent,
     #[default]
@@ -40,7 +40,7 @@ enum Client {
     NotInLog,
 }
 
-impl Head {
+impl LoggedRequest {
     /// What a line tells, with the headers of these names.
     pub(crate) fn of(fields: &impl Fields, headers: &[String]) -> Self {
         let text = |field| fields.text(&field).map(Cow::into_owned);
@@ -71,7 +71,7 @@ impl Client {
     }
 }
 
-impl From<Header<'_>> for Told {
+impl From<Header<'_>> for LoggedHeader {
     fn from(header: Header<'_>) -> Self {
         match header {
             Header::Value(value) => Self::Value(value.into_owned()),
@@ -83,15 +83,15 @@ impl From<Header<'_>> for Told {
 
 /// A head as rules see it. It remembers what was asked for and is not in the log.
 #[derive(Debug)]
-pub(crate) struct Asked<'h> {
-    head: &'h Head,
+pub(crate) struct LoggedRequestView<'h> {
+    head: &'h LoggedRequest,
     /// The names of its headers.
     headers: &'h [String],
     missing: RefCell<BTreeSet<Cow<'h, str>>>,
 }
 
-impl<'h> Asked<'h> {
-    pub(crate) fn new(head: &'h Head, headers: &'h [String]) -> Self {
+impl<'h> LoggedRequestView<'h> {
+    pub(crate) fn new(head: &'h LoggedRequest, headers: &'h [String]) -> Self {
         Self { head, headers, missing: RefCell::default() }
     }
 
@@ -108,33 +108,33 @@ impl<'h> Asked<'h> {
         }
     }
 
-    fn lacks(&self, what: impl Into<Cow<'h, str>>) {
+    fn note_missing(&self, what: impl Into<Cow<'h, str>>) {
         self.missing.borrow_mut().insert(what.into());
     }
 
-    fn value<'t>(&self, told: &'t Told, what: impl FnOnce() -> Cow<'h, str>) -> Option<&'t str> {
-        match told {
-            Told::Value(value) => Some(value),
-            Told::Absent => None,
-            Told::NotInLog => {
-                self.lacks(what());
+    fn value<'t>(&self, logged: &'t LoggedHeader, what: impl FnOnce() -> Cow<'h, str>) -> Option<&'t str> {
+        match logged {
+            LoggedHeader::Value(value) => Some(value),
+            LoggedHeader::Absent => None,
+            LoggedHeader::NotInLog => {
+                self.note_missing(what());
                 None
             }
         }
     }
 }
 
-impl RequestView for Asked<'_> {
+impl RequestView for LoggedRequestView<'_> {
     fn method(&self) -> &str {
         self.head.method.as_deref().unwrap_or_else(|| {
-            self.lacks("method");
+            self.note_missing("method");
             ""
         })
     }
 
     fn path(&self) -> &str {
         self.head.path.as_deref().unwrap_or_else(|| {
-            self.lacks("path");
+            self.note_missing("path");
             ""
         })
     }
@@ -144,9 +144,9 @@ impl RequestView for Asked<'_> {
     }
 
     fn header(&self, name: &str, nth: usize) -> Option<&[u8]> {
-        let told = self.headers.iter().position(|its| its == name);
-        let told = told.and_then(|index| self.head.headers.get(index)).unwrap_or(&Told::NotInLog);
-        let value = self.value(told, || format!("header {name}").into());
+        let logged = self.headers.iter().position(|its| its == name);
+        let logged = logged.and_then(|index| self.head.headers.get(index)).unwrap_or(&LoggedHeader::NotInLog);
+        let value = self.value(logged, || format!("header {name}").into());
         value.filter(|_| nth == 0).map(str::as_bytes)
     }
 
@@ -155,7 +155,7 @@ impl RequestView for Asked<'_> {
             Client::Address(address) => Some(*address),
             Client::Name(name) => Some(stand_in(name)),
             Client::NotInLog => {
-                self.lacks("ip");
+                self.note_missing("ip");
                 None
             }
         }
@@ -191,9 +191,9 @@ mod tests {
     #[test]
     fn what_is_not_in_the_log_is_remembered_when_it_is_asked_for() {
         let headers = ["x-user".to_owned(), "referer".to_owned()];
-        let told = vec![Told::NotInLog, Told::Absent];
-        let head = Head { headers: told, ..Head::default() };
-        let asked = Asked::new(&head, &headers);
+        let logged = vec![LoggedHeader::NotInLog, LoggedHeader::Absent];
+        let head = LoggedRequest { headers: logged, ..LoggedRequest::default() };
+        let asked = LoggedRequestView::new(&head, &headers);
         assert_eq!(asked.header("referer", 0), None);
         assert!(asked.take_missing().is_empty());
         assert_eq!((asked.header("x-user", 0), asked.peer()), (None, None));

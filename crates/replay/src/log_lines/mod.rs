@@ -165,8 +165,8 @@ fn seen(lines: &[&str], format: Format, time_field: Option<&str>) -> Vec<Seen> {
         let mut next = || Some([ips.next()?, users.next()?, paths.next()?, methods.next()?]);
         let [ip, user, path, method] = next().expect("as many as there are lines");
         let bytes = sizes.next().flatten().map(|request| request.cost);
-        if let Some(Request { stamp, head, .. }) = request {
-            all.push(Seen { stamp, ip, user, path, method, bytes, head });
+        if let Some(Request { stamp, logged, .. }) = request {
+            all.push(Seen { stamp, ip, user, path, method, bytes, logged });
         }
     }
     all

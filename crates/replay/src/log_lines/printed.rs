@@ -2,7 +2,7 @@
 
 use crate::log::fields::Stamp;
 use crate::log::format::Format;
-use crate::log::logged_request::{Asked, Head};
+use crate::log::logged_request::{LoggedRequestView, LoggedRequest};
 
 use super::mistake::{Mistake, planted};
 use super::{HEADERS, Printed, read_again};
@@ -16,7 +16,7 @@ pub(super) struct Seen {
     pub(super) path: Option<String>,
     pub(super) method: Option<String>,
     pub(super) bytes: Option<u64>,
-    pub(super) head: Head,
+    pub(super) logged: LoggedRequest,
 }
 
 /// A header that the log keeps, and its value if the request had it.
@@ -87,7 +87,7 @@ impl Seen {
         use tollgate_rules::RequestView;
 
         let names = HEADERS.map(str::to_owned);
-        let asked = Asked::new(&self.head, &names);
+        let asked = LoggedRequestView::new(&self.logged, &names);
         let mut kept = Vec::new();
         for name in HEADERS {
             let value = asked.header(name, 0);

@@ -38,11 +38,11 @@ proptest! {
 
     #[test]
     fn logs_of_nearly_right_lines(
-        head in any::<[u8; 2]>(),
+        logged in any::<[u8; 2]>(),
         lines in prop::collection::vec((line(), prop_oneof!["\n", "\r\n"]), 0..6),
     ) {
         let log = lines.iter().flat_map(|(line, end)| line.iter().chain(end.as_bytes()));
-        log_lines(&head.into_iter().chain(log.copied()).collect::<Vec<u8>>());
+        log_lines(&logged.into_iter().chain(log.copied()).collect::<Vec<u8>>());
     }
 
     #[test]

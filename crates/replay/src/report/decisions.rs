@@ -26,7 +26,7 @@ struct Decision<'d> {
     time: String,
     /// When it was judged, where the log had gone back in time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    judged_at: Option<String>,
+    decided_at: Option<String>,
     key: &'d str,
     cost: u64,
     rule: String,
@@ -52,13 +52,13 @@ impl Decisions {
     pub(crate) fn write(
         &mut self,
         request: &Request,
-        judged_at: u64,
+        decided_at: u64,
         (rule, algorithm): &(Quota, Algorithm),
         verdict: &Verdict,
     ) -> Result<()> {
         let line = Decision {
             time: words::rfc3339(request.stamp.unix_nanos),
-            judged_at: (judged_at != request.stamp.unix_nanos).then(|| words::rfc3339(judged_at)),
+            decided_at: (decided_at != request.stamp.unix_nanos).then(|| words::rfc3339(decided_at)),
             key: &readable(&request.key),
             cost: request.cost,
             rule: rule.to_string(),

@@ -30,7 +30,7 @@ struct Report<'r> {
     /// What `--compare all` did not compare.
     left_out: Vec<LeftOut<'r>>,
     malformed: Malformed<'r>,
-    back_in_time: Back,
+    back_in_time: BackInTime,
     incomplete: Vec<Incomplete<'r>>,
     /// Null unless the reference models ran.
     differences: Option<u64>,
@@ -124,9 +124,9 @@ struct Line<'r> {
 }
 
 #[derive(Serialize)]
-struct Back {
+struct BackInTime {
     lines: u64,
-    most_nanos: u64,
+    max_nanos: u64,
 }
 
 #[derive(Serialize)]
@@ -171,15 +171,15 @@ pub fn json_report(plan: &Plan, outcome: &Outcome) -> Result<String> {
                 .map(|line| Line { file: &line.file, line: line.line, why: &line.why })
                 .collect(),
         },
-        back_in_time: Back { lines: back.lines, most_nanos: back.most_nanos },
+        back_in_time: BackInTime { lines: back.lines, max_nanos: back.max_nanos },
         incomplete: outcome
             .incomplete
             .iter()
             .map(|broken| Incomplete { file: &broken.file, why: &broken.why })
             .collect(),
         differences: outcome.differences(),
-        rules: outcome.ruled.as_ref().map(|ruled| json_parts::rules(plan, ruled)),
-        all_rules: outcome.ruled.as_ref().map(|ruled| json_parts::all_rules(ruled, tally.keys())),
+        rules: outcome.rules_replay.as_ref().map(|rules_replay| json_parts::rules(plan, rules_replay)),
+        all_rules: outcome.rules_replay.as_ref().map(|rules_replay| json_parts::all_rules(rules_replay, tally.keys())),
         suggestion: json_parts::suggestion(plan, outcome),
     };
     Ok(serde_json::to_string_pretty(&report)? + "\n")
@@ -191,11 +191,11 @@ fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
     let (requests, keys) = (tally.requests(), tally.keys());
     plan.limiters
         .iter()
-        .zip(&outcome.judges)
+        .zip(&outcome.contenders)
         .zip(tally.limiters())
         .zip(columns.counts)
         .enumerate()
-        .map(|(index, ((((rule, algorithm), judge), counts), denied))| Limiter {
+        .map(|(index, ((((rule, algorithm), contender), counts), denied))| Limiter {
             rule: rule.to_string(),
             algorithm: algorithm.name,
             requests,
@@ -212,9 +212,9 @@ fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
                 cost_denied: counts.cost_denied,
                 worst_window: tally.worst(index).map(|worst| worst_window(rule, worst)),
             },
-            capacity: judge.capacity(),
-            table_full: judge.full(),
-            differences: judge.differences().map(|found| found.count),
+            capacity: contender.capacity(),
+            table_full: contender.full(),
+            differences: contender.differences().map(|found| found.count),
             denied_most: tally.denied_most(index, plan.top).into_iter().map(Key::from).collect(),
             denied_over_time: (requests > 0).then(|| OverTime {
                 first_local_time: words::clock(columns.first_local_nanos).to_string(),

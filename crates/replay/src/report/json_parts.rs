@@ -8,8 +8,8 @@ use super::suggest;
 use crate::log::charge::readable;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
-use crate::rules_replay::{RuleCounts, Ruled};
-use crate::suggest::{Denials, Rung, Study, cells_in_a_minute};
+use crate::rules_replay::{RuleCounts, RulesReplay};
+use crate::suggest::{Denials, Candidate, Analysis, cells_in_a_minute};
 use crate::tally::KeyCounts;
 use crate::words;
 
@@ -82,9 +82,9 @@ struct Rate {
 }
 
 /// Every rule, in the order of the file.
-pub(super) fn rules(plan: &Plan, ruled: &Ruled) -> Vec<Rule> {
-    let tally = ruled.tally();
-    let rules = ruled.rules().zip(tally.rules()).enumerate();
+pub(super) fn rules(plan: &Plan, rules_replay: &RulesReplay) -> Vec<Rule> {
+    let tally = rules_replay.tally();
+    let rules = rules_replay.rules().zip(tally.rules()).enumerate();
     rules
         .map(|(index, (rule, counts))| Rule {
             rule: readable(rule.name()),
@@ -96,8 +96,8 @@ pub(super) fn rules(plan: &Plan, ruled: &Ruled) -> Vec<Rule> {
 }
 
 /// All rules together.
-pub(super) fn all_rules(ruled: &Ruled, keys: u64) -> Rule {
-    counted(ruled.tally().together(), keys)
+pub(super) fn all_rules(rules_replay: &RulesReplay, keys: u64) -> Rule {
+    counted(rules_replay.tally().all_rules(), keys)
 }
 
 fn counted(counts: &RuleCounts, keys: u64) -> Rule {
@@ -108,7 +108,7 @@ fn counted(counts: &RuleCounts, keys: u64) -> Rule {
         admitted: counts.admitted,
         denied: counts.denied,
         denied_share: words::share(counts.denied, counts.requests),
-        denied_by_others: counts.by_others,
+        denied_by_others: counts.denied_by_others,
         banned: counts.banned,
         without_key: counts.without_key,
         keys,
@@ -122,32 +122,32 @@ fn counted(counts: &RuleCounts, keys: u64) -> Rule {
 
 /// The suggestion; `None` where none was asked for, or there was no request.
 pub(super) fn suggestion(plan: &Plan, outcome: &Outcome) -> Option<Suggested> {
-    let study: &Study = outcome.study.as_ref()?;
-    let suggestion = study.suggestion.as_ref()?;
+    let analysis: &Analysis = outcome.analysis.as_ref()?;
+    let suggestion = analysis.suggestion.as_ref()?;
     let quota = suggestion.best().map(|(quota, _)| quota);
     Some(Suggested {
         quota: quota.map(|quota| quota.to_string()),
         rule: suggest::rule(plan, suggestion),
         cells_in_a_minute: quota.as_ref().map(cells_in_a_minute),
         at_most: suggestion.at_most.as_f64(),
-        keys: study.keys,
-        good_keys: study.good.count,
+        keys: analysis.keys,
+        good_keys: analysis.well_behaved.count,
         good_keys_that_may_be_denied: suggestion.may_deny,
-        requests: study.requests,
-        one_in_keys: 1 << study.kept.halvings.min(63),
-        requests_cut: study.kept.cut,
-        rates: suggestion.rungs.iter().map(rate).collect(),
+        requests: analysis.requests,
+        one_in_keys: 1 << analysis.kept.halvings.min(63),
+        requests_cut: analysis.kept.cut,
+        rates: suggestion.candidates.iter().map(rate).collect(),
     })
 }
 
-fn rate(rung: &Rung) -> Rate {
-    let of = |figure: fn(&Denials) -> u64| rung.found.as_ref().map(|(_, its)| figure(its));
+fn rate(candidate: &Candidate) -> Rate {
+    let of = |figure: fn(&Denials) -> u64| candidate.found.as_ref().map(|(_, its)| figure(its));
     Rate {
-        rate: rung.rate.to_string(),
-        burst: rung.found.map(|(quota, _)| quota.burst_cells()),
-        good_keys_denied: of(|its| its.good),
+        rate: candidate.rate.to_string(),
+        burst: candidate.found.map(|(quota, _)| quota.burst_cells()),
+        good_keys_denied: of(|its| its.well_behaved),
         keys_denied: of(|its| its.keys),
         denied: of(|its| its.requests),
-        burst_for_none: rung.burst_for_none,
+        burst_for_none: candidate.burst_for_none,
     }
 }

@@ -5,7 +5,7 @@ use super::table::{self, Side};
 use crate::log::charge::readable;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
-use crate::rules_replay::{RuleCounts, Ruled};
+use crate::rules_replay::{RuleCounts, RulesReplay};
 use crate::words::{self, counted, percent, thousands};
 
 /// What stands for all rules together.
@@ -25,17 +25,17 @@ pub(super) const HEAD: [&str; 9] = [
 ];
 
 /// What a rule is called: by its name, and that it is in shadow.
-pub(super) fn names(ruled: &Ruled) -> Vec<String> {
+pub(super) fn names(rules_replay: &RulesReplay) -> Vec<String> {
     let name = |rule: &tollgate_rules::Rule| match rule.is_shadow() {
         true => format!("{} (shadow)", readable(rule.name())),
         false => readable(rule.name()),
     };
-    ruled.rules().map(name).collect()
+    rules_replay.rules().map(name).collect()
 }
 
 /// A row for each rule, and one for all of them together.
-pub(super) fn rows(ruled: &Ruled, outcome: &Outcome) -> Vec<Vec<String>> {
-    let (tally, all) = (ruled.tally(), &outcome.tally);
+pub(super) fn rows(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<Vec<String>> {
+    let (tally, all) = (rules_replay.tally(), &outcome.tally);
     let row = |name: &str, counts: &RuleCounts, keys: u64| {
         vec![
             name.to_owned(),
@@ -43,34 +43,34 @@ pub(super) fn rows(ruled: &Ruled, outcome: &Outcome) -> Vec<Vec<String>> {
             thousands(counts.admitted),
             thousands(counts.denied),
             percent(counts.denied, counts.requests),
-            thousands(counts.by_others),
+            thousands(counts.denied_by_others),
             thousands(counts.keys_denied),
             percent(counts.keys_denied, keys),
             percent(counts.not_in_log, all.requests()),
         ]
     };
-    let names = names(ruled);
+    let names = names(rules_replay);
     let rules = tally.rules().zip(&names).enumerate();
     let mut rows: Vec<_> =
         rules.map(|(index, (counts, name))| row(name, counts, tally.keys(index))).collect();
-    let mut together = row(TOGETHER, tally.together(), all.keys());
-    together[5].clear();
-    together[8].clear();
-    rows.push(together);
+    let mut all_rules = row(TOGETHER, tally.all_rules(), all.keys());
+    all_rules[5].clear();
+    all_rules[8].clear();
+    rows.push(all_rules);
     rows
 }
 
 /// The table, who was hurt, and when.
-pub(super) fn section(plan: &Plan, ruled: &Ruled, outcome: &Outcome, width: usize) -> String {
+pub(super) fn section(plan: &Plan, rules_replay: &RulesReplay, outcome: &Outcome, width: usize) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
-    rows.extend(self::rows(ruled, outcome));
+    rows.extend(self::rows(rules_replay, outcome));
     let mut text = table::in_two(&rows, 5, width);
-    let names = names(ruled);
+    let names = names(rules_replay);
     if outcome.tally.requests() == 0 {
         return text;
     }
     for (index, name) in names.iter().enumerate() {
-        let most = ruled.tally().denied_most(index, plan.top);
+        let most = rules_replay.tally().denied_most(index, plan.top);
         if most.is_empty() {
             continue;
         }
@@ -82,9 +82,9 @@ pub(super) fn section(plan: &Plan, ruled: &Ruled, outcome: &Outcome, width: usiz
         }));
         text.push_str(&table::aligned(&rows, &[Side::Right, Side::Right, Side::Left]));
     }
-    let most = ruled.tally().rules().map(|counts| counts.denied).max().unwrap_or(0);
+    let most = rules_replay.tally().rules().map(|counts| counts.denied).max().unwrap_or(0);
     let gutter = chart::gutter(most);
-    let mut columns = ruled.tally().over_time().columns(width - gutter - 1);
+    let mut columns = rules_replay.tally().over_time().columns(width - gutter - 1);
     columns.counts.truncate(names.len());
     let zone = words::zone(outcome.time.offset_secs());
     text.push('\n');
@@ -92,10 +92,10 @@ pub(super) fn section(plan: &Plan, ruled: &Ruled, outcome: &Outcome, width: usiz
 }
 
 /// What a reader must know to trust the figures.
-pub(super) fn notes(ruled: &Ruled, outcome: &Outcome) -> Vec<String> {
+pub(super) fn notes(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<String> {
     let requests = outcome.tally.requests();
     let mut notes = Vec::new();
-    for (index, (rule, counts)) in ruled.rules().zip(ruled.tally().rules()).enumerate() {
+    for (index, (rule, counts)) in rules_replay.rules().zip(rules_replay.tally().rules()).enumerate() {
         let name = readable(rule.name());
         if counts.not_in_log > 0 {
             let missing: Vec<&str> = counts.missing.keys().map(String::as_str).collect();
@@ -114,7 +114,7 @@ pub(super) fn notes(ruled: &Ruled, outcome: &Outcome) -> Vec<String> {
             let without = thousands(counts.without_key);
             notes.push(format!("rule {name}: {without} of the denied for want of a key"));
         }
-        let keys = ruled.tally().keys(index);
+        let keys = rules_replay.tally().keys(index);
         if keys > rule.capacity() && rule.capacity() > 1 {
             let (keys, room) = (thousands(keys), thousands(rule.capacity()));
             notes.push(format!(
@@ -123,13 +123,13 @@ pub(super) fn notes(ruled: &Ruled, outcome: &Outcome) -> Vec<String> {
             ));
         }
     }
-    if ruled.named_clients() > 0 {
+    if rules_replay.named_clients() > 0 {
         notes.push(format!(
             "{} told by name, not address: every name is taken for one address",
-            counted(ruled.named_clients(), "request has its client", "requests have their clients"),
+            counted(rules_replay.named_clients(), "request has its client", "requests have their clients"),
         ));
     }
-    if ruled.rules().any(tollgate_rules::Rule::is_shadow) {
+    if rules_replay.rules().any(tollgate_rules::Rule::is_shadow) {
         notes.push(
             "a rule in shadow denies nothing: its denials are what it would have done".into(),
         );

@@ -2,7 +2,7 @@
 
 use super::table;
 use crate::plan::Plan;
-use crate::suggest::{How, Rung, Study, Suggestion, cells_in_a_minute};
+use crate::suggest::{Basis, Candidate, Analysis, Suggestion, cells_in_a_minute};
 use crate::words::{self, counted, percent, thousands};
 
 /// The head of the table of rates.
@@ -10,48 +10,48 @@ pub(super) const HEAD: [&str; 9] =
     ["rate", "burst", "good keys", "%", "all keys", "%", "requests", "%", "for none"];
 
 /// A row for each rate.
-pub(super) fn rows(study: &Study, suggestion: &Suggestion) -> Vec<Vec<String>> {
-    suggestion.rungs.iter().map(|rung| row(study, rung)).collect()
+pub(super) fn rows(analysis: &Analysis, suggestion: &Suggestion) -> Vec<Vec<String>> {
+    suggestion.candidates.iter().map(|candidate| row(analysis, candidate)).collect()
 }
 
-fn row(study: &Study, rung: &Rung) -> Vec<String> {
-    let mut row = vec![rung.rate.to_string()];
-    match &rung.found {
+fn row(analysis: &Analysis, candidate: &Candidate) -> Vec<String> {
+    let mut row = vec![candidate.rate.to_string()];
+    match &candidate.found {
         Some((quota, denied)) => {
             row.push(thousands(quota.burst_cells()));
             for (part, whole) in [
-                (denied.good, study.good.count),
-                (denied.keys, study.keys),
-                (denied.requests, study.requests),
+                (denied.well_behaved, analysis.well_behaved.count),
+                (denied.keys, analysis.keys),
+                (denied.requests, analysis.requests),
             ] {
                 row.extend([thousands(part), percent(part, whole)]);
             }
         }
         None => row.extend(["none will do", "", "", "", "", "", ""].map(str::to_owned)),
     }
-    row.push(match rung.rate.burst(rung.burst_for_none).validate() {
-        Ok(()) => thousands(rung.burst_for_none),
+    row.push(match candidate.rate.burst(candidate.burst_for_none).validate() {
+        Ok(()) => thousands(candidate.burst_for_none),
         Err(_) => "no burst".to_owned(),
     });
     row
 }
 
 /// Who is taken for well-behaved.
-pub(super) fn good(study: &Study) -> String {
-    let good = &study.good;
-    let left_out = study.keys.saturating_sub(good.count);
+pub(super) fn well_behaved(analysis: &Analysis) -> String {
+    let well_behaved = &analysis.well_behaved;
+    let left_out = analysis.keys.saturating_sub(well_behaved.count);
     let keys = format!(
         "{} of {} taken for well-behaved",
-        thousands(good.count),
-        counted(study.keys, "key is", "keys are")
+        thousands(well_behaved.count),
+        counted(analysis.keys, "key is", "keys are")
     );
-    match &good.how {
-        How::Listed { not_in_log: 0 } => format!("{keys}, by the list"),
-        How::Listed { not_in_log } => {
+    match &well_behaved.basis {
+        Basis::Listed { not_in_log: 0 } => format!("{keys}, by the list"),
+        Basis::Listed { not_in_log } => {
             format!("{keys}, by the list; {} more of it had no request", thousands(*not_in_log))
         }
-        How::Inferred { .. } if left_out == 0 => format!("{keys}: none stands out"),
-        How::Inferred { minute_cells_max, volume_cells_max } => format!(
+        Basis::Inferred { .. } if left_out == 0 => format!("{keys}: none stands out"),
+        Basis::Inferred { minute_cells_max, volume_cells_max } => format!(
             "{keys}; {} left out, with more than {} in a busiest minute or more than {} in all (the \
              99th percentiles)",
             thousands(left_out),
@@ -91,8 +91,8 @@ pub(super) fn rule(plan: &Plan, suggestion: &Suggestion) -> Option<String> {
 }
 
 /// The table of rates, and the suggestion.
-pub(super) fn section(plan: &Plan, study: &Study, suggestion: &Suggestion, width: usize) -> String {
-    let mut text = words::wrapped(&good(study), width);
+pub(super) fn section(plan: &Plan, analysis: &Analysis, suggestion: &Suggestion, width: usize) -> String {
+    let mut text = words::wrapped(&well_behaved(analysis), width);
     let may = counted(suggestion.may_deny, "of them", "of them");
     let most = format!(
         "the smallest burst that ever denies at most {} ({may}), what it denies, and the burst that denies none of them:",
@@ -100,7 +100,7 @@ pub(super) fn section(plan: &Plan, study: &Study, suggestion: &Suggestion, width
     );
     text.push_str(&words::wrapped(&most, width));
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
-    rows.extend(self::rows(study, suggestion));
+    rows.extend(self::rows(analysis, suggestion));
     text.push('\n');
     text.push_str(&table::in_two(&rows, 6, width));
     text.push('\n');
@@ -119,13 +119,13 @@ pub(super) fn section(plan: &Plan, study: &Study, suggestion: &Suggestion, width
 }
 
 /// How much of the log was looked at, where that is not all.
-pub(super) fn notes(study: &Study) -> Vec<String> {
+pub(super) fn notes(analysis: &Analysis) -> Vec<String> {
     let mut notes = Vec::new();
-    let kept = study.kept;
+    let kept = analysis.kept;
     if kept.halvings > 0 {
         notes.push(format!(
             "the log is long: suggestion and heat map look at {} of 1 in {} keys",
-            counted(study.requests, "request", "requests"),
+            counted(analysis.requests, "request", "requests"),
             thousands(1 << kept.halvings.min(63)),
         ));
     }

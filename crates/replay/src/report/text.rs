@@ -23,20 +23,20 @@ pub fn text_report(plan: &Plan, outcome: &Outcome, width: usize) -> String {
         text.push('\n');
         text.push_str(&limiters(plan, outcome, width));
     }
-    if let Some(ruled) = &outcome.ruled {
+    if let Some(rules_replay) = &outcome.rules_replay {
         text.push('\n');
-        text.push_str(&rules::section(plan, ruled, outcome, width));
+        text.push_str(&rules::section(plan, rules_replay, outcome, width));
     }
     if outcome.tally.requests() > 0 && !plan.limiters.is_empty() {
         text.push_str(&worst_window::section(plan, outcome, width));
         denied_most(&mut text, plan, outcome, &names, width);
         over_time(&mut text, outcome, &names, width);
     }
-    if let Some(study) = &outcome.study
-        && let Some(suggestion) = &study.suggestion
+    if let Some(analysis) = &outcome.analysis
+        && let Some(suggestion) = &analysis.suggestion
     {
         text.push('\n');
-        text.push_str(&suggest::section(plan, study, suggestion, width));
+        text.push_str(&suggest::section(plan, analysis, suggestion, width));
     }
     let notes = wrapped_notes(plan, outcome, width);
     if !notes.is_empty() {
@@ -156,7 +156,7 @@ fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     let back = outcome.time.back();
     if back.lines > 0 {
         let lines = counted(back.lines, "line went", "lines went");
-        let most = words::span(back.most_nanos);
+        let most = words::span(back.max_nanos);
         say(
             &mut notes,
             format_args!("{lines} back in time, by at most {most}: judged at the latest time seen"),
@@ -190,16 +190,16 @@ fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
             say(&mut notes, format_args!("{name}: {requests} more than it ever holds"));
         }
     }
-    for (name, judge) in names.iter().zip(&outcome.judges) {
-        if judge.full() > 0 {
-            let times = counted(judge.full(), "time", "times");
-            let keys = counted(judge.capacity(), "key", "keys");
+    for (name, contender) in names.iter().zip(&outcome.contenders) {
+        if contender.full() > 0 {
+            let times = counted(contender.full(), "time", "times");
+            let keys = counted(contender.capacity(), "key", "keys");
             let advice = "raise --capacity";
             say(&mut notes, format_args!("{name}: full {times} with room for {keys}: {advice}"));
         }
     }
-    let of_rules = outcome.ruled.iter().flat_map(|ruled| rules::notes(ruled, outcome));
-    let of_study = outcome.study.iter().flat_map(suggest::notes);
+    let of_rules = outcome.rules_replay.iter().flat_map(|rules_replay| rules::notes(rules_replay, outcome));
+    let of_study = outcome.analysis.iter().flat_map(suggest::notes);
     for note in of_rules.chain(of_study) {
         notes.push_str(&words::wrapped(&note, width));
     }
@@ -236,8 +236,8 @@ fn verified(notes: &mut String, outcome: &Outcome, names: &[String]) {
     let differences = counted(total, "difference", "differences");
     let decisions = counted(decisions, "decision", "decisions");
     say(notes, format_args!("verified: {differences} from the reference model in {decisions}"));
-    for (name, judge) in names.iter().zip(&outcome.judges) {
-        for difference in judge.differences().into_iter().flat_map(|found| &found.first) {
+    for (name, contender) in names.iter().zip(&outcome.contenders) {
+        for difference in contender.differences().into_iter().flat_map(|found| &found.first) {
             say(notes, format_args!("  {name}: {difference}"));
         }
     }

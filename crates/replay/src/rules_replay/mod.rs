@@ -9,41 +9,41 @@ use tollgate::{ManualClock, Tick};
 use tollgate_rules::{DenyReason, Gate, OnNoKey, Outcome, Rule, Rules};
 
 use crate::log::charge::{JOINT, Request};
-use crate::log::logged_request::Asked;
-pub(crate) use tally::{RuleCounts, RuledTally};
+use crate::log::logged_request::LoggedRequestView;
+pub(crate) use tally::{RuleCounts, RulesTally};
 
 /// What requests without a key are told by, where they share a bucket.
 const NO_KEY: &str = "(no key)";
 
 /// The rules at work.
 #[derive(Debug)]
-pub(crate) struct Ruled {
+pub(crate) struct RulesReplay {
     gate: Gate<ManualClock>,
     clock: Arc<ManualClock>,
     origin_unix_nanos: u64,
     /// The headers that the rules ask for.
     headers: Vec<String>,
-    tally: RuledTally,
+    tally: RulesTally,
     /// Requests whose client was told by name.
     named_clients: u64,
-    hits: Vec<Hit>,
+    hits: Vec<AppliedRule>,
 }
 
 /// A rule that applies to the request at hand, and the key it is counted by.
 #[derive(Debug)]
-struct Hit {
+struct AppliedRule {
     rule: usize,
     is_shadow: bool,
     key: String,
 }
 
-impl Ruled {
+impl RulesReplay {
     /// Nothing decided yet, with time beginning at the origin.
     pub(crate) fn new(rules: &Rules, origin_unix_nanos: u64, offset_secs: i32) -> Result<Self> {
         let clock = Arc::new(ManualClock::starting_at_unix_nanos(origin_unix_nanos));
         Ok(Self {
             headers: rules.headers().into_iter().map(str::to_owned).collect(),
-            tally: RuledTally::new(rules.rules().len(), offset_secs),
+            tally: RulesTally::new(rules.rules().len(), offset_secs),
             gate: Gate::with_clock(rules.clone(), Arc::clone(&clock))?,
             clock,
             origin_unix_nanos,
@@ -55,9 +55,9 @@ impl Ruled {
     /// Lets the rules decide about a request. Time never goes back.
     pub(crate) fn decide(&mut self, request: &Request, unix_nanos: u64) {
         self.clock.set(Tick::from_nanos(unix_nanos.saturating_sub(self.origin_unix_nanos)));
-        self.named_clients += u64::from(request.head.has_client_name());
+        self.named_clients += u64::from(request.logged.has_client_name());
         self.hits.clear();
-        let asked = Asked::new(&request.head, &self.headers);
+        let asked = LoggedRequestView::new(&request.logged, &self.headers);
         let (hits, tally) = (&mut self.hits, &mut self.tally);
         let verdict = self.gate.decide_among(&asked, request.cost, |index, rule| {
             // The gate has looked at the request for all rules; this is about one.
@@ -85,11 +85,11 @@ impl Ruled {
                 _ => verdict.shadowed().iter().find(is_it),
             };
             let treated = match denied.map(|denied| denied.why()) {
-                Some(DenyReason::Banned(_)) => Treated::Banned,
-                Some(DenyReason::NoKey | DenyReason::UnclearPath) => Treated::WithoutKey,
-                Some(_) => Treated::Denied,
-                None if verdict.is_admitted() => Treated::Admitted,
-                None => Treated::ByOthers,
+                Some(DenyReason::Banned(_)) => RuleOutcome::Banned,
+                Some(DenyReason::NoKey | DenyReason::UnclearPath) => RuleOutcome::WithoutKey,
+                Some(_) => RuleOutcome::Denied,
+                None if verdict.is_admitted() => RuleOutcome::Admitted,
+                None => RuleOutcome::DeniedByOthers,
             };
             tally.count(hit.rule, &hit.key, treated);
         }
@@ -100,7 +100,7 @@ impl Ruled {
         self.gate.rules()
     }
 
-    pub(crate) fn tally(&self) -> &RuledTally {
+    pub(crate) fn tally(&self) -> &RulesTally {
         &self.tally
     }
 
@@ -112,7 +112,7 @@ impl Ruled {
 
 /// What became of a request to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Treated {
+pub(crate) enum RuleOutcome {
     Admitted,
     /// By a limit of the rule.
     Denied,
@@ -121,12 +121,12 @@ pub(crate) enum Treated {
     /// By the rule, since it has no key, or its path can be read in several ways.
     WithoutKey,
     /// Another rule denied it, so that this one did not count it.
-    ByOthers,
+    DeniedByOthers,
 }
 
 /// The rule and its key, if it applies. Where it asks for what the log does not have, this means
 /// nothing.
-fn hit(index: usize, rule: &Rule, asked: &Asked<'_>) -> Option<Hit> {
+fn hit(index: usize, rule: &Rule, asked: &LoggedRequestView<'_>) -> Option<AppliedRule> {
     if !rule.fits(asked) {
         return None;
     }
@@ -136,5 +136,5 @@ fn hit(index: usize, rule: &Rule, asked: &Asked<'_>) -> Option<Hit> {
         (None, OnNoKey::Skip) => return None,
         (None, _) => NO_KEY.to_owned(),
     };
-    Some(Hit { rule: index, is_shadow: rule.is_shadow(), key })
+    Some(AppliedRule { rule: index, is_shadow: rule.is_shadow(), key })
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::Treated;
+use super::RuleOutcome;
 use crate::tally::KeyCounts;
 use crate::tally::timeline::Timeline;
 
@@ -17,7 +17,7 @@ pub(crate) struct RuleCounts {
     /// that it denied (of several rules, the one that denies for longest),
     pub(crate) denied: u64,
     /// and that another rule denied.
-    pub(crate) by_others: u64,
+    pub(crate) denied_by_others: u64,
     /// Those it denied because their key was banned,
     pub(crate) banned: u64,
     /// and because they had none.
@@ -32,10 +32,10 @@ pub(crate) struct RuleCounts {
 
 /// All counts. Memory is a few words for each key of each rule.
 #[derive(Debug)]
-pub(crate) struct RuledTally {
+pub(crate) struct RulesTally {
     rules: Vec<RuleTally>,
     /// All rules together, by `--key`.
-    together: RuleTally,
+    all_rules: RuleTally,
     /// A series for each rule, and one for all together.
     over_time: Timeline,
 }
@@ -53,12 +53,12 @@ struct KeyTally {
     denied: u64,
 }
 
-impl RuledTally {
+impl RulesTally {
     /// Nothing counted, for so many rules.
     pub(super) fn new(rules: usize, offset_secs: i32) -> Self {
         Self {
             rules: std::iter::repeat_with(RuleTally::default).take(rules).collect(),
-            together: RuleTally::default(),
+            all_rules: RuleTally::default(),
             over_time: Timeline::new(rules + 1, offset_secs),
         }
     }
@@ -66,15 +66,15 @@ impl RuledTally {
     /// Counts a request, whichever rules apply to it.
     pub(super) fn request(&mut self, key: &str, unix_nanos: u64, is_denied: bool) {
         self.over_time.advance(unix_nanos);
-        let treated = if is_denied { Treated::Denied } else { Treated::Admitted };
-        self.together.count(key, treated);
+        let treated = if is_denied { RuleOutcome::Denied } else { RuleOutcome::Admitted };
+        self.all_rules.count(key, treated);
         if is_denied {
             self.over_time.count(self.rules.len());
         }
     }
 
     /// Counts what a rule made of the request last counted.
-    pub(super) fn count(&mut self, rule: usize, key: &str, treated: Treated) {
+    pub(super) fn count(&mut self, rule: usize, key: &str, treated: RuleOutcome) {
         if self.rules[rule].count(key, treated) {
             self.over_time.count(rule);
         }
@@ -100,8 +100,8 @@ impl RuledTally {
     }
 
     /// The counts of all requests, by whichever rule. Keys are those of `--key`.
-    pub(crate) fn together(&self) -> &RuleCounts {
-        &self.together.counts
+    pub(crate) fn all_rules(&self) -> &RuleCounts {
+        &self.all_rules.counts
     }
 
     /// Different keys of a rule.
@@ -127,23 +127,23 @@ impl RuledTally {
 
 impl RuleTally {
     /// Counts a request, and says whether this rule denied it.
-    fn count(&mut self, key: &str, treated: Treated) -> bool {
+    fn count(&mut self, key: &str, treated: RuleOutcome) -> bool {
         let counts = &mut self.counts;
         counts.requests += 1;
         let denies = match treated {
-            Treated::Admitted => {
+            RuleOutcome::Admitted => {
                 counts.admitted += 1;
                 false
             }
-            Treated::ByOthers => {
-                counts.by_others += 1;
+            RuleOutcome::DeniedByOthers => {
+                counts.denied_by_others += 1;
                 false
             }
-            Treated::Denied | Treated::Banned | Treated::WithoutKey => true,
+            RuleOutcome::Denied | RuleOutcome::Banned | RuleOutcome::WithoutKey => true,
         };
         counts.denied += u64::from(denies);
-        counts.banned += u64::from(treated == Treated::Banned);
-        counts.without_key += u64::from(treated == Treated::WithoutKey);
+        counts.banned += u64::from(treated == RuleOutcome::Banned);
+        counts.without_key += u64::from(treated == RuleOutcome::WithoutKey);
         let tally = match self.keys.get_mut(key) {
             Some(tally) => tally,
             None => self.keys.entry(key.into()).or_default(),
@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn a_rule_counts_what_became_of_its_requests() {
-        let mut tally = RuledTally::new(2, 0);
-        let denied = [Treated::Admitted, Treated::Denied, Treated::Banned, Treated::WithoutKey];
-        for (at, treated) in denied.into_iter().chain([Treated::ByOthers]).enumerate() {
-            tally.request("client", at as u64, treated != Treated::Admitted);
+        let mut tally = RulesTally::new(2, 0);
+        let denied = [RuleOutcome::Admitted, RuleOutcome::Denied, RuleOutcome::Banned, RuleOutcome::WithoutKey];
+        for (at, treated) in denied.into_iter().chain([RuleOutcome::DeniedByOthers]).enumerate() {
+            tally.request("client", at as u64, treated != RuleOutcome::Admitted);
             tally.count(1, "a", treated);
         }
         tally.leave_out(0, &BTreeSet::from(["host".into(), "header x".into()]));
@@ -174,9 +174,9 @@ mod tests {
         let left_out = RuleCounts { not_in_log: 1, missing, ..RuleCounts::default() };
         assert_eq!(counts[0], left_out);
         let its = &counts[1];
-        assert_eq!((its.requests, its.admitted, its.denied, its.by_others), (5, 1, 3, 1));
+        assert_eq!((its.requests, its.admitted, its.denied, its.denied_by_others), (5, 1, 3, 1));
         assert_eq!((its.banned, its.without_key, its.keys_denied), (1, 1, 1));
-        assert_eq!((tally.together().denied, tally.together().keys_denied), (4, 1));
+        assert_eq!((tally.all_rules().denied, tally.all_rules().keys_denied), (4, 1));
         assert_eq!((tally.keys(0), tally.keys(1)), (0, 1));
         assert_eq!(tally.denied_most(1, 9), [KeyCounts { key: "a", requests: 5, denied: 3 }]);
         assert_eq!(tally.over_time().columns(1).counts, [[0], [3], [4]]);

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tollgate::Quota;
 
 use super::keys::{Keys, busiest_minute};
-use super::well_behaved::Good;
+use super::well_behaved::WellBehaved;
 
 /// So many rates, and so many bursts.
-pub(crate) const RUNGS: usize = 8;
+pub(crate) const CANDIDATES: usize = 8;
 /// Rates that stand above the busiest minute of a well-behaved key.
-const RUNGS_ABOVE: usize = 2;
+const CANDIDATES_ABOVE: usize = 2;
 
 const SECOND: u64 = 1;
 const MINUTE: u64 = 60;
@@ -19,14 +19,14 @@ const DAY: u64 = 86_400;
 
 /// Rates, slow to fast, each two or two and a half times the one before, about the one that the
 /// busiest minute of a well-behaved key asks for.
-pub(crate) fn rates(keys: &Keys, good: &Good) -> Vec<Quota> {
-    let busiest = keys.each().zip(&good.is_good).filter(|(_, is_good)| **is_good);
+pub(crate) fn rates(keys: &Keys, well_behaved: &WellBehaved) -> Vec<Quota> {
+    let busiest = keys.each().zip(&well_behaved.is_well_behaved).filter(|(_, is_well_behaved)| **is_well_behaved);
     let busiest = busiest.map(|(requests, _)| busiest_minute(requests)).max().unwrap_or(0);
     let all = round_rates();
     let suits = |rate: &Quota| cells_in(rate, Duration::from_secs(MINUTE)) >= u128::from(busiest);
     let fits = all.iter().position(suits).unwrap_or(all.len() - 1);
-    let last = (fits + RUNGS_ABOVE).clamp(RUNGS - 1, all.len() - 1);
-    all[last + 1 - RUNGS..=last].to_vec()
+    let last = (fits + CANDIDATES_ABOVE).clamp(CANDIDATES - 1, all.len() - 1);
+    all[last + 1 - CANDIDATES..=last].to_vec()
 }
 
 /// Bursts, the last of which is enough for nearly all keys at the slowest rate, if it can be:
@@ -34,8 +34,8 @@ pub(crate) fn rates(keys: &Keys, good: &Good) -> Vec<Quota> {
 pub(crate) fn bursts(most: u64) -> Vec<u64> {
     let round = round_numbers();
     let fits = round.iter().position(|burst| *burst >= most).unwrap_or(round.len() - 1);
-    let last = fits.max(RUNGS - 1);
-    round[last + 1 - RUNGS..=last].to_vec()
+    let last = fits.max(CANDIDATES - 1);
+    round[last + 1 - CANDIDATES..=last].to_vec()
 }
 
 /// The cells that come back in a span, at that rate.
@@ -79,11 +79,11 @@ mod tests {
         let log: Vec<_> = (0..25).map(|at| ("a", at, 1)).collect();
         let keys = keys(&log);
         let rates: Vec<String> =
-            rates(&keys, &Good::infer(&keys)).iter().map(Quota::to_string).collect();
+            rates(&keys, &WellBehaved::infer(&keys)).iter().map(Quota::to_string).collect();
         assert_eq!(rates[0], "1/min");
         assert_eq!(rates[5..], ["30/min", "1/s", "2/s"]);
         assert_eq!(bursts(0), [1, 2, 5, 10, 20, 50, 100, 200]);
         assert_eq!(bursts(900), [5, 10, 20, 50, 100, 200, 500, 1_000]);
-        assert_eq!(bursts(u64::MAX).len(), RUNGS);
+        assert_eq!(bursts(u64::MAX).len(), CANDIDATES);
     }
 }

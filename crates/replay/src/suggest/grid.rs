@@ -5,7 +5,7 @@ use tollgate::Quota;
 use super::candidate_rates;
 use super::keys::Keys;
 use super::needed_burst::{Denials, burst_needed, denied};
-use super::well_behaved::Good;
+use super::well_behaved::WellBehaved;
 
 /// Of a thousand keys, so many find the largest burst enough at the slowest rate.
 const FITTING_PER_MILLE: usize = 999;
@@ -24,15 +24,15 @@ pub(crate) struct Grid {
 
 impl Grid {
     /// Runs the token bucket once for every cell.
-    pub(crate) fn of(keys: &Keys, good: &Good) -> Self {
-        let rates = candidate_rates::rates(keys, good);
-        let mut needs: Vec<u64> =
+    pub(crate) fn of(keys: &Keys, well_behaved: &WellBehaved) -> Self {
+        let rates = candidate_rates::rates(keys, well_behaved);
+        let mut needed_bursts: Vec<u64> =
             keys.each().map(|requests| burst_needed(&rates[0], requests)).collect();
-        needs.sort_unstable();
-        let rank = (needs.len() * FITTING_PER_MILLE / 1_000).min(needs.len().saturating_sub(1));
-        let bursts = candidate_rates::bursts(needs.get(rank).copied().unwrap_or(0));
+        needed_bursts.sort_unstable();
+        let rank = (needed_bursts.len() * FITTING_PER_MILLE / 1_000).min(needed_bursts.len().saturating_sub(1));
+        let bursts = candidate_rates::bursts(needed_bursts.get(rank).copied().unwrap_or(0));
         let row = |rate: &Quota| {
-            let cell = |burst: &u64| denied(&rate.burst(*burst), keys, &good.is_good).ok();
+            let cell = |burst: &u64| denied(&rate.burst(*burst), keys, &well_behaved.is_well_behaved).ok();
             bursts.iter().map(cell).collect()
         };
         let denied = rates.iter().map(row).collect();
@@ -52,10 +52,10 @@ mod tests {
             .map(|step| (names[usize::try_from(step % 3).unwrap()], step * step * 1_000_000, 1))
             .collect();
         let keys = keys(&log);
-        let grid = Grid::of(&keys, &Good::infer(&keys));
+        let grid = Grid::of(&keys, &WellBehaved::infer(&keys));
         assert_eq!(
             (grid.denied.len(), grid.denied[0].len()),
-            (candidate_rates::RUNGS, candidate_rates::RUNGS)
+            (candidate_rates::CANDIDATES, candidate_rates::CANDIDATES)
         );
         for row in &grid.denied {
             assert!(row.is_sorted_by(|one, next| one.unwrap().requests >= next.unwrap().requests));
@@ -70,8 +70,8 @@ mod tests {
         // The keys touched are those that need more than the burst.
         for (rate, row) in grid.rates.iter().zip(&grid.denied) {
             for (burst, cell) in grid.bursts.iter().zip(row) {
-                let needs = keys.each().map(|requests| burst_needed(rate, requests));
-                assert_eq!(cell.unwrap().keys, needs.filter(|need| need > burst).count() as u64);
+                let needed_bursts = keys.each().map(|requests| burst_needed(rate, requests));
+                assert_eq!(cell.unwrap().keys, needed_bursts.filter(|needed_burst| needed_burst > burst).count() as u64);
             }
         }
     }

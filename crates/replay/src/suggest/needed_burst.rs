@@ -32,7 +32,7 @@ pub(crate) struct Denials {
     pub(crate) requests: u64,
     pub(crate) keys: u64,
     /// Of the keys, those that are well-behaved.
-    pub(crate) good: u64,
+    pub(crate) well_behaved: u64,
 }
 
 /// Runs the token bucket itself over all keys.
@@ -40,10 +40,10 @@ pub(crate) struct Denials {
 /// # Errors
 ///
 /// A quota that it cannot keep.
-pub(crate) fn denied(quota: &Quota, keys: &Keys, good: &[bool]) -> Result<Denials, QuotaError> {
+pub(crate) fn denied(quota: &Quota, keys: &Keys, well_behaved: &[bool]) -> Result<Denials, QuotaError> {
     let bucket = Gcra::new().params(quota, 0)?;
     let mut denials = Denials::default();
-    for (requests, is_good) in keys.each().zip(good) {
+    for (requests, is_well_behaved) in keys.each().zip(well_behaved) {
         let mut word = bucket.fresh(Tick::ZERO);
         let mut count = 0;
         for request in requests {
@@ -56,7 +56,7 @@ pub(crate) fn denied(quota: &Quota, keys: &Keys, good: &[bool]) -> Result<Denial
         }
         denials.requests += count;
         denials.keys += u64::from(count > 0);
-        denials.good += u64::from(count > 0 && *is_good);
+        denials.well_behaved += u64::from(count > 0 && *is_well_behaved);
     }
     Ok(denials)
 }
@@ -70,7 +70,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn need(rate: &str, log: &[(u64, u64)]) -> u64 {
+    fn needed_burst(rate: &str, log: &[(u64, u64)]) -> u64 {
         let requests: Vec<_> =
             log.iter().map(|(nanos, cells)| Request { nanos: *nanos, cells: *cells }).collect();
         burst_needed(&rate.parse().unwrap(), &requests)
@@ -78,13 +78,13 @@ mod tests {
 
     #[test]
     fn it_is_the_most_that_is_owed() {
-        assert_eq!(need("1/s", &[]), 0);
-        assert_eq!(need("1/s", &[(0, 1), (SECOND, 1), (2 * SECOND, 1)]), 1);
-        assert_eq!(need("1/s", &[(0, 1), (SECOND - 1, 1)]), 2);
-        assert_eq!(need("1/s", &[(0, 3), (SECOND, 1), (SECOND, 1), (9 * SECOND, 2)]), 4);
-        assert_eq!(need("3/s", &[(0, 1), (SECOND / 3, 1)]), 2);
-        assert_eq!(need("3/s", &[(0, 1), (SECOND / 3 + 1, 1)]), 1);
-        assert_eq!(need("1/d", &[(0, u64::MAX), (u64::MAX, u64::MAX)]), u64::MAX);
+        assert_eq!(needed_burst("1/s", &[]), 0);
+        assert_eq!(needed_burst("1/s", &[(0, 1), (SECOND, 1), (2 * SECOND, 1)]), 1);
+        assert_eq!(needed_burst("1/s", &[(0, 1), (SECOND - 1, 1)]), 2);
+        assert_eq!(needed_burst("1/s", &[(0, 3), (SECOND, 1), (SECOND, 1), (9 * SECOND, 2)]), 4);
+        assert_eq!(needed_burst("3/s", &[(0, 1), (SECOND / 3, 1)]), 2);
+        assert_eq!(needed_burst("3/s", &[(0, 1), (SECOND / 3 + 1, 1)]), 1);
+        assert_eq!(needed_burst("1/d", &[(0, u64::MAX), (u64::MAX, u64::MAX)]), u64::MAX);
     }
 
     proptest! {
@@ -105,7 +105,7 @@ mod tests {
             let with = |burst| denied(&rate.burst(burst), &keys, &[true]).unwrap();
             prop_assert_eq!(with(burst), Denials::default());
             if burst > 1 {
-                prop_assert_eq!(with(burst - 1).good, 1);
+                prop_assert_eq!(with(burst - 1).well_behaved, 1);
             }
         }
     }

@@ -10,7 +10,7 @@ use tollgate::Quota;
 use super::candidate_rates;
 use super::keys::Keys;
 use super::needed_burst::{Denials, burst_needed, denied};
-use super::well_behaved::Good;
+use super::well_behaved::WellBehaved;
 
 /// The span in which a suggestion should let a key have the least.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -30,14 +30,14 @@ pub(crate) struct Suggestion {
     /// Well-behaved keys that may be denied: the share in whole keys.
     pub(crate) may_deny: u64,
     /// One for each rate.
-    pub(crate) rungs: Vec<Rung>,
+    pub(crate) candidates: Vec<Candidate>,
     /// The rung that lets a key have the least within a minute.
     pub(crate) best: Option<usize>,
 }
 
 /// A rate, and the burst that goes with it.
 #[derive(Debug)]
-pub(crate) struct Rung {
+pub(crate) struct Candidate {
     pub(crate) rate: Quota,
     /// The rate with the smallest burst that will do, and what it denies; `None` where no burst
     /// will do that a limiter can have.
@@ -48,7 +48,7 @@ pub(crate) struct Rung {
     /// none.
     pub(crate) curve: Vec<Point>,
     /// The least burst that any well-behaved key needs.
-    pub(crate) least_need: u64,
+    pub(crate) min_needed_burst: u64,
 }
 
 /// A burst, and the well-behaved keys that need more.
@@ -100,24 +100,24 @@ impl FromStr for Share {
 
 impl Suggestion {
     /// The smallest burst for each rate, and the best of them.
-    pub(crate) fn of(keys: &Keys, good: &Good, rates: &[Quota], at_most: Share) -> Result<Self> {
-        let may_deny = at_most.of(good.count);
-        let rungs = rates
+    pub(crate) fn of(keys: &Keys, well_behaved: &WellBehaved, rates: &[Quota], at_most: Share) -> Result<Self> {
+        let may_deny = at_most.of(well_behaved.count);
+        let candidates = rates
             .iter()
-            .map(|rate| Rung::of(*rate, keys, good, may_deny))
+            .map(|rate| Candidate::of(*rate, keys, well_behaved, may_deny))
             .collect::<Result<Vec<_>>>()?;
-        let best = rungs
+        let best = candidates
             .iter()
             .enumerate()
-            .filter_map(|(index, rung)| Some((index, cells_in_a_minute(&rung.found?.0))))
+            .filter_map(|(index, candidate)| Some((index, cells_in_a_minute(&candidate.found?.0))))
             .min_by_key(|(_, cells)| *cells)
             .map(|(index, _)| index);
-        Ok(Self { at_most, may_deny, rungs, best })
+        Ok(Self { at_most, may_deny, candidates, best })
     }
 
     /// The quota that is suggested, and what it denies.
     pub(crate) fn best(&self) -> Option<(Quota, Denials)> {
-        self.rungs.get(self.best?)?.found
+        self.candidates.get(self.best?)?.found
     }
 }
 
@@ -127,29 +127,29 @@ pub(crate) fn cells_in_a_minute(quota: &Quota) -> u64 {
     u64::try_from(cells).unwrap_or(u64::MAX)
 }
 
-impl Rung {
-    fn of(rate: Quota, keys: &Keys, good: &Good, may_deny: u64) -> Result<Self> {
-        let mut needs: Vec<u64> = keys
+impl Candidate {
+    fn of(rate: Quota, keys: &Keys, well_behaved: &WellBehaved, may_deny: u64) -> Result<Self> {
+        let mut needed_bursts: Vec<u64> = keys
             .each()
-            .zip(&good.is_good)
-            .filter(|(_, is_good)| **is_good)
+            .zip(&well_behaved.is_well_behaved)
+            .filter(|(_, is_well_behaved)| **is_well_behaved)
             .map(|(requests, _)| burst_needed(&rate, requests).max(1))
             .collect();
-        needs.sort_unstable();
+        needed_bursts.sort_unstable();
         // The keys that need the most are those that may be denied; the next one may not.
         let may_deny = usize::try_from(may_deny).unwrap_or(usize::MAX);
-        let burst = match needs.len().checked_sub(may_deny.saturating_add(1)) {
-            Some(index) => needs[index],
+        let burst = match needed_bursts.len().checked_sub(may_deny.saturating_add(1)) {
+            Some(index) => needed_bursts[index],
             None => 1,
         };
         let quota = rate.burst(burst);
         let found = match quota.validate() {
-            Ok(()) => Some((quota, denied(&quota, keys, &good.is_good)?)),
+            Ok(()) => Some((quota, denied(&quota, keys, &well_behaved.is_well_behaved)?)),
             Err(_) => None,
         };
-        let burst_for_none = needs.last().copied().unwrap_or(1);
-        let least_need = needs.first().copied().unwrap_or(1);
-        Ok(Self { rate, found, burst_for_none, curve: curve(&needs), least_need })
+        let burst_for_none = needed_bursts.last().copied().unwrap_or(1);
+        let min_needed_burst = needed_bursts.first().copied().unwrap_or(1);
+        Ok(Self { rate, found, burst_for_none, curve: curve(&needed_bursts), min_needed_burst })
     }
 }
 
@@ -157,13 +157,13 @@ impl Rung {
 /// that are nearly the same, one.
 fn curve(sorted_needs: &[u64]) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
-    for (index, need) in sorted_needs.iter().enumerate() {
-        let is_last_of_its_kind = sorted_needs.get(index + 1) != Some(need);
+    for (index, needed_burst) in sorted_needs.iter().enumerate() {
+        let is_last_of_its_kind = sorted_needs.get(index + 1) != Some(needed_burst);
         let denied = (sorted_needs.len() - 1 - index) as u64;
         let step = |before: &Point| before.burst / 100 * CURVE_STEP_PERCENT;
-        let is_new = points.last().is_none_or(|before| need - before.burst > step(before));
+        let is_new = points.last().is_none_or(|before| needed_burst - before.burst > step(before));
         if is_last_of_its_kind && (is_new || denied == 0) {
-            points.push(Point { burst: *need, denied });
+            points.push(Point { burst: *needed_burst, denied });
         }
     }
     if points.first().is_some_and(|first| first.burst > 1) {
@@ -205,12 +205,12 @@ mod tests {
     #[test]
     fn where_no_burst_will_do_there_is_none() {
         let keys = keys(&[("a", 0, u64::MAX)]);
-        let good = Good::infer(&keys);
+        let well_behaved = WellBehaved::infer(&keys);
         let rates = ["1/s".parse().unwrap()];
         let one_percent = "1%".parse().unwrap();
-        let suggestion = Suggestion::of(&keys, &good, &rates, one_percent).unwrap();
-        assert!(suggestion.best().is_none() && suggestion.rungs[0].found.is_none());
-        let all = Suggestion::of(&keys, &good, &rates, "100%".parse().unwrap()).unwrap();
+        let suggestion = Suggestion::of(&keys, &well_behaved, &rates, one_percent).unwrap();
+        assert!(suggestion.best().is_none() && suggestion.candidates[0].found.is_none());
+        let all = Suggestion::of(&keys, &well_behaved, &rates, "100%".parse().unwrap()).unwrap();
         assert_eq!(all.best().unwrap().0.burst_cells(), 1);
     }
 
@@ -228,17 +228,17 @@ mod tests {
                 (names[*key], at, *cells)
             }).collect();
             let keys = keys(&log);
-            let good = Good::infer(&keys);
+            let well_behaved = WellBehaved::infer(&keys);
             let rates = ["1/s".parse().unwrap(), "20/min".parse().unwrap()];
             let found =
-                Suggestion::of(&keys, &good, &rates, at_most.parse().unwrap()).unwrap();
-            for rung in &found.rungs {
-                let (quota, denials) = rung.found.unwrap();
-                prop_assert!(denials.good <= found.may_deny);
+                Suggestion::of(&keys, &well_behaved, &rates, at_most.parse().unwrap()).unwrap();
+            for candidate in &found.candidates {
+                let (quota, denials) = candidate.found.unwrap();
+                prop_assert!(denials.well_behaved <= found.may_deny);
                 if quota.burst_cells() > 1 {
                     let less = quota.burst(quota.burst_cells() - 1);
-                    let less = denied(&less, &keys, &good.is_good).unwrap();
-                    prop_assert!(less.good > found.may_deny);
+                    let less = denied(&less, &keys, &well_behaved.is_well_behaved).unwrap();
+                    prop_assert!(less.well_behaved > found.may_deny);
                 }
             }
         }

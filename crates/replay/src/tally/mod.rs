@@ -136,9 +136,9 @@ impl Tally {
 
     /// The worst window of a limiter; `None` if it admitted nothing.
     pub(crate) fn worst(&self, limiter: usize) -> Option<Worst<'_>> {
-        let most = self.worst[limiter].most()?;
-        let (key, _) = self.indices.iter().find(|(_, index)| **index == most.key)?;
-        Some(Worst { cells: most.cells, key, end_unix_nanos: most.unix_nanos })
+        let window = self.worst[limiter].worst()?;
+        let (key, _) = self.indices.iter().find(|(_, index)| **index == window.key)?;
+        Some(Worst { cells: window.cells, key, end_unix_nanos: window.unix_nanos })
     }
 
     /// The keys that a limiter denied most, at most `count`.

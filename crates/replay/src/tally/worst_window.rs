@@ -24,7 +24,7 @@ pub(crate) struct Admission {
 }
 
 /// The most so far, by the key that had it first, with the instant at which that window ended.
-pub(crate) type Most = Admission;
+pub(crate) type KeyWindow = Admission;
 
 /// Follows the admissions of one limiter.
 #[derive(Debug)]
@@ -37,8 +37,8 @@ pub(crate) struct WorstWindow {
     /// So many have left `recent`: its first entry has this number.
     left: u64,
     /// The keys in `recent`.
-    live: HashMap<usize, Live, BuildHasherDefault<OfNumber>>,
-    most: Option<Most>,
+    live: HashMap<usize, Live, BuildHasherDefault<KeyNumberHasher>>,
+    worst: Option<KeyWindow>,
 }
 
 /// What the last period holds of one key.
@@ -59,7 +59,7 @@ impl WorstWindow {
             recent: VecDeque::new(),
             left: 0,
             live: HashMap::default(),
-            most: None,
+            worst: None,
         }
     }
 
@@ -87,8 +87,8 @@ impl WorstWindow {
     }
 
     /// The most that one key was admitted in one window; `None` if nothing was.
-    pub(crate) fn most(&self) -> Option<Most> {
-        self.most
+    pub(crate) fn worst(&self) -> Option<KeyWindow> {
+        self.worst
     }
 
     fn next_waiting(&mut self) {
@@ -117,8 +117,8 @@ impl WorstWindow {
                 self.recent.push_back(admission);
             }
         }
-        if self.most.is_none_or(|most| most.cells < cells) {
-            self.most = Some(Most { cells, ..admission });
+        if self.worst.is_none_or(|worst| worst.cells < cells) {
+            self.worst = Some(KeyWindow { cells, ..admission });
         }
     }
 
@@ -141,9 +141,9 @@ impl WorstWindow {
 /// The hash of a key's number. The numbers count up from 0 whatever the log says, so that nobody
 /// can choose them to collide.
 #[derive(Debug, Default)]
-struct OfNumber(u64);
+struct KeyNumberHasher(u64);
 
-impl Hasher for OfNumber {
+impl Hasher for KeyNumberHasher {
     fn write(&mut self, _: &[u8]) {
         unreachable!("a key's number is one word");
     }
@@ -171,17 +171,17 @@ mod tests {
     type Admitted = (u64, usize, u64, u64);
 
     fn worst_of(period_nanos: u64, admissions: &[Admitted]) -> WorstWindow {
-        let mut worst = WorstWindow::new(Duration::from_nanos(period_nanos));
+        let mut window = WorstWindow::new(Duration::from_nanos(period_nanos));
         for (unix_nanos, key, cells, delay) in admissions.iter().copied() {
             let admission = Admission { unix_nanos, key, cells };
-            worst.admit(admission, Duration::from_nanos(delay));
+            window.admit(admission, Duration::from_nanos(delay));
         }
-        worst.finish();
-        worst
+        window.finish();
+        window
     }
 
     /// Every window that ends with an admission, counted anew.
-    fn naive(period_nanos: u64, admissions: &[Admitted]) -> u64 {
+    fn max_by_recounting(period_nanos: u64, admissions: &[Admitted]) -> u64 {
         let departures: Vec<Admission> = admissions
             .iter()
             .map(|(at, key, cells, delay)| Admission {
@@ -204,51 +204,51 @@ mod tests {
     #[test]
     fn an_admission_leaves_exactly_one_period_later() {
         for (second, cells) in [(60 * SECOND - 1, 5), (60 * SECOND, 3), (60 * SECOND + 1, 3)] {
-            let worst = worst_of(60 * SECOND, &[(0, 0, 2, 0), (second, 0, 3, 0)]);
-            assert_eq!(worst.most(), Some(Most { unix_nanos: second, key: 0, cells }), "{second}");
+            let window = worst_of(60 * SECOND, &[(0, 0, 2, 0), (second, 0, 3, 0)]);
+            assert_eq!(window.worst(), Some(KeyWindow { unix_nanos: second, key: 0, cells }), "{second}");
         }
     }
 
     #[test]
     fn the_double_burst_around_an_edge_is_seen_whole() {
-        let worst = worst_of(60 * SECOND, &[(59 * SECOND, 7, 20, 0), (61 * SECOND, 7, 20, 0)]);
-        assert_eq!(worst.most(), Some(Most { unix_nanos: 61 * SECOND, key: 7, cells: 40 }));
+        let window = worst_of(60 * SECOND, &[(59 * SECOND, 7, 20, 0), (61 * SECOND, 7, 20, 0)]);
+        assert_eq!(window.worst(), Some(KeyWindow { unix_nanos: 61 * SECOND, key: 7, cells: 40 }));
     }
 
     #[test]
     fn the_first_of_several_equal_windows_is_told() {
-        let worst = worst_of(SECOND, &[(1, 4, 2, 0), (2, 3, 2, 0), (2 + SECOND, 4, 2, 0)]);
-        assert_eq!(worst.most(), Some(Most { unix_nanos: 1, key: 4, cells: 2 }));
-        assert_eq!(worst_of(SECOND, &[]).most(), None);
-        assert_eq!(worst_of(SECOND, &[(1, 4, 0, 0)]).most(), None);
+        let window = worst_of(SECOND, &[(1, 4, 2, 0), (2, 3, 2, 0), (2 + SECOND, 4, 2, 0)]);
+        assert_eq!(window.worst(), Some(KeyWindow { unix_nanos: 1, key: 4, cells: 2 }));
+        assert_eq!(worst_of(SECOND, &[]).worst(), None);
+        assert_eq!(worst_of(SECOND, &[(1, 4, 0, 0)]).worst(), None);
     }
 
     #[test]
     fn a_delayed_request_counts_when_it_goes_ahead() {
         // Ten at once, drained one each second: no second sees more than one.
         let drained: Vec<_> = (0..10).map(|place| (0, 0, 1, place * SECOND)).collect();
-        assert_eq!(worst_of(SECOND, &drained).most().unwrap().cells, 1);
-        let worst = worst_of(SECOND, &[(0, 0, 1, 5 * SECOND), (5 * SECOND, 0, 1, 0)]);
-        assert_eq!(worst.most(), Some(Most { unix_nanos: 5 * SECOND, key: 0, cells: 2 }));
+        assert_eq!(worst_of(SECOND, &drained).worst().unwrap().cells, 1);
+        let window = worst_of(SECOND, &[(0, 0, 1, 5 * SECOND), (5 * SECOND, 0, 1, 0)]);
+        assert_eq!(window.worst(), Some(KeyWindow { unix_nanos: 5 * SECOND, key: 0, cells: 2 }));
     }
 
     #[test]
     fn a_flood_of_keys_and_a_busy_instant_take_no_more_than_the_last_period() {
         let flood: Vec<_> = (0..100_000).map(|key| (key as u64 * SECOND, key, 1, 0)).collect();
-        let worst = worst_of(60 * SECOND, &flood);
-        assert_eq!((worst.live.len(), worst.recent.len()), (60, 60));
+        let window = worst_of(60 * SECOND, &flood);
+        assert_eq!((window.live.len(), window.recent.len()), (60, 60));
         let instant = vec![(5, 0, 1, 0); 100_000];
-        let worst = worst_of(60 * SECOND, &instant);
-        assert_eq!((worst.live.len(), worst.recent.len()), (1, 1));
-        assert_eq!(worst.most().unwrap().cells, 100_000);
+        let window = worst_of(60 * SECOND, &instant);
+        assert_eq!((window.live.len(), window.recent.len()), (1, 1));
+        assert_eq!(window.worst().unwrap().cells, 100_000);
     }
 
     #[test]
     fn no_cost_is_too_large() {
         let huge = u64::MAX - 1;
         let costs = [(0, 0, huge, 0), (0, 0, huge, 0), (SECOND - 1, 0, 1, 0), (SECOND, 0, 5, 0)];
-        let worst = worst_of(SECOND, &costs);
-        assert_eq!(worst.most().unwrap().cells, u64::MAX);
+        let window = worst_of(SECOND, &costs);
+        assert_eq!(window.worst().unwrap().cells, u64::MAX);
         worst_of(u64::MAX, &[(u64::MAX, 0, 1, u64::MAX), (u64::MAX, 0, 1, 0)]);
     }
 
@@ -266,16 +266,16 @@ mod tests {
                 (*at, *delay) = (*at * scale, *delay * scale);
             }
             admissions.sort_by_key(|(at, ..)| *at);
-            let worst = worst_of(period * scale, &admissions);
-            let cells = worst.most().map_or(0, |most| most.cells);
-            prop_assert_eq!(cells, naive(period * scale, &admissions));
+            let window = worst_of(period * scale, &admissions);
+            let cells = window.worst().map_or(0, |worst| worst.cells);
+            prop_assert_eq!(cells, max_by_recounting(period * scale, &admissions));
             // The window it names is one that holds as many.
-            if let Some(most) = worst.most() {
+            if let Some(worst) = window.worst() {
                 let of_key: Vec<_> = admissions
                     .iter()
-                    .filter(|(at, key, ..)| *key == most.key && *at <= most.unix_nanos)
-                    .filter(|(at, _, _, delay)| at + delay <= most.unix_nanos)
-                    .filter(|(at, _, _, delay)| at + delay + period * scale > most.unix_nanos)
+                    .filter(|(at, key, ..)| *key == worst.key && *at <= worst.unix_nanos)
+                    .filter(|(at, _, _, delay)| at + delay <= worst.unix_nanos)
+                    .filter(|(at, _, _, delay)| at + delay + period * scale > worst.unix_nanos)
                     .collect();
                 prop_assert_eq!(of_key.iter().map(|one| one.2).sum::<u64>(), cells);
             }

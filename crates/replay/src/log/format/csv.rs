@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::{TIME_NAMES, time};
 use crate::log::fields::{
-    Field, Fields, Header as Told, Malformed, Stamp, header_names, without_query,
+    Field, Fields, Header as LoggedHeader, Malformed, Stamp, header_names, without_query,
 };
 
 /// The columns of one file.
@@ -101,11 +101,11 @@ impl Fields for Row<'_> {
         Some(if *field == Field::Path { without_query(value) } else { value })
     }
 
-    fn header(&self, name: &str) -> Told<'_> {
+    fn header(&self, name: &str) -> LoggedHeader<'_> {
         let names = header_names(name);
         match names.iter().find_map(|name| position(&self.header.columns, name)) {
-            Some(column) => Told::written(Cow::Borrowed(self.values[column].as_ref())),
-            None => Told::NotInLog,
+            Some(column) => LoggedHeader::written(Cow::Borrowed(self.values[column].as_ref())),
+            None => LoggedHeader::NotInLog,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::scale::{Log, log_ticks};
 use super::style::LOOKS;
 use super::svg::{Anchor, Point, Svg, bold_width};
-use crate::suggest::{Rung, Study, Suggestion};
+use crate::suggest::{Candidate, Analysis, Suggestion};
 use crate::words::{percent, share, thousands};
 
 const WIDTH: f64 = 920.0;
@@ -21,7 +21,7 @@ const SHARES: [u64; 7] = [0, 1, 5, 10, 25, 50, 100];
 struct Place {
     bursts: Log,
     right: f64,
-    good: u64,
+    well_behaved: u64,
     most_share: f64,
 }
 
@@ -32,33 +32,33 @@ impl Place {
     }
 
     fn at(self, burst: u64, denied: u64) -> Point {
-        (LEFT + self.bursts.at(burst), self.y(share(denied, self.good)))
+        (LEFT + self.bursts.at(burst), self.y(share(denied, self.well_behaved)))
     }
 }
 
 /// A line for each rate, a dot where its burst is suggested.
-pub(super) fn chart(study: &Study, suggestion: &Suggestion) -> String {
-    let rungs = &suggestion.rungs;
-    let legend = rungs.iter().map(|rung| bold_width(&label(rung))).fold(120.0, f64::max) + 52.0;
+pub(super) fn chart(analysis: &Analysis, suggestion: &Suggestion) -> String {
+    let candidates = &suggestion.candidates;
+    let legend = candidates.iter().map(|candidate| bold_width(&label(candidate))).fold(120.0, f64::max) + 52.0;
     let right = WIDTH - legend;
-    let points = || rungs.iter().flat_map(|rung| &rung.curve);
+    let points = || candidates.iter().flat_map(|candidate| &candidate.curve);
     let most = points().map(|point| point.burst).max().unwrap_or(1).min(BURST_MAX);
-    let share_of = |denied| share(denied, study.good.count);
+    let share_of = |denied| share(denied, analysis.well_behaved.count);
     let most_share = points().map(|point| share_of(point.denied)).fold(0.0, f64::max);
     let most_share = most_share.max(suggestion.at_most.as_f64() * 1.5).clamp(0.02, 1.0);
-    let least = rungs.iter().map(|rung| rung.least_need).min().unwrap_or(1);
+    let least = candidates.iter().map(|candidate| candidate.min_needed_burst).min().unwrap_or(1);
     let least = 10_u64.pow(least.clamp(1, most).ilog10());
     let bursts = Log::new(least, most, right - LEFT - 12.0);
-    let place = Place { bursts, right, good: study.good.count, most_share };
+    let place = Place { bursts, right, well_behaved: analysis.well_behaved.count, most_share };
     let mut svg = Svg::new(WIDTH, HEIGHT);
     axes(&mut svg, place, (least, most));
     let bound = place.y(suggestion.at_most.as_f64());
     svg.line((LEFT, bound), (right, bound), "bound");
-    for (index, rung) in rungs.iter().enumerate() {
-        line(&mut svg, place, rung, index, suggestion.best == Some(index));
+    for (index, candidate) in candidates.iter().enumerate() {
+        line(&mut svg, place, candidate, index, suggestion.best == Some(index));
     }
     let at_most = format!("at most {}", suggestion.at_most);
-    let row = TOP + 24.0 + 20.0 * rungs.len() as f64;
+    let row = TOP + 24.0 + 20.0 * candidates.len() as f64;
     svg.line((right + 14.0, row + 4.0), (right + 38.0, row + 4.0), "bound");
     svg.text((right + 44.0, row + 8.0), Anchor::Start, "", &at_most);
     svg.finish("Share of well-behaved keys ever denied, by burst")
@@ -85,10 +85,10 @@ fn axes(svg: &mut Svg, place: Place, (least, most): (u64, u64)) {
 }
 
 /// One rate: a step down at every burst that spares another key.
-fn line(svg: &mut Svg, place: Place, rung: &Rung, index: usize, is_best: bool) {
+fn line(svg: &mut Svg, place: Place, candidate: &Candidate, index: usize, is_best: bool) {
     let look = index % LOOKS;
     let mut points: Vec<Point> = Vec::new();
-    for point in &rung.curve {
+    for point in &candidate.curve {
         let at = place.at(point.burst, point.denied);
         if let Some((_, above)) = points.last() {
             points.push((at.0, *above));
@@ -99,9 +99,9 @@ fn line(svg: &mut Svg, place: Place, rung: &Rung, index: usize, is_best: bool) {
         points.push((place.right, y));
     }
     svg.path(&points, &format!("s{look}"));
-    if let Some((quota, denied)) = &rung.found {
-        let at = place.at(quota.burst_cells(), denied.good);
-        let says = format!("{quota}: {} of well-behaved keys", percent(denied.good, place.good));
+    if let Some((quota, denied)) = &candidate.found {
+        let at = place.at(quota.burst_cells(), denied.well_behaved);
+        let says = format!("{quota}: {} of well-behaved keys", percent(denied.well_behaved, place.well_behaved));
         svg.dot(at, 5.0, &format!("d{look}"), &says);
         if is_best {
             svg.dot(at, 9.0, "ring", &says);
@@ -110,12 +110,12 @@ fn line(svg: &mut Svg, place: Place, rung: &Rung, index: usize, is_best: bool) {
     let y = TOP + 8.0 + 20.0 * index as f64;
     svg.path(&[(place.right + 14.0, y), (place.right + 38.0, y)], &format!("s{look}"));
     let class = if is_best { "name" } else { "" };
-    svg.text((place.right + 44.0, y + 4.0), Anchor::Start, class, &label(rung));
+    svg.text((place.right + 44.0, y + 4.0), Anchor::Start, class, &label(candidate));
 }
 
-fn label(rung: &Rung) -> String {
-    match &rung.found {
-        Some((quota, _)) => format!("{}: burst {}", rung.rate, thousands(quota.burst_cells())),
-        None => format!("{}: none", rung.rate),
+fn label(candidate: &Candidate) -> String {
+    match &candidate.found {
+        Some((quota, _)) => format!("{}: burst {}", candidate.rate, thousands(quota.burst_cells())),
+        None => format!("{}: none", candidate.rate),
     }
 }

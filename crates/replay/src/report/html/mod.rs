@@ -44,8 +44,8 @@ pub fn html_report(plan: &Plan, outcome: &Outcome) -> String {
     let files: Vec<&str> = plan.inputs.iter().map(crate::log::lines::Input::name).collect();
     body.push_str(&format!("<p class=\"soft\">{}</p>\n", escaped(&files.join(", "))));
     body.push_str(&tables::limiters(plan, outcome));
-    if let Some(ruled) = &outcome.ruled {
-        body.push_str(&tables::rules(ruled, outcome));
+    if let Some(rules_replay) = &outcome.rules_replay {
+        body.push_str(&tables::rules(rules_replay, outcome));
     }
     let notes = text::notes(plan, outcome);
     if !notes.is_empty() {
@@ -73,14 +73,14 @@ fn framed(body: &str) -> String {
 }
 
 fn suggestion(body: &mut String, plan: &Plan, outcome: &Outcome) {
-    let Some(study) = &outcome.study else { return };
-    let Some(suggestion) = &study.suggestion else { return };
+    let Some(analysis) = &outcome.analysis else { return };
+    let Some(suggestion) = &analysis.suggestion else { return };
     body.push_str("<h2>Suggested rate and burst</h2>\n");
     if let Some(verdict) = suggest::verdict(plan, suggestion) {
         body.push_str(&format!("<p><strong>{}</strong></p>\n", escaped(&verdict)));
     }
-    body.push_str(&format!("<p class=\"soft\">{}</p>\n", escaped(&suggest::good(study))));
-    body.push_str(&tables::rates(study, suggestion));
+    body.push_str(&format!("<p class=\"soft\">{}</p>\n", escaped(&suggest::well_behaved(analysis))));
+    body.push_str(&tables::rates(analysis, suggestion));
     if let Some(rule) = suggest::rule(plan, suggestion) {
         body.push_str(&format!("<pre>{}</pre>\n", escaped(&rule)));
     }
@@ -88,7 +88,7 @@ fn suggestion(body: &mut String, plan: &Plan, outcome: &Outcome) {
     let about = "A line for each rate, a dot at the smallest burst that will do, a ring about the \
                  one suggested.";
     body.push_str(&format!("<p class=\"soft\">{about}</p>\n"));
-    body.push_str(&curve::chart(study, suggestion));
+    body.push_str(&curve::chart(analysis, suggestion));
 }
 
 /// Over time, and by key.
@@ -128,11 +128,11 @@ fn denials(body: &mut String, plan: &Plan, outcome: &Outcome) {
 
 /// All that deny, with their denials over time in the same order.
 fn series<'o>(plan: &Plan, outcome: &'o Outcome) -> (Vec<Series<'o>>, Columns) {
-    if let Some(ruled) = &outcome.ruled {
-        let names = super::rules::names(ruled).into_iter().enumerate();
-        let top = |index| ruled.tally().denied_most(index, plan.top);
+    if let Some(rules_replay) = &outcome.rules_replay {
+        let names = super::rules::names(rules_replay).into_iter().enumerate();
+        let top = |index| rules_replay.tally().denied_most(index, plan.top);
         let series = names.map(|(index, name)| Series { name, top: top(index) }).collect();
-        return (series, ruled.tally().over_time().columns(COLUMNS_MAX));
+        return (series, rules_replay.tally().over_time().columns(COLUMNS_MAX));
     }
     let tally = &outcome.tally;
     let limiters = plan.limiters.iter().enumerate();
@@ -144,7 +144,7 @@ fn series<'o>(plan: &Plan, outcome: &'o Outcome) -> (Vec<Series<'o>>, Columns) {
 }
 
 fn grid(body: &mut String, outcome: &Outcome) {
-    let Some(grid) = outcome.study.as_ref().and_then(|study| study.grid.as_ref()) else { return };
+    let Some(grid) = outcome.analysis.as_ref().and_then(|analysis| analysis.grid.as_ref()) else { return };
     body.push_str("<h2>Rate against burst</h2>\n");
     let cells = grid.rates.len() * grid.bursts.len();
     let about = format!(

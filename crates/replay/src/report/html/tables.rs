@@ -4,8 +4,8 @@ use super::escape::escaped;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::report::{rules, suggest, text};
-use crate::rules_replay::Ruled;
-use crate::suggest::{Study, Suggestion};
+use crate::rules_replay::RulesReplay;
+use crate::suggest::{Analysis, Suggestion};
 
 /// What every limiter denied.
 pub(super) fn limiters(plan: &Plan, outcome: &Outcome) -> String {
@@ -18,15 +18,15 @@ pub(super) fn limiters(plan: &Plan, outcome: &Outcome) -> String {
 }
 
 /// What every rule denied.
-pub(super) fn rules(ruled: &Ruled, outcome: &Outcome) -> String {
+pub(super) fn rules(rules_replay: &RulesReplay, outcome: &Outcome) -> String {
     let head = rules::HEAD.map(str::to_owned);
-    table(&head, &rules::rows(ruled, outcome), 1, None)
+    table(&head, &rules::rows(rules_replay, outcome), 1, None)
 }
 
 /// The burst for every rate.
-pub(super) fn rates(study: &Study, suggestion: &Suggestion) -> String {
+pub(super) fn rates(analysis: &Analysis, suggestion: &Suggestion) -> String {
     let head = suggest::HEAD.map(str::to_owned);
-    table(&head, &suggest::rows(study, suggestion), 1, suggestion.best)
+    table(&head, &suggest::rows(analysis, suggestion), 1, suggestion.best)
 }
 
 /// A table; so many of its first columns are texts, the others numbers.
