@@ -1,4 +1,4 @@
-//! The algorithms that replay offers. A new one is one entry in [`ALGORITHMS`].
+//! The algorithms that a replay offers. A new algorithm is one entry in [`ALGORITHMS`].
 
 use std::str::FromStr;
 
@@ -7,24 +7,21 @@ use tollgate::{FixedWindow, Gcra, LeakyQueue, SlidingCounter, SlidingLog, SubWin
 
 use crate::contender::{Contender, Setup};
 
-/// An algorithm by its name on the command line.
+/// An algorithm that a replay can use. It parses from its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm {
-    /// The name.
     pub(crate) name: &'static str,
-    /// What it is, for the help.
     pub(crate) summary: &'static str,
-    /// Whether it heeds the burst of a rule.
+    /// Whether the algorithm uses the burst of a rule.
     pub(crate) uses_burst: bool,
-    /// Whether it heeds `--sub-windows`.
+    /// Whether the algorithm uses `--sub-windows`.
     pub(crate) uses_sub_windows: bool,
-    /// Whether it heeds `--immediate`.
+    /// Whether the algorithm uses `--immediate`.
     pub(crate) uses_immediate: bool,
-    /// The most that it admits to a key in one period, wherever that begins, and why. Who is told
-    /// to wait counts when the wait is over.
-    pub(crate) worst: &'static str,
-    /// Builds a limiter of it.
-    build: fn(&Setup) -> Result<Box<dyn Contender>>,
+    /// The most that the algorithm admits to a key in one period, wherever that begins, and why. A
+    /// delayed request counts from the end of its delay.
+    pub(crate) worst_window: &'static str,
+        build: fn(&Setup) -> Result<Box<dyn Contender>>,
 }
 
 impl Algorithm {
@@ -64,7 +61,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_burst: true,
         uses_sub_windows: false,
         uses_immediate: false,
-        worst: "burst + limit: a full bucket, and what flows in meanwhile",
+        worst_window: "burst + limit: a full bucket, plus the refill of one period",
         build: |setup| setup.build(&Gcra::new()),
     },
     Algorithm {
@@ -73,7 +70,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_burst: false,
         uses_sub_windows: false,
         uses_immediate: false,
-        worst: TWO_WINDOWS,
+        worst_window: TWO_WINDOWS,
         build: |setup| setup.build(&FixedWindow::anchored()),
     },
     Algorithm {
@@ -82,7 +79,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_burst: false,
         uses_sub_windows: false,
         uses_immediate: false,
-        worst: TWO_WINDOWS,
+        worst_window: TWO_WINDOWS,
         build: |setup| {
             let aligned = FixedWindow::aligned();
             setup.build(&aligned.utc_offset_secs(setup.options.utc_offset_secs))
@@ -90,20 +87,20 @@ pub const ALGORITHMS: &[Algorithm] = &[
     },
     Algorithm {
         name: "leaky-queue",
-        summary: "queue with an even outlet, where what fits waits for its turn",
+        summary: "queue with an even outlet; requests that fit wait for their turn",
         uses_burst: true,
         uses_sub_windows: false,
         uses_immediate: true,
-        worst: "limit + one request, or + --immediate cells if more",
+        worst_window: "limit + one request, or + --immediate cells if more",
         build: |setup| setup.build(&LeakyQueue::new().immediate(setup.options.immediate_cells)),
     },
     Algorithm {
         name: "sub-windows",
-        summary: "the latest sub-windows of the wall clock, together",
+        summary: "the latest sub-windows of the wall clock, added up",
         uses_burst: false,
         uses_sub_windows: true,
         uses_immediate: false,
-        worst: "2 x limit; the limit in a period less one sub-window",
+        worst_window: "2 x limit; the limit within a period less one sub-window",
         build: |setup| {
             let divided = SubWindows::new().count(setup.options.sub_windows);
             setup.build(&divided.utc_offset_secs(setup.options.utc_offset_secs))
@@ -111,29 +108,29 @@ pub const ALGORITHMS: &[Algorithm] = &[
     },
     Algorithm {
         name: "sliding-counter",
-        summary: "aligned window, and as much of the last one as a period overlaps",
+        summary: "aligned window, plus the overlapping share of the previous one",
         uses_burst: false,
         uses_sub_windows: false,
         uses_immediate: false,
-        worst: "2 x limit: an estimate, as if the last window were even",
+        worst_window: "2 x limit: it assumes that the last window was even",
         build: |setup| {
             setup.build(&SlidingCounter::new().utc_offset_secs(setup.options.utc_offset_secs))
         },
     },
     Algorithm {
         name: "sliding-log",
-        summary: "every request of the last period",
+        summary: "exact log of the last period",
         uses_burst: false,
         uses_sub_windows: false,
         uses_immediate: false,
-        worst: "the limit, exactly",
+        worst_window: "the limit, exactly",
         build: |setup| setup.build(&SlidingLog::new()),
     },
 ];
 
-const TWO_WINDOWS: &str = "2 x limit: one on either side of a window's edge";
+const TWO_WINDOWS: &str = "2 x limit: one on each side of a window's edge";
 
-/// The names, for messages.
+/// All names, for messages.
 fn names() -> String {
     ALGORITHMS.iter().map(|algorithm| algorithm.name).collect::<Vec<_>>().join(", ")
 }
@@ -156,17 +153,16 @@ impl FromStr for Algorithm {
     }
 }
 
-/// Algorithms to choose from.
+/// Which algorithms to replay. Parses from a list such as `gcra,fixed-window`, or `all`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selection {
-    /// All that can keep a rule.
+    /// Every algorithm that can keep the rule.
     All,
-    /// These.
+    /// These algorithms.
     Named(Vec<Algorithm>),
 }
 
 impl Selection {
-    /// The algorithms.
     pub(crate) fn algorithms(&self) -> &[Algorithm] {
         match self {
             Self::All => ALGORITHMS,
@@ -178,7 +174,6 @@ impl Selection {
 impl FromStr for Selection {
     type Err = String;
 
-    /// A list such as `gcra,fixed-window`, or `all`.
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "all" {
             return Ok(Self::All);
@@ -194,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_keep_their_order() {
+    fn a_list_keeps_its_order() {
         let list = str::parse::<Selection>;
         let named = list("fixed-window, gcra").unwrap();
         let names: Vec<_> = named.algorithms().iter().map(|algorithm| algorithm.name).collect();
@@ -205,15 +200,15 @@ mod tests {
     }
 
     #[test]
-    fn they_are_the_librarys_by_the_same_names() {
+    fn the_algorithms_have_the_names_of_the_library() {
         let names: Vec<_> = ALGORITHMS.iter().map(|algorithm| algorithm.name).collect();
         assert_eq!(names, AnyAlgorithm::NAMES);
     }
 
     #[test]
-    fn the_bounds_fit_a_narrow_terminal() {
+    fn descriptions_of_worst_windows_fit_a_narrow_terminal() {
         for algorithm in ALGORITHMS {
-            assert!(algorithm.worst.len() <= 58, "{}", algorithm.worst);
+            assert!(algorithm.worst_window.len() <= 58, "{}", algorithm.worst_window);
         }
     }
 }

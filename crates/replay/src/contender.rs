@@ -1,4 +1,5 @@
-//! The real limiter, and the reference model beside it, behind one face for every algorithm.
+//! A limiter that decides the requests of a log, with an optional reference model beside it: one
+//! trait for every algorithm.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,61 +11,60 @@ use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick
 
 use crate::words::counted;
 
-/// So many differences are kept to be shown; all are counted.
+/// Differences that are kept for the report; all are counted.
 const DIFFERENCES_SHOWN: usize = 5;
-/// Where a key falls in the table is the same in every run, so that a replay can be repeated.
+/// A fixed seed puts each key in the same slot in every run, so that a replay is repeatable.
 const HASH_SEED: u64 = 0x0007_0116_A7E5;
-/// Keys that a limiter has room for unless told otherwise,
+/// The default capacity in keys, unless that exceeds [`MEMORY_DEFAULT_BYTES`].
 const CAPACITY_DEFAULT: u64 = 1_000_000;
-/// if that takes no more memory than this.
 const MEMORY_DEFAULT_BYTES: u64 = 1 << 30;
 
-/// What is the same for all limiters of a replay.
+/// The options that all limiters of a replay share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// Keys that a limiter has room for; `None` is as many as fit in a memory of usual size.
+    /// Keys that a limiter has room for; `None` means the default.
     pub(crate) capacity: Option<u64>,
     pub(crate) on_full: OnFull,
     pub(crate) utc_offset_secs: i32,
     pub(crate) sub_windows: u32,
-    /// Cells that a queue lets pass without delay.
+    /// Cells that a queue admits without delay.
     pub(crate) immediate_cells: u64,
     pub(crate) verify: bool,
 }
 
-/// How a limiter is built, but for its algorithm.
+/// How to build a limiter, except for its algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) quota: Quota,
     pub(crate) options: Options,
-    /// The Unix time of the limiter's first tick, in nanoseconds.
+    /// The Unix time of the limiter's tick 0, in nanoseconds.
     pub(crate) origin_unix_nanos: u64,
 }
 
-/// Decides about one request after another.
+/// Decides requests one after another.
 pub(crate) trait Contender {
     /// Charges `cost` to `key`. Time is Unix time in nanoseconds, not before the origin.
     fn contender(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict;
 
-    /// Where the limiter and the reference model did not agree; `None` without a model.
+    /// Where the limiter and the reference model disagreed; `None` without a model.
     fn differences(&self) -> Option<&Differences>;
 
     /// Keys that the limiter has room for.
     fn capacity(&self) -> u64;
 
-    /// Times that the limiter could not keep a key, because the table was full.
-    fn full(&self) -> u64;
+    /// How often the limiter could not keep a key because its table was full.
+    fn times_full(&self) -> u64;
 }
 
 /// Disagreements between the limiter and the reference model.
 #[derive(Debug, Default)]
 pub(crate) struct Differences {
     pub(crate) count: u64,
-    /// The first few.
+    /// The first [`DIFFERENCES_SHOWN`].
     pub(crate) first: Vec<Difference>,
 }
 
-/// One request about which they disagree.
+/// One request on which the limiter and the model disagree.
 #[derive(Debug)]
 pub(crate) struct Difference {
     pub(crate) key: String,
@@ -75,7 +75,7 @@ pub(crate) struct Difference {
 }
 
 impl Setup {
-    /// A limiter of `algorithm`, with its model where that is asked for.
+    /// Builds a limiter of `algorithm`, with its model if `verify` is set.
     pub(crate) fn build<A>(&self, algorithm: &A) -> Result<Box<dyn Contender>>
     where
         A: tollgate::algo::Algorithm + Clone + 'static,
@@ -89,30 +89,30 @@ impl Setup {
             .clock(ManualClock::starting_at_unix_nanos(origin_unix_nanos))
             .capacity(capacity)
             .on_full(on_full)
-            .slots(SlotLayout::Wide) // as fine as can be, and no two keys are taken for one
+            .slots(SlotLayout::Wide) // the finest time unit, and no two keys share a slot
             .hash_seed(HASH_SEED)
             .build();
         if built.as_ref().err() == Some(&BuildError::OutOfMemory) {
             let keys = counted(capacity, "key", "keys");
             let bytes = counted(key.bytes(), "byte", "bytes");
-            bail!("there is no memory for {keys} of {bytes} each: give a lower --capacity");
+            bail!("there is no memory for {keys} of {bytes} each: lower --capacity");
         }
         let model = verify.then(Model::default);
         Ok(Box::new(LimiterContender::<A> { limiter: built?, capacity, model, origin_unix_nanos }))
     }
 }
 
-/// What room for a key takes.
+/// The memory that room for one key takes.
 #[derive(Clone, Copy, Debug)]
 struct KeySize {
     slot_bytes: u64,
 }
 
 impl KeySize {
-    /// Of a slot, 55 in 100 hold a key.
+    /// A table is sized so that this share of its slots holds a key.
     const LOAD_PERCENT: u64 = 55;
 
-    /// A slot is two words, and what the algorithm keeps beside them.
+    /// A slot is two words plus the ring of the algorithm.
     fn of(params: &impl StateMachine) -> Self {
         Self { slot_bytes: size_of::<u64>() as u64 * (2 + params.ring_cells() as u64) }
     }
@@ -121,14 +121,14 @@ impl KeySize {
         self.slot_bytes * 100 / Self::LOAD_PERCENT
     }
 
-    /// So many fit in a memory, up to the usual number; at least 1.
+    /// Keys that fit in a memory: at least 1, at most the default capacity.
     fn fitting(self, memory_bytes: u64) -> u64 {
         let fitting = memory_bytes * Self::LOAD_PERCENT / 100 / self.slot_bytes;
         fitting.clamp(1, CAPACITY_DEFAULT)
     }
 }
 
-/// One limiter at work.
+/// A limiter, and its model if `--verify` is given.
 struct LimiterContender<A: tollgate::algo::Algorithm> {
     limiter: Limiter<str, A, ManualClock>,
     capacity: u64,
@@ -136,7 +136,7 @@ struct LimiterContender<A: tollgate::algo::Algorithm> {
     origin_unix_nanos: u64,
 }
 
-/// One model for each key.
+/// The reference model: one exact oracle per key.
 struct Model<O> {
     oracles: HashMap<Box<str>, O>,
     differences: Differences,
@@ -175,7 +175,7 @@ impl<A: tollgate::algo::Algorithm> Contender for LimiterContender<A> {
         self.capacity
     }
 
-    fn full(&self) -> u64 {
+    fn times_full(&self) -> u64 {
         let stats = self.limiter.stats();
         stats.evicted + stats.denied_full + stats.admitted_full
     }
@@ -246,7 +246,7 @@ mod tests {
             }
             let differences = contender.differences().unwrap();
             assert_eq!(differences.count, 0, "{}: {:?}", algorithm.name, differences.first);
-            assert_eq!(contender.full(), 0);
+            assert_eq!(contender.times_full(), 0);
         }
     }
 
@@ -261,21 +261,21 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_is_told_and_seen_by_the_model() {
+    fn a_full_table_is_reported_and_seen_by_the_model() {
         let mut contender = ALGORITHMS[0].build(&setup("1/h", 1)).unwrap();
         for _ in 0..2 {
             for key in 0..1_000 {
                 let _ = contender.contender(&key.to_string(), 1, ORIGIN);
             }
         }
-        assert!(contender.full() > 0);
+        assert!(contender.times_full() > 0);
         let differences = contender.differences().unwrap();
         assert!(differences.count > 0);
         assert_eq!(differences.first.len(), DIFFERENCES_SHOWN);
     }
 
     #[test]
-    fn unless_told_a_limiter_has_room_for_what_fits_in_a_gibibyte() {
+    fn by_default_a_limiter_has_room_for_the_keys_that_fit_in_a_gibibyte() {
         let capacity = |rule, name: &str| named(name).build(&setup(rule, None)).unwrap().capacity();
         for (rule, name, keys) in [
             ("65536/d", "gcra", 1_000_000),
@@ -289,9 +289,9 @@ mod tests {
         assert_eq!(KeySize { slot_bytes: 1 << 40 }.fitting(1), 1);
     }
 
-    /// Reckoned here, and in the library: buckets of eight, of which there are at least two.
+    /// The library allocates buckets of eight slots, at least two of them.
     #[test]
-    fn the_size_of_a_key_is_what_the_library_takes() {
+    fn the_computed_size_of_a_key_is_what_the_library_allocates() {
         for (limit, count) in [(1, 2), (10, 6), (65_536, 256)] {
             let quota = Quota::per_minute(limit);
             for any in [
@@ -315,17 +315,17 @@ mod tests {
     }
 
     #[test]
-    fn without_memory_the_error_says_what_to_do() {
+    fn an_allocation_failure_says_what_to_do() {
         let setup = setup("60000/min", 1_000_000_000);
         let error = named("sliding-log").build(&setup).err().unwrap();
         let error = format!("{error:#}");
-        let advice = "there is no memory for 1,000,000,000 keys of 872,785 bytes each: give a \
+        let advice = "there is no memory for 1,000,000,000 keys of 872,785 bytes each: \
                       lower --capacity";
         assert!(error.ends_with(advice), "{error}");
     }
 
     #[test]
-    fn what_cannot_be_built_names_rule_and_algorithm() {
+    fn a_build_error_names_rule_and_algorithm() {
         let setup = setup("2000000000 per 10 s", 10);
         let error = named("fixed-window").build(&setup).err().unwrap();
         let start = "rule \"2000000000/10s\" with fixed-window: a fixed window counts at most";

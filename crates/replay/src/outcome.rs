@@ -1,4 +1,4 @@
-//! What a replay finds out.
+//! The result of a replay.
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ use crate::rules_replay::RulesReplay;
 use crate::suggest::Analysis;
 use crate::tally::Tally;
 
-/// What a replay found out.
+/// The result of a replay. The reports describe it.
 pub struct Outcome {
-    /// One for each limiter of the plan.
+    /// One for each limiter of the plan, in its order.
     pub(crate) contenders: Vec<Box<dyn Contender>>,
-    /// The rules file at work, if there is one.
+    /// The rules file and its counts, if there is one.
     pub(crate) rules_replay: Option<RulesReplay>,
-    /// What was found out about other limits, if that was asked for.
+    /// What the log says about other limits, for `--suggest` and `--html`.
     pub(crate) analysis: Option<Analysis>,
     pub(crate) tally: Tally,
     pub(crate) time: LogTime,
@@ -33,7 +33,7 @@ pub struct Outcome {
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
     pub(crate) count: u64,
-    /// The first few.
+    /// The first of them.
     pub(crate) first: Vec<SkippedLine>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct SkippedLine {
     pub(crate) why: String,
 }
 
-/// A file that broke off.
+/// A file that ended early.
 #[derive(Debug)]
 pub struct Incomplete {
     /// The name of the file.
@@ -65,8 +65,8 @@ impl fmt::Debug for Outcome {
 }
 
 impl Outcome {
-    /// Nothing yet, with time beginning at `first`.
-    pub(crate) fn beginning(plan: &Plan, first: Stamp) -> Result<Self> {
+    /// An empty result for a log that starts at `first`.
+    pub(crate) fn starting_at(plan: &Plan, first: Stamp) -> Result<Self> {
         let build = |(quota, algorithm): &(Quota, Algorithm)| {
             let (quota, options, origin_unix_nanos) = (*quota, plan.options, first.unix_nanos);
             algorithm.build(&Setup { quota, options, origin_unix_nanos })
@@ -89,7 +89,8 @@ impl Outcome {
         })
     }
 
-    /// Differences from the reference models; `None` if none ran.
+    /// Decisions that differ from the reference models; `None` without `--verify`.
+    #[must_use]
     pub fn differences(&self) -> Option<u64> {
         let counts = self.contenders.iter().map(|contender| contender.differences().map(|found| found.count));
         counts.sum::<Option<u64>>().filter(|_| !self.contenders.is_empty())

@@ -237,7 +237,8 @@ fn read_rules(file: &str) -> Result<Rules, String> {
         .map_err(|errors| format!("the rules file has mistakes\n{}", errors.with_source()))
 }
 
-/// Every rule with every algorithm; where all are asked for, with every one that can keep it.
+/// Pairs each rule with each algorithm. With [`Selection::All`], an algorithm that cannot keep a
+/// rule is left out.
 fn limiters(
     rules: &[Quota],
     selection: &Selection,
@@ -245,7 +246,7 @@ fn limiters(
 ) -> Result<(Limiters, Vec<LeftOut>), String> {
     let mut limiters = Vec::new();
     let mut left_out = Vec::new();
-    // Whether a rule can be kept does not depend on how many keys there are, nor on when.
+    // Whether an algorithm can keep a rule depends neither on the number of keys nor on the time.
     let options = Options { capacity: Some(1), ..options };
     for rule in rules {
         let before = (limiters.len(), left_out.len());
@@ -257,7 +258,7 @@ fn limiters(
                     algorithm: *algorithm,
                     why: format!("{why:#}"),
                 }),
-                // What was named and cannot be built is an error of the replay.
+                // An algorithm that was named and cannot keep the rule is an error when the replay starts.
                 Ok(_) | Err(_) => limiters.push((*rule, *algorithm)),
             }
         }

@@ -4,10 +4,10 @@ use std::io::Read;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Shorter logs are over before anybody reads a bar.
+/// Shorter logs finish before a reader would notice the bar.
 const SHOWN_FROM_LINES: u64 = 200_000;
 
-/// Counts what is read.
+/// Counts bytes and lines, and draws the bar.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -15,7 +15,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// For that many bytes to come, as they lie on the disk; `None` where that is unknown.
+    /// `bytes` is the total size on the disk; `None` if unknown.
     pub(crate) fn new(bytes: Option<u64>) -> Self {
         let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::hidden());
         let template = match bytes {
@@ -28,12 +28,12 @@ impl Progress {
         Self { bar, lines: 0 }
     }
 
-    /// Counts the bytes that are read through the result.
+    /// Wraps a reader so that its bytes are counted.
     pub(crate) fn watch(&self, raw: Box<dyn Read>) -> Box<dyn Read> {
         Box::new(self.bar.wrap_read(raw))
     }
 
-    /// Counts a line; with enough of them the bar appears.
+    /// Counts a line. The bar appears after [`SHOWN_FROM_LINES`] lines.
     pub(crate) fn line(&mut self) {
         self.lines += 1;
         if self.lines == SHOWN_FROM_LINES {

@@ -1,4 +1,4 @@
-//! The replay: line, request, time, verdicts, counts.
+//! The replay itself: each line becomes a request, and each limiter decides it.
 
 use std::io;
 
@@ -14,22 +14,27 @@ use crate::progress::Progress;
 use crate::report::decisions::Decisions;
 use crate::suggest::Trace;
 
-/// So many malformed lines are kept to be shown; all are counted.
+/// Malformed lines that are kept for the report; all are counted.
 const MALFORMED_SHOWN: usize = 5;
 
 /// Replays all inputs of the plan.
+///
+/// # Errors
+///
+/// A limiter cannot be built, or an input cannot be opened or is in no known format. An input that
+/// ends early is not an error: see [`Outcome::incomplete`].
 pub fn run(plan: &Plan) -> Result<Outcome> {
-    // The limiters are built once before anything is read, so that a rule that cannot be kept is
-    // found at once, and again when the first line has told when time begins.
-    let outcome = Outcome::beginning(plan, Stamp { unix_nanos: 0, offset_secs: 0 })?;
+    // The limiters are built before any input is read, so that a rule that cannot be kept is found
+    // immediately. The first line sets the start of time, and they are built again.
+    let outcome = Outcome::starting_at(plan, Stamp { unix_nanos: 0, offset_secs: 0 })?;
     let sizes = plan.inputs.iter().map(Input::bytes).collect::<Result<Vec<_>>>()?;
-    let known = !plan.inputs.contains(&Input::Stdin);
+    let is_size_known = !plan.inputs.contains(&Input::Stdin);
     let decisions = plan.decisions.as_deref().map(Decisions::create).transpose()?;
     let mut session = Session {
         plan,
         outcome,
         decisions,
-        progress: Progress::new(known.then(|| sizes.iter().sum())),
+        progress: Progress::new(is_size_known.then(|| sizes.iter().sum())),
         request: Request::default(),
         trace: plan.analysis.as_ref().map(|_| Trace::new()),
     };
@@ -46,7 +51,7 @@ pub fn run(plan: &Plan) -> Result<Outcome> {
     Ok(session.outcome)
 }
 
-/// A replay under way.
+/// A replay in progress.
 struct Session<'p> {
     plan: &'p Plan,
     outcome: Outcome,
@@ -57,30 +62,30 @@ struct Session<'p> {
 }
 
 impl<'p> Session<'p> {
-    /// Replays one input as far as it can be read.
+    /// Replays one input up to its end or to an error in it.
     fn replay(&mut self, input: &Input) -> Result<()> {
         let mut lines = match input.open(|raw| self.progress.watch(raw)) {
             Ok(lines) => lines,
-            Err(error) => return self.broke_off(input, &format!("{error:#}")),
+            Err(error) => return self.ended_early(input, &format!("{error:#}")),
         };
         let mut reader = match self.reader(&mut lines, input)? {
             Ok(Some(reader)) => reader,
             Ok(None) => return Ok(()),
-            Err(error) => return self.broke_off(input, &error.to_string()),
+            Err(error) => return self.ended_early(input, &error.to_string()),
         };
         reader.accepts(&self.plan.charge).with_context(|| input.name().to_owned())?;
         loop {
             let (number, line) = match lines.next() {
                 Ok(Some(line)) => line,
                 Ok(None) => return Ok(()),
-                Err(error) => return self.broke_off(input, &error.to_string()),
+                Err(error) => return self.ended_early(input, &error.to_string()),
             };
             self.progress.line();
             let read = match line {
                 Line::Text(text) => reader
                     .read(&text, &self.plan.charge, &mut self.request)
                     .with_context(|| format!("{}, line {number}", input.name()))?,
-                Line::TooLong => Err(Malformed::new("it is longer than 1 MiB")),
+                Line::TooLong => Err(Malformed::new("the line is longer than 1 MiB")),
             };
             match read {
                 Ok(format::Line::Request) => self.decide()?,
@@ -90,8 +95,8 @@ impl<'p> Session<'p> {
         }
     }
 
-    /// The reader for an input: as told, or as its first lines show; `None` for an input without
-    /// lines.
+    /// The reader for an input: the given format, or the one that its first lines show; `None` for an
+    /// input without lines.
     fn reader(&self, lines: &mut Lines, input: &Input) -> Result<io::Result<Option<Reader<'p>>>> {
         let time_field = self.plan.time_field.as_deref();
         if let Some(reader) = Reader::new(self.plan.format, time_field) {
@@ -100,26 +105,26 @@ impl<'p> Session<'p> {
         Ok(match lines.look(|line| Reader::recognise(line, time_field)) {
             Ok(Ok(reader)) => Ok(Some(reader)),
             Ok(Err(Unrecognised::Empty)) => Ok(None),
-            Ok(Err(Unrecognised::Foreign)) => bail!(
-                "{}: the first lines are in no format that is known: give --format clf, jsonl or \
-                 csv (for CSV and JSON with a time under an unusual name, --time-field too)",
+            Ok(Err(Unrecognised::Unknown)) => bail!(
+                "{}: the first lines are in no known format: give --format clf, jsonl or csv (and \
+                 --time-field, if CSV or JSON has the time under an unusual name)",
                 input.name()
             ),
             Err(error) => Err(error),
         })
     }
 
-    /// Lets every limiter decide about the request that was just read.
+    /// Lets each limiter decide the request that was just read.
     fn decide(&mut self) -> Result<()> {
         let request = &self.request;
         if self.outcome.tally.requests() == 0 {
-            // Two of each limiter are never in memory together.
+            // The old limiters are dropped first, so that two of each are never in memory together.
             self.outcome.contenders.clear();
             self.outcome.rules_replay = None;
-            let beginning = Outcome::beginning(self.plan, request.stamp)?;
+            let fresh = Outcome::starting_at(self.plan, request.stamp)?;
             let Outcome { skipped, incomplete, .. } = &mut self.outcome;
             let (skipped, incomplete) = (std::mem::take(skipped), std::mem::take(incomplete));
-            self.outcome = Outcome { skipped, incomplete, ..beginning };
+            self.outcome = Outcome { skipped, incomplete, ..fresh };
         }
         let Outcome { contenders, rules_replay, tally, time, .. } = &mut self.outcome;
         let decided_at = time.decided_at(request.stamp);
@@ -149,7 +154,7 @@ impl<'p> Session<'p> {
         }
     }
 
-    fn broke_off(&mut self, input: &Input, why: &str) -> Result<()> {
+    fn ended_early(&mut self, input: &Input, why: &str) -> Result<()> {
         let (file, why) = (input.name().to_owned(), why.to_owned());
         self.outcome.incomplete.push(Incomplete { file, why });
         Ok(())

@@ -1,4 +1,4 @@
-//! Numbers and times as people read them.
+//! Formats numbers and times for people.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// A share as `18.02 %`. What is not nothing does not read as 0, nor what is not all as 100.
+/// A share as `18.02 %`. A share above 0 never reads as 0, and one below 1 never as 100.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     let share = share(part, whole) * 100.0;
     if part > 0 && share < 0.005 {
@@ -37,7 +37,7 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// How many times `whole` is in `part`, as `1.90x`. What is not quite once does not read as once.
+/// `part` as a multiple of `whole`, as `1.90x`. Only an exact 1 reads as `1.00x`.
 pub(crate) fn times(part: u64, whole: u64) -> String {
     let text = format!("{:.2}x", share(part, whole));
     match part.cmp(&whole) {
@@ -47,17 +47,17 @@ pub(crate) fn times(part: u64, whole: u64) -> String {
     }
 }
 
-/// `one` or `many` behind its number.
+/// A number and its noun, singular or plural.
 pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", thousands(number), if number == 1 { one } else { many })
 }
 
-/// A span in nanoseconds, as many as a `u64` takes.
+/// A span in nanoseconds, saturated to a `u64`.
 pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A span in its two largest units: `12 h 52 min`, `1.5 s` as `1 s 500 ms`.
+/// A span in its two largest units: `12 h 52 min`, `1 s 500 ms`.
 pub(crate) fn span(nanos: u64) -> String {
     const UNITS: [(u64, &str); 7] = [
         (86_400_000_000_000, "d"),
@@ -86,12 +86,12 @@ pub(crate) fn rfc3339(unix_nanos: u64) -> String {
     timestamp(unix_nanos).to_string()
 }
 
-/// What a clock shows that counts `local_nanos` from 1970-01-01 00:00.
+/// The date and time `local_nanos` after 1970-01-01 00:00.
 pub(crate) fn clock(local_nanos: u64) -> DateTime {
     Offset::UTC.to_datetime(timestamp(local_nanos))
 }
 
-/// What a clock at that offset from UTC shows at a Unix time.
+/// A Unix time on a clock at that offset from UTC.
 pub(crate) fn local(unix_nanos: u64, offset_secs: i32) -> DateTime {
     clock(unix_nanos.saturating_add_signed(i64::from(offset_secs) * 1_000_000_000))
 }
@@ -107,11 +107,11 @@ pub(crate) fn zone(offset_secs: i32) -> String {
 }
 
 fn timestamp(unix_nanos: u64) -> Timestamp {
-    // Every u64 of nanoseconds ends in the year 2554, well within the type's range.
+    // A u64 of nanoseconds reaches the year 2554, well within the range of the type.
     Timestamp::from_nanosecond(i128::from(unix_nanos)).unwrap_or(Timestamp::MAX)
 }
 
-/// Cuts a text that is too long, and says so with an ellipsis.
+/// Shortens a text that is too long, and marks that with an ellipsis.
 pub(crate) fn shortened(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -119,8 +119,7 @@ pub(crate) fn shortened(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Breaks a text between words where a line would be too long; each line has its line end, and
-/// all but the first are indented.
+/// Breaks a text into lines between words. Each line has a line end; all but the first are indented.
 pub(crate) fn wrapped(text: &str, width: usize) -> String {
     let mut lines = String::new();
     let mut room = width;
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_well() {
+    fn thousands_are_separated_and_nouns_agree() {
         for (number, text) in
             [(0, "0"), (999, "999"), (1_413, "1,413"), (30_969, "30,969"), (1_000_000, "1,000,000")]
         {
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_never_hide_what_there_is() {
+    fn only_zero_reads_as_zero_and_only_all_as_100() {
         assert_eq!(percent(0, 0), "0.00 %");
         assert_eq!(percent(0, 10), "0.00 %");
         assert_eq!(percent(1, 1_000_000), "<0.01 %");
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_little_over_is_not_once() {
+    fn only_an_exact_multiple_of_one_reads_as_one() {
         for (part, text) in
             [(0, "0.00x"), (190_000, "1.90x"), (100_000, "1.00x"), (100_001, ">1.00x")]
         {
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_zones_are_named() {
+    fn times_and_offsets_are_formatted() {
         assert_eq!(rfc3339(807_256_800_000_000_000), "1995-08-01T06:00:00Z");
         assert_eq!(rfc3339(u64::MAX), "2554-07-21T23:34:33.709551615Z");
         assert_eq!(local(807_256_800_000_000_000, -3_600).to_string(), "1995-08-01T05:00:00");
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut() {
+    fn long_texts_are_shortened() {
         assert_eq!(shortened("abc", 3), "abc");
         assert_eq!(shortened("abcd", 3), "ab…");
     }

@@ -6,8 +6,8 @@ use clap::Args;
 
 pub(super) const HELP: &str = "\
 Exit code:
-  0  the file is right
-  1  something in it is wrong: all of it is told, with its lines
+  0  the file has no mistake
+  1  the file has mistakes; each is listed with its line
   2  the file cannot be read
 
 Examples:
@@ -17,19 +17,19 @@ Examples:
 /// `tollgate check`.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
-    /// The rules
+    /// The rules file
     #[arg(value_name = "FILE")]
     pub(crate) file: String,
 
-    /// Says which rules apply to a request such as "POST /login%2f", and why
+    /// Explains which rules apply to a request such as "POST /login%2f"
     #[arg(long, value_name = "REQUEST")]
     pub(crate) explain: Option<String>,
 
-    /// A header of that request, such as "host: api.example.com"; several may be given
+    /// A header of that request, such as "host: api.example.com"; may be given several times
     #[arg(long = "header", value_name = "HEADER", requires = "explain")]
     pub(crate) headers: Vec<String>,
 
-    /// The address of that request's client
+    /// The client address of that request
     #[arg(long, value_name = "ADDRESS", requires = "explain")]
     pub(crate) client: Option<IpAddr>,
 }

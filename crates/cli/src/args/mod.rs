@@ -12,7 +12,7 @@ pub(crate) use check::CheckArgs;
 pub(crate) use proxy::ProxyArgs;
 pub(crate) use replay::ReplayArgs;
 
-/// Rate limits, tried on real traffic before real users.
+/// Tries rate limits on recorded traffic, checks rules files, and enforces them as a proxy.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, arg_required_else_help = true)]
 pub(crate) struct Cli {

@@ -8,7 +8,7 @@ use tollgate_replay::{
     ALGORITHMS, Algorithm, Cost, Format, Key, ReplayOptions, Selection, Share, parse_utc_offset,
 };
 
-/// What is said of limiters that `--rule` names, and that a rules file says by itself.
+/// Options of the limiters that `--rule` names. A rules file states these itself.
 const OF_LIMITERS: [&str; 10] = [
     "rules",
     "algorithm",
@@ -24,36 +24,36 @@ const OF_LIMITERS: [&str; 10] = [
 
 pub(super) const HELP: &str = "\
 Time:
-  The log's own time drives the limiter; the clock on the wall plays no part. A limiter's time
-  never goes back: a line older than one before it is judged at the latest time seen so far. The
-  report says how many lines there were of that kind, and by how much at most.
+  The limiters run on the time of the log, not on the wall clock. A limiter's time never goes back: a
+  line that is older than a line before it is decided at the latest time seen so far. The report says
+  how many lines were older, and by how much at most.
 
 Worst window:
-  For every limiter the report tells the most that one key was admitted within one period of the
-  rule, wherever that begins: a request counts until exactly one period after it, and one that is
-  told to wait counts from when its wait is over. Beside it stands the most that the algorithm can
-  admit to a key that keeps its place in the limiter.
+  For each limiter the report shows the most cells that one key was admitted within one period of the
+  rule, wherever that period begins. A request counts until exactly one period after it; a delayed
+  request counts from the end of its delay. The report also shows the most that the algorithm can
+  admit to a key that stays in the limiter's table.
 
 Rules files:
-  --rules decides every request as the proxy would, by the log's time: rules match by method, path,
-  host and header as far as the log has them. The Combined Log Format has the headers referer and
-  user-agent; JSON lines and CSV have what they are named by (http_x_user, x_user, or a member of
-  headers). A request about which a rule asks for what is not in the log is decided without that
-  rule, counted, and reported as not in this log. --key names the clients that are counted.
+  --rules decides each request as the proxy would, at the time of the log. Rules match method, path,
+  host and headers as far as the log records them. The Combined Log Format has the headers referer
+  and user-agent; JSON lines and CSV have those that their fields name (http_x_user, x_user, or a
+  member of headers). If a rule needs something that the log does not record, the request is decided
+  without that rule; the report counts it as \"not in log\". --key names the keys that are counted.
 
 Suggestions:
-  For every key the burst that it needs at a rate is found exactly: the most that a token bucket
-  would ever owe for it. The smallest burst of which no more than --at-most of the well-behaved
-  keys need more is the suggestion for that rate. Of all rates, the one is named whose quota lets
-  a key have the least within any minute. Up to 8388608 requests are kept for this, and for the
-  heat map of --html; a longer log is thinned by keys, and the report says so.
+  For each key, the replay computes the exact burst that the key needs at a rate: the most that a
+  token bucket would ever owe for it. The suggested burst is the smallest one that no more than
+  --at-most of the well-behaved keys exceed. Of all rates, the replay suggests the one whose quota
+  admits the least to a key within any minute. --suggest and the heat map of --html keep up to 8388608
+  requests in memory. A longer log is thinned by key, and the report says so.
 
 Input:
-  Formats are recognised by content, for each file by itself, and gzip by its first bytes. Files
-  are replayed in the order given, so name the oldest first. A line that cannot be read is
-  counted, shown (the first five), and skipped. If a file breaks off (a truncated gzip, say),
-  what was read before is reported, marked as incomplete, and the exit code is 2.
-  The path of a request is taken without its query string.
+  Each file's format is recognised by its content, and gzip by its first bytes. Files are replayed in
+  the order given, so name the oldest first. A line that cannot be read is counted and skipped; the
+  report shows the first five. If a file ends early (a truncated gzip, for example), the report covers
+  the part that was read and is marked as incomplete, and the exit code is 2. The path of a request
+  excludes its query string.
 
 Exit code:
   0  the report is complete
@@ -74,47 +74,46 @@ Examples:
     ArgGroup::new("limits").args(["rules", "rules_file", "suggest"]).required(true).multiple(true)
 ))]
 pub(crate) struct ReplayArgs {
-    /// The logs, oldest first; `-` or none is standard input
+    /// The logs, oldest first; `-` or no file is standard input
     #[arg(value_name = "FILE")]
     files: Vec<String>,
 
-    /// A limit such as "10/s burst 20", "5 per 2 days" or "100 req/min"; several are reported side by
-    /// side
+    /// A limit such as "10/s burst 20", "5 per 2 days" or "100 req/min"; may be given several times
     #[arg(long = "rule", short, value_name = "RULE", action = ArgAction::Append)]
     rules: Vec<Quota>,
 
-    /// A rules file, as the proxy enforces it, in place of --rule
+    /// A rules file to enforce as the proxy does, instead of --rule
     #[arg(long = "rules", value_name = "FILE", conflicts_with_all = OF_LIMITERS)]
     rules_file: Option<String>,
 
-    /// Suggests the smallest burst at a rate such that few well-behaved keys would ever be denied
+    /// Suggests a rate, and the smallest burst at which few well-behaved keys are ever denied
     #[arg(long)]
     suggest: bool,
 
-    /// A rate to suggest a burst for, such as 1/s; several may be given [default: eight round ones
-    /// that suit the log]
+    /// A rate to suggest a burst for, such as 1/s; may be given several times [default: eight round
+    /// rates that suit the log]
     #[arg(long = "rate", value_name = "RATE", action = ArgAction::Append, requires = "suggest")]
     rates: Vec<Quota>,
 
-    /// The share of well-behaved keys that may ever be denied
+    /// The share of well-behaved keys that the suggestion may deny
     #[arg(long, value_name = "SHARE", default_value = "1%", requires = "suggest")]
     at_most: Share,
 
-    /// The well-behaved keys, one a line [default: all but the 1 in 100 with the busiest minute,
+    /// A file of well-behaved keys, one per line [default: all but the 1 in 100 with the busiest minute,
     /// and the 1 in 100 with the most requests]
     #[arg(long, value_name = "FILE", requires = "suggest")]
     well_behaved: Option<String>,
 
-    /// Writes the report with charts to FILE, one page that needs nothing else
+    /// Writes the report with charts to FILE, one self-contained page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<String>,
 
-    /// What gets a bucket of its own: ip, user, path, method, field:NAME, none (one bucket for
+    /// The fields whose values name the bucket: ip, user, path, method, field:NAME, none (one bucket for
     /// everything), or several joined as in ip+path
     #[arg(long, short, default_value = "ip")]
     key: Key,
 
-    /// What a request costs: a number, bytes (of the response), or field:NAME
+    /// The cost of a request in cells: a number, bytes (of the response), or field:NAME
     #[arg(long, default_value = "1", allow_hyphen_values = true)]
     cost: Cost,
 
@@ -123,12 +122,12 @@ pub(crate) struct ReplayArgs {
     #[arg(help = algorithms_help())]
     algorithm: Algorithm,
 
-    /// Several algorithms side by side: a list such as gcra,fixed-window, or all that can keep
-    /// the rule (also if left out)
+    /// Compares several algorithms: a list such as gcra,fixed-window, or all [default if LIST is
+    /// left out: all that can keep the rule]
     #[arg(long, value_name = "LIST", num_args = 0..=1, default_missing_value = "all")]
     compare: Option<String>,
 
-    /// How the lines are written
+    /// The format of the lines
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Auto)]
     format: LogFormat,
 
@@ -140,7 +139,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(2..=256))]
     sub_windows: Option<u32>,
 
-    /// Cells that pass without delay, at least 1, for the algorithm leaky-queue [default: 1]
+    /// Cells that are admitted without delay, at least 1, for the algorithm leaky-queue [default: 1]
     #[arg(long, value_name = "K", value_parser = value_parser!(u64).range(1..))]
     immediate: Option<u64>,
 
@@ -149,29 +148,29 @@ pub(crate) struct ReplayArgs {
     #[arg(allow_hyphen_values = true)]
     utc_offset: i32,
 
-    /// So many of the keys denied most are listed [default: 10, or 5 for each of several
+    /// How many of the keys denied most are listed [default: 10, or 5 for each of several
     /// limiters]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 
-    /// So many keys each limiter has room for: about 29 bytes a key, and with sliding-log 15 more
+    /// Keys that each limiter has room for; a key takes about 29 bytes, and with sliding-log 15 more
     /// for each cell of the limit [default: as many as fit in 1 GiB, at most 1000000]
     #[arg(long, value_name = "KEYS")]
     capacity: Option<u64>,
 
-    /// What happens to a new key when the limiter is full
+    /// The treatment of a new key when the limiter is full
     #[arg(long, value_name = "ACTION", value_enum, default_value_t = WhenFull::Evict)]
     on_full: WhenFull,
 
-    /// One JSON object instead of the report for people
+    /// Prints one JSON object instead of the text report
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Writes every decision to FILE, one JSON object a line
+    /// Writes every decision to FILE, one JSON object per line
     #[arg(long, value_name = "FILE")]
     decisions: Option<String>,
 
-    /// Runs the exact reference model beside every limiter and counts differences
+    /// Runs an exact reference model beside each limiter and counts differences
     #[arg(long)]
     verify: bool,
 }
@@ -179,24 +178,24 @@ pub(crate) struct ReplayArgs {
 /// `--format`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LogFormat {
-    /// Recognised from the first lines of each file.
+    /// Recognised from the first lines of each file
     Auto,
-    /// Common or Combined Log Format (Apache, nginx).
+    /// Common or Combined Log Format (Apache, nginx)
     Clf,
-    /// JSON lines: one object a line.
+    /// JSON lines: one object per line
     Jsonl,
-    /// Comma separated values with a header line.
+    /// Comma-separated values with a header line
     Csv,
 }
 
 /// `--on-full`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum WhenFull {
-    /// The key with the least debt is forgotten
+    /// Forget the key with the least debt
     Evict,
-    /// The new key is denied
+    /// Deny the new key
     Deny,
-    /// The new key is admitted and not remembered
+    /// Admit the new key without remembering it
     Admit,
 }
 

@@ -1,20 +1,20 @@
-//! Which bucket a request falls into, and how much it takes out.
+//! The key and the cost of a request: which bucket it charges, and how much.
 
 use std::str::FromStr;
 
 use crate::log::fields::{Field, Fields, Malformed, Stamp};
 use crate::log::logged_request::LoggedRequest;
 
-/// Stands between the parts of a combined key; no log field contains it.
+/// Separates the parts of a combined key; no log field contains it.
 pub(crate) const JOINT: char = '\u{1f}';
 
-/// One request, as far as a limiter cares. It is filled anew for every line.
+/// One request, as far as a limiter needs it. Each line overwrites it.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) stamp: Stamp,
     pub(crate) key: String,
     pub(crate) cost: u64,
-    /// What rules may ask for; empty where there are none.
+    /// The parts that rules match; empty without a rules file.
     pub(crate) logged: LoggedRequest,
 }
 
@@ -25,12 +25,12 @@ impl Default for Request {
     }
 }
 
-/// How a line is charged: `--key` and `--cost`.
+/// How to charge a line: `--key` and `--cost`.
 #[derive(Clone, Debug)]
 pub(crate) struct Charge {
     pub(crate) key: Key,
     pub(crate) cost: Cost,
-    /// The headers that rules ask for; `None` where there are no rules.
+    /// The headers that the rules need; `None` without a rules file.
     pub(crate) headers: Option<Vec<String>>,
 }
 
@@ -49,7 +49,7 @@ impl Charge {
         self.key.write(fields, &mut request.key)
     }
 
-    /// Every field that a line must have.
+    /// The fields that each line must have.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &Field> {
         let cost = match &self.cost.0 {
             Amount::Same(_) => None,
@@ -63,10 +63,10 @@ fn required<'f>(
     fields: &'f impl Fields,
     field: &Field,
 ) -> Result<std::borrow::Cow<'f, str>, Malformed> {
-    fields.text(field).ok_or_else(|| Malformed::new(format!("it has no `{field}`")))
+    fields.text(field).ok_or_else(|| Malformed::new(format!("the line has no `{field}`")))
 }
 
-/// The fields whose values name the bucket; none means one bucket for everything.
+/// The fields whose values name the bucket; no field means one bucket for all requests: `--key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     text: String,
@@ -79,7 +79,7 @@ impl Key {
         Self { text: "ip".to_owned(), parts: vec![Field::Ip] }
     }
 
-    /// As given on the command line.
+    /// The text that this was parsed from.
     pub(crate) fn as_given(&self) -> &str {
         &self.text
     }
@@ -96,7 +96,7 @@ impl Key {
     }
 }
 
-/// A key fit for a terminal: its parts apart by a space, and no control characters.
+/// A key for a terminal: its parts separated by spaces, without control characters.
 pub(crate) fn readable(key: &str) -> String {
     if key.is_empty() {
         return "(all)".to_owned();
@@ -227,15 +227,15 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_made_of_their_parts() {
+    fn a_key_joins_its_parts() {
         assert_eq!(filled("ip", "1").unwrap().key, "1.2.3.4");
         assert_eq!(filled("none", "1").unwrap().key, "");
         assert_eq!(readable(&filled("ip+path", "1").unwrap().key), "1.2.3.4 /a");
-        assert_eq!(filled("user", "1").unwrap_err().to_string(), "it has no `user`");
+        assert_eq!(filled("user", "1").unwrap_err().to_string(), "the line has no `user`");
     }
 
     #[test]
-    fn costs_are_whole_numbers() {
+    fn a_cost_is_a_whole_number() {
         assert_eq!(filled("ip", "3").unwrap().cost, 3);
         assert_eq!(filled("ip", "bytes").unwrap().cost, 17);
         let error = filled("ip", "field:half").unwrap_err().to_string();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_cannot_steer_the_terminal() {
+    fn control_characters_in_a_key_are_replaced() {
         assert_eq!(readable("a\u{1b}[31m\n"), "a\u{fffd}[31m\u{fffd}");
         assert_eq!(readable(""), "(all)");
     }

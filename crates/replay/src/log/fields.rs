@@ -1,18 +1,18 @@
-//! What one line of a log says, whatever its format.
+//! The fields of one line of a log, independent of its format.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A moment as the log wrote it: the time, and the offset from UTC it was written with.
+/// A time as the log wrote it, with the offset from UTC that it was written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// Nanoseconds since the Unix epoch.
     pub(crate) unix_nanos: u64,
-    /// Seconds east of Greenwich; 0 where the log names no offset.
+    /// Seconds east of UTC; 0 if the log states no offset.
     pub(crate) offset_secs: i32,
 }
 
-/// Why a line cannot be replayed, in words that follow "line 7: ".
+/// Why a line cannot be replayed. The text follows "line 7: ".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(String);
 
@@ -28,7 +28,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Something a line may tell about its request.
+/// A property of a request that a line may record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Ip,
@@ -36,12 +36,12 @@ pub(crate) enum Field {
     Path,
     Method,
     Bytes,
-    /// By the log's own name for it.
+    /// A field by the name that the log uses.
     Named(String),
 }
 
 impl Field {
-    /// The names under which JSON and CSV logs usually keep it, the likeliest first.
+    /// The usual names of the field in JSON and CSV logs, the likeliest first.
     pub(crate) fn usual_names(&self) -> &[&str] {
         match self {
             Self::Ip => &[
@@ -81,36 +81,36 @@ impl fmt::Display for Field {
     }
 }
 
-/// A parsed line: it tells its time and gives out its fields by name.
+/// A parsed line.
 pub(crate) trait Fields {
-    /// When the request was made.
+    /// The time of the request.
     fn stamp(&self) -> Result<Stamp, Malformed>;
 
-    /// The field's text, or `None` where the line has no such field.
+    /// The field's text, or `None` if the line has no such field.
     fn text(&self, field: &Field) -> Option<Cow<'_, str>>;
 
-    /// What the line tells of a request header, by its name in lower case.
+    /// What the line records about a request header, by its name in lower case.
     fn header(&self, name: &str) -> Header<'_>;
 }
 
-/// What a line tells of a request header.
+/// What a line records about a request header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Header<'f> {
     Value(Cow<'f, str>),
-    /// The log keeps this header, and the request had none.
+    /// The log records this header, and the request did not have it.
     Absent,
-    /// The log does not keep it.
+    /// The log does not record this header.
     NotInLog,
 }
 
 impl<'f> Header<'f> {
-    /// A value as logs write it: `-` and nothing mean that there was none.
+    /// A value as logs write it. `-` and the empty text mean that there was no header.
     pub(crate) fn written(value: Cow<'f, str>) -> Self {
         if matches!(value.as_ref(), "" | "-") { Self::Absent } else { Self::Value(value) }
     }
 }
 
-/// The names under which JSON and CSV logs usually keep a header, the likeliest first.
+/// The usual names of a header in JSON and CSV logs, the likeliest first.
 pub(crate) fn header_names(name: &str) -> Vec<String> {
     let underscored = name.replace('-', "_");
     let mut names = vec![format!("http_{underscored}"), underscored, name.to_owned()];
@@ -124,7 +124,7 @@ pub(crate) fn header_names(name: &str) -> Vec<String> {
     names
 }
 
-/// The part of a target that names a page: without the query string.
+/// A request target without its query string.
 pub(crate) fn without_query(target: Cow<'_, str>) -> Cow<'_, str> {
     match (target.find('?'), target) {
         (Some(at), Cow::Borrowed(text)) => Cow::Borrowed(&text[..at]),
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_string_is_not_part_of_the_path() {
+    fn the_path_excludes_the_query_string() {
         assert_eq!(without_query(Cow::Borrowed("/a?b=1")), "/a");
         assert_eq!(without_query(Cow::Owned("/a?b?c".to_owned())), "/a");
         assert_eq!(without_query(Cow::Borrowed("/a")), "/a");

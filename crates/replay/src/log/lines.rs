@@ -7,15 +7,15 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use anyhow::{Context, Result, bail};
 use flate2::bufread::MultiGzDecoder;
 
-/// A longer line is no log line; it is skipped, so that memory stays bounded.
+/// The longest line that is kept. A longer one is skipped, so that memory stays bounded.
 pub(crate) const LINE_BYTES_MAX: usize = if cfg!(fuzzing) { 1 << 10 } else { 1 << 20 };
-/// So many lines are looked at to recognise a format.
+/// Lines that are examined to recognise a format.
 const RECOGNISED_WITHIN_LINES: usize = 16;
-/// Small where lines are to be found that cross from one into the next.
+/// Small under fuzzing, so that lines often cross a buffer boundary.
 const BUFFER_BYTES: usize = if cfg!(fuzzing) { 1 << 6 } else { 1 << 16 };
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Where a log comes from.
+/// The source of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     /// Standard input.
@@ -30,7 +30,7 @@ impl Input {
         if name == "-" { Self::Stdin } else { Self::File(name) }
     }
 
-    /// How reports call it.
+    /// The name in reports.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Stdin => "standard input",
@@ -38,8 +38,8 @@ impl Input {
         }
     }
 
-    /// The bytes to come, 0 where that is unknown. Fails for what cannot be read, so that a
-    /// misspelt name is found before an hour of work and not after it.
+    /// The size in bytes, 0 if unknown. Fails if the file cannot be read, so that a misspelt name is
+    /// found before an hour of work, not after it.
     pub(crate) fn bytes(&self) -> Result<u64> {
         let Self::File(name) = self else { return Ok(0) };
         let file = File::open(name).with_context(|| format!("cannot open {name}"))?;
@@ -50,7 +50,7 @@ impl Input {
         Ok(metadata.len())
     }
 
-    /// Whether it is the file of that name, whatever way the two names lead to it.
+    /// Whether both names lead to the same file.
     pub(crate) fn is_file(&self, other: &str) -> bool {
         let Self::File(name) = self else { return false };
         match (std::fs::canonicalize(name), std::fs::canonicalize(other)) {
@@ -59,7 +59,7 @@ impl Input {
         }
     }
 
-    /// Opens it. `watch` wraps what is read from the disk, before it is unpacked.
+    /// Opens the log. `watch` wraps the bytes as they are on the disk, before they are unpacked.
     pub(crate) fn open(&self, watch: impl FnOnce(Box<dyn Read>) -> Box<dyn Read>) -> Result<Lines> {
         let raw: Box<dyn Read> = match self {
             Self::Stdin => Box::new(io::stdin()),
@@ -71,15 +71,15 @@ impl Input {
     }
 }
 
-/// One line, or the news that it was too long to keep.
+/// One line, or a mark that it was too long to keep.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'l> {
-    /// Without its line end; bytes that are no UTF-8 are replaced.
+    /// The line without its line end. Bytes that are not UTF-8 are replaced.
     Text(Cow<'l, str>),
     TooLong,
 }
 
-/// The lines of one input, unpacked where it is gzip (told by its first bytes, not its name).
+/// The lines of one input, unpacked if its first bytes are those of gzip.
 pub(crate) struct Lines {
     reader: Box<dyn BufRead>,
     line: Vec<u8>,
@@ -100,7 +100,7 @@ impl Lines {
         Ok(Self { reader, line: Vec::new(), number: 0 })
     }
 
-    /// The next line and its number, from 1; `None` at the end.
+    /// The next line and its number, counted from 1; `None` at the end.
     pub(crate) fn next(&mut self) -> io::Result<Option<(u64, Line<'_>)>> {
         self.line.clear();
         let within = read_line(&mut self.reader, &mut self.line)?;
@@ -114,8 +114,7 @@ impl Lines {
         Ok(Some((self.number, Line::Text(text(&self.line, self.number == 1)))))
     }
 
-    /// Looks at the first lines without taking them: the first answer that `ask` gives, or
-    /// `None` and whether there was anything to look at.
+    /// Passes the first lines to `ask` until it answers, without consuming them.
     pub(crate) fn look<T>(
         &mut self,
         ask: impl Fn(&str) -> Option<T>,
@@ -129,7 +128,7 @@ impl Lines {
                 break;
             }
             if !within {
-                // It ends here for whoever reads it again, and is too long as it is.
+                // The kept start of the line ends here, and is still too long when it is read again.
                 seen.push(b'\n');
             }
             let line = text(&seen[from..], index == 0);
@@ -138,7 +137,7 @@ impl Lines {
                 break;
             }
             if !line.trim().is_empty() {
-                outcome = Err(Unrecognised::Foreign);
+                outcome = Err(Unrecognised::Unknown);
             }
         }
         let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
@@ -147,17 +146,17 @@ impl Lines {
     }
 }
 
-/// Why [`Lines::look`] found nothing.
+/// Why [`Lines::look`] has no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unrecognised {
-    /// There are only blank lines.
+    /// All lines are blank.
     Empty,
-    /// There are lines, and none gave an answer.
-    Foreign,
+    /// No line gave an answer.
+    Unknown,
 }
 
-/// Appends a line with its end. Of one that is too long only the beginning is kept, and the
-/// answer is false.
+/// Appends a line with its line end. Returns false for a line that is too long, of which only the
+/// start is kept.
 fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     let from = line.len();
     reader.take(LINE_BYTES_MAX as u64).read_until(b'\n', line)?;
@@ -168,7 +167,7 @@ fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     Ok(false)
 }
 
-/// A line without its end, and without the byte order mark that a first line may carry.
+/// A line without its line end, and without the byte order mark that a first line may have.
 fn text(line: &[u8], is_first: bool) -> Cow<'_, str> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_and_marks_are_dropped() {
+    fn line_ends_and_byte_order_marks_are_dropped() {
         assert_eq!(all(lines(b"\xef\xbb\xbfa\r\n\nb\n\xffc")), ["a", "", "b", "\u{fffd}c"]);
         assert!(all(lines(b"")).is_empty());
     }
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_too_long_costs_only_itself() {
+    fn a_line_that_is_too_long_is_skipped_alone() {
         let long = [vec![b'x'; 3 * LINE_BYTES_MAX], b"\nb\n".to_vec()].concat();
         assert_eq!(all(lines(&long)), ["too long", "b"]);
         let fits = [vec![b'x'; LINE_BYTES_MAX - 1], b"\nb".to_vec()].concat();
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_takes_nothing() {
+    fn looking_consumes_no_line() {
         let mut both = lines(b"a\nb\nc\n");
         assert_eq!(both.look(|line| (line == "b").then_some(7)).unwrap(), Ok(7));
         assert_eq!(all(both), ["a", "b", "c"]);
@@ -246,12 +245,12 @@ mod tests {
         assert_eq!(both.look(|line| (line == "b").then_some(7)).unwrap(), Ok(7));
         assert_eq!(all(both), ["too long", "b", "c"], "the next line is not lost with it");
         let ask = |_: &str| None::<()>;
-        assert_eq!(lines(b"a").look(ask).unwrap(), Err(Unrecognised::Foreign));
+        assert_eq!(lines(b"a").look(ask).unwrap(), Err(Unrecognised::Unknown));
         assert_eq!(lines(b"\n\n").look(ask).unwrap(), Err(Unrecognised::Empty));
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn an_unreadable_file_is_named() {
         let error = Input::named("/no/such.log".to_owned()).bytes().unwrap_err();
         assert!(format!("{error:#}").contains("/no/such.log"));
         let error = Input::named("/tmp".to_owned()).bytes().unwrap_err();

@@ -1,8 +1,8 @@
-//! The log's own time, made fit for a limiter: it never goes back.
+//! The time of the log, made monotonic for a limiter.
 
 use crate::log::fields::Stamp;
 
-/// The times of all lines so far.
+/// The latest time of all lines so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogTime {
     first: Stamp,
@@ -10,22 +10,22 @@ pub(crate) struct LogTime {
     back: BackInTime,
 }
 
-/// How far a log went back in time.
+/// How often and how far a log went back in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BackInTime {
     /// Lines older than a line before them.
     pub(crate) lines: u64,
-    /// The most by which one was older than the latest.
+    /// The largest difference between such a line and the latest time before it.
     pub(crate) max_nanos: u64,
 }
 
 impl LogTime {
-    /// Time begins with the first line, whether or not it is the oldest.
+    /// Time starts with the first line, even if it is not the oldest.
     pub(crate) fn starting(first: Stamp) -> Self {
         Self { first, latest_unix_nanos: first.unix_nanos, back: BackInTime::default() }
     }
 
-    /// When a line is judged: at its own time, or at the latest seen if that is later.
+    /// The time at which a line is decided: its own, or the latest seen if that is later.
     pub(crate) fn decided_at(&mut self, stamp: Stamp) -> u64 {
         if let Some(behind_nanos) = self.latest_unix_nanos.checked_sub(stamp.unix_nanos) {
             if behind_nanos > 0 {
@@ -48,12 +48,12 @@ impl LogTime {
         self.latest_unix_nanos
     }
 
-    /// The offset that the first line was written with: the log's own clock.
+    /// The offset from UTC of the first line: that of the log's clock.
     pub(crate) fn offset_secs(&self) -> i32 {
         self.first.offset_secs
     }
 
-    /// How far the log went back.
+    /// How often and how far the log went back.
     pub(crate) fn back(&self) -> BackInTime {
         self.back
     }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_stands_still_while_the_log_is_behind() {
+    fn time_does_not_advance_while_the_log_is_behind() {
         let stamp = |unix_nanos| Stamp { unix_nanos, offset_secs: 0 };
         let mut time = LogTime::starting(stamp(100));
         let judged: Vec<u64> =

@@ -1,4 +1,4 @@
-//! The head of a logged request, as far as the log has it, and as rules see it.
+//! A logged request as rules see it, as far as the log records it.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -10,18 +10,18 @@ use tollgate_rules::RequestView;
 
 use crate::log::fields::{Field, Fields, Header};
 
-/// What a line tells of its request, kept so that rules may ask for it.
+/// The parts of a request that rules match, taken from its line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoggedRequest {
     method: Option<String>,
     path: Option<String>,
     host: LoggedHeader,
     client: Client,
-    /// In the order in which they were asked for.
+    /// In the order of the names that the caller gave.
     headers: Vec<LoggedHeader>,
 }
 
-/// A header, out of its line.
+/// A header, copied from its line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum LoggedHeader {
     Value(String),
@@ -30,18 +30,18 @@ enum LoggedHeader {
     NotInLog,
 }
 
-/// Who made a request.
+/// The client of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Client {
     Address(IpAddr),
-    /// A name in an address' place: servers that resolve names log those.
+    /// A name instead of an address: some servers resolve and log names.
     Name(String),
     #[default]
     NotInLog,
 }
 
 impl LoggedRequest {
-    /// What a line tells, with the headers of these names.
+    /// Takes the parts from a line, with the headers of these names.
     pub(crate) fn of(fields: &impl Fields, headers: &[String]) -> Self {
         let text = |field| fields.text(&field).map(Cow::into_owned);
         Self {
@@ -53,14 +53,14 @@ impl LoggedRequest {
         }
     }
 
-    /// Whether the client is told by a name.
+    /// Whether the log has a name instead of the client's address.
     pub(crate) fn has_client_name(&self) -> bool {
         matches!(self.client, Client::Name(_))
     }
 }
 
 impl Client {
-    /// An address, with or without a port; anything else is a name.
+    /// An address, with or without a port. Any other text is a name.
     fn from_text(text: String) -> Self {
         let socket = || text.parse::<SocketAddr>().map(|socket| socket.ip());
         match text.parse().or_else(|_| socket()) {
@@ -81,11 +81,11 @@ impl From<Header<'_>> for LoggedHeader {
     }
 }
 
-/// A head as rules see it. It remembers what was asked for and is not in the log.
+/// A logged request as rules see it. It notes what rules ask for and the log does not record.
 #[derive(Debug)]
 pub(crate) struct LoggedRequestView<'h> {
     head: &'h LoggedRequest,
-    /// The names of its headers.
+    /// The names of the headers in `request`.
     headers: &'h [String],
     missing: RefCell<BTreeSet<Cow<'h, str>>>,
 }
@@ -95,12 +95,12 @@ impl<'h> LoggedRequestView<'h> {
         Self { head, headers, missing: RefCell::default() }
     }
 
-    /// What was asked for in vain since the last call.
+    /// What rules asked for since the last call and the log does not record.
     pub(crate) fn take_missing(&self) -> BTreeSet<Cow<'h, str>> {
         self.missing.take()
     }
 
-    /// How the client's address is written in reports.
+    /// The client as reports write it: by name if the log has a name.
     pub(crate) fn address(&self, address: IpAddr) -> String {
         match &self.head.client {
             Client::Name(name) => name.clone(),
@@ -162,7 +162,8 @@ impl RequestView for LoggedRequestView<'_> {
     }
 }
 
-/// An address for a name, so that every name has a bucket of its own, whatever prefix counts.
+/// A stand-in address for a name: a hash in both halves, so that each name has its own bucket for
+/// any prefix length.
 fn stand_in(name: &str) -> IpAddr {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_told_by_address_or_name() {
+    fn a_client_is_an_address_or_a_name() {
         let client = |text: &str| Client::from_text(text.to_owned());
         for text in ["192.0.2.7", "192.0.2.7:80"] {
             assert_eq!(client(text), Client::Address([192, 0, 2, 7].into()));
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_log_is_remembered_when_it_is_asked_for() {
+    fn a_part_that_the_log_does_not_record_is_noted_when_a_rule_asks_for_it() {
         let headers = ["x-user".to_owned(), "referer".to_owned()];
         let logged = vec![LoggedHeader::NotInLog, LoggedHeader::Absent];
         let head = LoggedRequest { headers: logged, ..LoggedRequest::default() };

@@ -213,7 +213,7 @@ fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
                 worst_window: tally.worst(index).map(|worst| worst_window(rule, worst)),
             },
             capacity: contender.capacity(),
-            table_full: contender.full(),
+            table_full: contender.times_full(),
             differences: contender.differences().map(|found| found.count),
             denied_most: tally.denied_most(index, plan.top).into_iter().map(Key::from).collect(),
             denied_over_time: (requests > 0).then(|| OverTime {

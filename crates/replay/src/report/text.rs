@@ -191,8 +191,8 @@ fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
         }
     }
     for (name, contender) in names.iter().zip(&outcome.contenders) {
-        if contender.full() > 0 {
-            let times = counted(contender.full(), "time", "times");
+        if contender.times_full() > 0 {
+            let times = counted(contender.times_full(), "time", "times");
             let keys = counted(contender.capacity(), "key", "keys");
             let advice = "raise --capacity";
             say(&mut notes, format_args!("{name}: full {times} with room for {keys}: {advice}"));

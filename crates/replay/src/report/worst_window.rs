@@ -88,7 +88,7 @@ fn limiters(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
 fn bounds(plan: &Plan) -> Vec<Vec<String>> {
     let mut rows = vec![["algorithm", "at most"].map(str::to_owned).to_vec()];
     for (_, algorithm) in &plan.limiters {
-        let row = [algorithm.name, algorithm.worst].map(str::to_owned).to_vec();
+        let row = [algorithm.name, algorithm.worst_window].map(str::to_owned).to_vec();
         if !rows.contains(&row) {
             rows.push(row);
         }

@@ -1,4 +1,4 @@
-//! A log before a rules file: the gate that the proxy has, by the log's time.
+//! Replays a log through a rules file: the gate of the proxy, at the time of the log.
 
 mod tally;
 
@@ -12,24 +12,24 @@ use crate::log::charge::{JOINT, Request};
 use crate::log::logged_request::LoggedRequestView;
 pub(crate) use tally::{RuleCounts, RulesTally};
 
-/// What requests without a key are told by, where they share a bucket.
+/// The key of requests without a key, if they share a bucket.
 const NO_KEY: &str = "(no key)";
 
-/// The rules at work.
+/// A rules file and rule counts.
 #[derive(Debug)]
 pub(crate) struct RulesReplay {
     gate: Gate<ManualClock>,
     clock: Arc<ManualClock>,
     origin_unix_nanos: u64,
-    /// The headers that the rules ask for.
+    /// The headers that the rules need.
     headers: Vec<String>,
     tally: RulesTally,
-    /// Requests whose client was told by name.
+    /// Requests whose client the log gives by name.
     named_clients: u64,
-    hits: Vec<AppliedRule>,
+    applied: Vec<AppliedRule>,
 }
 
-/// A rule that applies to the request at hand, and the key it is counted by.
+/// A rule that applies to the current request, and the key that it counts.
 #[derive(Debug)]
 struct AppliedRule {
     rule: usize,
@@ -38,7 +38,7 @@ struct AppliedRule {
 }
 
 impl RulesReplay {
-    /// Nothing decided yet, with time beginning at the origin.
+    /// Builds the gate. Time starts at the origin.
     pub(crate) fn new(rules: &Rules, origin_unix_nanos: u64, offset_secs: i32) -> Result<Self> {
         let clock = Arc::new(ManualClock::starting_at_unix_nanos(origin_unix_nanos));
         Ok(Self {
@@ -48,50 +48,50 @@ impl RulesReplay {
             clock,
             origin_unix_nanos,
             named_clients: 0,
-            hits: Vec::new(),
+            applied: Vec::new(),
         })
     }
 
-    /// Lets the rules decide about a request. Time never goes back.
+    /// Decides a request. Time never goes back.
     pub(crate) fn decide(&mut self, request: &Request, unix_nanos: u64) {
         self.clock.set(Tick::from_nanos(unix_nanos.saturating_sub(self.origin_unix_nanos)));
         self.named_clients += u64::from(request.logged.has_client_name());
-        self.hits.clear();
-        let asked = LoggedRequestView::new(&request.logged, &self.headers);
-        let (hits, tally) = (&mut self.hits, &mut self.tally);
-        let verdict = self.gate.decide_among(&asked, request.cost, |index, rule| {
-            // The gate has looked at the request for all rules; this is about one.
-            let _ = asked.take_missing();
-            let hit = hit(index, rule, &asked);
-            let missing = asked.take_missing();
+        self.applied.clear();
+        let view = LoggedRequestView::new(&request.logged, &self.headers);
+        let (applied, tally) = (&mut self.applied, &mut self.tally);
+        let verdict = self.gate.decide_among(&view, request.cost, |index, rule| {
+            // Discards what earlier rules noted: what follows concerns this rule alone.
+            let _ = view.take_missing();
+            let one = applied_rule(index, rule, &view);
+            let missing = view.take_missing();
             if !missing.is_empty() {
                 tally.leave_out(index, &missing);
                 return false;
             }
-            let applies = hit.is_some();
-            hits.extend(hit);
+            let applies = one.is_some();
+            applied.extend(one);
             applies
         });
         tally.request(&request.key, unix_nanos, !verdict.is_admitted());
-        for hit in &self.hits {
+        for one in &self.applied {
             let is_it = |denied: &&tollgate_rules::Denial<'_>| {
                 self.gate
                     .rules()
-                    .nth(hit.rule)
-                    .is_some_and(|its| its.name() == denied.rule().name())
+                    .nth(one.rule)
+                    .is_some_and(|rule| rule.name() == denied.rule().name())
             };
             let denied = match verdict.outcome() {
-                Outcome::Denied(denied) if !hit.is_shadow => Some(denied).filter(is_it),
+                Outcome::Denied(denied) if !one.is_shadow => Some(denied).filter(is_it),
                 _ => verdict.shadowed().iter().find(is_it),
             };
-            let treated = match denied.map(|denied| denied.why()) {
+            let outcome = match denied.map(|denied| denied.why()) {
                 Some(DenyReason::Banned(_)) => RuleOutcome::Banned,
                 Some(DenyReason::NoKey | DenyReason::UnclearPath) => RuleOutcome::WithoutKey,
                 Some(_) => RuleOutcome::Denied,
                 None if verdict.is_admitted() => RuleOutcome::Admitted,
                 None => RuleOutcome::DeniedByOthers,
             };
-            tally.count(hit.rule, &hit.key, treated);
+            tally.count(one.rule, &one.key, outcome);
         }
     }
 
@@ -104,33 +104,33 @@ impl RulesReplay {
         &self.tally
     }
 
-    /// Requests whose client the log tells by a name in an address' place.
+    /// Requests whose client the log gives by name instead of by address.
     pub(crate) fn named_clients(&self) -> u64 {
         self.named_clients
     }
 }
 
-/// What became of a request to which a rule applies.
+/// What happened to a request to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleOutcome {
     Admitted,
-    /// By a limit of the rule.
+    /// Denied by a limit of the rule.
     Denied,
-    /// By a ban of the rule.
+    /// Denied by a ban of the rule.
     Banned,
-    /// By the rule, since it has no key, or its path can be read in several ways.
+    /// Denied by the rule because the request has no key, or rule path is ambiguous.
     WithoutKey,
-    /// Another rule denied it, so that this one did not count it.
+    /// Another rule denied the request, so this rule did not charge it.
     DeniedByOthers,
 }
 
-/// The rule and its key, if it applies. Where it asks for what the log does not have, this means
-/// nothing.
-fn hit(index: usize, rule: &Rule, asked: &LoggedRequestView<'_>) -> Option<AppliedRule> {
-    if !rule.fits(asked) {
+/// The rule and rule key, if the rule applies. Meaningless if the rule needs something that the log
+/// does not record.
+fn applied_rule(index: usize, rule: &Rule, view: &LoggedRequestView<'_>) -> Option<AppliedRule> {
+    if !rule.fits(view) {
         return None;
     }
-    let values = rule.key().values(asked, |address| asked.address(address));
+    let values = rule.key().values(view, |address| view.address(address));
     let key = match (values, rule.on_no_key()) {
         (Some(values), _) => values.join(&JOINT.to_string()),
         (None, OnNoKey::Skip) => return None,

@@ -1,4 +1,4 @@
-//! What is counted for every rule of a file.
+//! The counts of each rule of a file.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,33 +10,34 @@ use crate::tally::timeline::Timeline;
 /// The counts of one rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleCounts {
-    /// Requests that it applies to.
+    /// Requests to which the rule applies.
     pub(crate) requests: u64,
-    /// Those of them that went ahead,
+    /// Requests that were admitted.
     pub(crate) admitted: u64,
-    /// that it denied (of several rules, the one that denies for longest),
+    /// Requests that this rule denied. If several rules deny, the one that denies for longest counts.
     pub(crate) denied: u64,
-    /// and that another rule denied.
+    /// Requests that another rule denied.
     pub(crate) denied_by_others: u64,
-    /// Those it denied because their key was banned,
+    /// Requests of `denied` whose key was banned.
     pub(crate) banned: u64,
-    /// and because they had none.
+    /// Requests of `denied` that have no key.
     pub(crate) without_key: u64,
-    /// Keys that it denied at least once.
+    /// Keys that the rule denied at least once.
     pub(crate) keys_denied: u64,
-    /// Requests that it was not asked about, since it asks for what the log does not have.
+    /// Requests decided without the rule, because the rule needs something that the log does not
+    /// record.
     pub(crate) not_in_log: u64,
-    /// What that was, and how often.
+    /// What the log does not record, and for how many requests.
     pub(crate) missing: BTreeMap<String, u64>,
 }
 
-/// All counts. Memory is a few words for each key of each rule.
+/// All counts. Memory: a few words for each key of each rule.
 #[derive(Debug)]
 pub(crate) struct RulesTally {
     rules: Vec<RuleTally>,
-    /// All rules together, by `--key`.
+    /// All rules together, counted by `--key`.
     all_rules: RuleTally,
-    /// A series for each rule, and one for all together.
+    /// One series per rule, and one for all rules together.
     over_time: Timeline,
 }
 
@@ -46,7 +47,7 @@ struct RuleTally {
     keys: HashMap<Box<str>, KeyTally>,
 }
 
-/// How one key fared.
+/// The counts of one key.
 #[derive(Clone, Copy, Debug, Default)]
 struct KeyTally {
     requests: u64,
@@ -54,7 +55,7 @@ struct KeyTally {
 }
 
 impl RulesTally {
-    /// Nothing counted, for so many rules.
+    /// Empty counts for this number of rules.
     pub(super) fn new(rules: usize, offset_secs: i32) -> Self {
         Self {
             rules: std::iter::repeat_with(RuleTally::default).take(rules).collect(),
@@ -63,24 +64,24 @@ impl RulesTally {
         }
     }
 
-    /// Counts a request, whichever rules apply to it.
+    /// Counts a request for all rules together.
     pub(super) fn request(&mut self, key: &str, unix_nanos: u64, is_denied: bool) {
         self.over_time.advance(unix_nanos);
-        let treated = if is_denied { RuleOutcome::Denied } else { RuleOutcome::Admitted };
-        self.all_rules.count(key, treated);
+        let outcome = if is_denied { RuleOutcome::Denied } else { RuleOutcome::Admitted };
+        self.all_rules.count(key, outcome);
         if is_denied {
             self.over_time.count(self.rules.len());
         }
     }
 
-    /// Counts what a rule made of the request last counted.
-    pub(super) fn count(&mut self, rule: usize, key: &str, treated: RuleOutcome) {
-        if self.rules[rule].count(key, treated) {
+    /// Counts the outcome of a rule for the request that was counted last.
+    pub(super) fn count(&mut self, rule: usize, key: &str, outcome: RuleOutcome) {
+        if self.rules[rule].count(key, outcome) {
             self.over_time.count(rule);
         }
     }
 
-    /// Counts a request that a rule cannot be asked about.
+    /// Counts a request that is decided without a rule.
     pub(super) fn leave_out(&mut self, rule: usize, missing: &BTreeSet<Cow<'_, str>>) {
         let counts = &mut self.rules[rule].counts;
         counts.not_in_log += 1;
@@ -99,7 +100,7 @@ impl RulesTally {
         self.rules.iter().map(|rule| &rule.counts)
     }
 
-    /// The counts of all requests, by whichever rule. Keys are those of `--key`.
+    /// The counts of all rules together. Keys are those of `--key`.
     pub(crate) fn all_rules(&self) -> &RuleCounts {
         &self.all_rules.counts
     }
@@ -109,12 +110,12 @@ impl RulesTally {
         self.rules[rule].keys.len() as u64
     }
 
-    /// Denials over time, a series for each rule, and one for all together.
+    /// Denials over time: one series per rule, and one for all rules together.
     pub(crate) fn over_time(&self) -> &Timeline {
         &self.over_time
     }
 
-    /// The keys that a rule denied most, at most `count`.
+    /// The keys that a rule denied most often, at most `count` of them.
     pub(crate) fn denied_most(&self, rule: usize, count: usize) -> Vec<KeyCounts<'_>> {
         let keys = self.rules[rule].keys.iter().map(|(key, its)| KeyCounts {
             key,
@@ -126,11 +127,11 @@ impl RulesTally {
 }
 
 impl RuleTally {
-    /// Counts a request, and says whether this rule denied it.
-    fn count(&mut self, key: &str, treated: RuleOutcome) -> bool {
+    /// Counts a request. Returns whether this rule denied it.
+    fn count(&mut self, key: &str, outcome: RuleOutcome) -> bool {
         let counts = &mut self.counts;
         counts.requests += 1;
-        let denies = match treated {
+        let denies = match outcome {
             RuleOutcome::Admitted => {
                 counts.admitted += 1;
                 false
@@ -142,8 +143,8 @@ impl RuleTally {
             RuleOutcome::Denied | RuleOutcome::Banned | RuleOutcome::WithoutKey => true,
         };
         counts.denied += u64::from(denies);
-        counts.banned += u64::from(treated == RuleOutcome::Banned);
-        counts.without_key += u64::from(treated == RuleOutcome::WithoutKey);
+        counts.banned += u64::from(outcome == RuleOutcome::Banned);
+        counts.without_key += u64::from(outcome == RuleOutcome::WithoutKey);
         let tally = match self.keys.get_mut(key) {
             Some(tally) => tally,
             None => self.keys.entry(key.into()).or_default(),
@@ -160,12 +161,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_counts_what_became_of_its_requests() {
+    fn a_rule_counts_the_outcomes_of_its_requests() {
         let mut tally = RulesTally::new(2, 0);
         let denied = [RuleOutcome::Admitted, RuleOutcome::Denied, RuleOutcome::Banned, RuleOutcome::WithoutKey];
-        for (at, treated) in denied.into_iter().chain([RuleOutcome::DeniedByOthers]).enumerate() {
-            tally.request("client", at as u64, treated != RuleOutcome::Admitted);
-            tally.count(1, "a", treated);
+        for (at, outcome) in denied.into_iter().chain([RuleOutcome::DeniedByOthers]).enumerate() {
+            tally.request("client", at as u64, outcome != RuleOutcome::Admitted);
+            tally.count(1, "a", outcome);
         }
         tally.leave_out(0, &BTreeSet::from(["host".into(), "header x".into()]));
         let counts: Vec<_> = tally.rules().cloned().collect();

@@ -1,4 +1,4 @@
-//! What is counted while a log is replayed: per limiter, per key, over time.
+//! The counts of a replay: per limiter, per key, over time.
 
 pub(crate) mod timeline;
 pub(crate) mod worst_window;
@@ -14,37 +14,37 @@ use self::worst_window::{Admission, WorstWindow};
 /// The counts of one limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Requests admitted.
+    /// Admitted requests.
     pub(crate) admitted: u64,
-    /// Those of them that were told to wait,
+    /// Admitted requests that were delayed.
     pub(crate) delayed: u64,
-    /// and for how long at most.
+    /// The longest delay.
     pub(crate) longest_delay: Duration,
-    /// Requests denied.
+    /// Denied requests.
     pub(crate) denied: u64,
-    /// Those of them that cost more than the limiter ever holds.
+    /// Denied requests that cost more than the limiter ever holds.
     pub(crate) never_fit: u64,
-    /// What the denied requests would have cost.
+    /// The cost of the denied requests.
     pub(crate) cost_denied: u64,
-    /// Keys denied at least once.
+    /// Keys that were denied at least once.
     pub(crate) keys_denied: u64,
 }
 
-/// All counts. Memory is a few words for each key and for each admission of the last period, and
-/// bounded otherwise.
+/// All counts. Memory: a few words for each key and for each admission of the last period, and a
+/// constant for the rest.
 #[derive(Debug)]
 pub(crate) struct Tally {
     limiters: Vec<Counts>,
     requests: u64,
     cost: u64,
     indices: HashMap<Box<str>, usize>,
-    /// One row for each key: its requests, then its denials by each limiter.
+    /// One row per key: its requests, then its denials by each limiter.
     by_key: Vec<u64>,
     over_time: Timeline,
     worst: Vec<WorstWindow>,
 }
 
-/// A key and how one limiter treated it.
+/// A key, its requests, and how many of them one limiter denied.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KeyCounts<'t> {
     pub(crate) key: &'t str,
@@ -57,13 +57,12 @@ pub(crate) struct KeyCounts<'t> {
 pub(crate) struct Worst<'t> {
     pub(crate) cells: u64,
     pub(crate) key: &'t str,
-    /// When the last of them went ahead.
+    /// When the last of these cells was let through.
     pub(crate) end_unix_nanos: u64,
 }
 
 impl Tally {
-    /// Nothing counted, for limiters whose rules have these periods, on a clock at that offset
-    /// from UTC.
+    /// Empty counts for limiters whose rules have these periods, on a clock at that offset from UTC.
     pub(crate) fn new(periods: impl IntoIterator<Item = Duration>, offset_secs: i32) -> Self {
         let worst: Vec<WorstWindow> = periods.into_iter().map(WorstWindow::new).collect();
         let limiters = worst.len();
@@ -78,7 +77,7 @@ impl Tally {
         }
     }
 
-    /// Counts a request; its verdicts follow.
+    /// Counts a request. The caller then counts each verdict on the returned row.
     pub(crate) fn request(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Row<'_> {
         let width = 1 + self.limiters.len();
         let index = match self.indices.get(key) {
@@ -104,7 +103,7 @@ impl Tally {
         }
     }
 
-    /// Counts what was admitted and has yet to go ahead. No request follows.
+    /// Counts the delayed requests that are still waiting. No request may follow.
     pub(crate) fn finish(&mut self) {
         self.worst.iter_mut().for_each(WorstWindow::finish);
     }
@@ -114,7 +113,7 @@ impl Tally {
         &self.limiters
     }
 
-    /// Requests in all.
+    /// All requests.
     pub(crate) fn requests(&self) -> u64 {
         self.requests
     }
@@ -124,12 +123,12 @@ impl Tally {
         self.indices.len() as u64
     }
 
-    /// What all requests cost together.
+    /// The total cost of all requests.
     pub(crate) fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// Denials over time, a series for each limiter.
+    /// Denials over time, one series per limiter.
     pub(crate) fn over_time(&self) -> &Timeline {
         &self.over_time
     }
@@ -141,7 +140,7 @@ impl Tally {
         Some(Worst { cells: window.cells, key, end_unix_nanos: window.unix_nanos })
     }
 
-    /// The keys that a limiter denied most, at most `count`.
+    /// The keys that a limiter denied most often, at most `count` of them.
     pub(crate) fn denied_most(&self, limiter: usize, count: usize) -> Vec<KeyCounts<'_>> {
         let width = 1 + self.limiters.len();
         let keys = self.indices.iter().map(|(key, index)| {
@@ -153,7 +152,7 @@ impl Tally {
 }
 
 impl<'t> KeyCounts<'t> {
-    /// Those of the keys that were denied most, at most `count`.
+    /// The keys that were denied most often, at most `count` of them.
     pub(crate) fn denied_most(keys: impl Iterator<Item = Self>, count: usize) -> Vec<Self> {
         let mut keys: Vec<Self> = keys.filter(|counts| counts.denied > 0).collect();
         keys.sort_unstable_by(|a, b| b.denied.cmp(&a.denied).then_with(|| a.key.cmp(b.key)));
@@ -162,14 +161,14 @@ impl<'t> KeyCounts<'t> {
     }
 }
 
-/// Where the verdicts about one request are counted.
+/// The counts that the verdicts of one request change.
 #[derive(Debug)]
 pub(crate) struct Row<'t> {
     limiters: &'t mut [Counts],
     denied: &'t mut [u64],
     over_time: &'t mut Timeline,
     worst: &'t mut [WorstWindow],
-    /// What is admitted if the verdict is so.
+    /// What is counted if a limiter admits the request.
     request: Admission,
 }
 
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_to_wait_is_counted_when_the_wait_is_over() {
+    fn a_delayed_request_counts_when_its_delay_is_over() {
         let mut tally = Tally::new([Duration::from_nanos(10)], 0);
         for delay in [0, 10, 20, 10] {
             let delay = Duration::from_nanos(delay);

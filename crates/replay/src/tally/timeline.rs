@@ -1,4 +1,4 @@
-//! Counts over time in bounded memory: when a log proves longer, the buckets grow wider.
+//! Counts over time in bounded memory: as the log gets longer, the buckets get wider.
 
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLISECOND;
@@ -6,11 +6,11 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// At most so many buckets are kept.
+/// The largest number of buckets.
 const BUCKETS_MAX: u64 = 4_096;
 
-/// The widths of buckets, each a multiple of the one before. At the widest, the 584 years that
-/// a count of nanoseconds spans are 60 buckets.
+/// The widths of buckets, each a multiple of the one before. At the widest, the 584 years of a u64
+/// of nanoseconds are 60 buckets.
 const WIDTHS_NANOS: [u64; 16] = [
     MILLISECOND,
     10 * MILLISECOND,
@@ -30,7 +30,7 @@ const WIDTHS_NANOS: [u64; 16] = [
     3_640 * DAY,
 ];
 
-/// Spans that read well as the width of a chart's column, or between the labels of its axis.
+/// Round spans, for the width of a chart's column and the distance of the labels on its axis.
 pub(crate) const ROUND_NANOS: [u64; 34] = [
     MILLISECOND,
     2 * MILLISECOND,
@@ -68,7 +68,7 @@ pub(crate) const ROUND_NANOS: [u64; 34] = [
     36_400 * DAY,
 ];
 
-/// Counts of several series, in buckets aligned to the log's own clock.
+/// Counts of several series, in buckets aligned to the log's clock.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     offset_secs: i32,
@@ -77,18 +77,18 @@ pub(crate) struct Timeline {
     width: usize,
     /// The number of the first bucket, counted from the local epoch.
     first: u64,
-    /// One row of `series` counts for each bucket.
+    /// One row of `series` counts per bucket.
     counts: Vec<u64>,
 }
 
 /// A timeline at the width of a chart.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
-    /// The log's own clock at the beginning of the first column, as if it were UTC.
+    /// The time of the log's clock at the start of the first column, as if it were UTC.
     pub(crate) first_local_nanos: u64,
     /// The width of a column.
     pub(crate) width_nanos: u64,
-    /// For each series, one count for each column.
+    /// For each series, one count per column.
     pub(crate) counts: Vec<Vec<u64>>,
 }
 
@@ -98,7 +98,7 @@ impl Timeline {
         Self { offset_secs, series, width: 0, first: 0, counts: Vec::new() }
     }
 
-    /// Makes sure there is a bucket for the time, which never goes back, and makes it the last.
+    /// Adds buckets up to this time, which never goes back.
     pub(crate) fn advance(&mut self, unix_nanos: u64) {
         let local = self.local_nanos(unix_nanos);
         if self.counts.is_empty() {
@@ -114,13 +114,13 @@ impl Timeline {
         }
     }
 
-    /// Counts one more of a series in the last bucket.
+    /// Adds one to a series in the last bucket.
     pub(crate) fn count(&mut self, series: usize) {
         let last_row = self.counts.len() - self.series;
         self.counts[last_row + series] += 1;
     }
 
-    /// At most `columns_max` columns of a round width.
+    /// The counts in at most `columns_max` columns of a round width.
     pub(crate) fn columns(&self, columns_max: usize) -> Columns {
         let fine = WIDTHS_NANOS[self.width];
         let from = self.first * fine;
@@ -143,7 +143,7 @@ impl Timeline {
         Columns { first_local_nanos: from / width_nanos * width_nanos, width_nanos, counts }
     }
 
-    /// Merges buckets into those of the next width.
+    /// Merges the buckets into buckets of the next width.
     fn widen(&mut self) {
         let factor = WIDTHS_NANOS[self.width + 1] / WIDTHS_NANOS[self.width];
         let first = self.first / factor;
@@ -178,14 +178,14 @@ mod tests {
         assert!(WIDTHS_NANOS.is_sorted() && ROUND_NANOS.is_sorted());
         assert!(WIDTHS_NANOS.windows(2).all(|pair| pair[1] % pair[0] == 0));
         assert!(u64::MAX / WIDTHS_NANOS[WIDTHS_NANOS.len() - 1] < BUCKETS_MAX);
-        // Each width has a round one that leaves no more columns than a narrow terminal has.
+        // Each width divides a round span, so a narrow terminal has room for the columns.
         for width in WIDTHS_NANOS {
             assert!(ROUND_NANOS.iter().any(|round| round % width == 0), "{width}");
         }
     }
 
     #[test]
-    fn a_day_becomes_quarters_of_an_hour() {
+    fn half_a_day_is_shown_in_quarters_of_an_hour() {
         let mut timeline = Timeline::new(1, 0);
         for second in (0..46_321).step_by(7) {
             timeline.advance(AUGUST + second * SECOND);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_follow_the_logs_own_midnight() {
+    fn columns_start_at_midnight_of_the_logs_clock() {
         let mut timeline = Timeline::new(1, 5 * 3_600 + 1_800);
         for hour in 0..200 {
             timeline.advance(AUGUST + hour * HOUR);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn one_instant_and_no_instant_are_charts_too() {
+    fn zero_or_one_instant_is_one_column() {
         let mut timeline = Timeline::new(2, 0);
         assert_eq!(timeline.columns(60).counts, [[0], [0]]);
         timeline.advance(0);
@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_memory_is_bounded(
+        fn no_count_is_lost_and_memory_is_bounded(
             mut times in prop::collection::vec(
                 prop_oneof![0..u64::MAX, 0..DAY, 0..SECOND], 1..60),
             columns_max in 1_usize..200,

@@ -1,57 +1,57 @@
 //! The worst window of a limiter: the most cells that it admitted to one key within one period.
 //!
-//! A window is `(t - period, t]`, counted as an exact log would: an admission leaves it when one
-//! period has passed since, to the nanosecond. The most is reached by an admission, so it is
-//! enough to look whenever there is one.
+//! A window is `(t - period, t]`, as an exact log counts it: an admission leaves the window one
+//! period later, to the nanosecond. Each maximum is reached by an admission, so the window is
+//! examined only then.
 //!
-//! Memory is one entry for each key and instant of the last period with an admission, and one for
-//! each admission that still waits to go ahead. A key without one is forgotten.
+//! Memory: one entry for each key and instant of the last period with an admission, and one for each
+//! delayed admission. A key without an entry is forgotten.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
-/// Cells that a key was admitted.
+/// Cells that one key was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Admission {
-    /// When the request went ahead.
+    /// When the request was let through.
     pub(crate) unix_nanos: u64,
-    /// The number of the key.
+    /// The index of the key.
     pub(crate) key: usize,
-    /// How many.
+    /// The number of cells.
     pub(crate) cells: u64,
 }
 
-/// The most so far, by the key that had it first, with the instant at which that window ended.
+/// The worst window so far: its cells, the first key that had so many, and the end of that window.
 pub(crate) type KeyWindow = Admission;
 
 /// Follows the admissions of one limiter.
 #[derive(Debug)]
 pub(crate) struct WorstWindow {
     period_nanos: u64,
-    /// Those that were told to wait, and still do.
+    /// Admissions that are still delayed.
     waiting: BinaryHeap<Reverse<Admission>>,
-    /// Those of the last period, the oldest first.
+    /// Admissions of the last period, the oldest first.
     recent: VecDeque<Admission>,
-    /// So many have left `recent`: its first entry has this number.
+    /// The number of entries that have left `recent`, and so the number of its first entry.
     left: u64,
     /// The keys in `recent`.
     live: HashMap<usize, Live, BuildHasherDefault<KeyNumberHasher>>,
     worst: Option<KeyWindow>,
 }
 
-/// What the last period holds of one key.
+/// The admissions of one key within the last period.
 #[derive(Debug)]
 struct Live {
-    /// Saturates, and nothing is lost by that: no later window can be worse.
+    /// Saturates. This is exact enough: no window can be worse than `u64::MAX`.
     cells: u64,
-    /// The number of its latest entry.
+    /// The number of the latest entry of this key.
     latest: u64,
 }
 
 impl WorstWindow {
-    /// Nothing admitted yet.
+    /// No admission yet.
     pub(crate) fn new(period: Duration) -> Self {
         Self {
             period_nanos: u64::try_from(period.as_nanos()).unwrap_or(u64::MAX),
@@ -63,15 +63,15 @@ impl WorstWindow {
         }
     }
 
-    /// Counts an admission, which goes ahead after `delay`. From one call to the next,
-    /// `unix_nanos` never goes back.
+    /// Counts an admission that is let through after `delay`. `unix_nanos` never goes back from one
+    /// call to the next.
     pub(crate) fn admit(&mut self, admission: Admission, delay: Duration) {
         let now = admission.unix_nanos;
         while self.waiting.peek().is_some_and(|Reverse(first)| first.unix_nanos <= now) {
             self.next_waiting();
         }
         if delay.is_zero() {
-            self.go_ahead(admission);
+            self.let_through(admission);
         } else {
             let delay_nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
             let unix_nanos = now.saturating_add(delay_nanos);
@@ -79,26 +79,26 @@ impl WorstWindow {
         }
     }
 
-    /// Lets all that still wait go ahead. Nothing is admitted after it.
+    /// Counts all admissions that are still delayed. No admission may follow.
     pub(crate) fn finish(&mut self) {
         while !self.waiting.is_empty() {
             self.next_waiting();
         }
     }
 
-    /// The most that one key was admitted in one window; `None` if nothing was.
+    /// The window with the most cells of one key; `None` if nothing was admitted.
     pub(crate) fn worst(&self) -> Option<KeyWindow> {
         self.worst
     }
 
     fn next_waiting(&mut self) {
         if let Some(Reverse(admission)) = self.waiting.pop() {
-            self.go_ahead(admission);
+            self.let_through(admission);
         }
     }
 
-    /// Moves the window to the admission, and counts it in.
-    fn go_ahead(&mut self, admission: Admission) {
+    /// Moves the window to the admission, and counts it.
+    fn let_through(&mut self, admission: Admission) {
         self.forget_before(admission.unix_nanos);
         if admission.cells == 0 {
             return;
@@ -122,7 +122,7 @@ impl WorstWindow {
         }
     }
 
-    /// Drops what happened a period ago or earlier.
+    /// Drops the admissions of one period ago and earlier.
     fn forget_before(&mut self, now: u64) {
         let Some(gone) = now.checked_sub(self.period_nanos) else { return };
         while let Some(first) = self.recent.front().filter(|first| first.unix_nanos <= gone) {
@@ -138,14 +138,13 @@ impl WorstWindow {
     }
 }
 
-/// The hash of a key's number. The numbers count up from 0 whatever the log says, so that nobody
-/// can choose them to collide.
+/// Hashes the index of a key. Indices count up from 0, so a log cannot choose them to collide.
 #[derive(Debug, Default)]
 struct KeyNumberHasher(u64);
 
 impl Hasher for KeyNumberHasher {
     fn write(&mut self, _: &[u8]) {
-        unreachable!("a key's number is one word");
+        unreachable!("the index of a key is one word");
     }
 
     fn write_usize(&mut self, number: usize) {
@@ -167,7 +166,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// When it was admitted, to which key, its cells, and for how long it was to wait.
+    /// Time of admission, key, cells, and delay.
     type Admitted = (u64, usize, u64, u64);
 
     fn worst_of(period_nanos: u64, admissions: &[Admitted]) -> WorstWindow {
@@ -180,7 +179,7 @@ mod tests {
         window
     }
 
-    /// Every window that ends with an admission, counted anew.
+    /// Counts each window that ends with an admission from scratch.
     fn max_by_recounting(period_nanos: u64, admissions: &[Admitted]) -> u64 {
         let departures: Vec<Admission> = admissions
             .iter()
@@ -210,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn the_double_burst_around_an_edge_is_seen_whole() {
+    fn a_double_burst_around_an_edge_is_one_window() {
         let window = worst_of(60 * SECOND, &[(59 * SECOND, 7, 20, 0), (61 * SECOND, 7, 20, 0)]);
         assert_eq!(window.worst(), Some(KeyWindow { unix_nanos: 61 * SECOND, key: 7, cells: 40 }));
     }
 
     #[test]
-    fn the_first_of_several_equal_windows_is_told() {
+    fn the_first_of_several_equal_windows_is_kept() {
         let window = worst_of(SECOND, &[(1, 4, 2, 0), (2, 3, 2, 0), (2 + SECOND, 4, 2, 0)]);
         assert_eq!(window.worst(), Some(KeyWindow { unix_nanos: 1, key: 4, cells: 2 }));
         assert_eq!(worst_of(SECOND, &[]).worst(), None);
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_request_counts_when_it_goes_ahead() {
+    fn a_delayed_request_counts_when_it_is_let_through() {
         // Ten at once, drained one each second: no second sees more than one.
         let drained: Vec<_> = (0..10).map(|place| (0, 0, 1, place * SECOND)).collect();
         assert_eq!(worst_of(SECOND, &drained).worst().unwrap().cells, 1);
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_keys_and_a_busy_instant_take_no_more_than_the_last_period() {
+    fn memory_is_bounded_by_the_admissions_of_the_last_period() {
         let flood: Vec<_> = (0..100_000).map(|key| (key as u64 * SECOND, key, 1, 0)).collect();
         let window = worst_of(60 * SECOND, &flood);
         assert_eq!((window.live.len(), window.recent.len()), (60, 60));
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cost_is_too_large() {
+    fn huge_costs_saturate() {
         let huge = u64::MAX - 1;
         let costs = [(0, 0, huge, 0), (0, 0, huge, 0), (SECOND - 1, 0, 1, 0), (SECOND, 0, 5, 0)];
         let window = worst_of(SECOND, &costs);
@@ -253,9 +252,9 @@ mod tests {
     }
 
     proptest! {
-        /// Small numbers, so that instants and keys coincide and edges are met.
+        /// Small numbers, so that instants and keys coincide and windows meet their edges.
         #[test]
-        fn it_is_what_a_naive_count_finds(
+        fn the_worst_window_equals_that_of_a_naive_count(
             mut admissions in prop::collection::vec(
                 (0_u64..60, 0_usize..3, 0_u64..4, prop_oneof![3 => Just(0), 1 => 0_u64..20]),
                 0..80),
@@ -269,7 +268,7 @@ mod tests {
             let window = worst_of(period * scale, &admissions);
             let cells = window.worst().map_or(0, |worst| worst.cells);
             prop_assert_eq!(cells, max_by_recounting(period * scale, &admissions));
-            // The window it names is one that holds as many.
+            // The named window has that many cells.
             if let Some(worst) = window.worst() {
                 let of_key: Vec<_> = admissions
                     .iter()

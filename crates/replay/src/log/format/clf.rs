@@ -7,26 +7,26 @@ use std::borrow::Cow;
 use super::time;
 use crate::log::fields::{Field, Fields, Header, Malformed, Stamp, without_query};
 
-/// One line, cut into its parts. What the server left open reads `-`.
+/// One line, split into its parts. `-` marks a part that the server does not know.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clf<'l> {
     host: &'l str,
     ident: &'l str,
     user: &'l str,
     time: &'l str,
-    /// As written between the quotes, with its escapes.
+    /// The text between the quotes, with its escapes.
     request: &'l str,
     status: &'l str,
     bytes: &'l str,
     referer: &'l str,
     agent: &'l str,
-    /// Whether referer and agent are there: whether it is the Combined Log Format.
+    /// Whether the line has referer and agent, as in the Combined Log Format.
     is_combined: bool,
 }
 
-const NOT_SAID: &str = "-";
+const UNKNOWN: &str = "-";
 
-/// Cuts a line into its parts; what follows the agent is ignored.
+/// Splits a line into its parts. Text after the agent is ignored.
 pub(crate) fn parse(line: &str) -> Result<Clf<'_>, Malformed> {
     let (before, rest) = line.split_once(" [").ok_or_else(|| {
         Malformed::new(
@@ -43,7 +43,7 @@ pub(crate) fn parse(line: &str) -> Result<Clf<'_>, Malformed> {
         )));
     };
     if host.is_empty() {
-        return Err(Malformed::new("it begins with a space: expected the host"));
+        return Err(Malformed::new("the line begins with a space: expected the host"));
     }
     let (time, rest) =
         rest.split_once(']').ok_or_else(|| Malformed::new("no \"]\" after the time"))?;
@@ -52,13 +52,13 @@ pub(crate) fn parse(line: &str) -> Result<Clf<'_>, Malformed> {
         .ok_or_else(|| Malformed::new("no quoted request after the [time]"))?;
     let (request, status, bytes, rest) = request_and_status(rest)?;
     let is_combined = quoted(rest).is_some();
-    let (referer, rest) = quoted(rest).unwrap_or((NOT_SAID, rest));
-    let (agent, _) = quoted(rest).unwrap_or((NOT_SAID, rest));
+    let (referer, rest) = quoted(rest).unwrap_or((UNKNOWN, rest));
+    let (agent, _) = quoted(rest).unwrap_or((UNKNOWN, rest));
     Ok(Clf { host, ident, user, time, request, status, bytes, referer, agent, is_combined })
 }
 
-/// The request ends at the first quote after which a status and a count of bytes follow, so a
-/// request that contains quotes itself, escaped or not, is read whole.
+/// The request ends at the first quote that is followed by a status and a count of bytes. So a
+/// request that contains quotes, escaped or not, is read whole.
 fn request_and_status(text: &str) -> Result<(&str, &str, &str, &str), Malformed> {
     let mut quotes = text.match_indices('"').peekable();
     if quotes.peek().is_none() {
@@ -72,19 +72,19 @@ fn request_and_status(text: &str) -> Result<(&str, &str, &str, &str), Malformed>
         .ok_or_else(|| Malformed::new("no status and bytes after the quoted request"))
 }
 
-/// ` 200 1713`, up to the end of the line or a further space.
+/// ` 200 1713`, up to the end of the line or the next space.
 fn status_and_bytes(text: &str) -> Option<(&str, &str, &str)> {
     let (status, rest) = text.strip_prefix(' ')?.split_once(' ')?;
     let (bytes, rest) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
-    let status_fits = status == NOT_SAID || (status.len() == 3 && is_number(status));
-    (status_fits && (bytes == NOT_SAID || is_number(bytes))).then_some((status, bytes, rest))
+    let status_fits = status == UNKNOWN || (status.len() == 3 && is_number(status));
+    (status_fits && (bytes == UNKNOWN || is_number(bytes))).then_some((status, bytes, rest))
 }
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// ` "…"` with backslash escapes, and what follows it.
+/// ` "…"` with backslash escapes, and the rest of the line.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let inside = text.strip_prefix(" \"")?;
     let mut escaped = false;
@@ -97,15 +97,15 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
 }
 
 impl<'l> Clf<'l> {
-    /// Method, target and protocol. A request without a protocol is HTTP/0.9's; a single word
-    /// (bytes that were no HTTP at all) has no method and is its own target.
+    /// Method, target and protocol. A request without a protocol is HTTP/0.9. A single word (bytes
+    /// that are not HTTP) is a target without a method.
     fn request_parts(&self) -> (&'l str, &'l str, &'l str) {
         let Some((method, rest)) = self.request.split_once(' ') else {
-            return (NOT_SAID, self.request, NOT_SAID);
+            return (UNKNOWN, self.request, UNKNOWN);
         };
         match rest.rsplit_once(' ') {
             Some((target, protocol)) if protocol.starts_with("HTTP/") => (method, target, protocol),
-            _ => (method, rest, NOT_SAID),
+            _ => (method, rest, UNKNOWN),
         }
     }
 }
@@ -122,7 +122,7 @@ impl Fields for Clf<'_> {
             Field::User => self.user,
             Field::Method => method,
             Field::Path => return Some(without_query(Cow::Borrowed(target))),
-            Field::Bytes if self.bytes == NOT_SAID => "0",
+            Field::Bytes if self.bytes == UNKNOWN => "0",
             Field::Bytes => self.bytes,
             Field::Named(name) => match name.as_str() {
                 "host" | "ip" => self.host,
@@ -152,12 +152,12 @@ impl Fields for Clf<'_> {
     }
 }
 
-/// Whether the format has the field at all.
+/// Whether the format has the field.
 pub(crate) fn knows(field: &Field) -> bool {
     Clf::default().text(field).is_some()
 }
 
-/// The names that `field:NAME` knows in this format.
+/// The names for `field:NAME` in this format.
 pub(crate) const NAMES: &str =
     "host, ident, user, time, request, method, target, protocol, status, bytes, referer, agent";
 
@@ -179,7 +179,7 @@ mod tests {
         "a.example - bob [01/Aug/1995:06:00:00 +0000] \"GET /x.gif?y=1 HTTP/1.0\" 200 1713";
 
     #[test]
-    fn a_common_line_gives_all_its_parts() {
+    fn a_common_line_has_all_parts() {
         assert_eq!(parse(COMMON).unwrap().stamp().unwrap().unix_nanos, 807_256_800_000_000_000);
         for (field, expected) in [
             (Field::Ip, "a.example"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_combined_line_gives_referer_and_agent() {
+    fn a_combined_line_has_referer_and_agent() {
         let line = format!("{COMMON} \"http://b.example/\" \"Say \\\"hi\\\" 1.0\" \"more\" 17");
         assert_eq!(text(&line, &named("referer")), "http://b.example/");
         assert_eq!(text(&line, &named("agent")), "Say \\\"hi\\\" 1.0");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_requests_are_read_whole() {
+    fn requests_with_quotes_and_spaces_are_read_whole() {
         let line =
             |request: &str| format!("h - - [01/Aug/1995:06:00:00 +0000] \"{request}\" 400 -");
         assert_eq!(text(&line("GET /a b HTTP/1.0"), &Field::Path), "/a b");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn a_malformed_line_says_what_is_wrong() {
         for (line, why) in [
             ("", "no \" [\""),
             ("hello", "no \" [\""),
@@ -264,7 +264,7 @@ mod tests {
         }
 
         #[test]
-        fn nearly_a_line_does_not_panic(line in "h - - \\[[0-9A-z/: +]{0,30}\\]? \"[GET /\"\\\\]{0,9}[0-9 \"é-]{0,12}") {
+        fn no_nearly_correct_line_panics(line in "h - - \\[[0-9A-z/: +]{0,30}\\]? \"[GET /\"\\\\]{0,9}[0-9 \"é-]{0,12}") {
             read_all(&line);
         }
     }

@@ -1,7 +1,7 @@
-//! Comma separated values: a header line, then one record a line.
+//! Comma-separated values: a header line, then one record per line.
 //!
-//! A record is one line even where RFC 4180 would let a quoted field run over several. So one
-//! stray quote costs one line, which is reported, and not the rest of the file.
+//! A record is one line, although RFC 4180 lets a quoted field contain line breaks. So a stray quote
+//! makes one line malformed, not the rest of the file.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads the header line and finds the column of the time.
+    /// Reads the header line and finds the time column.
     pub(crate) fn parse(line: &str, time_field: Option<&str>) -> Result<Self, Malformed> {
         let columns: Vec<String> =
             split(line)?.into_iter().map(|column| column.trim().to_owned()).collect();
@@ -39,19 +39,19 @@ impl Header {
         Ok(Self { columns, time })
     }
 
-    /// Whether the file has a column for the field; an error that lists the columns if not.
+    /// Checks that the file has a column for the field. The error lists the columns.
     pub(crate) fn require(&self, field: &Field) -> Result<(), Malformed> {
         match self.column(field) {
             Some(_) => Ok(()),
             None => Err(Malformed::new(format!(
-                "no column serves as `{field}`; the header has {}: write field:NAME, \
+                "no column has the field `{field}`; the header has {}: write field:NAME, \
                  or --key none for one bucket",
                 self.columns.join(", ")
             ))),
         }
     }
 
-    /// Cuts a line into one value for each column.
+    /// Splits a line into one value per column.
     pub(crate) fn row<'a>(&'a self, line: &'a str) -> Result<Row<'a>, Malformed> {
         let values = split(line)?;
         if values.len() != self.columns.len() {
@@ -72,7 +72,7 @@ impl Header {
     }
 }
 
-/// The column with that name; failing that, the one whose name differs in case only.
+/// The column of that name. An exact match goes before one that differs in case.
 fn position(columns: &[String], name: &str) -> Option<usize> {
     columns
         .iter()
@@ -110,7 +110,7 @@ impl Fields for Row<'_> {
     }
 }
 
-/// The values of one line; `"a ""b"" c"` reads `a "b" c`.
+/// The values of one line; `"a ""b"" c"` is the value `a "b" c`.
 fn split(line: &str) -> Result<Vec<Cow<'_, str>>, Malformed> {
     let mut values = Vec::new();
     let mut rest = line;
@@ -128,11 +128,11 @@ fn split(line: &str) -> Result<Vec<Cow<'_, str>>, Malformed> {
         }
         rest = after
             .strip_prefix(',')
-            .ok_or_else(|| Malformed::new("something follows a value's closing quote"))?;
+            .ok_or_else(|| Malformed::new("text follows the closing quote of a value"))?;
     }
 }
 
-/// A value up to its closing quote, and what follows that.
+/// A value up to its closing quote, and the rest of the line.
 fn quoted(inside: &str) -> Result<(Cow<'_, str>, &str), Malformed> {
     let mut from = 0;
     let mut doubled = false;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_protect_commas_and_quotes() {
+    fn quoted_values_may_contain_commas_and_quotes() {
         assert_eq!(split("a,\"b,\"\"c\"\"\",,d").unwrap(), ["a", "b,\"c\"", "", "d"]);
         assert_eq!(split("").unwrap(), [""]);
         assert_eq!(split("\"\"").unwrap(), [""]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn a_malformed_line_says_what_is_wrong() {
         for (line, why) in [
             ("\"a,b,c", "closing quote is missing"),
             ("\"a\"x,b,c", "follows"),
@@ -210,7 +210,7 @@ mod tests {
         }
 
         #[test]
-        fn quoting_is_undone(values in prop::collection::vec("[\",a-c ]{0,6}", 1..5)) {
+        fn splitting_undoes_quoting(values in prop::collection::vec("[\",a-c ]{0,6}", 1..5)) {
             let quoted: Vec<String> =
                 values.iter().map(|value| format!("\"{}\"", value.replace('"', "\"\""))).collect();
             let line = quoted.join(",");

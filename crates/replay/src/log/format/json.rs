@@ -1,4 +1,4 @@
-//! JSON lines: one object a line, with the names of its own choice.
+//! JSON lines: one object per line; each server chooses its own names.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{TIME_NAMES, time};
 use crate::log::fields::{Field, Fields, Header, Malformed, Stamp, header_names, without_query};
 
-/// One line's object, and the name under which it keeps the time if that was given.
+/// The object of one line, and the name of its time if the caller gave one.
 #[derive(Debug)]
 pub(crate) struct Json<'f> {
     object: Value,
@@ -18,13 +18,13 @@ pub(crate) struct Json<'f> {
 pub(crate) fn parse<'f>(line: &str, time_field: Option<&'f str>) -> Result<Json<'f>, Malformed> {
     match serde_json::from_str(line) {
         Ok(object @ Value::Object(_)) => Ok(Json { object, time_field }),
-        Ok(_) => Err(Malformed::new("it is JSON but not an object {…}")),
-        Err(error) => Err(Malformed::new(format!("it is not a JSON object: {error}"))),
+        Ok(_) => Err(Malformed::new("the line is JSON but not an object {…}")),
+        Err(error) => Err(Malformed::new(format!("the line is not a JSON object: {error}"))),
     }
 }
 
 impl Json<'_> {
-    /// A member by its name, or by the names on the way to it joined with dots.
+    /// A member by its name, or by a path of names joined with dots.
     fn member(&self, name: &str) -> Option<&Value> {
         self.member_or_null(name).filter(|value| !value.is_null())
     }
@@ -35,8 +35,8 @@ impl Json<'_> {
             .or_else(|| name.split('.').try_fold(&self.object, |inside, step| inside.get(step)))
     }
 
-    /// A member of the object that holds all headers, whatever the case of its name; `None` where
-    /// there is no such object.
+    /// A member of the object that holds all headers, by its name in any case; `None` if there is no
+    /// such object.
     fn among_headers(&self, name: &str) -> Option<Header<'_>> {
         let all = ["request.headers", "headers", "request_headers"];
         let all = all.iter().find_map(|name| self.member(name)?.as_object())?;
@@ -53,7 +53,7 @@ impl Json<'_> {
     }
 }
 
-/// Text, a number or a truth value as text; an object or a list has none.
+/// A text, number or Boolean as text; `None` for null, a list or an object.
 fn scalar(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) => Some(Cow::Borrowed(text)),
@@ -68,13 +68,13 @@ impl Fields for Json<'_> {
         let found = match self.time_field {
             Some(name) => self
                 .member(name)
-                .ok_or_else(|| Malformed::new(format!("it has no {name:?} to take the time from"))),
+                .ok_or_else(|| Malformed::new(format!("the line has no {name:?} to take the time from"))),
             None => self.first_of(TIME_NAMES).ok_or_else(|| {
-                Malformed::new("it has no field with a usual name for the time: give --time-field")
+                Malformed::new("the line has no field with a usual name for the time: give --time-field")
             }),
         }?;
         time::parse(
-            &scalar(found).ok_or_else(|| Malformed::new("its time is not a text or number"))?,
+            &scalar(found).ok_or_else(|| Malformed::new("the time is neither a text nor a number"))?,
         )
     }
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_by_usual_and_own_names() {
+    fn fields_are_found_by_usual_and_given_names() {
         let line = r#"{"ts":1700158546.5,"request":{"remote_ip":"1.2.3.4","uri":"/a?b"},"a.b":1,"n":null,"ok":true,"l":[1]}"#;
         let json = parse(line, None).unwrap();
         assert_eq!(json.stamp().unwrap().unix_nanos, 1_700_158_546_500_000_000);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_found_where_servers_write_them() {
+    fn headers_are_found_where_nginx_and_caddy_write_them() {
         let nginx =
             parse(r#"{"http_x_user":"ada","http_user_agent":"-","http_cookie":null}"#, None);
         let nginx = nginx.unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_field_may_be_named() {
+    fn the_time_field_can_be_given() {
         let line = r#"{"time":"never","at":{"utc":"1995-08-01T06:00:00Z"}}"#;
         let at = parse(line, Some("at.utc")).unwrap().stamp().unwrap();
         assert_eq!(at.unix_nanos, 807_256_800_000_000_000);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_malformed() {
+    fn a_line_that_is_not_an_object_is_malformed() {
         for line in ["", "{", "[1]", "17", "null", "{\"a\":}", "{} {}"] {
             assert!(parse(line, None).is_err(), "{line}");
         }

@@ -1,4 +1,4 @@
-//! The formats of logs, and how one is recognised.
+//! The log formats, and how a format is recognised.
 
 mod clf;
 mod csv;
@@ -10,7 +10,7 @@ use anyhow::{Error, Result, bail};
 use crate::log::charge::{Charge, Request};
 use crate::log::fields::Malformed;
 
-/// The names under which JSON and CSV logs usually keep the time, the likeliest first.
+/// The usual names of the time in JSON and CSV logs, the likeliest first.
 const TIME_NAMES: &[&str] = &[
     "time",
     "timestamp",
@@ -23,16 +23,16 @@ const TIME_NAMES: &[&str] = &[
     "date",
 ];
 
-/// A format as named on the command line.
+/// The format of the lines of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Recognised from the first lines of each file.
     Auto,
     /// Common or Combined Log Format (Apache, nginx).
     Clf,
-    /// JSON lines: one object a line.
+    /// JSON lines: one object per line.
     Jsonl,
-    /// Comma separated values with a header line.
+    /// Comma-separated values with a header line.
     Csv,
 }
 
@@ -46,31 +46,31 @@ pub fn parse_utc_offset(text: &str) -> Result<i32, String> {
         .ok_or_else(|| "write an offset from UTC like +02:00 or -05:30".to_owned())
 }
 
-/// What the lines of one file are read with.
+/// Reads the lines of one file.
 #[derive(Debug)]
 pub(crate) enum Reader<'p> {
     Clf,
     Json {
         time_field: Option<&'p str>,
     },
-    /// The header is yet to come.
+    /// The header line has not been read yet.
     CsvHeader {
         time_field: Option<&'p str>,
     },
     Csv(csv::Header),
 }
 
-/// What became of a line.
+/// What a line was.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// It was a request, which is now in the [`Request`].
+    /// A request, which is now in the [`Request`].
     Request,
-    /// It was blank or a header.
+    /// A blank line or a header.
     Nothing,
 }
 
 impl<'p> Reader<'p> {
-    /// The reader for a format that is known.
+    /// The reader for a given format; `None` for [`Format::Auto`].
     pub(crate) fn new(format: Format, time_field: Option<&'p str>) -> Option<Self> {
         match format {
             Format::Auto => None,
@@ -80,7 +80,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// The reader for the format that a line shows, if it shows one.
+    /// The reader for the format of this line, if it has a known one.
     pub(crate) fn recognise(line: &str, time_field: Option<&'p str>) -> Option<Self> {
         if line.trim_start().starts_with('{') {
             Some(Self::Json { time_field })
@@ -93,8 +93,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// Reads one line into `request`. The outer error is fatal for the file, the inner one costs
-    /// the line.
+    /// Reads one line into `request`. The outer error ends the file, the inner one skips the line.
     pub(crate) fn read(
         &mut self,
         line: &str,
@@ -120,8 +119,8 @@ impl<'p> Reader<'p> {
         Ok(outcome.map(|()| Line::Request))
     }
 
-    /// Denies options that no line of this format could serve. JSON lines differ from each
-    /// other, and a CSV's columns are known with its header.
+    /// Checks that lines of this format can have the fields that `charge` needs. JSON lines differ
+    /// from each other, and the columns of a CSV file are known only with its header.
     pub(crate) fn accepts(&self, charge: &Charge) -> Result<()> {
         if let Self::Clf = self
             && let Some(field) = charge.fields().find(|field| !clf::knows(field))
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_recognised_by_a_line() {
+    fn one_line_shows_the_format() {
         let kind = |line: &str| match Reader::recognise(line, None) {
             Some(Reader::Clf) => "clf",
             Some(Reader::Json { .. }) => "jsonl",
@@ -155,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_lines_panic(
+        fn no_line_panics(
             lines in prop::collection::vec(
                 prop_oneof![".{0,80}", "[{}\"a-c:,0-9]{0,40}", "time,[ip,\"]{0,9}"], 1..5),
         ) {

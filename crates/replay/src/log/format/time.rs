@@ -1,4 +1,4 @@
-//! The times that logs write, as nanoseconds since the Unix epoch.
+//! Parses the times of logs into nanoseconds since the Unix epoch.
 
 use jiff::civil::DateTime;
 use jiff::fmt::temporal::Pieces;
@@ -9,11 +9,11 @@ use crate::log::fields::{Malformed, Stamp};
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Any of the forms below, told apart by their shape.
+/// Parses any of these forms. The shape of the text selects the form.
 ///
 /// - digits with an optional fraction: a Unix time, see [`unix`];
 /// - `01/Aug/1995:06:00:00 +0000`: the Common Log Format, see [`clf`];
-/// - the rest: RFC 3339 and ISO 8601; without an offset it is taken as UTC.
+/// - other texts: RFC 3339 and ISO 8601; a time without an offset is in UTC.
 pub(crate) fn parse(text: &str) -> Result<Stamp, Malformed> {
     let text = text.trim();
     if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !text.is_empty() {
@@ -32,7 +32,7 @@ pub(crate) fn clf(text: &str) -> Result<Stamp, Malformed> {
     })?
 }
 
-/// `None` where the shape is wrong; an error of its own where the time is out of range.
+/// `None` if the shape is wrong; an error if the time is out of range.
 fn clf_parts(text: &str) -> Option<Result<Stamp, Malformed>> {
     let (day, rest) = text.split_once('/')?;
     let (month, rest) = rest.split_once('/')?;
@@ -46,7 +46,7 @@ fn clf_parts(text: &str) -> Option<Result<Stamp, Malformed>> {
         i8::try_from(digits(day, 2)?).ok()?,
         i8::try_from(digits(hms.next()?, 2)?).ok()?,
         i8::try_from(digits(hms.next()?, 2)?).ok()?,
-        // A leap second is the last second of its minute once more.
+        // A leap second counts as the last second of its minute.
         i8::try_from(digits(hms.next()?, 2)?)
             .ok()
             .map(|second| if second == 60 { 59 } else { second })?,
@@ -77,7 +77,7 @@ fn digits(text: &str, count: usize) -> Option<i16> {
 /// `2023-11-16T18:15:46.68Z`, `2023-11-16 18:15:46.6805900`, `…+01:00`.
 fn iso(text: &str) -> Result<Stamp, Malformed> {
     let wrong =
-        || Malformed::new(format!("time {text:?} is not understood (RFC 3339 or a Unix time)"));
+        || Malformed::new(format!("time {text:?} is neither RFC 3339 nor a Unix time"));
     let pieces = Pieces::parse(text).map_err(|_| wrong())?;
     let time = pieces.time().ok_or_else(wrong)?;
     let offset = match pieces.to_numeric_offset() {
@@ -88,8 +88,8 @@ fn iso(text: &str) -> Result<Stamp, Malformed> {
     at_offset(pieces.date().to_datetime(time), offset)
 }
 
-/// A Unix time; seconds, milliseconds, microseconds or nanoseconds by its size: below 10^11 it
-/// is seconds (until the year 5138), and each larger unit has three digits more.
+/// A Unix time. Its size selects the unit: below 10^11 it is in seconds (until the year 5138), and
+/// each finer unit (ms, us, ns) has three more digits.
 fn unix(text: &str) -> Result<Stamp, Malformed> {
     let wrong = || Malformed::new(format!("{text:?} is not a Unix time"));
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_one_moment_agrees() {
+    fn all_forms_of_one_instant_agree() {
         for text in [
             "01/Aug/1995:06:00:00 +0000",
             "01/Aug/1995:08:30:00 +0230",
@@ -160,19 +160,19 @@ mod tests {
     }
 
     #[test]
-    fn the_logs_own_offset_is_kept() {
+    fn the_offset_of_the_log_is_kept() {
         assert_eq!(parse("25/Oct/2015:04:11:25 +0100").unwrap().offset_secs, 3_600);
         assert_eq!(parse("2015-10-25T04:11:25-08:00").unwrap().offset_secs, -28_800);
         assert_eq!(parse("2015-10-25T04:11:25").unwrap().offset_secs, 0);
     }
 
     #[test]
-    fn a_leap_second_is_a_time() {
+    fn a_leap_second_is_accepted() {
         assert_eq!(nanos("31/Dec/2016:23:59:60 +0000"), nanos("31/Dec/2016:23:59:59 +0000"));
     }
 
     #[test]
-    fn what_is_no_time_is_denied() {
+    fn a_text_that_is_not_a_time_is_an_error() {
         for text in [
             "",
             "-",
@@ -190,7 +190,7 @@ mod tests {
             "99999999999999999999999",
             "1995-08-01T06:00[Europe/Paris]",
         ] {
-            assert!(parse(text).is_err(), "{text} was taken for a time");
+            assert!(parse(text).is_err(), "{text} was accepted as a time");
         }
     }
 
@@ -202,7 +202,7 @@ mod tests {
         }
 
         #[test]
-        fn nearly_a_time_does_not_panic(text in "[0-9TZ:./+\\-Aug \\[\\]]{0,40}") {
+        fn no_nearly_correct_time_panics(text in "[0-9TZ:./+\\-Aug \\[\\]]{0,40}") {
             let _ = parse(&text);
             let _ = clf(&text);
         }
