@@ -1,4 +1,4 @@
-//! `tollgate check`: a rules file in plain words, or everything that is wrong with it.
+//! `tollgate check`: explains a rules file, or lists its mistakes.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -8,34 +8,33 @@ use http::Uri;
 use tollgate_rules::{Apply, Gate, Request, Rules};
 
 use crate::args::CheckArgs;
-use crate::report::words::counted;
 
-/// Explains the rules of the file, or how they decide about a request. The error lists all mistakes of the
-/// file.
+/// Explains the rules of the file, or how they decide a request. The inner error lists all mistakes of
+/// the file.
 pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
     let file = &args.file;
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
     let rules = match Rules::parse(file, &text) {
         Ok(rules) => rules,
-        Err(wrong) => {
-            let count = wrong.errors().len() as u64;
+        Err(mistakes) => {
+            let count = mistakes.errors().len();
             let summary = counted(count, "mistake", "mistakes");
-            return Ok(Err(format!("{}\n{file}: {summary}\n", wrong.with_source())));
+            return Ok(Err(format!("{}\n{file}: {summary}\n", mistakes.with_source())));
         }
     };
     if let Some(request) = &args.explain {
-        let asked = Asked::parse(request, &args.headers)?;
-        let said = rules.explain_request(&asked.facts(args.client));
-        return Ok(Ok(format!("{file}: {request}\n\n{said}")));
+        let described = DescribedRequest::parse(request, &args.headers)?;
+        let explanation = rules.explain_request(&described.view(args.client));
+        return Ok(Ok(format!("{file}: {request}\n\n{explanation}")));
     }
     let apply = match rules.apply() {
         Apply::All => "all that match a request must admit it",
-        Apply::First => "of those that match a request, the first decides (rules in shadow apart)",
+        Apply::First => "the first rule that matches a request decides (rules in shadow aside)",
     };
-    let count = counted(rules.rules().len() as u64, "rule", "rules");
+    let count = counted(rules.rules().len(), "rule", "rules");
     let mut report = format!("{file}: {count}; {apply}\n");
     let paths = rules.explain_paths();
-    // Reserved, but not touched, it takes no memory.
+    // The tables are reserved but not touched, so they take no memory.
     let gate = match Gate::new(rules) {
         Ok(gate) => gate,
         Err(failed) => return Ok(Err(format!("error: {failed}\n"))),
@@ -51,19 +50,19 @@ pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
         write!(report, "\npaths: {paths}\n")?;
     }
     let total = memory(gate.memory_bytes());
-    write!(report, "\nmemory in all: at most {total}, taken as keys arrive\n")?;
+    write!(report, "\nmemory in total: at most {total}, allocated as keys arrive\n")?;
     Ok(Ok(report))
 }
 
-/// A request of the command line.
-struct Asked<'a> {
+/// A request that the command line describes.
+struct DescribedRequest<'a> {
     method: &'a str,
     target: Uri,
     /// Names and values.
     headers: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> DescribedRequest<'a> {
     /// `POST /login%2f`, or a target alone, and lines such as `host: api.example.com`.
     fn parse(request: &'a str, headers: &'a [String]) -> Result<Self> {
         let words: Vec<&str> = request.split_whitespace().collect();
@@ -72,7 +71,7 @@ impl<'a> Asked<'a> {
             [method, target] => (method, target),
             _ => bail!("write a request like \"POST /login%2f\", not \"{request}\""),
         };
-        let target = target.parse().with_context(|| format!("\"{target}\" is no target"))?;
+        let target = target.parse().with_context(|| format!("\"{target}\" is not a request target"))?;
         let line = |line: &'a String| {
             let (name, value) = line
                 .split_once(':')
@@ -83,18 +82,23 @@ impl<'a> Asked<'a> {
         Ok(Self { method, target, headers })
     }
 
-    /// The request as the proxy shows it to the rules.
-    fn facts(&self, peer: Option<IpAddr>) -> Request<'_> {
-        let of_target = self.target.authority().map(|authority| authority.as_str());
+    /// The request as the proxy presents it to the rules.
+    fn view(&self, peer: Option<IpAddr>) -> Request<'_> {
+        let authority = self.target.authority().map(|authority| authority.as_str());
         let field = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
         Request {
             method: self.method,
             path: self.target.path(),
-            host: of_target.or(field.map(|(_, value)| *value)),
+            host: authority.or(field.map(|(_, value)| *value)),
             headers: &self.headers,
             peer,
         }
     }
+}
+
+/// `1 rule`, `2 rules`.
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// `29.8 MB`.
@@ -112,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_reads_well() {
+    fn memory_has_a_unit_that_fits() {
         for (bytes, text) in
             [(640, "640 B"), (2_912_000, "2.9 MB"), (1_000, "1.0 kB"), (2_500_000_000, "2.5 GB")]
         {

@@ -1,26 +1,7 @@
-//! `tollgate`: rate limits, tried on real traffic before real users.
+//! `tollgate`: tries rate limits on recorded traffic, checks rules files, and enforces them as a proxy.
 
-mod algorithm;
 mod args;
-mod charge;
 mod check;
-mod format;
-mod head;
-mod judge;
-#[cfg(test)]
-mod log_lines;
-mod logtime;
-mod progress;
-mod proxy;
-mod record;
-mod replay;
-mod report;
-mod ruled;
-mod source;
-mod study;
-mod tally;
-mod timeline;
-mod worst;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -28,16 +9,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, Result};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use tollgate_replay::{Plan, html_report, json_report, text_report};
 
 use crate::args::{CheckArgs, Cli, Command, ReplayArgs};
 
-/// The exit code of `check` that found a mistake.
-const WRONG: u8 = 1;
-/// The exit code of `--verify` that found a difference.
+/// The exit code of `check` when the file has mistakes.
+const MISTAKES: u8 = 1;
+/// The exit code of `--verify` when it found a difference.
 const DIFFERENT: u8 = 1;
 /// The exit code of a wrong option or an unreadable input.
 const FAILED: u8 = 2;
-/// Where the terminal does not tell.
+/// The width for an output that is no terminal, unless `COLUMNS` says otherwise.
 const WIDTH_DEFAULT: usize = 80;
 
 fn main() -> ExitCode {
@@ -46,31 +28,34 @@ fn main() -> ExitCode {
     let outcome = match (cli.command, matches.subcommand()) {
         (Command::Replay(args), Some((_, matches))) => replay(*args, matches),
         (Command::Check(args), _) => check(&args),
-        (Command::Proxy(args), _) => proxy::run(*args),
+        #[cfg(feature = "proxy")]
+        (Command::Proxy(args), _) => tollgate_proxy::run(args.config(), |banner| print(banner)),
         (Command::Replay(_), None) => unreachable!("a parsed command has its matches"),
     };
     outcome.unwrap_or_else(|error| {
-        tell(format_args!("tollgate: {error:#}\n"));
+        eprint(format_args!("tollgate: {error:#}\n"));
         ExitCode::from(FAILED)
     })
 }
 
 fn replay(args: ReplayArgs, matches: &ArgMatches) -> Result<ExitCode> {
-    let plan = args.plan(matches).map_err(Error::msg)?;
-    let outcome = replay::run(&plan)?;
-    let report = if plan.json {
-        report::json::report(&plan, &outcome)?
+    let (json, html) = (args.json, args.html.clone());
+    let options = args.options(matches).map_err(Error::msg)?;
+    let plan = Plan::new(options).map_err(Error::msg)?;
+    let outcome = tollgate_replay::run(&plan)?;
+    let report = if json {
+        json_report(&plan, &outcome)?
     } else {
-        report::text::report(&plan, &outcome, terminal_width())
+        text_report(&plan, &outcome, terminal_width())
     };
     print(&report)?;
-    if let Some(file) = &plan.html {
-        let page = report::html::page(&plan, &outcome);
+    if let Some(file) = &html {
+        let page = html_report(&plan, &outcome);
         std::fs::write(file, page).with_context(|| format!("cannot write {file}"))?;
     }
     for broken in &outcome.incomplete {
         let (file, why) = (&broken.file, &broken.why);
-        tell(format_args!("tollgate: {file} could not be read to its end: {why}\n"));
+        eprint(format_args!("tollgate: {file} could not be read to its end: {why}\n"));
     }
     Ok(if !outcome.incomplete.is_empty() {
         ExitCode::from(FAILED)
@@ -88,18 +73,18 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(mistakes) => {
-            tell(format_args!("{mistakes}"));
-            Ok(ExitCode::from(WRONG))
+            eprint(format_args!("{mistakes}"));
+            Ok(ExitCode::from(MISTAKES))
         }
     }
 }
 
-/// Writes to standard error. Ignores a closed pipe, on which `eprintln!` would panic.
-fn tell(text: fmt::Arguments<'_>) {
+/// Writes to standard error. Ignores a closed pipe; `eprintln!` would panic.
+fn eprint(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
 
-/// Prints it all; a reader who has seen enough (`| head`) is not an error.
+/// Prints the whole text. A closed pipe (`| head`) is no error.
 fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -108,11 +93,11 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
-/// The columns of the terminal; where there is none, of the variable `COLUMNS`, or 80.
+/// The width of the terminal. Without a terminal, it is `COLUMNS`, or 80.
 fn terminal_width() -> usize {
-    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
     terminal_size::terminal_size()
         .map(|(width, _)| usize::from(width.0))
-        .or_else(told)
+        .or_else(variable)
         .unwrap_or(WIDTH_DEFAULT)
 }

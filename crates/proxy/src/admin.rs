@@ -1,0 +1,113 @@
+//! `/metrics`, `/healthz` and `/readyz`, on an address of their own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tollgate_http::RateLimitLayer;
+
+use crate::metrics::{Metrics, Page};
+use crate::rules::RulesGate;
+use crate::stores::Down;
+use crate::{log, rules, stores};
+
+const CONNECTIONS_MAX: usize = 16;
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const FIGURES: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+/// What can be asked about.
+#[derive(Clone, Debug)]
+pub(crate) struct Admin {
+    pub(crate) gate: Arc<RulesGate>,
+    pub(crate) layer: RateLimitLayer<Arc<RulesGate>>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) is_stopping: Arc<AtomicBool>,
+}
+
+impl Admin {
+    /// Answers for ever.
+    pub(crate) async fn serve(self, listener: Arc<TcpListener>) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let admin = self.clone();
+            tokio::spawn(async move {
+                let answer = service_fn(|request| {
+                    let admin = admin.clone();
+                    // Live keys of many limits take a while to count.
+                    tokio::task::spawn_blocking(move || admin.answer(&request))
+                });
+                let mut builder = http1::Builder::new();
+                builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+                let _ = builder.serve_connection(TokioIo::new(stream), answer).await;
+                drop(place);
+            });
+        }
+    }
+
+    /// Whether requests should be sent here. A store that is down makes the proxy unready only if its rule
+    /// denies meanwhile. If a fallback decides, the answer names the store and stays 200.
+    fn readiness(&self) -> (StatusCode, String) {
+        let down = self.gate.shared().down();
+        let is_ready = !down.iter().any(|its| its.blocks);
+        let (status, word) = match (is_ready, down.is_empty()) {
+            (true, true) => (StatusCode::OK, "ready\n"),
+            (true, false) => (StatusCode::OK, "degraded\n"),
+            (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+        };
+        let lines = down.iter().map(|Down { store, health, blocks }| {
+            let what = if *blocks { "some requests are denied" } else { "rules do without it" };
+            format!("store {store} is down: {health}; {what}\n")
+        });
+        (status, word.to_owned() + &lines.collect::<String>())
+    }
+
+    fn metrics_page(&self) -> String {
+        let mut page = Page::default();
+        self.metrics.write(&mut page, self.layer.stats(), log::dropped());
+        rules::write(&mut page, &self.gate);
+        stores::write(&mut page, &self.gate.shared());
+        page.into_text()
+    }
+
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let (status, kind, text) = match request.uri().path() {
+            "/metrics" | "/healthz" | "/readyz" if !is_read => {
+                (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".to_owned())
+            }
+            "/metrics" => (StatusCode::OK, FIGURES, self.metrics_page()),
+            "/healthz" | "/readyz" if self.is_stopping.load(Ordering::Relaxed) => {
+                (StatusCode::SERVICE_UNAVAILABLE, TEXT, "stopping\n".to_owned())
+            }
+            "/healthz" => (StatusCode::OK, TEXT, "ok\n".to_owned()),
+            "/readyz" => {
+                let (status, text) = self.readiness();
+                (status, TEXT, text)
+            }
+            _ => {
+                let text = "there are /metrics, /healthz and /readyz\n".to_owned();
+                (StatusCode::NOT_FOUND, TEXT, text)
+            }
+        };
+        let mut response = Response::new(Full::new(Bytes::from(text)));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        response
+    }
+}

@@ -1,0 +1,70 @@
+//! What a proxy is configured to do.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tollgate_http::key::Trust;
+
+use crate::upstream::{BodyRate, Upstream};
+
+/// What a proxy is configured to do. The fields are the options of `tollgate proxy`.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where clients connect. Port 0 is any free port.
+    pub listen: SocketAddr,
+    /// Where `/metrics`, `/healthz` and `/readyz` are.
+    pub admin: SocketAddr,
+    /// The rules file; without it, built-in demonstration rules.
+    pub rules: Option<PathBuf>,
+    /// The server behind the proxy; without it, a built-in one that echoes requests.
+    pub upstream: Option<Upstream>,
+    /// Certificates (PEM) that an https upstream's may be signed by, besides the system's.
+    pub upstream_ca: Option<PathBuf>,
+    /// Whether the upstream is spoken to in HTTP/2 only.
+    pub upstream_http2: bool,
+    /// Whether the upstream is sent the client's Host instead of its own.
+    pub preserve_host: bool,
+    /// Proxies in front whose `X-Forwarded-For` is believed, by their networks.
+    pub trusted_proxies: Option<Trust>,
+    /// The number of proxies in front whose `X-Forwarded-For` is believed.
+    pub trusted_hops: Option<u8>,
+    /// How long the proxy waits.
+    pub timeouts: Timeouts,
+    /// How slowly a client may send the body of a request.
+    pub body_rate: BodyRate,
+    /// Connections of clients at one time.
+    pub max_connections: u32,
+    /// Connections of one client address at one time; 0 means no limit.
+    pub max_connections_per_client: u32,
+    /// Requests that may wait for their turn at one time.
+    pub max_waiting: usize,
+}
+
+impl Config {
+    /// Which proxies in front are believed, if any.
+    pub(crate) fn trust(&self) -> Option<Trust> {
+        let hops = self.trusted_hops.map(|count| Trust::hops(count.into()));
+        self.trusted_proxies.clone().or(hops)
+    }
+}
+
+/// How long the proxy waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// For the head of a request, and for the rest of a body that was answered early.
+    pub header: Duration,
+    /// For the upstream to accept a connection, TLS included.
+    pub connect: Duration,
+    /// While nothing moves between a request and the head of its response.
+    pub response: Duration,
+    /// While nothing moves of a response's body and of its request's body, and while a client
+    /// reads nothing of what it is sent.
+    pub body: Duration,
+    /// For a client that has closed its sending side, while nothing is sent to it.
+    pub half_close: Duration,
+    /// While nothing moves either way on an upgraded connection.
+    pub tunnel: Duration,
+    /// For requests under way when the proxy stops.
+    pub drain: Duration,
+}

@@ -1,0 +1,78 @@
+//! The signals that a proxy listens to.
+
+use std::io;
+
+#[cfg(unix)]
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// SIGINT and SIGTERM, or Ctrl-C.
+#[derive(Debug)]
+pub(crate) struct Stops {
+    #[cfg(unix)]
+    interrupt: Signal,
+    #[cfg(unix)]
+    terminate: Signal,
+}
+
+/// SIGHUP; never, where there is no such thing.
+#[derive(Debug)]
+pub(crate) struct Hangups {
+    #[cfg(unix)]
+    hangup: Signal,
+}
+
+#[cfg(unix)]
+impl Stops {
+    /// From now on they do not end the process.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// The next one.
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl Stops {
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self {})
+    }
+
+    pub(crate) async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(unix)]
+impl Hangups {
+    /// From now on it does not end the process.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self { hangup: signal(SignalKind::hangup())? })
+    }
+
+    /// The next one.
+    pub(crate) async fn next(&mut self) {
+        if self.hangup.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl Hangups {
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self {})
+    }
+
+    pub(crate) async fn next(&mut self) {
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,56 @@
+//! Tasks that run as long as the proxy. One that ends, by a panic say, is logged, counted and begun
+//! again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::log;
+use crate::metrics::{Metrics, Task};
+
+/// Before a task is begun again.
+const RESTART_PAUSE: Duration = Duration::from_millis(500);
+
+/// Runs what `begin` begins, for ever.
+pub(crate) fn keep<F>(
+    task: Task,
+    metrics: Arc<Metrics>,
+    mut begin: impl FnMut() -> F + Send + 'static,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    tokio::spawn(async move {
+        loop {
+            // A panic of its own is no panic of this task.
+            let _ = tokio::spawn(begin()).await;
+            metrics.count_task_restart(task);
+            log::error(format_args!("the task \"{}\" ended and is begun again", task.word()));
+            tokio::time::sleep(RESTART_PAUSE).await;
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_is_begun_again_and_counted() {
+        let metrics = Arc::new(Metrics::new(1));
+        let (ran, mut runs) = mpsc::unbounded_channel();
+        keep(Task::Rules, Arc::clone(&metrics), move || {
+            let ran = ran.clone();
+            async move {
+                ran.send(()).expect("the test goes on");
+                panic!("a planted panic");
+            }
+        });
+        for _ in 0..3 {
+            runs.recv().await.expect("it runs");
+        }
+        // It may have ended the third time.
+        assert!((2..=3).contains(&metrics.task_restarts(Task::Rules)));
+        assert_eq!(metrics.task_restarts(Task::Admin), 0);
+    }
+}

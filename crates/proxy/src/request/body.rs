@@ -1,0 +1,90 @@
+//! The body of a request. If it is answered before all of it is read, the rest is read and thrown away,
+//! since closing while a client still sends makes its system discard the answer (RFC 9112, 9.6).
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::EXPECT;
+use http::{Version, request};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::runtime::Handle;
+
+/// A larger rest is not worth an answer that arrives for sure.
+const REST_BYTES_MAX: usize = 16 << 20;
+
+/// The body.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    body: Option<Incoming>,
+    /// How long the rest may take; `None` if it is not read.
+    patience: Option<Duration>,
+}
+
+impl Inbound {
+    /// The body of this request, of whose rest at most 16 MiB are read, for so long.
+    pub(crate) fn new(head: &request::Parts, body: Incoming, patience: Duration) -> Self {
+        // HTTP/2 has a reset for one stream. A client that waits for `100 Continue` would be told to send.
+        let has_rest = head.version < Version::HTTP_2
+            && !head.headers.contains_key(EXPECT)
+            && !body.is_end_stream();
+        Self { body: Some(body), patience: has_rest.then_some(patience) }
+    }
+
+    /// Gives up the rest: the client has stopped sending it.
+    pub(crate) fn abandon(&mut self) {
+        self.patience = None;
+    }
+}
+
+impl Body for Inbound {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(context);
+        if let Poll::Ready(None | Some(Err(_))) = polled {
+            self.abandon();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+    }
+}
+
+impl Drop for Inbound {
+    fn drop(&mut self) {
+        let (Some(body), Some(patience)) = (self.body.take(), self.patience) else { return };
+        if body.is_end_stream() {
+            return;
+        }
+        // There is no runtime any more if the process ends.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(tokio::time::timeout(patience, discard(body)));
+        }
+    }
+}
+
+/// Reads until the end, or up to the bound.
+async fn discard(mut body: Incoming) {
+    let mut bytes = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+        if bytes > REST_BYTES_MAX {
+            return;
+        }
+    }
+}

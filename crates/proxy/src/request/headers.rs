@@ -1,0 +1,257 @@
+//! Headers on their way through: what belongs to one connection stays behind, and the upstream
+//! learns whom the request came from.
+
+use http::header::{
+    CONNECTION, COOKIE, EXPECT, Entry, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use http::{Uri, Version};
+
+use super::client::Client;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// Each side of the proxy has its own.
+const OF_THE_CONNECTION: [HeaderName; 8] = [
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    CONNECTION,
+];
+/// A client must not have these removed by naming them in `Connection`.
+const KEPT: [&str; 8] = [
+    "content-length",
+    "forwarded",
+    "host",
+    "trailer",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+];
+
+/// Removes what belongs to the connection, and what `Connection` says does.
+pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = words(headers, CONNECTION)
+        .filter_map(|name| HeaderName::from_bytes(name).ok())
+        .filter(|name| !KEPT.contains(&name.as_str()))
+        .collect();
+    for name in named.iter().chain(&OF_THE_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+/// The host that a request asks for: of the target where that has one, or of `Host`.
+pub(crate) fn asked_host<'a>(target: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    let of_target = target.authority().map(|authority| authority.as_str());
+    of_target.or_else(|| headers.get(HOST)?.to_str().ok())
+}
+
+/// Makes a client's headers those that the upstream is sent. Without `Host`, the upstream's own is
+/// added for HTTP/1.1, and is the `:authority` of HTTP/2.
+pub(crate) fn to_upstream(
+    headers: &mut HeaderMap,
+    client: &Client,
+    asked: &Uri,
+    version: Version,
+    preserve_host: bool,
+) {
+    let takes_trailers = takes_trailers(headers);
+    remove_hop_by_hop(headers);
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    // The server side answers `100 Continue` itself, once the body is wanted.
+    headers.remove(EXPECT);
+    join_cookies(headers);
+
+    let asked_host = asked_host(asked, headers).and_then(|host| HeaderValue::from_str(host).ok());
+    let address = HeaderValue::try_from(client.peer.to_string()).expect("an address is ASCII");
+    headers.append(X_FORWARDED_FOR, address);
+    // What a client writes here counts only if it is a proxy that is trusted.
+    let told =
+        |headers: &mut HeaderMap, name: HeaderName, value: HeaderValue| match headers.entry(name) {
+            Entry::Occupied(_) if client.is_behind_trusted => {}
+            Entry::Occupied(mut entry) => drop(entry.insert(value)),
+            Entry::Vacant(entry) => drop(entry.insert(value)),
+        };
+    match &asked_host {
+        Some(value) => told(headers, X_FORWARDED_HOST, value.clone()),
+        None if client.is_behind_trusted => {}
+        None => drop(headers.remove(X_FORWARDED_HOST)),
+    }
+    told(headers, X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+    match asked_host {
+        Some(value) if preserve_host => drop(headers.insert(HOST, value)),
+        _ => drop(headers.remove(HOST)),
+    }
+    headers.append(VIA, via(version));
+}
+
+/// Says in HTTP/1.1 what is for this connection only: `TE`, and the wish to upgrade.
+pub(crate) fn name_connection_options(headers: &mut HeaderMap) {
+    let options = match (headers.contains_key(TE), headers.contains_key(UPGRADE)) {
+        (false, false) => return,
+        (true, false) => "te",
+        (false, true) => "upgrade",
+        (true, true) => "te, upgrade",
+    };
+    headers.insert(CONNECTION, HeaderValue::from_static(options));
+}
+
+/// The words of a header that is a list.
+pub(crate) fn words(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+    let values = headers.get_all(name).into_iter();
+    let words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    words.map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
+}
+
+/// `TE: trailers` is a promise that all the way must keep; gRPC asks for it.
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    words(headers, TE).any(|word| word.eq_ignore_ascii_case(b"trailers"))
+}
+
+/// Makes the upstream's headers those that the client is sent.
+pub(crate) fn to_client(headers: &mut HeaderMap, version: Version) {
+    remove_hop_by_hop(headers);
+    headers.append(VIA, via(version));
+}
+
+/// The version in which the message was received.
+fn via(version: Version) -> HeaderValue {
+    HeaderValue::from_static(match version {
+        Version::HTTP_09 | Version::HTTP_10 => "1.0 tollgate",
+        Version::HTTP_2 => "2 tollgate",
+        _ => "1.1 tollgate",
+    })
+}
+
+/// HTTP/2 may send a line for each cookie, HTTP/1.1 has but one.
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let cookies: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(one) = HeaderValue::from_bytes(&cookies.join(&b"; "[..])) {
+        headers.insert(COOKIE, one);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let line = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        lines.iter().map(line).collect()
+    }
+
+    fn sent(
+        lines: &[(&'static str, &'static str)],
+        is_behind_trusted: bool,
+        preserve_host: bool,
+    ) -> Vec<String> {
+        let mut headers = map(lines);
+        let peer = [192, 0, 2, 7].into();
+        let client = Client { peer, address: Some(peer), is_behind_trusted };
+        let asked = Uri::from_static("/x");
+        to_upstream(&mut headers, &client, &asked, Version::HTTP_11, preserve_host);
+        let line = |(name, value): (&HeaderName, &HeaderValue)| {
+            format!("{name}: {}", value.to_str().expect("ASCII"))
+        };
+        let mut lines: Vec<_> = headers.iter().map(line).collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn what_belongs_to_the_connection_stays_behind() {
+        let mut headers = map(&[
+            ("connection", "close, X-Private"),
+            ("connection", "content-length,,x-forwarded-for, bad name"),
+            ("x-private", "1"),
+            ("x-public", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("proxy-authorization", "Basic eA=="),
+            ("proxy-connection", "keep-alive"),
+            ("content-length", "3"),
+            ("x-forwarded-for", "192.0.2.1"),
+        ]);
+        remove_hop_by_hop(&mut headers);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["content-length", "x-forwarded-for", "x-public"]);
+    }
+
+    #[test]
+    fn the_upstream_is_told_of_the_client() {
+        let expected = [
+            "cookie: a=1; b=2",
+            "host: a.example",
+            "te: trailers",
+            "via: 1.1 tollgate",
+            "x-forwarded-for: 192.0.2.7",
+            "x-forwarded-host: a.example",
+            "x-forwarded-proto: http",
+        ];
+        let lines = [("host", "a.example"), ("cookie", "a=1"), ("cookie", "b=2"), ("expect", "x")];
+        let lines = [&lines[..], &[("te", "gzip, Trailers"), ("connection", "te")]].concat();
+        assert_eq!(sent(&lines, false, true), expected);
+        assert!(!sent(&lines, false, false).iter().any(|line| line.starts_with("host")));
+    }
+
+    #[test]
+    fn only_trusted_proxies_tell_host_and_protocol() {
+        let lines = [
+            ("host", "a.example"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-forwarded-host", "b.example"),
+            ("x-forwarded-proto", "https"),
+        ];
+        let [fors, told_host, told_proto] = [
+            "x-forwarded-for: 192.0.2.1\nx-forwarded-for: 192.0.2.7",
+            "x-forwarded-host: a.example",
+            "x-forwarded-proto: http",
+        ];
+        let expected = ["via: 1.1 tollgate", fors, told_host, told_proto];
+        assert_eq!(sent(&lines, false, false).join("\n"), expected.join("\n"));
+        let told = ["x-forwarded-host: b.example", "x-forwarded-proto: https"];
+        let expected = [&["via: 1.1 tollgate", fors], &told[..]].concat();
+        assert_eq!(sent(&lines, true, false).join("\n"), expected.join("\n"));
+    }
+
+    #[test]
+    fn options_are_named_where_they_are() {
+        for (lines, expected) in [
+            (&[("x", "1")][..], None),
+            (&[("te", "trailers")], Some("te")),
+            (&[("upgrade", "websocket")], Some("upgrade")),
+            (&[("te", "trailers"), ("upgrade", "websocket")], Some("te, upgrade")),
+        ] {
+            let mut headers = map(lines);
+            name_connection_options(&mut headers);
+            assert_eq!(
+                headers.get(CONNECTION).map(HeaderValue::as_bytes),
+                expected.map(str::as_bytes)
+            );
+        }
+    }
+
+    #[test]
+    fn the_host_is_the_target_s_before_the_header_s() {
+        let headers = map(&[("host", "a.example")]);
+        assert_eq!(asked_host(&Uri::from_static("/x"), &headers), Some("a.example"));
+        assert_eq!(asked_host(&Uri::from_static("http://b/x"), &headers), Some("b"));
+        assert_eq!(asked_host(&Uri::from_static("/x"), &HeaderMap::new()), None);
+    }
+}

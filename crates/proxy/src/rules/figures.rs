@@ -1,0 +1,81 @@
+//! Metrics of the rules in force.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::gate::RulesGate;
+use crate::metrics::Page;
+
+/// Writes what the rules in force have counted.
+pub(crate) fn write(page: &mut Page, gate: &RulesGate) {
+    let book = gate.book();
+    let counts = book.counts();
+    let (mut evictions, mut live, mut capacity) = (Vec::new(), Vec::new(), Vec::new());
+    let name = "tollgate_rule_admissions_total";
+    page.family(name, "counter", "Requests that were charged to all limits of a rule.");
+    gate.read(|gate| {
+        for rule in gate.stats() {
+            let name = rule.rule.name();
+            let counts = counts.iter().find(|(its, _)| *its == name);
+            let in_store = counts.map_or(0, |(_, counts)| load(&counts.store_admitted));
+            page.labelled("rule", name, rule.admitted + in_store);
+            for its in rule.limits {
+                let of = |figure: u64| (name.to_owned(), its.limit.name().to_owned(), figure);
+                evictions.push(of(its.stats.evicted));
+                live.push(of(its.occupancy.live as u64));
+                capacity.push(of(its.occupancy.capacity as u64));
+            }
+        }
+    });
+    for (name, kind, help, figures) in [
+        (
+            "tollgate_rule_evictions_total",
+            "counter",
+            "Times that a limit forgot a live key to make room for another.",
+            evictions,
+        ),
+        ("tollgate_rule_live_keys", "gauge", "Keys that a limit remembers, about.", live),
+        ("tollgate_rule_capacity_keys", "gauge", "Keys that it has room for.", capacity),
+    ] {
+        page.family(name, kind, help);
+        for (rule, limit, figure) in figures {
+            page.labelled_twice(("rule", &rule), ("limit", &limit), figure);
+        }
+    }
+    let name = "tollgate_rule_denials_total";
+    page.family(name, "counter", "Denials by the rule that denies for longest.");
+    for (rule, counts) in &counts {
+        page.labelled("rule", rule, load(&counts.denied));
+    }
+    let name = "tollgate_rule_shadow_denials_total";
+    page.family(name, "counter", "What rules in shadow would have denied.");
+    for (rule, counts) in &counts {
+        page.labelled("rule", rule, load(&counts.shadow_denied));
+    }
+    let name = "tollgate_rule_store_decisions_total";
+    page.family(name, "counter", "Decisions about limits in a store, by who made them.");
+    let has_store: Vec<String> = gate.read(|gate| {
+        let rules = gate.rules().filter(|rule| rule.store().is_some());
+        rules.map(|rule| rule.name().to_owned()).collect()
+    });
+    for (rule, counts) in counts.iter().filter(|(rule, _)| has_store.iter().any(|its| its == rule))
+    {
+        for (origin, count) in counts.origins() {
+            page.labelled_twice(("rule", rule), ("origin", origin), count);
+        }
+    }
+    page.single("tollgate_rules", "gauge", "Rules in force.", counts.len());
+    let bytes = gate.read(|gate| gate.memory_bytes());
+    page.single("tollgate_rules_memory_bytes", "gauge", "Reserved for their tables.", bytes);
+    let (reloads, failures) = gate.reloads();
+    let name = "tollgate_rules_reloads_total";
+    page.single(name, "counter", "How often the file was taken over again.", reloads);
+    let name = "tollgate_rules_reload_failures_total";
+    page.single(name, "counter", "How often it was wrong, or not there.", failures);
+    let is_right = gate.is_last_reload_successful();
+    let name = "tollgate_rules_last_reload_successful";
+    page.single(name, "gauge", "1, or 0 if the file is wrong.", u8::from(is_right));
+}
+
+fn load(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}

@@ -1,0 +1,10 @@
+//! The rules that decide requests: those of a file, which are followed, or built-in ones.
+
+mod figures;
+mod follow;
+mod gate;
+mod request_view;
+
+pub(crate) use self::figures::write;
+pub(crate) use self::follow::{Follower, follow};
+pub(crate) use self::gate::RulesGate;

@@ -1,0 +1,34 @@
+//! A request as the rules see it.
+
+use std::net::IpAddr;
+
+use http::request::Parts;
+use tollgate_rules::RequestView;
+
+use crate::request::client::Client;
+use crate::request::headers::asked_host;
+
+/// A request's head, which [`Finder::mark`](crate::request::client::Finder::mark) has marked.
+pub(crate) struct Head<'a>(pub(crate) &'a Parts);
+
+impl RequestView for Head<'_> {
+    fn method(&self) -> &str {
+        self.0.method.as_str()
+    }
+
+    fn path(&self) -> &str {
+        self.0.uri.path()
+    }
+
+    fn host(&self) -> Option<&str> {
+        asked_host(&self.0.uri, &self.0.headers)
+    }
+
+    fn header(&self, name: &str, nth: usize) -> Option<&[u8]> {
+        self.0.headers.get_all(name).iter().nth(nth).map(|value| value.as_bytes())
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        self.0.extensions.get::<Client>()?.address
+    }
+}

@@ -1,0 +1,190 @@
+//! Builds the parts of the proxy from its configuration, and serves.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::net::{TcpListener, TcpSocket};
+use tollgate_http::RateLimitLayer;
+use tower_layer::Layer;
+
+use crate::admin::Admin;
+use crate::banner::Banner;
+use crate::config::Config;
+use crate::connection::per_client::PerClient;
+use crate::connection::write_timeout::Patience;
+use crate::metrics::Metrics;
+use crate::metrics::Task;
+use crate::process::descriptors::Budget;
+use crate::process::signals::{Hangups, Stops};
+use crate::process::tasks;
+use crate::request::client::Finder;
+use crate::rules::RulesGate;
+use crate::server::Server;
+use crate::server::service::Front;
+use crate::upstream::forward::Forward;
+use crate::upstream::forward::ForwardOptions;
+use crate::upstream::{PoolOptions, Upstream};
+use crate::{demo, log, rules, stores};
+
+/// The exit code of a proxy that had to cut requests off.
+const CUT_OFF: u8 = 1;
+/// Connections that the system completes before they are accepted: a burst of clients must not wait
+/// for the next attempt of their TCP, a second later. The system may set a lower bound.
+const BACKLOG: u32 = 4_096;
+
+/// How long the end of the process may wait for its last words to be written.
+const LOG_PATIENCE: Duration = Duration::from_millis(200);
+
+/// Serves until it is told to stop.
+pub fn run(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Result<ExitCode> {
+    // The default hook writes to standard error, and blocks while the pipe is full.
+    std::panic::set_hook(Box::new(|panic| log::error(panic)));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let code = runtime.block_on(serve(config, announce));
+    // A file that is being read must not keep the process.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    log::flush(LOG_PATIENCE);
+    code
+}
+
+async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Result<ExitCode> {
+    let mut stops = Stops::listen().context("cannot listen to signals")?;
+    let hangups = Hangups::listen().context("cannot listen to signals")?;
+    let budget = Budget::claim(config.max_connections, config.upstream.is_none())?;
+    let metrics = Arc::new(Metrics::new(budget.clients));
+    let (gate, file) =
+        RulesGate::open(config.rules.as_deref(), config.preserve_host, Arc::clone(&metrics))?;
+    let gate = Arc::new(gate);
+    let listener = bind(config.listen)?;
+    let admin_listener = bind(config.admin)?;
+    let upstream = match &config.upstream {
+        Some(upstream) => upstream.clone(),
+        None => {
+            let address = demo::serve_upstream().await;
+            Upstream::at(address.context("cannot start the built-in upstream")?)
+        }
+    };
+    let forward = Forward::new(
+        upstream.clone(),
+        forward_options(&config, budget.upstream),
+        Arc::clone(&metrics),
+    )?;
+    let banner = Banner {
+        config: &config,
+        listen: listener.local_addr()?,
+        admin: admin_listener.local_addr()?,
+        upstream: &upstream,
+        gate: &gate,
+    };
+    announce(&banner.to_string())?;
+    tell_bound(budget, config.max_connections);
+
+    let layer = RateLimitLayer::builder(Arc::clone(&gate))
+        .wait(tokio::time::sleep)
+        .max_waiting(config.max_waiting)
+        .build();
+    let service = layer.layer(forward);
+    let is_stopping = Arc::new(AtomicBool::new(false));
+    let admin = Admin {
+        gate: Arc::clone(&gate),
+        layer,
+        metrics: Arc::clone(&metrics),
+        is_stopping: Arc::clone(&is_stopping),
+    };
+    let admin_listener = Arc::new(admin_listener);
+    tasks::keep(Task::Admin, Arc::clone(&metrics), move || {
+        admin.clone().serve(Arc::clone(&admin_listener))
+    });
+    let watched = Arc::clone(&gate);
+    tasks::keep(Task::Stores, Arc::clone(&metrics), move || {
+        let watched = Arc::clone(&watched);
+        stores::watch(move || watched.shared())
+    });
+    if let Some(file) = file {
+        let follower = rules::Follower::new(file, gate, hangups);
+        tasks::keep(Task::Rules, Arc::clone(&metrics), move || {
+            rules::follow(Arc::clone(&follower))
+        });
+    }
+    let finder = Arc::new(Finder::new(config.trust()));
+    let server = Server {
+        front: Front {
+            service,
+            finder,
+            metrics: Arc::clone(&metrics),
+            rest_patience: config.timeouts.header,
+        },
+        header_timeout: config.timeouts.header,
+        drain_timeout: config.timeouts.drain,
+        patience: Patience {
+            reader: config.timeouts.body,
+            half_closed: config.timeouts.half_close,
+        },
+        max_connections: budget.clients,
+        per_client: PerClient::new(config.max_connections_per_client, config.trust()),
+    };
+    let is_whole = server.run(listener, &mut stops, || {
+        is_stopping.store(true, Ordering::Relaxed);
+        log::info(format_args!("stopping; requests under way: {}", under_way(&metrics)));
+    });
+    if is_whole.await {
+        return Ok(ExitCode::SUCCESS);
+    }
+    log::warn(format_args!("requests cut off: {}", under_way(&metrics)));
+    Ok(ExitCode::from(CUT_OFF))
+}
+
+fn forward_options(config: &Config, connections_max: usize) -> ForwardOptions {
+    ForwardOptions {
+        pool: PoolOptions {
+            ca: config.upstream_ca.clone(),
+            is_http2: config.upstream_http2,
+            preserve_host: config.preserve_host,
+            connect_timeout: config.timeouts.connect,
+            connections_max,
+        },
+        response_timeout: config.timeouts.response,
+        body_timeout: config.timeouts.body,
+        tunnel_timeout: config.timeouts.tunnel,
+        body_rate: config.body_rate,
+    }
+}
+
+fn under_way(metrics: &Metrics) -> String {
+    match metrics.tunnels_open() {
+        0 => metrics.in_flight().to_string(),
+        open => format!("{}, and upgraded connections: {open}", metrics.in_flight()),
+    }
+}
+
+fn tell_bound(budget: Budget, wanted: u32) {
+    let Budget { files, clients, .. } = budget;
+    if clients < wanted {
+        log::warn(format_args!(
+            "at most {clients} connections of clients at a time, not {wanted}: {files} files may be \
+             open; raise the limit (`ulimit -n`), or lower --max-connections"
+        ));
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener> {
+    let listen = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // Elsewhere it would let two proxies have one address.
+        #[cfg(unix)]
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().with_context(|| format!("cannot listen on {address}"))
+}

@@ -1,0 +1,127 @@
+//! Where requests go to.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, Uri};
+use rustls::pki_types::ServerName;
+
+/// A server to which requests are passed on.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    scheme: Scheme,
+    authority: Authority,
+    /// Stands before every path; empty, or with a slash at its start and none at its end.
+    base: String,
+}
+
+/// A request whose target cannot be passed on: `CONNECT host:port`, or `OPTIONS *`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NotPassedOn;
+
+impl Upstream {
+    /// One at this address.
+    pub(crate) fn at(address: SocketAddr) -> Self {
+        format!("http://{address}").parse().expect("an address is a host and a port")
+    }
+
+    /// Whether it speaks TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    /// Where a request for this goes.
+    pub(crate) fn target(&self, method: &Method, asked: &Uri) -> Result<Uri, NotPassedOn> {
+        let path = asked.path_and_query().ok_or(NotPassedOn)?;
+        if method == Method::CONNECT || !path.as_str().starts_with('/') {
+            return Err(NotPassedOn);
+        }
+        let path = if self.base.is_empty() {
+            path.clone()
+        } else {
+            PathAndQuery::try_from(format!("{}{path}", self.base)).map_err(|_| NotPassedOn)?
+        };
+        let target = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        target.path_and_query(path).build().map_err(|_| NotPassedOn)
+    }
+}
+
+impl FromStr for Upstream {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let example = "write it like http://127.0.0.1:3000 or https://backend/base";
+        let uri: Uri = text.parse().map_err(|error| format!("{error}; {example}"))?;
+        let scheme = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS => scheme.clone(),
+            _ => return Err(example.to_owned()),
+        };
+        let authority = uri.authority().expect("what has a scheme has a host");
+        if authority.as_str().contains('@') {
+            return Err("a user in the URL is not supported".to_owned());
+        }
+        if uri.query().is_some() {
+            return Err("a query in the URL is not supported".to_owned());
+        }
+        let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+        if scheme == Scheme::HTTPS && ServerName::try_from(name).is_err() {
+            return Err(format!("no certificate can name `{name}`; {example}"));
+        }
+        let base = uri.path().trim_end_matches('/').to_owned();
+        Ok(Self { scheme, authority: authority.clone(), base })
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}{}", self.scheme, self.authority, self.base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(upstream: &str, asked: &str) -> String {
+        let upstream: Upstream = upstream.parse().expect("an upstream");
+        let asked = asked.parse().expect("a target");
+        upstream.target(&Method::GET, &asked).map_or("none".to_owned(), |uri| uri.to_string())
+    }
+
+    #[test]
+    fn paths_and_queries_are_kept() {
+        for (upstream, asked, expected) in [
+            ("http://a:3000", "/", "http://a:3000/"),
+            ("http://a:3000/", "/x/../y?q=%2F", "http://a:3000/x/../y?q=%2F"),
+            ("http://a/v1/", "/x?y", "http://a/v1/x?y"),
+            ("http://a", "http://other.example/x", "http://a/x"),
+            ("http://[::1]:80", "//evil.example/x", "http://[::1]:80//evil.example/x"),
+            ("https://a/v1", "/x", "https://a/v1/x"),
+            ("http://a", "*", "none"),
+            ("http://a", "other.example:443", "none"),
+        ] {
+            assert_eq!(target(upstream, asked), expected);
+        }
+        let upstream: Upstream = "http://a".parse().expect("an upstream");
+        let asked = "/x".parse().expect("a target");
+        assert_eq!(upstream.target(&Method::CONNECT, &asked), Err(NotPassedOn));
+    }
+
+    #[test]
+    fn what_is_no_upstream_is_told() {
+        for (text, said) in [
+            ("https://-a", "no certificate can name"),
+            ("a:3000", "write it like"),
+            ("/x", "write it like"),
+            ("ftp://a", "write it like"),
+            ("http://u:p@a", "a user"),
+            ("http://a/?q", "a query"),
+            ("http://", "write it like"),
+        ] {
+            let error = text.parse::<Upstream>().unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

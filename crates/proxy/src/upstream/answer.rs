@@ -1,0 +1,72 @@
+//! Answers of the proxy's own, as `application/problem+json` (RFC 9457).
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::{Either, Full};
+
+use super::download::Download;
+use crate::metrics::Failure;
+
+/// A body of the upstream's, passed on as it comes; or one of the proxy's.
+pub(crate) type Content = Either<Download, Full<Bytes>>;
+
+impl Failure {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::NotPassedOn => StatusCode::NOT_IMPLEMENTED,
+            Self::ClientBody | Self::Host => StatusCode::BAD_REQUEST,
+            Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Connect | Self::Tls => StatusCode::BAD_GATEWAY,
+            Self::Protocol | Self::Closed | Self::Framing => StatusCode::BAD_GATEWAY,
+            Self::ConnectTimeout | Self::ResponseTimeout => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    fn detail(self) -> &'static str {
+        match self {
+            Self::NotPassedOn => "neither CONNECT nor the target * is passed on",
+            Self::ClientBody => "the body of the request is incomplete or malformed",
+            Self::ClientTimeout => "the body of the request did not arrive in time",
+            Self::Connect => "the upstream accepts no connection",
+            Self::ConnectTimeout => "the upstream did not accept a connection in time",
+            Self::Tls => "no secure connection to the upstream, or none that is trusted",
+            Self::Protocol => "the upstream gave no answer, or none that is HTTP",
+            Self::Closed => "the upstream closed the connection instead of answering",
+            Self::Framing => "the upstream's answer does not have the length that it announces",
+            Self::ResponseTimeout => "the upstream did not answer in time",
+            Self::Host => "the host is missing, repeated or malformed, or has user info",
+        }
+    }
+
+    /// What the client is answered.
+    pub(crate) fn answer(self) -> Response<Content> {
+        let status = self.status();
+        let title = status.canonical_reason().unwrap_or_default();
+        let (code, detail) = (status.as_u16(), self.detail());
+        let text = format!(
+            r#"{{"type":"about:blank","title":"{title}","status":{code},"detail":"{detail}"}}"#
+        );
+        let mut response = Response::new(Either::Right(Full::new(Bytes::from(text))));
+        *response.status_mut() = status;
+        let json = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_json_and_numbered_in_their_order() {
+        for (number, failure) in Failure::ALL.into_iter().enumerate() {
+            assert_eq!(failure as usize, number);
+            let Either::Right(_) = failure.answer().into_body() else { panic!("its own") };
+            let answer = failure.answer();
+            assert_eq!(answer.headers()[CONTENT_TYPE], "application/problem+json");
+            assert!(answer.status().is_client_error() || answer.status().is_server_error());
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How fast the body of a request must come: a client that sends a byte now and then keeps a
+//! connection as long as it likes, though it never rests for long.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+/// How slowly a client may send the body of a request before there is a response.
+///
+/// The proxy waits for a client for `grace` in total, and for one second more for each
+/// `min_bytes_per_s` bytes that the client has sent.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyRate {
+    /// The wait that every client has.
+    pub grace: Duration,
+    /// Bytes that earn a second more; 0 means no limit.
+    pub min_bytes_per_s: u32,
+}
+
+impl BodyRate {
+    /// How long a client that has sent so much may be waited for; `None` if for ever.
+    fn allowance(&self, bytes: u64) -> Option<Duration> {
+        if self.min_bytes_per_s == 0 {
+            return None;
+        }
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.min_bytes_per_s);
+        let earned = u64::try_from(nanos).map(Duration::from_nanos).unwrap_or(Duration::MAX);
+        Some(self.grace.saturating_add(earned))
+    }
+}
+
+/// The time that one client was waited for, and the bytes that it sent. Time in which the upstream did not
+/// ask for more does not count against the client.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    rate: BodyRate,
+    bytes: u64,
+    waited: Duration,
+    since: Option<Instant>,
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+impl Waits {
+    pub(crate) fn new(rate: BodyRate) -> Self {
+        Self { rate, bytes: 0, waited: Duration::ZERO, since: None, alarm: None }
+    }
+
+    /// Notes that the body gave so many bytes, or none yet. Whether the client has been waited for too
+    /// long; if not yet, the task is woken when it has.
+    pub(crate) fn is_too_slow(&mut self, bytes: Option<usize>, context: &mut Context<'_>) -> bool {
+        let now = Instant::now();
+        let Some(deadline) = self.note(bytes, now) else { return false };
+        if deadline <= now {
+            return true;
+        }
+        let sleep = || Box::pin(tokio::time::sleep_until(deadline));
+        let alarm = self.alarm.get_or_insert_with(sleep);
+        if alarm.deadline() != deadline {
+            alarm.as_mut().reset(deadline);
+        }
+        matches!(alarm.as_mut().poll(context), Poll::Ready(()))
+    }
+
+    /// Until when the client may be waited for, if it is waited for.
+    fn note(&mut self, bytes: Option<usize>, now: Instant) -> Option<Instant> {
+        if let Some(bytes) = bytes {
+            self.bytes = self.bytes.saturating_add(bytes as u64);
+            if let Some(since) = self.since.take() {
+                self.waited += now.saturating_duration_since(since);
+            }
+            return None;
+        }
+        let since = *self.since.get_or_insert(now);
+        let allowance = self.rate.allowance(self.bytes)?;
+        since.checked_add(allowance.saturating_sub(self.waited))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: BodyRate = BodyRate { grace: Duration::from_secs(20), min_bytes_per_s: 500 };
+
+    /// How long a client lasts that sends so many bytes each `every` ms, up to an hour.
+    fn lasts(rate: BodyRate, bytes: usize, every_ms: u64) -> Option<u64> {
+        let (mut waits, mut now) = (Waits::new(rate), Instant::now());
+        let began = now;
+        while now - began < Duration::from_secs(3_600) {
+            let next = now + Duration::from_millis(every_ms);
+            if let Some(deadline) = waits.note(None, now)
+                && deadline <= next
+            {
+                return Some((deadline - began).as_secs());
+            }
+            now = next;
+            assert_eq!(waits.note(Some(bytes), now), None);
+        }
+        None
+    }
+
+    #[test]
+    fn a_client_that_is_slower_is_given_up_and_one_that_is_as_fast_is_not() {
+        assert_eq!(lasts(RATE, 1, 1_000), Some(20));
+        assert_eq!(lasts(RATE, 250, 1_000), Some(39), "half as fast lasts twice as long");
+        assert_eq!(lasts(RATE, 1_000, 60_000), Some(20));
+        assert_eq!(lasts(RATE, 500, 1_000), None);
+        assert_eq!(lasts(RATE, 8_000, 16_000), None);
+        assert_eq!(lasts(BodyRate { min_bytes_per_s: 0, ..RATE }, 1, 1_000), None);
+    }
+
+    #[test]
+    fn time_in_which_nobody_asks_is_not_the_clients() {
+        let (mut waits, now) = (Waits::new(RATE), Instant::now());
+        let at = |secs| now + Duration::from_secs(secs);
+        assert_eq!(waits.note(None, at(0)), Some(at(20)));
+        assert_eq!(waits.note(Some(0), at(5)), None);
+        // The upstream takes nothing for a quarter of an hour.
+        assert_eq!(waits.note(None, at(900)), Some(at(915)));
+        assert_eq!(waits.note(None, at(901)), Some(at(915)), "asked again");
+    }
+
+    #[test]
+    fn any_number_of_bytes_has_an_allowance() {
+        for bytes in [0, 1, u64::MAX] {
+            assert!(RATE.allowance(bytes) >= Some(RATE.grace));
+        }
+    }
+}

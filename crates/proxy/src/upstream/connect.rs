@@ -1,0 +1,124 @@
+//! Connections to the upstream: TCP, and TLS over it where that is asked for, both within one time.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::Uri;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use super::exchange::Noted;
+use crate::log;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// A connection.
+pub(crate) type Link = TokioIo<Noted<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
+
+/// Opens connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Dial {
+    connector: HttpsConnector<HttpConnector>,
+    timeout: Duration,
+    is_http2: bool,
+    told: Arc<Told>,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum DialError {
+    /// It took too long.
+    Timeout,
+    /// There is a server, but not one that is trusted and speaks TLS.
+    Tls(BoxError),
+    /// There is none.
+    Tcp(BoxError),
+}
+
+impl Dial {
+    pub(crate) fn new(tls: ClientConfig, timeout: Duration, is_http2: bool) -> Self {
+        let mut http = HttpConnector::new();
+        http.set_nodelay(true);
+        http.set_connect_timeout(Some(timeout));
+        http.enforce_http(false);
+        let connector = HttpsConnector::from((http, tls));
+        Self { connector, timeout, is_http2, told: Arc::default() }
+    }
+}
+
+impl Service<Uri> for Dial {
+    type Response = Link;
+    type Error = DialError;
+    type Future = Pin<Box<dyn Future<Output = Result<Link, DialError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        self.connector.poll_ready(context).map_err(DialError::from)
+    }
+
+    fn call(&mut self, target: Uri) -> Self::Future {
+        let (told, is_http2) = (Arc::clone(&self.told), self.is_http2);
+        let dialled = tokio::time::timeout(self.timeout, self.connector.call(target));
+        Box::pin(async move {
+            let dialled = dialled.await.map_err(|_| DialError::Timeout)?;
+            let stream = dialled.map_err(DialError::from).inspect_err(|error| told.tell(error))?;
+            let is_http2 = is_http2 || stream.connected().is_negotiated_h2();
+            Ok(TokioIo::new(Noted::new(TokioIo::new(stream), is_http2)))
+        })
+    }
+}
+
+impl From<BoxError> for DialError {
+    fn from(error: BoxError) -> Self {
+        // Those of TCP are in a type of their own.
+        if error.is::<io::Error>() {
+            return Self::Tls(error);
+        }
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<io::Error>()
+                && error.kind() == io::ErrorKind::TimedOut
+            {
+                return Self::Timeout;
+            }
+            cause = error.source();
+        }
+        Self::Tcp(error)
+    }
+}
+
+impl fmt::Display for DialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => f.write_str("no connection in time"),
+            Self::Tls(error) => write!(f, "no secure connection: {error}"),
+            Self::Tcp(error) => write!(f, "no connection: {error}"),
+        }
+    }
+}
+
+impl Error for DialError {}
+
+/// What the operator has been told: each reason once, until it is another.
+#[derive(Debug, Default)]
+struct Told(ArcSwap<String>);
+
+impl Told {
+    fn tell(&self, error: &DialError) {
+        let DialError::Tls(why) = error else { return };
+        let why = why.to_string();
+        if **self.0.load() != why {
+            log::warn(format_args!("no secure connection to the upstream: {why}"));
+            self.0.store(Arc::new(why));
+        }
+    }
+}

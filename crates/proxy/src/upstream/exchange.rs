@@ -1,0 +1,258 @@
+//! A connection to the upstream, with notes about each exchange of a request and its answer.
+//!
+//! hyper does not say whether a connection has served before, nor whether more bytes came with an
+//! answer than the answer announces. Both follow from the bytes of an HTTP/1.1 connection: the first
+//! write after bytes of an answer begins the next exchange, and an empty line ends a head.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use arc_swap::ArcSwap;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Where the status stands in `HTTP/1.1 200 OK`.
+const STATUS: std::ops::Range<usize> = 9..12;
+
+/// The connection.
+#[derive(Debug)]
+pub(crate) struct Noted<T> {
+    stream: T,
+    trace: Trace,
+    head: HeadEnd,
+    /// Of HTTP/2, whose exchanges overlap, only the answers are noted.
+    is_http2: bool,
+}
+
+impl<T> Noted<T> {
+    pub(crate) fn new(stream: T, is_http2: bool) -> Self {
+        Self { stream, trace: Trace::new(), head: HeadEnd::default(), is_http2 }
+    }
+
+    fn has_read(&mut self, bytes: &[u8]) {
+        if self.is_http2 || bytes.is_empty() {
+            return;
+        }
+        let after_head = self.head.read(bytes);
+        let exchange = self.trace.connection.exchange.load();
+        exchange.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        exchange.after_head.fetch_add(after_head as u64, Ordering::Relaxed);
+    }
+
+    fn writes(&mut self) {
+        let exchange = self.trace.connection.exchange.load();
+        // An upload that goes on after its answer has begun is taken for the next exchange too. The
+        // answer's bytes are then undercounted, so a surplus may be missed but none is made up.
+        if !self.is_http2 && exchange.received.load(Ordering::Relaxed) > 0 {
+            let next = Exchange { number: exchange.number + 1, ..Exchange::default() };
+            self.trace.connection.exchange.store(Arc::new(next));
+            self.head = HeadEnd::default();
+        }
+    }
+}
+
+impl<T: Connection> Connection for Noted<T> {
+    fn connected(&self) -> Connected {
+        self.stream.connected().extra(self.trace.clone())
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Noted<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.has_read(&buffer.filled()[before..]);
+        polled
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.writes();
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.writes();
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The notes about one exchange. The connection keeps one; hyper-util clones it into each response, and
+/// into each error, before the connection goes to another request. So a clone is made while its
+/// exchange is the connection's last, and stays with that exchange.
+pub(crate) struct Trace {
+    connection: Arc<Shared>,
+    exchange: Arc<Exchange>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    exchange: ArcSwap<Exchange>,
+    has_answered: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Exchange {
+    /// 0 for the first of the connection.
+    number: u64,
+    received: AtomicU64,
+    /// Of them, those behind the head of the answer.
+    after_head: AtomicU64,
+}
+
+impl Trace {
+    fn new() -> Self {
+        let exchange = Arc::<Exchange>::default();
+        let current = ArcSwap::new(Arc::clone(&exchange));
+        let connection = Shared { exchange: current, has_answered: AtomicBool::new(false) };
+        Self { connection: Arc::new(connection), exchange }
+    }
+
+    /// Notes that a whole head has come.
+    pub(crate) fn answered(&self) {
+        self.connection.has_answered.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection had served before, and has brought nothing of this answer.
+    pub(crate) fn is_reused_in_vain(&self) -> bool {
+        let has_served =
+            self.exchange.number > 0 || self.connection.has_answered.load(Ordering::Relaxed);
+        has_served && self.exchange.received.load(Ordering::Relaxed) == 0
+    }
+
+    /// Bytes that have come behind the head of the answer.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.exchange.after_head.load(Ordering::Relaxed)
+    }
+}
+
+impl Clone for Trace {
+    fn clone(&self) -> Self {
+        let exchange = self.connection.exchange.load_full();
+        Self { connection: Arc::clone(&self.connection), exchange }
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.exchange.fmt(f)
+    }
+}
+
+/// Finds the end of the head of an answer, past heads of interim answers (1xx).
+#[derive(Debug, Default)]
+struct HeadEnd {
+    lines: u64,
+    line_length: usize,
+    status: [u8; 3],
+    is_found: bool,
+}
+
+impl HeadEnd {
+    /// How many of these bytes are behind the end.
+    fn read(&mut self, bytes: &[u8]) -> usize {
+        for (index, byte) in bytes.iter().enumerate() {
+            if self.is_found {
+                return bytes.len() - index;
+            }
+            match byte {
+                b'\n' if self.line_length > 0 => {
+                    (self.lines, self.line_length) = (self.lines + 1, 0)
+                }
+                // Empty lines may stand before a head.
+                b'\n' if self.lines == 0 => {}
+                b'\n' if self.is_interim() => *self = Self::default(),
+                b'\n' => self.is_found = true,
+                b'\r' => {}
+                byte => {
+                    if self.lines == 0 && STATUS.contains(&self.line_length) {
+                        self.status[self.line_length - STATUS.start] = *byte;
+                    }
+                    self.line_length += 1;
+                }
+            }
+        }
+        0
+    }
+
+    /// Whether another head follows. 101 is the last one: the bytes after it belong to another protocol.
+    fn is_interim(&self) -> bool {
+        self.status[0] == b'1' && self.status != *b"101"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_head_is_found_wherever_the_bytes_are_cut() {
+        for (head, body) in [
+            ("HTTP/1.1 200 OK\r\na: b\r\n\r\n", "body\r\n\r\nmore"),
+            ("HTTP/1.1 200 OK\r\n\r\n", ""),
+            ("\r\n\nHTTP/1.0 200 OK\na: b\n\n", "\n\n\n"),
+            ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\na: b\r\n\r\n", "body"),
+            ("HTTP/1.1 103 Hints\r\na: b\r\n\r\nHTTP/1.1 102 P\n\nHTTP/1.1 404 No\r\n\r\n", "x"),
+            ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"),
+        ] {
+            let whole = format!("{head}{body}");
+            for cut in 0..=whole.len() {
+                let (first, second) = whole.as_bytes().split_at(cut);
+                let mut end = HeadEnd::default();
+                let behind = end.read(first) + end.read(second);
+                assert_eq!(behind, body.len(), "{whole:?} cut at {cut}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clone_stays_with_its_exchange() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (near, mut far) = tokio::io::duplex(1_024);
+        let mut noted = Noted::new(near, false);
+        noted.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("written");
+        assert!(!noted.trace.clone().is_reused_in_vain());
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        far.write_all(answer).await.expect("written");
+        noted.read_exact(&mut vec![0; answer.len()]).await.expect("read");
+        let first = noted.trace.clone();
+        assert_eq!(first.body_bytes(), 2);
+        first.answered();
+        noted.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("written");
+        let second = noted.trace.clone();
+        assert!(second.is_reused_in_vain() && !first.is_reused_in_vain());
+        far.write_all(answer).await.expect("written");
+        noted.read_exact(&mut vec![0; answer.len() - 1]).await.expect("read");
+        assert_eq!((first.body_bytes(), second.body_bytes()), (2, 1));
+        assert!(!second.is_reused_in_vain());
+    }
+}

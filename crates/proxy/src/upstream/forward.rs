@@ -1,0 +1,276 @@
+//! Passes a request on to the upstream, and its response back.
+
+use std::convert::Infallible;
+use std::error::Error as _;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::Result;
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::{Extensions, Method, Request, Response, StatusCode, Version, request};
+use http_body::Body as _;
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Error;
+use hyper_util::client::legacy::connect::capture_connection;
+use tower_service::Service;
+
+use super::address::Upstream;
+use super::answer::Content;
+use super::body_rate::BodyRate;
+use super::connect::DialError;
+use super::download::{Announced, Download};
+use super::exchange::Trace;
+use super::idle::{Idle, Pulse};
+use super::pool::{Links, Over, PoolOptions};
+use super::tunnel::Tunnel;
+use super::upgrade::Asked;
+use super::upload::{Progress, Upload};
+use crate::metrics::Failure;
+use crate::metrics::Metrics;
+use crate::request::body::Inbound;
+use crate::request::client::Client;
+use crate::request::headers::{name_connection_options, to_client, to_upstream};
+
+/// The service behind the rules.
+#[derive(Clone, Debug)]
+pub(crate) struct Forward(Arc<Inner>);
+
+/// How requests are forwarded.
+#[derive(Clone, Debug)]
+pub(crate) struct ForwardOptions {
+    pub(crate) pool: PoolOptions,
+    pub(crate) response_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) tunnel_timeout: Duration,
+    pub(crate) body_rate: BodyRate,
+}
+
+#[derive(Debug)]
+struct Inner {
+    links: Links,
+    upstream: Upstream,
+    options: ForwardOptions,
+    metrics: Arc<Metrics>,
+}
+
+impl Forward {
+    /// Forwards to this upstream.
+    pub(crate) fn new(
+        upstream: Upstream,
+        options: ForwardOptions,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self> {
+        let links = Links::new(&upstream, &options.pool)?;
+        Ok(Self(Arc::new(Inner { links, upstream, options, metrics })))
+    }
+}
+
+impl Service<Request<Inbound>> for Forward {
+    type Response = Response<Content>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Content>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Inbound>) -> Self::Future {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            Ok(inner.pass(request).await.unwrap_or_else(|failure| {
+                inner.metrics.count_failure(failure);
+                failure.answer()
+            }))
+        })
+    }
+}
+
+impl Inner {
+    async fn pass(&self, mut request: Request<Inbound>) -> Result<Response<Content>, Failure> {
+        let asked = self.links.can_upgrade().then(|| Asked::of(&mut request)).flatten();
+        let (mut head, body) = request.into_parts();
+        let target = self.upstream.target(&head.method, &head.uri);
+        let target = target.map_err(|_| Failure::NotPassedOn)?;
+        let client: Client = *head.extensions.get().expect("the front door has marked it");
+        to_upstream(
+            &mut head.headers,
+            &client,
+            &head.uri,
+            head.version,
+            self.options.pool.preserve_host,
+        );
+        if let Some(asked) = &asked {
+            head.headers.insert(UPGRADE, asked.protocols.clone());
+        }
+        if asked.is_some() || self.links.are_http1() {
+            name_connection_options(&mut head.headers);
+        }
+        head.uri = target;
+        // Over HTTP/2 it is sent as such all the same.
+        head.version = Version::HTTP_11;
+        head.extensions.clear();
+
+        let is_upgrade = asked.is_some();
+        let again = may_be_repeated(&head, &body).then(|| head.clone());
+        let pulse = Pulse::new();
+        let mut sent = self.send(head, Some(body), is_upgrade, Over::Any, &pulse).await;
+        if let (Err(Failure::Closed), Some(head)) = (&sent, again) {
+            self.metrics.count_retry();
+            sent = self.send(head, None, is_upgrade, Over::New, &pulse).await;
+        }
+        let (response, announced) = sent?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            // Nobody may have asked for it.
+            return self.switch(asked.ok_or(Failure::Protocol)?, response);
+        }
+        let (mut head, body) = response.into_parts();
+        to_client(&mut head.headers, head.version);
+        // The server side writes the version that its client speaks.
+        head.version = Version::HTTP_11;
+        let idle = Idle::new(pulse, self.options.body_timeout);
+        let body = Download::new(body, idle, announced, Arc::clone(&self.metrics));
+        Ok(Response::from_parts(head, Either::Left(body)))
+    }
+
+    /// Sends a request, and checks the head of the answer.
+    async fn send(
+        &self,
+        head: request::Parts,
+        body: Option<Inbound>,
+        is_upgrade: bool,
+        over: Over,
+        pulse: &Arc<Pulse>,
+    ) -> Result<(Response<Incoming>, Option<Announced>), Failure> {
+        let is_head = head.method == Method::HEAD;
+        let idle = Idle::new(Arc::clone(pulse), self.options.body_timeout);
+        let (upload, progress) =
+            Upload::new(body, idle, self.options.body_rate, Arc::clone(&self.metrics));
+        let mut request = Request::from_parts(head, upload);
+        let connection = capture_connection(&mut request);
+        let sent = self.links.send(request, is_upgrade, over);
+        let mut response = self.in_time(sent, &progress).await?;
+        progress.answered();
+        let trace: Trace = response.extensions_mut().remove().expect("its connection is noted");
+        trace.answered();
+        let announced = announced_bytes(&response, is_head).map(|bytes| Announced { bytes, trace });
+        if !has_known_end(&response) || announced.as_ref().is_some_and(Announced::is_exceeded) {
+            // Where the next answer would begin is not known.
+            connection.connection_metadata().as_ref().inspect(|connected| connected.poison());
+            return Err(Failure::Framing);
+        }
+        Ok((response, announced))
+    }
+
+    /// The upstream agrees to another protocol: what comes then goes through a tunnel.
+    fn switch(
+        &self,
+        asked: Asked,
+        mut response: Response<Incoming>,
+    ) -> Result<Response<Content>, Failure> {
+        let chosen = asked.chosen(response.headers()).ok_or(Failure::Protocol)?;
+        let tunnel = Tunnel {
+            client: asked.client,
+            upstream: hyper::upgrade::on(&mut response),
+            open: asked.open,
+            idle_timeout: self.options.tunnel_timeout,
+            metrics: Arc::clone(&self.metrics),
+        };
+        tokio::spawn(tunnel.run());
+        let (mut head, _) = response.into_parts();
+        to_client(&mut head.headers, head.version);
+        head.headers.insert(UPGRADE, chosen);
+        head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        Ok(Response::from_parts(head, Either::Right(Full::new(Bytes::new()))))
+    }
+
+    /// The response; or why there is none. A long upload has time as long as it moves.
+    async fn in_time(
+        &self,
+        sent: impl Future<Output = Result<Response<Incoming>, Error>>,
+        progress: &Progress,
+    ) -> Result<Response<Incoming>, Failure> {
+        tokio::pin!(sent);
+        loop {
+            let frames = progress.frames();
+            match tokio::time::timeout(self.options.response_timeout, &mut sent).await {
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(_)) if progress.has_stalled() => return Err(Failure::ClientTimeout),
+                Ok(Err(_)) if progress.has_failed() => return Err(Failure::ClientBody),
+                Ok(Err(error)) => return Err(failure(&error)),
+                Err(_) if progress.frames() > frames => {}
+                Err(_) if progress.waits_for_client() => return Err(Failure::ClientTimeout),
+                Err(_) => return Err(Failure::ResponseTimeout),
+            }
+        }
+    }
+}
+
+/// Whether a request may be executed twice, and can be sent twice.
+fn may_be_repeated(head: &request::Parts, body: &Inbound) -> bool {
+    head.method.is_idempotent() && body.is_end_stream()
+}
+
+/// Whether an answer says at most once, and in a way that is known, where it ends.
+fn has_known_end(response: &Response<Incoming>) -> bool {
+    let headers = response.headers();
+    let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
+    // Another encoding than this one would reach the client as if it were the content's.
+    encodings.next().is_none_or(|encoding| {
+        encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
+            && encodings.next().is_none()
+            && !headers.contains_key(CONTENT_LENGTH)
+    })
+}
+
+/// The length of the body, if the answer has one and says it. HTTP/2 checks it itself.
+fn announced_bytes(response: &Response<Incoming>, is_head: bool) -> Option<u64> {
+    let has_body = !is_head
+        && response.version() != Version::HTTP_2
+        && !matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        && response.headers().contains_key(CONTENT_LENGTH);
+    response.body().size_hint().exact().filter(|_| has_body)
+}
+
+/// What an error of the client side means.
+fn failure(error: &Error) -> Failure {
+    if !error.is_connect() {
+        let is_reused = error.connect_info().is_some_and(|connected| {
+            let mut extras = Extensions::new();
+            connected.get_extras(&mut extras);
+            extras.get().is_some_and(Trace::is_reused_in_vain)
+        });
+        return if is_reused && has_closed(error) { Failure::Closed } else { Failure::Protocol };
+    }
+    match error.source().and_then(|cause| cause.downcast_ref()) {
+        Some(DialError::Timeout) => Failure::ConnectTimeout,
+        Some(DialError::Tls(_)) => Failure::Tls,
+        Some(DialError::Tcp(_)) => Failure::Connect,
+        // The first words of HTTP/2 were not understood.
+        None => Failure::Protocol,
+    }
+}
+
+/// Whether the upstream has closed the connection, or told it to end, without looking at the request.
+fn has_closed(error: &Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if error.downcast_ref().is_some_and(hyper::Error::is_incomplete_message)
+            || error.is::<io::Error>()
+            || error.downcast_ref().is_some_and(is_end_of_http2)
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn is_end_of_http2(error: &h2::Error) -> bool {
+    let is_denied = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (error.is_go_away() || is_denied) || error.is_io()
+}

@@ -1,0 +1,95 @@
+//! How long nothing has moved on the two bodies of a request.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body::{Body, Frame};
+use tokio::time::{Instant, Sleep};
+
+use crate::metrics::{Metrics, Stall};
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What polling a body comes to.
+type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
+
+/// When something last moved, either way. A stream of which one way rests is not idle.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    began: Instant,
+    last_micros: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Pulse {
+    pub(crate) fn new() -> Arc<Self> {
+        let (last_micros, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { began: Instant::now(), last_micros, is_over })
+    }
+
+    fn beat(&self) {
+        let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.last_micros.store(micros, Ordering::Relaxed);
+    }
+
+    fn last(&self) -> Instant {
+        self.began + Duration::from_micros(self.last_micros.load(Ordering::Relaxed))
+    }
+}
+
+/// Watches one of the bodies.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    pulse: Arc<Pulse>,
+    span: Duration,
+    /// Set when the body is first waited for, and moved on only when it ends: a body that moves costs
+    /// no timer.
+    alarm: Option<Pin<Box<Sleep>>>,
+    is_waiting: bool,
+}
+
+impl Idle {
+    pub(crate) fn new(pulse: Arc<Pulse>, span: Duration) -> Self {
+        Self { pulse, span, alarm: None, is_waiting: false }
+    }
+
+    /// Polls a body; `None` if nothing has moved for too long.
+    pub(crate) fn poll<B: Body + Unpin>(
+        &mut self,
+        body: &mut B,
+        context: &mut Context<'_>,
+    ) -> Option<Polled<B>> {
+        let polled = Pin::new(body).poll_frame(context);
+        let is_waiting = polled.is_pending();
+        // The time in which nobody asked for a frame is not the body's.
+        if !is_waiting || !self.is_waiting {
+            self.pulse.beat();
+        }
+        self.is_waiting = is_waiting;
+        (!is_waiting || !self.is_over(context)).then_some(polled)
+    }
+
+    fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+        let Self { pulse, span, alarm, .. } = self;
+        let due = || pulse.last() + *span;
+        let alarm = alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due())));
+        while alarm.as_mut().poll(context).is_ready() {
+            if due() <= Instant::now() {
+                return true;
+            }
+            alarm.as_mut().reset(due());
+        }
+        false
+    }
+
+    /// Counts the stall, unless the other body's watch has, and says it.
+    pub(crate) fn count(&self, metrics: &Metrics, of: Stall) -> BoxError {
+        if !self.pulse.is_over.swap(true, Ordering::Relaxed) {
+            metrics.count_stall(of);
+        }
+        "nothing has moved for too long".into()
+    }
+}

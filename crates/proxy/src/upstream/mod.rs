@@ -1,0 +1,30 @@
+//! The way to the upstream and back.
+//!
+//! ```text
+//! forward       sends a request and checks the head of its response
+//! pool          connections to the upstream, kept and reused
+//! connect       opens one: TCP, TLS; connect_limit bounds how many
+//! exchange      watches the bytes of a connection: reused or not, longer than announced
+//! upload        the request's body: idle time and rate
+//! download      the response's body: idle time and length
+//! upgrade       a client's wish for another protocol; tunnel carries its bytes
+//! ```
+
+mod address;
+pub(crate) mod answer;
+mod body_rate;
+mod connect;
+mod connect_limit;
+mod download;
+mod exchange;
+pub(crate) mod forward;
+mod idle;
+mod pool;
+mod tls_roots;
+mod tunnel;
+mod upgrade;
+mod upload;
+
+pub use address::Upstream;
+pub use body_rate::BodyRate;
+pub(crate) use pool::PoolOptions;

@@ -1,0 +1,134 @@
+//! The connections to the upstream, which are kept and used again: of the protocol that it speaks,
+//! and those of HTTP/1.1, which alone can be upgraded.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use http::Request;
+use hyper_util::client::legacy::{Client, ResponseFuture};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::RootCertStore;
+use tokio::sync::Semaphore;
+
+use super::address::Upstream;
+use super::connect::Dial;
+use super::connect_limit::Bounded;
+use super::tls_roots;
+use super::upload::Upload;
+
+/// Connections to the upstream that are kept while nobody uses them, and for how long.
+const IDLE_CONNECTIONS: usize = 1_024;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// An HTTP/2 upstream that does not answer a ping sent so often is gone.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How the upstream is connected to.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolOptions {
+    /// Certificates that an https upstream's may be signed by, besides the system's.
+    pub(crate) ca: Option<PathBuf>,
+    /// Whether HTTP/2 is the only version.
+    pub(crate) is_http2: bool,
+    /// Whether the upstream is sent the client's Host.
+    pub(crate) preserve_host: bool,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) connections_max: usize,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Links {
+    usual: Pair,
+    upgradable: Option<Pair>,
+    are_http1: bool,
+}
+
+/// Connections that are kept, and those that serve one request.
+#[derive(Clone, Debug)]
+struct Pair {
+    kept: Client<Bounded, Upload>,
+    fresh: Client<Bounded, Upload>,
+}
+
+/// Which connection a request is sent over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// One that is kept, or a new one if none is free.
+    Any,
+    /// A new one.
+    New,
+}
+
+impl Links {
+    /// At most `connections_max` connections at a time.
+    pub(crate) fn new(upstream: &Upstream, options: &PoolOptions) -> Result<Self> {
+        let is_secure = upstream.is_secure();
+        if options.ca.is_some() && !is_secure {
+            bail!("--upstream-ca is for an https upstream, and {upstream} is none");
+        }
+        let roots = match is_secure {
+            true => tls_roots::trusted(options.ca.as_deref())?,
+            false => RootCertStore::empty(),
+        };
+        // Each of two pools may keep connections that the other cannot use.
+        let kept_max = IDLE_CONNECTIONS.min(options.connections_max / 4);
+        let places = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
+        let pair = |protocols: &[&str]| {
+            let tls = tls_roots::config(roots.clone(), protocols)?;
+            let (timeout, places) = (options.connect_timeout, Arc::clone(&places));
+            let dial = Dial::new(tls, timeout, options.is_http2);
+            let dial = Bounded { dial, places, timeout };
+            anyhow::Ok(Pair {
+                kept: client(dial.clone(), options.is_http2, kept_max),
+                fresh: client(dial, options.is_http2, 0),
+            })
+        };
+        if options.is_http2 {
+            return Ok(Self { usual: pair(&["h2"])?, upgradable: None, are_http1: false });
+        }
+        let http1 = pair(&["http/1.1"])?;
+        // The `:authority` of HTTP/2 is the connection's, so a client's host needs HTTP/1.1.
+        if options.preserve_host || !is_secure {
+            return Ok(Self { usual: http1.clone(), upgradable: Some(http1), are_http1: true });
+        }
+        Ok(Self { usual: pair(&["h2", "http/1.1"])?, upgradable: Some(http1), are_http1: false })
+    }
+
+    /// Whether connections may become another protocol's.
+    pub(crate) fn can_upgrade(&self) -> bool {
+        self.upgradable.is_some()
+    }
+
+    /// Whether no other version is spoken.
+    pub(crate) fn are_http1(&self) -> bool {
+        self.are_http1
+    }
+
+    /// Sends a request.
+    pub(crate) fn send(
+        &self,
+        request: Request<Upload>,
+        is_upgrade: bool,
+        over: Over,
+    ) -> ResponseFuture {
+        let upgradable = self.upgradable.as_ref().filter(|_| is_upgrade);
+        let pair = upgradable.unwrap_or(&self.usual);
+        match over {
+            Over::Any => pair.kept.request(request),
+            Over::New => pair.fresh.request(request),
+        }
+    }
+}
+
+fn client(dial: Bounded, is_http2: bool, kept_max: usize) -> Client<Bounded, Upload> {
+    Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(kept_max)
+        .http2_only(is_http2)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .build(dial)
+}

@@ -1,0 +1,136 @@
+//! A request's body on its way to the upstream, watched: whether it moves, and for whom it waits.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::body_rate::{BodyRate, Waits};
+use super::idle::{BoxError, Idle};
+use crate::metrics::{Metrics, Stall};
+use crate::request::body::Inbound;
+
+/// What is known of an upload.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    frames: AtomicU64,
+    waits_for_client: AtomicBool,
+    has_stalled: AtomicBool,
+    has_failed: AtomicBool,
+    is_answered: AtomicBool,
+}
+
+impl Progress {
+    /// Frames that have been taken from the client.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Relaxed)
+    }
+
+    /// The upstream would take more, and the client has not sent it yet.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.waits_for_client.load(Ordering::Relaxed)
+    }
+
+    /// The client has stopped amid its body.
+    pub(crate) fn has_stalled(&self) -> bool {
+        self.has_stalled.load(Ordering::Relaxed)
+    }
+
+    /// The client's body broke off, or is malformed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// From now on a stall is not told by the answer, and has to be counted.
+    pub(crate) fn answered(&self) {
+        self.is_answered.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What polling the client's body came to.
+type Polled = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
+
+/// The body, watched.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    /// `None` where there is none to send.
+    body: Option<Inbound>,
+    idle: Idle,
+    waits: Waits,
+    progress: Arc<Progress>,
+    metrics: Arc<Metrics>,
+}
+
+impl Upload {
+    pub(crate) fn new(
+        body: Option<Inbound>,
+        idle: Idle,
+        body_rate: BodyRate,
+        metrics: Arc<Metrics>,
+    ) -> (Self, Arc<Progress>) {
+        let (progress, waits) = (Arc::new(Progress::default()), Waits::new(body_rate));
+        (Self { body, idle, waits, progress: Arc::clone(&progress), metrics }, progress)
+    }
+
+    /// The client sends more slowly than it must, and there is no answer yet. After that both ways
+    /// may move as the two sides agree.
+    fn is_too_slow(&mut self, polled: &Polled, context: &mut Context<'_>) -> bool {
+        let bytes = match polled {
+            Poll::Pending => None,
+            Poll::Ready(Some(Ok(frame))) => Some(frame.data_ref().map_or(0, Bytes::len)),
+            Poll::Ready(_) => Some(0),
+        };
+        let is_too_slow = self.waits.is_too_slow(bytes, context);
+        is_too_slow && !self.progress.is_answered.load(Ordering::Relaxed)
+    }
+
+    fn stalled(&self) -> BoxError {
+        self.progress.has_stalled.store(true, Ordering::Relaxed);
+        if self.progress.is_answered.load(Ordering::Relaxed) {
+            return self.idle.count(&self.metrics, Stall::Upload);
+        }
+        "the client has stopped amid its body".into()
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        let Some(polled) = this.idle.poll(body, context) else {
+            body.abandon();
+            return Poll::Ready(Some(Err(this.stalled())));
+        };
+        if this.is_too_slow(&polled, context) {
+            // The rest would come as slowly, and keep the connection from others.
+            this.body.iter_mut().for_each(Inbound::abandon);
+            this.metrics.count_slow_body();
+            return Poll::Ready(Some(Err(this.stalled())));
+        }
+        let progress = &this.progress;
+        progress.waits_for_client.store(polled.is_pending(), Ordering::Relaxed);
+        let frame = ready!(polled);
+        progress.frames.fetch_add(1, Ordering::Relaxed);
+        if let Some(Err(_)) = frame {
+            progress.has_failed.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Inbound::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
+    }
+}

@@ -1,0 +1,214 @@
+//! The algorithms that a replay offers. A new algorithm is one entry in [`ALGORITHMS`].
+
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use tollgate::{FixedWindow, Gcra, LeakyQueue, SlidingCounter, SlidingLog, SubWindows};
+
+use crate::contender::{Contender, Setup};
+
+/// An algorithm that a replay can use. It parses from its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Algorithm {
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    /// Whether the algorithm uses the burst of a rule.
+    pub(crate) uses_burst: bool,
+    /// Whether the algorithm uses `--sub-windows`.
+    pub(crate) uses_sub_windows: bool,
+    /// Whether the algorithm uses `--immediate`.
+    pub(crate) uses_immediate: bool,
+    /// The most that the algorithm admits to a key in one period, wherever that begins, and why. A
+    /// delayed request counts from the end of its delay.
+    pub(crate) worst_window: &'static str,
+        build: fn(&Setup) -> Result<Box<dyn Contender>>,
+}
+
+impl Algorithm {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What the algorithm is, in a few words.
+    #[must_use]
+    pub fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    /// Builds a limiter.
+    ///
+    /// # Errors
+    ///
+    /// The algorithm cannot keep the rule, or there is no memory for its table. The error says
+    /// why, and no more.
+    pub(crate) fn build_bare(&self, setup: &Setup) -> Result<Box<dyn Contender>> {
+        (self.build)(setup)
+    }
+
+    /// Builds a limiter. The error names the rule and the algorithm too.
+    pub(crate) fn build(&self, setup: &Setup) -> Result<Box<dyn Contender>> {
+        (self.build)(setup).with_context(|| format!("rule \"{}\" with {}", setup.quota, self.name))
+    }
+}
+
+/// All algorithms, the default first.
+pub const ALGORITHMS: &[Algorithm] = &[
+    Algorithm {
+        name: "gcra",
+        summary: "token bucket",
+        uses_burst: true,
+        uses_sub_windows: false,
+        uses_immediate: false,
+        worst_window: "burst + limit: a full bucket, plus the refill of one period",
+        build: |setup| setup.build(&Gcra::new()),
+    },
+    Algorithm {
+        name: "fixed-window",
+        summary: "window from a key's first request",
+        uses_burst: false,
+        uses_sub_windows: false,
+        uses_immediate: false,
+        worst_window: TWO_WINDOWS,
+        build: |setup| setup.build(&FixedWindow::anchored()),
+    },
+    Algorithm {
+        name: "fixed-window-aligned",
+        summary: "window from the wall clock's full hour, minute, …",
+        uses_burst: false,
+        uses_sub_windows: false,
+        uses_immediate: false,
+        worst_window: TWO_WINDOWS,
+        build: |setup| {
+            let aligned = FixedWindow::aligned();
+            setup.build(&aligned.utc_offset_secs(setup.options.utc_offset_secs))
+        },
+    },
+    Algorithm {
+        name: "leaky-queue",
+        summary: "queue with an even outlet; requests that fit wait for their turn",
+        uses_burst: true,
+        uses_sub_windows: false,
+        uses_immediate: true,
+        worst_window: "limit + one request, or + --immediate cells if more",
+        build: |setup| setup.build(&LeakyQueue::new().immediate(setup.options.immediate_cells)),
+    },
+    Algorithm {
+        name: "sub-windows",
+        summary: "the latest sub-windows of the wall clock, added up",
+        uses_burst: false,
+        uses_sub_windows: true,
+        uses_immediate: false,
+        worst_window: "2 x limit; the limit within a period less one sub-window",
+        build: |setup| {
+            let divided = SubWindows::new().count(setup.options.sub_windows);
+            setup.build(&divided.utc_offset_secs(setup.options.utc_offset_secs))
+        },
+    },
+    Algorithm {
+        name: "sliding-counter",
+        summary: "aligned window, plus the overlapping share of the previous one",
+        uses_burst: false,
+        uses_sub_windows: false,
+        uses_immediate: false,
+        worst_window: "2 x limit: it assumes that the last window was even",
+        build: |setup| {
+            setup.build(&SlidingCounter::new().utc_offset_secs(setup.options.utc_offset_secs))
+        },
+    },
+    Algorithm {
+        name: "sliding-log",
+        summary: "exact log of the last period",
+        uses_burst: false,
+        uses_sub_windows: false,
+        uses_immediate: false,
+        worst_window: "the limit, exactly",
+        build: |setup| setup.build(&SlidingLog::new()),
+    },
+];
+
+const TWO_WINDOWS: &str = "2 x limit: one on each side of a window's edge";
+
+/// All names, for messages.
+fn names() -> String {
+    ALGORITHMS.iter().map(|algorithm| algorithm.name).collect::<Vec<_>>().join(", ")
+}
+
+impl PartialEq for Algorithm {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        ALGORITHMS
+            .iter()
+            .find(|algorithm| algorithm.name == text)
+            .copied()
+            .ok_or_else(|| format!("`{text}` is not an algorithm: use one of {}", names()))
+    }
+}
+
+/// Which algorithms to replay. Parses from a list such as `gcra,fixed-window`, or `all`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Selection {
+    /// Every algorithm that can keep the rule.
+    All,
+    /// These algorithms.
+    Named(Vec<Algorithm>),
+}
+
+impl Selection {
+    pub(crate) fn algorithms(&self) -> &[Algorithm] {
+        match self {
+            Self::All => ALGORITHMS,
+            Self::Named(algorithms) => algorithms,
+        }
+    }
+}
+
+impl FromStr for Selection {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        text.split(',').map(|name| name.trim().parse()).collect::<Result<_, _>>().map(Self::Named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::AnyAlgorithm;
+
+    use super::*;
+
+    #[test]
+    fn a_list_keeps_its_order() {
+        let list = str::parse::<Selection>;
+        let named = list("fixed-window, gcra").unwrap();
+        let names: Vec<_> = named.algorithms().iter().map(|algorithm| algorithm.name).collect();
+        assert_eq!(names, ["fixed-window", "gcra"]);
+        assert_eq!(list("all"), Ok(Selection::All));
+        assert!(list("gcra,magic").unwrap_err().contains("`magic`"));
+        assert!(list("").is_err());
+    }
+
+    #[test]
+    fn the_algorithms_have_the_names_of_the_library() {
+        let names: Vec<_> = ALGORITHMS.iter().map(|algorithm| algorithm.name).collect();
+        assert_eq!(names, AnyAlgorithm::NAMES);
+    }
+
+    #[test]
+    fn descriptions_of_worst_windows_fit_a_narrow_terminal() {
+        for algorithm in ALGORITHMS {
+            assert!(algorithm.worst_window.len() <= 58, "{}", algorithm.worst_window);
+        }
+    }
+}

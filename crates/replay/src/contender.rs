@@ -1,0 +1,334 @@
+//! A limiter that decides the requests of a log, with an optional reference model beside it: one
+//! trait for every algorithm.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use anyhow::{Result, bail};
+use tollgate::algo::StateMachine;
+use tollgate::algo::oracle::{Oracle, Verdict};
+use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
+
+use crate::words::counted;
+
+/// Differences that are kept for the report; all are counted.
+const DIFFERENCES_SHOWN: usize = 5;
+/// A fixed seed puts each key in the same slot in every run, so that a replay is repeatable.
+const HASH_SEED: u64 = 0x0007_0116_A7E5;
+/// The default capacity in keys, unless that exceeds [`MEMORY_DEFAULT_BYTES`].
+const CAPACITY_DEFAULT: u64 = 1_000_000;
+const MEMORY_DEFAULT_BYTES: u64 = 1 << 30;
+
+/// The options that all limiters of a replay share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// Keys that a limiter has room for; `None` means the default.
+    pub(crate) capacity: Option<u64>,
+    pub(crate) on_full: OnFull,
+    pub(crate) utc_offset_secs: i32,
+    pub(crate) sub_windows: u32,
+    /// Cells that a queue admits without delay.
+    pub(crate) immediate_cells: u64,
+    pub(crate) verify: bool,
+}
+
+/// How to build a limiter, except for its algorithm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) quota: Quota,
+    pub(crate) options: Options,
+    /// The Unix time of the limiter's tick 0, in nanoseconds.
+    pub(crate) origin_unix_nanos: u64,
+}
+
+/// Decides requests one after another.
+pub(crate) trait Contender {
+    /// Charges `cost` to `key`. Time is Unix time in nanoseconds, not before the origin.
+    fn contender(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict;
+
+    /// Where the limiter and the reference model disagreed; `None` without a model.
+    fn differences(&self) -> Option<&Differences>;
+
+    /// Keys that the limiter has room for.
+    fn capacity(&self) -> u64;
+
+    /// How often the limiter could not keep a key because its table was full.
+    fn times_full(&self) -> u64;
+}
+
+/// Disagreements between the limiter and the reference model.
+#[derive(Debug, Default)]
+pub(crate) struct Differences {
+    pub(crate) count: u64,
+    /// The first [`DIFFERENCES_SHOWN`].
+    pub(crate) first: Vec<Difference>,
+}
+
+/// One request on which the limiter and the model disagree.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    pub(crate) key: String,
+    pub(crate) cost: u64,
+    pub(crate) unix_nanos: u64,
+    pub(crate) limiter: Verdict,
+    pub(crate) model: Verdict,
+}
+
+impl Setup {
+    /// Builds a limiter of `algorithm`, with its model if `verify` is set.
+    pub(crate) fn build<A>(&self, algorithm: &A) -> Result<Box<dyn Contender>>
+    where
+        A: tollgate::algo::Algorithm + Clone + 'static,
+    {
+        let Options { capacity, on_full, verify, .. } = self.options;
+        let origin_unix_nanos = self.origin_unix_nanos;
+        let key = KeySize::of(&algorithm.params(&self.quota, origin_unix_nanos)?);
+        let capacity = capacity.unwrap_or_else(|| key.fitting(MEMORY_DEFAULT_BYTES));
+        let built = Limiter::builder(self.quota)
+            .algorithm(algorithm.clone())
+            .clock(ManualClock::starting_at_unix_nanos(origin_unix_nanos))
+            .capacity(capacity)
+            .on_full(on_full)
+            .slots(SlotLayout::Wide) // the finest time unit, and no two keys share a slot
+            .hash_seed(HASH_SEED)
+            .build();
+        if built.as_ref().err() == Some(&BuildError::OutOfMemory) {
+            let keys = counted(capacity, "key", "keys");
+            let bytes = counted(key.bytes(), "byte", "bytes");
+            bail!("there is no memory for {keys} of {bytes} each: lower --capacity");
+        }
+        let model = verify.then(Model::default);
+        Ok(Box::new(LimiterContender::<A> { limiter: built?, capacity, model, origin_unix_nanos }))
+    }
+}
+
+/// The memory that room for one key takes.
+#[derive(Clone, Copy, Debug)]
+struct KeySize {
+    slot_bytes: u64,
+}
+
+impl KeySize {
+    /// A table is sized so that this share of its slots holds a key.
+    const LOAD_PERCENT: u64 = 55;
+
+    /// A slot is two words plus the ring of the algorithm.
+    fn of(params: &impl StateMachine) -> Self {
+        Self { slot_bytes: size_of::<u64>() as u64 * (2 + params.ring_cells() as u64) }
+    }
+
+    fn bytes(self) -> u64 {
+        self.slot_bytes * 100 / Self::LOAD_PERCENT
+    }
+
+    /// Keys that fit in a memory: at least 1, at most the default capacity.
+    fn fitting(self, memory_bytes: u64) -> u64 {
+        let fitting = memory_bytes * Self::LOAD_PERCENT / 100 / self.slot_bytes;
+        fitting.clamp(1, CAPACITY_DEFAULT)
+    }
+}
+
+/// A limiter, and its model if `--verify` is given.
+struct LimiterContender<A: tollgate::algo::Algorithm> {
+    limiter: Limiter<str, A, ManualClock>,
+    capacity: u64,
+    model: Option<Model<<A::Params as StateMachine>::Oracle>>,
+    origin_unix_nanos: u64,
+}
+
+/// The reference model: one exact oracle per key.
+struct Model<O> {
+    oracles: HashMap<Box<str>, O>,
+    differences: Differences,
+}
+
+impl<O> Default for Model<O> {
+    fn default() -> Self {
+        Self { oracles: HashMap::new(), differences: Differences::default() }
+    }
+}
+
+impl<A: tollgate::algo::Algorithm> Contender for LimiterContender<A> {
+    fn contender(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict {
+        let now = Tick::from_nanos(unix_nanos.saturating_sub(self.origin_unix_nanos));
+        let verdict = Verdict::from(&self.limiter.check_at(key, cost, now));
+        if let Some(model) = &mut self.model {
+            let expected = model.decide(key, cost, now, || self.limiter.params().oracle());
+            if verdict != expected {
+                model.differences.add(Difference {
+                    key: key.to_owned(),
+                    cost,
+                    unix_nanos,
+                    limiter: verdict,
+                    model: expected,
+                });
+            }
+        }
+        verdict
+    }
+
+    fn differences(&self) -> Option<&Differences> {
+        self.model.as_ref().map(|model| &model.differences)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn times_full(&self) -> u64 {
+        let stats = self.limiter.stats();
+        stats.evicted + stats.denied_full + stats.admitted_full
+    }
+}
+
+impl<O: Oracle> Model<O> {
+    fn decide(&mut self, key: &str, cost: u64, now: Tick, fresh: impl FnOnce() -> O) -> Verdict {
+        if let Some(oracle) = self.oracles.get_mut(key) {
+            return oracle.decide(now, cost);
+        }
+        self.oracles.entry(key.into()).or_insert_with(fresh).decide(now, cost)
+    }
+}
+
+impl Differences {
+    fn add(&mut self, difference: Difference) {
+        self.count += 1;
+        if self.first.len() < DIFFERENCES_SHOWN {
+            self.first.push(difference);
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = crate::log::charge::readable(&self.key);
+        write!(f, "key {key}, cost {}, at {} ns since 1970: ", self.cost, self.unix_nanos)?;
+        write!(f, "limiter {:?}, model {:?}", self.limiter, self.model)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate::{AnyAlgorithm, Gcra, LeakyQueue, SlidingCounter, SlidingLog, SubWindows};
+
+    use super::*;
+    use crate::algorithm::{ALGORITHMS, Algorithm};
+
+    const ORIGIN: u64 = 807_256_800_000_000_000;
+    const SECOND: u64 = 1_000_000_000;
+
+    fn setup(rule: &str, capacity: impl Into<Option<u64>>) -> Setup {
+        let options = Options {
+            capacity: capacity.into(),
+            on_full: OnFull::EvictNearestIdle,
+            utc_offset_secs: 0,
+            sub_windows: 6,
+            immediate_cells: 1,
+            verify: true,
+        };
+        Setup { quota: rule.parse().unwrap(), options, origin_unix_nanos: ORIGIN }
+    }
+
+    fn named(name: &str) -> Algorithm {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn every_algorithm_agrees_with_its_model() {
+        for algorithm in ALGORITHMS {
+            let mut contender = algorithm.build(&setup("2 per 10 s", 100)).unwrap();
+            for step in 0..200_u64 {
+                let key = ["a", "b", ""][usize::try_from(step % 3).unwrap()];
+                let at = ORIGIN + step * step * 7_000_001;
+                let _ = contender.contender(key, step % 4, at);
+            }
+            let differences = contender.differences().unwrap();
+            assert_eq!(differences.count, 0, "{}: {:?}", algorithm.name, differences.first);
+            assert_eq!(contender.times_full(), 0);
+        }
+    }
+
+    #[test]
+    fn aligned_windows_begin_at_the_wall_clocks_edges() {
+        let quarter_past = ORIGIN + 900 * SECOND;
+        let setup = Setup { origin_unix_nanos: quarter_past, ..setup("1/h", 10) };
+        let mut contender = named("fixed-window-aligned").build(&setup).unwrap();
+        assert!(contender.contender("a", 1, quarter_past).admitted);
+        let denied = contender.contender("a", 1, quarter_past + SECOND);
+        assert_eq!(denied.retry_after, Some(Duration::from_secs(45 * 60 - 1)));
+    }
+
+    #[test]
+    fn a_full_table_is_reported_and_seen_by_the_model() {
+        let mut contender = ALGORITHMS[0].build(&setup("1/h", 1)).unwrap();
+        for _ in 0..2 {
+            for key in 0..1_000 {
+                let _ = contender.contender(&key.to_string(), 1, ORIGIN);
+            }
+        }
+        assert!(contender.times_full() > 0);
+        let differences = contender.differences().unwrap();
+        assert!(differences.count > 0);
+        assert_eq!(differences.first.len(), DIFFERENCES_SHOWN);
+    }
+
+    #[test]
+    fn by_default_a_limiter_has_room_for_the_keys_that_fit_in_a_gibibyte() {
+        let capacity = |rule, name: &str| named(name).build(&setup(rule, None)).unwrap().capacity();
+        for (rule, name, keys) in [
+            ("65536/d", "gcra", 1_000_000),
+            ("1/s", "sliding-log", 1_000_000),
+            ("10/min", "sub-windows", 1_000_000),
+            ("100/min", "sliding-log", 709_805),
+            ("65536/d", "sliding-log", 1_126),
+        ] {
+            assert_eq!(capacity(rule, name), keys, "{rule} {name}");
+        }
+        assert_eq!(KeySize { slot_bytes: 1 << 40 }.fitting(1), 1);
+    }
+
+    /// The library allocates buckets of eight slots, at least two of them.
+    #[test]
+    fn the_computed_size_of_a_key_is_what_the_library_allocates() {
+        for (limit, count) in [(1, 2), (10, 6), (65_536, 256)] {
+            let quota = Quota::per_minute(limit);
+            for any in [
+                AnyAlgorithm::from(Gcra::new()),
+                LeakyQueue::new().into(),
+                SubWindows::new().count(count).into(),
+                SlidingCounter::new().into(),
+                SlidingLog::new().into(),
+            ] {
+                let limiter: Limiter<str, _> = Limiter::builder(quota)
+                    .algorithm(any)
+                    .slots(SlotLayout::Wide)
+                    .capacity(100)
+                    .build()
+                    .unwrap();
+                let bytes = KeySize::of(limiter.params()).bytes();
+                let taken = limiter.memory_bytes() as u64 / 100;
+                assert!((bytes..bytes + bytes / 10).contains(&taken), "{any:?}: {bytes} {taken}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_allocation_failure_says_what_to_do() {
+        let setup = setup("60000/min", 1_000_000_000);
+        let error = named("sliding-log").build(&setup).err().unwrap();
+        let error = format!("{error:#}");
+        let advice = "there is no memory for 1,000,000,000 keys of 872,785 bytes each: \
+                      lower --capacity";
+        assert!(error.ends_with(advice), "{error}");
+    }
+
+    #[test]
+    fn a_build_error_names_rule_and_algorithm() {
+        let setup = setup("2000000000 per 10 s", 10);
+        let error = named("fixed-window").build(&setup).err().unwrap();
+        let start = "rule \"2000000000/10s\" with fixed-window: a fixed window counts at most";
+        assert!(format!("{error:#}").starts_with(start), "{error:#}");
+    }
+}

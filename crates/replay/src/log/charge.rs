@@ -1,0 +1,261 @@
+//! The key and the cost of a request: which bucket it charges, and how much.
+
+use std::str::FromStr;
+
+use crate::log::fields::{Field, Fields, Malformed, Stamp};
+use crate::log::logged_request::LoggedRequest;
+
+/// Separates the parts of a combined key; no log field contains it.
+pub(crate) const JOINT: char = '\u{1f}';
+
+/// One request, as far as a limiter needs it. Each line overwrites it.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) stamp: Stamp,
+    pub(crate) key: String,
+    pub(crate) cost: u64,
+    /// The parts that rules match; empty without a rules file.
+    pub(crate) logged: LoggedRequest,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        let stamp = Stamp { unix_nanos: 0, offset_secs: 0 };
+        Self { stamp, key: String::new(), cost: 0, logged: LoggedRequest::default() }
+    }
+}
+
+/// How to charge a line: `--key` and `--cost`.
+#[derive(Clone, Debug)]
+pub(crate) struct Charge {
+    pub(crate) key: Key,
+    pub(crate) cost: Cost,
+    /// The headers that the rules need; `None` without a rules file.
+    pub(crate) headers: Option<Vec<String>>,
+}
+
+impl Charge {
+    /// Fills `request` from a line.
+    pub(crate) fn fill(
+        &self,
+        fields: &impl Fields,
+        request: &mut Request,
+    ) -> Result<(), Malformed> {
+        request.stamp = fields.stamp()?;
+        request.cost = self.cost.of(fields)?;
+        if let Some(headers) = &self.headers {
+            request.logged = LoggedRequest::of(fields, headers);
+        }
+        self.key.write(fields, &mut request.key)
+    }
+
+    /// The fields that each line must have.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &Field> {
+        let cost = match &self.cost.0 {
+            Amount::Same(_) => None,
+            Amount::In(field) => Some(field),
+        };
+        self.key.parts.iter().chain(cost)
+    }
+}
+
+fn required<'f>(
+    fields: &'f impl Fields,
+    field: &Field,
+) -> Result<std::borrow::Cow<'f, str>, Malformed> {
+    fields.text(field).ok_or_else(|| Malformed::new(format!("the line has no `{field}`")))
+}
+
+/// The fields whose values name the bucket; no field means one bucket for all requests: `--key`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    text: String,
+    parts: Vec<Field>,
+}
+
+impl Key {
+    /// The client's address.
+    pub(crate) fn client_address() -> Self {
+        Self { text: "ip".to_owned(), parts: vec![Field::Ip] }
+    }
+
+    /// The text that this was parsed from.
+    pub(crate) fn as_given(&self) -> &str {
+        &self.text
+    }
+
+    fn write(&self, fields: &impl Fields, key: &mut String) -> Result<(), Malformed> {
+        key.clear();
+        for (index, field) in self.parts.iter().enumerate() {
+            if index > 0 {
+                key.push(JOINT);
+            }
+            key.push_str(&required(fields, field)?);
+        }
+        Ok(())
+    }
+}
+
+/// A key for a terminal: its parts separated by spaces, without control characters.
+pub(crate) fn readable(key: &str) -> String {
+    if key.is_empty() {
+        return "(all)".to_owned();
+    }
+    key.chars()
+        .map(|letter| match letter {
+            JOINT => ' ',
+            letter if letter.is_control() => char::REPLACEMENT_CHARACTER,
+            letter => letter,
+        })
+        .collect()
+}
+
+impl FromStr for Key {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = match text {
+            "none" => Vec::new(),
+            _ => text.split('+').map(key_part).collect::<Result<_, _>>()?,
+        };
+        Ok(Self { text: text.to_owned(), parts })
+    }
+}
+
+fn key_part(text: &str) -> Result<Field, String> {
+    match text {
+        "ip" => Ok(Field::Ip),
+        "user" => Ok(Field::User),
+        "path" => Ok(Field::Path),
+        "method" => Ok(Field::Method),
+        _ => match text.strip_prefix("field:") {
+            Some(name) if !name.is_empty() => Ok(Field::Named(name.to_owned())),
+            _ => Err(format!(
+                "`{text}` is not a key: use ip, user, path, method, field:NAME or none, \
+                 or several joined with +, as in ip+path"
+            )),
+        },
+    }
+}
+
+/// How many cells a request costs: `--cost`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost(Amount);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Amount {
+    /// The same for every request.
+    Same(u64),
+    /// The number in this field.
+    In(Field),
+}
+
+impl Cost {
+    /// Every request costs one cell.
+    pub(crate) const ONE: Self = Self(Amount::Same(1));
+
+    fn of(&self, fields: &impl Fields) -> Result<u64, Malformed> {
+        match &self.0 {
+            Amount::Same(cost) => Ok(*cost),
+            Amount::In(field) => {
+                let text = required(fields, field)?;
+                text.trim().parse().map_err(|_| {
+                    Malformed::new(format!("`{field}` is {text:?}, a cost is a whole number"))
+                })
+            }
+        }
+    }
+}
+
+impl FromStr for Cost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let amount = if text == "bytes" {
+            Amount::In(Field::Bytes)
+        } else if let Some(name) = text.strip_prefix("field:").filter(|name| !name.is_empty()) {
+            Amount::In(Field::Named(name.to_owned()))
+        } else {
+            match text.parse() {
+                Ok(0) => return Err("a cost of 0 is never denied: use at least 1".to_owned()),
+                Ok(cost) => Amount::Same(cost),
+                Err(_) => {
+                    return Err(format!(
+                        "`{text}` is not a cost: use a whole number, bytes or field:NAME"
+                    ));
+                }
+            }
+        };
+        Ok(Self(amount))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+    use crate::log::fields::Header;
+
+    struct Line;
+
+    impl Fields for Line {
+        fn stamp(&self) -> Result<Stamp, Malformed> {
+            Ok(Stamp { unix_nanos: 7, offset_secs: 0 })
+        }
+
+        fn text(&self, field: &Field) -> Option<Cow<'_, str>> {
+            match field {
+                Field::Ip => Some("1.2.3.4".into()),
+                Field::Path => Some("/a".into()),
+                Field::Bytes => Some("17".into()),
+                Field::Named(name) if name == "half" => Some("0.5".into()),
+                _ => None,
+            }
+        }
+
+        fn header(&self, _: &str) -> Header<'_> {
+            Header::NotInLog
+        }
+    }
+
+    fn filled(key: &str, cost: &str) -> Result<Request, Malformed> {
+        let (key, cost) = (key.parse().unwrap(), cost.parse().unwrap());
+        let charge = Charge { key, cost, headers: None };
+        let mut request = Request::default();
+        charge.fill(&Line, &mut request).map(|()| request)
+    }
+
+    #[test]
+    fn a_key_joins_its_parts() {
+        assert_eq!(filled("ip", "1").unwrap().key, "1.2.3.4");
+        assert_eq!(filled("none", "1").unwrap().key, "");
+        assert_eq!(readable(&filled("ip+path", "1").unwrap().key), "1.2.3.4 /a");
+        assert_eq!(filled("user", "1").unwrap_err().to_string(), "the line has no `user`");
+    }
+
+    #[test]
+    fn a_cost_is_a_whole_number() {
+        assert_eq!(filled("ip", "3").unwrap().cost, 3);
+        assert_eq!(filled("ip", "bytes").unwrap().cost, 17);
+        let error = filled("ip", "field:half").unwrap_err().to_string();
+        assert_eq!(error, "`field:half` is \"0.5\", a cost is a whole number");
+    }
+
+    #[test]
+    fn wrong_options_say_what_to_write() {
+        for text in ["", "+", "ip+", "colour", "field:"] {
+            assert!(text.parse::<Key>().unwrap_err().contains("field:NAME"), "{text}");
+        }
+        for text in ["", "-1", "1.5", "field:", "many"] {
+            assert!(text.parse::<Cost>().unwrap_err().contains("whole number"), "{text}");
+        }
+        assert!("0".parse::<Cost>().unwrap_err().contains("at least 1"));
+    }
+
+    #[test]
+    fn control_characters_in_a_key_are_replaced() {
+        assert_eq!(readable("a\u{1b}[31m\n"), "a\u{fffd}[31m\u{fffd}");
+        assert_eq!(readable(""), "(all)");
+    }
+}

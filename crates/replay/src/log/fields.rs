@@ -1,0 +1,149 @@
+//! The fields of one line of a log, independent of its format.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A time as the log wrote it, with the offset from UTC that it was written with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// Nanoseconds since the Unix epoch.
+    pub(crate) unix_nanos: u64,
+    /// Seconds east of UTC; 0 if the log states no offset.
+    pub(crate) offset_secs: i32,
+}
+
+/// Why a line cannot be replayed. The text follows "line 7: ".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(String);
+
+impl Malformed {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A property of a request that a line may record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Ip,
+    User,
+    Path,
+    Method,
+    Bytes,
+    /// A field by the name that the log uses.
+    Named(String),
+}
+
+impl Field {
+    /// The usual names of the field in JSON and CSV logs, the likeliest first.
+    pub(crate) fn usual_names(&self) -> &[&str] {
+        match self {
+            Self::Ip => &[
+                "ip",
+                "client_ip",
+                "clientip",
+                "remote_addr",
+                "remote_ip",
+                "remote_host",
+                "client",
+                "request.client_ip",
+                "request.remote_ip",
+            ],
+            Self::User => &["user", "user_id", "remote_user", "username", "account"],
+            Self::Path => {
+                &["path", "request_uri", "uri", "url", "request_path", "target", "request.uri"]
+            }
+            Self::Method => &["method", "request_method", "http_method", "verb", "request.method"],
+            Self::Bytes => {
+                &["bytes", "body_bytes_sent", "bytes_sent", "response_size", "size", "length"]
+            }
+            Self::Named(_) => &[],
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip => f.write_str("ip"),
+            Self::User => f.write_str("user"),
+            Self::Path => f.write_str("path"),
+            Self::Method => f.write_str("method"),
+            Self::Bytes => f.write_str("bytes"),
+            Self::Named(name) => write!(f, "field:{name}"),
+        }
+    }
+}
+
+/// A parsed line.
+pub(crate) trait Fields {
+    /// The time of the request.
+    fn stamp(&self) -> Result<Stamp, Malformed>;
+
+    /// The field's text, or `None` if the line has no such field.
+    fn text(&self, field: &Field) -> Option<Cow<'_, str>>;
+
+    /// What the line records about a request header, by its name in lower case.
+    fn header(&self, name: &str) -> Header<'_>;
+}
+
+/// What a line records about a request header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Header<'f> {
+    Value(Cow<'f, str>),
+    /// The log records this header, and the request did not have it.
+    Absent,
+    /// The log does not record this header.
+    NotInLog,
+}
+
+impl<'f> Header<'f> {
+    /// A value as logs write it. `-` and the empty text mean that there was no header.
+    pub(crate) fn written(value: Cow<'f, str>) -> Self {
+        if matches!(value.as_ref(), "" | "-") { Self::Absent } else { Self::Value(value) }
+    }
+}
+
+/// The usual names of a header in JSON and CSV logs, the likeliest first.
+pub(crate) fn header_names(name: &str) -> Vec<String> {
+    let underscored = name.replace('-', "_");
+    let mut names = vec![format!("http_{underscored}"), underscored, name.to_owned()];
+    let others: &[&str] = match name {
+        "user-agent" => &["agent"],
+        "referer" => &["referrer"],
+        "host" => &["server_name", "vhost", "request.host"],
+        _ => &[],
+    };
+    names.extend(others.iter().map(|other| (*other).to_owned()));
+    names
+}
+
+/// A request target without its query string.
+pub(crate) fn without_query(target: Cow<'_, str>) -> Cow<'_, str> {
+    match (target.find('?'), target) {
+        (Some(at), Cow::Borrowed(text)) => Cow::Borrowed(&text[..at]),
+        (Some(at), Cow::Owned(mut text)) => {
+            text.truncate(at);
+            Cow::Owned(text)
+        }
+        (None, whole) => whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_excludes_the_query_string() {
+        assert_eq!(without_query(Cow::Borrowed("/a?b=1")), "/a");
+        assert_eq!(without_query(Cow::Owned("/a?b?c".to_owned())), "/a");
+        assert_eq!(without_query(Cow::Borrowed("/a")), "/a");
+    }
+}

@@ -1,0 +1,271 @@
+//! The Common Log Format and its extension, the Combined Log Format.
+//!
+//! `host ident user [time] "METHOD target PROTOCOL" status bytes "referer" "agent" …`
+
+use std::borrow::Cow;
+
+use super::time;
+use crate::log::fields::{Field, Fields, Header, Malformed, Stamp, without_query};
+
+/// One line, split into its parts. `-` marks a part that the server does not know.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clf<'l> {
+    host: &'l str,
+    ident: &'l str,
+    user: &'l str,
+    time: &'l str,
+    /// The text between the quotes, with its escapes.
+    request: &'l str,
+    status: &'l str,
+    bytes: &'l str,
+    referer: &'l str,
+    agent: &'l str,
+    /// Whether the line has referer and agent, as in the Combined Log Format.
+    is_combined: bool,
+}
+
+const UNKNOWN: &str = "-";
+
+/// Splits a line into its parts. Text after the agent is ignored.
+pub(crate) fn parse(line: &str) -> Result<Clf<'_>, Malformed> {
+    let (before, rest) = line.split_once(" [").ok_or_else(|| {
+        Malformed::new(
+            "no \" [\" before a time: expected host ident user [time] \"request\" status bytes",
+        )
+    })?;
+    let mut words = before.split(' ');
+    let (Some(host), Some(ident), Some(user), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        let count = before.split(' ').count();
+        return Err(Malformed::new(format!(
+            "{count} words before the [time]: expected 3, host ident user"
+        )));
+    };
+    if host.is_empty() {
+        return Err(Malformed::new("the line begins with a space: expected the host"));
+    }
+    let (time, rest) =
+        rest.split_once(']').ok_or_else(|| Malformed::new("no \"]\" after the time"))?;
+    let rest = rest
+        .strip_prefix(" \"")
+        .ok_or_else(|| Malformed::new("no quoted request after the [time]"))?;
+    let (request, status, bytes, rest) = request_and_status(rest)?;
+    let is_combined = quoted(rest).is_some();
+    let (referer, rest) = quoted(rest).unwrap_or((UNKNOWN, rest));
+    let (agent, _) = quoted(rest).unwrap_or((UNKNOWN, rest));
+    Ok(Clf { host, ident, user, time, request, status, bytes, referer, agent, is_combined })
+}
+
+/// The request ends at the first quote that is followed by a status and a count of bytes. So a
+/// request that contains quotes, escaped or not, is read whole.
+fn request_and_status(text: &str) -> Result<(&str, &str, &str, &str), Malformed> {
+    let mut quotes = text.match_indices('"').peekable();
+    if quotes.peek().is_none() {
+        return Err(Malformed::new("the request's closing quote is missing"));
+    }
+    quotes
+        .find_map(|(at, _)| {
+            let (status, bytes, rest) = status_and_bytes(&text[at + 1..])?;
+            Some((&text[..at], status, bytes, rest))
+        })
+        .ok_or_else(|| Malformed::new("no status and bytes after the quoted request"))
+}
+
+/// ` 200 1713`, up to the end of the line or the next space.
+fn status_and_bytes(text: &str) -> Option<(&str, &str, &str)> {
+    let (status, rest) = text.strip_prefix(' ')?.split_once(' ')?;
+    let (bytes, rest) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
+    let status_fits = status == UNKNOWN || (status.len() == 3 && is_number(status));
+    (status_fits && (bytes == UNKNOWN || is_number(bytes))).then_some((status, bytes, rest))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// ` "…"` with backslash escapes, and the rest of the line.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let inside = text.strip_prefix(" \"")?;
+    let mut escaped = false;
+    let end = inside.bytes().position(|byte| {
+        let closes = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        closes
+    })?;
+    Some((&inside[..end], &inside[end + 1..]))
+}
+
+impl<'l> Clf<'l> {
+    /// Method, target and protocol. A request without a protocol is HTTP/0.9. A single word (bytes
+    /// that are not HTTP) is a target without a method.
+    fn request_parts(&self) -> (&'l str, &'l str, &'l str) {
+        let Some((method, rest)) = self.request.split_once(' ') else {
+            return (UNKNOWN, self.request, UNKNOWN);
+        };
+        match rest.rsplit_once(' ') {
+            Some((target, protocol)) if protocol.starts_with("HTTP/") => (method, target, protocol),
+            _ => (method, rest, UNKNOWN),
+        }
+    }
+}
+
+impl Fields for Clf<'_> {
+    fn stamp(&self) -> Result<Stamp, Malformed> {
+        time::clf(self.time)
+    }
+
+    fn text(&self, field: &Field) -> Option<Cow<'_, str>> {
+        let (method, target, protocol) = self.request_parts();
+        let text = match field {
+            Field::Ip => self.host,
+            Field::User => self.user,
+            Field::Method => method,
+            Field::Path => return Some(without_query(Cow::Borrowed(target))),
+            Field::Bytes if self.bytes == UNKNOWN => "0",
+            Field::Bytes => self.bytes,
+            Field::Named(name) => match name.as_str() {
+                "host" | "ip" => self.host,
+                "ident" => self.ident,
+                "user" => self.user,
+                "time" => self.time,
+                "request" => self.request,
+                "method" => method,
+                "target" => target,
+                "protocol" => protocol,
+                "status" => self.status,
+                "bytes" => self.bytes,
+                "referer" => self.referer,
+                "agent" => self.agent,
+                _ => return None,
+            },
+        };
+        Some(Cow::Borrowed(text))
+    }
+
+    fn header(&self, name: &str) -> Header<'_> {
+        match name {
+            "referer" if self.is_combined => Header::written(Cow::Borrowed(self.referer)),
+            "user-agent" if self.is_combined => Header::written(Cow::Borrowed(self.agent)),
+            _ => Header::NotInLog,
+        }
+    }
+}
+
+/// Whether the format has the field.
+pub(crate) fn knows(field: &Field) -> bool {
+    Clf::default().text(field).is_some()
+}
+
+/// The names for `field:NAME` in this format.
+pub(crate) const NAMES: &str =
+    "host, ident, user, time, request, method, target, protocol, status, bytes, referer, agent";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(line: &str, field: &Field) -> String {
+        parse(line).unwrap().text(field).unwrap().into_owned()
+    }
+
+    fn named(name: &str) -> Field {
+        Field::Named(name.to_owned())
+    }
+
+    const COMMON: &str =
+        "a.example - bob [01/Aug/1995:06:00:00 +0000] \"GET /x.gif?y=1 HTTP/1.0\" 200 1713";
+
+    #[test]
+    fn a_common_line_has_all_parts() {
+        assert_eq!(parse(COMMON).unwrap().stamp().unwrap().unix_nanos, 807_256_800_000_000_000);
+        for (field, expected) in [
+            (Field::Ip, "a.example"),
+            (Field::User, "bob"),
+            (Field::Method, "GET"),
+            (Field::Path, "/x.gif"),
+            (Field::Bytes, "1713"),
+            (named("target"), "/x.gif?y=1"),
+            (named("status"), "200"),
+            (named("protocol"), "HTTP/1.0"),
+            (named("agent"), "-"),
+        ] {
+            assert_eq!(text(COMMON, &field), expected, "{field}");
+        }
+        assert_eq!(parse(COMMON).unwrap().text(&named("colour")), None);
+    }
+
+    #[test]
+    fn a_combined_line_has_referer_and_agent() {
+        let line = format!("{COMMON} \"http://b.example/\" \"Say \\\"hi\\\" 1.0\" \"more\" 17");
+        assert_eq!(text(&line, &named("referer")), "http://b.example/");
+        assert_eq!(text(&line, &named("agent")), "Say \\\"hi\\\" 1.0");
+    }
+
+    #[test]
+    fn only_the_combined_format_has_headers() {
+        let common = "h - - [01/Aug/1995:06:00:00 +0000] \"GET /\" 200 1";
+        let combined = format!("{common} \"-\" \"curl\"");
+        assert_eq!(parse(common).unwrap().header("user-agent"), Header::NotInLog);
+        let combined = parse(&combined).unwrap();
+        assert_eq!(combined.header("user-agent"), Header::Value("curl".into()));
+        assert_eq!(combined.header("referer"), Header::Absent);
+        assert_eq!(combined.header("host"), Header::NotInLog);
+    }
+
+    #[test]
+    fn requests_with_quotes_and_spaces_are_read_whole() {
+        let line =
+            |request: &str| format!("h - - [01/Aug/1995:06:00:00 +0000] \"{request}\" 400 -");
+        assert_eq!(text(&line("GET /a b HTTP/1.0"), &Field::Path), "/a b");
+        assert_eq!(text(&line("GET /plain"), &Field::Path), "/plain");
+        assert_eq!(text(&line("GET /\\\"q\\\" HTTP/1.0"), &Field::Path), "/\\\"q\\\"");
+        assert_eq!(text(&line("GET /\"q\" HTTP/1.0"), &Field::Path), "/\"q\"");
+        assert_eq!(text(&line("\\x16\\x03"), &Field::Path), "\\x16\\x03");
+        assert_eq!(text(&line("-"), &Field::Method), "-");
+        assert_eq!(text(&line(""), &Field::Path), "");
+        assert_eq!(text(&line("GET / HTTP/1.0"), &Field::Bytes), "0");
+    }
+
+    #[test]
+    fn a_malformed_line_says_what_is_wrong() {
+        for (line, why) in [
+            ("", "no \" [\""),
+            ("hello", "no \" [\""),
+            ("h - [01/Aug/1995:06:00:00 +0000] \"GET /\" 200 1", "2 words"),
+            ("v h - - [01/Aug/1995:06:00:00 +0000] \"GET /\" 200 1", "4 words"),
+            (" - - [01/Aug/1995:06:00:00 +0000] \"GET /\" 200 1", "begins with a space"),
+            ("h - - [01/Aug/1995:06:00:00 +0000 \"GET /\" 200 1", "no \"]\""),
+            ("h - - [01/Aug/1995:06:00:00 +0000] GET / 200 1", "no quoted request"),
+            ("h - - [01/Aug/1995:06:00:00 +0000] \"GET / 200 1", "closing quote"),
+            ("h - - [01/Aug/1995:06:00:00 +0000] \"GET /\" 2x0 1", "no status"),
+            ("h - - [01/Aug/1995:06:00:00 +0000] \"GET /\" 200", "no status"),
+        ] {
+            let error = parse(line).unwrap_err().to_string();
+            assert!(error.contains(why), "{line}: {error}");
+        }
+    }
+
+    fn read_all(line: &str) {
+        if let Ok(clf) = parse(line) {
+            let _ = clf.stamp();
+            for field in [Field::Ip, Field::User, Field::Path, Field::Method, Field::Bytes] {
+                let _ = clf.text(&field);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            read_all(&String::from_utf8_lossy(&bytes));
+        }
+
+        #[test]
+        fn no_nearly_correct_line_panics(line in "h - - \\[[0-9A-z/: +]{0,30}\\]? \"[GET /\"\\\\]{0,9}[0-9 \"é-]{0,12}") {
+            read_all(&line);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A logged request as rules see it, as far as the log records it.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use tollgate_rules::RequestView;
+
+use crate::log::fields::{Field, Fields, Header};
+
+/// The parts of a request that rules match, taken from its line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoggedRequest {
+    method: Option<String>,
+    path: Option<String>,
+    host: LoggedHeader,
+    client: Client,
+    /// In the order of the names that the caller gave.
+    headers: Vec<LoggedHeader>,
+}
+
+/// A header, copied from its line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum LoggedHeader {
+    Value(String),
+    Absent,
+    #[default]
+    NotInLog,
+}
+
+/// The client of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Client {
+    Address(IpAddr),
+    /// A name instead of an address: some servers resolve and log names.
+    Name(String),
+    #[default]
+    NotInLog,
+}
+
+impl LoggedRequest {
+    /// Takes the parts from a line, with the headers of these names.
+    pub(crate) fn of(fields: &impl Fields, headers: &[String]) -> Self {
+        let text = |field| fields.text(&field).map(Cow::into_owned);
+        Self {
+            method: text(Field::Method),
+            path: text(Field::Path),
+            host: fields.header("host").into(),
+            client: text(Field::Ip).map_or(Client::NotInLog, Client::from_text),
+            headers: headers.iter().map(|name| fields.header(name).into()).collect(),
+        }
+    }
+
+    /// Whether the log has a name instead of the client's address.
+    pub(crate) fn has_client_name(&self) -> bool {
+        matches!(self.client, Client::Name(_))
+    }
+}
+
+impl Client {
+    /// An address, with or without a port. Any other text is a name.
+    fn from_text(text: String) -> Self {
+        let socket = || text.parse::<SocketAddr>().map(|socket| socket.ip());
+        match text.parse().or_else(|_| socket()) {
+            Ok(address) => Self::Address(address),
+            Err(_) if text.is_empty() || text == "-" => Self::NotInLog,
+            Err(_) => Self::Name(text),
+        }
+    }
+}
+
+impl From<Header<'_>> for LoggedHeader {
+    fn from(header: Header<'_>) -> Self {
+        match header {
+            Header::Value(value) => Self::Value(value.into_owned()),
+            Header::Absent => Self::Absent,
+            Header::NotInLog => Self::NotInLog,
+        }
+    }
+}
+
+/// A logged request as rules see it. It notes what rules ask for and the log does not record.
+#[derive(Debug)]
+pub(crate) struct LoggedRequestView<'h> {
+    head: &'h LoggedRequest,
+    /// The names of the headers in `request`.
+    headers: &'h [String],
+    missing: RefCell<BTreeSet<Cow<'h, str>>>,
+}
+
+impl<'h> LoggedRequestView<'h> {
+    pub(crate) fn new(head: &'h LoggedRequest, headers: &'h [String]) -> Self {
+        Self { head, headers, missing: RefCell::default() }
+    }
+
+    /// What rules asked for since the last call and the log does not record.
+    pub(crate) fn take_missing(&self) -> BTreeSet<Cow<'h, str>> {
+        self.missing.take()
+    }
+
+    /// The client as reports write it: by name if the log has a name.
+    pub(crate) fn address(&self, address: IpAddr) -> String {
+        match &self.head.client {
+            Client::Name(name) => name.clone(),
+            _ => address.to_string(),
+        }
+    }
+
+    fn note_missing(&self, what: impl Into<Cow<'h, str>>) {
+        self.missing.borrow_mut().insert(what.into());
+    }
+
+    fn value<'t>(&self, logged: &'t LoggedHeader, what: impl FnOnce() -> Cow<'h, str>) -> Option<&'t str> {
+        match logged {
+            LoggedHeader::Value(value) => Some(value),
+            LoggedHeader::Absent => None,
+            LoggedHeader::NotInLog => {
+                self.note_missing(what());
+                None
+            }
+        }
+    }
+}
+
+impl RequestView for LoggedRequestView<'_> {
+    fn method(&self) -> &str {
+        self.head.method.as_deref().unwrap_or_else(|| {
+            self.note_missing("method");
+            ""
+        })
+    }
+
+    fn path(&self) -> &str {
+        self.head.path.as_deref().unwrap_or_else(|| {
+            self.note_missing("path");
+            ""
+        })
+    }
+
+    fn host(&self) -> Option<&str> {
+        self.value(&self.head.host, || "host".into())
+    }
+
+    fn header(&self, name: &str, nth: usize) -> Option<&[u8]> {
+        let logged = self.headers.iter().position(|its| its == name);
+        let logged = logged.and_then(|index| self.head.headers.get(index)).unwrap_or(&LoggedHeader::NotInLog);
+        let value = self.value(logged, || format!("header {name}").into());
+        value.filter(|_| nth == 0).map(str::as_bytes)
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        match &self.head.client {
+            Client::Address(address) => Some(*address),
+            Client::Name(name) => Some(stand_in(name)),
+            Client::NotInLog => {
+                self.note_missing("ip");
+                None
+            }
+        }
+    }
+}
+
+/// A stand-in address for a name: a hash in both halves, so that each name has its own bucket for
+/// any prefix length.
+fn stand_in(name: &str) -> IpAddr {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, name).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    IpAddr::V6(Ipv6Addr::from_bits(half(0) << 64 | half(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_an_address_or_a_name() {
+        let client = |text: &str| Client::from_text(text.to_owned());
+        for text in ["192.0.2.7", "192.0.2.7:80"] {
+            assert_eq!(client(text), Client::Address([192, 0, 2, 7].into()));
+        }
+        assert_eq!(client("[::1]:80"), Client::Address(Ipv6Addr::LOCALHOST.into()));
+        assert_eq!(client("a.example"), Client::Name("a.example".to_owned()));
+        assert_eq!((client("-"), client("")), (Client::NotInLog, Client::NotInLog));
+        assert_ne!(stand_in("a.example"), stand_in("b.example"));
+    }
+
+    #[test]
+    fn a_part_that_the_log_does_not_record_is_noted_when_a_rule_asks_for_it() {
+        let headers = ["x-user".to_owned(), "referer".to_owned()];
+        let logged = vec![LoggedHeader::NotInLog, LoggedHeader::Absent];
+        let head = LoggedRequest { headers: logged, ..LoggedRequest::default() };
+        let asked = LoggedRequestView::new(&head, &headers);
+        assert_eq!(asked.header("referer", 0), None);
+        assert!(asked.take_missing().is_empty());
+        assert_eq!((asked.header("x-user", 0), asked.peer()), (None, None));
+        assert_eq!((asked.host(), asked.path(), asked.method()), (None, "", ""));
+        let missing: Vec<_> = asked.take_missing().into_iter().collect();
+        assert_eq!(missing, ["header x-user", "host", "ip", "method", "path"]);
+        assert!(asked.take_missing().is_empty());
+    }
+}

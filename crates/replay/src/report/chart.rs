@@ -1,0 +1,202 @@
+//! Denials over time, drawn with block characters: a band for each limiter over one time axis
+//! and on one scale.
+
+use crate::tally::timeline::{Columns, ROUND_NANOS};
+use crate::words;
+
+/// An empty cell, then one filled by each further eighth.
+const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const SECOND: u64 = 1_000_000_000;
+const MINUTE: u64 = 60 * SECOND;
+const DAY: u64 = 86_400 * SECOND;
+
+/// The most characters a column is wide, where a log has few of them.
+const COLUMN_CHARS_MAX: usize = 4;
+
+/// How wide the numbers on the left are, with the space behind them.
+pub(crate) fn gutter(most: u64) -> usize {
+    words::thousands(most).len() + 1
+}
+
+/// Draws the chart; `names` are the limiters', `zone` is the log's, and `width` what the bars
+/// may take up.
+pub(crate) fn draw(
+    names: &[String],
+    columns: &Columns,
+    zone: &str,
+    gutter: usize,
+    width: usize,
+) -> String {
+    let most = columns.counts.iter().flatten().copied().max().unwrap_or(0);
+    let mut text = format!(
+        "Denied over time, {} a column, in the log's own clock ({zone})\n",
+        words::span(columns.width_nanos)
+    );
+    if most == 0 {
+        text.push_str("nothing was denied\n");
+        return text;
+    }
+    let chars = (width / columns.counts[0].len()).clamp(1, COLUMN_CHARS_MAX);
+    let rows = match names.len() {
+        1 => 8,
+        2..=3 => 4,
+        _ => 2,
+    };
+    for (name, counts) in names.iter().zip(&columns.counts) {
+        text.push('\n');
+        text.push_str(&title(name, counts, columns));
+        if counts.iter().any(|count| *count > 0) {
+            band(&mut text, counts, most, rows, gutter, chars);
+        }
+    }
+    axis(&mut text, columns, gutter, chars);
+    text
+}
+
+/// The name of a band, and its tallest column.
+fn title(name: &str, counts: &[u64], columns: &Columns) -> String {
+    let Some((index, most)) =
+        counts.iter().enumerate().rev().max_by_key(|(_, count)| **count).filter(|(_, m)| **m > 0)
+    else {
+        return format!("{name}: nothing denied\n");
+    };
+    let start = columns.first_local_nanos + index as u64 * columns.width_nanos;
+    format!("{name}: at most {}, at {}\n", words::thousands(*most), long_label(start, columns))
+}
+
+/// The bars of one limiter, without the rows that it leaves empty. The number beside the topmost
+/// is what a bar of that height stands for.
+fn band(text: &mut String, counts: &[u64], most: u64, rows: u64, gutter: usize, chars: usize) {
+    let eighths = |count: u64| (u128::from(count) * u128::from(rows * 8)).div_ceil(most.into());
+    let tallest = counts.iter().map(|count| eighths(*count)).max().unwrap_or(0);
+    for row in (0..rows).rev().filter(|row| u128::from(row * 8) < tallest) {
+        let is_topmost = u128::from((row + 1) * 8) >= tallest;
+        let label =
+            if is_topmost { words::thousands(most * (row + 1) / rows) } else { String::new() };
+        let mut line = format!("{label:>width$} │", width = gutter - 1);
+        for count in counts {
+            let filled = eighths(*count).saturating_sub(u128::from(row * 8)).min(8);
+            let filled = usize::try_from(filled).unwrap_or(8);
+            line.extend(std::iter::repeat_n(EIGHTHS[filled], chars));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+}
+
+/// The time axis, with labels at round times as far apart as they need.
+fn axis(text: &mut String, columns: &Columns, gutter: usize, chars: usize) {
+    let count = columns.counts[0].len();
+    let start = |index: usize| columns.first_local_nanos + index as u64 * columns.width_nanos;
+    let format = label_format(columns);
+    let label = |index: usize| words::clock(start(index)).strftime(format).to_string();
+    let room = label(0).chars().count() + 2;
+    let step = ROUND_NANOS
+        .into_iter()
+        .filter(|step| step % columns.width_nanos == 0)
+        .find(|step| step / columns.width_nanos * chars as u64 >= room as u64)
+        .unwrap_or(u64::MAX);
+    let mut ticks: Vec<usize> = (0..count).filter(|index| start(*index) % step == 0).collect();
+    if ticks.first().is_none_or(|first| first * chars + 1 >= room) {
+        ticks.insert(0, 0);
+    }
+    let mut line = String::new();
+    let mut labels = String::new();
+    for index in 0..count {
+        let is_tick = ticks.contains(&index);
+        line.push(if is_tick { '┴' } else { '─' });
+        line.extend(std::iter::repeat_n('─', chars - 1));
+        if is_tick {
+            labels.extend(std::iter::repeat_n(' ', index * chars - labels.chars().count()));
+            labels.push_str(&label(index));
+        }
+    }
+    text.push_str(&format!("{:>width$} └{line}\n", 0, width = gutter - 1));
+    text.push_str(&format!("{:gutter$} {labels}\n", ""));
+}
+
+/// As much of date and time as tells the columns of this chart apart.
+pub(super) fn label_format(columns: &Columns) -> &'static str {
+    let span = columns.width_nanos.saturating_mul(columns.counts[0].len() as u64);
+    match columns.width_nanos {
+        0..SECOND => "%H:%M:%S%.3f",
+        SECOND..MINUTE => "%H:%M:%S",
+        MINUTE..DAY if span <= DAY => "%H:%M",
+        MINUTE..DAY => "%d %b %H:%M",
+        _ => "%Y-%m-%d",
+    }
+}
+
+/// The beginning of a column by as much of date and time as is needed.
+pub(super) fn long_label(local_nanos: u64, columns: &Columns) -> String {
+    words::clock(local_nanos).strftime(label_format(columns)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 60 * MINUTE;
+    const AUGUST: u64 = 807_256_800 * SECOND;
+
+    fn columns(width_nanos: u64, counts: Vec<Vec<u64>>) -> Columns {
+        Columns { first_local_nanos: AUGUST, width_nanos, counts }
+    }
+
+    #[test]
+    fn one_limiter_has_a_tall_band() {
+        let counts = (0..16).map(|hour| hour * 10).collect();
+        let text = draw(&["a".to_owned()], &columns(HOUR, vec![counts]), "UTC", 4, 16);
+        let expected = "\
+Denied over time, 1 h a column, in the log's own clock (UTC)
+
+a: at most 150, at 21:00
+150 │              ▄█
+    │            ▄███
+    │          ▃▇████
+    │        ▃▇██████
+    │      ▂▆████████
+    │    ▂▆██████████
+    │  ▁▅████████████
+    │ ▅██████████████
+  0 └┴─────┴─────────
+     06:00 12:00
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn limiters_share_scale_and_axis_and_the_least_count_is_seen() {
+        let names = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
+        let counts = vec![vec![8_000, 0, 0], vec![0, 1, 0], vec![0, 0, 0]];
+        let text = draw(&names, &columns(DAY, counts), "UTC", 6, 60);
+        assert_eq!(text.matches("8,000 │").count(), 1, "{text}");
+        assert_eq!(text.matches("2,000 │").count(), 1, "{text}");
+        assert_eq!(text.matches('▁').count(), COLUMN_CHARS_MAX, "{text}");
+        assert_eq!(text.matches('└').count(), 1, "{text}");
+        assert!(text.contains("c: nothing denied"), "{text}");
+        assert!(text.contains("b: at most 1, at 1995-08-02"), "{text}");
+    }
+
+    #[test]
+    fn charts_without_denials_or_with_one_column_are_drawn() {
+        let names = ["a".to_owned()];
+        let text = draw(&names, &columns(HOUR, vec![vec![0, 0]]), "UTC", 2, 60);
+        assert!(text.ends_with("nothing was denied\n"), "{text}");
+        let text = draw(&names, &columns(1_000_000, vec![vec![3]]), "UTC", 2, 60);
+        assert!(text.contains("06:00:00.000"), "{text}");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_asked() {
+        for count in 1..200 {
+            for width in ROUND_NANOS.into_iter().filter(|width| *width <= 364 * DAY) {
+                let chart = columns(width, vec![vec![1; count]]);
+                let text = draw(&["a".to_owned()], &chart, "UTC", 2, count.max(60));
+                for line in text.lines().skip(3).filter(|line| line.contains(['█', '─'])) {
+                    assert!(line.chars().count() <= 3 + count.max(60), "{line}");
+                }
+            }
+        }
+    }
+}

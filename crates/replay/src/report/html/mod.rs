@@ -1,0 +1,156 @@
+//! The report as one page: tables, and charts in SVG. It needs no script, and nothing from outside.
+//!
+//! The SVG is written by hand. A plotting crate would bring fonts and a few dozen crates for four
+//! charts, and would not take its colours from the reader's light or dark page.
+
+mod curve;
+mod escape;
+mod heat;
+mod over_time;
+mod scale;
+mod style;
+mod svg;
+mod tables;
+mod top_keys;
+
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::tally::KeyCounts;
+use crate::tally::timeline::Columns;
+
+use super::{suggest, text};
+use crate::words;
+use escape::escaped;
+
+/// Denials over time have at most so many columns.
+const COLUMNS_MAX: usize = 160;
+/// So many series have charts of their own.
+const SERIES_MAX: usize = 24;
+
+/// Someone who denies: a limiter, or a rule of a file.
+#[derive(Debug)]
+struct Series<'o> {
+    name: String,
+    /// The keys denied most.
+    top: Vec<KeyCounts<'o>>,
+}
+
+/// The whole page.
+pub fn html_report(plan: &Plan, outcome: &Outcome) -> String {
+    let mut body = String::from("<h1>tollgate replay</h1>\n");
+    for line in text::summary(plan, outcome).lines() {
+        body.push_str(&format!("<p>{}</p>\n", escaped(line)));
+    }
+    let files: Vec<&str> = plan.inputs.iter().map(crate::log::lines::Input::name).collect();
+    body.push_str(&format!("<p class=\"soft\">{}</p>\n", escaped(&files.join(", "))));
+    body.push_str(&tables::limiters(plan, outcome));
+    if let Some(rules_replay) = &outcome.rules_replay {
+        body.push_str(&tables::rules(rules_replay, outcome));
+    }
+    let notes = text::notes(plan, outcome);
+    if !notes.is_empty() {
+        body.push_str(&format!("<pre>{}</pre>\n", escaped(&notes)));
+    }
+    if outcome.tally.requests() > 0 {
+        suggestion(&mut body, plan, outcome);
+        denials(&mut body, plan, outcome);
+        grid(&mut body, outcome);
+    }
+    framed(&body)
+}
+
+/// The page around its content. It is XML too.
+fn framed(body: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n\
+         <meta charset=\"utf-8\"/>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src &#39;none&#39;; \
+         style-src &#39;unsafe-inline&#39;\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+         <title>tollgate replay</title>\n<style>{}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+        style::STYLE
+    )
+}
+
+fn suggestion(body: &mut String, plan: &Plan, outcome: &Outcome) {
+    let Some(analysis) = &outcome.analysis else { return };
+    let Some(suggestion) = &analysis.suggestion else { return };
+    body.push_str("<h2>Suggested rate and burst</h2>\n");
+    if let Some(verdict) = suggest::verdict(plan, suggestion) {
+        body.push_str(&format!("<p><strong>{}</strong></p>\n", escaped(&verdict)));
+    }
+    body.push_str(&format!("<p class=\"soft\">{}</p>\n", escaped(&suggest::well_behaved(analysis))));
+    body.push_str(&tables::rates(analysis, suggestion));
+    if let Some(rule) = suggest::rule(plan, suggestion) {
+        body.push_str(&format!("<pre>{}</pre>\n", escaped(&rule)));
+    }
+    body.push_str("<h2>Burst against well-behaved keys denied</h2>\n");
+    let about = "A line for each rate, a dot at the smallest burst that will do, a ring about the \
+                 one suggested.";
+    body.push_str(&format!("<p class=\"soft\">{about}</p>\n"));
+    body.push_str(&curve::chart(analysis, suggestion));
+}
+
+/// Over time, and by key.
+fn denials(body: &mut String, plan: &Plan, outcome: &Outcome) {
+    let (mut series, columns) = series(plan, outcome);
+    if series.is_empty() {
+        return;
+    }
+    let more = series.len().saturating_sub(SERIES_MAX);
+    series.truncate(SERIES_MAX);
+    body.push_str("<h2>Denied over time</h2>\n");
+    let zone = words::zone(outcome.time.offset_secs());
+    match over_time::chart(&series, &columns, &zone) {
+        Some(chart) => {
+            body.push_str("<p class=\"soft\">Each band has a scale of its own.</p>\n");
+            body.push_str(&chart);
+        }
+        None => body.push_str("<p>Nothing was denied.</p>\n"),
+    }
+    let (hurt, quiet): (Vec<_>, Vec<_>) = series.iter().partition(|one| !one.top.is_empty());
+    if !hurt.is_empty() && !quiet.is_empty() {
+        let names: Vec<&str> = quiet.iter().map(|one| one.name.as_str()).collect();
+        let names = escaped(&names.join("; "));
+        body.push_str(&format!("<p class=\"soft\">Nothing was denied by {names}</p>\n"));
+    }
+    if more > 0 {
+        body.push_str(&format!("<p class=\"soft\">and {more} more, without a chart</p>\n"));
+    }
+    if !hurt.is_empty() {
+        body.push_str("<h2>Keys denied most</h2>\n");
+    }
+    for one in hurt {
+        body.push_str(&format!("<h3>{}</h3>\n", escaped(&one.name)));
+        body.extend(top_keys::chart(one));
+    }
+}
+
+/// All that deny, with their denials over time in the same order.
+fn series<'o>(plan: &Plan, outcome: &'o Outcome) -> (Vec<Series<'o>>, Columns) {
+    if let Some(rules_replay) = &outcome.rules_replay {
+        let names = super::rules::names(rules_replay).into_iter().enumerate();
+        let top = |index| rules_replay.tally().denied_most(index, plan.top);
+        let series = names.map(|(index, name)| Series { name, top: top(index) }).collect();
+        return (series, rules_replay.tally().over_time().columns(COLUMNS_MAX));
+    }
+    let tally = &outcome.tally;
+    let limiters = plan.limiters.iter().enumerate();
+    let series = limiters.map(|(index, (rule, algorithm))| Series {
+        name: format!("{rule}, {}", algorithm.name),
+        top: tally.denied_most(index, plan.top),
+    });
+    (series.collect(), tally.over_time().columns(COLUMNS_MAX))
+}
+
+fn grid(body: &mut String, outcome: &Outcome) {
+    let Some(grid) = outcome.analysis.as_ref().and_then(|analysis| analysis.grid.as_ref()) else { return };
+    body.push_str("<h2>Rate against burst</h2>\n");
+    let cells = grid.rates.len() * grid.bursts.len();
+    let about = format!(
+        "Each of the {cells} cells is a run of the token bucket over the whole log, by the key that \
+         was given."
+    );
+    body.push_str(&format!("<p class=\"soft\">{about}</p>\n"));
+    body.push_str(&heat::chart(grid));
+}

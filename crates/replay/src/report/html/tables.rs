@@ -1,0 +1,47 @@
+//! The tables of the page: what the report for a terminal has.
+
+use super::escape::escaped;
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::report::{rules, suggest, text};
+use crate::rules_replay::RulesReplay;
+use crate::suggest::{Analysis, Suggestion};
+
+/// What every limiter denied.
+pub(super) fn limiters(plan: &Plan, outcome: &Outcome) -> String {
+    if plan.limiters.is_empty() {
+        return String::new();
+    }
+    let rows = text::limiter_rows(plan, outcome);
+    let (head, rows) = rows.split_first().expect("a table has a head");
+    table(head, rows, 2, None)
+}
+
+/// What every rule denied.
+pub(super) fn rules(rules_replay: &RulesReplay, outcome: &Outcome) -> String {
+    let head = rules::HEAD.map(str::to_owned);
+    table(&head, &rules::rows(rules_replay, outcome), 1, None)
+}
+
+/// The burst for every rate.
+pub(super) fn rates(analysis: &Analysis, suggestion: &Suggestion) -> String {
+    let head = suggest::HEAD.map(str::to_owned);
+    table(&head, &suggest::rows(analysis, suggestion), 1, suggestion.best)
+}
+
+/// A table; so many of its first columns are texts, the others numbers.
+fn table(head: &[String], rows: &[Vec<String>], texts: usize, best: Option<usize>) -> String {
+    let cells = |tag: &str, row: &[String]| -> String {
+        let cell = |(column, cell): (usize, &String)| {
+            let class = if column < texts { " class=\"text\"" } else { "" };
+            format!("<{tag}{class}>{}</{tag}>", escaped(cell))
+        };
+        row.iter().enumerate().map(cell).collect()
+    };
+    let mut text = format!("<div class=\"wide\"><table>\n<tr>{}</tr>\n", cells("th", head));
+    for (index, row) in rows.iter().enumerate() {
+        let class = if best == Some(index) { " class=\"best\"" } else { "" };
+        text.push_str(&format!("<tr{class}>{}</tr>\n", cells("td", row)));
+    }
+    text + "</table></div>\n"
+}

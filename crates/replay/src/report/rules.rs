@@ -1,0 +1,138 @@
+//! What the rules of a file made of a log, for people.
+
+use super::chart;
+use super::table::{self, Side};
+use crate::log::charge::readable;
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::rules_replay::{RuleCounts, RulesReplay};
+use crate::words::{self, counted, percent, thousands};
+
+/// What stands for all rules together.
+pub(super) const TOGETHER: &str = "all rules";
+
+/// The head of the table of rules.
+pub(super) const HEAD: [&str; 9] = [
+    "rule",
+    "requests",
+    "admitted",
+    "denied",
+    "denied %",
+    "by others",
+    "keys denied",
+    "keys %",
+    "not in log",
+];
+
+/// What a rule is called: by its name, and that it is in shadow.
+pub(super) fn names(rules_replay: &RulesReplay) -> Vec<String> {
+    let name = |rule: &tollgate_rules::Rule| match rule.is_shadow() {
+        true => format!("{} (shadow)", readable(rule.name())),
+        false => readable(rule.name()),
+    };
+    rules_replay.rules().map(name).collect()
+}
+
+/// A row for each rule, and one for all of them together.
+pub(super) fn rows(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<Vec<String>> {
+    let (tally, all) = (rules_replay.tally(), &outcome.tally);
+    let row = |name: &str, counts: &RuleCounts, keys: u64| {
+        vec![
+            name.to_owned(),
+            thousands(counts.requests),
+            thousands(counts.admitted),
+            thousands(counts.denied),
+            percent(counts.denied, counts.requests),
+            thousands(counts.denied_by_others),
+            thousands(counts.keys_denied),
+            percent(counts.keys_denied, keys),
+            percent(counts.not_in_log, all.requests()),
+        ]
+    };
+    let names = names(rules_replay);
+    let rules = tally.rules().zip(&names).enumerate();
+    let mut rows: Vec<_> =
+        rules.map(|(index, (counts, name))| row(name, counts, tally.keys(index))).collect();
+    let mut all_rules = row(TOGETHER, tally.all_rules(), all.keys());
+    all_rules[5].clear();
+    all_rules[8].clear();
+    rows.push(all_rules);
+    rows
+}
+
+/// The table, who was hurt, and when.
+pub(super) fn section(plan: &Plan, rules_replay: &RulesReplay, outcome: &Outcome, width: usize) -> String {
+    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
+    rows.extend(self::rows(rules_replay, outcome));
+    let mut text = table::in_two(&rows, 5, width);
+    let names = names(rules_replay);
+    if outcome.tally.requests() == 0 {
+        return text;
+    }
+    for (index, name) in names.iter().enumerate() {
+        let most = rules_replay.tally().denied_most(index, plan.top);
+        if most.is_empty() {
+            continue;
+        }
+        text.push_str(&format!("\nDenied most by {name}\n"));
+        let mut rows = vec![["denied", "requests", "key"].map(str::to_owned).to_vec()];
+        rows.extend(most.iter().map(|counts| {
+            let key = words::shortened(&readable(counts.key), width - 20);
+            vec![thousands(counts.denied), thousands(counts.requests), key]
+        }));
+        text.push_str(&table::aligned(&rows, &[Side::Right, Side::Right, Side::Left]));
+    }
+    let most = rules_replay.tally().rules().map(|counts| counts.denied).max().unwrap_or(0);
+    let gutter = chart::gutter(most);
+    let mut columns = rules_replay.tally().over_time().columns(width - gutter - 1);
+    columns.counts.truncate(names.len());
+    let zone = words::zone(outcome.time.offset_secs());
+    text.push('\n');
+    text + &chart::draw(&names, &columns, &zone, gutter, width - gutter - 1)
+}
+
+/// What a reader must know to trust the figures.
+pub(super) fn notes(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<String> {
+    let requests = outcome.tally.requests();
+    let mut notes = Vec::new();
+    for (index, (rule, counts)) in rules_replay.rules().zip(rules_replay.tally().rules()).enumerate() {
+        let name = readable(rule.name());
+        if counts.not_in_log > 0 {
+            let missing: Vec<&str> = counts.missing.keys().map(String::as_str).collect();
+            notes.push(format!(
+                "not in this log: rule {name} asks for {}: {} ({}) decided without it",
+                missing.join(", "),
+                counted(counts.not_in_log, "request was", "requests were"),
+                percent(counts.not_in_log, requests),
+            ));
+        }
+        if counts.banned > 0 {
+            let banned = thousands(counts.banned);
+            notes.push(format!("rule {name}: {banned} of the denied by a ban"));
+        }
+        if counts.without_key > 0 {
+            let without = thousands(counts.without_key);
+            notes.push(format!("rule {name}: {without} of the denied for want of a key"));
+        }
+        let keys = rules_replay.tally().keys(index);
+        if keys > rule.capacity() && rule.capacity() > 1 {
+            let (keys, room) = (thousands(keys), thousands(rule.capacity()));
+            notes.push(format!(
+                "rule {name}: {keys} keys with room for {room} at one time: those that found no \
+                 place were treated as the file says, here as in the proxy"
+            ));
+        }
+    }
+    if rules_replay.named_clients() > 0 {
+        notes.push(format!(
+            "{} told by name, not address: every name is taken for one address",
+            counted(rules_replay.named_clients(), "request has its client", "requests have their clients"),
+        ));
+    }
+    if rules_replay.rules().any(tollgate_rules::Rule::is_shadow) {
+        notes.push(
+            "a rule in shadow denies nothing: its denials are what it would have done".into(),
+        );
+    }
+    notes
+}

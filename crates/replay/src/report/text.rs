@@ -1,0 +1,249 @@
+//! The report for people.
+
+use std::fmt::Write;
+
+use super::table::{self, Side};
+use super::{chart, rules, suggest, worst_window};
+use crate::log::charge::{Cost, readable};
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::words::{self, counted, percent, thousands};
+
+/// A narrower terminal has its lines wrapped.
+const WIDTH_MIN: usize = 40;
+/// A wider chart is no easier to read.
+const WIDTH_MAX: usize = 160;
+
+/// The whole report, for a terminal of that width.
+pub fn text_report(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+    let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
+    let names = names(plan);
+    let mut text = summary(plan, outcome);
+    if !plan.limiters.is_empty() {
+        text.push('\n');
+        text.push_str(&limiters(plan, outcome, width));
+    }
+    if let Some(rules_replay) = &outcome.rules_replay {
+        text.push('\n');
+        text.push_str(&rules::section(plan, rules_replay, outcome, width));
+    }
+    if outcome.tally.requests() > 0 && !plan.limiters.is_empty() {
+        text.push_str(&worst_window::section(plan, outcome, width));
+        denied_most(&mut text, plan, outcome, &names, width);
+        over_time(&mut text, outcome, &names, width);
+    }
+    if let Some(analysis) = &outcome.analysis
+        && let Some(suggestion) = &analysis.suggestion
+    {
+        text.push('\n');
+        text.push_str(&suggest::section(plan, analysis, suggestion, width));
+    }
+    let notes = wrapped_notes(plan, outcome, width);
+    if !notes.is_empty() {
+        text.push('\n');
+        text.push_str(&notes);
+    }
+    text
+}
+
+/// What limiters are called.
+fn names(plan: &Plan) -> Vec<String> {
+    let name = |(rule, algorithm): &(tollgate::Quota, crate::algorithm::Algorithm)| {
+        format!("{rule}, {}", algorithm.name)
+    };
+    plan.limiters.iter().map(name).collect()
+}
+
+/// How much was replayed, and of what time.
+pub(super) fn summary(plan: &Plan, outcome: &Outcome) -> String {
+    let mut text = String::new();
+    let Outcome { tally, time, .. } = outcome;
+    let keys = counted(tally.keys(), "key", "keys");
+    let key = plan.charge.key.as_given();
+    say(
+        &mut text,
+        format_args!("{} by {keys} ({key})", counted(tally.requests(), "request", "requests")),
+    );
+    if tally.requests() == 0 {
+        say(&mut text, format_args!("there was no request in the input"));
+        return text;
+    }
+    let (first, latest) = (time.first_unix_nanos(), time.latest_unix_nanos());
+    let local = |unix_nanos: u64| {
+        words::local(unix_nanos, time.offset_secs()).strftime("%Y-%m-%d %H:%M:%S")
+    };
+    let zone = words::zone(time.offset_secs());
+    let span = words::span(latest - first);
+    say(&mut text, format_args!("{} to {} ({zone}), {span}", local(first), local(latest)));
+    if plan.charge.cost != Cost::ONE {
+        say(&mut text, format_args!("they cost {} cells together", thousands(tally.cost())));
+    }
+    text
+}
+
+/// How much each limiter denied.
+fn limiters(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+    let rows = limiter_rows(plan, outcome);
+    let mut sides = vec![Side::Right; rows[0].len()];
+    sides[..2].fill(Side::Left);
+    table::by_limiter(&rows, &sides, width)
+}
+
+/// The same as rows, the head first.
+pub(super) fn limiter_rows(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
+    let tally = &outcome.tally;
+    let head = ["rule", "algorithm", "admitted", "denied", "denied %", "keys denied", "keys %"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let costly = plan.charge.cost != Cost::ONE;
+    if costly {
+        rows[0].push("cost %".to_owned());
+    }
+    for ((rule, algorithm), counts) in plan.limiters.iter().zip(tally.limiters()) {
+        let mut row = vec![
+            rule.to_string(),
+            algorithm.name.to_owned(),
+            thousands(counts.admitted),
+            thousands(counts.denied),
+            percent(counts.denied, tally.requests()),
+            thousands(counts.keys_denied),
+            percent(counts.keys_denied, tally.keys()),
+        ];
+        if costly {
+            row.push(percent(counts.cost_denied, tally.cost()));
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+/// Who was hurt: for each limiter the keys it denied most.
+fn denied_most(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String], width: usize) {
+    for (index, name) in names.iter().enumerate() {
+        let most = outcome.tally.denied_most(index, plan.top);
+        if most.is_empty() {
+            continue;
+        }
+        say(text, format_args!("\nDenied most by {name}"));
+        let mut rows = vec![["denied", "requests", "key"].map(str::to_owned).to_vec()];
+        rows.extend(most.iter().map(|counts| {
+            let key = words::shortened(&readable(counts.key), width - 20);
+            vec![thousands(counts.denied), thousands(counts.requests), key]
+        }));
+        text.push_str(&table::aligned(&rows, &[Side::Right, Side::Right, Side::Left]));
+    }
+}
+
+fn over_time(text: &mut String, outcome: &Outcome, names: &[String], width: usize) {
+    let tally = &outcome.tally;
+    let most = tally.limiters().iter().map(|counts| counts.denied).max().unwrap_or(0);
+    let gutter = chart::gutter(most);
+    let columns_width = width - gutter - 1;
+    let columns = tally.over_time().columns(columns_width);
+    let zone = words::zone(outcome.time.offset_secs());
+    text.push('\n');
+    text.push_str(&chart::draw(names, &columns, &zone, gutter, columns_width));
+}
+
+/// What a reader must know to trust the figures, a line for each thing.
+pub(super) fn notes(plan: &Plan, outcome: &Outcome) -> String {
+    wrapped_notes(plan, outcome, usize::MAX)
+}
+
+/// The same for a terminal of that width.
+fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+    let names = &names(plan);
+    let mut notes = String::new();
+    let back = outcome.time.back();
+    if back.lines > 0 {
+        let lines = counted(back.lines, "line went", "lines went");
+        let most = words::span(back.max_nanos);
+        say(
+            &mut notes,
+            format_args!("{lines} back in time, by at most {most}: judged at the latest time seen"),
+        );
+    }
+    for left_out in &plan.left_out {
+        let (rule, name, why) = (left_out.rule, left_out.algorithm.name, &left_out.why);
+        notes.push_str(&words::wrapped(&format!("left out: {rule}, {name}: {why}"), width));
+    }
+    let mut without_burst: Vec<&str> = plan
+        .limiters
+        .iter()
+        .filter(|(rule, by)| !by.uses_burst && rule.burst_cells() != rule.limit())
+        .map(|(_, by)| by.name)
+        .collect();
+    without_burst.sort_unstable();
+    without_burst.dedup();
+    if !without_burst.is_empty() {
+        let names = without_burst.join(", ");
+        notes.push_str(&words::wrapped(&format!("{names}: the burst is not used"), width));
+    }
+    for (name, counts) in names.iter().zip(outcome.tally.limiters()) {
+        if counts.delayed > 0 {
+            let requests = counted(counts.delayed, "request was", "requests were");
+            let longest = words::span(words::nanos(counts.longest_delay));
+            let delayed = format!("{name}: {requests} delayed, by at most {longest}");
+            notes.push_str(&words::wrapped(&delayed, width));
+        }
+        if counts.never_fit > 0 {
+            let requests = counted(counts.never_fit, "request costs", "requests cost");
+            say(&mut notes, format_args!("{name}: {requests} more than it ever holds"));
+        }
+    }
+    for (name, contender) in names.iter().zip(&outcome.contenders) {
+        if contender.times_full() > 0 {
+            let times = counted(contender.times_full(), "time", "times");
+            let keys = counted(contender.capacity(), "key", "keys");
+            let advice = "raise --capacity";
+            say(&mut notes, format_args!("{name}: full {times} with room for {keys}: {advice}"));
+        }
+    }
+    let of_rules = outcome.rules_replay.iter().flat_map(|rules_replay| rules::notes(rules_replay, outcome));
+    let of_study = outcome.analysis.iter().flat_map(suggest::notes);
+    for note in of_rules.chain(of_study) {
+        notes.push_str(&words::wrapped(&note, width));
+    }
+    verified(&mut notes, outcome, names);
+    unread(&mut notes, outcome);
+    notes
+}
+
+/// The lines and files that could not be read.
+fn unread(notes: &mut String, outcome: &Outcome) {
+    let skipped = &outcome.skipped;
+    if skipped.count > 0 {
+        let lines = counted(skipped.count, "malformed line was", "malformed lines were");
+        say(notes, format_args!("{lines} skipped"));
+        for line in &skipped.first {
+            let why = readable(&line.why);
+            say(notes, format_args!("  {}, line {}: {why}", line.file, line.line));
+        }
+        let more = skipped.count - skipped.first.len() as u64;
+        if more > 0 {
+            say(notes, format_args!("  and {} more", thousands(more)));
+        }
+    }
+    for broken in &outcome.incomplete {
+        let why = &broken.why;
+        say(notes, format_args!("INCOMPLETE: {} could not be read to its end: {why}", broken.file));
+    }
+}
+
+/// The outcome of `--verify`.
+fn verified(notes: &mut String, outcome: &Outcome, names: &[String]) {
+    let Some(total) = outcome.differences() else { return };
+    let decisions = outcome.tally.requests() * names.len() as u64;
+    let differences = counted(total, "difference", "differences");
+    let decisions = counted(decisions, "decision", "decisions");
+    say(notes, format_args!("verified: {differences} from the reference model in {decisions}"));
+    for (name, contender) in names.iter().zip(&outcome.contenders) {
+        for difference in contender.differences().into_iter().flat_map(|found| &found.first) {
+            say(notes, format_args!("  {name}: {difference}"));
+        }
+    }
+}
+
+/// Adds a line.
+fn say(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").expect("a String takes every text");
+}

@@ -1,0 +1,109 @@
+//! The worst window of every limiter, side by side, and what each algorithm's may be.
+
+use std::time::Duration;
+
+use super::table::{self, Side};
+use crate::log::charge::readable;
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::words;
+
+const SECOND: u64 = 1_000_000_000;
+const DAY: u64 = 86_400 * SECOND;
+
+/// Periods that have a name of their own.
+const NAMED_NANOS: [(u64, &str); 5] = [
+    (SECOND, "second"),
+    (60 * SECOND, "minute"),
+    (3_600 * SECOND, "hour"),
+    (DAY, "day"),
+    (7 * DAY, "week"),
+];
+
+/// A table of what every limiter admitted in its worst window, and one of the bounds.
+pub(crate) fn section(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+    let what = plan.unit();
+    let (column, within) = match same_period(plan) {
+        Some(period) => (format!("worst {period}"), format!("any {period}")),
+        None => ("worst window".to_owned(), "any period of its rule".to_owned()),
+    };
+    let head = ["rule", "algorithm", &column, "of limit", "ended", "key"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(limiters(plan, outcome));
+    let sides = [Side::Left, Side::Left, Side::Right, Side::Right, Side::Left, Side::Left];
+    let worst = table::by_limiter(&rows, &sides, width);
+    let bounds = table::aligned(&bounds(plan), &[Side::Left; 2]);
+    format!("\nThe most {what} that one key was admitted within {within}\n{worst}\n{bounds}")
+}
+
+/// The period of all rules, by its name; `None` where they differ.
+fn same_period(plan: &Plan) -> Option<String> {
+    let mut periods = plan.limiters.iter().map(|(rule, _)| rule.period());
+    let first = periods.next()?;
+    periods.all(|period| period == first).then(|| name(first))
+}
+
+fn name(period: Duration) -> String {
+    let period_nanos = words::nanos(period);
+    NAMED_NANOS
+        .iter()
+        .find(|(nanos, _)| *nanos == period_nanos)
+        .map_or_else(|| words::span(period_nanos), |(_, name)| (*name).to_owned())
+}
+
+/// A row for each limiter.
+fn limiters(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
+    let Outcome { tally, time, .. } = outcome;
+    let worst: Vec<_> = (0..plan.limiters.len()).map(|index| tally.worst(index)).collect();
+    let ends = || worst.iter().flatten().map(|worst| worst.end_unix_nanos);
+    let local = |unix_nanos| words::local(unix_nanos, time.offset_secs());
+    let first_day = local(time.first_unix_nanos()).date();
+    let is_one_day =
+        ends().chain([time.latest_unix_nanos()]).all(|end| local(end).date() == first_day);
+    let format = match (is_one_day, ends().all(|end| end.is_multiple_of(SECOND))) {
+        (true, true) => "%H:%M:%S",
+        (true, false) => "%H:%M:%S%.3f",
+        (false, true) => "%Y-%m-%d %H:%M:%S",
+        (false, false) => "%Y-%m-%d %H:%M:%S%.3f",
+    };
+    plan.limiters
+        .iter()
+        .zip(&worst)
+        .map(|((rule, algorithm), worst)| {
+            let cells = worst.as_ref().map_or(0, |worst| worst.cells);
+            let ended = worst.as_ref().map(|worst| local(worst.end_unix_nanos).strftime(format));
+            vec![
+                rule.to_string(),
+                algorithm.name.to_owned(),
+                words::thousands(cells),
+                words::times(cells, rule.limit()),
+                ended.map(|ended| ended.to_string()).unwrap_or_default(),
+                worst.as_ref().map(|worst| readable(worst.key)).unwrap_or_default(),
+            ]
+        })
+        .collect()
+}
+
+/// What the algorithms may admit, each once.
+fn bounds(plan: &Plan) -> Vec<Vec<String>> {
+    let mut rows = vec![["algorithm", "at most"].map(str::to_owned).to_vec()];
+    for (_, algorithm) in &plan.limiters {
+        let row = [algorithm.name, algorithm.worst_window].map(str::to_owned).to_vec();
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_go_by_their_names() {
+        for (secs, text) in [(1, "second"), (60, "minute"), (900, "15 min"), (604_800, "week")] {
+            assert_eq!(name(Duration::from_secs(secs)), text);
+        }
+    }
+}

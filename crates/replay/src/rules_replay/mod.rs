@@ -1,0 +1,140 @@
+//! Replays a log through a rules file: the gate of the proxy, at the time of the log.
+
+mod tally;
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use tollgate::{ManualClock, Tick};
+use tollgate_rules::{DenyReason, Gate, OnNoKey, Outcome, Rule, Rules};
+
+use crate::log::charge::{JOINT, Request};
+use crate::log::logged_request::LoggedRequestView;
+pub(crate) use tally::{RuleCounts, RulesTally};
+
+/// The key of requests without a key, if they share a bucket.
+const NO_KEY: &str = "(no key)";
+
+/// A rules file and rule counts.
+#[derive(Debug)]
+pub(crate) struct RulesReplay {
+    gate: Gate<ManualClock>,
+    clock: Arc<ManualClock>,
+    origin_unix_nanos: u64,
+    /// The headers that the rules need.
+    headers: Vec<String>,
+    tally: RulesTally,
+    /// Requests whose client the log gives by name.
+    named_clients: u64,
+    applied: Vec<AppliedRule>,
+}
+
+/// A rule that applies to the current request, and the key that it counts.
+#[derive(Debug)]
+struct AppliedRule {
+    rule: usize,
+    is_shadow: bool,
+    key: String,
+}
+
+impl RulesReplay {
+    /// Builds the gate. Time starts at the origin.
+    pub(crate) fn new(rules: &Rules, origin_unix_nanos: u64, offset_secs: i32) -> Result<Self> {
+        let clock = Arc::new(ManualClock::starting_at_unix_nanos(origin_unix_nanos));
+        Ok(Self {
+            headers: rules.headers().into_iter().map(str::to_owned).collect(),
+            tally: RulesTally::new(rules.rules().len(), offset_secs),
+            gate: Gate::with_clock(rules.clone(), Arc::clone(&clock))?,
+            clock,
+            origin_unix_nanos,
+            named_clients: 0,
+            applied: Vec::new(),
+        })
+    }
+
+    /// Decides a request. Time never goes back.
+    pub(crate) fn decide(&mut self, request: &Request, unix_nanos: u64) {
+        self.clock.set(Tick::from_nanos(unix_nanos.saturating_sub(self.origin_unix_nanos)));
+        self.named_clients += u64::from(request.logged.has_client_name());
+        self.applied.clear();
+        let view = LoggedRequestView::new(&request.logged, &self.headers);
+        let (applied, tally) = (&mut self.applied, &mut self.tally);
+        let verdict = self.gate.decide_among(&view, request.cost, |index, rule| {
+            // Discards what earlier rules noted: what follows concerns this rule alone.
+            let _ = view.take_missing();
+            let one = applied_rule(index, rule, &view);
+            let missing = view.take_missing();
+            if !missing.is_empty() {
+                tally.leave_out(index, &missing);
+                return false;
+            }
+            let applies = one.is_some();
+            applied.extend(one);
+            applies
+        });
+        tally.request(&request.key, unix_nanos, !verdict.is_admitted());
+        for one in &self.applied {
+            let is_it = |denied: &&tollgate_rules::Denial<'_>| {
+                self.gate
+                    .rules()
+                    .nth(one.rule)
+                    .is_some_and(|rule| rule.name() == denied.rule().name())
+            };
+            let denied = match verdict.outcome() {
+                Outcome::Denied(denied) if !one.is_shadow => Some(denied).filter(is_it),
+                _ => verdict.shadowed().iter().find(is_it),
+            };
+            let outcome = match denied.map(|denied| denied.why()) {
+                Some(DenyReason::Banned(_)) => RuleOutcome::Banned,
+                Some(DenyReason::NoKey | DenyReason::UnclearPath) => RuleOutcome::WithoutKey,
+                Some(_) => RuleOutcome::Denied,
+                None if verdict.is_admitted() => RuleOutcome::Admitted,
+                None => RuleOutcome::DeniedByOthers,
+            };
+            tally.count(one.rule, &one.key, outcome);
+        }
+    }
+
+    /// The rules, in the order of the file.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.gate.rules()
+    }
+
+    pub(crate) fn tally(&self) -> &RulesTally {
+        &self.tally
+    }
+
+    /// Requests whose client the log gives by name instead of by address.
+    pub(crate) fn named_clients(&self) -> u64 {
+        self.named_clients
+    }
+}
+
+/// What happened to a request to which a rule applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RuleOutcome {
+    Admitted,
+    /// Denied by a limit of the rule.
+    Denied,
+    /// Denied by a ban of the rule.
+    Banned,
+    /// Denied by the rule because the request has no key, or rule path is ambiguous.
+    WithoutKey,
+    /// Another rule denied the request, so this rule did not charge it.
+    DeniedByOthers,
+}
+
+/// The rule and rule key, if the rule applies. Meaningless if the rule needs something that the log
+/// does not record.
+fn applied_rule(index: usize, rule: &Rule, view: &LoggedRequestView<'_>) -> Option<AppliedRule> {
+    if !rule.fits(view) {
+        return None;
+    }
+    let values = rule.key().values(view, |address| view.address(address));
+    let key = match (values, rule.on_no_key()) {
+        (Some(values), _) => values.join(&JOINT.to_string()),
+        (None, OnNoKey::Skip) => return None,
+        (None, _) => NO_KEY.to_owned(),
+    };
+    Some(AppliedRule { rule: index, is_shadow: rule.is_shadow(), key })
+}

@@ -1,0 +1,144 @@
+//! Which keys are well-behaved: those of a list, or those that stand out by nothing.
+
+use std::collections::HashSet;
+
+use anyhow::{Context, Result, bail};
+
+use super::keys::{Keys, busiest_minute, volume};
+
+/// Keys above this percentile stand out.
+const PERCENTILE: usize = 99;
+
+/// The well-behaved keys of a log.
+#[derive(Debug)]
+pub(crate) struct WellBehaved {
+    /// For each key.
+    pub(crate) is_well_behaved: Vec<bool>,
+    pub(crate) count: u64,
+    pub(crate) basis: Basis,
+}
+
+/// How they were chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Basis {
+    /// By a list, of which so many keys are not in the log.
+    Listed { not_in_log: u64 },
+    /// A key stands out if it had more cells in its busiest minute, or in all, than 99 of 100 keys.
+    Inferred { minute_cells_max: u64, volume_cells_max: u64 },
+}
+
+impl WellBehaved {
+    /// Those that stand out by nothing.
+    pub(crate) fn infer(keys: &Keys) -> Self {
+        let minutes: Vec<u64> = keys.each().map(busiest_minute).collect();
+        let volumes: Vec<u64> = keys.each().map(volume).collect();
+        let (minute_cells_max, volume_cells_max) = (percentile(&minutes), percentile(&volumes));
+        let is_well_behaved = minutes
+            .iter()
+            .zip(&volumes)
+            .map(|(minute, volume)| *minute <= minute_cells_max && *volume <= volume_cells_max)
+            .collect();
+        Self::new(is_well_behaved, Basis::Inferred { minute_cells_max, volume_cells_max })
+    }
+
+    /// Those of a list.
+    ///
+    /// # Errors
+    ///
+    /// None of them is in the log.
+    pub(crate) fn listed(list: &KeyList, keys: &Keys) -> Result<Self> {
+        let is_well_behaved: Vec<bool> = keys.names().map(|name| list.has(name)).collect();
+        let found = is_well_behaved.iter().filter(|is_well_behaved| **is_well_behaved).count() as u64;
+        // Of a sample of keys, the list may hold others.
+        if found == 0 && keys.requests() > 0 {
+            bail!(
+                "none of the keys in {} is in the log: write one key a line, as --key makes them, \
+                 with a space between the parts",
+                list.file
+            );
+        }
+        let not_in_log = (list.keys.len() as u64).saturating_sub(found);
+        Ok(Self::new(is_well_behaved, Basis::Listed { not_in_log }))
+    }
+
+    fn new(is_well_behaved: Vec<bool>, basis: Basis) -> Self {
+        let count = is_well_behaved.iter().filter(|is_well_behaved| **is_well_behaved).count() as u64;
+        Self { is_well_behaved, count, basis }
+    }
+}
+
+/// Keys of a file, one a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyList {
+    file: String,
+    keys: HashSet<String>,
+}
+
+impl KeyList {
+    /// Reads the file. Blank lines mean nothing.
+    pub(crate) fn read(file: &str) -> Result<Self> {
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
+        let keys: HashSet<String> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect();
+        if keys.is_empty() {
+            bail!("there is no key in {file}: write one a line");
+        }
+        Ok(Self { file: file.to_owned(), keys })
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.keys.contains(name) || self.keys.contains(&crate::log::charge::readable(name))
+    }
+}
+
+/// The least value that no more than 1 in 100 exceed.
+fn percentile(values: &[u64]) -> u64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let rank = (sorted.len() * PERCENTILE).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::tests::keys;
+    use super::*;
+
+    #[test]
+    fn who_stands_out_is_left_out() {
+        let names: Vec<String> = (0..200).map(|key| format!("k{key}")).collect();
+        let mut log: Vec<(&str, u64, u64)> =
+            names.iter().map(|name| (name.as_str(), 0, 2)).collect();
+        log.push(("k7", 1, 50)); // a busy minute
+        log.extend((0..9).map(|hour| ("k8", hour * 3_600_000_000_000, 2))); // much in all
+        log.sort_by_key(|(_, at, _)| *at);
+        let well_behaved = WellBehaved::infer(&keys(&log));
+        assert_eq!(well_behaved.count, 198);
+        assert_eq!(well_behaved.basis, Basis::Inferred { minute_cells_max: 2, volume_cells_max: 2 });
+        assert!(!well_behaved.is_well_behaved[7] && !well_behaved.is_well_behaved[8]);
+    }
+
+    #[test]
+    fn of_few_keys_none_is_left_out() {
+        assert_eq!(WellBehaved::infer(&keys(&[("a", 0, 1), ("b", 0, 900)])).count, 2);
+        assert_eq!(WellBehaved::infer(&keys(&[])).count, 0);
+    }
+
+    #[test]
+    fn a_list_is_taken_at_its_word() {
+        let list = |names: &[&str]| KeyList {
+            file: "good.txt".to_owned(),
+            keys: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let keys = keys(&[("a", 0, 1), ("b\u{1f}/x", 0, 900), ("c", 0, 1)]);
+        let well_behaved = WellBehaved::listed(&list(&["b /x", "z"]), &keys).unwrap();
+        assert_eq!(well_behaved.is_well_behaved, [false, true, false]);
+        assert_eq!(well_behaved.basis, Basis::Listed { not_in_log: 1 });
+        let error = WellBehaved::listed(&list(&["y", "z"]), &keys).unwrap_err().to_string();
+        assert!(error.contains("good.txt") && error.contains("one key a line"), "{error}");
+    }
+}
