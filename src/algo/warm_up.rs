@@ -77,7 +77,10 @@ const RING_PER_REACH_MIN: u128 = 64;
 /// of the [`Grid`], at most a sixteenth of the emission interval. Out of the cold it is granted
 /// less: each request costs what Guava's formula says, rounded up to a unit, and the period is
 /// rounded up to a multiple of `5 + cold_factor` units. In constant use it is never faster than
-/// the formula. Pauses are measured in whole units, which moves later turns by as little.
+/// the formula. Pauses are measured in whole units, so after a pause a key may be some units warmer
+/// or colder than by the formula. On the ramp, one such unit moves turns by up to
+/// `(5 + c)(c - 1) / (2 (1 + c))` units, with a cold factor of `c`: 2 for 3, 6.1 for 10. With a
+/// factor above 3 a difference can grow from ramp to ramp, as it does in the formula itself.
 ///
 /// **Not guaranteed.** That the caller waits. See [`Limiter`](crate::Limiter) for what happens to
 /// a key that loses its place: it starts cold. Where the grid wraps around, a key left alone for

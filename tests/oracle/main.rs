@@ -6,6 +6,7 @@
 mod bodies;
 mod choice;
 mod denied;
+mod drift;
 mod equality;
 mod meter;
 mod outlet;

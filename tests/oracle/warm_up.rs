@@ -10,16 +10,17 @@ use tollgate::{Direct, ManualClock, Quota, Tick, WarmUp};
 use crate::bodies::choice::{Choice, Pace};
 use crate::bodies::grid::horizon;
 use crate::choice::{Last, cases, costs, forward, quotas, starts, warm_ups};
+use crate::drift::Drift;
 
 /// `SmoothWarmingUp`, in seconds and with the names of its documentation.
-struct Guava {
+pub(crate) struct Guava {
     stable_interval: f64,
     threshold_permits: f64,
     max_permits: f64,
-    slope: f64,
-    cool_down_interval: f64,
+    pub(crate) slope: f64,
+    pub(crate) cool_down_interval: f64,
     stored_permits: f64,
-    next_free: f64,
+    pub(crate) next_free: f64,
 }
 
 impl Guava {
@@ -64,6 +65,26 @@ impl Guava {
         self.next_free += wait;
         self.stored_permits -= to_spend;
         turn
+    }
+
+    /// The time in which it cools down, and warms up.
+    pub(crate) fn period(&self) -> f64 {
+        self.max_permits * self.cool_down_interval
+    }
+
+    /// The warmth from which on a permit costs no more than the stable interval.
+    pub(crate) fn ramp(&self) -> f64 {
+        (self.max_permits - self.threshold_permits) * self.cool_down_interval
+    }
+
+    /// The instant at which all permits are stored, if none is asked for until then.
+    pub(crate) fn cold_at(&self) -> f64 {
+        self.next_free + self.period() - self.stored_permits * self.cool_down_interval
+    }
+
+    /// How warm it is when a request of `now` has its turn.
+    pub(crate) fn warmth(&self, now: f64) -> f64 {
+        (self.cold_at() - self.next_free.max(now)).max(0.0)
     }
 }
 
@@ -112,9 +133,9 @@ proptest! {
         }
     }
 
-    /// With pauses, which are measured in units, turns are off by no more than two units for each
-    /// charge, either way. The ramp is long enough for a charge to be no great part of it:
-    /// otherwise the formulas themselves make much of little.
+    /// A client that pauses as it likes gets its turns as early as by the formulas, within what
+    /// rounding to units may have become by then: see [`drift`](crate::drift). The ramp is long
+    /// enough for a charge to be no great part of it: otherwise the bound is wide.
     #[test]
     fn it_follows_the_formulas_through_pauses(
         rate in 1_u32..20,
@@ -123,17 +144,44 @@ proptest! {
         steps in prop::collection::vec((1..=BURST, prop_oneof![Just(0), 0_u64..9_000]), 1..80),
     ) {
         let least = (factor - 1) * BURST * 2 * (5 + factor) / (4 * rate);
-        let (gate, mut guava, unit) = both(rate, least + more, factor);
-        let (mut now, mut charges) = (Duration::ZERO, 0_u32);
-        for (n, pause_ms) in steps {
-            now += Duration::from_millis(pause_ms);
-            let Ok(permit) = gate.check_at(n.into(), Tick::from_duration(now)) else { continue };
-            let ours = (now + permit.delay()).as_secs_f64();
-            let off = (ours - guava.reserve(n.into(), now.as_secs_f64())).abs();
-            prop_assert!(off < f64::from(2 * charges) * unit + EPSILON, "off by {} s", off);
-            charges += 1;
-        }
+        follows_the_formulas((rate, least + more, factor), &steps)?;
     }
+}
+
+/// Plays steps of cells after a pause of milliseconds, at a rate with a period and a cold factor.
+fn follows_the_formulas(
+    (rate, period, factor): (u32, u32, u32),
+    steps: &[(u32, u64)],
+) -> Result<(), TestCaseError> {
+    let (gate, mut guava, unit) = both(rate, period, factor);
+    let (mut now, mut drift) = (Duration::ZERO, Drift::new(unit));
+    for &(n, pause_ms) in steps {
+        now += Duration::from_millis(pause_ms);
+        let Ok(permit) = gate.check_at(n.into(), Tick::from_duration(now)) else { continue };
+        let (ours, asked) = ((now + permit.delay()).as_secs_f64(), now.as_secs_f64());
+        drift.pause(&guava, asked);
+        let bound = drift.turn();
+        drift.charge(&guava, n.into(), asked);
+        let off = ours - guava.reserve(n.into(), asked);
+        prop_assert!(bound.contains(off, EPSILON), "off by {} s, not in {:?}", off, bound);
+    }
+    Ok(())
+}
+
+/// The last turn is 78 units late after 39 charges, more than the two units for each charge that
+/// this test once allowed. Rounding leaves the key 9 units warmer than the formulas have it after
+/// the first long pause and 19 units colder after the second. The charges since then have slopes
+/// that add up to 3.7.
+#[test]
+fn a_ramp_after_pauses_multiplies_what_rounding_has_left() {
+    #[rustfmt::skip]
+    let steps = [
+        (4, 0), (3, 930), (5, 3386), (1, 5717), (1, 0), (2, 0), (4, 0), (3, 0), (4, 0), (5, 6383),
+        (4, 806), (2, 6728), (1, 0), (4, 0), (3, 2897), (1, 3188), (3, 8133), (5, 0), (4, 0), (5, 0),
+        (5, 0), (2, 0), (4, 5151), (1, 2614), (2, 4750), (4, 0), (2, 0), (2, 8354), (5, 7398), (3, 0),
+        (3, 0), (5, 0), (5, 0), (2, 0), (4, 0), (4, 0), (4, 0), (4, 0), (3, 0), (1, 0),
+    ];
+    follows_the_formulas((10, 37, 10), &steps).expect("within the bound");
 }
 
 proptest! {
