@@ -1,4 +1,4 @@
-"""The token bucket (`src/algo/gcra.rs`, `src/algo/gcra/refund.rs`).
+"""The token bucket (`src/algo/gcra/mod.rs`, `src/algo/gcra/refund.rs`).
 
 The exact level: a theoretical arrival time `T`, any integer; `max(T, f) - f` is the debt at the unit
 `f`; `n` cells are admitted iff `debt + n * cell <= capacity`, and then `T' = max(T, f) + n * cell`.

@@ -1,4 +1,4 @@
-"""A token bucket whose quota can change (`src/algo/dynamic_gcra.rs`): the token bucket by a clock of its own,
+"""A token bucket whose quota can change (`src/algo/dynamic_gcra/mod.rs`): the token bucket by a clock of its own,
 on words less a base. That bucket is proved in `gcra`; here, that base and clock keep the states.
 
 The exact state is a token bucket's: a time of arrival `T` by the clock of cells, any integer.

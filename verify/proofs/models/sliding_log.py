@@ -1,4 +1,4 @@
-"""The exact log (`src/algo/sliding_log.rs`, `events.rs` and `rates.rs` beside it), of one rate.
+"""The exact log (`src/algo/sliding_log/mod.rs`, `events.rs` and `rates.rs` beside it), of one rate.
 
 Proved: what a rate compares, in real time (an event at `e` nanoseconds has left a window of `w` at `now`
 only if `now - e >= w`, and is told to leave no later than a unit after that); and that lap and filled

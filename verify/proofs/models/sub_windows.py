@@ -1,4 +1,4 @@
-"""Sub-windows (`src/algo/sub_windows.rs`, `build.rs`, `scan.rs` beside it), weighed ones too.
+"""Sub-windows (`src/algo/sub_windows/mod.rs`, `build.rs`, `scan.rs` beside it), weighed ones too.
 
 The exact state: how many cells each sub-window has counted, by its number, from the latest charged back
 as far as it counts. `n` cells are admitted iff what the current sub-window and the `older` before it
