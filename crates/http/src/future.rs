@@ -12,7 +12,7 @@ use tower_service::Service;
 use crate::body::Body;
 use crate::gate::Charge;
 use crate::headers::Fields;
-use crate::judge::{Fate, Sleeping, Wait};
+use crate::enforcer::{Fate, Sleeping, Wait};
 use crate::stats::Place;
 
 pin_project! {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::{HeaderMap, request, response};
 use tollgate::{Decision, Denied};
 
-use crate::ask::Asking;
+use crate::pending::Asking;
 use crate::headers::{Fields, Wanted};
 use crate::key::KeyError;
 use crate::policy::Policy;

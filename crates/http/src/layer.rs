@@ -11,7 +11,7 @@ use tower_layer::Layer;
 use crate::denial::{Denial, by_protocol};
 use crate::gate::{Gate, Report};
 use crate::headers::Wanted;
-use crate::judge::Judge;
+use crate::enforcer::Judge;
 use crate::service::RateLimit;
 use crate::stats::{Counters, Queue, Stats};
 

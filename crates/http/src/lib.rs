@@ -32,25 +32,24 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
-mod ask;
 mod body;
 pub mod denial;
+mod enforcer;
 mod future;
 mod gate;
 mod headers;
-mod judge;
 pub mod key;
 mod layer;
 mod limit;
 mod penalized;
+mod pending;
 mod policy;
 mod service;
-mod settle;
 mod several;
 mod shadow;
 mod stats;
 
-pub use ask::{Asking, Ruling};
+pub use pending::{Asking, Ruling};
 pub use body::Body;
 pub use denial::{Denial, Reason};
 pub use future::ResponseFuture;

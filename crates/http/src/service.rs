@@ -10,7 +10,7 @@ use tower_service::Service;
 use crate::body::Body;
 use crate::future::ResponseFuture;
 use crate::gate::Gate;
-use crate::judge::{Fate, Judge, Judged};
+use crate::enforcer::{Fate, Judge, Judged};
 
 /// A service with its requests limited: made by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use http::{request, response};
 
-use crate::ask::{Asking, Ruling};
+use crate::pending::{Asking, Ruling};
 use crate::gate::{Admission, Charge, Gate, Report, Verdict};
 
 /// Several limits, all of which must admit a request. All are looked at first: one that would deny is

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use http::request;
 
-use crate::ask::Asking;
+use crate::pending::Asking;
 use crate::gate::{Admission, Gate, Report, Verdict};
 
 /// A gate on trial: it counts and charges, and denies nobody.

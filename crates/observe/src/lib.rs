@@ -6,15 +6,15 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "tracing")]
-mod events;
+mod denial_log;
 #[cfg(feature = "metrics")]
-mod figures;
+mod recorder;
 #[cfg(feature = "metrics")]
-mod names;
+mod top_keys;
 
 #[cfg(feature = "tracing")]
-pub use events::{DenialLog, log_top};
+pub use denial_log::{DenialLog, log_top};
 #[cfg(feature = "metrics")]
-pub use figures::{describe, record, record_count};
+pub use recorder::{describe, record, record_count};
 #[cfg(feature = "metrics")]
-pub use names::TopFigures;
+pub use top_keys::TopFigures;

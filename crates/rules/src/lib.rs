@@ -28,34 +28,31 @@
 //!
 #![doc = include_str!("../README.md")]
 
-mod asks;
-mod bucket;
+mod decision;
 mod error;
 mod explain;
-mod explain_request;
-mod facts;
-mod gate;
+mod file;
 mod host;
-mod inherit;
-mod inline;
+mod inline_vec;
 mod key;
-mod live;
-mod matching;
+mod limiter;
+mod matcher;
 mod parse;
 mod path;
 mod pattern;
+mod reload;
+mod request_view;
+mod requirements;
 mod rule;
-mod stats;
 mod store;
-mod verdict;
 
 pub use error::{BuildFailed, ReloadError, RuleError, RulesError};
-pub use facts::{Request, RequestView};
-pub use gate::Gate;
-pub use inherit::{ReloadSummary, ReloadWarning};
+pub use request_view::{Request, RequestView};
+pub use limiter::Gate;
+pub use reload::{ReloadSummary, ReloadWarning};
 pub use key::{Key, OnNoKey};
-pub use live::{LiveRules, Loaded, RulesFile};
+pub use file::{LiveRules, Loaded, RulesFile};
 pub use rule::{Apply, Limit, Penalty, Rule, Rules};
-pub use stats::{LimitStats, RuleStats};
+pub use limiter::{LimitStats, RuleStats};
 pub use store::{Fallback, Store};
-pub use verdict::{Deferred, Denial, DenyReason, Outcome, Standing, Verdict};
+pub use decision::{Deferred, Denial, DenyReason, Outcome, Standing, Verdict};

@@ -6,7 +6,7 @@ use tollgate::{AnyAlgorithm, OnFull, Quota};
 
 use crate::error::RulesError;
 use crate::key::{Key, OnNoKey};
-use crate::matching::Matcher;
+use crate::matcher::Matcher;
 use crate::parse;
 use crate::store::Store;
 

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 
 use super::fields::{Reader, Value, quoted_list};
 use super::spot::word_at;
-use crate::bucket::{Ban, Bucket};
+use crate::limiter::bucket::{Ban, Bucket};
 use crate::rule::{Limit, Penalty};
 
 /// Each is asked for every request that the rule matches.

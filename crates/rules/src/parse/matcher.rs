@@ -3,7 +3,7 @@
 use toml::de::DeValue;
 
 use super::fields::{Reader, Value};
-use crate::matching::{HeaderTest, Matcher};
+use crate::matcher::{HeaderTest, Matcher};
 use crate::path::Spelling;
 use crate::pattern::{Pattern, Wrong};
 

@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 use super::fields::{Reader, Value};
 use super::{key, limits, matcher, store};
 use crate::key::{Key, OnNoKey, Part};
-use crate::matching::Matcher;
+use crate::matcher::Matcher;
 use crate::path::Spelling;
 use crate::rule::{Limit, Rule};
 

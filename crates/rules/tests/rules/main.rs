@@ -1,9 +1,9 @@
 //! Rules from text to verdicts.
 
-mod body;
 mod deciding;
 mod errors;
 mod explain;
+mod file_body;
 #[path = "../../../../fuzz/kept.rs"]
 mod kept;
 mod path_body;

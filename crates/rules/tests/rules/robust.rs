@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tollgate::ManualClock;
 use tollgate_rules::{Gate, Request, Rules};
 
-use crate::body::{Mistake, hold, plant};
+use crate::file_body::{Mistake, hold, plant};
 use crate::kept::kept;
 
 const EXAMPLE: &str = include_str!("../../../../rules/example.toml");

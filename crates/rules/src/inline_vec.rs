@@ -2,13 +2,13 @@
 
 /// Up to `N` items in place; once there are more, all of them in a `Vec`.
 #[derive(Debug)]
-pub(crate) struct Inline<T, const N: usize> {
+pub(crate) struct InlineVec<T, const N: usize> {
     inline: [T; N],
     count: usize,
     spilled: Vec<T>,
 }
 
-impl<T: Copy, const N: usize> Inline<T, N> {
+impl<T: Copy, const N: usize> InlineVec<T, N> {
     /// An empty list. `fill` is what unused places hold.
     pub(crate) fn new(fill: T) -> Self {
         Self { inline: [fill; N], count: 0, spilled: Vec::new() }
@@ -89,7 +89,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_list(steps in proptest::collection::vec((0_u8..5, 0_usize..6), 0..40)) {
-            let mut list = Inline::<usize, 4>::new(0);
+            let mut list = InlineVec::<usize, 4>::new(0);
             let mut model = Vec::new();
             for (step, number) in steps {
                 match step {

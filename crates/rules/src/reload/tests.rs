@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tollgate::ManualClock;
 
 use super::*;
-use crate::facts::Request;
+use crate::request_view::Request;
 
 /// In one of these units time brings a whole number each nanosecond, whichever of the quotas below
 /// holds; so many are a cell.

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::facts::RequestView;
+use crate::request_view::RequestView;
 use crate::host;
-use crate::inline::Inline;
+use crate::inline_vec::InlineVec;
 use crate::path::{self, Reading, Spelling};
 
 /// What gets a bucket of its own: `key` in a rules file.
@@ -64,7 +64,7 @@ pub enum OnNoKey {
 }
 
 /// The bytes of keys, one after the other, on the stack while there are few.
-pub(crate) type KeyBytes = Inline<u8, 256>;
+pub(crate) type KeyBytes = InlineVec<u8, 256>;
 
 /// What the bucket of requests without a key is filed under; every key begins with another byte.
 const NO_KEY: u8 = 0;
@@ -215,7 +215,7 @@ impl fmt::Display for Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Request;
+    use crate::request_view::Request;
     use crate::path::Separator;
 
     fn key(parts: &[Part], request: &Request<'_>) -> Option<Vec<u8>> {

@@ -1,5 +1,7 @@
 //! Rules in plain words.
 
+mod request;
+
 use std::fmt::Write;
 use std::time::Duration;
 

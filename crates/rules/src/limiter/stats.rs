@@ -2,7 +2,7 @@
 
 use tollgate::{Clock, Occupancy, Stats};
 
-use crate::gate::{Active, Gate};
+use crate::limiter::{Active, Gate};
 use crate::rule::{Limit, Rule};
 
 /// What a rule has counted: see [`Gate::stats`].

@@ -9,7 +9,7 @@ use tollgate::algo::{Algorithm, Refund};
 use tollgate::{Clock, Denied, KeySource, Limiter, Reservation};
 
 use crate::gate::Charge;
-use crate::limit::{Ask, Taken};
+use super::{Ask, Taken};
 
 type OfHead = dyn Fn(&response::Parts) -> u64 + Send + Sync;
 type OfBytes = dyn Fn(u64) -> u64 + Send + Sync;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use tollgate::{Clock, Quota};
 
-use crate::bucket::{Ban, Bucket};
+use crate::limiter::bucket::{Ban, Bucket};
 use crate::error::BuildFailed;
-use crate::gate::{Active, Gate};
+use crate::limiter::{Active, Gate};
 use crate::rule::{Limit, Rule, Rules};
 pub use warning::ReloadWarning;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Response, header, request};
 
-use crate::ask::{Asking, Ruling};
+use crate::pending::{Asking, Ruling};
 use crate::denial::{Denial, Reason};
 use crate::gate::{Admission, Charge, Gate, Report, Verdict};
 use crate::headers::{Fields, Wanted};

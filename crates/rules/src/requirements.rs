@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::facts::RequestView;
+use crate::request_view::RequestView;
 use crate::host;
 use crate::key::{Key, Part, masked};
 use crate::path::{self, Fit, Reading};
@@ -141,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::facts::Request;
+    use crate::request_view::Request;
     use crate::key::KeyBytes;
     use crate::path::Spelling;
 

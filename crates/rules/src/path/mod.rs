@@ -6,10 +6,10 @@
 //! in different ways. A path that has none is done. Any other is read in each way that the file's
 //! [`Spelling`] leaves open, and [`Oddities::fits`] tells in how many of them a pattern fits.
 
-use crate::inline::Inline;
+use crate::inline_vec::InlineVec;
 
 /// The segments of a path.
-pub(crate) type Segments<'a> = Inline<&'a str, 16>;
+pub(crate) type Segments<'a> = InlineVec<&'a str, 16>;
 
 /// A longer path with oddities is not read. It may be read in 12 ways, and by each rule.
 const ODD_BYTES_MAX: usize = 2_048;
@@ -164,7 +164,7 @@ impl Oddities {
     #[cold]
     pub(crate) fn fits(&self, path: &str, fits: impl Fn(&[&str]) -> bool) -> Fit {
         let Some(bases) = self.bases() else { return Fit::Unclear };
-        let mut outcomes = Inline::<Fit, 2>::new(Fit::None);
+        let mut outcomes = InlineVec::<Fit, 2>::new(Fit::None);
         for base in bases.as_slice() {
             let (mut some, mut all) = (false, true);
             for reading in self.variants(*base).as_slice() {
@@ -227,7 +227,7 @@ impl Oddities {
 
     /// The readings between which the file leaves the choice open: one, or two. `None` where several
     /// things are unclear at once, or the path is too long: nobody sends such a path in good faith.
-    fn bases(&self) -> Option<Inline<Reading, 2>> {
+    fn bases(&self) -> Option<InlineVec<Reading, 2>> {
         let Spelling { encoded_slash, backslash, .. } = self.spelling;
         let slash_is_unclear = self.encoded_slash && encoded_slash == Separator::Unclear;
         let backslash_is_unclear = self.backslash && backslash == Separator::Unclear;
@@ -242,7 +242,7 @@ impl Oddities {
             drops_params: false,
             dots: Dots::Resolved,
         };
-        let mut bases = Inline::new(first);
+        let mut bases = InlineVec::new(first);
         bases.push(first);
         if unclear.contains(&true) {
             bases.push(Reading {
@@ -256,8 +256,8 @@ impl Oddities {
     }
 
     /// The readings that all count: with parameters and without, with dots resolved and not.
-    fn variants(&self, base: Reading) -> Inline<Reading, 6> {
-        let mut variants = Inline::new(base);
+    fn variants(&self, base: Reading) -> InlineVec<Reading, 6> {
+        let mut variants = InlineVec::new(base);
         for drops_params in [false, true] {
             if drops_params && !self.params {
                 continue;

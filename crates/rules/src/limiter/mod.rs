@@ -1,19 +1,24 @@
 //! Rules at work: match, key, limits, verdict.
 
+pub(crate) mod bucket;
+mod stats;
+
 use std::sync::Arc;
 
 use tollgate::{Clock, DecisionCount, Denied, QuantaClock, Tick};
 
-use crate::bucket::{Ban, Bucket, Cost};
+use self::bucket::{Ban, Bucket, Cost};
+pub use stats::{LimitStats, RuleStats};
+
 use crate::error::BuildFailed;
-use crate::facts::RequestView;
-use crate::inherit;
-use crate::inline::Inline;
+use crate::request_view::RequestView;
+use crate::reload;
+use crate::inline_vec::InlineVec;
 use crate::key::{Key, KeyBytes, OnNoKey};
-use crate::matching::{Asks, Seen};
+use crate::matcher::{Asks, Seen};
 use crate::path::{Fit, Segments};
 use crate::rule::{Apply, Limit, Rule, Rules};
-use crate::verdict::{Deferred, Denial, DenyReason, Outcome, Standing, Verdict};
+use crate::decision::{Deferred, Denial, DenyReason, Outcome, Standing, Verdict};
 
 /// Rules at work: every limit has its limiter.
 ///
@@ -144,7 +149,7 @@ impl<C: Clock> Gate<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_clock(rules: Rules, clock: Arc<C>) -> Result<Self, BuildFailed> {
-        let build = |rule| inherit::activate(rule, None, &clock).map(|taken| taken.active);
+        let build = |rule| reload::activate(rule, None, &clock).map(|taken| taken.active);
         let active = rules.rules.into_iter().map(build).collect::<Result<_, _>>()?;
         Ok(Self::from_parts(rules.apply, active, clock))
     }
@@ -277,8 +282,8 @@ impl<C: Clock> Gate<C> {
         mut counts: impl FnMut(usize, &Rule) -> bool,
     ) -> Verdict<'_> {
         let mut keys = KeyBytes::new(0);
-        let mut enforced = Inline::<Hit, 8>::new(Hit::default());
-        let mut shadow = Inline::<Hit, 8>::new(Hit::default());
+        let mut enforced = InlineVec::<Hit, 8>::new(Hit::default());
+        let mut shadow = InlineVec::<Hit, 8>::new(Hit::default());
         let (mut shadowed, mut elsewhere) = (Vec::new(), Vec::new());
         let (mut path, mut host) = (Segments::new(""), Segments::new(""));
         let seen = Seen::new(facts, self.asks, &mut path, &mut host);
@@ -421,8 +426,8 @@ impl<C: Clock> Gate<C> {
     }
 
     /// The limits in the order in which they are charged: those that cannot give back, last.
-    fn items(&self, hits: &[Hit]) -> Inline<Item, 8> {
-        let mut items = Inline::new((0, 0));
+    fn items(&self, hits: &[Hit]) -> InlineVec<Item, 8> {
+        let mut items = InlineVec::new((0, 0));
         for gives_back in [true, false] {
             for (index, hit) in hits.iter().enumerate() {
                 for (limit, bucket) in self.active[hit.rule].buckets.iter().enumerate() {

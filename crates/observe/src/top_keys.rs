@@ -7,7 +7,7 @@ use std::hash::Hash;
 use metrics::gauge;
 use tollgate::{TopKey, TopKeys};
 
-use crate::figures::{TOP_DENIED, TOP_DROPPED};
+use crate::recorder::{TOP_DENIED, TOP_DROPPED};
 
 /// The label of all keys that have no name of their own any more.
 const OTHERS: &str = "(others)";

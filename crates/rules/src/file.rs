@@ -11,8 +11,8 @@ use arc_swap::ArcSwap;
 use tollgate::{Clock, QuantaClock};
 
 use crate::error::ReloadError;
-use crate::gate::Gate;
-use crate::inherit::{self, ReloadSummary};
+use crate::limiter::Gate;
+use crate::reload::{self, ReloadSummary};
 use crate::rule::Rules;
 
 /// A longer file is not read.
@@ -318,7 +318,7 @@ impl<C: Clock> RulesFile<C> {
         let text = self.seen.insert(read?);
         let rules = Rules::parse(&self.path.to_string_lossy(), text)?;
         fits(&rules).map_err(ReloadError::Unfit)?;
-        let (gate, carried) = inherit::follow(&self.live.gate.load(), rules)?;
+        let (gate, carried) = reload::follow(&self.live.gate.load(), rules)?;
         self.live.gate.store(Arc::new(gate));
         Ok(carried)
     }

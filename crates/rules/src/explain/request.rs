@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::facts::RequestView;
+use crate::request_view::RequestView;
 use crate::host;
 use crate::key::OnNoKey;
-use crate::matching::{Matcher, listed};
+use crate::matcher::{Matcher, listed};
 use crate::path::{self, Fit, Segments, Spelling};
 use crate::rule::{Apply, Rule, Rules};
 

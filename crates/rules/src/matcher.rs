@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::facts::RequestView;
+use crate::request_view::RequestView;
 use crate::host;
 use crate::path::{self, Fit, Oddities, Segments, Spelling};
 use crate::pattern::Pattern;

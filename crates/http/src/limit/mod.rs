@@ -1,5 +1,7 @@
 //! One limiter as a [`Gate`]: key from the request, cost from the request, settled by the response.
 
+mod settle;
+
 use core::borrow::Borrow;
 use core::fmt;
 use core::hash::Hash;
@@ -13,7 +15,7 @@ use tollgate::{BuildError, Clock, Denied, Gcra, Limiter, Permit, QuantaClock, Qu
 use crate::gate::{Admission, Charge, Gate, Reading, Report, Verdict};
 use crate::key::{Extractor, KeyError};
 use crate::policy::{Policy, PolicyError};
-use crate::settle::{Settle, reserve};
+use self::settle::{Settle, reserve};
 use crate::shadow::Shadow;
 
 /// A limiter, a key for each request, and what a request costs.
