@@ -35,7 +35,7 @@ fn composite(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
             Err(denied) => println!("{ip}: {denied}"),
         }
     }
-    for trial in gate.trials() {
+    for trial in gate.shadows() {
         println!("{trial:?}");
     }
     Ok(())

@@ -205,7 +205,7 @@ fn limiters_made_of_several_allocate_nothing_either() {
             std::hint::black_box(prolonging.check_at(&key, n, now).is_ok());
             if turn % 100 == 0 {
                 banning.pardon(&key);
-                std::hint::black_box((banning.stats_at(now), composite.trials().count()));
+                std::hint::black_box((banning.stats_at(now), composite.shadows().count()));
             }
         }
     });

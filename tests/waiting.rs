@@ -1,5 +1,5 @@
-//! Lines in real time: threads, and tasks on three executors. Where an order is told, turns are a
-//! tenth of a second apart.
+//! Wait queues in real time: threads, and tasks on three executors. Tests that check an order use
+//! turns a tenth of a second apart.
 
 #![allow(clippy::disallowed_types, reason = "a test may lock")]
 
@@ -14,14 +14,14 @@ use tollgate::{Clock, Direct, Limiter, Quota, Timer, WaitError, WaitQueue};
 
 type Gate = Arc<Direct>;
 
-/// What is left of a burst of one is spent.
+/// A queue whose limiter has spent its burst of one cell.
 fn busy(per_second: u64) -> Arc<WaitQueue<Gate>> {
     let gate = Direct::new(Quota::per_second(per_second).burst(1)).expect("in range");
     assert!(gate.check().is_ok());
     Arc::new(WaitQueue::new(Arc::new(gate)))
 }
 
-/// An executor without a timer.
+/// Runs a future on this thread, without a timer.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Parked(Thread);
     impl Wake for Parked {
@@ -39,8 +39,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Polls all of its futures whenever one of them is woken, and lists them in the order in which they
-/// were ready.
+/// Polls all of its futures whenever one of them is woken, and returns their indices in the order
+/// in which they became ready.
 struct Together<F>(Vec<(usize, Pin<Box<F>>)>, Vec<usize>);
 
 impl<F: Future<Output = Result<tollgate::Waited, WaitError>>> Future for Together<F> {
@@ -62,105 +62,106 @@ impl<F: Future<Output = Result<tollgate::Waited, WaitError>>> Future for Togethe
 
 #[test]
 fn threads_are_served_in_the_order_in_which_they_came() {
-    let line = busy(10);
+    let queue = busy(10);
     let served = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for index in 0..5 {
-            let (line, served) = (&line, &served);
+            let (queue, served) = (&queue, &served);
             scope.spawn(move || {
-                line.wait(&(), 1, Duration::MAX).expect("in time");
+                queue.wait(&(), 1, Duration::MAX).expect("in time");
                 served.lock().expect("no panic").push(index);
             });
-            while line.waiting() + served.lock().expect("no panic").len() <= index {
+            while queue.waiting() + served.lock().expect("no panic").len() <= index {
                 thread::yield_now();
             }
         }
     });
     assert_eq!(served.into_inner().expect("no panic"), [0, 1, 2, 3, 4]);
-    assert_eq!(line.waiting(), 0);
+    assert_eq!(queue.waiting(), 0);
 }
 
 #[test]
 fn tasks_of_a_bare_executor_are_served_by_a_timer() {
-    let line = busy(100);
+    let queue = busy(100);
     let timer = Timer::start().expect("a thread");
-    let wait = || line.wait_async(&(), 1, Duration::MAX, |span| timer.sleep(span));
+    let wait = || queue.wait_async(&(), 1, Duration::MAX, |span| timer.sleep(span));
     let waits = (0..6).map(|index| (index, Box::pin(wait()))).collect();
-    let start = line.limiter().clock().now();
+    let start = queue.limiter().clock().now();
     assert_eq!(block_on(Together(waits, Vec::new())), [0, 1, 2, 3, 4, 5]);
-    let spent = line.limiter().clock().now().since(start);
+    let spent = queue.limiter().clock().now().since(start);
     assert!(spent >= Duration::from_millis(49), "five more came at 10 ms: {spent:?}");
 }
 
 #[test]
 fn tasks_of_tokio_wait_and_give_up() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("one");
-    let line = busy(100);
+    let queue = busy(100);
     runtime.block_on(async {
-        let start = line.limiter().clock().now();
+        let start = queue.limiter().clock().now();
         let tasks: Vec<_> = (0..4)
             .map(|_| {
-                let line = Arc::clone(&line);
+                let queue = Arc::clone(&queue);
                 tokio::spawn(async move {
-                    line.wait_async(&(), 1, Duration::MAX, tokio::time::sleep).await
+                    queue.wait_async(&(), 1, Duration::MAX, tokio::time::sleep).await
                 })
             })
             .collect();
         for task in tasks {
             task.await.expect("no panic").expect("in time");
         }
-        let spent = line.limiter().clock().now().since(start);
+        let spent = queue.limiter().clock().now().since(start);
         assert!(spent >= Duration::from_millis(29), "three more came at 10 ms: {spent:?}");
     });
-    let line = busy(1);
+    let queue = busy(1);
     runtime.block_on(async {
-        let wait = line.wait_async(&(), 1, Duration::MAX, tokio::time::sleep);
+        let wait = queue.wait_async(&(), 1, Duration::MAX, tokio::time::sleep);
         let gave_up = tokio::time::timeout(Duration::from_millis(20), wait).await;
         assert!(gave_up.is_err(), "its turn comes in a second");
     });
-    let gate = line.limiter();
-    let left = gate.peek_at(0, gate.clock().now()).expect("nothing is asked for");
-    assert!(left.reset_after() <= Duration::from_secs(1), "the booking was taken back");
-    assert_eq!(line.waiting(), 0);
+    let gate = queue.limiter();
+    let left = gate.peek_at(0, gate.clock().now()).expect("a peek for no cells succeeds");
+    assert!(left.reset_after() <= Duration::from_secs(1), "the booking was refunded");
+    assert_eq!(queue.waiting(), 0);
 }
 
 #[test]
 fn tasks_of_smol_wait() {
-    let line = busy(5);
+    let queue = busy(5);
     async_io::block_on(async {
-        let wait = line.wait_async(&(), 1, Duration::MAX, async_io::Timer::after);
+        let wait = queue.wait_async(&(), 1, Duration::MAX, async_io::Timer::after);
         assert!(wait.await.expect("in time").waited() > Duration::ZERO);
-        let error = line.wait_async(&(), 1, Duration::from_millis(1), async_io::Timer::after).await;
+        let error =
+            queue.wait_async(&(), 1, Duration::from_millis(1), async_io::Timer::after).await;
         assert!(matches!(error, Err(WaitError::TooLate { .. })), "{error:?}");
     });
 }
 
-/// Threads and tasks wait, and leave at any moment; others ask without waiting.
+/// Threads and tasks wait, and leave at any moment; other requests ask without waiting.
 #[test]
 fn whoever_leaves_the_total_is_kept_and_nobody_is_forgotten() {
     const RATE: u64 = 20_000;
     const BURST: u64 = 10;
     let gate: Limiter<u64> =
         Limiter::builder(Quota::per_second(RATE).burst(BURST)).build().expect("in range");
-    let line = WaitQueue::new(gate);
+    let queue = WaitQueue::new(gate);
     let timer = Timer::start().expect("a thread");
-    let start = line.limiter().clock().now();
+    let start = queue.limiter().clock().now();
     let worker = &|thread: u64| {
         let (mut granted, mut left) = (0, 0);
         for round in 0..300_u64 {
             let (n, step) = (1 + (round + thread) % 3, round * 7 + thread);
             match step % 4 {
-                0 => granted += line.wait(&1, n, Duration::MAX).map(|_| n).expect("in time"),
-                1 => granted += u64::from(line.limiter().check(&1).is_ok()),
+                0 => granted += queue.wait(&1, n, Duration::MAX).map(|_| n).expect("in time"),
+                1 => granted += u64::from(queue.limiter().check(&1).is_ok()),
                 2 => {
-                    let wait = line.wait_async(&1, n, Duration::MAX, |span| timer.sleep(span));
+                    let wait = queue.wait_async(&1, n, Duration::MAX, |span| timer.sleep(span));
                     granted += block_on(wait).map(|_| n).expect("in time");
                 }
                 _ => {
                     let mut wait =
-                        pin!(line.wait_async(&1, n, Duration::MAX, |span| timer.sleep(span)));
+                        pin!(queue.wait_async(&1, n, Duration::MAX, |span| timer.sleep(span)));
                     let mut context = Context::from_waker(Waker::noop());
-                    // Some leave when their turn has come, unheard.
+                    // Some leave after their turn has come, before they learn of it.
                     for pause in [0, step % 5 * 30] {
                         match wait.as_mut().poll(&mut context) {
                             Poll::Ready(told) => {
@@ -181,8 +182,8 @@ fn whoever_leaves_the_total_is_kept_and_nobody_is_forgotten() {
         let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || worker(thread))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
-    let nanos = line.limiter().clock().now().since(start).as_nanos() + 50_000;
+    let nanos = queue.limiter().clock().now().since(start).as_nanos() + 50_000;
     let most = u128::from(BURST) + u128::from(RATE) * nanos / 1_000_000_000;
     assert!(u128::from(granted) <= most, "{granted} of {most}");
-    assert_eq!(line.waiting(), 0);
+    assert_eq!(queue.waiting(), 0);
 }

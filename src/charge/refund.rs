@@ -7,7 +7,7 @@
 //! what time had restored would be granted twice. The clock is therefore read after the word is
 //! loaded that the give-back replaces, and again when it has lost a race. If the word still stands
 //! when it is replaced, nobody has charged it by a later time (but for what clocks differ by, and for a
-//! word that recurs while the thread is stopped between the two: see `composite/foresee.rs`).
+//! word that recurs while the thread is stopped between the two: see `composite/precheck.rs`).
 
 use core::hash::Hash;
 

@@ -1,11 +1,11 @@
 //! CRC-64/XZ: the polynomial of ECMA-182, reflected, eight bytes at a time.
 //!
-//! It finds what goes wrong by accident: every burst of errors within 64 bits, and any other with
-//! a chance of 1 in 2^64. It is no signature.
+//! It detects accidental damage: every burst of errors within 64 bits, and any other error except
+//! with a probability of 1 in 2^64. It does not detect tampering.
 
 const POLYNOMIAL: u64 = 0xc96c_5795_d787_0f42;
 
-/// What a byte comes to that is followed by so many zero bytes.
+/// `TABLES[z][byte]` is the CRC of `byte` followed by `z` zero bytes.
 static TABLES: [[u64; 256]; 8] = tables();
 
 const fn tables() -> [[u64; 256]; 8] {
@@ -33,7 +33,7 @@ const fn tables() -> [[u64; 256]; 8] {
     tables
 }
 
-/// The checksum of the bytes.
+/// The CRC of `bytes`.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     let mut crc = u64::MAX;
     let mut eights = bytes.chunks_exact(8);
@@ -56,13 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_published_one() {
+    fn the_checksum_of_the_standard_input_is_the_published_value() {
         assert_eq!(checksum(b"123456789"), 0x995d_c9bb_df19_39fa);
         assert_eq!(checksum(b""), 0);
     }
 
     #[test]
-    fn eight_at_a_time_is_one_at_a_time() {
+    fn eight_bytes_at_a_time_give_the_same_checksum_as_single_bytes() {
         let bytes: Vec<u8> = (0..100_u8).map(|byte| byte.wrapping_mul(37)).collect();
         for length in 0..bytes.len() {
             let one_by_one = bytes[..length].iter().fold(u64::MAX, |crc, byte| {

@@ -1,25 +1,26 @@
-//! The bytes of a snapshot. All integers are little-endian.
+//! The file format of a snapshot. All integers are little-endian.
 //!
 //! | offset | bytes | |
 //! |---|---|---|
 //! | 0 | 8 | `tollgate` |
 //! | 8 | 4 | version, 1 |
-//! | 12 | 4 | bytes of this header |
-//! | 16 | 8 | bytes of all |
-//! | 24 | 8 | keys |
+//! | 12 | 4 | length of this header in bytes |
+//! | 16 | 8 | length of the whole snapshot in bytes |
+//! | 24 | 8 | number of keys |
 //! | 32 | 8, 8, 8 | Unix time, tick, and Unix time of the clock's origin, in nanoseconds |
 //! | 56 | 4 x 8 | seeds of the hash |
-//! | 88 | 3 x 8 | hashes of fixed values |
-//! | 112 | 22 x 8 | what the limiter was built from: see [`Shape`] |
-//! | 288 | 8, 8 | whether the shared overflow has a state, and that |
-//! | 304 | | what stands in the shared overflow's ring, if it has a state: 8 bytes a cell |
+//! | 88 | 3 x 8 | hashes of fixed values, to recognize the hash function |
+//! | 112 | 22 x 8 | parameters that the limiter was built from: see [`Shape`] |
+//! | 288 | 8, 8 | 1 if the shared overflow has a state, else 0; that state |
+//! | 304 | | the ring of the shared overflow, if it has a state: 8 bytes a cell |
 //! | | | rows |
-//! | -8 | 8 | [CRC-64](super::checksum) of all before |
+//! | -8 | 8 | [CRC-64](super::checksum) of all bytes before |
 //!
-//! A row is a bucket that has live slots, and buckets ascend: its number (4 bytes), a bit for each
-//! slot that is live (1 byte), the words of those slots (8 bytes each), which are fingerprint and
-//! state of a wide slot and the one word of a compact one, and what stands in the rings of those
-//! slots, one slot's after the other's (8 bytes a cell; how many a ring has, the header says).
+//! A row holds the live slots of one bucket; the rows are in ascending order of their buckets. It
+//! consists of the bucket's number (4 bytes), one bit for each live slot (1 byte), the words of
+//! those slots (8 bytes each: fingerprint and state of a wide slot, one word of a compact slot),
+//! and the rings of those slots, one after the other (8 bytes a cell; the header has the cells per
+//! ring).
 
 use super::RestoreError;
 use super::checksum::checksum;
@@ -30,16 +31,16 @@ use crate::table::Row;
 const MAGIC: [u8; 8] = *b"tollgate";
 pub(super) const VERSION: u32 = 1;
 const PROOF_WORDS: usize = 3;
-/// Words of the header after magic, version and length.
+/// Words of the header after magic, version and header length.
 const WORDS: usize = 1 + 1 + 3 + Seeds::COUNT + PROOF_WORDS + Shape::WORDS + 2;
-/// As it stands in the header.
+/// The header length, as the header states it.
 const HEADER_LENGTH: u32 = 304;
 const HEADER_BYTES: usize = HEADER_LENGTH as usize;
 const _: () = assert!(HEADER_BYTES == 16 + 8 * WORDS);
 const CHECKSUM_BYTES: usize = 8;
 const TOTAL_AT: usize = 16;
 
-/// All but what was built from choices and what is in the table.
+/// The header, without magic, version and lengths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) keys: u64,
@@ -49,7 +50,7 @@ pub(super) struct Header {
     pub(super) seeds: Seeds,
     pub(super) proof: Proof,
     pub(super) shape: Shape,
-    /// The state of the shared overflow, and what stands in its ring.
+    /// The state of the shared overflow, and its ring.
     pub(super) overflow: Option<(u64, Vec<u64>)>,
 }
 
@@ -63,13 +64,13 @@ impl Header {
                 .chain(self.proof)
                 .chain(self.shape.words())
                 .chain(overflow);
-        core::array::from_fn(|_| words.next().expect("as many as are counted"))
+        core::array::from_fn(|_| words.next().expect("WORDS counts them all"))
     }
 
-    /// `None` where the last words contradict each other.
+    /// `None` if the overflow words contradict each other.
     fn from_words(words: [u64; WORDS]) -> Option<Self> {
         let mut words = words.into_iter();
-        let mut next = || words.next().expect("as many as are counted");
+        let mut next = || words.next().expect("WORDS counts them all");
         let _total_bytes = next();
         let [keys, unix_nanos, tick, unix_origin_nanos] = core::array::from_fn(|_| next());
         let seeds = Seeds::from_words(core::array::from_fn(|_| next()));
@@ -84,7 +85,7 @@ impl Header {
     }
 }
 
-/// Writes a snapshot; the number of keys in the header is found out.
+/// Encodes a snapshot. The number of keys in the header is counted here.
 pub(super) fn write(mut header: Header, rows: impl Iterator<Item = Row>) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
     if let Some((_, ring)) = &header.overflow {
@@ -114,7 +115,7 @@ fn put_words(bytes: &mut Vec<u8>, words: &[u64]) {
     words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
 }
 
-/// Reads the header of a snapshot that is whole, and returns its rows unread.
+/// Checks the checksum, decodes the header, and returns the rows undecoded.
 pub(super) fn open(bytes: &[u8]) -> Result<(Header, Rows<'_>), RestoreError> {
     let has_begun = bytes.len().min(MAGIC.len());
     if bytes[..has_begun] != MAGIC[..has_begun] {
@@ -140,10 +141,10 @@ pub(super) fn open(bytes: &[u8]) -> Result<(Header, Rows<'_>), RestoreError> {
         return Err(damaged("its checksum is wrong"));
     }
     if header_bytes != HEADER_LENGTH {
-        return Err(damaged("its header is not as long as that of its version"));
+        return Err(damaged("its header has the wrong length for its version"));
     }
     let words = core::array::from_fn(|index| word_at(content, TOTAL_AT + 8 * index));
-    let mut header = Header::from_words(words).ok_or(damaged("its overflow state is none"))?;
+    let mut header = Header::from_words(words).ok_or(damaged("its overflow state is invalid"))?;
     let mut rest = &content[HEADER_BYTES..];
     if let Some((_, ring)) = &mut header.overflow {
         let cells = usize::try_from(header.shape.overflow_ring_cells).unwrap_or(usize::MAX);
@@ -153,12 +154,12 @@ pub(super) fn open(bytes: &[u8]) -> Result<(Header, Rows<'_>), RestoreError> {
     Ok((header, Rows { rest, after: 0 }))
 }
 
-/// The error for what is whole and still cannot be so.
+/// The error for a snapshot whose checksum is right and whose content is invalid.
 pub(super) fn damaged(what: &'static str) -> RestoreError {
     RestoreError::Damaged { what }
 }
 
-/// The eight bytes from `offset` on, which are there.
+/// The eight bytes from `offset`, which must exist.
 fn word_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(bytes[offset..][..8].try_into().expect("eight bytes"))
 }
@@ -173,7 +174,7 @@ fn take_u32(rest: &mut &[u8]) -> Option<u32> {
     take(rest).map(u32::from_le_bytes)
 }
 
-/// Appends as many words, if they are there.
+/// Appends `count` words, or returns `None` if there are fewer.
 fn take_words(rest: &mut &[u8], count: usize, to: &mut Vec<u64>) -> Option<()> {
     let (first, others) = rest.split_at_checked(count.checked_mul(8)?)?;
     *rest = others;
@@ -181,15 +182,15 @@ fn take_words(rest: &mut &[u8], count: usize, to: &mut Vec<u64>) -> Option<()> {
     Some(())
 }
 
-/// The rows of a snapshot, from the first.
+/// The rows of a snapshot that are not decoded yet.
 pub(super) struct Rows<'a> {
     rest: &'a [u8],
-    /// The next row is of this bucket, or one after it.
+    /// The least bucket that the next row may have.
     after: u64,
 }
 
 impl Rows<'_> {
-    /// The next row, for slots of so many words, and so many in the ring of each.
+    /// Decodes the next row, for slots of `words_in_slot` words with `ring_cells` ring cells each.
     pub(super) fn next(
         &mut self,
         words_in_slot: usize,

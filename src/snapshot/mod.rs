@@ -1,4 +1,4 @@
-//! Snapshots: what a limiter knows of its keys, in bytes that outlive the process.
+//! Snapshots: the states of a limiter's keys, as bytes that outlive the process.
 
 mod checksum;
 mod format;
@@ -15,42 +15,43 @@ use format::Header;
 use shape::Shape;
 
 impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
-    /// The states of all live keys, for [`Builder::restore`](crate::Builder::restore) in another
-    /// process or another run.
+    /// The states of all live keys, to [restore](crate::Builder::restore) in another process or
+    /// another run.
     ///
-    /// Takes 17 bytes for a key in wide slots and 9 in [compact](crate::Slots) ones (at the stated
-    /// capacity), 8 more for each word of a ring, and 312. Keys themselves are not in it, and idle
-    /// ones are not either. A checksum tells whether it was damaged. A million keys without a ring
-    /// took 80 ms to save and 470 ms to restore in wide slots, 40 and 60 ms in compact ones, on a busy
-    /// machine (`benches/benches/snapshot.rs`).
+    /// A snapshot takes 17 bytes for each key in wide slots and 9 in [compact](crate::SlotLayout)
+    /// ones (at the stated capacity), 8 more for each word of a ring, and 312. It contains neither
+    /// the keys themselves nor idle keys. A checksum detects damage. On a busy machine a million
+    /// keys without a ring took 80 ms to save and 470 ms to restore in wide slots, 40 and 60 ms in
+    /// compact ones (`benches/benches/snapshot.rs`).
     ///
-    /// Available for all algorithms but [`DynamicGcra`](crate::Live), for which it does not compile: its
-    /// quota may change at any moment, so a state would not say by which quota it was made. An
-    /// [`AnyAlgorithm`](crate::AnyAlgorithm) is saved as the algorithm that it is.
+    /// All algorithms but [`DynamicGcra`](crate::DynamicGcra) support it; for that one it does not
+    /// compile. Its quota may change at any moment, so a state would not say which quota it was
+    /// made by. An [`AnyAlgorithm`](crate::AnyAlgorithm) is saved as the algorithm that it holds.
     ///
-    /// Time is the [clock](Self::clock)'s: times that are passed to
+    /// The time is that of the [clock](Self::clock): times that the caller passes to
     /// [`check_at`](Limiter::check_at) must count from its origin.
     ///
-    /// Other threads may go on deciding: no decision waits for it, and it changes nothing. Each
-    /// key's state is that of one moment during the call.
+    /// Other threads may decide meanwhile: no decision waits for a snapshot, and a snapshot changes
+    /// nothing. Each key's state is that of one moment during the call.
     ///
     /// **Not guaranteed.**
     ///
-    /// - It is not of one moment as a whole. What is charged during the call may be in it or not,
-    ///   and a key that is given another slot meanwhile may be missing. For all that was charged,
-    ///   stop the requests first.
-    /// - A key with a ring is read again if it was charged while its ring was read. One that is
-    ///   charged so often that this fails 256 times in a row is missing, and so is the
-    ///   [shared overflow](crate::OnFull::SharedOverflow): that takes a charge in every span of time
-    ///   in which its ring can be read.
-    /// - Cells that [leases](crate::Lane) or [shares](crate::Builder::share_hot_keys) hold are in it
-    ///   as charged: they are gone after a restart.
-    /// - A key that is idle is not in it. With [`Gcra::start_empty`](crate::Gcra::start_empty) it
-    ///   begins empty again, as one does that has lost its place.
+    /// - The whole is not of one moment. What is charged during the call may be in it or not, and a
+    ///   key that moves to another slot meanwhile may be missing. To have all charges, stop the
+    ///   requests first.
+    /// - A key with a ring is read again if it was charged while its ring was read. If that fails
+    ///   256 times in a row, the key is missing, and so is the [shared
+    ///   overflow](crate::OnFull::SharedOverflow). It takes a charge during every attempt to read
+    ///   the ring.
+    /// - Cells in a [`LocalLease`](crate::LocalLease), or held by
+    ///   [`lease_hot_keys`](crate::Builder::lease_hot_keys), are saved as charged: they are lost in
+    ///   a restart.
+    /// - Idle keys are not in it. With [`Gcra::start_empty`](crate::Gcra::start_empty) such a key
+    ///   begins empty again, like a key that was evicted.
     /// - [`Stats`](crate::Stats) are not in it.
-    /// - It is not signed, and it holds the seeds of the hash: who can read it can choose keys that
-    ///   collide, and who can write it can write states. Keep it where only the process can reach
-    ///   it.
+    /// - It is not signed, and it contains the seeds of the hash. A reader of the snapshot can
+    ///   choose keys that collide, and a writer can choose states. Keep it where only the process
+    ///   has access.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -67,7 +68,7 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     /// ```
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
-        // In this order: a pause in between makes states younger.
+        // In this order: a pause between the two makes the states younger.
         let now = self.clock.now();
         let unix_nanos = self.clock.unix_now_nanos();
         let overflow = match &self.when_full {

@@ -1,4 +1,4 @@
-//! A limiter with the states of a snapshot.
+//! Builds a limiter from a snapshot.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,7 +11,7 @@ use crate::limiter::{Limiter, WhenFull};
 use crate::table::Row;
 use crate::time::{Clock, Tick};
 
-/// Why a snapshot is denied; its text says what to do. Nothing has been changed.
+/// Why a snapshot cannot be restored; the text says what to do. Nothing was built.
 ///
 /// ```
 /// use tollgate::{Limiter, Quota, RestoreError};
@@ -28,25 +28,25 @@ use crate::time::{Clock, Tick};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// It does not begin as a snapshot does.
+    /// The bytes do not begin like a snapshot.
     NotASnapshot,
-    /// It is of a version of the format that this version of the crate does not know.
+    /// The format version is unknown to this version of the crate.
     Version(u32),
-    /// It ends before its end.
+    /// The snapshot is cut off.
     TooShort,
-    /// It is not as it was written.
+    /// The content is not what was written.
     Damaged {
-        /// What shows it.
+        /// The part that is wrong.
         what: &'static str,
     },
-    /// Keys hash otherwise here than where it was written.
+    /// The hash function differs from the one where the snapshot was written.
     OtherHash,
-    /// The limiter that wrote it was built otherwise.
+    /// The limiter that wrote it was built differently.
     Different {
-        /// What is different.
+        /// The parameter that differs.
         what: &'static str,
     },
-    /// The limiter cannot be built at all.
+    /// The limiter cannot be built, with or without the snapshot.
     Build(BuildError),
 }
 
@@ -60,28 +60,28 @@ impl fmt::Display for RestoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotASnapshot => f.write_str(
-                "this is no snapshot of a limiter: give the bytes that Limiter::snapshot returned",
+                "this is not a snapshot of a limiter: pass the bytes that Limiter::snapshot returned",
             ),
             Self::Version(version) => write!(
                 f,
-                "the snapshot's format is version {version}, and only {VERSION} is known here: \
-                 restore it by the version of tollgate that wrote it, or begin without",
+                "the snapshot has format version {version}, and only {VERSION} is supported: restore \
+                 it with the version of tollgate that wrote it, or start without it",
             ),
             Self::TooShort => f.write_str(
-                "the snapshot is cut off: it was not written, or not read, to its end; use \
-                 another copy, or begin without",
+                "the snapshot is cut off, since it was not written or not read to its end: use \
+                 another copy, or start without it",
             ),
             Self::Damaged { what } => {
-                write!(f, "the snapshot is damaged, {what}: use another copy, or begin without",)
+                write!(f, "the snapshot is damaged, {what}: use another copy, or start without it")
             }
             Self::OtherHash => f.write_str(
-                "keys hash otherwise here than where the snapshot was written (another processor, \
-                 or another version of the hash): its keys could not be found; begin without",
+                "the snapshot was written with another hash function (on another processor, or by \
+                 another version of the hash), so its keys cannot be found: start without it",
             ),
             Self::Different { what } => write!(
                 f,
-                "the limiter that wrote the snapshot differs in {what}: build the same, or begin \
-                 without",
+                "the limiter that wrote the snapshot differs in {what}: build the same one, or \
+                 start without the snapshot",
             ),
             Self::Build(error) => error.fmt(f),
         }
@@ -98,32 +98,32 @@ impl core::error::Error for RestoreError {
 }
 
 impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Builder<K, A, C> {
-    /// Builds the limiter with the states of a [snapshot](Limiter::snapshot), as old as they are
-    /// by now.
+    /// Builds the limiter with the states of a [snapshot](Limiter::snapshot), aged by the time
+    /// since it was taken.
     ///
-    /// Algorithm and options, quota, capacity, kind of slots, and the quota of a shared overflow
-    /// must be those of the limiter that was saved; clock, skew and the other policies need not
-    /// be.
+    /// The algorithm with its options, the quota, the capacity, the slot layout, and the quota of a
+    /// shared overflow must be those of the limiter that was saved. The clock, the skew and the
+    /// other policies may differ.
     ///
-    /// **Guarantee.** A key that was live is granted no more than if the first limiter had gone on
-    /// for the time between, and is held to no more than one unit of the
-    /// [grid](crate::algo::Grid) beyond it; where the clocks' origins are apart by whole units,
-    /// every decision is the same. Windows and sub-windows aligned to the wall clock are the same
-    /// ones, wherever the clocks' origins are.
+    /// **Guarantee.** A key that was live is granted no more than if the first limiter had run on
+    /// for the time between. It is limited by at most one unit of the [grid](crate::algo::Grid)
+    /// more than that. If the origins of the two clocks differ by whole units, every decision is
+    /// the same. Windows and sub-windows aligned to the wall clock are the same ones, whatever the
+    /// origins of the clocks.
     ///
     /// **Not guaranteed.**
     ///
-    /// - The time between is what [the wall clock](Clock::unix_now_nanos) has moved on. If it was
-    ///   set forward, keys are forgiven so much more; if it was set back, no time has passed.
+    /// - The time between is measured by [the wall clock](Clock::unix_now_nanos). If that was set
+    ///   forward, keys recover by so much more. If it was set back, no time has passed.
     /// - Keys must hash as they did: `K` must be the same type (or hash alike, as `str` and
-    ///   `String` do), by the same implementation of [`Hash`](core::hash::Hash). What can be told
-    ///   of that, by some fixed values of standard types, is checked.
+    ///   `String` do), by the same implementation of [`Hash`](core::hash::Hash). The hashes of some
+    ///   fixed values of standard types are compared to detect a difference.
     /// - A snapshot may be restored more than once, and then grants more than once.
     ///
     /// # Errors
     ///
-    /// What is wrong with the snapshot, or with the limiter; nothing is built then. A builder for
-    /// beginning without can be made beforehand.
+    /// The snapshot is invalid or belongs to another limiter, or the limiter cannot be built;
+    /// nothing is built then. To fall back to an empty limiter, make a second builder.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -155,7 +155,7 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Builder<K, A, C> {
     }
 }
 
-/// Puts everything into a limiter that nobody has yet.
+/// Writes all states into a new limiter that no other thread can use yet.
 fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     gate: &Limiter<K, A, C>,
     header: &Header,
@@ -177,18 +177,18 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
             let rebase = |word, ring: &mut [u64]| params.rebase(word, ring, &passage);
             table
                 .put_back(row.bucket, place, (words, ring), params, instant, rebase)
-                .map_err(|_| damaged("a key is where it cannot be"))?;
+                .map_err(|_| damaged("a key is in a slot where it cannot be"))?;
             keys += 1;
         }
     }
     if keys != header.keys {
-        return Err(damaged("its keys are not as many as it says"));
+        return Err(damaged("it has not as many keys as its header says"));
     }
     match (&gate.when_full, &header.overflow) {
         (WhenFull::Share(shared), Some((state, ring))) => {
             let (params, cell) = &**shared;
             if *state >> PAYLOAD_BITS != 0 {
-                return Err(damaged("its overflow state is none"));
+                return Err(damaged("its overflow state is invalid"));
             }
             let mut ring = ring.clone();
             if let Some(state) = params.rebase(*state, &mut ring, &params.passage(&restart)) {
@@ -196,13 +196,15 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
             }
             Ok(())
         }
-        (_, Some(_)) => Err(damaged("its overflow state is nobody's")),
+        (_, Some(_)) => {
+            Err(damaged("it has an overflow state for a limiter without a shared overflow"))
+        }
         (_, None) => Ok(()),
     }
 }
 
 fn restart(clock: &impl Clock, header: &Header) -> Restart {
-    // In this order: a pause in between makes states younger.
+    // In this order: a pause between the two makes the states younger.
     let unix_nanos = clock.unix_now_nanos();
     let tick = clock.now();
     let elapsed = Duration::from_nanos(unix_nanos.saturating_sub(header.unix_nanos));

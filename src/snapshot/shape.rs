@@ -1,23 +1,23 @@
-//! What must be the same in two limiters for the states of one to be those of the other.
+//! The parameters that two limiters must share so that a snapshot of one fits the other.
 
 use crate::algo::{Algorithm, FIGURES, Rebase};
 use crate::limiter::{Limiter, WhenFull};
 use crate::time::Clock;
 
-/// What a limiter was built from, as far as it decides what its slots mean.
+/// The parameters of a limiter that give its slots their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// 1: compact, 2: wide.
     words_in_slot: u64,
     buckets: u64,
     algorithm: u64,
-    /// Words of a slot's ring, in so far as they are saved.
+    /// Words of a slot's ring that are saved.
     pub(super) ring_cells: u64,
-    /// Quota, time grid and options, as the algorithm tells them.
+    /// Quota, time grid and options, as the algorithm encodes them.
     figures: [u64; FIGURES],
-    /// 1 where keys without a place share a bucket.
+    /// 1 if keys without a slot share a bucket.
     has_overflow: u64,
-    /// The same of that bucket.
+    /// The same figures for that bucket.
     pub(super) overflow_ring_cells: u64,
     overflow_figures: [u64; FIGURES],
 }
@@ -51,12 +51,12 @@ impl Shape {
             .chain(self.figures)
             .chain([self.has_overflow, self.overflow_ring_cells])
             .chain(self.overflow_figures);
-        core::array::from_fn(|_| words.next().expect("as many as are counted"))
+        core::array::from_fn(|_| words.next().expect("WORDS counts them all"))
     }
 
     pub(super) fn from_words(words: [u64; Self::WORDS]) -> Self {
         let mut words = words.into_iter();
-        let mut next = || words.next().expect("as many as are counted");
+        let mut next = || words.next().expect("WORDS counts them all");
         let [words_in_slot, buckets, algorithm, ring_cells] = core::array::from_fn(|_| next());
         let figures = core::array::from_fn(|_| next());
         let [has_overflow, overflow_ring_cells] = core::array::from_fn(|_| next());
@@ -73,7 +73,7 @@ impl Shape {
         }
     }
 
-    /// What is not the same in `other`, if anything; the first thing that explains the rest.
+    /// The first parameter that differs in `other`, in the order in which they explain each other.
     pub(super) fn difference(&self, other: &Self) -> Option<&'static str> {
         let is_same = [
             (self.algorithm == other.algorithm, "the algorithm"),

@@ -1,4 +1,4 @@
-//! Who is denied most, by name, in bounded memory.
+//! The keys that are denied most, by name, in bounded memory.
 
 mod sketch;
 #[cfg(all(test, not(tollgate_loom)))]
@@ -8,7 +8,7 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::hash::Hash;
 use std::collections::HashMap;
-// No decision waits for it: see `TopKeys`.
+// No decision waits for this lock: see `TopKeys`.
 #[expect(clippy::disallowed_types, reason = "noting only tries, and only a reader waits")]
 use std::sync::Mutex;
 use std::sync::{MutexGuard, PoisonError, TryLockError};
@@ -20,43 +20,44 @@ use crate::decision::Decision;
 use crate::sync::{RelaxedCounter, thread_number};
 use sketch::Sketch;
 
-/// Threads that note at the same time without being in each other's way.
+/// Sketches, each with a lock, so that as many threads can note at the same time.
 const STRIPES: usize = 8;
-/// Stripes that are tried before a note is dropped.
+/// Sketches that a thread tries before it drops a note.
 const TRIES: usize = 2;
-/// Far more than anybody looks at; it keeps indices within 32 bits.
+/// Far more than a report needs. It keeps indices within 32 bits.
 const ENTRIES_MAX: usize = 1 << 30;
 
-/// The keys that are denied most, with their names: a bounded sketch beside a limiter.
+/// The keys that are denied most, with their names: a bounded sketch (*space-saving*) beside a
+/// limiter.
 ///
-/// A limiter keeps no keys, only fingerprints. Whoever wants to know who is being denied notes
-/// the denials here, with [`watch`](Self::watch) around the decision or with
-/// [`note`](Self::note). An admission does not touch it. `K` is the key as it is kept:
-/// `TopKeys<String>` beside a `Limiter<str>`, `TopKeys<IpAddr>` beside a `Limiter<IpAddr>`.
+/// A limiter keeps fingerprints, not keys. To learn which keys are denied, note the denials here,
+/// with [`watch`](Self::watch) around the decision or with [`note`](Self::note). A permit costs
+/// nothing. `K` is the owned form of the key: `TopKeys<String>` beside a `Limiter<str>`,
+/// `TopKeys<IpAddr>` beside a `Limiter<IpAddr>`.
 ///
 /// **Guarantee.** Of `n` notes taken, with room for `m` keys (Metwally's *space-saving*):
 ///
-/// - a key's count is never too low, and at most its own `error`, which is at most `n / m`, too
-///   high: the true count is in `denied - error ..= denied`;
-/// - every key that was noted more than `n / m` times is there;
-/// - `noted() + dropped()` is the number of calls, exactly, once they have returned.
+/// - a key's count is never too low. It is too high by at most the key's own `error`, which is at
+///   most `n / m`: the true count is in `denied - error ..= denied`;
+/// - every key that was noted more than `n / m` times is included;
+/// - `noted() + dropped()` is exactly the number of calls, once they have returned.
 ///
-/// **Cost.** A note takes a lock, of one of 8 sketches, if that is free; if it is not, the next
-/// one's; and if that is not free either, the note is dropped, and counted as dropped. So it never
-/// waits for another thread. (Whoever reads waits for notes under way.) The key is copied only
-/// when it enters a sketch. Measured with `u64` keys and 128 entries, on top of a denial's 23 to
-/// 33 ns: 16 ns where the key is there, 73 ns where each key is new; 20 and 89 with two threads
-/// (`benches/benches/levers/noted.rs`). Memory is at most 8 times the entries, of which each takes
-/// 45 to 60 bytes and the key.
+/// **Cost.** A note tries the lock of one of 8 sketches, then the lock of the next one. If both are
+/// taken, the note is dropped, and counted as dropped. So a note never waits for another thread; a
+/// reader waits for notes in progress. The key is copied only when it enters a sketch. Measured
+/// with `u64` keys and 128 entries, in addition to the 23 to 33 ns of a denial: 16 ns if the sketch
+/// has the key, 73 ns if every key is new; 20 and 89 ns with two threads
+/// (`benches/benches/levers/noted.rs`). Memory is at most 8 times the entries, each 45 to 60 bytes
+/// and the key.
 ///
 /// **Not guaranteed.**
 ///
-/// - Counts are of the notes taken. Where threads note faster than the locks let them, some are
-///   dropped, of frequent keys as often as of rare ones.
-/// - A flood of keys that come once each pushes rare keys out; `error` then tells that the counts
-///   that are left mean little.
-/// - Names are held in memory until they are pushed out or [`reset`](Self::reset). Where keys are
-///   personal data, so is this.
+/// - The counts are of the notes taken. If threads note faster than the locks allow, some notes are
+///   dropped, in proportion for frequent and rare keys.
+/// - A flood of keys that come once each pushes rare keys out. A large `error` then shows that the
+///   remaining counts mean little.
+/// - Names stay in memory until they are pushed out or [`reset`](Self::reset). If keys are personal
+///   data, so is this.
 ///
 /// ```
 /// use tollgate::{Limiter, Quota, TopKeys};
@@ -82,13 +83,13 @@ pub struct TopKeys<K> {
 
 struct Stripe<K> {
     #[expect(clippy::disallowed_types, reason = "noting only tries, and only a reader waits")]
-    kept: Mutex<Kept<K>>,
+    state: Mutex<StripeState<K>>,
     dropped: RelaxedCounter,
 }
 
-struct Kept<K> {
+struct StripeState<K> {
     sketch: Sketch<K>,
-    /// What `dropped` was when it was last reset.
+    /// The value of `dropped` at the last reset.
     dropped_before: u64,
 }
 
@@ -105,14 +106,14 @@ struct Kept<K> {
 pub struct TopKey<K> {
     /// The key itself.
     pub key: K,
-    /// Denials noted: never too low.
+    /// Denials noted: an upper bound.
     pub denied: u64,
-    /// By how much that may be too high.
+    /// By how much `denied` may be too high.
     pub error: u64,
 }
 
 impl<K> TopKey<K> {
-    /// Denials noted: never too high.
+    /// Denials noted: a lower bound.
     ///
     /// ```
     /// let top = tollgate::TopKeys::new(1);
@@ -126,9 +127,9 @@ impl<K> TopKey<K> {
 }
 
 impl<K> TopKeys<K> {
-    /// Room for so many keys: 1 to 2^30, what is beyond counts as the nearest of these.
+    /// Creates a sketch with room for `entries` keys, clamped to 1 to 2^30.
     ///
-    /// Ten times as many as are looked at is a good choice.
+    /// Ten times the number of keys that a report shows is a good choice.
     ///
     /// ```
     /// let top: tollgate::TopKeys<String> = tollgate::TopKeys::new(128);
@@ -141,7 +142,7 @@ impl<K> TopKeys<K> {
         Self { stripes: (0..STRIPES).map(stripe).collect(), entries, hasher: RandomState::new() }
     }
 
-    /// Notes a denial of `key`; never waits for another thread.
+    /// Notes a denial of `key`. Never waits for another thread.
     ///
     /// ```
     /// let top: tollgate::TopKeys<String> = tollgate::TopKeys::new(10);
@@ -157,8 +158,8 @@ impl<K> TopKeys<K> {
         let tag = (self.hasher.hash_one(key) >> 32) as u32;
         let own = thread_number() % STRIPES;
         for next in 0..TRIES {
-            if let Some(mut kept) = self.stripes[(own + next) % STRIPES].try_lock() {
-                return kept.sketch.note(key, tag);
+            if let Some(mut state) = self.stripes[(own + next) % STRIPES].try_lock() {
+                return state.sketch.note(key, tag);
             }
         }
         self.stripes[own].dropped.add_one();
@@ -198,7 +199,7 @@ impl<K> TopKeys<K> {
         self.stripes.iter().map(|stripe| stripe.lock().sketch.noted()).sum()
     }
 
-    /// Denials that were not noted, because other threads had the locks.
+    /// Denials that were not noted because other threads held the locks.
     ///
     /// ```
     /// let top = tollgate::TopKeys::new(10);
@@ -223,10 +224,10 @@ impl<K> TopKeys<K> {
     /// ```
     pub fn reset(&self) {
         for stripe in &self.stripes {
-            let mut kept = stripe.lock();
-            let sketch = core::mem::replace(&mut kept.sketch, Sketch::new(self.entries));
-            kept.dropped_before = stripe.dropped.read();
-            drop(kept);
+            let mut state = stripe.lock();
+            let sketch = core::mem::replace(&mut state.sketch, Sketch::new(self.entries));
+            state.dropped_before = stripe.dropped.read();
+            drop(state);
             drop(sketch);
         }
     }
@@ -235,8 +236,8 @@ impl<K> TopKeys<K> {
 impl<K: Clone + Eq + Hash> TopKeys<K> {
     /// The `count` keys that were denied most, most denied first; fewer if fewer are known.
     ///
-    /// It copies all entries, one sketch after the other, while no thread notes in that one: for a
-    /// page of figures or a timer, not for every request.
+    /// It copies all entries, one sketch after the other, and holds that sketch's lock meanwhile.
+    /// Call it for a report or on a timer, not for every request.
     ///
     /// ```
     /// let top = tollgate::TopKeys::new(10);
@@ -248,9 +249,9 @@ impl<K: Clone + Eq + Hash> TopKeys<K> {
         let mut floors = 0;
         let mut merged: HashMap<K, Merged, RandomState> = HashMap::with_hasher(self.hasher.clone());
         for stripe in &self.stripes {
-            let kept = stripe.lock();
-            let (entries, floor) = (kept.sketch.entries().to_vec(), kept.sketch.floor());
-            drop(kept);
+            let state = stripe.lock();
+            let (entries, floor) = (state.sketch.entries().to_vec(), state.sketch.floor());
+            drop(state);
             floors += floor;
             for entry in entries {
                 let known = merged.entry(entry.key).or_default();
@@ -259,7 +260,7 @@ impl<K: Clone + Eq + Hash> TopKeys<K> {
                 known.floors += floor;
             }
         }
-        // A sketch that does not know a key may have counted it up to its floor.
+        // A sketch that does not contain a key may have counted it up to its floor.
         let whole = |(key, known): (K, Merged)| {
             let unseen = floors - known.floors;
             TopKey { key, denied: known.count + unseen, error: known.error + unseen }
@@ -271,7 +272,7 @@ impl<K: Clone + Eq + Hash> TopKeys<K> {
     }
 }
 
-/// What the sketches that know a key say of it, in sum.
+/// The sum over the sketches that contain a key.
 #[derive(Default)]
 struct Merged {
     count: u64,
@@ -281,22 +282,22 @@ struct Merged {
 
 impl<K> Stripe<K> {
     fn new(entries: usize) -> Self {
-        let kept = Kept { sketch: Sketch::new(entries), dropped_before: 0 };
-        Self { kept: kept.into(), dropped: RelaxedCounter::default() }
+        let state = StripeState { sketch: Sketch::new(entries), dropped_before: 0 };
+        Self { state: state.into(), dropped: RelaxedCounter::default() }
     }
 
-    /// A sketch is whole whenever a key's code can panic, so a poisoned lock is as good as any.
-    fn try_lock(&self) -> Option<MutexGuard<'_, Kept<K>>> {
-        match self.kept.try_lock() {
-            Ok(kept) => Some(kept),
+    /// A key's code can panic only while the sketch is consistent, so a poisoned lock can be used.
+    fn try_lock(&self) -> Option<MutexGuard<'_, StripeState<K>>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    /// Waits for a note under way.
-    fn lock(&self) -> MutexGuard<'_, Kept<K>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for a note in progress.
+    fn lock(&self) -> MutexGuard<'_, StripeState<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,22 +1,23 @@
 //! The space-saving sketch (Metwally, Agrawal and El Abbadi, 2005), for counts that grow by one.
 //!
-//! It holds at most `most` keys. A key that is in it is counted; one that is not takes the entry
-//! with the lowest count, takes over that count, and remembers it as its error. So counts sum to
-//! what was noted, which bounds the lowest one, and with it every error, by `noted / most`.
+//! It holds at most `max_entries` keys. A key in the sketch is counted. A key that is not in it
+//! replaces the entry with the lowest count, starts from that count, and records it as its error.
+//! So the counts sum to the number of notes, which bounds the lowest count, and with it every
+//! error, by `noted / max_entries`.
 //!
-//! Entries stay where they are. Their numbers are kept in the order of falling counts, in which a
-//! count that grows by one changes places with the first of its equals: one binary search and one
-//! swap, and the lowest is always last.
+//! Entries do not move. `ranks` holds their numbers in the order of falling counts. To increment a
+//! count, the entry changes places with the first entry of equal count: one binary search and one
+//! swap. The lowest count is always last.
 
 use core::borrow::Borrow;
 
 /// A bounded set of keys with counts.
 #[derive(Debug)]
 pub(super) struct Sketch<K> {
-    most: usize,
+    max_entries: usize,
     noted: u64,
     entries: Vec<Entry<K>>,
-    /// Numbers of the entries, by falling count.
+    /// The numbers of the entries, by falling count.
     ranks: Vec<u32>,
     index: Index,
 }
@@ -32,10 +33,10 @@ pub(super) struct Entry<K> {
 }
 
 impl<K> Sketch<K> {
-    /// Takes no memory before the first key is noted. `most` is 1 to 2^30.
-    pub(super) fn new(most: usize) -> Self {
+    /// Allocates nothing before the first key is noted. `max_entries` is 1 to 2^30.
+    pub(super) fn new(max_entries: usize) -> Self {
         let index = Index { slots: Vec::new() };
-        Self { most, noted: 0, entries: Vec::new(), ranks: Vec::new(), index }
+        Self { max_entries, noted: 0, entries: Vec::new(), ranks: Vec::new(), index }
     }
 
     pub(super) fn noted(&self) -> u64 {
@@ -46,27 +47,29 @@ impl<K> Sketch<K> {
         &self.entries
     }
 
-    /// The most that a key may have been noted which is not among the entries.
+    /// An upper bound of the notes of any key that is not among the entries.
     pub(super) fn floor(&self) -> u64 {
         match self.ranks.last() {
-            Some(last) if self.entries.len() == self.most => self.entries[*last as usize].count,
+            Some(last) if self.entries.len() == self.max_entries => {
+                self.entries[*last as usize].count
+            }
             _ => 0,
         }
     }
 
-    /// Counts one more of `key`, which is copied if it is not among the entries. The tag is 32 bits
+    /// Counts one note of `key`, which is copied if it is not among the entries. The tag is 32 bits
     /// of its hash.
     ///
-    /// The key's own code, which may panic, runs before anything is changed, or after all is.
+    /// The key's own code may panic; it runs before anything is changed, or after everything is.
     pub(super) fn note<Q>(&mut self, key: &Q, tag: u32)
     where
         K: Borrow<Q>,
         Q: ToOwned<Owned = K> + Eq + ?Sized,
     {
         if self.index.slots.is_empty() {
-            self.entries.reserve_exact(self.most);
-            self.ranks.reserve_exact(self.most);
-            self.index = Index::of(self.most);
+            self.entries.reserve_exact(self.max_entries);
+            self.ranks.reserve_exact(self.max_entries);
+            self.index = Index::with_room_for(self.max_entries);
         }
         let entries = &self.entries;
         let same = |number: u32| -> bool {
@@ -75,15 +78,15 @@ impl<K> Sketch<K> {
         };
         let mut forgotten = None;
         match self.index.find(tag, same) {
-            Some(number) => self.raise(number),
-            None if self.entries.len() < self.most => self.enter(key.to_owned(), tag),
-            None => forgotten = Some(self.take_over(key.to_owned(), tag)),
+            Some(number) => self.increment(number),
+            None if self.entries.len() < self.max_entries => self.insert_new(key.to_owned(), tag),
+            None => forgotten = Some(self.replace_lowest(key.to_owned(), tag)),
         }
         self.noted += 1;
         drop(forgotten);
     }
 
-    fn enter(&mut self, key: K, tag: u32) {
+    fn insert_new(&mut self, key: K, tag: u32) {
         let number = u32::try_from(self.entries.len()).expect("fewer than 2^32");
         // No count is below 1, so the last rank is right.
         self.entries.push(Entry { key, count: 1, error: 0, tag, rank: number });
@@ -91,8 +94,8 @@ impl<K> Sketch<K> {
         self.index.insert(tag, number);
     }
 
-    /// Gives the entry with the lowest count to `key`, and returns whose it was.
-    fn take_over(&mut self, key: K, tag: u32) -> K {
+    /// Gives the entry with the lowest count to `key`, and returns the key that it replaces.
+    fn replace_lowest(&mut self, key: K, tag: u32) -> K {
         let number = *self.ranks.last().expect("the sketch is full");
         let entry = &mut self.entries[number as usize];
         let forgotten = core::mem::replace(&mut entry.key, key);
@@ -100,12 +103,12 @@ impl<K> Sketch<K> {
         let old = core::mem::replace(&mut entry.tag, tag);
         self.index.remove(old, number);
         self.index.insert(tag, number);
-        self.raise(number);
+        self.increment(number);
         forgotten
     }
 
-    /// Adds one to an entry's count.
-    fn raise(&mut self, number: u32) {
+    /// Increments an entry's count.
+    fn increment(&mut self, number: u32) {
         let Entry { count, rank, .. } = self.entries[number as usize];
         let higher = |other: &u32| self.entries[*other as usize].count > count;
         let first = self.ranks.partition_point(higher);
@@ -118,7 +121,7 @@ impl<K> Sketch<K> {
     }
 }
 
-/// Where the entry of a key is: open addressing by the low bits of the tag, at most half full.
+/// The index from tags to entries: open addressing by the low bits of the tag, at most half full.
 #[derive(Debug)]
 struct Index {
     slots: Vec<Slot>,
@@ -140,52 +143,53 @@ impl Slot {
 }
 
 impl Index {
-    fn of(most: usize) -> Self {
-        Self { slots: vec![EMPTY; (2 * most).next_power_of_two()] }
+    fn with_room_for(max_entries: usize) -> Self {
+        Self { slots: vec![EMPTY; (2 * max_entries).next_power_of_two()] }
     }
 
     fn mask(&self) -> usize {
         self.slots.len() - 1
     }
 
-    /// The place of the first that answers, or the empty one where it would be.
-    fn place(&self, tag: u32, is_it: impl Fn(u32) -> bool) -> usize {
-        let mut place = tag as usize & self.mask();
-        while !self.slots[place].is_empty() {
-            let slot = self.slots[place];
+    /// The position of the first slot with this tag that `is_it` accepts, or of the empty slot
+    /// where it would be.
+    fn position(&self, tag: u32, is_it: impl Fn(u32) -> bool) -> usize {
+        let mut position = tag as usize & self.mask();
+        while !self.slots[position].is_empty() {
+            let slot = self.slots[position];
             if slot.tag == tag && is_it(slot.number) {
                 break;
             }
-            place = (place + 1) & self.mask();
+            position = (position + 1) & self.mask();
         }
-        place
+        position
     }
 
     fn find(&self, tag: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        let slot = self.slots[self.place(tag, is_it)];
+        let slot = self.slots[self.position(tag, is_it)];
         (!slot.is_empty()).then_some(slot.number)
     }
 
     fn insert(&mut self, tag: u32, number: u32) {
-        let place = self.place(tag, |_| false);
-        self.slots[place] = Slot { tag, number };
+        let position = self.position(tag, |_| false);
+        self.slots[position] = Slot { tag, number };
     }
 
-    /// Removes one, and moves up those after it that an empty place would cut off.
+    /// Removes an entry, and moves back the slots after it that the empty slot would cut off.
     fn remove(&mut self, tag: u32, number: u32) {
-        let mut hole = self.place(tag, |other| other == number);
-        let mut place = hole;
+        let mut hole = self.position(tag, |other| other == number);
+        let mut position = hole;
         loop {
-            place = (place + 1) & self.mask();
-            let slot = self.slots[place];
+            position = (position + 1) & self.mask();
+            let slot = self.slots[position];
             if slot.is_empty() {
                 break;
             }
-            let from_home = place.wrapping_sub(slot.tag as usize) & self.mask();
-            let from_hole = place.wrapping_sub(hole) & self.mask();
+            let from_home = position.wrapping_sub(slot.tag as usize) & self.mask();
+            let from_hole = position.wrapping_sub(hole) & self.mask();
             if from_home >= from_hole {
                 self.slots[hole] = slot;
-                hole = place;
+                hole = position;
             }
         }
         self.slots[hole] = EMPTY;
@@ -198,13 +202,13 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// Everything that the sketch promises of a stream whose counts are known.
+    /// Checks all bounds of the sketch against the exact counts.
     fn holds(sketch: &Sketch<u32>, truth: &HashMap<u32, u64>) -> Result<(), TestCaseError> {
         let noted: u64 = truth.values().sum();
-        let bound = noted / sketch.most as u64;
+        let bound = noted / sketch.max_entries as u64;
         prop_assert_eq!(sketch.noted(), noted);
         prop_assert_eq!(sketch.entries().iter().map(|entry| entry.count).sum::<u64>(), noted);
-        prop_assert!(sketch.entries().len() <= sketch.most && sketch.floor() <= bound);
+        prop_assert!(sketch.entries().len() <= sketch.max_entries && sketch.floor() <= bound);
         for Entry { key, count, error, .. } in sketch.entries() {
             let exact = truth[key];
             prop_assert!((count - error..=*count).contains(&exact), "{key}: {exact}");
@@ -222,16 +226,16 @@ mod tests {
     }
 
     proptest! {
-        /// With tags of two bits, too: the index has to tell neighbours and equals apart.
+        /// Tags of two bits are included: the index has to distinguish neighbours and equal tags.
         #[test]
-        fn the_sketch_keeps_its_bounds(
-            most in 1_usize..20,
+        fn counts_and_errors_stay_within_their_bounds_for_any_stream(
+            max_entries in 1_usize..20,
             bits in prop::sample::select(vec![2_u32, 5, 32]),
             keys in prop::collection::vec((0_u32..60, 0_u32..60), 0..600),
         ) {
-            let (mut sketch, mut truth) = (Sketch::new(most), HashMap::new());
+            let (mut sketch, mut truth) = (Sketch::new(max_entries), HashMap::new());
             for (one, other) in keys {
-                // The lower of two is skewed to low keys.
+                // The minimum of two favours low keys.
                 let key = one.min(other);
                 *truth.entry(key).or_insert(0) += 1;
                 sketch.note(&key, key.wrapping_mul(0x9e37_79b9) >> (32 - bits));
@@ -244,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn while_all_keys_fit_counts_are_exact() {
+    fn counts_are_exact_while_all_keys_fit() {
         let mut sketch = Sketch::new(50);
         for key in (0..5_000_u32).map(|turn| turn % 50) {
             sketch.note(&key, key.wrapping_mul(0x9e37_79b9));

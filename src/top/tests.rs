@@ -1,4 +1,4 @@
-//! Several threads' notes, taken in turns by one.
+//! Notes of several threads, which one thread plays in turns.
 
 use super::*;
 use crate::sync::act_as_thread;
@@ -9,10 +9,10 @@ fn note(top: &TopKeys<u32>, thread: usize, key: u32, times: usize) {
 }
 
 #[test]
-fn what_a_sketch_has_forgotten_of_a_key_is_in_its_count() {
+fn a_count_includes_what_a_sketch_may_have_forgotten_of_the_key() {
     let top = TopKeys::new(2);
     note(&top, 0, 1, 100);
-    // Another thread's sketch has room for two, and forgets it.
+    // The sketch of the other thread has room for two keys, and pushes this one out.
     note(&top, 1, 1, 1);
     (2..7).for_each(|key| note(&top, 1, key, 3));
     let all = top.top(usize::MAX);
@@ -26,10 +26,10 @@ fn what_a_sketch_has_forgotten_of_a_key_is_in_its_count() {
 }
 
 #[test]
-fn a_note_goes_to_the_next_sketch_and_then_nowhere() {
+fn a_note_goes_to_the_next_sketch_if_one_is_locked_and_is_dropped_if_two_are() {
     let top = TopKeys::new(2);
     let (first, second) = (top.stripes[0].lock(), top.stripes[1].lock());
-    // Sketch 0 and 1 are taken; then 1, and 2 is free.
+    // Sketches 0 and 1 are locked for the first notes; for the second, 1 is locked and 2 is free.
     note(&top, 0, 7, 5);
     note(&top, 1, 7, 3);
     drop((first, second));

@@ -1,4 +1,4 @@
-//! Threads that wait.
+//! Waiting threads.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -8,24 +8,23 @@ use std::thread::{self, Thread};
 use super::WaitQueue;
 use super::error::{WaitError, Waited};
 use super::source::Waitable;
-use super::ticket::{Entry, Look};
+use super::ticket::{Entry, PollResult};
 use crate::time::Tick;
 
 impl<S: Waitable> WaitQueue<S> {
-    /// Waits until `n` cells of `key` have been charged, at most for `max_wait`. The thread sleeps in
-    /// between.
+    /// Blocks the thread until `n` cells of `key` have been charged, for at most `max_wait`.
     ///
     /// # Errors
     ///
-    /// Nothing is charged: its turn would come too late, too many are waiting, or so many cells never
-    /// come together.
+    /// Nothing is charged in any of these cases: the turn would come too late, too many are
+    /// waiting, the limiter denies a key for which it has no slot, or `n` is above the burst.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::{Direct, WaitQueue, Quota};
     ///
-    /// let line = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
-    /// let waited = |max_wait| line.wait(&(), 1, max_wait).map(|waited| waited.waited());
+    /// let queue = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
+    /// let waited = |max_wait| queue.wait(&(), 1, max_wait).map(|waited| waited.waited());
     /// assert_eq!(waited(Duration::ZERO)?, Duration::ZERO);
     /// assert!(waited(Duration::from_millis(1)).is_err()); // at once
     /// assert!(waited(Duration::from_secs(1))? > Duration::from_millis(1));
@@ -35,7 +34,7 @@ impl<S: Waitable> WaitQueue<S> {
         self.wait_until(key, n, self.now().saturating_add(max_wait))
     }
 
-    /// As [`wait`](Self::wait), until a `deadline` by the limiter's clock.
+    /// Like [`wait`](Self::wait), until a `deadline` by the limiter's clock.
     ///
     /// # Errors
     ///
@@ -43,9 +42,9 @@ impl<S: Waitable> WaitQueue<S> {
     ///
     /// ```
     /// use tollgate::{Direct, WaitQueue, Quota, Tick};
-    /// let line = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
-    /// line.wait_until(&(), 1, Tick::ZERO)?; // does not have to wait
-    /// assert!(line.wait_until(&(), 1, Tick::ZERO).is_err());
+    /// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
+    /// queue.wait_until(&(), 1, Tick::ZERO)?; // does not have to wait
+    /// assert!(queue.wait_until(&(), 1, Tick::ZERO).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait_until(&self, key: &S::Key, n: u64, deadline: Tick) -> Result<Waited, WaitError> {
@@ -55,15 +54,15 @@ impl<S: Waitable> WaitQueue<S> {
         };
         let waker = Waker::from(Arc::new(Parked(thread::current())));
         loop {
-            match ticket.look(&waker) {
-                Look::Ended(result) => return result,
-                Look::Asleep(_, span) => thread::park_timeout(span),
+            match ticket.poll(&waker) {
+                PollResult::Ended(result) => return result,
+                PollResult::Asleep(_, span) => thread::park_timeout(span),
             }
         }
     }
 }
 
-/// A thread that waits.
+/// Unparks a thread.
 struct Parked(Thread);
 
 impl Wake for Parked {

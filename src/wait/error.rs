@@ -1,15 +1,15 @@
-//! What comes of waiting.
+//! Results of waiting.
 
 use core::fmt;
 use core::time::Duration;
 
-/// Its turn has come: the cells have been charged.
+/// The waiter's turn has come, and its cells are charged.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{Direct, WaitQueue, Quota};
-/// let line = WaitQueue::new(Direct::new(Quota::per_second(9))?);
-/// assert_eq!(line.wait(&(), 1, Duration::ZERO)?.waited(), Duration::ZERO);
+/// let queue = WaitQueue::new(Direct::new(Quota::per_second(9))?);
+/// assert_eq!(queue.wait(&(), 1, Duration::ZERO)?.waited(), Duration::ZERO);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +18,15 @@ pub struct Waited {
 }
 
 impl Waited {
-    /// How long it stood in line, by the limiter's clock; zero if it did not have to.
+    /// How long the caller was in the queue, by the limiter's clock; zero if it did not have to
+    /// wait.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Direct, WaitQueue, Quota};
-    /// let line = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
-    /// line.wait(&(), 1, Duration::MAX)?;
-    /// assert!(line.wait(&(), 1, Duration::MAX)?.waited() > Duration::from_millis(1));
+    /// let queue = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
+    /// queue.wait(&(), 1, Duration::MAX)?;
+    /// assert!(queue.wait(&(), 1, Duration::MAX)?.waited() > Duration::from_millis(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -34,43 +35,44 @@ impl Waited {
     }
 }
 
-/// Why somebody who was willing to wait is denied. Nothing is charged.
+/// Why a waiter is denied. Nothing is charged.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{Direct, WaitQueue, Quota, WaitError};
 ///
-/// let line = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
-/// line.wait(&(), 1, Duration::ZERO)?;
-/// let error = line.wait(&(), 1, Duration::from_secs(1)).unwrap_err();
+/// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
+/// queue.wait(&(), 1, Duration::ZERO)?;
+/// let error = queue.wait(&(), 1, Duration::from_secs(1)).unwrap_err();
 /// assert!(matches!(error, WaitError::TooLate { wait } if wait > Duration::from_secs(58)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// Its turn would come later than it is willing to wait for. It is told so at once.
+    /// The turn would come after the deadline. The caller learns this immediately.
     TooLate {
-        /// How long it would have had to wait.
+        /// The time until that turn.
         wait: Duration,
     },
-    /// It stood in line, and others who stand in no line took the cells first, so that its turn would
-    /// now come too late. Those in line are no reason, however late they are woken.
+    /// The waiter was in the queue, and requests outside the queue took the cells first, so that
+    /// its turn would now come too late. Other waiters never cause this error, however late they
+    /// are woken.
     Overtaken {
-        /// How long it would have had to wait from then on.
+        /// The time until that turn, from now.
         wait: Duration,
     },
-    /// As many are waiting as may wait.
+    /// The maximum number of waiters is reached.
     Crowded {
-        /// How many that is.
+        /// The number of waiters.
         waiters: usize,
     },
-    /// More cells than the burst: they never come together.
+    /// The request asks for more cells than the burst. They are never available at once.
     NeverFits {
         /// The cells that a fully restored key may spend at once.
         burst: u64,
     },
-    /// The key finds no place in the limiter's table, whose policy is to deny it then.
+    /// The key finds no slot in the limiter's table, and the limiter's policy denies such keys.
     NoPlace {
         /// When to come back, if that is known.
         retry_after: Option<Duration>,
@@ -83,31 +85,31 @@ impl fmt::Display for WaitError {
             Self::TooLate { wait } => {
                 write!(
                     f,
-                    "its turn would come in {wait:?}: allow a longer wait, or come back later"
+                    "the turn would come in {wait:?}: allow a longer wait, or come back later"
                 )
             }
             Self::Overtaken { wait } => write!(
                 f,
-                "others who did not wait took the cells first, its turn would now come in {wait:?}: \
-                 let all of them wait in line, or allow a longer wait"
+                "requests outside the queue took the cells first, and the turn would now come in \
+                 {wait:?}: let all requests wait in the queue, or allow a longer wait"
             ),
             Self::Crowded { waiters } => write!(
                 f,
-                "{waiters} are waiting, as many as may: come back later, or raise max_waiters"
+                "{waiters} are waiting, which is the maximum: come back later, or raise max_waiters"
             ),
             Self::NeverFits { burst } => write!(
                 f,
-                "more cells than the burst of {burst} never come together: ask for fewer at a time, \
-                 or raise the burst"
+                "the request exceeds the burst of {burst} cells: ask for fewer at a time, or raise the \
+                 burst"
             ),
             Self::NoPlace { retry_after: Some(wait) } => {
                 write!(
                     f,
-                    "the key finds no place for {wait:?}: come back then, or raise the capacity"
+                    "the key finds no slot for {wait:?}: come back then, or raise the capacity"
                 )
             }
             Self::NoPlace { retry_after: None } => {
-                f.write_str("the key finds no place: come back later, or raise the capacity")
+                f.write_str("the key finds no slot: come back later, or raise the capacity")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Tasks that wait.
+//! Waiting tasks.
 
 use core::fmt;
 use core::future::Future;
@@ -9,16 +9,16 @@ use core::time::Duration;
 use super::WaitQueue;
 use super::error::{WaitError, Waited};
 use super::queue::Request;
-use super::source::{Place, Waitable, sealed::Gate};
-use super::ticket::{Entry, Look, Nap, Ticket};
+use super::source::{KeyProbe, Waitable, sealed::LimiterOps};
+use super::ticket::{Entry, Nap, PollResult, Ticket};
 
 impl<S: Waitable> WaitQueue<S> {
-    /// A future that waits until `n` cells of `key` have been charged, at most for `max_wait`. It
-    /// stands in line, and its time runs, from its first poll on; dropped, it leaves.
+    /// A future that waits until `n` cells of `key` have been charged, for at most `max_wait`. It
+    /// joins the queue, and its time starts, at its first poll. Dropping it leaves the queue.
     ///
-    /// `sleep` makes what it sleeps by, such as `tokio::time::sleep`, `smol::Timer::after`, or
-    /// a [`Timer`](super::Timer)'s. It should not end early, though that costs no more than another
-    /// sleep.
+    /// `sleep` returns the future to sleep by, such as `tokio::time::sleep`, `smol::Timer::after`,
+    /// or [`Timer::sleep`](super::Timer::sleep). That future should not end early; if it does, the
+    /// waiter only sleeps again.
     ///
     /// # Errors
     ///
@@ -26,17 +26,17 @@ impl<S: Waitable> WaitQueue<S> {
     ///
     /// # Panics
     ///
-    /// The future panics if it is polled again after it was ready.
+    /// The future panics if it is polled after it was ready.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::{Limiter, WaitQueue, Quota};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(200).burst(1)).build()?;
-    /// let line = WaitQueue::new(gate);
+    /// let limiter: Limiter<str> = Limiter::builder(Quota::per_second(200).burst(1)).build()?;
+    /// let queue = WaitQueue::new(limiter);
     /// for _request in 0..3 {
-    ///     line.wait_async("account", 1, Duration::from_secs(1), tokio::time::sleep).await?;
+    ///     queue.wait_async("account", 1, Duration::from_secs(1), tokio::time::sleep).await?;
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
@@ -53,41 +53,41 @@ impl<S: Waitable> WaitQueue<S> {
         F: FnMut(Duration) -> T,
         T: Future,
     {
-        let place = self.limiter.gate().place(key);
-        Wait { line: self, stage: Stage::New { place, n, max_wait }, sleep, sleeping: None }
+        let probe = self.limiter.ops().probe(key);
+        Wait { queue: self, stage: Stage::New { probe, n, max_wait }, sleep, sleeping: None }
     }
 }
 
 /// A task that waits for its turn: see [`WaitQueue::wait_async`].
 ///
-/// Dropped, it leaves the line. Leaked, it never does: its place counts among those who wait for as long
-/// as the line lasts, and its cells are spent when its turn comes.
+/// A `Wait` that is dropped leaves the queue. One that is leaked never leaves: it counts as a
+/// waiter for as long as the queue exists, and its cells are spent when its turn comes.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{Direct, WaitQueue, Quota, Timer};
 ///
-/// let line = WaitQueue::new(Direct::new(Quota::per_second(9))?);
+/// let queue = WaitQueue::new(Direct::new(Quota::per_second(9))?);
 /// let timer = Timer::start()?; // a thread
-/// let wait = line.wait_async(&(), 1, Duration::from_secs(1), |span| timer.sleep(span));
+/// let wait = queue.wait_async(&(), 1, Duration::from_secs(1), |span| timer.sleep(span));
 /// drop(wait); // was not polled, and is as if it had never been
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Wait<'a, S: Waitable, F, T> {
-    line: &'a WaitQueue<S>,
+    queue: &'a WaitQueue<S>,
     stage: Stage<'a, S>,
     sleep: F,
     sleeping: Option<(Nap, Pin<Box<T>>)>,
 }
 
 enum Stage<'a, S: Waitable> {
-    New { place: Place, n: u64, max_wait: Duration },
-    Standing(Ticket<'a, S>),
-    Over,
+    New { probe: KeyProbe, n: u64, max_wait: Duration },
+    Queued(Ticket<'a, S>),
+    Done,
 }
 
-/// Nothing in it is pinned but what has a box of its own.
+/// Only the sleep is pinned, and it has a box of its own.
 impl<S: Waitable, F, T> Unpin for Wait<'_, S, F, T> {}
 
 impl<S, F, T> Future for Wait<'_, S, F, T>
@@ -100,24 +100,24 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Stage::New { place, n, max_wait } = this.stage {
-            this.stage = Stage::Over;
-            let deadline = this.line.now().saturating_add(max_wait);
-            match this.line.enter(Request { place, n, deadline }) {
-                Ok(Entry::MustWait(ticket)) => this.stage = Stage::Standing(ticket),
+        if let Stage::New { probe, n, max_wait } = this.stage {
+            this.stage = Stage::Done;
+            let deadline = this.queue.now().saturating_add(max_wait);
+            match this.queue.enter(Request { probe, n, deadline }) {
+                Ok(Entry::MustWait(ticket)) => this.stage = Stage::Queued(ticket),
                 Ok(Entry::Admitted(waited)) => return Poll::Ready(Ok(waited)),
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        // Twice: what it slept by has ended, and its turn has come.
+        // Two rounds: in the first the sleep may end, in the second the turn has come.
         for _ in 0..2 {
-            let Stage::Standing(ticket) = &mut this.stage else {
+            let Stage::Queued(ticket) = &mut this.stage else {
                 panic!("a wait was polled after it was ready");
             };
-            let (nap, span) = match ticket.look(context.waker()) {
-                Look::Asleep(nap, span) => (nap, span),
-                Look::Ended(result) => {
-                    this.stage = Stage::Over;
+            let (nap, span) = match ticket.poll(context.waker()) {
+                PollResult::Asleep(nap, span) => (nap, span),
+                PollResult::Ended(result) => {
+                    this.stage = Stage::Done;
                     this.sleeping = None;
                     return Poll::Ready(result);
                 }
@@ -126,7 +126,7 @@ where
                 return Poll::Pending;
             }
         }
-        // What it sleeps by ends too early. Others shall have their turn.
+        // The sleep ends too early every time. Yield, so that other tasks can run.
         context.waker().wake_by_ref();
         Poll::Pending
     }
@@ -138,7 +138,7 @@ where
     F: FnMut(Duration) -> T,
     T: Future,
 {
-    /// Sleeps for `span`, or goes on doing so. Ready once.
+    /// Polls the sleep of `span`, starting it if needed. Ready once.
     fn sleeps_on(&mut self, nap: Nap, span: Duration, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.sleeping {
             Some((sleeping, _)) if *sleeping == nap => {}
@@ -161,8 +161,8 @@ impl<S: Waitable, F, T> fmt::Debug for Wait<'_, S, F, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match self.stage {
             Stage::New { .. } => "not polled yet",
-            Stage::Standing(_) => "in line",
-            Stage::Over => "over",
+            Stage::Queued(_) => "queued",
+            Stage::Done => "done",
         };
         f.debug_struct("Wait").field("stage", &stage).finish_non_exhaustive()
     }

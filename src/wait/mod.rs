@@ -1,4 +1,4 @@
-//! Waiting for one's turn: lines before a limiter, first come first served.
+//! Queues of waiters in front of a limiter: first come, first served.
 
 mod blocking;
 mod error;
@@ -16,80 +16,86 @@ use ahash::RandomState;
 
 pub use error::{WaitError, Waited};
 pub use future::Wait;
-use queue::{Queue, Request};
+use queue::{KeyQueue, Request};
 pub use source::Waitable;
-use source::sealed::Gate;
+use source::sealed::LimiterOps;
 pub use timer::{Sleep, Timer};
 
 use crate::sync::Mutex;
 use crate::time::Tick;
 
-/// How many may wait unless told otherwise.
-const WAITERS_MAX: usize = 1_024;
+/// The default of [`WaitQueue::max_waiters`].
+const MAX_WAITERS_DEFAULT: usize = 1_024;
 
-/// A line before a limiter, for every key: whoever asks for more than there is waits for its turn,
-/// first come first served.
+/// A FIFO queue in front of a limiter: a caller that cannot have its cells now waits for its turn.
 ///
-/// It stands before a [`Limiter`](crate::Limiter) or a [`Direct`](crate::Direct) with a token bucket
-/// ([`Gcra`](crate::Gcra)), which it holds by value, by reference or in an `Arc`; the key of a
-/// `Direct` is `()`. A thread [waits](Self::wait), a task [awaits](Self::wait_async) on any executor:
-/// the line starts no thread and needs no runtime.
+/// The queue takes a [`Limiter`](crate::Limiter) or a [`Direct`](crate::Direct) with a token bucket
+/// ([`Gcra`](crate::Gcra)), by value, by reference or in an `Arc`. Each key has a queue of its own;
+/// the key of a `Direct` is `()`. A thread calls [`wait`](Self::wait), and a task awaits
+/// [`wait_async`](Self::wait_async) on any executor. The queue starts no thread and needs no
+/// runtime.
 ///
-/// The first in a line has its cells charged ahead of their time, and goes ahead when that has come.
-/// Until then the key owes more than its burst, so that nobody can take cells in between. The others
-/// have charged nothing yet. (Nor has the first while its turn is further away than a state can tell,
-/// sixteen times the burst in most cases: where others have overdrawn the key by so much.)
+/// The first waiter of a key is *booked*: its cells are charged now, ahead of time, and it goes
+/// ahead when its turn comes. Until then the key owes more than its burst, so no other caller can
+/// take cells. The other waiters are charged nothing until they are first. (A state can owe a
+/// limited amount, in most cases sixteen times the burst. If other callers have overdrawn the key
+/// by so much that the first waiter's turn lies beyond that limit, the first waiter is not booked
+/// either until its turn is near enough.)
 ///
-/// A line takes a lock, which no decision of the limiter ever touches: those who do not wait are not
-/// slowed down.
+/// The queue takes a lock. Decisions of the limiter never take it, so callers that do not wait are
+/// not slowed down.
 ///
 /// **Guarantee.**
 ///
-/// - Those who wait for a key are granted their cells in the order in which they came, as soon as the
-///   quota has them. Each is charged as of when it is granted, so that a line that was not looked at for
-///   long grants no more at once than the burst.
-/// - Who cannot have its turn in time is told so at once, and charges nothing. How long it takes is
-///   exact if only those in line ask for the key, and are woken on time.
-/// - A turn is not lost by being late. If one in line is woken late, those behind it have their turns
-///   later by as much, and their deadlines move with them: none of them is
-///   [`Overtaken`](WaitError::Overtaken) for it.
-/// - At most [`max_waiters`](Self::max_waiters) wait at a time, over all keys, and memory is bounded by
-///   them. Keys for which nobody waits take none.
-/// - Who stops waiting (a future that is dropped) leaves the key as if it had never come, at any
+/// - The waiters of a key are granted their cells in the order of their arrival, as soon as the
+///   quota has them. Each is charged at the time at which it is granted, so a queue that was not
+///   polled for a long time grants no more than the burst at once.
+/// - A caller that cannot be served before its deadline fails immediately and is charged nothing.
+///   The wait in that error is exact if only waiters of this queue use the key, and if they are
+///   woken on time.
+/// - A waiter that is woken late keeps its turn. The turns of the waiters behind it move back by
+///   the same time, and so do their deadlines: none of them is [`Overtaken`](WaitError::Overtaken)
+///   because of it.
+/// - At most [`max_waiters`](Self::max_waiters) wait at a time, over all keys. They bound the
+///   memory; keys without waiters take none.
+/// - A waiter that leaves before its turn (its future is dropped) leaves the key as if it had never
+///   come. All waiters behind it move up.
 ///   moment before its turn. Everybody behind it moves up.
 ///
 /// **Not guaranteed.**
 ///
-/// - Who asks the limiter itself stands in no line. Where nobody waits it takes what is there; where
-///   somebody does, it is denied while a booking stands, but may come first between two of them. One
-///   in line may then have to wait longer, or be [denied](WaitError::Overtaken) after all.
-/// - The system wakes nobody on time. A turn is a time from which on it may go ahead. As the next one
-///   is booked only when somebody in line looks, a line gets less than its rate if it is looked at
-///   more rarely than the time in which its burst comes back. A wait may then end after its deadline,
-///   by as much as those before it, and itself, were late in all.
-/// - A waiter that is woken late by the time in which a cell comes back, or more, may find that a request
-///   outside the line took cells meanwhile. The waiter goes ahead all the same, since its cells were
-///   charged before. A span of time may then see one booking more than the burst and the rate.
-/// - A [`Wait`] that is leaked (by [`mem::forget`](core::mem::forget), or in a cycle of `Arc`s) never
-///   leaves. It counts against [`max_waiters`](Self::max_waiters), with its waker in memory, until the
-///   line is dropped. Its cells are charged when its turn comes, as if it had gone ahead, and so lost.
-///   It does not hold up those behind it, and no other key loses cells to it.
-/// - A future that is dropped after its turn came, without having been polled since, gives back what
-///   time has not restored since its turn, never more: see [`Reservation`](crate::Reservation). Whoever
-///   was granted in the meantime keeps what it was granted.
-/// - Keys that [find no place](crate::OnFull) do not wait: they are admitted or denied by the
-///   limiter's policy.
-/// - With [`CoarseClock`](crate::CoarseClock) a turn comes when the clock says so.
+/// - A caller that asks the limiter directly is not in the queue. It takes what is available if the
+///   key has no waiters. While a waiter is booked it is denied, but between two bookings it may get
+///   ahead. A waiter may then wait longer, or be [denied](WaitError::Overtaken) after all.
+/// - The system does not wake threads and tasks on time: a turn is the earliest time at which a
+///   waiter may go ahead. The next waiter is booked only when some waiter polls the queue. So a
+///   queue grants less than its rate if it is polled more rarely than the time in which its burst
+///   is restored. A wait may then end after its deadline, by at most the total lateness of the
+///   waiter and of those before it.
+/// - If a waiter is woken late by at least the time in which one cell is restored, a request
+///   outside the queue may take cells meanwhile. The waiter goes ahead all the same, since its
+///   cells were charged before. A span of time may then see one booking more than the burst and the
+///   rate.
+/// - A [`Wait`] that is leaked (by [`mem::forget`](core::mem::forget), or in a cycle of `Arc`s)
+///   never leaves. It counts against [`max_waiters`](Self::max_waiters), and its waker stays in
+///   memory, until the queue is dropped. Its cells are charged when its turn comes, and are lost.
+///   It does not hold up the waiters behind it, and costs no other key anything.
+/// - A future that is dropped after its turn came, and that was not polled since, refunds at most
+///   what time has not restored since its turn: see [`Reservation`](crate::Reservation). Requests
+///   that were granted in the meantime keep their cells.
+/// - Keys that [find no slot](crate::OnFull) do not wait: the limiter's policy admits or denies
+///   them.
+/// - With [`CoarseClock`](crate::CoarseClock) a turn comes when that clock shows it.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{Limiter, WaitQueue, Quota};
 ///
 /// // The provider allows 50 requests a second for each account, 5 of them at once.
-/// let gate: Limiter<str> = Limiter::builder(Quota::per_second(50).burst(5)).build()?;
-/// let line = WaitQueue::new(gate);
+/// let limiter: Limiter<str> = Limiter::builder(Quota::per_second(50).burst(5)).build()?;
+/// let queue = WaitQueue::new(limiter);
 /// for _request in 0..8 {
-///     line.wait("account", 1, Duration::from_secs(1))?;
+///     queue.wait("account", 1, Duration::from_secs(1))?;
 ///     // Send it.
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -103,46 +109,47 @@ pub struct WaitQueue<S: Waitable> {
     queues: Mutex<Queues>,
 }
 
-/// Those who wait, by the hashes of their keys.
+/// The waiters, by the hash of their key.
 #[derive(Debug, Default)]
 struct Queues {
-    by_key: HashMap<u64, Queue>,
+    by_key: HashMap<u64, KeyQueue>,
     waiters: usize,
     next_ticket: u64,
 }
 
 impl<S: Waitable> WaitQueue<S> {
-    /// A line before `limiter`, in which 1,024 may wait.
+    /// A queue in front of `limiter`, for at most 1,024 waiters.
     ///
-    /// All who wait for a key should stand in one line: those in two lines before one limiter are
-    /// granted no more than its quota, but in no order.
+    /// Use one queue for each limiter. Waiters in two queues of one limiter are granted no more
+    /// than its quota, but in no order.
     ///
     /// ```
     /// use std::sync::Arc;
     /// use tollgate::{Direct, WaitQueue, Quota};
-    /// let gate = Arc::new(Direct::new(Quota::per_second(9))?);
-    /// let line = WaitQueue::new(Arc::clone(&gate));
+    /// let limiter = Arc::new(Direct::new(Quota::per_second(9))?);
+    /// let queue = WaitQueue::new(Arc::clone(&limiter));
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
     pub fn new(limiter: S) -> Self {
         Self {
             limiter,
-            max_waiters: WAITERS_MAX,
+            max_waiters: MAX_WAITERS_DEFAULT,
             jitter_percent: 0,
             random: RandomState::new(),
             queues: Mutex::new(Queues::default()),
         }
     }
 
-    /// Lets so many wait at a time, over all keys; one more is denied at once.
+    /// Sets how many may wait at a time, over all keys (1,024 if not called). One more is denied at
+    /// once.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Direct, WaitQueue, Quota, WaitError};
-    /// let line = WaitQueue::new(Direct::new(Quota::per_minute(1))?).max_waiters(0);
-    /// line.wait(&(), 1, Duration::MAX)?; // does not have to wait
-    /// let error = line.wait(&(), 1, Duration::MAX).unwrap_err();
+    /// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?).max_waiters(0);
+    /// queue.wait(&(), 1, Duration::MAX)?; // does not have to wait
+    /// let error = queue.wait(&(), 1, Duration::MAX).unwrap_err();
     /// assert_eq!(error, WaitError::Crowded { waiters: 0 });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -151,16 +158,16 @@ impl<S: Waitable> WaitQueue<S> {
         Self { max_waiters: waiters, ..self }
     }
 
-    /// Adds to each sleep up to so many percent of it, at random, but not beyond the deadline: so that
-    /// many processes that wait for one thing do not all wake at once. Nobody goes ahead before its
-    /// turn; some may do so after others whose turn comes later.
+    /// Lengthens each sleep at random, by up to `percent` percent, but not beyond the deadline. So
+    /// processes that wait for the same thing do not all wake at once. No waiter goes ahead before
+    /// its turn; some may go ahead after others whose turn comes later.
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tollgate::{Direct, WaitQueue, Quota};
-    /// let line = WaitQueue::new(Direct::new(Quota::per_second(200).burst(1))?).jitter_percent(20);
-    /// line.wait(&(), 1, Duration::MAX)?;
-    /// line.wait(&(), 1, Duration::MAX)?; // sleeps for 5 to 6 ms
+    /// let queue = WaitQueue::new(Direct::new(Quota::per_second(200).burst(1))?).jitter_percent(20);
+    /// queue.wait(&(), 1, Duration::MAX)?;
+    /// queue.wait(&(), 1, Duration::MAX)?; // sleeps for 5 to 6 ms
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -168,7 +175,7 @@ impl<S: Waitable> WaitQueue<S> {
         Self { jitter_percent: percent, ..self }
     }
 
-    /// How many wait now, over all keys.
+    /// The number of waiters now, over all keys.
     ///
     /// ```
     /// # use tollgate::{Direct, WaitQueue, Quota};
@@ -179,12 +186,12 @@ impl<S: Waitable> WaitQueue<S> {
         self.lock().waiters
     }
 
-    /// What the line stands before.
+    /// The limiter behind the queue.
     ///
     /// ```
     /// # use tollgate::{Direct, WaitQueue, Quota};
-    /// let line = WaitQueue::new(Direct::new(Quota::per_second(9))?);
-    /// assert!(line.limiter().check().is_ok()); // without standing in line
+    /// let queue = WaitQueue::new(Direct::new(Quota::per_second(9))?);
+    /// assert!(queue.limiter().check().is_ok()); // without standing in queue
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn limiter(&self) -> &S {
@@ -192,10 +199,10 @@ impl<S: Waitable> WaitQueue<S> {
     }
 
     fn request(&self, key: &S::Key, n: u64, deadline: Tick) -> Request {
-        Request { place: self.limiter.gate().place(key), n, deadline }
+        Request { probe: self.limiter.ops().probe(key), n, deadline }
     }
 
     fn now(&self) -> Tick {
-        self.limiter.gate().now()
+        self.limiter.ops().now()
     }
 }

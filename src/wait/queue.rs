@@ -1,57 +1,75 @@
-//! The line of one key: who is next, and when. It reads no clock and wakes nobody.
+//! The queue of one key: which waiter is next, and when its turn comes. It reads no clock and wakes
+//! no thread itself.
 //!
-//! # How it goes on
+//! # Protocol
 //!
-//! Those who wait for a key stand in a queue. Only the first has cells charged, ahead of their time:
-//! it is *booked*. Until its turn comes the key owes more than its burst, so that nobody else can
-//! charge anything, and taking the booking back leaves what was there before. The others have charged
-//! nothing, and leave for nothing.
-//!
+//! Only the first waiter has cells charged, ahead of time: it is *booked*. Until its turn comes the
+//! key owes more than its burst, so no other caller can charge anything, and a refund of the
+//! booking restores what was there before. The other waiters are charged nothing, so they leave
+//! without a refund.
 //! ```text
-//! waiting -> booked -> granted -> gone      it goes ahead, or is dropped before it heard of it
+//! waiting -> booked -> granted -> gone      it goes ahead, or is dropped before it learns of the
+//! grant
 //!     \-> denied -> gone                   its turn would come too late
 //! ```
 //!
-//! A booking that is granted late is charged as of then, so that a line that was not looked at for long
-//! is granted no more at once than others would be. Those behind then have their turns later by as much.
-//! That is no fault of theirs, and nobody has overtaken them: so their deadlines move by as much, too.
+//! A booking that is granted late is charged at the time of the grant. So a queue that was not
+//! polled for a long time grants no more at once than the limiter would. The turns of the waiters
+//! behind it move back by the same time. They are not at fault and have not been overtaken, so
+//! their deadlines move back as well.
 //!
-//! A state can owe only so much. If that does not reach to the first one's turn (others have overdrawn
-//! the key, or it was charged by a clock far ahead), the first waits like those behind it until it does.
+//! A state can owe a limited amount. If the first waiter's turn lies beyond that (other callers
+//! have overdrawn the key, or charged it by a clock far ahead), the first waiter stays unbooked,
+//! like those behind it, until its turn is near enough.
 //!
-//! Whoever looks, in whatever order, moves the line on: a booking whose turn has come is granted, and
-//! the next is booked. Everybody looks when its own turn should come, so that the line does not
-//! depend on one of them being looked at; and is woken if it comes to be booked for an earlier time,
-//! because somebody left.
+//! Every poll, of any waiter in any order, advances the queue: a booking whose turn has come is
+//! granted, and the next waiter is booked. Every waiter polls at its own expected turn, so the
+//! queue does not depend on any one of them being polled. A waiter is woken if its turn becomes
+//! earlier because another one left.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::task::Waker;
 
 use super::error::WaitError;
-use super::source::{Place, sealed::Gate};
+use super::source::{KeyProbe, sealed::LimiterOps};
 use crate::cell::Paid;
 use crate::time::Tick;
 
-/// What is asked for.
+/// What a waiter asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    pub(super) place: Place,
+    pub(super) probe: KeyProbe,
     pub(super) n: u64,
-    /// Its turn may come no later.
+    /// The latest turn that it accepts.
     pub(super) deadline: Tick,
 }
 
-/// How things stand for one who waits.
+/// The state of one waiter after a poll.
 #[derive(Debug)]
 pub(super) enum Progress {
     /// Its turn has come, or will not come in time. It waits no longer.
     Done(Result<(), WaitError>),
-    /// When it should look again.
+    /// When to poll again.
     Until(Tick),
 }
 
-/// Wakers to be used, or only dropped, when no lock is held: both may run anything.
+/// One call into the queues: the limiter, the time, and the wakers to use after it.
+pub(super) struct Call<'a, O> {
+    pub(super) ops: &'a O,
+    pub(super) now: Tick,
+    pub(super) wakers: &'a mut Wakers,
+}
+
+impl<'a, O: LimiterOps> Call<'a, O> {
+    /// Reads the clock. Call it under the lock: a time read before would be older by the wait for
+    /// the lock.
+    pub(super) fn begin(ops: &'a O, wakers: &'a mut Wakers) -> Self {
+        Self { ops, now: ops.now(), wakers }
+    }
+}
+
+/// Wakers to use, or only to drop, once no lock is held: both may run arbitrary code.
 #[derive(Default)]
 pub(super) struct Wakers {
     wake: Vec<Waker>,
@@ -90,243 +108,242 @@ struct Waiter {
     ticket: u64,
     request: Request,
     stage: Stage,
-    /// The line's [delay](Queue::delay) when it joined, which it has been told of.
+    /// The queue's [delay](KeyQueue::delay) when it joined: the turn that it was given includes it.
     joined_at_delay: Duration,
-    /// When it means to look again.
-    looks: Tick,
+    /// When it intends to poll again.
+    polls_at: Tick,
     waker: Option<Waker>,
 }
 
 impl Waiter {
-    /// What it asks for, by a deadline that is later by as much as the line was delayed meanwhile.
+    /// The request, its deadline moved back by as much as the queue was delayed since it joined.
     fn request_after(&self, delay: Duration) -> Request {
         let delayed = delay.saturating_sub(self.joined_at_delay);
         let deadline = self.request.deadline.saturating_add(delayed);
         Request { deadline, ..self.request }
     }
 
-    /// Has it look, unless it is about to do so by itself.
-    fn rouse(&mut self, at: Tick, wakers: &mut Wakers) {
-        if at < self.looks {
-            self.looks = at;
+    /// Wakes the waiter to poll at `at`, unless it polls by then anyway.
+    fn wake_by(&mut self, at: Tick, wakers: &mut Wakers) {
+        if at < self.polls_at {
+            self.polls_at = at;
             wakers.wake.extend(self.waker.take());
         }
     }
 }
 
-/// Those who wait for one key.
+/// The waiters of one key.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    /// In order of arrival. After each call the first of them is booked, if a state can owe so much.
+pub(super) struct KeyQueue {
+    /// In order of arrival. After each call the first is booked, if a state can owe that much.
     waiting: VecDeque<Waiter>,
-    /// Granted or denied, and not told yet; in the order in which that happened.
-    settled: Vec<Waiter>,
-    /// By how much bookings that were granted late have delayed the turns of those behind, in all.
+    /// Granted or denied, and not yet polled since; in the order in which that happened.
+    finished: Vec<Waiter>,
+    /// The total time by which late grants have moved back the turns behind them.
     delay: Duration,
 }
 
-impl Queue {
+impl KeyQueue {
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.settled.is_empty()
+        self.waiting.is_empty() && self.finished.is_empty()
     }
 
-    /// Whether somebody stands before a newcomer.
-    pub(super) fn is_standing(&self) -> bool {
+    /// Whether a newcomer has a waiter before it.
+    pub(super) fn has_waiters(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Cells of those up to this place in the queue, exclusive, who have charged none.
+    /// The cells of the uncharged waiters before position `end`.
     fn cells_not_charged(&self, end: usize) -> u64 {
         let waiting = self.waiting.range(..end).filter(|waiter| waiter.stage.paid().is_none());
         waiting.map(|waiter| waiter.request.n).fold(0, u64::saturating_add)
     }
 
-    /// Joins at the end, and says when to look again; `None` if there is nothing to wait for. The line
-    /// must have been moved on.
+    /// Adds a waiter at the end and returns when to poll again; `None` if it need not wait. The
+    /// caller has advanced the queue.
     pub(super) fn join(
         &mut self,
-        gate: &impl Gate,
+        call: &Call<'_, impl LimiterOps>,
         request: Request,
         ticket: u64,
-        now: Tick,
     ) -> Result<Option<Tick>, WaitError> {
-        let Request { place, n, deadline } = request;
-        let (stage, looks) = if self.is_standing() {
+        let (Request { probe, n, deadline }, now) = (request, call.now);
+        let (stage, polls_at) = if self.has_waiters() {
             let ahead = self.cells_not_charged(self.waiting.len());
-            let wait = gate.turn_behind(place, ahead.saturating_add(n), now);
+            let wait = call.ops.turn_behind(probe, ahead.saturating_add(n), now);
             let turn = now.saturating_add(wait);
             if turn > deadline {
                 return Err(WaitError::TooLate { wait });
             }
             (Stage::Waiting, turn)
         } else {
-            match book(gate, request, now)? {
+            match book(call, request)? {
                 Booking::Due(_) => return Ok(None),
                 Booking::Ahead(paid, turn) => (Stage::Booked { paid, turn }, turn),
-                Booking::TooFar(looks) => (Stage::Waiting, looks),
+                Booking::TooFar(polls_at) => (Stage::Waiting, polls_at),
             }
         };
         let joined_at_delay = self.delay;
-        let waiter = Waiter { ticket, request, stage, joined_at_delay, looks, waker: None };
+        let waiter = Waiter { ticket, request, stage, joined_at_delay, polls_at, waker: None };
         self.waiting.push_back(waiter);
-        Ok(Some(looks))
+        Ok(Some(polls_at))
     }
 
-    /// Grants what is due, and books for whoever is first then.
-    pub(super) fn move_on(&mut self, gate: &impl Gate, now: Tick, wakers: &mut Wakers) {
+    /// Grants all bookings whose turn has come, then books the waiter that is first.
+    pub(super) fn advance(&mut self, call: &mut Call<'_, impl LimiterOps>) {
         while let Some(first) = self.waiting.front_mut() {
             let stage = match first.stage {
-                Stage::Booked { turn, .. } if turn > now => return,
+                Stage::Booked { turn, .. } if turn > call.now => return,
                 Stage::Booked { mut paid, .. } => {
-                    // It goes ahead now, and not when it could have.
-                    let late = gate.defer(first.request.place, &mut paid, now);
+                    // It goes ahead now, not at its turn: charge it now.
+                    let late = call.ops.defer(first.request.probe, &mut paid, call.now);
                     self.delay = self.delay.saturating_add(late);
                     Stage::Granted { paid }
                 }
-                _ => match book(gate, first.request_after(self.delay), now) {
+                _ => match book(call, first.request_after(self.delay)) {
                     Ok(Booking::Due(paid)) => Stage::Granted { paid },
                     Ok(Booking::Ahead(paid, turn)) => {
                         first.stage = Stage::Booked { paid, turn };
-                        first.rouse(turn, wakers);
+                        first.wake_by(turn, call.wakers);
                         return;
                     }
-                    Ok(Booking::TooFar(looks)) => {
-                        first.rouse(looks, wakers);
+                    Ok(Booking::TooFar(polls_at)) => {
+                        first.wake_by(polls_at, call.wakers);
                         return;
                     }
                     Err(error) => Stage::Denied(overtaken(error)),
                 },
             };
-            self.settle_first(stage, now, wakers);
+            self.finish_first(stage, call.now, call.wakers);
         }
     }
 
-    /// The first no longer stands in line.
-    fn settle_first(&mut self, stage: Stage, now: Tick, wakers: &mut Wakers) {
+    /// Moves the first waiter from the queue to the finished ones.
+    fn finish_first(&mut self, stage: Stage, now: Tick, wakers: &mut Wakers) {
         if let Some(mut first) = self.waiting.pop_front() {
             first.stage = stage;
-            first.rouse(now, wakers);
-            self.settled.push(first);
+            first.wake_by(now, wakers);
+            self.finished.push(first);
         }
     }
 
-    /// How things stand for one of those in the queue, and whom to wake if that changes. The line
-    /// must have been moved on.
-    pub(super) fn look(
+    /// Returns the state of one waiter, and keeps its waker for when that changes. The caller has
+    /// advanced the queue.
+    pub(super) fn poll(
         &mut self,
-        gate: &impl Gate,
+        call: &mut Call<'_, impl LimiterOps>,
         ticket: u64,
-        now: Tick,
         waker: Waker,
-        wakers: &mut Wakers,
     ) -> Progress {
-        if let Some(place) = self.settled_place_of(ticket) {
-            let waiter = self.settled.remove(place);
+        let Call { ops, now, ref mut wakers } = *call;
+        if let Some(position) = self.finished_position_of(ticket) {
+            let waiter = self.finished.remove(position);
             wakers.retire(waiter.waker);
             return Progress::Done(match waiter.stage {
                 Stage::Denied(error) => Err(error),
                 _ => Ok(()),
             });
         }
-        let place = self.place_of(ticket).expect("a ticket is held by one who waits");
-        let turn = match self.waiting[place].stage {
+        let position = self.position_of(ticket).expect("the waiter of a ticket is in the queue");
+        let turn = match self.waiting[position].stage {
             Stage::Booked { turn, .. } => turn,
             _ => {
-                let waiter = &self.waiting[place];
-                let Request { place: key, deadline, .. } = waiter.request_after(self.delay);
-                let cells = self.cells_not_charged(place + 1);
-                let wait = gate.turn_behind(key, cells, now);
+                let waiter = &self.waiting[position];
+                let Request { probe, deadline, .. } = waiter.request_after(self.delay);
+                let cells = self.cells_not_charged(position + 1);
+                let wait = ops.turn_behind(probe, cells, now);
                 let turn = now.saturating_add(wait);
                 if turn > deadline {
-                    let waiter = self.waiting.remove(place);
+                    let waiter = self.waiting.remove(position);
                     wakers.retire(waiter.and_then(|waiter| waiter.waker));
                     return Progress::Done(Err(WaitError::Overtaken { wait }));
                 }
-                // The first has to be booked before.
-                if place == 0 { bookable_from(gate, turn) } else { turn }
+                // The first has to be booked before its turn.
+                if position == 0 { bookable_from(ops, turn) } else { turn }
             }
         };
-        let waiter = &mut self.waiting[place];
-        waiter.looks = turn;
+        let waiter = &mut self.waiting[position];
+        waiter.polls_at = turn;
         wakers.retire(waiter.waker.replace(waker));
         Progress::Until(turn)
     }
 
-    /// One of those in the queue goes away, and leaves what was there without it.
-    pub(super) fn leave(&mut self, gate: &impl Gate, ticket: u64, now: Tick, wakers: &mut Wakers) {
-        let leaver = match self.place_of(ticket) {
-            Some(place) => self.waiting.remove(place),
-            None => self.settled_place_of(ticket).map(|place| self.settled.remove(place)),
+    /// Removes a waiter and restores what was there without it.
+    pub(super) fn leave(&mut self, call: &mut Call<'_, impl LimiterOps>, ticket: u64) {
+        let leaver = match self.position_of(ticket) {
+            Some(position) => self.waiting.remove(position),
+            None => self.finished_position_of(ticket).map(|index| self.finished.remove(index)),
         };
         if let Some(leaver) = leaver {
-            self.take_back(gate, &leaver, now, wakers);
-            wakers.retire(leaver.waker);
+            self.refund_booking(call, &leaver);
+            call.wakers.retire(leaver.waker);
         }
-        self.move_on(gate, now, wakers);
+        self.advance(call);
     }
 
-    /// What was booked is not used: whoever is booked behind it moves up.
-    fn take_back(&mut self, gate: &impl Gate, leaver: &Waiter, now: Tick, wakers: &mut Wakers) {
+    /// Refunds the booking of a waiter that left. A waiter booked behind it moves up.
+    fn refund_booking(&mut self, call: &mut Call<'_, impl LimiterOps>, leaver: &Waiter) {
         let Some(paid) = leaver.stage.paid() else { return };
-        gate.take_back(leaver.request.place, &paid, now);
+        call.ops.refund_booking(leaver.request.probe, &paid, call.now);
         if let Some(first) = self.waiting.front_mut()
             && let Stage::Booked { paid, turn } = &mut first.stage
         {
-            // Nobody is charged behind it.
-            *turn = gate.turn_of_last(first.request.place, now).min(*turn);
+            // No waiter behind this one is charged.
+            *turn = call.ops.turn_of_last(first.request.probe, call.now).min(*turn);
             paid.receipt.at = *turn;
             let turn = *turn;
-            first.rouse(turn, wakers);
+            first.wake_by(turn, call.wakers);
         }
     }
 
-    fn place_of(&self, ticket: u64) -> Option<usize> {
+    fn position_of(&self, ticket: u64) -> Option<usize> {
         self.waiting.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()
     }
 
-    fn settled_place_of(&self, ticket: u64) -> Option<usize> {
-        self.settled.iter().position(|waiter| waiter.ticket == ticket)
+    fn finished_position_of(&self, ticket: u64) -> Option<usize> {
+        self.finished.iter().position(|waiter| waiter.ticket == ticket)
     }
 }
 
-/// What comes of charging the first in line.
+/// The result of charging the first waiter.
 enum Booking {
     /// Its turn has come.
     Due(Paid),
-    /// It will have come then.
+    /// Charged; its turn comes at this time.
     Ahead(Paid, Tick),
-    /// Nothing is charged yet: its turn is further away than a state can tell until then.
+    /// Nothing is charged: a state cannot owe enough until this time.
     TooFar(Tick),
 }
 
-/// Charges what is asked for, if its turn comes in time, and tells when.
-fn book(gate: &impl Gate, request: Request, now: Tick) -> Result<Booking, WaitError> {
-    let Request { place, n, deadline } = request;
-    match gate.book(place, n, now, deadline.since(now)) {
+/// Charges what is asked for if the turn comes in time, and returns the turn.
+fn book(call: &Call<'_, impl LimiterOps>, request: Request) -> Result<Booking, WaitError> {
+    let Call { ops, now, .. } = *call;
+    let Request { probe, n, deadline } = request;
+    match ops.book(probe, n, now, deadline.since(now)) {
         Ok((paid, wait)) if wait.is_zero() => Ok(Booking::Due(paid)),
         Ok((paid, wait)) => Ok(Booking::Ahead(paid, now.saturating_add(wait))),
         Err(Some(_)) => {
-            let wait = gate.turn_behind(place, n, now);
+            let wait = ops.turn_behind(probe, n, now);
             let turn = now.saturating_add(wait);
             if turn > deadline {
                 return Err(WaitError::TooLate { wait });
             }
-            Ok(Booking::TooFar(bookable_from(gate, turn)))
+            Ok(Booking::TooFar(bookable_from(ops, turn)))
         }
-        // There is no line before a limiter that has no place for the key: its policy decides.
-        Err(None) => match gate.ask(place, n, now) {
+        // A limiter without a slot for the key has no queue: its policy decides.
+        Err(None) => match ops.ask(probe, n, now) {
             Ok(_) => Ok(Booking::Due(Paid::NOTHING)),
             Err(denied) => Err(WaitError::NoPlace { retry_after: denied.retry_after() }),
         },
     }
 }
 
-/// From when on a state can owe as much as is charged ahead for that turn.
-fn bookable_from(gate: &impl Gate, turn: Tick) -> Tick {
-    turn.saturating_sub(gate.algo().ahead_max())
+/// The time from which a state can owe enough to be charged for this turn.
+fn bookable_from(ops: &impl LimiterOps, turn: Tick) -> Tick {
+    turn.saturating_sub(ops.algo().ahead_max())
 }
 
-/// The same, of one who stood in line already.
+/// The same error, for a waiter that had been accepted into the queue.
 fn overtaken(error: WaitError) -> WaitError {
     match error {
         WaitError::TooLate { wait } => WaitError::Overtaken { wait },

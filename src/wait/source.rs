@@ -1,4 +1,4 @@
-//! What a line stands before: a limiter, held by value, by reference or in an [`Arc`].
+//! The limiters that a queue can serve, held by value, by reference or in an [`Arc`].
 
 use core::cell::Cell;
 use core::hash::Hash;
@@ -15,98 +15,100 @@ use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// What a [`WaitQueue`](crate::Line) may stand before. Sealed: it is a [`Limiter`] or a [`Direct`] with a
-/// token bucket ([`Gcra`]), one of them by reference, or in an [`Arc`]. The key of a `Direct` is
-/// `()`.
+/// A limiter that a [`WaitQueue`](crate::WaitQueue) can serve. The trait is sealed: it is
+/// implemented for [`Limiter`] and [`Direct`] with a token bucket ([`Gcra`]), for references to
+/// them, and for them in an [`Arc`]. The key of a `Direct` is `()`.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{Waitable, Direct, WaitQueue, Quota};
-/// fn is_empty<S: Waitable>(line: &WaitQueue<S>) -> bool {
-///     line.waiting() == 0
+/// fn is_empty<S: Waitable>(queue: &WaitQueue<S>) -> bool {
+///     queue.waiting() == 0
 /// }
-/// let gate = Direct::new(Quota::per_second(9))?;
-/// assert!(is_empty(&WaitQueue::new(&gate)));
+/// let limiter = Direct::new(Quota::per_second(9))?;
+/// assert!(is_empty(&WaitQueue::new(&limiter)));
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-pub trait Waitable: sealed::Held {}
+pub trait Waitable: sealed::Sealed {}
 
-impl<S: sealed::Held> Waitable for S {}
+impl<S: sealed::Sealed> Waitable for S {}
 
-/// Turns are whole nanoseconds, rounded up: of a delay, and of the turn before and after it.
+/// Turns are rounded up to whole nanoseconds: in the delay, and in the turns before and after it.
 const TURNS_ROUNDED: Duration = Duration::from_nanos(2);
 
-/// Which state the cells of a key are charged to.
+/// Finds the state that a key's cells are charged to.
 #[derive(Clone, Copy, Debug)]
-pub struct Place(Probe);
+pub struct KeyProbe(Probe);
 
-impl Place {
-    /// Tells lines apart. Two keys of one hash share a bucket, and so a line.
+impl KeyProbe {
+    /// Identifies the key's queue. Two keys with the same hash share a bucket, and so a queue.
     pub(super) fn hash(self) -> u64 {
         self.0.hash()
     }
 }
 
 pub(crate) mod sealed {
-    use super::{Cell, Decision, Denied, Duration, GcraParams, Paid, Place, TURNS_ROUNDED, Tick};
+    use super::{
+        Cell, Decision, Denied, Duration, GcraParams, KeyProbe, Paid, TURNS_ROUNDED, Tick,
+    };
 
-    /// Whoever has a [`Gate`].
-    pub trait Held {
-        /// What is asked for.
+    /// Access to the limiter itself, through references and `Arc`s.
+    pub trait Sealed {
+        /// The key of the limiter.
         type Key: ?Sized;
-        type Gate: Gate<Key = Self::Key>;
+        type Ops: LimiterOps<Key = Self::Key>;
 
-        fn gate(&self) -> &Self::Gate;
+        fn ops(&self) -> &Self::Ops;
     }
 
-    /// What a line needs of a limiter.
-    pub trait Gate {
+    /// What a wait queue needs of a limiter.
+    pub trait LimiterOps {
         type Key: ?Sized;
 
-        fn place(&self, key: &Self::Key) -> Place;
+        fn probe(&self, key: &Self::Key) -> KeyProbe;
         fn now(&self) -> Tick;
         fn algo(&self) -> &GcraParams;
-        /// The state; a fresh one if there is none.
-        fn state(&self, place: Place, now: Tick) -> u64;
-        /// Charges cells whose turn comes within `wait`, and tells when. `Err(None)`: the key finds
-        /// no place.
+        /// The key's state; a fresh one if the key has none.
+        fn state(&self, probe: KeyProbe, now: Tick) -> u64;
+        /// Charges cells whose turn comes within `wait`, and returns how long until then.
+        /// `Err(None)`: the key finds no slot.
         fn book(
             &self,
-            place: Place,
+            probe: KeyProbe,
             n: u64,
             now: Tick,
             wait: Duration,
         ) -> Result<(Paid, Duration), Option<Denied>>;
-        /// Gives back what was booked, as far as time has not restored it since its turn.
-        fn take_back(&self, place: Place, paid: &Paid, now: Tick);
-        /// Replaces the state that was charged, if it is of the same life.
-        fn revise(&self, place: Place, paid: &Paid, next: &dyn Fn(u64) -> u64);
-        /// Asks without waiting.
-        fn ask(&self, place: Place, n: u64, now: Tick) -> Decision;
+        /// Refunds a booking, less what time has restored since its turn.
+        fn refund_booking(&self, probe: KeyProbe, paid: &Paid, now: Tick);
+        /// Replaces the state that was charged, if it still belongs to the same life of the slot.
+        fn revise(&self, probe: KeyProbe, paid: &Paid, next: &dyn Fn(u64) -> u64);
+        /// Decides without waiting.
+        fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision;
 
         fn burst(&self) -> u64 {
             self.algo().burst()
         }
 
-        /// How long until so many more cells will have had their turn.
-        fn turn_behind(&self, place: Place, cells: u64, now: Tick) -> Duration {
-            self.algo().turn_behind(self.state(place, now), now, cells)
+        /// How long until the turn of `cells` more cells.
+        fn turn_behind(&self, probe: KeyProbe, cells: u64, now: Tick) -> Duration {
+            self.algo().turn_behind(self.state(probe, now), now, cells)
         }
 
-        /// The turn of what was charged last: no later than that, if it has passed.
-        fn turn_of_last(&self, place: Place, now: Tick) -> Tick {
-            self.algo().turn_of_last(self.state(place, now), now)
+        /// The turn of the cells that were charged last. If it has passed, any time up to it.
+        fn turn_of_last(&self, probe: KeyProbe, now: Tick) -> Tick {
+            self.algo().turn_of_last(self.state(probe, now), now)
         }
 
-        /// Has what was booked count as charged at `now`, which is after its turn, as far as that
-        /// makes the state worse. Returns by how much later those behind may have their turns for it:
-        /// zero if the state is no worse.
+        /// Makes a booking count as charged at `now`, which is after its turn, as far as that makes
+        /// the state worse. Returns by how much the turns behind it may move back for it: zero if
+        /// the state is no worse.
         ///
-        /// What is given back of it counts from its turn on, or from later by as much as this makes
+        /// A later refund of the booking counts from its turn, or later by as much as this makes
         /// the state worse: see `refund` of the token bucket.
-        fn defer(&self, place: Place, paid: &mut Paid, now: Tick) -> Duration {
+        fn defer(&self, probe: KeyProbe, paid: &mut Paid, now: Tick) -> Duration {
             let (algo, cells, worse) = (self.algo(), paid.cells(), Cell::new(Duration::ZERO));
-            self.revise(place, paid, &|word| {
+            self.revise(probe, paid, &|word| {
                 let (next, by) = algo.deferred(word, cells, now);
                 worse.set(by);
                 next
@@ -118,11 +120,11 @@ pub(crate) mod sealed {
     }
 }
 
-impl<K: Hash + ?Sized, C: Clock> sealed::Gate for Limiter<K, Gcra, C> {
+impl<K: Hash + ?Sized, C: Clock> sealed::LimiterOps for Limiter<K, Gcra, C> {
     type Key = K;
 
-    fn place(&self, key: &K) -> Place {
-        Place(self.probe(key))
+    fn probe(&self, key: &K) -> KeyProbe {
+        KeyProbe(self.probe(key))
     }
 
     fn now(&self) -> Tick {
@@ -133,39 +135,39 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Gate for Limiter<K, Gcra, C> {
         &self.params
     }
 
-    fn state(&self, place: Place, now: Tick) -> u64 {
-        let seen = self.table.peek(place.0, &self.params, now, 0);
+    fn state(&self, probe: KeyProbe, now: Tick) -> u64 {
+        let seen = self.table.peek(probe.0, &self.params, now, 0);
         seen.unwrap_or_else(|| self.params.fresh(now))
     }
 
     fn book(
         &self,
-        place: Place,
+        probe: KeyProbe,
         n: u64,
         now: Tick,
         wait: Duration,
     ) -> Result<(Paid, Duration), Option<Denied>> {
-        self.charge_within(place.0, n, now, wait)
+        self.charge_within(probe.0, n, now, wait)
     }
 
-    fn take_back(&self, place: Place, paid: &Paid, now: Tick) {
-        self.refund(&Taken::Slot(place.0, *paid), paid.cells(), || now);
+    fn refund_booking(&self, probe: KeyProbe, paid: &Paid, now: Tick) {
+        self.refund(&Taken::Slot(probe.0, *paid), paid.cells(), || now);
     }
 
-    fn revise(&self, place: Place, paid: &Paid, next: &dyn Fn(u64) -> u64) {
-        self.table.revise_charged(place.0, paid, next);
+    fn revise(&self, probe: KeyProbe, paid: &Paid, next: &dyn Fn(u64) -> u64) {
+        self.table.revise_charged(probe.0, paid, next);
     }
 
-    fn ask(&self, place: Place, n: u64, now: Tick) -> Decision {
-        self.decide_begun(place.0, n, now)
+    fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
+        self.decide_begun(probe.0, n, now)
     }
 }
 
-impl<C: Clock> sealed::Gate for Direct<Gcra, C> {
+impl<C: Clock> sealed::LimiterOps for Direct<Gcra, C> {
     type Key = ();
 
-    fn place(&self, (): &()) -> Place {
-        Place(Probe::default())
+    fn probe(&self, (): &()) -> KeyProbe {
+        KeyProbe(Probe::default())
     }
 
     fn now(&self) -> Tick {
@@ -176,13 +178,13 @@ impl<C: Clock> sealed::Gate for Direct<Gcra, C> {
         &self.params
     }
 
-    fn state(&self, _: Place, now: Tick) -> u64 {
+    fn state(&self, _: KeyProbe, now: Tick) -> u64 {
         self.cell.read(&self.params, now, 0)
     }
 
     fn book(
         &self,
-        _: Place,
+        _: KeyProbe,
         n: u64,
         now: Tick,
         wait: Duration,
@@ -190,51 +192,51 @@ impl<C: Clock> sealed::Gate for Direct<Gcra, C> {
         self.charge_within(n, now, wait).map_err(Some)
     }
 
-    fn take_back(&self, _: Place, paid: &Paid, now: Tick) {
+    fn refund_booking(&self, _: KeyProbe, paid: &Paid, now: Tick) {
         self.refund(&Taken::Bucket(*paid), paid.cells(), || now);
     }
 
-    fn revise(&self, _: Place, paid: &Paid, next: &dyn Fn(u64) -> u64) {
+    fn revise(&self, _: KeyProbe, paid: &Paid, next: &dyn Fn(u64) -> u64) {
         self.cell.revise_charged(paid, next);
     }
 
-    fn ask(&self, _: Place, n: u64, now: Tick) -> Decision {
+    fn ask(&self, _: KeyProbe, n: u64, now: Tick) -> Decision {
         self.check_at(n, now)
     }
 }
 
-impl<K: Hash + ?Sized, C: Clock> sealed::Held for Limiter<K, Gcra, C> {
+impl<K: Hash + ?Sized, C: Clock> sealed::Sealed for Limiter<K, Gcra, C> {
     type Key = K;
-    type Gate = Self;
+    type Ops = Self;
 
-    fn gate(&self) -> &Self {
+    fn ops(&self) -> &Self {
         self
     }
 }
 
-impl<C: Clock> sealed::Held for Direct<Gcra, C> {
+impl<C: Clock> sealed::Sealed for Direct<Gcra, C> {
     type Key = ();
-    type Gate = Self;
+    type Ops = Self;
 
-    fn gate(&self) -> &Self {
+    fn ops(&self) -> &Self {
         self
     }
 }
 
-impl<S: sealed::Held> sealed::Held for &S {
+impl<S: sealed::Sealed> sealed::Sealed for &S {
     type Key = S::Key;
-    type Gate = S::Gate;
+    type Ops = S::Ops;
 
-    fn gate(&self) -> &S::Gate {
-        (**self).gate()
+    fn ops(&self) -> &S::Ops {
+        (**self).ops()
     }
 }
 
-impl<S: sealed::Held> sealed::Held for Arc<S> {
+impl<S: sealed::Sealed> sealed::Sealed for Arc<S> {
     type Key = S::Key;
-    type Gate = S::Gate;
+    type Ops = S::Ops;
 
-    fn gate(&self) -> &S::Gate {
-        (**self).gate()
+    fn ops(&self) -> &S::Ops {
+        (**self).ops()
     }
 }

@@ -1,73 +1,74 @@
-//! One who waits: what a blocked thread and a future have in common.
+//! One waiter: the part that a blocked thread and a future share.
 
 use core::time::Duration;
 use std::sync::PoisonError;
 use std::task::Waker;
 
 use super::error::{WaitError, Waited};
-use super::queue::{Progress, Queue, Request, Wakers};
-use super::source::{Waitable, sealed::Gate};
+use super::queue::{Call, KeyQueue, Progress, Request, Wakers};
+use super::source::{Waitable, sealed::LimiterOps};
 use super::{Queues, WaitQueue};
 use crate::sync::MutexGuard;
 use crate::time::Tick;
 
-/// A place in line, given up when dropped.
+/// A position in the queue. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(super) struct Ticket<'a, S: Waitable> {
-    line: &'a WaitQueue<S>,
+    queue: &'a WaitQueue<S>,
     request: Request,
     number: u64,
     joined: Tick,
     nap: Option<Nap>,
-    /// It has heard how things ended.
+    /// The outcome has been returned.
     done: bool,
 }
 
-/// Until when it sleeps, and what for.
+/// A planned sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Nap {
     turn: Tick,
-    /// The same, or later.
+    /// The end of the sleep: `turn`, or later by jitter.
     pub(super) end: Tick,
 }
 
-/// What comes of asking for cells.
+/// The result of asking for cells.
 pub(super) enum Entry<'a, S: Waitable> {
     Admitted(Waited),
     MustWait(Ticket<'a, S>),
 }
 
-/// What comes of a look.
-pub(super) enum Look {
+/// The result of a poll.
+pub(super) enum PollResult {
     Ended(Result<Waited, WaitError>),
-    /// It should sleep so long.
+    /// Sleep for this long, then poll again.
     Asleep(Nap, Duration),
 }
 
-/// The least time to sleep once a sleep has ended too early: for clocks that stand still at times.
+/// The shortest sleep after a sleep that ended too early. Without it a clock that does not advance
+/// would make the waiter spin.
 const NAP_AGAIN_MIN: Duration = Duration::from_micros(50);
 
 impl<S: Waitable> WaitQueue<S> {
-    /// Asks for cells, and joins the line if they are not there.
+    /// Asks for cells, and joins the queue if they are not available.
     pub(super) fn enter(&self, request: Request) -> Result<Entry<'_, S>, WaitError> {
-        let gate = self.limiter.gate();
+        let ops = self.limiter.ops();
         if request.n == 0 {
             return Ok(Entry::Admitted(Waited { waited: Duration::ZERO }));
         }
-        if request.n > gate.burst() {
-            return Err(WaitError::NeverFits { burst: gate.burst() });
+        if request.n > ops.burst() {
+            return Err(WaitError::NeverFits { burst: ops.burst() });
         }
         let mut wakers = Wakers::default();
         let mut queues = self.lock();
-        // Read before, it would be as old as others have held the lock.
-        let joined = gate.now();
-        let number = queues.join(gate, request, joined, self.max_waiters, &mut wakers);
+        let mut call = Call::begin(ops, &mut wakers);
+        let joined = call.now;
+        let number = queues.join(&mut call, request, self.max_waiters);
         drop(queues);
         wakers.wake();
         Ok(match number? {
             None => Entry::Admitted(Waited { waited: Duration::ZERO }),
             Some(number) => Entry::MustWait(Ticket {
-                line: self,
+                queue: self,
                 request,
                 number,
                 joined,
@@ -77,45 +78,43 @@ impl<S: Waitable> WaitQueue<S> {
         })
     }
 
-    /// A panic leaves nothing half done that matters to others.
+    /// A panic under the lock leaves every queue consistent, so a poisoned lock is used as it is.
     pub(super) fn lock(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The nap until a turn, with jitter.
+    /// The sleep until a turn, with jitter.
     pub(super) fn nap(&self, number: u64, turn: Tick, now: Tick, deadline: Tick) -> Nap {
         let percent = u64::from(self.jitter_percent);
         if percent == 0 {
             return Nap { turn, end: turn };
         }
-        let most = turn.since(now).saturating_mul(self.jitter_percent) / 100;
-        // A share of 2^32 - 1 parts, of which all are as likely.
+        let max = turn.since(now).saturating_mul(self.jitter_percent) / 100;
+        // A fraction in units of 1 / (2^32 - 1), uniformly distributed.
         let parts = self.random.hash_one((number, now)) >> 32;
-        let late = u128::from(parts) * most.as_nanos() / u128::from(u32::MAX);
+        let late = u128::from(parts) * max.as_nanos() / u128::from(u32::MAX);
         let late = Duration::from_nanos(u64::try_from(late).unwrap_or(u64::MAX));
         Nap { turn, end: turn.saturating_add(late).min(deadline.max(turn)) }
     }
 }
 
 impl Queues {
-    /// Joins the line of a key; `None` if there is nothing to wait for.
+    /// Joins the queue of a key; `None` if there is nothing to wait for.
     fn join(
         &mut self,
-        gate: &impl Gate,
+        call: &mut Call<'_, impl LimiterOps>,
         request: Request,
-        now: Tick,
-        waiters_max: usize,
-        wakers: &mut Wakers,
+        max_waiters: usize,
     ) -> Result<Option<u64>, WaitError> {
-        let key = request.place.hash();
+        let (key, now) = (request.probe.hash(), call.now);
         let number = self.next_ticket;
         let queue = self.by_key.entry(key).or_default();
-        queue.move_on(gate, now, wakers);
-        let joined = if self.waiters < waiters_max {
-            queue.join(gate, request, number, now)
+        queue.advance(call);
+        let joined = if self.waiters < max_waiters {
+            queue.join(call, request, number)
         } else {
             let at_once = Request { deadline: now.min(request.deadline), ..request };
-            queue.join(gate, at_once, number, now).map_err(|error| match error {
+            queue.join(call, at_once, number).map_err(|error| match error {
                 WaitError::TooLate { wait } if now.saturating_add(wait) <= request.deadline => {
                     WaitError::Crowded { waiters: self.waiters }
                 }
@@ -129,79 +128,70 @@ impl Queues {
                 Ok(Some(number))
             }
             ended => {
-                self.tidy(key);
+                self.remove_if_empty(key);
                 ended.map(|_| None)
             }
         }
     }
 
-    /// Moves the line on, and looks how things stand for one of it.
-    fn look(
+    /// Advances the queue of a key, and polls one of its waiters.
+    fn poll(
         &mut self,
-        gate: &impl Gate,
+        call: &mut Call<'_, impl LimiterOps>,
         request: Request,
         number: u64,
-        now: Tick,
         waker: Waker,
-        wakers: &mut Wakers,
     ) -> Progress {
-        let key = request.place.hash();
+        let key = request.probe.hash();
         let queue = self.by_key.entry(key).or_default();
-        queue.move_on(gate, now, wakers);
-        let progress = queue.look(gate, number, now, waker, wakers);
+        queue.advance(call);
+        let progress = queue.poll(call, number, waker);
         if let Progress::Done(_) = progress {
             self.waiters -= 1;
-            self.tidy(key);
+            self.remove_if_empty(key);
         }
         progress
     }
 
-    fn leave(
-        &mut self,
-        gate: &impl Gate,
-        request: Request,
-        number: u64,
-        now: Tick,
-        wakers: &mut Wakers,
-    ) {
-        let key = request.place.hash();
+    fn leave(&mut self, call: &mut Call<'_, impl LimiterOps>, request: Request, number: u64) {
+        let key = request.probe.hash();
         if let Some(queue) = self.by_key.get_mut(&key) {
-            queue.leave(gate, number, now, wakers);
+            queue.leave(call, number);
             self.waiters -= 1;
-            self.tidy(key);
+            self.remove_if_empty(key);
         }
     }
 
-    /// Keys for which nobody waits take no memory.
-    fn tidy(&mut self, key: u64) {
-        if self.by_key.get(&key).is_some_and(Queue::is_empty) {
+    /// Removes the queue of a key that has no waiters, so that it takes no memory.
+    fn remove_if_empty(&mut self, key: u64) {
+        if self.by_key.get(&key).is_some_and(KeyQueue::is_empty) {
             self.by_key.remove(&key);
         }
     }
 }
 
 impl<S: Waitable> Ticket<'_, S> {
-    pub(super) fn look(&mut self, waker: &Waker) -> Look {
-        let Self { line, request, number, .. } = *self;
-        let gate = line.limiter.gate();
+    pub(super) fn poll(&mut self, waker: &Waker) -> PollResult {
+        let Self { queue, request, number, .. } = *self;
         let (waker, mut wakers) = (waker.clone(), Wakers::default());
-        let mut queues = line.lock();
-        let now = gate.now();
-        let progress = queues.look(gate, request, number, now, waker, &mut wakers);
+        let mut queues = queue.lock();
+        let mut call = Call::begin(queue.limiter.ops(), &mut wakers);
+        let progress = queues.poll(&mut call, request, number, waker);
+        let now = call.now;
         drop(queues);
         wakers.wake();
         match progress {
             Progress::Done(ended) => {
                 self.done = true;
-                Look::Ended(ended.map(|()| Waited { waited: now.since(self.joined) }))
+                PollResult::Ended(ended.map(|()| Waited { waited: now.since(self.joined) }))
             }
             Progress::Until(turn) => {
-                let (nap, least) = match self.nap.filter(|nap| nap.turn == turn) {
+                let (nap, min_sleep) = match self.nap.filter(|nap| nap.turn == turn) {
                     Some(nap) => (nap, NAP_AGAIN_MIN),
-                    None => (line.nap(number, turn, now, request.deadline), Duration::ZERO),
+                    None => (queue.nap(number, turn, now, request.deadline), Duration::ZERO),
                 };
                 self.nap = Some(nap);
-                Look::Asleep(nap, nap.end.since(now).max(least))
+                PollResult::Asleep(nap, nap.end.since(now).max(min_sleep))
             }
         }
     }
@@ -212,10 +202,10 @@ impl<S: Waitable> Drop for Ticket<'_, S> {
         if self.done {
             return;
         }
-        let gate = self.line.limiter.gate();
         let mut wakers = Wakers::default();
-        let mut queues = self.line.lock();
-        queues.leave(gate, self.request, self.number, gate.now(), &mut wakers);
+        let mut queues = self.queue.lock();
+        let mut call = Call::begin(self.queue.limiter.ops(), &mut wakers);
+        queues.leave(&mut call, self.request, self.number);
         drop(queues);
         wakers.wake();
     }

@@ -13,21 +13,21 @@ use std::thread::{self, Builder, JoinHandle};
 use crate::time::clocks::QuantaClock;
 use crate::time::{Clock, Tick};
 
-/// A thread that wakes tasks on time, for executors that have no timer of their own. It ends when the
-/// timer's last clone, and the last sleep by it, is dropped.
+/// A thread that wakes tasks on time, for executors without a timer. The thread ends when the last
+/// clone of the timer and the last sleep are dropped.
 ///
-/// Clones share the thread. It sleeps until the next task is to be woken; memory is bounded by the
-/// tasks that sleep.
+/// Clones share the thread, which sleeps until the next task is due. The memory is bounded by the
+/// number of sleeping tasks.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{Direct, WaitQueue, Quota, Timer};
 ///
-/// let line = WaitQueue::new(Direct::new(Quota::per_second(100).burst(1))?);
+/// let queue = WaitQueue::new(Direct::new(Quota::per_second(100).burst(1))?);
 /// let timer = Timer::start()?;
 /// async_io::block_on(async {
 ///     for _request in 0..3 {
-///         line.wait_async(&(), 1, Duration::from_secs(1), |span| timer.sleep(span)).await?;
+///         queue.wait_async(&(), 1, Duration::from_secs(1), |span| timer.sleep(span)).await?;
 ///     }
 ///     Ok::<(), tollgate::WaitError>(())
 /// })?;
@@ -43,7 +43,7 @@ impl Timer {
     ///
     /// # Errors
     ///
-    /// The system could not start it.
+    /// The operating system could not start the thread.
     ///
     /// ```
     /// let timer = tollgate::Timer::start()?;
@@ -74,7 +74,7 @@ impl Timer {
     }
 }
 
-/// A future that is ready after a time: see [`Timer::sleep`].
+/// A future that is ready after a given time: see [`Timer::sleep`].
 ///
 /// ```
 /// # use std::time::Duration;
@@ -87,7 +87,7 @@ impl Timer {
 pub struct Sleep {
     owner: Arc<Owner>,
     end: Tick,
-    /// Among those who sleep, once polled.
+    /// The number among the sleepers, once polled.
     number: Option<u64>,
 }
 
@@ -109,7 +109,7 @@ impl Future for Sleep {
         if is_first {
             shared.changed.notify_one();
         }
-        // Not while the lock is held: dropping a waker may drop a task, and that another sleep.
+        // After the lock is released: dropping a waker may drop a task, and with it another sleep.
         drop(replaced);
         self.number = Some(number);
         Poll::Pending
@@ -137,7 +137,8 @@ impl Drop for Owner {
         self.shared.lock().stopped = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take()
-            // A task that it woke may hold the last sleep.
+            // A task that this thread woke may hold the last sleep. The thread then cannot join
+            // itself.
             && thread.thread().id() != thread::current().id()
         {
             let _ = thread.join();
@@ -164,7 +165,7 @@ impl Shared {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes all whose time has come, until it is stopped.
+    /// Wakes all tasks that are due, until the timer is stopped.
     fn serve(&self) {
         let mut sleepers = self.lock();
         while !sleepers.stopped {

@@ -1,4 +1,4 @@
-//! A batch is as many decisions one by one; yes or no is as much of a decision.
+//! A batch decides like single checks, one after the other; `allow` decides like a check.
 
 use proptest::prelude::*;
 use tollgate::algo::Algorithm;
@@ -7,7 +7,7 @@ use tollgate::{
     SubWindows, Tick,
 };
 
-/// Tables near at hand (whose lookups are not begun ahead), and larger ones.
+/// The capacities: a table that fits the cache (lookups are not prefetched), and a larger one.
 const CAPACITIES: [u64; 2] = [20, 100_000];
 
 fn twins<A: Algorithm + Clone>(algorithm: A, capacity: u64) -> [Limiter<u64, A, ManualClock>; 2] {

@@ -201,8 +201,8 @@ fn says_what_the_oracles_say(limits: &[Limit], acts: &[Act]) {
         assert_eq!(told, expected(&mut models, request, tick, *n), "{n} for {request:?} at {now}");
     }
     let shadows = models.iter().filter(|model| model.is_shadow);
-    let trials = all.trials().map(|trial| (trial.name, (trial.admitted, trial.would_deny)));
-    assert!(trials.eq(shadows.map(|model| (model.name, model.counted))));
+    let shadows = all.shadows().map(|trial| (trial.name, (trial.admitted, trial.would_deny)));
+    assert!(shadows.eq(shadows.map(|model| (model.name, model.counted))));
     for (model, gate) in models.iter().zip(&gates).filter(|(model, _)| !model.is_shadow) {
         assert_eq!(gate.stats().admitted, Some(model.counted.0), "counted by {}", model.name);
     }
@@ -330,7 +330,7 @@ fn what_cannot_be_built_says_why() {
     };
     let nine = NAMES.into_iter().chain(["i"]);
     let nine = nine.fold(Composite::<()>::builder(), |all, name| all.shared(name, bucket()));
-    assert_eq!(nine.build().unwrap_err(), CompositeError::TooMany { most: 8 });
+    assert_eq!(nine.build().unwrap_err(), CompositeError::TooMany { max: 8 });
     let eight = NAMES.into_iter();
     let eight = eight.fold(Composite::<()>::builder(), |all, name| all.shared(name, bucket()));
     assert_eq!(

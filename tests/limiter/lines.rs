@@ -1,4 +1,4 @@
-//! Lines: never over the limit, whoever waits, leaves, or does not wait.
+//! Wait queues never exceed the limit, whichever requests wait, leave, or do not wait.
 
 use std::future::{Future, Pending, pending};
 use std::pin::Pin;
@@ -15,14 +15,14 @@ use crate::bodies::span::worst_excess_of_bucket;
 const SECOND: u64 = 1_000_000_000;
 const RATE: u64 = 10;
 
-/// What is done after so many nanoseconds.
+/// An action after a number of nanoseconds.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Stands in line for so many cells, for so many tenths of a second at most.
+    /// Joins the queue for so many cells, for so many tenths of a second at most.
     Join(u64, u64),
-    /// Asks for so many cells without standing in line.
+    /// Asks for so many cells without waiting.
     Ask(u64),
-    /// One of those in line leaves.
+    /// One of the waiters leaves.
     Leave(prop::sample::Index),
 }
 
@@ -43,8 +43,8 @@ fn look<S: Waitable>((_, waiter): &mut Waiter<'_, S>) -> Poll<Result<Waited, Wai
     Pin::new(waiter).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// All who wait look, in order of their arrival; those who are told go. Adds when how many cells were
-/// spent.
+/// Polls all waiters in the order of their arrival, and removes those that are done. Appends the
+/// time and the cells of each grant to `spent`.
 fn all_look<S: Waitable>(
     waiters: &mut Vec<Waiter<'_, S>>,
     now: u64,
@@ -69,12 +69,12 @@ fn all_look<S: Waitable>(
     Ok(())
 }
 
-/// When how many cells were spent. Whoever waits looks whenever anything is done.
+/// The time and the cells of every grant. All waiters poll before and after every action.
 fn spent(burst: u64, acts: &[(u64, Act)]) -> Result<Vec<(u64, u64)>, TestCaseError> {
     let clock = ManualClock::new();
     let quota = Quota::per_second(RATE).burst(burst);
     let gate: Direct<Gcra, _> = Direct::builder(quota).clock(&clock).build().expect("in range");
-    let line = WaitQueue::new(gate);
+    let queue = WaitQueue::new(gate);
     let (mut now, mut spent, mut waiters) = (SECOND, Vec::new(), Vec::new());
     for (gap, act) in acts {
         now += gap;
@@ -83,9 +83,9 @@ fn spent(burst: u64, acts: &[(u64, Act)]) -> Result<Vec<(u64, u64)>, TestCaseErr
         match act {
             Act::Join(n, patience) => {
                 let (n, most) = ((*n).min(burst), Duration::from_millis(patience * 100));
-                waiters.push((n, line.wait_async(&(), n, most, (|_| pending()) as fn(_) -> _)));
+                waiters.push((n, queue.wait_async(&(), n, most, (|_| pending()) as fn(_) -> _)));
             }
-            Act::Ask(n) if line.limiter().check_n(*n).is_ok() => spent.push((now, *n)),
+            Act::Ask(n) if queue.limiter().check_n(*n).is_ok() => spent.push((now, *n)),
             Act::Leave(who) if !waiters.is_empty() => {
                 drop(waiters.remove(who.index(waiters.len())));
             }
@@ -93,7 +93,7 @@ fn spent(burst: u64, acts: &[(u64, Act)]) -> Result<Vec<(u64, u64)>, TestCaseErr
         }
         all_look(&mut waiters, now, &mut spent)?;
     }
-    prop_assert_eq!(line.waiting(), waiters.len());
+    prop_assert_eq!(queue.waiting(), waiters.len());
     Ok(spent)
 }
 
@@ -113,15 +113,15 @@ fn the_test_would_notice_cells_that_are_granted_early() {
     assert!(worst_excess_of_bucket(&[(0, 1), (SECOND / 10, 1)], RATE, 1) <= 0.0);
 }
 
-/// Time does not move by itself, and each sleep moves it by what was asked for.
+/// The clock moves only in a sleep, and by the length of that sleep.
 #[test]
 fn a_sleep_lasts_until_the_turn_and_no_longer() {
     let clock = ManualClock::new();
     let quota = Quota::per_second(RATE).burst(1);
-    let line = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
+    let queue = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
     let mut slept = Vec::new();
     for _ in 0..4 {
-        let mut wait = line.wait_async(&(), 1, Duration::MAX, |span| {
+        let mut wait = queue.wait_async(&(), 1, Duration::MAX, |span| {
             slept.push(span);
             clock.advance(span);
             std::future::ready(())
@@ -135,7 +135,7 @@ fn a_sleep_lasts_until_the_turn_and_no_longer() {
 #[test]
 fn a_wait_may_move_between_threads() {
     fn assert_send<T: Send>(_: &T) {}
-    let line = WaitQueue::new(Direct::new(Quota::per_second(1)).expect("in range"));
-    assert_send(&line.wait_async(&(), 1, Duration::ZERO, |_| pending::<()>()));
-    assert_send(&line);
+    let queue = WaitQueue::new(Direct::new(Quota::per_second(1)).expect("in range"));
+    assert_send(&queue.wait_async(&(), 1, Duration::ZERO, |_| pending::<()>()));
+    assert_send(&queue);
 }

@@ -1,5 +1,5 @@
-//! Quotas that change while they are in use: what a key is told, and what it owes, after many changes
-//! and by a clock that is behind the latest.
+//! Quotas that change in use: the waits and debts of a key after many changes, and by a clock that
+//! is behind the latest change.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn direct(quota: Quota) -> Direct<DynamicGcra, ManualClock> {
     builder.build().expect("in range")
 }
 
-/// Quotas whose clock moves on by a little at a reset, and by as much as one can.
+/// Quotas whose clock advances a little at a reset, and by the maximum.
 fn quotas() -> [Quota; 4] {
     let decade = Quota::new(10, YEAR).burst(10);
     [Quota::per_second(1_000), Quota::per_hour(100), Quota::per_hour(3_000), decade]
@@ -41,18 +41,18 @@ fn an_idle_key_owes_nothing_however_often_the_quota_is_reset() {
         assert!(gate.check_at(&1, all, at(0)).is_ok() && alone.check_at(all, at(0)).is_ok());
         for reset in 1..=20_000 {
             let now = at(reset * SECOND);
-            // The other key spends all it has each time.
+            // The other key spends all its cells each time.
             assert!(gate.check_at(&2, all, now).is_ok(), "reset {reset} of {quota:?}");
             gate.set_quota_at(quota, Inherit::Reset, now).expect("in range");
             alone.set_quota_at(quota, Inherit::Reset, now).expect("in range");
-            let left = gate.peek_at(&1, 0, now).expect("nothing is asked for").remaining();
-            let left_alone = alone.peek_at(0, now).expect("nothing is asked for").remaining();
+            let left = gate.peek_at(&1, 0, now).expect("a peek for no cells succeeds").remaining();
+            let left_alone = alone.peek_at(0, now).expect("a peek for no cells succeeds").remaining();
             assert_eq!([left, left_alone], [all; 2], "after {reset} resets of {quota:?}");
         }
     }
 }
 
-/// An additive change to a smaller burst and back forgives what the burst has shrunk by.
+/// An additive change to a smaller burst and back forgives the difference of the bursts.
 #[test]
 fn an_idle_key_owes_nothing_however_often_the_burst_shrinks_and_grows() {
     for quota in quotas() {
@@ -65,8 +65,8 @@ fn an_idle_key_owes_nothing_however_often_the_burst_shrinks_and_grows() {
             let burst = if change % 2 == 0 { 1 } else { all };
             gate.set_quota_at(quota.burst(burst), Inherit::Additive, now).expect("in range");
             alone.set_quota_at(quota.burst(burst), Inherit::Additive, now).expect("in range");
-            let left = gate.peek_at(&1, 0, now).expect("nothing is asked for").remaining();
-            let left_alone = alone.peek_at(0, now).expect("nothing is asked for").remaining();
+            let left = gate.peek_at(&1, 0, now).expect("a peek for no cells succeeds").remaining();
+            let left_alone = alone.peek_at(0, now).expect("a peek for no cells succeeds").remaining();
             assert_eq!([left, left_alone], [burst; 2], "after {change} changes of {quota:?}");
         }
     }
@@ -104,7 +104,7 @@ fn a_caller_whose_clock_is_behind_the_change_is_told_a_wait_that_suffices() {
     }
 }
 
-/// The time to wait for what was charged beyond the burst counts from the caller's own time, too.
+/// The wait for cells charged beyond the burst also counts from the caller's own time.
 #[test]
 fn a_charge_by_a_clock_behind_the_change_waits_for_its_turn() {
     let (gate, change) = (keyed(Quota::per_second(10)), 5 * SECOND);
@@ -117,7 +117,7 @@ fn a_charge_by_a_clock_behind_the_change_waits_for_its_turn() {
     assert_eq!(gate.charge_at(&2, 10, at(change - SECOND)), Duration::ZERO, "within the burst");
 }
 
-/// Where buckets start empty, a key that has filled up is not the same as one that was never seen.
+/// If buckets start empty, a key that has filled up differs from one that was never seen.
 #[test]
 fn a_key_that_has_filled_up_stays_full_where_buckets_start_empty() {
     let quota = Quota::new(10, YEAR).burst(10);
@@ -128,7 +128,7 @@ fn a_key_that_has_filled_up_stays_full_where_buckets_start_empty() {
     let filled = at(0).saturating_add(YEAR);
     for reset in 1..=1_000 {
         gate.set_quota_at(quota, Inherit::Reset, filled).expect("in range");
-        let left = |key| gate.peek_at(&key, 0, filled).expect("nothing is asked for").remaining();
+        let left = |key| gate.peek_at(&key, 0, filled).expect("a peek for no cells succeeds").remaining();
         assert_eq!((left(1), left(2)), (10, 0), "after {reset} resets");
     }
 }

@@ -1,7 +1,7 @@
-//! A life of a state begins with nothing in its ring, however many lives ago it was written.
+//! A new life of a slot begins with an empty ring, whatever earlier lives left in it.
 //!
-//! A cell says by its generation whose it is, and generations come round after 1,024 lives. Who
-//! then finds an old count or event must not take it for its own.
+//! A ring cell carries the generation of its life, and generations repeat after 1,024 lives. A life
+//! must not take an old count or event of the same generation for its own.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tollgate::{
 const LIVES: u64 = 2 * 1_024 + 10;
 const SECOND: u64 = 1_000_000_000;
 
-/// A first life writes to the ring; each later one is as an oracle of its own, for a window.
+/// The first life writes to the ring. Each later one decides like a fresh oracle, for a window.
 fn lives_are_apart<O: Oracle>(
     fresh: &O,
     check: impl Fn(u64, Tick) -> Decision,
@@ -47,7 +47,7 @@ fn run<A: Algorithm + Copy>(algorithm: A) {
         |n, now| direct.peek_at(n, now),
         || direct.reset(),
     );
-    // A key that is reset gives its slot up, and takes the same one again.
+    // A key that is reset gives up its slot, and claims the same one again.
     let keyed: Limiter<u64, A, _> = Limiter::builder(quota)
         .algorithm(algorithm)
         .clock(ManualClock::new())

@@ -1,8 +1,7 @@
-//! The keyed limiter: who keeps a place, who finds none, and what either is told.
+//! The keyed limiter: which keys keep a slot, which find none, and what each is answered.
 //!
-//! The tables here have 16 to 40 slots, so that places are claimed, given up and fought for all
-//! the time. With 16 slots (two buckets) every slot is a candidate for every key, and what
-//! happens can be told beforehand.
+//! The tables here have 16 to 40 slots, so that keys compete for slots all the time. With 16 slots
+//! (two buckets) every slot is a candidate for every key, so the outcome can be predicted.
 
 mod batch;
 #[path = "../bodies/mod.rs"]

@@ -1,4 +1,4 @@
-//! How full a limiter says it is.
+//! The reported occupancy of a limiter.
 
 use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
 
@@ -30,7 +30,8 @@ fn live_keys_are_those_that_time_has_not_restored() {
     let gate = gate(1_000, SlotLayout::Wide);
     let at = |minutes: u64| Tick::from_nanos(minutes * 60_000_000_000);
     for key in 0..500 {
-        // A tenth of an hour for each cell: the first half of them is idle before the other.
+        // Each cell takes a tenth of an hour: the first half of the keys becomes idle before the
+        // other.
         assert!(gate.check_at(&key, 1 + key / 250, at(0)).is_ok());
     }
     let live = [0, 5, 7, 11, 13].map(|minutes| gate.occupancy_at(at(minutes)).live);

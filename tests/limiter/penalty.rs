@@ -1,4 +1,4 @@
-//! Penalties against what they are said to be, for one key after the other.
+//! Penalties against a model of one key at a time.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn gate(prolonged: bool) -> Gate {
     builder.build().expect("in range")
 }
 
-/// What is remembered of a key: the end of its period and the strikes in it, and its ban's end.
+/// The model's state of a key: the end of its period, the strikes in it, and the end of its ban.
 #[derive(Default)]
 struct Record {
     period_ends: u64,
@@ -30,13 +30,13 @@ struct Record {
     ban_ends: u64,
 }
 
-/// A key asks, or is pardoned, after so many halves of a second. All times fall together with units
-/// of the time that strikes and bans are kept in.
+/// A key asks, or is pardoned, after so many half seconds. All times coincide with units of the
+/// time that strikes and bans are kept in.
 type Act = (u64, u8, bool);
 
 fn says_what_it_is_said_to(prolonged: bool, acts: &[Act]) {
     let gate = gate(prolonged);
-    // The limiter by itself, to tell what it says.
+    // The limiter alone, to compare its own decisions.
     let alone = Limiter::builder(Quota::per_second(1).burst(2)).clock(ManualClock::new());
     let alone: Limiter<u8, _, _> = alone.build().expect("in range");
     let mut records: HashMap<u8, Record> = HashMap::new();
@@ -111,7 +111,7 @@ proptest! {
     }
 }
 
-/// There are 16 places for bans. Those that end first make room.
+/// There are 16 slots for bans. The bans that end first are evicted.
 #[test]
 fn when_there_is_no_room_the_ban_is_forgotten_that_ends_first() {
     let limiter: Limiter<u32, _, _> = Limiter::builder(Quota::per_hour(1))
@@ -144,7 +144,7 @@ fn reported_failures_ban_and_denials_do_not_where_only_failures_are_strikes() {
     for _ in 0..100 {
         assert!(matches!(gate.check_at(&1, 5, at(0)), Err(PenaltyDenied::Limited(_))));
     }
-    // Two failures, and after a minute they are forgotten.
+    // Two failures, which are forgotten after a minute.
     assert_eq!([gate.strike_at(&1, at(0)), gate.strike_at(&1, at(30))], [None; 2]);
     assert_eq!([gate.strike_at(&1, at(60)), gate.strike_at(&1, at(61))], [None; 2]);
     assert!(gate.check_at(&1, 1, at(61)).is_ok());
@@ -152,7 +152,7 @@ fn reported_failures_ban_and_denials_do_not_where_only_failures_are_strikes() {
     assert_eq!((ban.begins(), ban.ends_in()), (true, Duration::from_secs(600)));
     assert!(matches!(gate.check_at(&1, 1, at(63)), Err(PenaltyDenied::Banned(_))));
     assert!(gate.check_at(&2, 1, at(63)).is_ok());
-    // Failures of requests that were under way do not prolong it.
+    // Failures of concurrent requests do not prolong the ban.
     let late = gate.strike_at(&1, at(70)).expect("banned");
     assert_eq!((late.begins(), late.ends_in()), (false, Duration::from_secs(592)));
     assert!(gate.check_at(&1, 1, at(661)).is_err());

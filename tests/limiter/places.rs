@@ -6,7 +6,7 @@ use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlotLayou
 
 const SLOTS: u64 = 16;
 const SECOND: u64 = 1_000_000_000;
-/// Beyond any skew, so that putting a clock back does not meet the origin.
+/// Later than any skew, so that setting a clock back does not reach the origin.
 const START: Tick = Tick::from_nanos(3_600 * SECOND);
 
 fn later(nanos: u64) -> Tick {
@@ -15,7 +15,7 @@ fn later(nanos: u64) -> Tick {
 
 type Gate<A = Gcra> = Limiter<u64, A, ManualClock>;
 
-/// One with slots of either kind.
+/// One limiter with slots of each kind.
 fn small(quota: Quota, on_full: OnFull, skew: Duration) -> [Gate; 2] {
     [SlotLayout::Wide, SlotLayout::Compact].map(|slots| {
         Limiter::builder(quota)
@@ -31,7 +31,7 @@ fn small(quota: Quota, on_full: OnFull, skew: Duration) -> [Gate; 2] {
 
 fn fill(gate: &Gate, cells: u64) {
     for key in 0..SLOTS {
-        assert!(gate.check_at(&key, cells, START).is_ok(), "{key} has a place");
+        assert!(gate.check_at(&key, cells, START).is_ok(), "{key} has a slot");
     }
     assert_eq!(gate.stats().claimed, SLOTS);
     assert_eq!(gate.len_at(START), 16);
@@ -45,7 +45,7 @@ fn sixteen_keys_fit_sixteen_slots_and_the_seventeenth_does_not() {
             assert!(gate.check_at(&99, 1, START).is_err());
         }
         assert_eq!(gate.stats().denied_full, 5);
-        // What asks for nothing, or for what never fits, needs no place.
+        // A request for no cells, or for more than the burst, needs no slot.
         assert_eq!(gate.check_at(&99, 0, START).expect("nothing").remaining(), 3);
         assert_eq!(gate.check_at(&99, 4, START).expect_err("too much").retry_after(), None);
         assert_eq!(gate.stats().denied_full, 5);
@@ -55,7 +55,7 @@ fn sixteen_keys_fit_sixteen_slots_and_the_seventeenth_does_not() {
     }
 }
 
-/// The least debt of all goes, and nothing else is touched.
+/// The key with the least debt is evicted, and no other key is touched.
 #[test]
 fn the_key_with_the_least_debt_is_forgotten() {
     for gate in small(Quota::per_second(1).burst(100), OnFull::EvictNearestIdle, Duration::ZERO) {
@@ -78,18 +78,20 @@ fn an_idle_key_makes_room_only_after_the_allowed_skew() {
     let skew = Duration::from_millis(100);
     for gate in small(Quota::per_second(10).burst(3), OnFull::Deny, skew) {
         fill(&gate, 1);
-        // A cell comes back in 100 ms: idle from then on, and idle for every clock 100 ms later.
+        // A cell is restored in 100 ms: the key is idle from then on, and idle for every clock 100
+        // ms later.
         for (nanos, found) in [(100_000_000, false), (199_999_999, false), (200_000_000, true)] {
             assert_eq!(gate.check_at(&99, 1, later(nanos)).is_ok(), found, "after {nanos} ns");
         }
-        // A clock that far behind finds every key that spent as spent.
+        // A clock that far behind still sees the cells of every key as spent.
         assert!(gate.check_at(&99, 3, later(100_000_000)).is_err());
         assert_eq!(gate.stats().evicted, 0);
     }
 }
 
-/// What is said to a key that finds no place is sufficient, and a nanosecond less is not. Between
-/// the moment when the others are idle and the one when they are so for every clock, too.
+/// The wait in a denial for want of a slot is sufficient, and a nanosecond less is not. That also
+/// holds between the time at which the other keys are idle and the time at which they are idle for
+/// every clock.
 #[test]
 fn the_wait_for_a_place_is_enough() {
     for (skew, elapsed) in [
@@ -104,9 +106,9 @@ fn the_wait_for_a_place_is_enough() {
         let skew = Duration::from_nanos(skew);
         for gate in small(Quota::per_second(10).burst(3), OnFull::Deny, skew) {
             fill(&gate, 2);
-            let denied = gate.check_at(&99, 1, later(elapsed)).expect_err("no place yet");
-            let wait = denied.retry_after().expect("a place is found some day");
-            assert!(!wait.is_zero(), "denied, and told to come back at once: {elapsed}, {skew:?}");
+            let denied = gate.check_at(&99, 1, later(elapsed)).expect_err("no slot yet");
+            let wait = denied.retry_after().expect("a slot becomes free");
+            assert!(!wait.is_zero(), "denied with a wait of zero: {elapsed}, {skew:?}");
             let then = later(elapsed).saturating_add(wait);
             let before = then.saturating_sub(Duration::from_nanos(1));
             assert!(gate.check_at(&99, 1, before).is_err(), "{wait:?} is too long, skew {skew:?}");
@@ -115,7 +117,7 @@ fn the_wait_for_a_place_is_enough() {
     }
 }
 
-/// A bucket that starts empty takes a place even for a denial; but not for what never fits.
+/// In a bucket that starts empty even a denial claims a slot, but not a request that never fits.
 #[test]
 fn what_never_fits_is_told_so_in_a_full_table() {
     let overflow = OnFull::SharedOverflow(Quota::per_second(100));
@@ -140,8 +142,8 @@ fn what_never_fits_is_told_so_in_a_full_table() {
     }
 }
 
-/// A grid that wraps around tells only so much of the past from the future. A table that judged
-/// from further back than that would take live keys for idle ones, and hand their places on.
+/// A grid that wraps around can distinguish past from future only within a range. A table with a
+/// larger skew would take live keys for idle ones, and give their slots away.
 #[test]
 fn a_skew_that_the_grid_cannot_tell_is_denied_when_built() {
     let quota = Quota::per_second(1_000_000_000).burst(1);
@@ -158,15 +160,16 @@ fn a_skew_that_the_grid_cannot_tell_is_denied_when_built() {
     assert_eq!(granted, 16);
     if let Ok(gate) = built(Duration::from_secs(3_600)) {
         let granted = (0..100).filter(|key| gate.check_at(key, 1, START).is_ok()).count();
-        assert_eq!(granted, 16, "live keys lost their places");
+        assert_eq!(granted, 16, "live keys lost their slots");
     }
 }
 
-/// The oldest clock allowed may judge too, from as far behind itself.
+/// The same holds for a decision by the oldest clock allowed, which is that far behind itself.
 #[test]
 fn a_clock_as_far_behind_as_allowed_takes_no_live_place() {
     let quota = Quota::per_second(1_000_000_000).burst(1);
-    // Whatever share of a ring the grid's tolerance is: some are within it, some beyond.
+    // The grid's tolerance is some fraction of a ring: some of these skews are within it, some
+    // beyond.
     for millis in [1, 400, 540, 600, 1_000, 400_000, 540_000, 600_000, 1_000_000] {
         let skew = Duration::from_millis(millis);
         let built = Limiter::<u64>::builder(quota)
@@ -180,7 +183,7 @@ fn a_clock_as_far_behind_as_allowed_takes_no_live_place() {
         assert_eq!(granted, 16);
         let stale = START.saturating_sub(skew);
         let granted = (100..200).filter(|key| gate.check_at(key, 1, stale).is_ok()).count();
-        assert_eq!(granted, 0, "skew {skew:?}: live keys lost their places");
+        assert_eq!(granted, 0, "skew {skew:?}: live keys lost their slots");
     }
 }
 
@@ -192,8 +195,8 @@ fn a_reset_gives_the_place_back_at_once() {
         gate.reset(&5);
         gate.reset(&5);
         assert_eq!(gate.len_at(START), 15);
-        assert!(gate.check_at(&99, 3, START).is_ok(), "in the place that was given back");
-        assert!(gate.check_at(&5, 1, START).is_err(), "no place, and no debt");
+        assert!(gate.check_at(&99, 3, START).is_ok(), "in the slot that was released");
+        assert!(gate.check_at(&5, 1, START).is_err(), "no slot, and no debt");
         gate.reset(&99);
         assert!(gate.check_at(&5, 3, START).is_ok());
         gate.reset(&12_345);
@@ -216,7 +219,7 @@ fn a_peek_changes_nothing_and_takes_no_place() {
     }
 }
 
-/// All that find no place share one bucket, and those who have one do not feel it.
+/// All keys without a slot share one bucket. Keys that have a slot are not affected.
 #[test]
 fn the_overflow_is_one_bucket_of_its_own_quota() {
     let overflow = OnFull::SharedOverflow(Quota::per_second(1).burst(4));
@@ -242,7 +245,7 @@ fn who_is_admitted_without_a_place_is_not_remembered() {
     }
 }
 
-/// A window counts for as long as it lasts, so it keeps its place for as long.
+/// A window counts until it ends, so its key keeps its slot until then.
 #[test]
 fn windows_keep_their_places_until_they_end() {
     let gate: Gate<FixedWindow> = Limiter::builder(Quota::per_second(5))
@@ -270,7 +273,7 @@ fn decisions_are_counted_where_that_is_asked_for_by_any_number_of_threads() {
         .count_decisions()
         .build()
         .expect("in range");
-    // More threads than have a line of their own.
+    // More threads than there are counter stripes.
     const THREADS: u64 = 100;
     for _ in 0..THREADS / 10 {
         std::thread::scope(|scope| {

@@ -8,8 +8,8 @@ use tollgate::{
     Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, QuotaError, SlotLayout, Tick,
 };
 
-/// A bucket in exact arithmetic: a cell is as many nanoseconds as the period has, of which `limit` are
-/// paid in a nanosecond.
+/// A bucket in exact arithmetic: a cell is as many units as the period has nanoseconds, and `limit`
+/// units are restored in a nanosecond.
 struct Exact {
     debt: i128,
     quota: Quota,
@@ -42,14 +42,14 @@ fn gates() -> Vec<Limiter<u64, Gcra, ManualClock>> {
     vec![wide.expect("in range"), begun().slots(SlotLayout::Wide).build().expect("in range")]
 }
 
-/// A time that is whole units of a minute's windows, whatever their limit.
+/// A time that is a whole number of units of a minute's windows, whatever their limit.
 const WHOLE_UNITS_NANOS: u64 = 30_000_000;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Keys of three plans side by side: each is granted what its quota grants, to a time unit, and to
-    /// the thousandth that its rate is rounded by.
+    /// Keys of three plans side by side are granted what their quotas grant, up to a time unit, and
+    /// up to the thousandth by which a rate is rounded.
     #[test]
     fn each_key_is_granted_what_its_plan_grants(
         plans in prop::collection::vec(quotas(), 3),
@@ -81,7 +81,7 @@ proptest! {
         }
     }
 
-    /// Whatever plans a key goes through, its debt takes the same time to be paid.
+    /// A debt takes the same time to be restored, through any changes of plan.
     #[test]
     fn a_debt_outlasts_a_change_of_plan(
         plans in prop::collection::vec(quotas(), 2..5),
@@ -107,8 +107,8 @@ proptest! {
         }
     }
 
-    /// At instants when a unit begins in all of them: units differ with the limits that a limiter is
-    /// built for.
+    /// At instants when a unit begins in all limiters: units differ with the limits that a limiter
+    /// is built for.
     #[test]
     fn fixed_windows_of_one_length_count_to_the_plans_limit(
         limits in prop::collection::vec(1_u64..100, 2),

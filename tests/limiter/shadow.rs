@@ -1,4 +1,4 @@
-//! A candidate beside the enforced limiter, against an oracle of each.
+//! A shadow limiter beside the enforced one, each against its own oracle.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which slots a limiter has, and what compact ones cost.
+//! Which slot layout a limiter chooses, and what compact slots cost.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tollgate::{
     OnFull, Quota, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
 };
 
-/// The least capacity for which compact slots are chosen unasked.
+/// The smallest capacity for which compact slots are chosen automatically.
 const KEYS: u64 = 30_000;
 const SKEW: Duration = Duration::from_millis(1);
 
@@ -27,7 +27,7 @@ fn built<A: Algorithm>(
         .build()
 }
 
-/// By the memory that it takes.
+/// Told from the memory that the limiter takes.
 fn is_compact<A: Algorithm>(algorithm: A, quota: &str, slots: SlotLayout, skew: Duration) -> bool {
     let gate = built(algorithm, quota, slots, skew).expect("in range");
     gate.memory_bytes() as u64 <= 15 * KEYS
@@ -54,7 +54,7 @@ fn what_does_not_fit_gets_wide_slots_unless_compact_ones_are_asked_for() {
     assert!(!is_compact(FixedWindow::anchored(), "1000/s", SlotLayout::Auto, SKEW));
     assert!(!is_compact(AnyAlgorithm::from(SlidingLog::new()), "1/s", SlotLayout::Auto, SKEW));
     assert!(!is_compact(Gcra::new(), "1000000/s burst 10", SlotLayout::Auto, SKEW));
-    // It fits, but not for thirty days; or not for clocks that far apart.
+    // It fits, but not for thirty days, and not for clocks that far apart.
     assert!(!is_compact(Gcra::new(), "1000000/s", SlotLayout::Auto, SKEW));
     assert!(is_compact(Gcra::new(), "1000000/s", SlotLayout::Compact, SKEW));
     assert!(!is_compact(Gcra::new(), "1000/s burst 1", SlotLayout::Auto, SKEW));
@@ -86,14 +86,14 @@ fn lanes_plans_and_live_quotas_need_wide_slots_and_the_error_says_so() {
     for word in ["Slots::Auto", "Gcra::lanes", "share_hot_keys", "Gcra::for_plans"] {
         assert!(advice.contains(word), "{word}: {advice}");
     }
-    // Of a limiter without `for_plans`, plans and reservations fit both kinds of slot.
+    // Without `for_plans`, a limiter supports plans and reservations in both kinds of slot.
     let gate = built(Gcra::new(), "100/s", SlotLayout::Compact, SKEW).expect("it fits");
     let plan = gate.plan(Quota::per_second(50)).expect("it fits");
     assert_eq!(gate.check_with(&1, &plan).map(|permit| permit.limit()), Ok(50));
     assert!(gate.reserve(&2, 3).is_ok());
 }
 
-/// A small table would be no faster.
+/// A small table would not be faster with compact slots.
 #[test]
 fn small_tables_have_wide_slots_unless_compact_ones_are_asked_for() {
     let small = || Limiter::<u64>::builder(Quota::per_second(1)).capacity(KEYS - 1);
@@ -103,8 +103,8 @@ fn small_tables_have_wide_slots_unless_compact_ones_are_asked_for() {
     assert!(bytes(small().capacity(KEYS).build().expect("in range")) < 15 * KEYS);
 }
 
-/// Two keys with the same 26 bits share a bucket: the second is denied too early, and both
-/// together are granted no more than one.
+/// Two keys with the same 26 fingerprint bits share a bucket: the second is denied too early, and
+/// both together are granted no more than one key.
 #[test]
 fn keys_that_coincide_share_one_burst() {
     let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_day(5))
@@ -129,8 +129,8 @@ fn keys_that_coincide_share_one_burst() {
     assert_eq!((0..16).filter(|key| !spent(key)).count(), 0);
 }
 
-/// The models of keyed limiters hold every key to an oracle of its own. They would be wrong if
-/// two of their keys shared a bucket, whatever the seed.
+/// The models of keyed limiters give every key an oracle of its own. They would be wrong if two of
+/// their keys shared a bucket, for whatever seed.
 #[test]
 fn no_two_keys_of_the_models_coincide() {
     for seed in 0..256 {

@@ -1,10 +1,10 @@
-//! A clock of two tiers: what is admitted by its coarse time, and denied by its precise one.
+//! A clock of two tiers: requests are admitted by its coarse time and denied by its precise one.
 
 use proptest::prelude::*;
 use tollgate::algo::Algorithm;
 use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, SlidingLog, SlotLayout, Tick};
 
-/// A precise time, and a coarse one that stays behind it.
+/// A precise time, and a coarse time that lags behind it.
 #[derive(Default)]
 struct Tiers {
     precise: ManualClock,
@@ -24,14 +24,15 @@ impl Clock for Tiers {
 use crate::bodies::span::worst_excess;
 
 const SECOND: u64 = 1_000_000_000;
-/// How far the coarse clock may be behind.
+/// The maximum lag of the coarse clock.
 const LAG: u64 = SECOND / 4;
 const LIMIT: u64 = 5;
 
-/// A request so long after the last, by a coarse clock so far behind, for so many cells.
+/// The time since the last request, the lag of the coarse clock, and the cells asked for.
 type Request = (u64, u64, u64);
 
-/// When how many cells were granted to one key, and to the one bucket of a direct limiter alike.
+/// The time and the cells of every grant, equal for one key and for the one bucket of a direct
+/// limiter.
 fn granted<A: Algorithm + Clone>(algorithm: A, requests: &[Request]) -> Vec<(u64, u64)> {
     let tiers = Tiers::default();
     let quota = Quota::per_second(LIMIT);
@@ -53,7 +54,7 @@ fn granted<A: Algorithm + Clone>(algorithm: A, requests: &[Request]) -> Vec<(u64
         assert_eq!(decision.is_ok(), direct.check_n(n).is_ok());
         match decision {
             Ok(_) => granted.push((now, n)),
-            // Who is denied is denied by the precise time, and told its wait.
+            // A denial uses the precise time, and so does its wait.
             Err(denied) => assert_eq!(before, Err(denied)),
         }
     }
@@ -97,7 +98,8 @@ proptest! {
 
 #[test]
 fn the_bound_is_reached() {
-    // A burst charged as of a quarter of a second ago leaves room for one of the five a second.
+    // A burst that is charged at a time a quarter of a second ago leaves room for one of the five a
+    // second.
     let requests = [(0, 0, 1), (SECOND, LAG, LIMIT), (0, 0, 1), (0, 0, 1)];
     assert_eq!(granted(Gcra::new(), &requests).len(), 3, "with one clock it would be 2");
 }

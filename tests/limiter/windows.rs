@@ -1,4 +1,4 @@
-//! Fixed windows, asked at an instant of the window before the one that the state is in.
+//! Fixed windows: requests stamped in the window before the one that the state is in.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ fn at(secs: u64) -> Tick {
     Tick::from_nanos(secs * SECOND)
 }
 
-/// The window before ends at 60 s and the next one at 120 s.
+/// The earlier window ends at 60 s, the next one at 120 s.
 fn is_counted_in_the_next_window(check: impl Fn(u64, Tick) -> tollgate::Decision) {
-    // The window before has 4 cells left when another caller opens the next one.
+    // The earlier window has 4 cells left when another caller opens the next one.
     assert!(check(6, at(0)).is_ok());
     assert_eq!(check(7, at(60)).map(|permit| permit.remaining()), Ok(3));
-    // The limit of the next window decides, and is charged.
+    // The limit of the next window decides, and the next window is charged.
     let denied = check(4, at(50)).expect_err("3 are left");
     assert_eq!((denied.limit(), denied.remaining()), (LIMIT, 3));
-    // The time to come back is the end of the next window, as the caller's own clock tells it.
+    // The wait runs to the end of the next window, by the caller's own clock.
     assert_eq!(denied.retry_after(), Some(Duration::from_secs(70)));
     let permit = check(3, at(50)).expect("3 are left");
     assert_eq!((permit.remaining(), permit.reset_after()), (0, Duration::from_secs(70)));
     assert!(check(1, at(60)).is_err() && check(1, at(50)).is_err());
     let early = check(1, Tick::from_nanos(120 * SECOND - 1)).expect_err("the window is spent");
     assert_eq!(early.retry_after(), Some(Duration::from_nanos(1)));
-    assert!(check(LIMIT, at(120)).is_ok(), "nothing was left open, and nothing is charged twice");
+    assert!(check(LIMIT, at(120)).is_ok(), "the next window begins with its whole limit");
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! What a composite answers.
+//! Decisions of a composite.
 
 use core::fmt;
 use core::time::Duration;
 
 use crate::decision::{Denied, Permit};
 
-/// All enforced limits of a [`Composite`](super::Composite) have admitted the request, and were
-/// charged.
+/// A request that all enforced limits of a [`Composite`](super::Composite) have admitted. Each of
+/// them was charged.
 ///
 /// ```
 /// use tollgate::{Composite, Direct, Quota, Tick};
@@ -31,7 +31,8 @@ pub struct CompositePermit {
 }
 
 impl CompositePermit {
-    /// The name of the enforced limit with the fewest cells left; of several, the first.
+    /// The name of the enforced limit with the fewest cells left; if several have as few, the
+    /// first.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -45,7 +46,7 @@ impl CompositePermit {
         self.tightest
     }
 
-    /// What the [tightest](Self::tightest) limit answered.
+    /// The permit of the [tightest](Self::tightest) limit.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -58,8 +59,8 @@ impl CompositePermit {
         &self.permit
     }
 
-    /// The whole cells that could be spent right after this decision: the fewest of any enforced
-    /// limit.
+    /// The whole cells that could be spent right after this decision: the minimum over the enforced
+    /// limits.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -73,8 +74,8 @@ impl CompositePermit {
         self.permit.remaining()
     }
 
-    /// How long to wait before going ahead: zero, except where the last enforced limit
-    /// [sets a pace](Permit::delay).
+    /// How long to wait before going ahead: zero, unless the last enforced limit [sets a
+    /// pace](Permit::delay).
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, LeakyQueue, Quota, Tick};
@@ -108,8 +109,8 @@ impl CompositePermit {
     }
 }
 
-/// An enforced limit of a [`Composite`](super::Composite) has denied the request, and nothing
-/// stays charged.
+/// A request that an enforced limit of a [`Composite`](super::Composite) has denied. No limit stays
+/// charged for it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -137,7 +138,7 @@ pub struct CompositeDenied {
 }
 
 impl CompositeDenied {
-    /// The name of the limit that denied; of several, the first.
+    /// The name of the limit that denied; if several would have, the first.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -151,7 +152,7 @@ impl CompositeDenied {
         self.limit_name
     }
 
-    /// What the [limit that denied](Self::limit_name) answered.
+    /// The denial of the [limit that denied](Self::limit_name).
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -164,9 +165,9 @@ impl CompositeDenied {
         &self.denied
     }
 
-    /// The least time after which all enforced limits would admit the same request if nothing else
-    /// happened to its keys, rounded up to a nanosecond; `None` where it asks for more cells than
-    /// fit one of them.
+    /// The shortest time after which all enforced limits would admit the same request, if nothing
+    /// else happened to its keys; rounded up to a nanosecond. `None` if the request asks for more
+    /// cells than one of the limits can ever admit.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -180,7 +181,7 @@ impl CompositeDenied {
         self.retry_after
     }
 
-    /// The whole cells that could be spent now: the fewest of any enforced limit.
+    /// The whole cells that could be spent now: the minimum over the enforced limits.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -207,8 +208,8 @@ impl fmt::Display for CompositeDenied {
 
 impl core::error::Error for CompositeDenied {}
 
-/// How a shadow limit of a [`Composite`](super::Composite) would have decided: see
-/// [`trials`](super::Composite::trials).
+/// The decisions of a shadow limit of a [`Composite`](super::Composite) so far: see
+/// [`shadows`](super::Composite::shadows).
 ///
 /// ```
 /// use tollgate::{Composite, Direct, Quota};
@@ -219,16 +220,16 @@ impl core::error::Error for CompositeDenied {}
 ///     .shadow()
 ///     .build()?;
 /// while gate.check(&()).is_ok() {}
-/// let trial = gate.trials().next().expect("one");
+/// let trial = gate.shadows().next().expect("one");
 /// assert_eq!((trial.name, trial.admitted, trial.would_deny), ("trial", 2, 7));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompositeShadow {
-    /// Its name.
+    /// The name of the limit.
     pub name: &'static str,
-    /// Requests that it admitted, and that were charged to it.
+    /// Requests that it admitted and was charged for.
     pub admitted: u64,
     /// Requests that it would have denied.
     pub would_deny: u64,

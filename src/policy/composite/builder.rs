@@ -1,18 +1,18 @@
-//! Builds a composite.
+//! The builder of a composite.
 
 use core::borrow::Borrow;
 use core::fmt;
 use core::hash::Hash;
 
-use super::member::{Borrowed, Bucket, Keyed, Made, Member};
-use super::{Composite, MEMBERS_MAX, Named, Shadowed};
+use super::member::{BorrowedKey, ComputedKey, Keyed, Member, Unkeyed};
+use super::{Composite, MEMBERS_MAX, NamedLimit, ShadowLimit};
 use crate::algo::Algorithm;
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
 use crate::table::Tally;
 use crate::time::Clock;
 
-/// Why a [`Composite`] cannot be built; its text says what to do instead.
+/// Why a [`Composite`] cannot be built; the text says what to do instead.
 ///
 /// ```
 /// use tollgate::{Composite, CompositeError};
@@ -23,17 +23,17 @@ use crate::time::Clock;
 pub enum CompositeError {
     /// There is no limit, or only shadow limits.
     NothingEnforced,
-    /// There are more limits than a decision has room for.
+    /// There are more limits than a composite can hold.
     TooMany {
-        /// The most that there may be, shadow limits included.
-        most: usize,
+        /// The maximum, shadow limits included.
+        max: usize,
     },
-    /// A limit's charges cannot be given back, and an enforced limit comes after it.
+    /// Charges of this limit cannot be refunded, and an enforced limit comes after it.
     NotLast {
-        /// The limit.
+        /// The name of the limit.
         name: &'static str,
     },
-    /// [`shadow`](CompositeBuilder::shadow) was called before any limit was named.
+    /// [`shadow`](CompositeBuilder::shadow) was called before any limit was added.
     ShadowOfNothing,
 }
 
@@ -44,16 +44,16 @@ impl fmt::Display for CompositeError {
                 "there is no enforced limit: add one with keyed or shared (use Shadow to try a \
                  quota beside one limiter)",
             ),
-            Self::TooMany { most } => {
-                write!(f, "there are more than {most} limits: leave some out")
+            Self::TooMany { max } => {
+                write!(f, "there are more than {max} limits: leave some out")
             }
             Self::NotLast { name } => write!(
                 f,
-                "charges of the limit {name:?} cannot be given back when a later one denies: name \
-                 it last of the enforced limits, or use Gcra, Live or FixedWindow for it",
+                "charges of the limit {name:?} cannot be refunded when a later one denies: add it \
+                 last of the enforced limits, or use Gcra, DynamicGcra or FixedWindow for it",
             ),
             Self::ShadowOfNothing => {
-                f.write_str("shadow was called first: call it after the limit that it is about")
+                f.write_str("shadow was called before a limit was added: call it after that limit")
             }
         }
     }
@@ -61,26 +61,27 @@ impl fmt::Display for CompositeError {
 
 impl core::error::Error for CompositeError {}
 
-/// Builds a [`Composite`]. Made by [`Composite::builder`].
+/// Builds a [`Composite`]. Returned by [`Composite::builder`].
 ///
 /// A limiter is given by value, by reference or in an `Arc`. Enforced limits are asked in the order
-/// in which they are named: best first the one that denies most often, and last the one that the
-/// most requests share.
+/// in which they are added. Add the limit that denies most often first, and the limit that most
+/// requests share last.
 ///
-/// The key functions of all limits are called once for each request, before anything is charged, also
-/// where an earlier limit denies. A panic in one of them reaches the caller and leaves nothing behind.
+/// The key functions of all limits are called once for each request, before anything is charged,
+/// even if an earlier limit denies. If one of them panics, the panic reaches the caller and nothing
+/// is charged.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct CompositeBuilder<'a, R: ?Sized> {
-    members: Vec<(Named<'a, R>, bool)>,
-    mistake: Option<CompositeError>,
+    members: Vec<(NamedLimit<'a, R>, bool)>,
+    error: Option<CompositeError>,
 }
 
 impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     pub(super) fn new() -> Self {
-        Self { members: Vec::new(), mistake: None }
+        Self { members: Vec::new(), error: None }
     }
 
-    /// Adds a limit with a bucket for each key, which `key` finds in a request.
+    /// Adds a limit with a bucket for each key. The function `key` borrows the key from a request.
     ///
     /// ```
     /// use tollgate::{Composite, Limiter, Quota};
@@ -101,10 +102,10 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         G: Borrow<Limiter<K, A, C>> + Send + Sync + 'a,
         F: for<'r> Fn(&'r R) -> &'r K + Send + Sync + 'a,
     {
-        self.with(name, Keyed::new(limiter, Borrowed(key)))
+        self.with(name, Keyed::new(limiter, BorrowedKey(key)))
     }
 
-    /// As [`keyed`](Self::keyed), for a key that is not in the request as such, but made from it.
+    /// Like [`keyed`](Self::keyed), for a key that is computed from the request.
     ///
     /// ```
     /// use tollgate::{Composite, Limiter, Quota};
@@ -125,10 +126,10 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         G: Borrow<Limiter<K, A, C>> + Send + Sync + 'a,
         F: Fn(&R) -> K + Send + Sync + 'a,
     {
-        self.with(name, Keyed::new(limiter, Made(key)))
+        self.with(name, Keyed::new(limiter, ComputedKey(key)))
     }
 
-    /// Adds a limit with one bucket, which all requests share.
+    /// Adds a limit with one bucket that all requests share.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -146,10 +147,10 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         C: Clock + 'a,
         G: Borrow<Direct<A, C>> + Send + Sync + 'a,
     {
-        self.with(name, Bucket::new(limiter))
+        self.with(name, Unkeyed::new(limiter))
     }
 
-    /// Makes the limit named last a shadow: it is asked and counted, and never denies.
+    /// Makes the limit added last a shadow limit: it decides and is counted, and never denies.
     ///
     /// ```
     /// use tollgate::{Composite, Direct, Quota};
@@ -160,29 +161,30 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ///     .shadow()
     ///     .build()?;
     /// assert!(gate.check(&()).is_ok() && gate.check(&()).is_ok());
-    /// assert_eq!(gate.trials().next().expect("one").would_deny, 1);
+    /// assert_eq!(gate.shadows().next().expect("one").would_deny, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shadow(mut self) -> Self {
         match self.members.last_mut() {
             Some((_, is_shadow)) => *is_shadow = true,
-            None => self.mistake = Some(CompositeError::ShadowOfNothing),
+            None => self.error = Some(CompositeError::ShadowOfNothing),
         }
         self
     }
 
     fn with(mut self, name: &'static str, member: impl Member<R> + 'a) -> Self {
-        self.members.push((Named { name, member: Box::new(member) }, false));
+        self.members.push((NamedLimit { name, member: Box::new(member) }, false));
         self
     }
 
-    /// Checks that all or nothing can be kept.
+    /// Checks that every request can be charged to all limits or to none, and builds the composite.
     ///
     /// # Errors
     ///
-    /// There is nothing to enforce or too much; or the charges of a limit that is not the last
-    /// enforced one cannot be given back, as is so with all algorithms but [`Gcra`](crate::Gcra),
-    /// [`DynamicGcra`](crate::Live) and [`FixedWindow`](crate::FixedWindow).
+    /// There is no enforced limit, or there are too many limits. Or the charges of an enforced
+    /// limit that is not the last one cannot be refunded: that is so with all algorithms but
+    /// [`Gcra`](crate::Gcra), [`DynamicGcra`](crate::DynamicGcra) and
+    /// [`FixedWindow`](crate::FixedWindow).
     ///
     /// ```
     /// use tollgate::{Composite, CompositeError, Direct, Quota, SlidingLog};
@@ -196,22 +198,22 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn build(self) -> Result<Composite<'a, R>, CompositeError> {
-        if let Some(mistake) = self.mistake {
-            return Err(mistake);
+        if let Some(error) = self.error {
+            return Err(error);
         }
         if self.members.len() > MEMBERS_MAX {
-            return Err(CompositeError::TooMany { most: MEMBERS_MAX });
+            return Err(CompositeError::TooMany { max: MEMBERS_MAX });
         }
         let (shadows, mut enforced): (Vec<_>, Vec<_>) =
             self.members.into_iter().partition(|(_, is_shadow)| *is_shadow);
         let (last, _) = enforced.pop().ok_or(CompositeError::NothingEnforced)?;
-        let taken: Box<[_]> = enforced.into_iter().map(|(named, _)| named).collect();
-        if let Some(named) = taken.iter().find(|named| !named.member.is_revocable()) {
+        let refundable: Box<[_]> = enforced.into_iter().map(|(named, _)| named).collect();
+        if let Some(named) = refundable.iter().find(|named| !named.member.is_refundable()) {
             return Err(CompositeError::NotLast { name: named.name });
         }
-        let shadowed = |(named, _)| Shadowed { named, tally: Tally::new() };
+        let shadowed = |(named, _)| ShadowLimit { named, tally: Tally::new() };
         let shadows = shadows.into_iter().map(shadowed).collect();
-        Ok(Composite { taken, last, shadows })
+        Ok(Composite { refundable, last, shadows })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The limits of a composite: a limiter, and how its key is found in a request.
+//! The limits of a composite: a limiter, and the function that finds its key in a request.
 
 use core::borrow::Borrow;
 use core::hash::Hash;
@@ -12,52 +12,51 @@ use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// The key of one limit, and the time by which it is asked: all that a decision needs of a request.
+/// All that a decision of one limit needs of a request: the key, and the time of the decision.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Target {
-    /// Of a limiter without keys: any.
+    /// Unused by a limiter without keys.
     probe: Probe,
     now: Tick,
 }
 
-/// One limit of a [`Composite`](super::Composite), whatever its key, algorithm and clock.
+/// One limit of a [`Composite`](super::Composite). It hides the types of key, algorithm and clock.
 pub(super) trait Member<R: ?Sized>: Send + Sync {
-    /// Whether charges can be given back.
-    fn is_revocable(&self) -> bool;
+    /// Whether charges can be refunded.
+    fn is_refundable(&self) -> bool;
 
-    /// Finds the key in the request, and reads the limit's own clock if no time is given. Runs the
-    /// caller's code, which may panic.
+    /// Finds the key in the request, and reads the limit's own clock if no time is given. This runs
+    /// the caller's code, which may panic.
     fn target(&self, request: &R, now: Option<Tick>) -> Target;
 
-    /// Says whether `n` cells would be denied, and charges nothing. A denial is counted, and
-    /// remembered, as that of a check is. `is_last`: the limit is going to be asked by `check`.
-    fn foresee(&self, target: Target, n: u64, is_last: bool) -> Result<(), Denied>;
+    /// Returns the denial if `n` cells would be denied, and charges nothing. A denial is counted
+    /// and remembered like that of a check. `is_last`: `check` will be called next, not `take`.
+    fn precheck(&self, target: Target, n: u64, is_last: bool) -> Result<(), Denied>;
 
-    /// Asks for `n` cells in the usual way.
+    /// Decides as the limiter itself does.
     fn check(&self, target: Target, n: u64, given: Option<Tick>) -> Decision;
 
-    /// Asks for `n` cells in such a way that they can be given back. The charges must be revocable.
+    /// Charges `n` cells in a form that can be refunded. The limit must be refundable.
     fn take(&self, target: Target, n: u64) -> Result<(Taken, Permit), Denied>;
 
-    /// Gives back all of a charge that time has not restored, by the time that is given, or by the
-    /// present.
+    /// Refunds what time has not restored of a charge, at the given time or now.
     fn refund(&self, taken: &Taken, given: Option<Tick>);
 
-    /// Counts what was taken and not given back, where the limiter counts.
+    /// Counts cells that were taken and not refunded, if the limiter counts.
     fn count_admitted(&self);
 
     fn peek(&self, target: Target, n: u64) -> Decision;
 }
 
-/// How a key is found in a request.
-pub(super) trait Find<R: ?Sized, K: ?Sized>: Send + Sync {
+/// The function that finds a key in a request.
+pub(super) trait KeyFn<R: ?Sized, K: ?Sized>: Send + Sync {
     fn with<T>(&self, request: &R, use_it: impl FnOnce(&K) -> T) -> T;
 }
 
-/// The key is in the request.
-pub(super) struct Borrowed<F>(pub(super) F);
+/// Borrows the key from the request.
+pub(super) struct BorrowedKey<F>(pub(super) F);
 
-impl<R: ?Sized, K: ?Sized, F> Find<R, K> for Borrowed<F>
+impl<R: ?Sized, K: ?Sized, F> KeyFn<R, K> for BorrowedKey<F>
 where
     F: for<'r> Fn(&'r R) -> &'r K + Send + Sync,
 {
@@ -67,17 +66,17 @@ where
     }
 }
 
-/// The key is made from the request.
-pub(super) struct Made<F>(pub(super) F);
+/// Computes the key from the request.
+pub(super) struct ComputedKey<F>(pub(super) F);
 
-impl<R: ?Sized, K, F: Fn(&R) -> K + Send + Sync> Find<R, K> for Made<F> {
+impl<R: ?Sized, K, F: Fn(&R) -> K + Send + Sync> KeyFn<R, K> for ComputedKey<F> {
     #[inline]
     fn with<T>(&self, request: &R, use_it: impl FnOnce(&K) -> T) -> T {
         use_it(&(self.0)(request))
     }
 }
 
-/// The instant that is given, or else the present.
+/// The given instant, or the present.
 fn time(given: Option<Tick>, clock: &impl Clock) -> Tick {
     given.unwrap_or_else(|| clock.now())
 }
@@ -102,12 +101,12 @@ impl<R, G, F, K, A, C> Member<R> for Keyed<G, F, K, A, C>
 where
     R: ?Sized,
     G: Borrow<Limiter<K, A, C>> + Send + Sync,
-    F: Find<R, K>,
+    F: KeyFn<R, K>,
     K: Hash + ?Sized,
     A: Algorithm,
     C: Clock,
 {
-    fn is_revocable(&self) -> bool {
+    fn is_refundable(&self) -> bool {
         self.limiter.borrow().params().meet_revocable(IsRevocable).is_some()
     }
 
@@ -118,14 +117,14 @@ where
         Target { probe, now: time(now, limiter.clock()) }
     }
 
-    fn foresee(&self, target: Target, n: u64, is_last: bool) -> Result<(), Denied> {
-        self.limiter.borrow().foresee(target.probe, n, target.now, is_last)
+    fn precheck(&self, target: Target, n: u64, is_last: bool) -> Result<(), Denied> {
+        self.limiter.borrow().precheck(target.probe, n, target.now, is_last)
     }
 
     fn check(&self, Target { probe, now }: Target, n: u64, given: Option<Tick>) -> Decision {
         let limiter = self.limiter.borrow();
         match limiter.shares {
-            // The end of a share is judged by a time that is not behind.
+            // The expiry of a lease needs a time that is not behind: read the clock again.
             Some(_) => limiter.decide_sharing(probe, n, || time(given, limiter.clock())),
             None => limiter.decide_begun(probe, n, now),
         }
@@ -156,25 +155,25 @@ where
 }
 
 /// A limiter without keys.
-pub(super) struct Bucket<G, A, C> {
+pub(super) struct Unkeyed<G, A, C> {
     limiter: G,
     of: PhantomData<fn() -> (A, C)>,
 }
 
-impl<G, A, C> Bucket<G, A, C> {
+impl<G, A, C> Unkeyed<G, A, C> {
     pub(super) fn new(limiter: G) -> Self {
         Self { limiter, of: PhantomData }
     }
 }
 
-impl<R, G, A, C> Member<R> for Bucket<G, A, C>
+impl<R, G, A, C> Member<R> for Unkeyed<G, A, C>
 where
     R: ?Sized,
     G: Borrow<Direct<A, C>> + Send + Sync,
     A: Algorithm,
     C: Clock,
 {
-    fn is_revocable(&self) -> bool {
+    fn is_refundable(&self) -> bool {
         self.limiter.borrow().params().meet_revocable(IsRevocable).is_some()
     }
 
@@ -182,8 +181,8 @@ where
         Target { now: time(now, self.limiter.borrow().clock()), ..Target::default() }
     }
 
-    fn foresee(&self, target: Target, n: u64, _: bool) -> Result<(), Denied> {
-        self.limiter.borrow().foresee(n, target.now)
+    fn precheck(&self, target: Target, n: u64, _: bool) -> Result<(), Denied> {
+        self.limiter.borrow().precheck(n, target.now)
     }
 
     fn check(&self, target: Target, n: u64, _: Option<Tick>) -> Decision {

@@ -1,9 +1,9 @@
-//! Several limits in one decision: all of them, or none.
+//! Several limits in one decision: all of them are charged, or none.
 
 mod answer;
 mod builder;
-mod foresee;
 mod member;
+mod precheck;
 
 use core::fmt;
 
@@ -17,74 +17,80 @@ use crate::table::Tally;
 use crate::time::Tick;
 use member::{Member, Target};
 
-/// Limits in a composite, at most.
+/// The maximum number of limits in a composite.
 const MEMBERS_MAX: usize = 8;
 
-/// Several limits that are asked at once: for example per second, per minute and per tenant.
+/// Several limits that decide together: for example per second, per minute and per tenant.
 ///
-/// A request goes ahead if every enforced limit admits it. A decision has three steps:
+/// A request is admitted if every enforced limit admits it. A decision has three steps:
 ///
-/// 1. The keys of all limits are found, and their clocks are read. A key function that panics leaves
-///    nothing charged.
-/// 2. All limits are looked at, in the order in which they were named. If one would deny, it denies the
+/// 1. Find the keys of all limits and read their clocks. If a key function panics, nothing is
+///    charged.
+/// 2. Pre-check all limits, in the order in which they were added. If one would deny, it denies the
 ///    request, and nothing is charged.
-/// 3. All limits are charged, in the same order. If another request was faster and a limit denies after
-///    all, what the limits before it were charged is given back.
+/// 3. Charge all limits, in the same order. If a limit denies after all, because another request was
+///    faster, the charges of the limits before it are refunded.
 ///
-/// Each limit may have a key of its own, an algorithm of its own, and users beside the composite. A
-/// *shadow* limit is asked and counted, and never denies.
+/// Each limit has its own key and algorithm, and may also be used outside the composite. A *shadow*
+/// limit decides and is counted, and never denies.
+///
+/// `R` is the type of request in which the keys are found.
 ///
 /// `R` is the request as the limits' keys are found in it.
 ///
 /// **Guarantee.** No limit grants more than it would by itself, under any interleaving of threads.
 /// After a denial, every limit holds what it would hold if it had not been asked, to the time unit,
-/// unless another request took the cells between the look and the charge (see below). A denial tells
-/// the longest wait and the fewest cells left of all enforced limits, also of those after the one that
-/// denied. A decision takes no lock, allocates nothing, and waits for nobody.
+/// unless another request took the cells between pre-check and charge (see below). A denial reports
+/// the longest wait and the fewest cells left of all enforced limits, including those after the one
+/// that denied. A decision takes no lock, allocates nothing, and waits for no other thread.
 ///
 /// **Not guaranteed.**
 ///
-/// - If another request takes a limit's last cells between the look and the charge, the limits before it
-///   are charged for that long: for well under a microsecond, or as long as the system stops the thread.
-///   A third request may be denied meanwhile that would have been admitted. Each of those limits may
-///   lose what time restores meanwhile, at most the cells that were asked for. This happens at most once
-///   for each request under way whenever the later limit grants cells, not whenever it denies. It also
-///   happens whenever one bucket is named twice, or two keys of a request are one key of a limiter, and
-///   it has cells for one of them only.
-/// - The limits are not read at one instant: what is told of them (the tightest, the longest wait)
-///   may be of slightly different moments while other threads charge them.
-/// - In [compact slots](crate::Slots), and where a key was forgotten to make room for another and
-///   has come back meanwhile, what is given back may reach the key's later life.
-/// - If the clocks of two threads differ by `s`, or a thread is stopped for `s` after it has read its
-///   clock, such a denial may give back `rate * s` cells too many, but no more than were asked for. So it
-///   may where threads call [`check_at`](Self::check_at) with times that differ by `s`.
-/// - Where a [`DynamicGcra`](crate::Live) quota changes while a request is being denied, what was charged
-///   before may not be given back, or although the change has restored it.
-/// - A request that is denied in step 3 may have claimed a slot in the limiters before, and, with
-///   [`EvictNearestIdle`](crate::OnFull::EvictNearestIdle), another key may have lost its own to it.
-/// - Cells that threads hold by [`lease_hot_keys`](crate::Builder::share_hot_keys) or in
-///   [leases](crate::Lane) are not spent here, except by the last enforced limit.
+/// - If another request takes a limit's last cells between pre-check and charge, the limits before
+///   it stay charged for a moment: well under a microsecond, or as long as the system stops the
+///   thread. A third request may be denied meanwhile that would have been admitted. Each of those
+///   limits may lose what time restores meanwhile, at most the cells that were asked for. This
+///   happens at most once for each concurrent request whenever the later limit grants cells, not
+///   whenever it denies. It also happens whenever one bucket is added twice, or two keys of a
+///   request are one key of a limiter, and the bucket has cells for one of them only.
+/// - The limits are not read at one instant. The reported tightest limit and longest wait may be of
+///   slightly different moments while other threads charge the limits.
+/// - In [compact slots](crate::SlotLayout), and if a key was evicted and has come back meanwhile, a
+///   refund may reach the key's later life.
+/// - If the clocks of two threads differ by `s`, or a thread is stopped for `s` after it has read
+///   its clock, the refund after such a denial may be `rate * s` cells too large, but no larger
+///   than the cells that were asked for. The same holds if threads call
+///   [`check_at`](Self::check_at) with times that differ by `s`.
+/// - If the quota of a [`DynamicGcra`](crate::DynamicGcra) changes while a request is being denied,
+///   its charges may not be refunded, or may be refunded although the change has restored them.
+/// - A request that is denied in step 3 may have claimed a slot in the limiters before. With
+///   [`EvictNearestIdle`](crate::OnFull::EvictNearestIdle) another key may have lost its slot to
+///   it.
+/// - Cells that threads hold by [`lease_hot_keys`](crate::Builder::lease_hot_keys) or in a
+///   [`LocalLease`](crate::LocalLease) are not spent here, except by the last enforced limit.
 ///
 /// # Which algorithms
 ///
-/// [`Gcra`](crate::Gcra), [`DynamicGcra`](crate::Live) and [`FixedWindow`](crate::FixedWindow) anywhere. The
-/// others cannot take a charge back, so they may be the last enforced limit, or shadows; else
-/// [`build`] denies.
+/// [`Gcra`](crate::Gcra), [`DynamicGcra`](crate::DynamicGcra) and
+/// [`FixedWindow`](crate::FixedWindow) can be used for any limit. The other algorithms cannot
+/// refund a charge, so they can be the last enforced limit, or shadow limits; otherwise [`build`]
+/// returns an error.
 ///
 /// # Time
 ///
-/// [`check`](Self::check) has each limit read its own clock, so it does not matter which clocks they
-/// have and when they were made. [`check_at`](Self::check_at) asks all of them at one [`Tick`]: that
-/// needs limits whose clocks have one origin (clones of one clock), if they are also used beside the
-/// composite, or have windows aligned to the wall clock.
+/// With [`check`](Self::check) each limit reads its own clock, so the limits may have different
+/// clocks. [`check_at`](Self::check_at) asks all of them at one [`Tick`]. If the limits are also
+/// used outside the composite, or have windows aligned to the wall clock, that needs clocks with
+/// one origin (clones of one clock).
 ///
 /// # Shadow limits
 ///
-/// A shadow limit sees the requests that it would see if it were the last enforced limit: those that
-/// all enforced ones admit. It is charged for those that it admits. What it answers is counted (see
-/// [`trials`](Self::trials)) and told by [`CompositePermit::would_deny`], and changes nothing else. What
-/// enforcing it would change for the others is not seen: they would be charged less. Several shadows
-/// do not see each other. To compare two quotas on the same keys, see [`Shadow`](crate::Shadow).
+/// A shadow limit sees the requests that it would see if it were the last enforced limit: those
+/// that all enforced limits admit. It is charged for those that it admits. Its decisions are
+/// counted (see [`shadows`](Self::shadows)) and reported by [`CompositePermit::would_deny`], and
+/// have no other effect. If it were enforced, the other limits would be charged less; a shadow does
+/// not show that. Several shadows do not see each other. To compare two quotas on the same keys,
+/// see [`Shadow`](crate::Shadow).
 ///
 /// ```
 /// use tollgate::{Composite, Direct, Limiter, Quota};
@@ -109,25 +115,25 @@ const MEMBERS_MAX: usize = 8;
 ///
 /// [`build`]: CompositeBuilder::build
 pub struct Composite<'a, R: ?Sized> {
-    /// The enforced limits but the last, whose charges can be given back.
-    taken: Box<[Named<'a, R>]>,
-    /// The last one: what it is charged stays charged.
-    last: Named<'a, R>,
-    shadows: Box<[Shadowed<'a, R>]>,
+    /// The enforced limits except the last. Their charges can be refunded.
+    refundable: Box<[NamedLimit<'a, R>]>,
+    /// The last enforced limit. Its charges are final.
+    last: NamedLimit<'a, R>,
+    shadows: Box<[ShadowLimit<'a, R>]>,
 }
 
-struct Named<'a, R: ?Sized> {
+struct NamedLimit<'a, R: ?Sized> {
     name: &'static str,
     member: Box<dyn Member<R> + 'a>,
 }
 
-struct Shadowed<'a, R: ?Sized> {
-    named: Named<'a, R>,
+struct ShadowLimit<'a, R: ?Sized> {
+    named: NamedLimit<'a, R>,
     tally: Tally,
 }
 
 impl<'a, R: ?Sized> Composite<'a, R> {
-    /// Begins a composite; [`CompositeBuilder`] says what can be in it.
+    /// Starts a composite; [`CompositeBuilder`] says what it can contain.
     ///
     /// ```
     /// use tollgate::{Composite, Direct, Quota};
@@ -144,7 +150,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     ///
     /// # Errors
     ///
-    /// The denial, with the limit that denied and the time to come back.
+    /// The denial: the limit that denied, and when to come back.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -162,7 +168,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     ///
     /// # Errors
     ///
-    /// The denial, with the limit that denied and the time to come back.
+    /// The denial: the limit that denied, and when to come back.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
@@ -176,12 +182,12 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         self.decide(request, n, None)
     }
 
-    /// Asks every limit for `n` cells at the instant `now`, which the caller reads from its own
+    /// Asks every limit for `n` cells at the instant `now`, which the caller has read from its own
     /// clock: see [Time](Self#time).
     ///
     /// # Errors
     ///
-    /// The denial, with the limit that denied and the time to come back.
+    /// The denial: the limit that denied, and when to come back.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota, Tick};
@@ -201,17 +207,17 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         self.decide(request, n, Some(now))
     }
 
-    /// What the shadow limits would have decided so far, in the order in which they were named.
+    /// The decisions of the shadow limits so far, in the order in which they were added.
     ///
     /// ```
     /// # use tollgate::{Composite, Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(1))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
-    /// assert_eq!(one.trials().count(), 0);
+    /// assert_eq!(one.shadows().count(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn trials(&self) -> impl Iterator<Item = CompositeShadow> {
-        self.shadows.iter().map(|Shadowed { named, tally }| CompositeShadow {
+    pub fn shadows(&self) -> impl Iterator<Item = CompositeShadow> {
+        self.shadows.iter().map(|ShadowLimit { named, tally }| CompositeShadow {
             name: named.name,
             admitted: tally.total(true),
             would_deny: tally.total(false),
@@ -224,21 +230,21 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         n: u64,
         given: Option<Tick>,
     ) -> Result<CompositePermit, CompositeDenied> {
-        // Nothing is charged yet when the caller's functions run, so that a panic leaves nothing behind.
+        // Call the caller's functions before anything is charged: a panic then leaves no charge.
         let targets = self.targets(request, given);
         if !planted(Fault::LaterNotLookedAt) {
-            for (index, (Named { member, .. }, &target)) in
+            for (index, (NamedLimit { member, .. }, &target)) in
                 self.enforced().zip(&targets).enumerate()
             {
-                if let Err(denied) = member.foresee(target, n, index == self.taken.len()) {
+                if let Err(denied) = member.precheck(target, n, index == self.refundable.len()) {
                     return Err(self.deny(&targets, n, index, denied));
                 }
             }
         }
         let mut charges = [Taken::Nothing; MEMBERS_MAX - 1];
         let mut tightest: Option<Tightest> = None;
-        for (index, (Named { name, member }, &target)) in
-            self.taken.iter().zip(&targets).enumerate()
+        for (index, (NamedLimit { name, member }, &target)) in
+            self.refundable.iter().zip(&targets).enumerate()
         {
             match member.take(target, n) {
                 Ok((taken, permit)) => {
@@ -251,7 +257,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
                 }
             }
         }
-        let index = self.taken.len();
+        let index = self.refundable.len();
         let permit = match self.last.member.check(targets[index], n, given) {
             Ok(permit) => permit,
             Err(denied) => {
@@ -259,7 +265,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
                 return Err(self.deny(&targets, n, index, denied));
             }
         };
-        self.taken.iter().for_each(|named| named.member.count_admitted());
+        self.refundable.iter().for_each(|named| named.member.count_admitted());
         let delay = permit.delay();
         let Tightest { name: tightest, permit, .. } =
             Tightest::of(tightest, self.last.name, permit);
@@ -268,11 +274,11 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     }
 
     /// The enforced limits, in order.
-    fn enforced(&self) -> impl Iterator<Item = &Named<'a, R>> {
-        self.taken.iter().chain([&self.last])
+    fn enforced(&self) -> impl Iterator<Item = &NamedLimit<'a, R>> {
+        self.refundable.iter().chain([&self.last])
     }
 
-    /// What each limit is asked about: the enforced ones, then the shadows.
+    /// The key and the time for each limit: the enforced ones, then the shadows.
     fn targets(&self, request: &R, given: Option<Tick>) -> [Target; MEMBERS_MAX] {
         let mut targets = [Target::default(); MEMBERS_MAX];
         let shadows = self.shadows.iter().map(|shadowed| &shadowed.named);
@@ -282,7 +288,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         targets
     }
 
-    /// Gives back what the first limits were charged: a later one had room when it was looked at, and
+    /// Refunds the charges of the first limits. A later limit had room at the pre-check, and
     /// another request was faster.
     #[cold]
     #[inline(never)]
@@ -292,12 +298,13 @@ impl<'a, R: ?Sized> Composite<'a, R> {
             () if planted(Fault::GivenBackTwice) => 2,
             () => 1,
         };
-        for (Named { member, .. }, taken) in self.taken.iter().zip(charges) {
+        for (NamedLimit { member, .. }, taken) in self.refundable.iter().zip(charges) {
             (0..times).for_each(|_| member.refund(taken, given));
         }
     }
 
-    /// The denial by the limit of this index, and what the others would have said.
+    /// The denial by the limit at `index`, with the wait and the remainder over all enforced
+    /// limits.
     #[cold]
     #[inline(never)]
     fn deny(
@@ -309,7 +316,9 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     ) -> CompositeDenied {
         let limit_name = self.enforced().nth(index).map_or(self.last.name, |named| named.name);
         let (mut retry_after, mut remaining) = (denied.retry_after(), denied.remaining());
-        for (other, (Named { member, .. }, &target)) in self.enforced().zip(targets).enumerate() {
+        for (other, (NamedLimit { member, .. }, &target)) in
+            self.enforced().zip(targets).enumerate()
+        {
             if other == index {
                 continue;
             }
@@ -326,7 +335,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         CompositeDenied { limit_name, denied, retry_after, remaining }
     }
 
-    /// Asks the shadow limits, counts their answers, and names the first that would have denied.
+    /// Asks the shadow limits, counts their decisions, and returns the name of the first that would
+    /// have denied.
     fn try_shadows(
         &self,
         targets: &[Target; MEMBERS_MAX],
@@ -334,8 +344,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         given: Option<Tick>,
     ) -> Option<&'static str> {
         let mut would_deny = None;
-        let targets = &targets[self.taken.len() + 1..];
-        for (Shadowed { named, tally }, &target) in self.shadows.iter().zip(targets) {
+        let targets = &targets[self.refundable.len() + 1..];
+        for (ShadowLimit { named, tally }, &target) in self.shadows.iter().zip(targets) {
             let admitted = named.member.check(target, n, given).is_ok();
             tally.count(admitted);
             if !admitted {
@@ -346,12 +356,12 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     }
 }
 
-/// The limit with the fewest cells left so far.
+/// The limit with the fewest cells left so far, of those asked.
 #[derive(Clone, Copy)]
 struct Tightest {
     name: &'static str,
     permit: Permit,
-    /// Worked out once: it takes a division.
+    /// Computed once, since it takes a division.
     remaining: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a limiter with penalties answers.
+//! Decisions of a limiter with penalties.
 
 use core::fmt;
 use core::time::Duration;
@@ -21,16 +21,16 @@ use crate::decision::Denied;
 #[allow(clippy::exhaustive_enums, reason = "there is nothing else to deny by")]
 #[must_use = "a denial says when to come back"]
 pub enum PenaltyDenied {
-    /// By the limiter.
+    /// The limiter denied.
     Limited(Denied),
     /// The key is banned.
     Banned(Ban),
 }
 
 impl PenaltyDenied {
-    /// The least time after which the same request would be admitted if nothing else happened to the
-    /// key, as far as the limiter, or the ban, alone tells; `None` where it asks the limiter for more
-    /// cells than fit.
+    /// The shortest time after which the same request would be admitted, if nothing else happened
+    /// to the key, according to the limiter or the ban alone. `None` if it asks the limiter for
+    /// more cells than can ever fit.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -63,7 +63,7 @@ impl fmt::Display for PenaltyDenied {
 
 impl core::error::Error for PenaltyDenied {}
 
-/// The ban of a key: see [`PenaltyDenied`].
+/// The ban of a key: see [`PenaltyDenied::Banned`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -101,7 +101,7 @@ impl Ban {
         self.ends_in
     }
 
-    /// Whether the request that was denied is the one that the key was banned for.
+    /// Whether this request caused the ban.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -118,7 +118,7 @@ impl Ban {
     }
 }
 
-/// What [`Penalties`](super::Penalties) have counted.
+/// Counters of [`Penalties`](super::Penalties).
 ///
 /// ```
 /// assert_eq!(tollgate::PenaltyStats::default().bans, 0);
@@ -128,10 +128,10 @@ impl Ban {
 pub struct PenaltyStats {
     /// Bans that began.
     pub bans: u64,
-    /// Requests denied because their key was banned already.
+    /// Requests denied because their key was already banned.
     pub denied_banned: u64,
-    /// Keys that are banned.
+    /// Keys that are banned now.
     pub banned_now: usize,
-    /// Bans that were forgotten to make room for others.
+    /// Bans that were evicted to make room for others.
     pub forgotten: u64,
 }

@@ -1,8 +1,8 @@
 //! Bans for keys that are denied again and again.
 //!
-//! Two more limiters: one of *strikes*, with a window that a key's first denial opens, and one of
-//! *bans*, in which a key that is banned has spent its only cell, and time gives it back. So a ban is
-//! looked up without writing, ends by itself, and its end is known.
+//! Two further limiters hold the state. One counts *strikes*, in a window that a key's first denial
+//! opens. The other holds *bans*: a banned key has spent its only cell, and time restores it. So
+//! looking up a ban writes nothing, a ban ends by itself, and its end is known.
 
 mod answer;
 mod strike;
@@ -27,37 +27,37 @@ use crate::table::Tally;
 use crate::time::clocks::QuantaClock;
 use crate::time::{Clock, Tick};
 
-/// Keys with strikes, or with a ban, that there is room for unless told otherwise.
+/// The default of [`PenaltiesBuilder::capacity`].
 const CAPACITY_DEFAULT: u64 = 100_000;
 
-/// A limiter that bans a key for a while when it was denied too often.
+/// A limiter that bans a key for a while when the key was denied too often.
 ///
-/// Each denial is a strike, and so is each failure that is [reported](Self::strike), such as a wrong
-/// password. The first opens a period; with the last of the allowed number in that
-/// period the key is banned, and its strikes are forgotten. While it is banned, everything is denied
-/// without asking the limiter, and the denial carries the time until the ban ends.
+/// Each denial is a strike, and so is each failure that the caller [reports](Self::strike), such as
+/// a wrong password. The first strike opens a period. With the last of the allowed strikes in that
+/// period the key is banned, and its strikes are forgotten. Every request of a banned key is denied
+/// without asking the limiter, and the denial says when the ban ends.
 ///
-/// **Guarantee.** No key is banned before its last strike, and then at once, over all threads. A key
-/// that is banned is denied until its ban ends. Memory is bounded, nothing is ever allocated, no
-/// lock is taken.
+/// **Guarantee.** No key is banned before its last strike. With that strike it is banned at once,
+/// for all threads. A banned key is denied until its ban ends. Memory is bounded, nothing is
+/// allocated after the build, and no lock is taken.
 ///
 /// **Not guaranteed.**
 ///
-/// - A request that was on its way when the ban began may still be admitted.
-/// - Strikes are counted in periods that the first of them opens: a key may be denied up to twice
-///   the allowed number, less two, around the end of one without being banned.
-/// - When there are more keys with strikes, or bans, than the [capacity](PenaltiesBuilder::capacity),
-///   the one is forgotten that has the fewest strikes, or whose ban ends first. So a flood of banned
-///   keys ends some bans early.
-/// - Every denial is a strike, for whatever reason, unless
-///   [failures alone](PenaltiesBuilder::failures_only) are. If the limiter [denies keys](OnFull::Deny)
-///   that find no place, or has them share an overflow limiter, they are punished for it: choose
+/// - A request that is being decided when the ban begins may still be admitted.
+/// - Strikes are counted in periods that the first strike opens. Around the end of a period a key
+///   may be denied up to twice the allowed number, less two, without a ban.
+/// - If more keys have strikes, or bans, than the [capacity](PenaltiesBuilder::capacity), the key
+///   with the fewest strikes is evicted, or the one whose ban ends first. So a flood of banned keys
+///   ends some bans early.
+/// - Every denial is a strike, whatever its reason, unless only [reported
+///   failures](PenaltiesBuilder::failures_only) are. If the limiter [denies keys](OnFull::Deny)
+///   that find no slot, or has them share an overflow bucket, those keys get strikes for it: choose
 ///   another policy.
 /// - Like all keys, two that coincide (see [`Limiter`]) share their strikes and bans.
 ///
-/// Who is not banned pays for one lookup, in a table that is read and not written. Beside the
-/// limiter it takes 8 KB, and about 58 bytes for each key of the capacity (102 if attempts
-/// [prolong](PenaltiesBuilder::prolonged) bans).
+/// A request of a key that is not banned pays for one lookup, in a table that is read and not
+/// written. The penalties take 8 KB of memory, and about 58 bytes for each key of the capacity (102
+/// if attempts [prolong](PenaltiesBuilder::prolonged) bans), in addition to the limiter.
 ///
 /// ```
 /// use std::time::Duration;
@@ -83,27 +83,29 @@ const CAPACITY_DEFAULT: u64 = 100_000;
 /// ```
 pub struct Penalties<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     limiter: Limiter<K, A, C>,
-    strikes: Limiter<K, FixedWindow, Unread>,
-    bans: Limiter<K, AnyAlgorithm, Unread>,
+    strikes: Limiter<K, FixedWindow, NeverRead>,
+    bans: Limiter<K, AnyAlgorithm, NeverRead>,
     prolonged: bool,
     failures_only: bool,
-    /// Bans that began, and requests denied because of one.
+    /// Bans that began (admitted), and requests denied because of a ban (denied).
     tally: Tally,
 }
 
-/// Strikes and bans are told the time by the limiter's clock.
+/// The clock of the strikes and the bans, which is never read: every call passes the time of the
+/// limiter's clock.
 #[derive(Debug)]
-struct Unread;
+struct NeverRead;
 
-impl Clock for Unread {
+impl Clock for NeverRead {
     fn now(&self) -> Tick {
         Tick::ZERO
     }
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
-    /// Begins a limiter that bans a key for the time `ban` when it is denied as often as `strikes`
-    /// says: with [`Quota::per_minute(3)`](Quota::per_minute), at the third denial within a minute.
+    /// Starts a limiter that bans a key for the time `ban` once the key has as many strikes as
+    /// `strikes` allows: with [`Quota::per_minute(3)`](Quota::per_minute), at the third denial
+    /// within a minute.
     ///
     /// ```
     /// use std::time::Duration;
@@ -129,7 +131,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// # Errors
     ///
-    /// The denial: by the limiter, or because the key is banned.
+    /// The denial: by the limiter, or by a ban.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -148,7 +150,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// # Errors
     ///
-    /// The denial: by the limiter, or because the key is banned.
+    /// The denial: by the limiter, or by a ban.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -162,12 +164,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         self.check_at(key, n, self.limiter.clock().now())
     }
 
-    /// Asks for `n` cells for `key` at the instant `now`, which the caller reads from its own clock:
-    /// see [`Limiter::check_at`].
+    /// Asks for `n` cells for `key` at the instant `now`, which the caller has read from its own
+    /// clock: see [`Limiter::check_at`].
     ///
     /// # Errors
     ///
-    /// The denial: by the limiter, or because the key is banned.
+    /// The denial: by the limiter, or by a ban.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -187,7 +189,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         if let Some(ends_in) = self.banned_at(key, now) {
             return Err(self.deny_banned(key, ends_in, now));
         }
-        self.limiter.check_at(key, n, now).map_err(|denied| self.deny(key, denied, now))
+        self.limiter.check_at(key, n, now).map_err(|denied| self.count_denial(key, denied, now))
     }
 
     #[cold]
@@ -200,7 +202,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         PenaltyDenied::Banned(Ban { ends_in, begins: false })
     }
 
-    /// For how long `key` is banned yet; `None` if it is not.
+    /// How long `key` is still banned; `None` if it is not.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -214,7 +216,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         self.banned_at(key, self.limiter.clock().now())
     }
 
-    /// As [`banned`](Self::banned), at the instant `now`.
+    /// Like [`banned`](Self::banned), at the instant `now`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -226,12 +228,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn banned_at(&self, key: &K, now: Tick) -> Option<Duration> {
-        // Asked for nothing, since where attempts prolong a ban one would be told what it made of it.
+        // Peek for no cells: if attempts prolong a ban, a peek for one would report the prolonged
+        // ban.
         let seen = self.bans.peek_at(key, 0, now).ok()?;
         (seen.remaining() == 0).then(|| seen.reset_after())
     }
 
-    /// Ends a key's ban, and forgets its strikes. What it was charged stays charged.
+    /// Ends the ban of `key` and forgets its strikes. What the limiter charged stays charged.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -248,8 +251,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         self.bans.reset(key);
     }
 
-    /// Counts of bans, now. To count those that are banned it looks at all places for them, which
-    /// takes about a millisecond for each 100,000 of the capacity.
+    /// Counters of bans, now. To count the banned keys it reads the whole table of bans, which
+    /// takes about a millisecond for each 100,000 keys of the capacity.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -267,7 +270,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         self.stats_at(self.limiter.clock().now())
     }
 
-    /// As [`stats`](Self::stats), at the instant `now`.
+    /// Like [`stats`](Self::stats), at the instant `now`.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -287,7 +290,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         }
     }
 
-    /// The limiter itself.
+    /// The limiter behind the penalties.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -312,7 +315,7 @@ impl<K: ?Sized, A: Algorithm, C: fmt::Debug> fmt::Debug for Penalties<K, A, C> {
     }
 }
 
-/// Builds [`Penalties`]. Made by [`Penalties::builder`].
+/// Builds [`Penalties`]. Returned by [`Penalties::builder`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -337,7 +340,8 @@ pub struct PenaltiesBuilder<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
-    /// For how many keys with strikes, and as many with a ban, there is room; 100,000 unless called.
+    /// Sets for how many keys with strikes, and for as many with a ban, there is room (100,000 if
+    /// not called).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -352,9 +356,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
         Self { capacity: keys, ..self }
     }
 
-    /// Makes every request of a banned key begin its ban anew; not unless called.
+    /// Makes every request of a banned key restart its ban. Off if not called.
     ///
-    /// A client that keeps on trying is then banned for ever. Each such request writes.
+    /// A client that keeps on trying then stays banned. Each such request writes to memory.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -373,8 +377,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
         Self { prolonged: true, ..self }
     }
 
-    /// Counts as strikes only the failures that are [reported](Penalties::strike), and no denials; not
-    /// unless called.
+    /// Counts only [reported](Penalties::strike) failures as strikes, and no denials. Off if not
+    /// called.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -392,12 +396,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
         Self { failures_only: true, ..self }
     }
 
-    /// Checks everything and takes the memory.
+    /// Checks all options and allocates the memory.
     ///
     /// # Errors
     ///
-    /// The strikes are out of range as a [`FixedWindow`]'s quota is, the time of a ban as the period
-    /// of a quota is, or the capacity is.
+    /// The strikes are outside the range of a [`FixedWindow`]'s quota, the time of a ban is outside
+    /// the range of a quota's period, or the capacity is out of range.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -410,8 +414,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
         let Self { limiter, strikes, ban, capacity, prolonged, failures_only } = self;
         let skew = limiter.table.skew();
         let limit = |quota| {
-            let begun = Limiter::builder(quota).clock(Unread).capacity(capacity);
-            // Only wide slots keep the end of a ban to the microsecond.
+            let begun = Limiter::builder(quota).clock(NeverRead).capacity(capacity);
+            // Wide slots, since only they keep the end of a ban to the microsecond.
             begun.slots(SlotLayout::Wide).max_clock_skew(skew).on_full(OnFull::EvictNearestIdle)
         };
         let one_ban: AnyAlgorithm = match prolonged {

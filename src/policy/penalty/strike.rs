@@ -1,4 +1,4 @@
-//! Strikes: by denials, and by failures that callers report.
+//! Strikes, for denials and for failures that callers report.
 
 use core::hash::Hash;
 
@@ -8,10 +8,10 @@ use crate::decision::Denied;
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
-    /// The limiter has denied.
+    /// Counts a denial of the limiter as a strike.
     #[cold]
     #[inline(never)]
-    pub(super) fn deny(&self, key: &K, denied: Denied, now: Tick) -> PenaltyDenied {
+    pub(super) fn count_denial(&self, key: &K, denied: Denied, now: Tick) -> PenaltyDenied {
         if self.failures_only {
             return PenaltyDenied::Limited(denied);
         }
@@ -22,16 +22,16 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         }
     }
 
-    /// Counts a strike. `None`: the key is not banned.
+    /// Counts a strike. Returns `None` if the key is not banned after it.
     fn add_strike(&self, key: &K, now: Tick) -> Option<Ban> {
         let is_last = match self.strikes.check_at(key, 1, now) {
             Ok(permit) => permit.remaining() == 0,
-            // Another thread had the last strike, or the key has found no place for its own.
+            // Another thread had the last strike, or the strikes' table has no slot for the key.
             Err(_) => self.strikes.peek_at(key, 1, now).is_err(),
         };
         if !is_last {
-            // Another thread may have banned the key meanwhile. A strike that came after the others
-            // were forgotten does not open a period.
+            // Another thread may have banned the key meanwhile. A strike that comes after its
+            // strikes were forgotten must not open a new period.
             let ends_in = self.banned_at(key, now)?;
             self.strikes.reset(key);
             return Some(Ban { ends_in, begins: false });
@@ -40,7 +40,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         if begins {
             self.strikes.reset(key);
         }
-        // `None`: it has found no place, or was pardoned already.
+        // `None`: the key found no slot, or was pardoned already.
         let ends_in = self.banned_at(key, now)?;
         if begins {
             self.tally.count(true);
@@ -48,8 +48,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         Some(Ban { ends_in, begins })
     }
 
-    /// Counts a failure of `key` that is no denial, such as a wrong password, as a strike, now: see
-    /// [`strike_at`](Self::strike_at).
+    /// Counts a failure of `key` that is not a denial, such as a wrong password, as a strike now:
+    /// see [`strike_at`](Self::strike_at).
     ///
     /// ```
     /// use std::time::Duration;
@@ -75,12 +75,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         self.strike_at(key, self.limiter.clock().now())
     }
 
-    /// Counts a failure of `key` at the instant `now` as a strike, as a denial counts. Returns the ban
-    /// that it begins, or under which the key is already; a key that is banned gets no strike, and its
-    /// ban is not prolonged.
+    /// Counts a failure of `key` at the instant `now` as a strike, like a denial. Returns the ban
+    /// that it begins, or the ban that already holds. A banned key gets no strike, and its ban is
+    /// not prolonged.
     ///
-    /// **Not guaranteed.** Attempts that are under way at the same time are all admitted before the
-    /// first of them fails: only the limiter bounds their number.
+    /// **Not guaranteed.** Concurrent attempts are all admitted before the first of them fails:
+    /// only the limiter bounds their number.
     ///
     /// ```
     /// # use std::time::Duration;

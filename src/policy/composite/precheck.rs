@@ -1,13 +1,15 @@
-//! Denials that are told before anything is charged.
+//! The pre-check: denies a request before anything is charged.
 //!
-//! A charge that is made in vain costs the limit refill. While the charge stands, time pays for it and
-//! not for the older debt, and a refund returns only what time has not paid: see [`revoke`](crate::charge::refund).
-//! So a composite looks at all of its limits first, and charges only where none of them denies.
+//! A charge that is refunded later costs the limit refill. While the charge is in place, the
+//! passing of time pays for the charge and not for the older debt, and a refund returns only what
+//! time has not paid: see [`refund`](crate::charge::refund). So a composite first asks all of its
+//! limits without charging them, and charges them only if none of them denies.
 //!
-//! Putting the previous word back, if the word is still the one that the charge left, is no remedy. The
-//! same word can recur: another request's refund and a third request's charge cancel each other out. The
-//! bucket may have been full in between, and the time for which it was would then be granted. (The test
-//! `the_word_that_a_charge_left_recurs` of the token bucket has the case.)
+//! Restoring the previous word, if the word is still the one that the charge left, would be wrong.
+//! The same word can recur (ABA): another request's refund and a third request's charge cancel each
+//! other out. The bucket may have been full in between, and the time for which it was full would
+//! then be granted. (The test `the_word_that_a_charge_left_recurs` of the token bucket shows the
+//! case.)
 
 use core::hash::Hash;
 
@@ -20,53 +22,55 @@ use crate::table::{Event, Probe};
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// Says whether `n` cells would be denied at `now`, and charges nothing. A denial is counted, and
-    /// remembered, as that of a check is. `with_share`: cells that this thread has taken ahead can be
-    /// spent.
-    pub(super) fn foresee(
+    /// Returns the denial if `n` cells would be denied at `now`, and charges nothing. A denial is
+    /// counted and remembered like that of a check. `with_lease`: cells that this thread has leased
+    /// can be spent.
+    pub(super) fn precheck(
         &self,
         probe: Probe,
         n: u64,
         now: Tick,
-        with_share: bool,
+        with_lease: bool,
     ) -> Result<(), Denied> {
-        let held = if with_share { self.held_for(probe, n, now) } else { 0 };
+        let held = if with_lease { self.leased_cells_for(probe, n, now) } else { 0 };
         if held > 0 && held >= n {
             return Ok(());
         }
         let (algo, n_missing) = (&self.params, n - held);
-        let looked = match self.table.peek(probe, algo, now, n_missing) {
+        let answer = match self.table.peek(probe, algo, now, n_missing) {
             Some(seen) => algo.answer(seen, now, n_missing),
             None => {
-                self.foresee_place(probe, n, now).inspect_err(|_| self.count(false))?;
+                self.precheck_slot(probe, n, now).inspect_err(|_| self.count(false))?;
                 algo.answer(unseen(algo, n, now), now, n)
             }
         };
-        let Err(denied) = looked else { return Ok(()) };
+        let Err(denied) = answer else { return Ok(()) };
         match () {
             () if !algo.remembers_denials() => self.count(false),
             () if algo.meet_revocable(IsRevocable).is_some() => {
-                // Another thread has given back meanwhile: so does this one.
+                // Another thread has refunded cells meanwhile, so the take succeeded: refund it as
+                // well.
                 if let Ok((taken, _)) = self.take(probe, n, now) {
                     self.refund(&taken, taken.cells(), || now);
                 }
                 self.count(false);
             }
-            // It can be admitted only if the key was reset meanwhile.
+            // This admits the request only if the key was reset meanwhile.
             () => drop(self.decide_begun(probe, n, now)),
         }
         Err(denied)
     }
 
-    /// Cells of this thread's share that could be spent for `n`.
-    fn held_for(&self, probe: Probe, n: u64, now: Tick) -> u64 {
+    /// Cells of this thread's lease that could be spent for `n`.
+    fn leased_cells_for(&self, probe: Probe, n: u64, now: Tick) -> u64 {
         let Some(shares) = &self.shares else { return 0 };
         let held = shares.of(probe).map_or(0, |place| place.left(now));
         if held >= n || n <= shares.cells() { held } else { 0 }
     }
 
-    /// Says whether a key that has no slot, and would be admitted with one, is denied for want of it.
-    fn foresee_place(&self, probe: Probe, n: u64, now: Tick) -> Result<(), Denied> {
+    /// Returns the denial if a key that has no slot, and would be admitted with one, is denied for
+    /// want of a slot.
+    fn precheck_slot(&self, probe: Probe, n: u64, now: Tick) -> Result<(), Denied> {
         let algo = &self.params;
         if n == 0 || matches!(self.when_full, WhenFull::Evict | WhenFull::Admit) {
             return Ok(());
@@ -77,8 +81,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Err(nearest) = self.table.has_place(probe, algo, now) else { return Ok(()) };
         match &self.when_full {
             WhenFull::Share(shared) => {
-                let looked = shared.1.peek(&shared.0, now, n).map(drop);
-                looked.inspect_err(|_| self.table.counters().count(Event::Overflowed))
+                let answer = shared.1.peek(&shared.0, now, n).map(drop);
+                answer.inspect_err(|_| self.table.counters().count(Event::Overflowed))
             }
             _ => self.decide_unseated(nearest, n, now).map(drop),
         }
@@ -86,9 +90,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 }
 
 impl<A: Algorithm, C: Clock> Direct<A, C> {
-    /// Says whether `n` cells would be denied at `now`, and charges nothing. A denial is remembered as
-    /// that of a check is.
-    pub(super) fn foresee(&self, n: u64, now: Tick) -> Result<(), Denied> {
+    /// Returns the denial if `n` cells would be denied at `now`, and charges nothing. A denial is
+    /// remembered like that of a check.
+    pub(super) fn precheck(&self, n: u64, now: Tick) -> Result<(), Denied> {
         let Err(denied) = self.peek_at(n, now) else { return Ok(()) };
         let algo = self.params();
         match () {
