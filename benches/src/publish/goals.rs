@@ -1,4 +1,4 @@
-//! The targets that the project set itself: one table, of what they are called in the results.
+//! The targets that the project set itself, in one table: each is found by its name in the results.
 
 use crate::markdown::table;
 use crate::saved::{Item, Saved, Section};
@@ -52,7 +52,7 @@ const MILLION: &str = "1,000,000 keys, uniform, admitted, 2 threads";
 const TEN: &str = "10,000,000 keys, uniform, admitted, batch of 16 beside one by one";
 const SKETCH: &str = "the same beside pingora's sketch";
 const FLOOD: &str = "flood of 50,000,000 keys";
-const HOT: &str = "one hot key, admitted, 2 threads, lanes";
+const HOT: &str = "one hot key, admitted, 2 threads, leases";
 const LOCKS: &str = "beside the best mutex, every row but those of the next line";
 const HOT_LOCKS: &str = "beside the best mutex, one hot key or bucket, denied, 2 threads";
 const RINGS: &str = "rings beside std's mutex, every row but those of the next line";
@@ -84,23 +84,23 @@ const LINES: [Line; 26] = [
     line(FLOOD, "throughput beside scc swept", CRATES, "flood of 50 M: throughput"),
     line(FLOOD, "memory at the end over at a fifth", CRATES, "flood of 50 M: resident memory"),
     line("1,000,000 keys, one isolated cold check", OWN, CRATES, "isolated-1m, own clock"),
-    line(HOT, OWN, CRATES, "hot-key-admit, lanes, own clock"),
-    line(HOT, "coarse clock", CRATES, "hot-key-admit, lanes, coarse clock"),
-    line(HOT, GIVEN, CRATES, "hot-key-admit, lanes, time given (the peer reads its own clock)"),
+    line(HOT, OWN, CRATES, "hot-key-admit, leases, own clock"),
+    line(HOT, "coarse clock", CRATES, "hot-key-admit, leases, coarse clock"),
+    line(HOT, GIVEN, CRATES, "hot-key-admit, leases, time given (the peer reads its own clock)"),
     locks(LOCKS, "both clocks", "versus_mutex", 1.0, "versus_mutex"),
     locks(HOT_LOCKS, "both clocks", "versus_mutex", 3.0, "versus_mutex"),
     locks(RINGS, "both clocks", "rings", 1.0, "under a lock"),
     locks(HOT_RINGS, "both clocks", "rings", 3.0, "under a lock"),
 ];
 
-/// The section: a row for each, of which those that were not run say so.
+/// The section: a row for each target. A target that was not run says so.
 pub(super) fn section(all: &[Saved]) -> String {
     let rows: Vec<Vec<String>> = LINES.iter().map(|line| cells(all, line)).collect();
     let header = ["what", "how", "wanted", "measured", "quartiles", "", "rows"];
     let table = table("", &header, &rows);
     format!(
-        "## What was aimed at\n\nOurs beside the best exact peer, as a ratio of times, unless the \
-         row says otherwise. Of many rows, the\nworst is shown.\n\n{table}"
+        "## Targets\n\nA ratio of times, ours below the fastest exact other's, unless the row says \
+         otherwise. Where a row\nstands for many targets, the worst is shown.\n\n{table}"
     )
 }
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_run_says_so() {
+    fn a_target_that_was_not_run_says_so() {
         assert_eq!(section(&[]).matches("| not run |").count(), LINES.len());
     }
 
