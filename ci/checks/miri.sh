@@ -4,9 +4,9 @@
 # other way around, twice each. Needs the nightly toolchain with miri and rust-src, which it adds where
 # rustup can.
 #
-#   ci/miri.sh [SEEDS] [TARGET ...]    8 schedules on the first target, and all targets, unless said
+#   ci/check.sh miri [SEEDS] [TARGET ...]    8 schedules on the first target, and all targets, unless said
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 seeds="${1:-8}"
 targets=(x86_64-unknown-linux-gnu i686-unknown-linux-gnu s390x-unknown-linux-gnu

@@ -3,18 +3,18 @@
 # Each change meets the fast tests of its crate first, with few cases and a fixed seed. Only what they
 # miss meets all tests of the crate, so that most changes cost seconds.
 #
-#   ci/mutants.sh                  all areas: algo table cell http rules
-#   ci/mutants.sh algo cell        these areas
-#   ci/mutants.sh algo 3/50        one of fifty shares of them, spread over all files (0/50 to 49/50)
-#   ci/mutants.sh --list           how many changes there are in each file
+#   ci/check.sh mutants                  all areas: algo table cell http rules
+#   ci/check.sh mutants algo cell        these areas
+#   ci/check.sh mutants algo 3/50        one of fifty shares of them, spread over all files (0/50 to 49/50)
+#   ci/check.sh mutants --list           how many changes there are in each file
 #
 # It can be stopped and started again: what has been tried on this commit, with nothing changed since,
 # is not tried again. Needs cargo-mutants. Nothing is changed here: it works in a copy.
 #
-# Survivors that make no difference stand in ci/mutants-known.txt, each with its reason. Any other one
+# Survivors that make no difference stand in ci/checks/mutants-known.txt, each with its reason. Any other one
 # fails, and so does a run of all areas of which less than 95 % was caught.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 piece_size=20
 areas=() share='' list=''
@@ -165,7 +165,7 @@ for area in "${areas[@]}"; do
     known=0
     : >"$survivors"
     while IFS= read -r mutant; do
-        if grep -qF -- "$(name_of "$mutant") # " ci/mutants-known.txt; then
+        if grep -qF -- "$(name_of "$mutant") # " ci/checks/mutants-known.txt; then
             known=$((known + 1))
         else
             name_of "$mutant" >>"$survivors"

@@ -3,13 +3,13 @@
 # oldest compiler that is promised, the least versions that are declared, what changed for users since
 # the last release, and documentation without warnings.
 #
-#   ci/packages-check.sh             all
-#   ci/packages-check.sh NAME ...    of: licences advisories features oldest least changes documentation
+#   ci/check.sh packages             all
+#   ci/check.sh packages NAME ...    of: licences advisories features oldest least changes documentation
 #
 # Tools that are missing are built by cargo, below the target folder. What cannot be done here says
 # SKIPPED and why, and is counted.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 target="${CARGO_TARGET_DIR:-$PWD/target}"
 export PATH="$PATH:$target/tools/bin"

@@ -4,7 +4,7 @@
 # of them to find its way, and nothing is suppressed. First it has to find a race that is planted.
 # Needs the nightly toolchain with rust-src, which it adds where rustup can. Some ten minutes.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 if ! rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
     echo 'races: SKIPPED: no nightly toolchain; rustup toolchain install nightly'
     exit 0
@@ -16,7 +16,7 @@ if ! rustup +nightly component list --installed 2>/dev/null | grep -q '^rust-src
 fi
 host="$(rustc +nightly -vV | sed -n 's/^host: //p')"
 export RUSTFLAGS='-Zsanitizer=thread' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/tsan"
-export TSAN_OPTIONS='halt_on_error=1 exitcode=66'
+export CARGO_PROFILE_DEV_DEBUG=line-tables-only TSAN_OPTIONS='halt_on_error=1 exitcode=66'
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 

@@ -2,13 +2,13 @@
 # The ordinary tests again and again, each run with the cases of another seed. Ends with the number of
 # runs that failed, and names the seed and the log of each.
 #
-#   ci/repeat.sh [RUNS] [--load BUSY] [--first SEED]
+#   ci/check.sh repeat [RUNS] [--load BUSY] [--first SEED]
 #
 # RUNS is 50, BUSY threads compete for the processors meanwhile (none unless said), and seeds count from
 # SEED, 1000 unless said. Doctests, models and histories draw nothing, and are left out. The tests are
 # built with optimisation, since they run often; assertions and overflow checks stay.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 runs=50 load=0 first=1000
 while [ $# -gt 0 ]; do
     case "$1" in
@@ -24,14 +24,15 @@ while [ $# -gt 0 ]; do
             ;;
     esac
 done
-ci/packages.sh
+ci/check.sh programs
 logs="$(mktemp -d)"
 busy=()
 stop() { [ ${#busy[@]} -eq 0 ] || kill "${busy[@]}" 2>/dev/null || true; }
 trap stop EXIT
 
 ordinary() {
-    cargo test --profile repeat --workspace --all-features --locked --quiet --lib --bins --tests --no-fail-fast "$@"
+    cargo test --profile repeat --workspace --all-features --locked --quiet --lib --bins --tests \
+        --exclude loom-tests --exclude shuttle-tests --no-fail-fast "$@"
 }
 ordinary --no-run
 for _ in $(seq "$load"); do

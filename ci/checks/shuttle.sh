@@ -2,15 +2,15 @@
 # Histories of whole limiters on shuttle's schedules, checked for linearizability, and planted faults
 # that have to be caught.
 #
-#   ci/shuttle.sh         300,000 histories in all, the same ones each time
-#   ci/shuttle.sh N       about N
-#   ci/shuttle.sh full    20 million, on schedules of their own
+#   ci/check.sh shuttle         300,000 histories in all, the same ones each time
+#   ci/check.sh shuttle N       about N
+#   ci/check.sh shuttle full    20 million, on schedules of their own
 #
 # A history that is not explained is printed with its schedule. To play it again:
-#   TOLLGATE_SHUTTLE_REPLAY=SCHEDULE ci/shuttle.sh replay FAMILY
+#   TOLLGATE_SHUTTLE_REPLAY=SCHEDULE ci/check.sh shuttle replay FAMILY
 # where FAMILY is the test that failed, such as wide_claims.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 export RUST_BACKTRACE=0 RUSTFLAGS='--cfg tollgate_shuttle' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/shuttle"
 shuttle() {
     cargo test -p shuttle-tests --release --locked --quiet "$@"
@@ -27,7 +27,7 @@ case "$count" in
         exit
         ;;
     *[!0-9]* | '')
-        echo "ci/shuttle.sh: '$count': say a number of histories, full, or replay" >&2
+        echo "ci/check.sh shuttle: '$count': say a number of histories, full, or replay" >&2
         exit 2
         ;;
 esac

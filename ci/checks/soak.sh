@@ -3,13 +3,13 @@
 # every minute. Ends with what was asked, answered and counted, which must agree, and with the memory
 # of the proxy, which must not grow.
 #
-#   ci/soak.sh [SECONDS]    an hour unless said; 120 is the least that shows something
+#   ci/check.sh soak [SECONDS]    an hour unless said; 120 is the least that shows something
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 seconds="${1:-3600}"
 for program in wrk redis-server curl; do
     if ! command -v "$program" >/dev/null; then
-        echo "soak: SKIPPED: $program is missing; see ci/packages.sh"
+        echo "soak: SKIPPED: $program is missing; see ci/check.sh programs"
         exit 0
     fi
 done
