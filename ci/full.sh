@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The full verification: hours. It can be stopped and started again: a stage that has passed with the
-# files as they are is not run again; those where its results are written may change. Prints one table
-# at the end.
+# The full verification, which takes hours and prints one table at the end. It can be stopped and started
+# again: a stage that has passed with the same files is not repeated. Files that hold results may change.
 #
 #   ci/full.sh              all stages
-#   ci/full.sh NAME ...     these only
-#   ci/full.sh --list       what there is
+#   ci/full.sh NAME ...     these stages
+#   ci/full.sh --list       the stages
 #   ci/full.sh --again      forgets what has passed
-#   ci/full.sh --for 60     ends each stage after so many seconds: shows that it starts, and no more
+#   ci/full.sh --for 60     ends each stage after 60 seconds, which only shows that it starts
+#   ci/full.sh --help       prints this
 #
-# A stage that lacks a tool says SKIPPED and is counted as that, never as passed.
+# A stage that lacks a tool is SKIPPED, which does not count as passed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,20 +17,20 @@ cd "$(dirname "$0")/.."
 stages=(
     'tests|ci/test.sh --new-seed|every ordinary test, the models and the tool on real logs'
     'lint|ci/lint.sh|lints, layers, documentation without warnings'
-    'models|ci/loom.sh full|the models of every atomic protocol, deeper, and of 4 threads'
-    'histories|ci/shuttle.sh full|random schedules, each history checked for linearizability'
-    'leases|ci/leases.sh full|the protocols between processes and a server, in every state'
-    'faults|ci/faults.sh|hundreds of faults on redis-server and on Valkey, against stated bounds'
-    'proofs|ci/prove.sh|the pure steps over all inputs'
-    'oracles|ci/oracles.sh 10000000000|10^10 decisions of all algorithms, each compared with its oracle'
-    'fuzz|ci/fuzz.sh 300M|300 million executions of ten fuzz targets'
-    'miri|ci/miri.sh|undefined behaviour and weak memory, on four kinds of machine'
-    'races|ci/tsan.sh|the tests with real threads under the thread sanitizer'
-    'packages|ci/packages-check.sh|licences, advisories, least versions, each feature, oldest compiler'
-    'mutants|ci/mutants.sh|that tests notice what is changed in the code'
-    'pingora|ci/pingora.sh|the filter for Pingora'
-    'repeat|ci/repeat.sh 50|the ordinary tests with the cases of 50 other seeds'
-    'soak|ci/soak.sh 3600|the proxy under load for an hour, rules and Redis coming and going'
+    'loom|ci/check.sh loom full|the models of every atomic protocol, deeper, and of 4 threads'
+    'shuttle|ci/check.sh shuttle full|random schedules, each history checked for linearizability'
+    'states|ci/check.sh states full|the protocols between processes and a server, in every state'
+    'faults|ci/check.sh faults|hundreds of faults on redis-server and on Valkey, against stated bounds'
+    'proofs|ci/check.sh proofs|the pure steps over all inputs'
+    'oracles|ci/check.sh oracles 10000000000|10^10 decisions of all algorithms, each compared with its oracle'
+    'fuzz|ci/check.sh fuzz 300M|300 million executions of ten fuzz targets'
+    'miri|ci/check.sh miri|undefined behaviour and weak memory, on four kinds of machine'
+    'races|ci/check.sh races|the tests with real threads under the thread sanitizer'
+    'packages|ci/check.sh packages|licences, advisories, least versions, each feature, oldest compiler'
+    'mutants|ci/check.sh mutants|that tests notice what is changed in the code'
+    'pingora|ci/check.sh pingora|the filter for Pingora'
+    'repeat|ci/check.sh repeat 50|the ordinary tests with the cases of 50 other seeds'
+    'soak|ci/check.sh soak 3600|the proxy under load for an hour, rules and Redis coming and going'
 )
 
 state="${CARGO_TARGET_DIR:-target}/full"
@@ -44,7 +44,7 @@ while [ $# -gt 0 ]; do
         --list)
             for stage in "${stages[@]}"; do
                 IFS='|' read -r name command about <<<"$stage"
-                printf '%-10s %-24s %s\n' "$name" "$command" "$about"
+                printf '%-10s %-35s %s\n' "$name" "$command" "$about"
             done
             exit 0
             ;;
@@ -57,8 +57,12 @@ while [ $# -gt 0 ]; do
             limit=(timeout --kill-after=30 "$1")
             shift
             ;;
+        -h | --help)
+            sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+            exit 0
+            ;;
         -*)
-            sed -n '6,10s/^# *//p' "$0" >&2
+            sed -n '5,10s/^# *//p' "$0" >&2
             exit 2
             ;;
         *) only+=("$arg") ;;
@@ -66,7 +70,7 @@ while [ $# -gt 0 ]; do
 done
 for name in ${only[@]+"${only[@]}"}; do
     if ! printf '%s\n' "${stages[@]}" | grep -q "^$name|"; then
-        echo "full: no stage is named $name; ci/full.sh --list tells them" >&2
+        echo "full: no stage is named $name; ci/full.sh --list lists them" >&2
         exit 2
     fi
 done
@@ -105,7 +109,7 @@ for stage in "${stages[@]}"; do
     elif [ "$skipped" -gt 0 ]; then
         outcome=SKIPPED note="$skipped left out: $(grep -m1 SKIPPED "$log")"
     else
-        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|packages|mutants|pingora|soak|prove|shuttle|loom|leases|faults): ' "$log" | tail -1)"
+        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|packages|mutants|pingora|soak|prove|shuttle|loom|states|faults): ' "$log" | tail -1)"
         printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
     fi
     printf '%-10s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"

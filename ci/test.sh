@@ -4,6 +4,7 @@
 #
 #   ci/test.sh              draws the same cases in each run
 #   ci/test.sh --new-seed   draws new cases, by a seed that is printed
+#   ci/test.sh --help       prints this
 #
 # PROPTEST_RNG_SEED=SEED ci/test.sh draws the cases of that seed again.
 set -euo pipefail
@@ -11,16 +12,37 @@ cd "$(dirname "$0")/.."
 case "${1:-}" in
     '') export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}" ;;
     --new-seed) export PROPTEST_RNG_SEED="$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')" ;;
+    -h | --help)
+        sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
     *)
         echo "test: '$1': say --new-seed, or nothing" >&2
         exit 2
         ;;
 esac
 echo "test: cases are drawn by PROPTEST_RNG_SEED=$PROPTEST_RNG_SEED"
-ci/packages.sh
-# Examples are left to the lints: what they show is tested in the documentation.
-cargo test --workspace --all-features --locked --lib --bins --tests
+ci/check.sh programs
+
+# Models, histories and protocols have builds of their own. They run at a low priority beside the ordinary
+# tests, and use the time in which those link, sleep, or run on one core.
+models="$(mktemp)"
+set -m # a process group of its own, so that it can be ended as a whole
+nice -n 10 bash -c 'ci/check.sh loom && ci/check.sh shuttle && ci/check.sh states' >"$models" 2>&1 &
+set +m
+background=$!
+trap 'kill -- -"$background" 2>/dev/null || true; rm -f "$models"' EXIT
+
+# Lints cover the examples; the documentation tests what they show. The packages left out have no test
+# without their own flags.
+cargo test --workspace --all-features --locked --lib --bins --tests \
+    --exclude loom-tests --exclude shuttle-tests
 cargo test --workspace --all-features --locked --doc
-ci/loom.sh
-ci/shuttle.sh
-ci/leases.sh
+
+passed=yes
+wait "$background" || passed=no
+cat "$models"
+if [ "$passed" = no ]; then
+    echo 'test: models, histories or protocols failed, see above' >&2
+    exit 1
+fi

@@ -121,3 +121,7 @@ pub use sync::{Loads, let_loads_return, model_words};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide.md")]
+struct Guide;

@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Options) {
         rows.push(lease_given(&name(cells, HOWS[2]), limiter(cells, QuantaClock::new())));
     }
     let figures = compare(options, DECISIONS, &rows);
-    let title = "One hot key, 2 threads, a lane each";
+    let title = "One hot key, 2 threads, a lease each";
     table(title, &figures);
     note(
         "10,000 cells a second: 16 come back in 1.6 ms, 64 in 6.4 ms and 1,024 in 0.1 s. The \
@@ -47,11 +47,11 @@ pub(crate) fn run(options: &Options) {
 }
 
 fn plain_name(how: &str) -> String {
-    format!("without lanes, {how}")
+    format!("without leases, {how}")
 }
 
 fn name(cells: u64, how: &str) -> String {
-    format!("lanes of {cells}, {how}")
+    format!("leases of {cells}, {how}")
 }
 
 fn limiter<C: Clock>(cells: u64, clock: C) -> Limiter<u64, Gcra, C> {

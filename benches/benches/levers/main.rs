@@ -1,4 +1,4 @@
-//! What a user can turn: batches, huge pages, hashers, counting, clocks of two tiers, lanes, and
+//! What a user can turn: batches, huge pages, hashers, counting, clocks of two tiers, leases, and
 //! names of who is denied.
 
 mod companions;
@@ -25,7 +25,7 @@ fn main() {
     let full = std::env::args().any(|arg| arg == "--full");
     heading("levers: batches, huge pages, counting and TieredClock, one thread, uniform keys");
     keyed::run(&options, full);
-    heading("levers: lanes, one hot key, two threads, admitted");
+    heading("levers: leases, one hot key, two threads, admitted");
     leases::run(&options);
     heading("levers: TopKeys, all denied");
     noted::run(&options);

@@ -1,8 +1,10 @@
-//! Makes `README.md` and plots of the results in a directory, and the table of the front page.
+//! Makes the page and the plots of each processor's results, and the table of the front page; or
+//! prints all tables of a bench.
 //!
 //! ```sh
 //! cargo run --release -p tollgate-benches --bin report -- benches/results
 //! cargo run --release -p tollgate-benches --bin report -- benches/results --check
+//! cargo run --release -p tollgate-benches --bin report -- benches/results --tables intel-xeon/keyed
 //! cargo run --release -p tollgate-benches --bin report -- target/bench-results --no-readme
 //! ```
 
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 
 use tollgate_benches::publish;
 
-const USAGE: &str = "usage: report DIR [--check] [--no-readme]";
+const USAGE: &str = "usage: report DIR [--check] [--no-readme] [--tables PROCESSOR[/BENCH]]";
 
 fn main() -> ExitCode {
     match run() {
@@ -24,16 +26,22 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let (mut dir, mut check, mut with_readme) = (None, false, true);
-    for arg in std::env::args().skip(1) {
+    let (mut dir, mut check, mut with_readme, mut tables) = (None, false, true, None);
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
         match arg.as_str() {
             "--check" => check = true,
             "--no-readme" => with_readme = false,
+            "--tables" => tables = Some(args.next().ok_or(USAGE)?),
             name if name.starts_with('-') || dir.is_some() => return Err(USAGE.to_owned()),
             name => dir = Some(PathBuf::from(name)),
         }
     }
     let dir = dir.ok_or(USAGE)?;
+    if let Some(name) = tables {
+        print!("{}", publish::tables(&dir, &name)?);
+        return Ok(());
+    }
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
     let files = publish::generate(&dir, with_readme.then_some(readme.as_path()))?;
     if !check {

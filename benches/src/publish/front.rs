@@ -1,5 +1,6 @@
-//! The measured part of the front page: one table, of what its rows are called in the results.
+//! The measured part of the front page: five rows beside the fastest other, lost ones among them.
 
+use super::compare::{By, who, worst};
 use crate::markdown::table;
 use crate::peer::GOVERNOR;
 use crate::saved::{Item, Saved, TimedRow};
@@ -13,70 +14,70 @@ struct Line {
     label: &'static str,
     bench: &'static str,
     title: &'static str,
-    /// The rows' names, for each column; empty for none.
-    names: [&'static str; 4],
+    /// The name of governor's row; empty where governor has no such limiter.
+    governor: &'static str,
 }
 
-const FLOOR: &str = "hash, a word of the key's own, CAS";
-const NAMES: [&str; 4] =
-    [FLOOR, "tollgate, time given", "tollgate, own clock", "governor, own clock"];
+const CRATES: &str = "versus_crates";
+const KEYED: &str = "governor, ahash, own clock";
 
 const LINES: [Line; 5] = [
     Line {
-        label: "one bucket",
-        bench: "decision",
-        title: "Decisions",
-        names: ["CAS loop", "admit, time given", "admit, own clock", ""],
+        label: "one bucket, 1 thread",
+        bench: CRATES,
+        title: "direct-admit-1: one bucket, 1 thread(s)",
+        governor: "governor, own clock",
     },
     Line {
         label: "1,000 keys, zipf 0.99, 1 thread",
-        bench: "keyed",
-        title: "Admissions, 1000 keys, zipf 0.99, 1 thread(s)",
-        names: NAMES,
+        bench: CRATES,
+        title: "1k-zipf-admit, 1000 keys, zipf 0.99, 1 thread(s)",
+        governor: KEYED,
     },
     Line {
         label: "100,000 keys, uniform, 2 threads",
-        bench: "keyed",
-        title: "Admissions, 100000 keys, uniform, 2 thread(s)",
-        names: NAMES,
+        bench: CRATES,
+        title: "100k-uniform-admit, 100000 keys, uniform, 2 thread(s)",
+        governor: KEYED,
     },
     Line {
-        label: "denying, 100,000 keys, zipf 0.99, 2 threads",
-        bench: "keyed",
-        title: "Denials, 100000 keys, zipf 0.99, 2 thread(s)",
-        names: ["", NAMES[1], NAMES[2], NAMES[3]],
+        label: "denials, 100,000 keys, zipf 0.99, 2 threads",
+        bench: CRATES,
+        title: "100k-zipf-deny, 100000 keys, zipf 0.99, 2 thread(s)",
+        governor: KEYED,
     },
     Line {
-        label: "1,000,000 keys, uniform, 1 thread",
-        bench: "keyed",
-        title: "Admissions, 1000000 keys, uniform, 1 thread(s)",
-        names: NAMES,
+        label: "sliding log, one bucket, 2 threads",
+        bench: "versus_mutex",
+        title: "log, one bucket, admitted, 2 thread(s)",
+        governor: "",
     },
 ];
+
+/// The link to the results in the folder of this name.
+pub(super) fn link(folder: &str) -> String {
+    format!("benches/results/{folder}/README.md")
+}
 
 /// The part of the front page that the results make.
 ///
 /// # Errors
 ///
-/// Where a figure is not among the results, or they come from several machines.
-pub(super) fn part(all: &[Saved]) -> Result<String, String> {
-    let [decision, keyed, flood] = ["decision", "keyed", "flood"].map(|bench| find(all, bench));
-    let (decision, keyed, flood) = (decision?, keyed?, flood?);
-    let machine = &decision.machine;
-    if [keyed, flood].into_iter().any(|saved| saved.machine != *machine) {
-        return Err("decision, keyed and flood were not run on one machine".to_owned());
-    }
+/// Where a figure is not among the results.
+pub(super) fn part(folder: &str, all: &[Saved]) -> Result<String, String> {
+    let [crates, flood] = [CRATES, "flood"].map(|bench| find(all, bench));
+    let (crates, flood) = (crates?, flood?);
+    let (machine, rounds, date) = (&crates.machine, crates.rounds, &crates.date);
     let sentence = format!(
-        "Nanoseconds a decision, median of {} rounds, beside {GOVERNOR} and beside the least it \
-         could cost (a hash and one compare-and-swap); {machine}, Linux, {}. Method: \
-         [benches/README.md](benches/README.md). Spread, more rows, plots and where we lose: \
-         [benches/results](benches/results/README.md).",
-        keyed.rounds, keyed.date
+        "Nanoseconds a decision by each limiter's own clock, median of {rounds} rounds, beside \
+         {GOVERNOR} and the fastest other crate, map or lock; {machine}, {}. The \
+         fastest is bold. [All results]({}), [method](benches/README.md).",
+        date.split(' ').next().unwrap_or_default(),
+        link(folder)
     );
     let rows: Result<Vec<Vec<String>>, String> =
         LINES.iter().map(|line| cells(all, line)).collect();
-    let header =
-        ["", "floor", "tollgate, time given", "tollgate, own clock", "governor, own clock"];
+    let header = ["", "tollgate", "governor", "fastest other"];
     let table = table("", &header, &rows?);
     Ok(format!("{}\n\n{table}{}\n", wrapped(&sentence), wrapped(&flooded(flood)?)))
 }
@@ -93,19 +94,35 @@ fn cells(all: &[Saved], line: &Line) -> Result<Vec<String>, String> {
         _ => None,
     });
     let rows: &[TimedRow] = rows.ok_or_else(|| missing("table"))?;
-    let mut cells = vec![line.label.to_owned()];
-    for name in line.names {
-        let row = rows.iter().find(|row| row.name == name);
-        cells.push(match (row, name) {
-            (Some(row), _) => format!("{:.1}", row.median_nanos),
-            (None, "") => String::new(),
-            (None, _) => return Err(missing(name)),
-        });
-    }
-    Ok(cells)
+    let pair = worst(rows, By::OwnClock).ok_or_else(|| missing("pair"))?;
+    let (ours, theirs) = (pair.ours.median_nanos, pair.theirs.median_nanos);
+    let governor = match line.governor {
+        "" => None,
+        name => Some(rows.iter().find(|row| row.name == name).ok_or_else(|| missing(name))?),
+    };
+    let governor = governor.map(|row| row.median_nanos);
+    let least = ours.min(theirs);
+    let cell = |nanos: f64| match nanos <= least {
+        true => format!("**{nanos:.1}**"),
+        false => format!("{nanos:.1}"),
+    };
+    Ok(vec![
+        line.label.to_owned(),
+        cell(ours),
+        governor.map_or_else(String::new, cell),
+        format!("{}, {}", cell(theirs), described(who(&pair.theirs.name))),
+    ])
 }
 
-/// What the flood did to memory, and to those who behaved.
+/// What a row of another is, for a reader who has not seen the method.
+fn described(who: &str) -> &str {
+    match who {
+        "bucket" => "a bare atomic word",
+        who => who,
+    }
+}
+
+/// What the flood did to memory, and to keys that stay within their rate.
 fn flooded(flood: &Saved) -> Result<String, String> {
     let last = flood.items().find_map(|item| match item {
         Item::Text { rows, .. } => rows.last(),
@@ -121,8 +138,8 @@ fn flooded(flood: &Saved) -> Result<String, String> {
     let asked = steady.note.split_whitespace().nth(1).unwrap_or_default();
     let [keys, asked, denied] = [keys, asked, &format!("{:.0}", steady.figure)].map(thousands);
     Ok(format!(
-        "A flood of {keys} new keys through a table of a million leaves memory at {megabytes} MB; \
-         of {asked} requests of well-behaved keys, {denied} were denied meanwhile."
+        "A flood of {keys} new keys through a table of a million leaves memory at {megabytes} MB. Of \
+         {asked} requests of well-behaved keys, {denied} are denied meanwhile."
     ))
 }
 
@@ -213,6 +230,6 @@ mod tests {
 
     #[test]
     fn a_missing_figure_is_an_error_and_no_empty_cell() {
-        assert!(part(&[]).is_err_and(|error| error.contains("decision")));
+        assert!(part("a", &[]).is_err_and(|error| error.contains("versus_crates")));
     }
 }

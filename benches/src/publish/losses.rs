@@ -65,7 +65,7 @@ pub(super) fn sides_of_calls(rows: &[CallsRow]) -> Vec<Side> {
 }
 
 /// Whether two names say that the rows do the same.
-fn alike(ours: &str, theirs: &str) -> bool {
+pub(super) fn alike(ours: &str, theirs: &str) -> bool {
     let agree = |one: Option<usize>, other: Option<usize>| match (one, other) {
         (Some(one), Some(other)) => one == other,
         _ => true,
@@ -77,12 +77,12 @@ fn alike(ours: &str, theirs: &str) -> bool {
 }
 
 /// Who tells the time.
-fn time(name: &str) -> Option<usize> {
+pub(super) fn time(name: &str) -> Option<usize> {
     first_of(name, &[&["own clock"], &["time given", "FakeRelativeClock"], &["coarse clock"]])
 }
 
 /// What is counted, where a name says so.
-fn algorithm(name: &str) -> Option<usize> {
+pub(super) fn algorithm(name: &str) -> Option<usize> {
     let words: [&[&str]; 6] = [
         &["SubWindows", "sub-windows"],
         &["SlidingCounter", "sliding counter"],

@@ -1,5 +1,7 @@
-//! What is made of saved results: `results/README.md`, plots, and the table of the front page.
-//! No figure in them is typed.
+//! What is made of saved results: a page and plots for each processor, a page that lists them, and the
+//! table of the front page. No figure in them is typed.
+//!
+//! Results are in a folder for each processor, such as `benches/results/intel-xeon/keyed.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +9,15 @@ use std::path::{Path, PathBuf};
 use crate::saved::Saved;
 
 mod bars;
+mod compare;
 mod front;
+mod full;
+mod goals;
 mod lines;
 mod losses;
 mod page;
 mod plot;
-mod wanted;
+mod ratios;
 
 /// A file that the results make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,26 +28,93 @@ pub struct Generated {
     pub text: String,
 }
 
-/// All files that the results in `dir` make; with a `readme`, that file with its table replaced.
+/// The results of one processor.
+struct Results {
+    /// The folder's name.
+    name: String,
+    path: PathBuf,
+    all: Vec<Saved>,
+}
+
+/// All files that the results in `root` make; with a `readme`, that file with its table replaced.
 ///
 /// # Errors
 ///
 /// Where results are missing or of another form, or the marks in `readme` are.
-pub fn generate(dir: &Path, readme: Option<&Path>) -> Result<Vec<Generated>, String> {
-    let all = Saved::read_all(dir)?;
-    // There may be none.
-    let causes = fs::read_to_string(dir.join("causes.md")).unwrap_or_default();
+pub fn generate(root: &Path, readme: Option<&Path>) -> Result<Vec<Generated>, String> {
+    let processors = read(root)?;
     let mut files = Vec::new();
-    for (name, text) in page::plots(&all) {
-        files.push(Generated { path: dir.join(name), text });
+    for Results { name, path, all } in &processors {
+        for (name, text) in page::plots(all) {
+            files.push(Generated { path: path.join(name), text });
+        }
+        files.push(Generated { path: path.join("README.md"), text: page::page(name, all) });
     }
-    files.push(Generated { path: dir.join("README.md"), text: page::page(&all, &causes) });
+    files.push(Generated { path: root.join("README.md"), text: index(&processors) });
     if let Some(readme) = readme {
         let text = fs::read_to_string(readme).map_err(|error| format!("{readme:?}: {error}"))?;
-        let text = front::replaced(&text, &front::part(&all)?)?;
+        let named = processors.iter().find(|one| text.contains(&front::link(&one.name)));
+        let Results { name, all, .. } = named.unwrap_or(&processors[0]);
+        let text = front::replaced(&text, &front::part(name, all)?)?;
         files.push(Generated { path: readme.to_owned(), text });
     }
     Ok(files)
+}
+
+/// Every table of one bench, named `processor/bench`, or of all benches of a processor.
+///
+/// # Errors
+///
+/// Where there are no such results.
+pub fn tables(root: &Path, name: &str) -> Result<String, String> {
+    let (processor, bench) = name.split_once('/').unwrap_or((name, ""));
+    let all = Saved::read_all(&root.join(processor))?;
+    match full::tables(&all, bench) {
+        text if text.is_empty() => Err(format!("{root:?} has no results of {name:?}")),
+        text => Ok(text),
+    }
+}
+
+/// The results of every processor, in the order of the folders' names.
+fn read(root: &Path) -> Result<Vec<Results>, String> {
+    let mut processors = Vec::new();
+    for path in folders(root)? {
+        let all = Saved::read_all(&path)?;
+        if all.iter().any(|saved| saved.machine != all[0].machine) {
+            return Err(format!("{path:?}: results of more than one machine"));
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        processors.push(Results { name, path, all });
+    }
+    match processors.is_empty() {
+        true => Err(format!("{root:?}: no folder of results; run a bench with --save")),
+        false => Ok(processors),
+    }
+}
+
+fn folders(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut folders = entries(root)?;
+    folders.retain(|path| path.is_dir());
+    Ok(folders)
+}
+
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(dir).map_err(|error| format!("{dir:?}: {error}"))?;
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// The page that lists the processors.
+fn index(processors: &[Results]) -> String {
+    let mut text = "# Results\n\n\
+        Figures are of one processor each. [How they are measured](../README.md). [Causes of what is \
+        lost](causes.md).\n\n"
+        .to_owned();
+    for Results { name, all, .. } in processors {
+        text.push_str(&format!("- [{}]({name}/README.md), {}\n", all[0].machine, all[0].date));
+    }
+    text
 }
 
 /// Writes the files, and removes plots of results that are no longer there.
@@ -50,8 +122,8 @@ pub fn generate(dir: &Path, readme: Option<&Path>) -> Result<Vec<Generated>, Str
 /// # Errors
 ///
 /// Where that is not possible.
-pub fn write(dir: &Path, files: &[Generated]) -> Result<(), String> {
-    for path in superfluous(dir, files)? {
+pub fn write(root: &Path, files: &[Generated]) -> Result<(), String> {
+    for path in superfluous(root, files)? {
         fs::remove_file(&path).map_err(|error| format!("{path:?}: {error}"))?;
     }
     for Generated { path, text } in files {
@@ -65,8 +137,8 @@ pub fn write(dir: &Path, files: &[Generated]) -> Result<(), String> {
 /// # Errors
 ///
 /// Where the directory cannot be read.
-pub fn check(dir: &Path, files: &[Generated]) -> Result<Vec<String>, String> {
-    let superfluous = superfluous(dir, files)?.into_iter();
+pub fn check(root: &Path, files: &[Generated]) -> Result<Vec<String>, String> {
+    let superfluous = superfluous(root, files)?.into_iter();
     let superfluous = superfluous.map(|path| format!("{path:?}: the results make no such plot"));
     let is_stale =
         |file: &&Generated| fs::read_to_string(&file.path).ok() != Some(file.text.clone());
@@ -75,12 +147,13 @@ pub fn check(dir: &Path, files: &[Generated]) -> Result<Vec<String>, String> {
     Ok(superfluous.chain(stale).collect())
 }
 
-/// Plots in `dir` that are not among the files.
-fn superfluous(dir: &Path, files: &[Generated]) -> Result<Vec<PathBuf>, String> {
-    let entries = fs::read_dir(dir).map_err(|error| format!("{dir:?}: {error}"))?;
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+/// Plots in `root` and its folders that are not among the files.
+fn superfluous(root: &Path, files: &[Generated]) -> Result<Vec<PathBuf>, String> {
+    let mut paths = entries(root)?;
+    for folder in folders(root)? {
+        paths.extend(entries(&folder)?);
+    }
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "svg"));
     paths.retain(|path| files.iter().all(|file| file.path != *path));
-    paths.sort();
     Ok(paths)
 }

@@ -63,6 +63,15 @@ impl Svg {
         );
     }
 
+    /// A dot, filled or with an outline only.
+    pub(super) fn dot(&mut self, [x, y]: [f64; 2], colour: &str, is_filled: bool) {
+        let fill = if is_filled { colour } else { "none" };
+        let _ = writeln!(
+            self.body,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{fill}\" stroke=\"{colour}\"/>"
+        );
+    }
+
     /// A line through points; `opacity` from 0 to 1.
     pub(super) fn line(&mut self, points: &[[f64; 2]], stroke: &str, width: f64, opacity: f64) {
         let points: Vec<String> = points.iter().map(|[x, y]| format!("{x:.1},{y:.1}")).collect();

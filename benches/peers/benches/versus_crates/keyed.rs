@@ -6,7 +6,7 @@ use tollgate_benches::rounds::compare;
 use tollgate_peers::limiters::each;
 
 use crate::choice::Choice;
-use crate::ours::{BATCHED, BATCHED_HUGE, HUGE, LANES, LANES_COARSE, LANES_GIVEN, Pages};
+use crate::ours::{BATCHED, BATCHED_HUGE, HUGE, LEASES, LEASES_COARSE, LEASES_GIVEN, Pages};
 use crate::rows::{Case, Rows, Wanted, beside_best, judge, loops, side_by_side};
 
 pub(crate) fn run(choice: &Choice) {
@@ -48,9 +48,9 @@ fn one(choice: &Choice, name: &str, case: Case, wanted: Wanted) {
         ("huge pages", HUGE, None),
         ("batch of 16", BATCHED, None),
         ("batch of 16, huge pages", BATCHED_HUGE, None),
-        ("lanes, own clock", LANES, Some(10.0)),
-        ("lanes, coarse clock", LANES_COARSE, Some(35.0)),
-        ("lanes, time given (the peer reads its own clock)", LANES_GIVEN, Some(35.0)),
+        ("leases, own clock", LEASES, Some(10.0)),
+        ("leases, coarse clock", LEASES_COARSE, Some(35.0)),
+        ("leases, time given (the peer reads its own clock)", LEASES_GIVEN, Some(35.0)),
     ];
     for (what, ours, least) in further {
         beside_best(&format!("{name}, {what}"), &figures, &rows.exact.own, ours, least);

@@ -1,4 +1,4 @@
-//! Rows of what only tollgate has: batches, huge pages, lanes.
+//! Rows of what only tollgate has: batches, huge pages, leases.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::rows::{Case, Rows};
 
 /// Keys that are asked for in one call.
 const BATCH: usize = 16;
-/// Cells that a lane takes. They come back in 0.1 s, a hundred times as long as a coarse clock stands
+/// Cells that a lease takes. They come back in 0.1 s, a hundred times as long as a coarse clock stands
 /// still.
-const LANE: u64 = 1_024;
+const LEASE: u64 = 1_024;
 const REFRESH: Duration = Duration::from_millis(1);
 
 pub(crate) const HUGE: &str = "tollgate huge pages, own clock";
 pub(crate) const BATCHED: &str = "tollgate batch of 16, own clock";
 pub(crate) const BATCHED_HUGE: &str = "tollgate batch of 16 huge pages, own clock";
-pub(crate) const LANES: &str = "tollgate lanes of 1024, own clock";
-pub(crate) const LANES_COARSE: &str = "tollgate lanes of 1024, coarse clock";
-pub(crate) const LANES_GIVEN: &str = "tollgate lanes of 1024, time given";
+pub(crate) const LEASES: &str = "tollgate leases of 1024, own clock";
+pub(crate) const LEASES_COARSE: &str = "tollgate leases of 1024, coarse clock";
+pub(crate) const LEASES_GIVEN: &str = "tollgate leases of 1024, time given";
 
 /// Whether the system is asked for huge pages.
 #[derive(Clone, Copy, PartialEq)]
@@ -65,21 +65,21 @@ impl Rows<'_> {
         }));
     }
 
-    /// A lane for each thread, made anew in each turn: own clock, coarse clock, time given.
+    /// A lease for each thread, made anew in each turn: own clock, coarse clock, time given.
     pub(crate) fn leases(&mut self, key: u64) {
         let clock = CoarseClock::with_upkeep(REFRESH).expect("a thread");
         let own = with_leases(self.case, QuantaClock::new());
         let coarse = with_leases(self.case, clock);
         let given = with_leases(self.case, QuantaClock::new());
         let threads = self.case.threads;
-        self.lease(LANES, Row::new(LANES, threads, move |turn| asked(turn, &own, key)));
+        self.lease(LEASES, Row::new(LEASES, threads, move |turn| asked(turn, &own, key)));
         self.lease(
-            LANES_COARSE,
-            Row::new(LANES_COARSE, threads, move |turn| asked(turn, &coarse, key)),
+            LEASES_COARSE,
+            Row::new(LEASES_COARSE, threads, move |turn| asked(turn, &coarse, key)),
         );
         self.lease(
-            LANES_GIVEN,
-            Row::new(LANES_GIVEN, threads, move |turn| {
+            LEASES_GIVEN,
+            Row::new(LEASES_GIVEN, threads, move |turn| {
                 let mut lease = given.lease(&key);
                 let (mut now, mut admitted) = (turn.start_nanos(), 0);
                 for _ in 0..turn.decisions {
@@ -107,7 +107,7 @@ fn asked<C: Clock>(turn: Turn, gate: &Limiter<u64, Gcra, C>, key: u64) -> usize 
 }
 
 fn with_leases<C: Clock>(case: Case, clock: C) -> Limiter<u64, Gcra, C> {
-    let builder = Limiter::builder(quota(case.plan)).algorithm(Gcra::new().leases(LANE));
+    let builder = Limiter::builder(quota(case.plan)).algorithm(Gcra::new().leases(LEASE));
     builder.clock(clock).capacity(case.keys as u64).build().expect("in range")
 }
 

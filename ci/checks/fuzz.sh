@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Fuzzes each target, from the corpus in the repository, as many at a time as there are processors, and
+# says how many executions that were. A crash is kept in fuzz/artifacts, and fails.
+#
+#   ci/check.sh fuzz [SECONDS] [TARGET ...]    each target for 60 seconds, and all of them, unless said
+#   ci/check.sh fuzz 300M [TARGET ...]         so many million executions in all
+#
+# Of executions each target has its share, so that the time follows from how fast they are. Tables are
+# fuzzed with the address sanitizer, where there is a nightly compiler; what has no unsafe code of ours
+# runs faster without one. Comparisons are not traced: that took two thirds of the time, for hints that
+# numbers have no use for; to texts there are dictionaries.
+#
+# TOLLGATE_FUZZ_JOBS: how many at a time.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+# Target, millions of executions of 300, longest input, sanitizer; what takes longest is first.
+table=(
+    'words 117 320 none'
+    'operations 1 320 address'
+    'accounts 10 400 none'
+    'changes 28 400 none'
+    'snapshot 4 160 address'
+    'forwarded 45 768 none'
+    'fields 40 256 none'
+    'replies 41 256 none'
+    'log_lines 2 1024 none'
+    'rules 2 1024 none'
+    'paths 10 128 none'
+)
+amount="${1:-60}"
+if ! [[ "$amount" =~ ^[1-9][0-9]*M?$ ]]; then
+    sed -n '5,6s/^# *//p' "$0" >&2
+    exit 2
+fi
+rows=()
+for row in "${table[@]}"; do
+    if [ $# -lt 2 ] || [[ " ${*:2} " == *" ${row%% *} "* ]]; then rows+=("$row"); fi
+done
+if [ $# -ge 2 ] && [ ${#rows[@]} -ne $(($# - 1)) ]; then
+    echo "fuzz: not all of these are targets: ${*:2}; those are: ${table[*]%% *}" >&2
+    exit 2
+fi
+for file in fuzz/fuzz_targets/*.rs; do
+    name="$(basename "$file" .rs)"
+    if ! printf '%s\n' "${table[@]}" | grep -q "^$name "; then
+        echo "fuzz: $name has no line in ci/checks/fuzz.sh" >&2
+        exit 2
+    fi
+done
+
+tools="${CARGO_TARGET_DIR:-$PWD/target}/tools"
+export PATH="$PATH:$tools/bin"
+if ! cargo fuzz --version >/dev/null 2>&1 \
+    && ! cargo install --quiet --locked --root "$tools" cargo-fuzz; then
+    echo 'fuzz: SKIPPED: cargo-fuzz cannot be installed here'
+    exit 0
+fi
+# The package has a lock file of its own, and flags that would build everything else anew.
+base="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
+mkdir -p "$base"
+if rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+    fuzz=(cargo +nightly fuzz)
+else
+    export RUSTC_BOOTSTRAP=1
+    fuzz=(cargo fuzz)
+    rows=("${rows[@]/%address/none}")
+fi
+
+parts=0
+for row in "${rows[@]}"; do
+    read -r name part _ sanitizer <<<"$row"
+    parts=$((parts + part))
+    CARGO_TARGET_DIR="$base/$sanitizer" "${fuzz[@]}" build --no-trace-compares --sanitizer "$sanitizer" "$name"
+done
+# An error that a text is denied with is not to walk the stack, nor is an allocation; and memory that is
+# given back to the system after each input has to be asked for again.
+export RUST_LIB_BACKTRACE=0 MALLOC_TRIM_THRESHOLD_=100000000 MALLOC_MMAP_THRESHOLD_=100000000
+export ASAN_OPTIONS="${ASAN_OPTIONS:-malloc_context_size=4:detect_stack_use_after_return=0:quarantine_size_mb=32}"
+
+one() {
+    local name="$1" part="$2" longest="$3" sanitizer="$4" until words=()
+    case "$amount" in
+        *M) until="-runs=$((${amount%M} * 1000000 * part / parts + 1))" ;;
+        *) until="-max_total_time=$amount" ;;
+    esac
+    [ ! -e "fuzz/dictionaries/$name.dict" ] || words=("-dict=fuzz/dictionaries/$name.dict")
+    # What is found goes beside the build: only a little of it is worth keeping in the repository.
+    mkdir -p "$base/corpus/$name" "fuzz/artifacts/$name"
+    "$base/$sanitizer/$(rustc -vV | sed -n 's/^host: //p')/release/$name" \
+        "$base/corpus/$name" "fuzz/corpus/$name" -artifact_prefix="fuzz/artifacts/$name/" \
+        "$until" ${words[@]+"${words[@]}"} -max_len="$longest" -timeout=20 -rss_limit_mb=4096 \
+        -print_final_stats=1 >"$base/$name.log" 2>&1
+}
+
+running=0
+failed=()
+finish() {
+    wait -n || true
+    running=$((running - 1))
+}
+for row in "${rows[@]}"; do
+    read -r name part longest sanitizer <<<"$row"
+    [ "$running" -lt "${TOLLGATE_FUZZ_JOBS:-$(nproc)}" ] || finish
+    rm -f "$base/$name.failed"
+    { one "$name" "$part" "$longest" "$sanitizer" || touch "$base/$name.failed"; } &
+    running=$((running + 1))
+done
+while [ "$running" -gt 0 ]; do finish; done
+
+for row in "${rows[@]}"; do
+    name="${row%% *}"
+    awk -v target="$name" '
+        /^Done / { runs = $2; seconds = $5 }
+        /^#.*cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") cov = $(i + 1) }
+        END { printf "fuzz: %s: %d runs in %d s, %d a second, %d edges\n", target, runs, seconds, runs / (seconds ? seconds : 1), cov }
+    ' "$base/$name.log" | tee "$base/$name.sum"
+    if [ -e "$base/$name.failed" ]; then
+        failed+=("$name")
+        tail -60 "$base/$name.log"
+    fi
+done
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "fuzz: FAILED: ${failed[*]}: what did it is in fuzz/artifacts, and becomes a test"
+    exit 1
+fi
+for row in "${rows[@]}"; do cat "$base/${row%% *}.sum"; done \
+    | awk '{ runs += $3 } END { printf "fuzz: %d targets, %d executions in all, no crash\n", NR, runs }'

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Undefined behaviour, data races and weak memory, by Miri: tests/miri.rs, which has all protocols
+# with real threads, under several schedules; also where words are 32 bits and where bytes are the
+# other way around, twice each. Needs the nightly toolchain with miri and rust-src, which it adds where
+# rustup can.
+#
+#   ci/check.sh miri [SEEDS] [TARGET ...]    8 schedules on the first target, and all targets, unless said
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+seeds="${1:-8}"
+targets=(x86_64-unknown-linux-gnu i686-unknown-linux-gnu s390x-unknown-linux-gnu
+    aarch64-unknown-linux-gnu)
+[ $# -lt 2 ] || targets=("${@:2}")
+if ! rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+    echo 'miri: SKIPPED: no nightly toolchain; rustup toolchain install nightly'
+    exit 0
+fi
+has() { rustup +nightly component list --installed 2>/dev/null | grep -q "^$1"; }
+if ! { has miri && has rust-src; } && ! rustup +nightly component add miri rust-src >/dev/null 2>&1; then
+    echo 'miri: SKIPPED: rustup cannot add miri and rust-src here'
+    exit 0
+fi
+done_count=0
+for target in "${targets[@]}"; do
+    seeds_here=$seeds
+    # The first knows all of them; the others are about widths, byte orders and barriers.
+    [ "$target" = "${targets[0]}" ] || seeds_here=$((seeds < 2 ? seeds : 2))
+    if ! cargo +nightly miri setup --target "$target" >/dev/null 2>&1; then
+        echo "miri: SKIPPED: $target, for which there is no library"
+        continue
+    fi
+    export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-many-seeds=0..$seeds_here"
+    cargo +nightly miri test --locked --target "$target" -p tollgate --test miri
+    done_count=$((done_count + 1))
+    echo "miri: $target: $seeds_here schedules"
+done
+echo "miri: $done_count targets, $seeds schedules on the first"

@@ -1,0 +1,216 @@
+//! The documents keep their sizes, their links lead somewhere, and the numbers, names and commands that
+//! they repeat are those of the code.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use tollgate::{
+    AnyAlgorithm, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, Quota, SlidingCounter,
+    SlidingLog, SubWindows, WarmUp,
+};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// Every Markdown file of the repository, by its path from the root.
+fn documents() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(root().join(&folder)).expect("a folder");
+        for entry in entries.map(|entry| entry.expect("an entry")) {
+            let name = entry.file_name().into_string().expect("a name in UTF-8");
+            let path = folder.join(&name);
+            let is_ours = !name.starts_with('.') && name != "target" && name != "corpus";
+            if entry.path().is_dir() && is_ours {
+                folders.push(path);
+            } else if name.ends_with(".md") {
+                found.push(path.to_str().expect("a path in UTF-8").to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The text without its code blocks.
+fn prose(text: &str) -> String {
+    text.split("```").step_by(2).collect::<Vec<_>>().join("\n")
+}
+
+/// The anchor that a heading has on a page.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+fn has_anchor(text: &str, wanted: &str) -> bool {
+    let prose = prose(text);
+    prose
+        .lines()
+        .any(|line| line.starts_with('#') && anchor(line.trim_start_matches('#')) == wanted)
+}
+
+/// The numbers of `rust-version` and `version` in the root's manifest.
+fn manifest(field: &str) -> String {
+    let text = read("Cargo.toml");
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{field} = \"")));
+    line.unwrap_or_else(|| panic!("no {field}")).trim_end_matches('"').to_owned()
+}
+
+#[test]
+fn documents_keep_their_sizes() {
+    for (file, bytes) in [("README.md", 7_000), ("ARCHITECTURE.md", 10_000)] {
+        let size = read(file).len();
+        assert!(size <= bytes, "{file} has {size} bytes, and may have {bytes}");
+    }
+    assert!(read("CHANGELOG.md").lines().count() <= 40, "CHANGELOG.md may have 40 lines");
+    let words = read("docs/glossary.md").lines().filter(|line| line.starts_with("**")).count();
+    assert!((1..=30).contains(&words), "the glossary has {words} words, and may have 30");
+    for page in documents().iter().filter(|file| file.starts_with("benches/results/")) {
+        assert!(read(page).lines().count() <= 300, "{page} may have 300 lines");
+    }
+}
+
+#[test]
+fn every_relative_link_leads_somewhere() {
+    let mut count = 0;
+    for file in documents() {
+        let text = read(&file);
+        let folder = Path::new(&file).parent().expect("a file's folder");
+        for rest in prose(&text).split("](").skip(1) {
+            let target = rest.split(')').next().unwrap_or_default();
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = if path.is_empty() { PathBuf::from(&file) } else { folder.join(path) };
+            let there = root().join(&path);
+            assert!(there.exists(), "{file}: {target} is not there");
+            if !heading.is_empty() && there.is_file() {
+                let text = std::fs::read_to_string(there).expect("a page");
+                assert!(has_anchor(&text, heading), "{file}: {target} has no such heading");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 50, "only {count} links were found");
+}
+
+#[test]
+fn every_command_that_is_named_exists() {
+    let entry = read("ci/check.sh");
+    let checks: BTreeSet<&str> = entry
+        .lines()
+        .filter(|line| line.starts_with("    ") && line.ends_with(')') && line.contains(" | "))
+        .flat_map(|line| line.trim().trim_end_matches(')').split(" | "))
+        .collect();
+    assert!(checks.contains("loom") && checks.contains("soak"), "{checks:?}");
+    for file in documents() {
+        let text = read(&file);
+        for rest in text.split("ci/").skip(1) {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"-_./".contains(c));
+            let script = rest[..end.unwrap_or(rest.len())].trim_end_matches('.');
+            if !script.ends_with(".sh") {
+                continue;
+            }
+            assert!(root().join("ci").join(script).exists(), "{file}: ci/{script} is not there");
+            let name = rest[script.len()..].strip_prefix(' ').filter(|_| script == "check.sh");
+            let name = name.and_then(|rest| rest.split([' ', '`', '\n', ',', '#']).next());
+            if let Some(name) =
+                name.filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
+            {
+                assert!(checks.contains(name), "{file}: ci/check.sh has no check named {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_path_that_the_map_names_exists() {
+    let places =
+        ["src/", "crates/", "tests/", "docs/", "verify/", "benches/", "integrations/", "fuzz/"];
+    let mut pages = vec!["ARCHITECTURE.md".to_owned(), "SECURITY.md".to_owned()];
+    pages.extend(documents().into_iter().filter(|file| file.starts_with("docs/design/")));
+    for file in pages {
+        let text = read(&file);
+        for code in prose(&text).split('`').skip(1).step_by(2) {
+            let is_path =
+                places.iter().any(|place| code.starts_with(place)) && !code.contains(['*', ' ']);
+            assert!(!is_path || root().join(code).exists(), "{file}: {code} is not there");
+        }
+    }
+}
+
+#[test]
+fn versions_are_those_of_the_manifest() {
+    let (version, rust) = (manifest("version"), manifest("rust-version"));
+    let short = version.rsplit_once('.').expect("three numbers").0;
+    assert!(read("README.md").contains(&format!("tollgate = \"{short}\"")), "{short}");
+    assert!(read("CHANGELOG.md").contains(&format!("## {version} ")), "{version}");
+    for file in ["README.md", "CONTRIBUTING.md"] {
+        assert!(read(file).contains(&format!("Rust {rust} or later")), "{file}: Rust {rust}");
+    }
+}
+
+/// Bytes a key of a limiter of this capacity, rounded up.
+fn bytes_a_key(capacity: u64) -> u64 {
+    let builder = Limiter::<u64>::builder(Quota::per_second(5)).capacity(capacity);
+    let bytes = builder.build().expect("a limiter").memory_bytes();
+    u64::try_from(bytes).expect("64 bits").div_ceil(capacity)
+}
+
+#[test]
+fn sizes_and_defaults_are_those_of_the_code() {
+    let guide = read("docs/guide.md").replace('\n', " ");
+    let changelog = read("CHANGELOG.md").replace("\n  ", " ");
+
+    // The last capacity with wide slots, and the first with compact ones.
+    let (wide, compact) = (bytes_a_key(29_999), bytes_a_key(30_000));
+    assert_eq!((wide, compact), (30, 15), "bytes a key");
+    assert!(guide.contains("about 29 bytes a key, or 15 in compact slots"));
+    assert!(guide.contains("takes from 30,000 keys on"));
+    assert!(changelog.contains("Wide slots take 29 bytes a key, compact slots 15"));
+
+    let by_default = Limiter::<u64>::builder(Quota::per_second(5)).build().expect("a limiter");
+    let stated = Limiter::<u64>::builder(Quota::per_second(5)).capacity(100_000).build();
+    assert_eq!(by_default.memory_bytes(), stated.expect("a limiter").memory_bytes());
+    assert!(guide.contains("in debt at one time, 100,000 unless set"));
+
+    let log = |limit| Direct::builder(Quota::per_hour(limit)).algorithm(SlidingLog::new()).build();
+    assert!(log(65_536).is_ok() && log(65_537).is_err());
+    assert!(guide.contains("at most 65,536"));
+
+    let rate = |limit| Direct::new(Quota::per_second(limit));
+    assert!(rate(1_000_000_000).is_ok() && rate(1_000_000_001).is_err());
+    assert!(guide.contains("from 1 a year to 10^9 a second"));
+
+    let percent = read("ci/instructions.sh");
+    assert!(percent.contains("most_percent=3\n"));
+    assert!(read("docs/design/measuring.md").contains("(`ci/instructions.sh`, 3 %)"));
+}
+
+#[test]
+fn the_readme_lists_every_algorithm() {
+    let readme = read("README.md");
+    let name = |path: &'static str| path.rsplit("::").next().expect("a name");
+    let names = [
+        std::any::type_name::<Gcra>(),
+        std::any::type_name::<LeakyQueue>(),
+        std::any::type_name::<WarmUp>(),
+        std::any::type_name::<FixedWindow>(),
+        std::any::type_name::<SlidingCounter>(),
+        std::any::type_name::<SubWindows>(),
+        std::any::type_name::<SlidingLog>(),
+        std::any::type_name::<AnyAlgorithm>(),
+    ];
+    for name in names.map(name) {
+        assert!(readme.contains(&format!("| `{name}` |")), "README.md has no row for {name}");
+    }
+}
