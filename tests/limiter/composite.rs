@@ -201,8 +201,8 @@ fn says_what_the_oracles_say(limits: &[Limit], acts: &[Act]) {
         assert_eq!(told, expected(&mut models, request, tick, *n), "{n} for {request:?} at {now}");
     }
     let shadows = models.iter().filter(|model| model.is_shadow);
-    let shadows = all.shadows().map(|trial| (trial.name, (trial.admitted, trial.would_deny)));
-    assert!(shadows.eq(shadows.map(|model| (model.name, model.counted))));
+    let counted = all.shadows().map(|trial| (trial.name, (trial.admitted, trial.would_deny)));
+    assert!(counted.eq(shadows.map(|model| (model.name, model.counted))));
     for (model, gate) in models.iter().zip(&gates).filter(|(model, _)| !model.is_shadow) {
         assert_eq!(gate.stats().admitted, Some(model.counted.0), "counted by {}", model.name);
     }
