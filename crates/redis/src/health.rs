@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_told_once_and_with_its_detail() {
+    fn a_reason_is_shown_once_with_its_detail() {
         let down =
             |reason, detail: &str| Health::Down { reason, detail: detail.into() }.to_string();
         assert_eq!(Health::Up.to_string(), "up");

@@ -370,7 +370,7 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
         let cells = if n > limit { 0 } else { n };
         let known = self.add(&[Charge { key: key.into(), cells }]).await?;
         let Some(&WindowCount { used, ends_after }) = known.first() else {
-            return Err(Unavailable::Failed("the ledger did not answer for the key".into()));
+            return Err(Unavailable::Failed("the counter store did not answer for the key".into()));
         };
         decisions.add(1);
         let remaining = limit.saturating_sub(used);
@@ -386,7 +386,7 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
         self.stats.calls.add(1);
         let reply = match self.store.add(charges).await {
             Ok(known) if known.len() != charges.len() => {
-                Err(Unavailable::Failed("the ledger did not answer for each key".into()))
+                Err(Unavailable::Failed("the counter store did not answer for each key".into()))
             }
             reply => reply,
         };

@@ -41,7 +41,7 @@ pub trait CounterStore: Send + Sync + 'static {
 /// assert_eq!(charge.cells, 3);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "a ledger is asked by it, a test makes it")]
+#[allow(clippy::exhaustive_structs, reason = "stores read it, tests build it")]
 pub struct Charge {
     /// The key.
     pub key: Box<[u8]>,
@@ -58,7 +58,7 @@ pub struct Charge {
 /// assert_eq!(known.used, 7);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "whoever writes a ledger makes it")]
+#[allow(clippy::exhaustive_structs, reason = "every counter store builds it")]
 pub struct WindowCount {
     /// Cells that all processes have used in the window, including those just added.
     pub used: u64,

@@ -471,6 +471,6 @@ fn unavailable(end: CallEnd) -> Option<Unavailable> {
         CallEnd::TimedOut => Unavailable::TimedOut,
         CallEnd::Disconnected => Unavailable::Disconnected,
         CallEnd::CircuitOpen => Unavailable::CircuitOpen,
-        CallEnd::Failed => Unavailable::Failed("as it did for a request just before".into()),
+        CallEnd::Failed => Unavailable::Failed("the call of an earlier request failed".into()),
     })
 }

@@ -216,7 +216,7 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
 ///
 /// ```
 /// use tollgate_redis::ShareError;
-/// assert_eq!(ShareError::NoRuntime.to_string(), "a node heartbeats by a task: build it on tokio");
+/// assert_eq!(ShareError::NoRuntime.to_string(), "a task sends the heartbeats: build it on tokio");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -234,9 +234,11 @@ pub enum ShareError {
 impl fmt::Display for ShareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Interval => f.write_str("the time between two beats is 10 ms to 1 hour"),
-            Self::WithoutPart => f.write_str("a node alone takes a part of 1 or more nodes"),
-            Self::NoRuntime => f.write_str("a node beats by a task: build it on tokio"),
+            Self::Interval => f.write_str("the time between two heartbeats is 10 ms to 1 hour"),
+            Self::WithoutPart => {
+                f.write_str("a node without a part divides the quota by 1 or more nodes")
+            }
+            Self::NoRuntime => f.write_str("a task sends the heartbeats: build it on tokio"),
             Self::Limiter(error) => write!(f, "the node's own limiter: {error}"),
         }
     }

@@ -2,7 +2,7 @@
 //! at any moment, and a server whose clock is set back. The nodes are those that ship. No span of a
 //! key may see more than the burst, the rate, and what nodes add that come or go within it.
 
-#![allow(clippy::disallowed_types, reason = "a server of the tests may have a lock")]
+#![allow(clippy::disallowed_types, reason = "a test's server may have a lock")]
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use crate::Unavailable;
 use crate::lease::simulation::{Local, MICRO, MILLI, Rng, SECOND, SLOWER, simulate, sleep};
 use crate::share::tests::Slowed;
 
-#[allow(dead_code, reason = "a file of the models")]
+#[allow(dead_code, reason = "the models share this file")]
 #[path = "../../tests/bodies/membership.rs"]
 mod membership;
-#[allow(dead_code, reason = "a file of the campaign, too")]
+#[allow(dead_code, reason = "the fault tests share this file")]
 #[path = "../../tests/bodies/spans.rs"]
 mod spans;
 
@@ -239,7 +239,7 @@ fn drawn(seed: u64) -> Faults {
 
 /// `TOLLGATE_EPISODES` is the number of episodes: 1,800 of them check 11,573 keys.
 #[test]
-fn no_span_is_beyond_its_bound_where_a_servers_clock_is_set_back() {
+fn no_span_exceeds_its_bound_when_the_servers_clock_is_set_back() {
     let episodes = std::env::var("TOLLGATE_EPISODES").ok();
     let episodes = episodes.map_or(24, |text| text.parse().expect("a whole number"));
     let (mut keys, mut looked_at, mut closest) = (0, 0, Span { granted: 0, bound: 1, micros: 0 });
@@ -254,12 +254,12 @@ fn no_span_is_beyond_its_bound_where_a_servers_clock_is_set_back() {
         }
     }
     println!("{episodes} episodes, {keys} keys, {looked_at} spans; closest {closest:?}");
-    assert!(closest.granted + 4 >= closest.bound, "hardly any load: {closest:?}");
+    assert!(closest.granted + 4 >= closest.bound, "too little load: {closest:?}");
 }
 
 /// The mistake: nodes that come or go are not counted. The test above would notice such an excess.
 #[test]
-fn a_span_is_beyond_a_bound_without_what_nodes_add_that_come_or_go() {
+fn spans_exceed_a_bound_that_ignores_nodes_that_come_or_go() {
     let is_beyond = |seed: &u64| {
         let (granted, changes) = episode(*seed, drawn(*seed));
         worst(&granted, &changes, false).is_beyond()

@@ -211,7 +211,7 @@ impl Store {
         let key = keys.first().map_or(&b""[..], Vec::as_slice);
         let value = self.call(key, asking).await?;
         reply::numbers_of(value).ok_or_else(|| {
-            Unavailable::Failed("the script returned something else than numbers".into())
+            Unavailable::Failed("the script returned something other than numbers".into())
         })
     }
 

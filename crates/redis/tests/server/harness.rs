@@ -136,7 +136,7 @@ impl Server {
             .stdout(log)
             .stderr(Stdio::null())
             .spawn();
-        self.process = Some(process.expect("there is a binary"));
+        self.process = Some(process.expect("the binary exists"));
         let began = Instant::now();
         while began.elapsed() < START_MAX {
             let process = self.process.as_mut().expect("just spawned");

@@ -101,7 +101,7 @@ const PLENTY: Crowd = Crowd {
 
 /// One call at a time would bring 5,000 cells a second, of 640,000 that are asked for.
 #[test]
-fn where_one_call_brings_too_little_several_are_under_way() {
+fn several_calls_are_in_flight_if_one_brings_too_little() {
     let found = play(PLENTY);
     println!("{found:?}");
     assert!(found.admitted > 30 * 1_000, "{found:?}");
@@ -112,7 +112,7 @@ fn where_one_call_brings_too_little_several_are_under_way() {
 
 /// A late reply now and then must not make requests wait: cells are fetched early enough.
 #[test]
-fn where_round_trips_differ_cells_are_there_before_they_are_needed() {
+fn cells_arrive_before_they_are_needed_despite_uneven_round_trips() {
     let crowd = Crowd { tasks: 1, gap_nanos: 200 * MICRO, span_nanos: 2 * SECOND, ..PLENTY };
     for max_lease in [20, 50, 1_000] {
         let found = play(Crowd { max_lease, latency_nanos: 5 * MILLI, ..crowd });
@@ -140,7 +140,7 @@ fn a_crowd_that_one_call_serves_makes_one_at_a_time() {
 /// cells, and one that finds nothing. It would be 1,150 calls if several were allowed as soon as
 /// one brings all it asked for.
 #[test]
-fn a_crowd_at_a_bank_that_is_short_makes_few_calls() {
+fn a_crowd_at_a_short_source_makes_few_calls() {
     let found = play(Crowd { rate: 1_000, burst: 200, span_nanos: 2 * SECOND, ..PLENTY });
     println!("{found:?}");
     // 100 at once, and what comes back in two seconds.
@@ -151,7 +151,7 @@ fn a_crowd_at_a_bank_that_is_short_makes_few_calls() {
 
 /// A woken request that has gone passes its wake-up on, so all other requests are answered.
 #[test]
-fn nobody_sleeps_on_when_others_that_were_woken_have_gone() {
+fn every_waiting_request_is_answered_when_woken_ones_have_gone() {
     simulate(async {
         let server = Arc::new(SimulatedServer::new(1_000_000, 1_000_000, 100 * MILLI));
         let real = Local::real();

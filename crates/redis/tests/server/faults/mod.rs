@@ -96,7 +96,7 @@ fn episode(kind: Kind, strategy: Strategy, seed: u64) -> Option<Outcome> {
         while !runtime.block_on(client.is_answered()) {
             assert!(
                 began.elapsed() < RECOVERY_MAX,
-                "{kind:?}, {strategy:?}, {seed}: nobody asks it"
+                "{kind:?}, {strategy:?}, {seed}: the server is not asked"
             );
             std::thread::sleep(Duration::from_millis(10));
         }
