@@ -135,7 +135,7 @@ impl<L, C> Clone for Batched<L, C> {
 
 impl<L, C> fmt::Debug for Batched<L, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batched").field("rules", &self.shared.settings).finish_non_exhaustive()
+        f.debug_struct("Batched").field("settings", &self.shared.settings).finish_non_exhaustive()
     }
 }
 

@@ -119,7 +119,7 @@ impl LeaseCell {
 
     /// Where a deposit goes, and the lease that is there: one that is empty or expired, else one
     /// that the new cells may join, else the one that they replace.
-    fn place(&self, new: Word, now: Tick) -> (usize, Word) {
+    fn deposit_slot(&self, new: Word, now: Tick) -> (usize, Word) {
         let [one, other] = [self.lease(0), self.lease(1)];
         if !is_alive(one, now) || !is_alive(other, now) {
             return if is_alive(one, now) { (1, other) } else { (0, one) };
@@ -138,17 +138,17 @@ impl LeaseCell {
         let new = Word::new(begun(end).min(INSTANT_MAX), cells.min(CELLS_MAX));
         let excess = cells - new.count();
         loop {
-            let (index, old) = self.place(new, now);
+            let (index, old) = self.deposit_slot(new, now);
             let (word, dropped) = match is_alive(old, now) && is_near(old, new, now) {
                 true => joined(old, new),
                 false => (new, old.count()),
             };
-            let place = &self.leases[index];
+            let slot = &self.leases[index];
             if planted(PlantedFault::DepositedByStore) {
-                place.store(word.0, Ordering::Relaxed);
+                slot.store(word.0, Ordering::Relaxed);
                 return dropped + excess;
             }
-            let swap = place.compare_exchange(old.0, word.0, Ordering::Relaxed, Ordering::Relaxed);
+            let swap = slot.compare_exchange(old.0, word.0, Ordering::Relaxed, Ordering::Relaxed);
             if swap.is_ok() {
                 return dropped + excess;
             }
