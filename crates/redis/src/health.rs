@@ -43,14 +43,14 @@ impl fmt::Display for Health {
     }
 }
 
-type Tell = dyn Fn(&Health) + Send + Sync;
+type Callback = dyn Fn(&Health) + Send + Sync;
 
 /// The function that is called when the health changes.
 #[derive(Clone, Default)]
-pub(crate) struct OnChange(pub(crate) Option<Arc<Tell>>);
+pub(crate) struct OnChange(pub(crate) Option<Arc<Callback>>);
 
 impl OnChange {
-    pub(crate) fn tell(&self, health: &Health) {
+    pub(crate) fn call(&self, health: &Health) {
         if let Some(call) = &self.0 {
             call(health);
         }

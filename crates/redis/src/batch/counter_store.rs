@@ -16,8 +16,8 @@ use crate::Unavailable;
 ///
 /// impl CounterStore for Blank {
 ///     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-///         let known = WindowCount { used: 0, ends_after: Duration::from_secs(1) };
-///         Ok(vec![known; charges.len()])
+///         let window = WindowCount { used: 0, ends_after: Duration::from_secs(1) };
+///         Ok(vec![window; charges.len()])
 ///     }
 /// }
 /// ```
@@ -54,8 +54,8 @@ pub struct Charge {
 /// ```
 /// use std::time::Duration;
 /// use tollgate_redis::WindowCount;
-/// let known = WindowCount { used: 7, ends_after: Duration::from_millis(300) };
-/// assert_eq!(known.used, 7);
+/// let window = WindowCount { used: 7, ends_after: Duration::from_millis(300) };
+/// assert_eq!(window.used, 7);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "every counter store builds it")]

@@ -46,7 +46,7 @@ impl CounterStore for SimulatedStore {
             return Err(Unavailable::Disconnected);
         }
         let now = self.clock.nanos();
-        let known = {
+        let windows = {
             let mut windows = self.windows.0.lock().unwrap_or_else(PoisonError::into_inner);
             let count = |charge: &Charge| {
                 let used = windows.entry((charge.key.clone(), now / WINDOW)).or_insert(0);
@@ -59,7 +59,7 @@ impl CounterStore for SimulatedStore {
         sleep(self.draw(self.latency) + MICRO).await;
         match self.draw(1_000) < self.lost_per_mille {
             true => Err(Unavailable::TimedOut),
-            false => Ok(known),
+            false => Ok(windows),
         }
     }
 }
@@ -88,9 +88,9 @@ fn run(world: World, seed: u64) -> (Vec<u64>, u64, u64) {
             let rng = Mutex::new(Rng::new(seed ^ (index + 1) << 40));
             let World { latency, lost_per_mille, .. } = world;
             let clock = real.skewed(index * 7 * SECOND);
-            let (windows, clock_of_ledger) = (Arc::clone(&windows), real);
+            let (windows, server_clock) = (Arc::clone(&windows), real);
             let remote =
-                SimulatedStore { windows, clock: clock_of_ledger, latency, rng, lost_per_mille };
+                SimulatedStore { windows, clock: server_clock, latency, rng, lost_per_mille };
             let built = Batched::builder(remote, world.limit)
                 .clock(clock)
                 .max_unsent(world.max_unsent)

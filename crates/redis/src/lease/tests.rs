@@ -131,18 +131,18 @@ fn a_hot_denied_key_costs_few_calls() {
 async fn a_denial_is_remembered_until_its_time() {
     let wait = Duration::from_millis(700);
     let (leased, clock) = scripted([Reply::Deny(Some(wait)), Reply::Cells(9)]);
-    let told = leased.check(b"a").await.expect("denied");
+    let answer = leased.check(b"a").await.expect("denied");
     assert_eq!(
-        (told.origin, told.decision.unwrap_err().retry_after()),
+        (answer.origin, answer.decision.unwrap_err().retry_after()),
         (Origin::Server, Some(wait))
     );
     clock.advance(Duration::from_millis(600));
     for n in [1, 3] {
-        let told = leased.check_n(b"a", n).await.expect("denied");
-        let left = told.decision.unwrap_err().retry_after().expect("it comes back");
+        let answer = leased.check_n(b"a", n).await.expect("denied");
+        let left = answer.decision.unwrap_err().retry_after().expect("it comes back");
         // In units of 66 microseconds, rounded up.
         assert!((100_000..=100_066).contains(&left.as_micros()), "{left:?}");
-        assert_eq!(told.origin, Origin::Memory);
+        assert_eq!(answer.origin, Origin::Memory);
     }
     assert_eq!(leased.stats().calls, 1);
     clock.advance(Duration::from_millis(101));
@@ -160,10 +160,10 @@ async fn more_than_the_limit_is_never_granted_though_less_is_denied_for_a_time()
         assert!(denied.retry_after().is_some(), "{n} come back");
     }
     for n in [51, 1_001, u64::MAX] {
-        let told = leased.check_n(b"a", n).await.expect("denied");
+        let answer = leased.check_n(b"a", n).await.expect("denied");
         let now = leased.try_check(b"a", n).expect("from memory").decision.unwrap_err();
-        assert_eq!(told.decision.unwrap_err().retry_after(), None, "{n} never fit");
-        assert_eq!((told.origin, now.retry_after()), (Origin::Memory, None));
+        assert_eq!(answer.decision.unwrap_err().retry_after(), None, "{n} never fit");
+        assert_eq!((answer.origin, now.retry_after()), (Origin::Memory, None));
     }
     assert_eq!(leased.stats().calls, 1);
 }
@@ -177,8 +177,8 @@ async fn a_long_denial_is_rechecked_in_the_background() {
     assert!(!is_ok(&leased.check(b"a").await) && leased.stats().calls == 1);
     clock.advance(Duration::from_millis(2));
     // The quota was reset on the server. This request is still denied, and asks in the background.
-    let told = leased.try_check(b"a", 1).expect("from memory").decision.unwrap_err();
-    assert!(told.retry_after().expect("it comes back") > Duration::from_secs(86_390));
+    let answer = leased.try_check(b"a", 1).expect("from memory").decision.unwrap_err();
+    assert!(answer.retry_after().expect("it comes back") > Duration::from_secs(86_390));
     while leased.stats().cells_taken == 0 {
         tokio::task::yield_now().await;
     }

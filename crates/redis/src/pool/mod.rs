@@ -219,11 +219,11 @@ impl ConnectionSlot {
         if let Some(pending) = slot.as_ref().filter(|pending| is_usable(pending)) {
             return pending.clone();
         }
-        let (tell, pending) = watch::channel(None);
+        let (sender, pending) = watch::channel(None);
         let client = client.clone();
         tokio::spawn(async move {
             let made = Connection::make(&client, timeouts).await.map(Arc::new);
-            let _ = tell.send(Some(made));
+            let _ = sender.send(Some(made));
         });
         *slot = Some(pending.clone());
         pending

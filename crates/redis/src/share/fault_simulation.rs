@@ -62,7 +62,7 @@ struct Faults {
 /// Cells that a node has in addition, because it came or another node went.
 #[derive(Clone, Copy, Debug)]
 struct Change {
-    told: u64,
+    received: u64,
     /// When the node had applied the change, known once its next heartbeat begins.
     done: Option<u64>,
     cells: u64,
@@ -130,13 +130,13 @@ impl Listened {
     }
 
     /// As `tests/server/faults/observed_membership.rs` does.
-    fn hear(&self, live: u64, sent: u64) {
+    fn record_answer(&self, live: u64, sent: u64) {
         let mut part = lock(&self.part);
         let (until, before) = *part;
         let kept = if self.micros() >= until { 0 } else { BURST / before };
         *part = (sent + 2 * INTERVAL / MICRO, live);
         let cells = (BURST / live).saturating_sub(kept);
-        lock(&self.changes).push(Change { told: self.micros(), done: None, cells });
+        lock(&self.changes).push(Change { received: self.micros(), done: None, cells });
     }
 }
 
@@ -144,14 +144,14 @@ impl Membership for Listened {
     async fn heartbeat(&self, _: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
         if let Some(last) = lock(&self.changes).last_mut() {
             let paused = self.micros().saturating_sub(INTERVAL / MICRO);
-            last.done.get_or_insert(paused.max(last.told));
+            last.done.get_or_insert(paused.max(last.received));
         }
         sleep(starved(&self.rng, self.faults.starved)).await;
         let sent = self.micros();
         let lifetime = u64::try_from((lifetime / SLOWER).as_micros()).expect("short");
         let (live, member_micros) = self.ask(lifetime).await?;
         if member_micros >= 2 * INTERVAL / MICRO {
-            self.hear(live, sent);
+            self.record_answer(live, sent);
         }
         // The node applies the answer when the task continues.
         sleep(starved(&self.rng, self.faults.starved)).await;
@@ -231,7 +231,7 @@ fn episode(seed: u64, faults: Faults) -> (Vec<Granted>, Vec<Change>) {
 fn worst(granted: &[Granted], changes: &[Change], is_added: bool) -> Span {
     spans::worst(granted, |span| {
         let within = |change: &&Change| {
-            change.told <= span.end && change.done.is_none_or(|done| span.start <= done)
+            change.received <= span.end && change.done.is_none_or(|done| span.start <= done)
         };
         let added = changes.iter().filter(within).map(|change| change.cells).sum::<u64>();
         let added = if is_added { added } else { 0 };

@@ -270,7 +270,7 @@ impl Store {
             let health = Health::Down { reason: reason.clone(), detail };
             self.change(&health);
             drop(breaker);
-            self.0.on_change.tell(&health);
+            self.0.on_change.call(&health);
         }
     }
 
@@ -296,7 +296,7 @@ impl Store {
         if was_open && !breaker.is_open() {
             self.change(&Health::Up);
             drop(breaker);
-            self.0.on_change.tell(&Health::Up);
+            self.0.on_change.call(&Health::Up);
         }
     }
 

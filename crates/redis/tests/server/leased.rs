@@ -8,7 +8,7 @@ use tollgate_redis::{
 };
 
 use crate::harness::{Server, block_on};
-use crate::workers::{self, Worker, runtime, tell};
+use crate::workers::{self, Worker, report, runtime};
 
 /// The largest number of cells that a process asks for in one call.
 const MOST: u64 = 50;
@@ -68,13 +68,13 @@ fn three_processes_of_eight_tasks_are_granted_the_burst() {
     let Some(server) = Server::start() else { return };
     let workers: Vec<_> =
         (0..3).map(|_| Worker::start(&server, "leased::exhausting_worker", 3)).collect();
-    let told: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
-    let sum = |which: usize| told.iter().map(|numbers| numbers[which]).sum::<u64>();
+    let reports: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
+    let sum = |which: usize| reports.iter().map(|numbers| numbers[which]).sum::<u64>();
     let (granted, taken, calls) = (sum(0), sum(1), sum(2));
-    assert!(granted <= BURST, "{told:?}");
-    assert!(granted >= BURST - 1 - 3 * HELD_MAX, "{told:?}");
-    assert!((BURST - 1..=BURST).contains(&taken), "{told:?}");
-    assert!(told.iter().all(|numbers| numbers[0] > 0), "each process had some: {told:?}");
+    assert!(granted <= BURST, "{reports:?}");
+    assert!(granted >= BURST - 1 - 3 * HELD_MAX, "{reports:?}");
+    assert!((BURST - 1..=BURST).contains(&taken), "{reports:?}");
+    assert!(reports.iter().all(|numbers| numbers[0] > 0), "each process had some: {reports:?}");
     assert!(calls <= BURST / 20, "{calls} calls");
 }
 
@@ -84,7 +84,7 @@ fn exhausting_worker() {
     runtime(2).block_on(async {
         let leased = leased(&store, large(), LONG);
         let granted = exhaust(&leased).await;
-        tell(&[granted, leased.stats().cells_taken, store.stats().calls]);
+        report(&[granted, leased.stats().cells_taken, store.stats().calls]);
     });
 }
 
@@ -95,13 +95,13 @@ fn three_processes_in_a_rush_are_granted_the_burst_and_what_comes_back() {
     let began = Instant::now();
     let workers: Vec<_> =
         (0..3).map(|_| Worker::start(&server, "leased::rushing_worker", 3)).collect();
-    let told: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
+    let reports: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
     let span = began.elapsed();
-    let granted: u64 = told.iter().map(|numbers| numbers[0]).sum();
+    let granted: u64 = reports.iter().map(|numbers| numbers[0]).sum();
     let restored = |micros: u128| u64::try_from(micros / 1_000).expect("a short test");
     assert!(granted <= 200 + restored(span.as_micros()), "{granted} in {span:?}");
     // All processes ask for 1.5 seconds: 150 cells at once, and 1,000 a second.
-    assert!(granted >= 1_300, "{told:?}");
+    assert!(granted >= 1_300, "{reports:?}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn rushing_worker() {
         }
         granted
     });
-    tell(&[granted]);
+    report(&[granted]);
 }
 
 /// Granted: the burst at most. Lost: the cells that the killed process held.
@@ -157,7 +157,7 @@ fn holding_worker() {
             spent += u64::from(leased.check(b"k").await.expect("it").decision.is_ok());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tell(&[spent, leased.stats().cells_taken]);
+        report(&[spent, leased.stats().cells_taken]);
         tokio::time::sleep(Duration::from_secs(60)).await;
     });
 }

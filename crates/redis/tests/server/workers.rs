@@ -75,7 +75,7 @@ pub(crate) fn store_with(change: impl FnOnce(StoreBuilder) -> StoreBuilder) -> O
 }
 
 /// In a worker: reports its result.
-pub(crate) fn tell(numbers: &[u64]) {
+pub(crate) fn report(numbers: &[u64]) {
     let text: Vec<_> = numbers.iter().map(ToString::to_string).collect();
     println!("\nnumbers: {}", text.join(" "));
 }

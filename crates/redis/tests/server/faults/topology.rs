@@ -113,7 +113,7 @@ pub(crate) fn owed(server: &Server) -> u64 {
 }
 
 /// The last heartbeat of each node, in microseconds.
-pub(crate) fn heard(server: &Server) -> Vec<(String, u64)> {
+pub(crate) fn last_heartbeats(server: &Server) -> Vec<(String, u64)> {
     let mut admin = server.admin();
     let places: Vec<String> =
         redis::cmd("KEYS").arg("*:nodes}:heard").query(&mut admin).expect("keys");
