@@ -36,7 +36,7 @@ pub enum Origin {
 /// assert!(answer.decision.is_ok());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "whoever puts another tier in front makes them")]
+#[allow(clippy::exhaustive_structs, reason = "other tiers build it")]
 #[must_use = "the decision says whether to go ahead"]
 pub struct Answer {
     /// The decision.

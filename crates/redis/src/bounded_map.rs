@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_ones_make_room_and_busy_ones_stay() {
+    fn idle_entries_make_room_and_busy_ones_stay() {
         let map = BoundedMap::<Note>::new(2);
         map.get_or_insert(b"busy", at(0)).0.expect("room").busy.put(1);
         assert!(map.get_or_insert(b"idle", at(0)).0.is_some());
@@ -241,25 +241,25 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_open_a_new_key_together_have_one_entry() {
+    fn threads_that_insert_a_key_together_get_one_entry() {
         let map = BoundedMap::<Twin>::new(2);
         let get_or_insert = || map.get_or_insert(b"a", at(0)).0.expect("room");
         let (one, other) = std::thread::scope(|scope| {
             let other = scope.spawn(get_or_insert);
-            (get_or_insert(), other.join().expect("it ends"))
+            (get_or_insert(), other.join().expect("it exits"))
         });
         assert!(Arc::ptr_eq(&one, &other) && Arc::ptr_eq(&one, &get_or_insert()));
         assert_eq!(map.len(), 1);
     }
 
     #[test]
-    fn what_is_forgotten_takes_nobody_elses_place() {
+    fn removing_an_entry_twice_frees_one_slot() {
         let map = BoundedMap::<Note>::new(2);
         let get_or_insert = || map.get_or_insert(b"a", at(0)).0.expect("room");
         let first = get_or_insert();
         assert!(map.remove(&first) && !map.remove(&first));
         let second = get_or_insert();
-        assert!(!map.remove(&first), "another has its key now");
+        assert!(!map.remove(&first), "another entry has its key now");
         assert!(Arc::ptr_eq(&second, &get_or_insert()) && map.len() == 1);
     }
 

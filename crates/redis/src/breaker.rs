@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn it_opens_by_failures_in_a_row_only() {
+    fn only_failures_in_a_row_open_the_circuit() {
         let mut breaker = Breaker::new(SETTINGS);
         for _ in 0..10 {
             assert!(!breaker.call_failed(ms(0), 0));
@@ -147,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_at_a_time_and_it_alone_closes() {
+    fn one_probe_runs_at_a_time_and_only_it_closes_the_circuit() {
         let mut breaker = opened(0);
         assert_eq!(breaker.next_action(ms(49)), Action::Skip);
         assert_eq!(breaker.next_action(ms(50)), Action::Probe);
         assert_eq!(breaker.next_action(ms(50)), Action::Skip);
         breaker.call_answered();
-        assert!(!breaker.call_failed(ms(51), 0), "it was sent before");
+        assert!(!breaker.call_failed(ms(51), 0), "the call was sent before");
         assert_eq!(breaker.next_action(ms(51)), Action::Skip);
         breaker.probe_ended(true, ms(52), 0);
         assert_eq!(breaker.next_action(ms(52)), Action::Ask);
@@ -168,7 +168,7 @@ mod tests {
             for pause in [100, 200, 400, 800, 800, 800] {
                 let asked =
                     (1..=pause).find(|wait| breaker.next_action(now + ms(*wait)) == Action::Probe);
-                let waited = asked.expect("by the end of the pause");
+                let waited = asked.expect("a probe by the end of the pause");
                 assert!(waited * 2 >= pause, "{waited} of {pause}");
                 now += ms(waited);
                 breaker.probe_ended(false, now, chance);

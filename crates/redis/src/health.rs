@@ -43,14 +43,14 @@ impl fmt::Display for Health {
     }
 }
 
-type Tell = dyn Fn(&Health) + Send + Sync;
+type Callback = dyn Fn(&Health) + Send + Sync;
 
 /// The function that is called when the health changes.
 #[derive(Clone, Default)]
-pub(crate) struct OnChange(pub(crate) Option<Arc<Tell>>);
+pub(crate) struct OnChange(pub(crate) Option<Arc<Callback>>);
 
 impl OnChange {
-    pub(crate) fn tell(&self, health: &Health) {
+    pub(crate) fn call(&self, health: &Health) {
         if let Some(call) = &self.0 {
             call(health);
         }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_told_once_and_with_its_detail() {
+    fn a_reason_is_shown_once_with_its_detail() {
         let down =
             |reason, detail: &str| Health::Down { reason, detail: detail.into() }.to_string();
         assert_eq!(Health::Up.to_string(), "up");

@@ -78,6 +78,6 @@ impl Membership for RedisMembership {
 
 impl fmt::Debug for RedisMembership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Roster").finish_non_exhaustive()
+        f.debug_struct("RedisMembership").finish_non_exhaustive()
     }
 }

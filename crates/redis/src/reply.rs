@@ -22,7 +22,7 @@ pub(crate) fn numbers_of(value: Value) -> Option<Vec<i64>> {
 
 /// The window of each charged key. `None` if the script cannot have returned these numbers.
 #[must_use]
-pub fn known(reply: &[i64], charges: usize) -> Option<Vec<WindowCount>> {
+pub fn window_counts(reply: &[i64], charges: usize) -> Option<Vec<WindowCount>> {
     let one = |pair: &[i64]| {
         let [used, micros] = pair else { return None };
         let ends_after = Duration::from_micros(u64::try_from(*micros).ok()?);

@@ -142,7 +142,7 @@ mod tests {
 
         /// The same fields joined and cut elsewhere, or any other fields.
         #[test]
-        fn different_fields_have_different_places(one in fields(), other in fields(), cut in 0_usize..20) {
+        fn different_fields_have_different_keys(one in fields(), other in fields(), cut in 0_usize..20) {
             prop_assert_eq!(one == other, place(&one) == place(&other));
             let joined = format!("{}:{}", one.0, one.1);
             let cuts: Vec<_> = joined.match_indices(':').collect();

@@ -43,7 +43,7 @@ impl RelaxedCounter {
 
 /// A mistake that the models must catch. Mistakes exist in model builds only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
 pub enum PlantedFault {
     /// Cells are spent by a load and a store instead of a compare-and-swap.
     SpentByStore,

@@ -27,7 +27,7 @@ impl fmt::Display for Unavailable {
         match self {
             Self::TimedOut => f.write_str("the server did not answer in time"),
             Self::Disconnected => f.write_str("the server cannot be reached"),
-            Self::CircuitOpen => f.write_str("the server failed just now and was not asked"),
+            Self::CircuitOpen => f.write_str("the server failed a moment ago and was not asked"),
             Self::Failed(error) => write!(f, "the server failed: {error}"),
         }
     }

@@ -140,7 +140,7 @@ impl Windows {
         args.extend(charges.iter().map(|its| its.cells.to_string()));
         let args: Vec<_> = args.into_iter().map(String::into_bytes).collect();
         let reply = store.run(script, &keys, &args).await?;
-        reply::known(&reply, charges.len()).ok_or_else(reply::impossible)
+        reply::window_counts(&reply, charges.len()).ok_or_else(reply::impossible)
     }
 }
 

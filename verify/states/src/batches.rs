@@ -16,7 +16,7 @@ const NOW_UNITS: u64 = 100;
 
 /// A limit, processes, and possible faults.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "for the tests here")]
+#[allow(clippy::exhaustive_structs, reason = "built by this package's tests")]
 pub struct Batches {
     /// The number of processes.
     pub processes: u8,
@@ -34,7 +34,7 @@ pub struct Batches {
 
 /// The planted mistake, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "for the tests here")]
+#[allow(clippy::exhaustive_enums, reason = "built by this package's tests")]
 pub enum Mistake {
     /// Nothing.
     None,

@@ -2,7 +2,7 @@
 
 use tollgate::Tick;
 
-#[allow(dead_code, reason = "as in the crate")]
+#[allow(dead_code, reason = "the same as in the crate")]
 pub(crate) trait Entry {
     fn new(key: &[u8]) -> Self;
     fn key(&self) -> &[u8];

@@ -20,7 +20,7 @@ const NOW_UNITS: u64 = 100;
 
 /// A quota, processes, and possible faults.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "for the tests here")]
+#[allow(clippy::exhaustive_structs, reason = "built by this package's tests")]
 pub struct Leases {
     /// The number of processes.
     pub processes: usize,
@@ -40,7 +40,7 @@ pub struct Leases {
 
 /// A fault of a clock or a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "for the tests here")]
+#[allow(clippy::exhaustive_enums, reason = "built by this package's tests")]
 pub enum Fault {
     /// The server continues with the data of its replica or its disk: adds what that lacks.
     FailOver,
@@ -59,7 +59,7 @@ pub enum Fault {
 
 /// The planted mistake, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "for the tests here")]
+#[allow(clippy::exhaustive_enums, reason = "built by this package's tests")]
 pub enum Mistake {
     /// Nothing.
     None,

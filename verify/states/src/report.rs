@@ -9,7 +9,7 @@ pub const NEVER_BEYOND: &str = "never beyond the bound";
 
 /// The result of an exploration.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "for the tests here")]
+#[allow(clippy::exhaustive_structs, reason = "built by this package's tests")]
 pub struct Explored {
     /// Whether some state is beyond the bound.
     pub is_beyond: bool,

@@ -30,7 +30,7 @@ const NOW_UNITS: u64 = 100;
 
 /// A quota, nodes, and possible faults.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "for the tests here")]
+#[allow(clippy::exhaustive_structs, reason = "built by this package's tests")]
 pub struct Shares {
     /// The largest number of nodes at a time, including dead ones that are still counted.
     pub nodes: usize,
@@ -51,7 +51,7 @@ pub struct Shares {
 /// A fault of a clock or a server. The death of a node, late or lost heartbeats and answers, and so
 /// partitions, happen any number of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "for the tests here")]
+#[allow(clippy::exhaustive_enums, reason = "built by this package's tests")]
 pub enum Fault {
     /// The server loses the list: adds nothing. If a node's clock went back, its part may be valid
     /// for more than two intervals, and is added for the excess.
@@ -80,7 +80,7 @@ pub enum Fault {
 
 /// The planted mistake, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "for the tests here")]
+#[allow(clippy::exhaustive_enums, reason = "built by this package's tests")]
 pub enum Mistake {
     /// Nothing.
     None,

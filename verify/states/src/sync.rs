@@ -5,7 +5,7 @@ use core::cell::Cell;
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The crate's mistakes. A model of one step at a time cannot tell the others from correct code.
-#[allow(dead_code, reason = "as in the crate")]
+#[allow(dead_code, reason = "the same as in the crate")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlantedFault {
     SpentByStore,

@@ -63,7 +63,7 @@ fn a_server_that_was_deposed_adds_what_it_still_grants() {
 }
 
 #[test]
-fn single_cells_are_no_more_either() {
+fn single_cells_stay_within_the_bound() {
     let redis_limiter = Leases { lifetime: 0, ..SMALL };
     keeps("single cells, 3 processes", Leases { processes: 3, ..redis_limiter });
     let kinds = &[Fault::FailOver, Fault::ServerAhead, Fault::ServerBack];
@@ -72,7 +72,7 @@ fn single_cells_are_no_more_either() {
 
 #[test]
 #[ignore = "ten seconds: ci/leases.sh full"]
-fn nor_are_single_cells_of_two_servers() {
+fn single_cells_of_two_servers_stay_within_the_bound() {
     let redis_limiter = Leases { lifetime: 0, ..SMALL };
     keeps(
         "single cells, a split brain",
@@ -103,7 +103,7 @@ fn mistakes_are_found() {
 
 /// Each stated addition is needed, so no bound is larger than necessary.
 #[test]
-fn each_fault_that_is_said_to_add_something_does() {
+fn each_stated_addition_is_needed() {
     let mistake = Mistake::FaultsAddNothing;
     for kind in [Fault::FailOver, Fault::SplitBrain, Fault::ServerAhead, Fault::ClientBack] {
         let kinds: &'static [Fault] = Box::leak(Box::new([kind]));

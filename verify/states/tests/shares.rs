@@ -49,7 +49,7 @@ fn each_fault_adds_what_is_stated_and_no_more() {
 
 /// Clock steps of half an interval.
 #[test]
-fn smaller_steps_add_as_little_as_they_are() {
+fn smaller_clock_steps_add_proportionally_less() {
     for kind in [Fault::ServerAhead, Fault::ServerBack, Fault::ClientBack, Fault::ClientAhead] {
         let kinds: &'static [Fault] = Box::leak(Box::new([kind]));
         let name = format!("shares, intervals of 2 units, {kind:?} once");
@@ -100,7 +100,7 @@ fn mistakes_are_found() {
 
 /// Each stated addition is needed, so no bound is larger than necessary.
 #[test]
-fn what_is_said_to_add_something_does() {
+fn each_stated_addition_is_needed() {
     for (mistake, name) in [
         (Mistake::ComingsAddNothing, "a node that comes"),
         (Mistake::GoingsAddNothing, "one that goes"),
@@ -143,7 +143,7 @@ fn what_a_fault_adds_is_burst_and_time() {
 
 /// The model's bucket changes its size like the one that ships.
 #[test]
-fn a_bucket_changes_as_live_does() {
+fn the_models_bucket_resizes_like_dynamic_gcra() {
     let quota = |burst: u8| Quota::per_day(6).burst(burst.into());
     for (old, new) in (1..=6).flat_map(|old| (1..=6).map(move |new| (old, new))) {
         for owed in 0..=old {

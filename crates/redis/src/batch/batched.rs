@@ -135,7 +135,7 @@ impl<L, C> Clone for Batched<L, C> {
 
 impl<L, C> fmt::Debug for Batched<L, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batched").field("rules", &self.shared.settings).finish_non_exhaustive()
+        f.debug_struct("Batched").field("settings", &self.shared.settings).finish_non_exhaustive()
     }
 }
 
@@ -368,9 +368,9 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
         untracked.add(1);
         let limit = self.settings.limit;
         let cells = if n > limit { 0 } else { n };
-        let known = self.add(&[Charge { key: key.into(), cells }]).await?;
-        let Some(&WindowCount { used, ends_after }) = known.first() else {
-            return Err(Unavailable::Failed("the ledger did not answer for the key".into()));
+        let windows = self.add(&[Charge { key: key.into(), cells }]).await?;
+        let Some(&WindowCount { used, ends_after }) = windows.first() else {
+            return Err(Unavailable::Failed("the counter store did not answer for the key".into()));
         };
         decisions.add(1);
         let remaining = limit.saturating_sub(used);
@@ -385,8 +385,8 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
         self.stats.calls.add(1);
         let reply = match self.store.add(charges).await {
-            Ok(known) if known.len() != charges.len() => {
-                Err(Unavailable::Failed("the ledger did not answer for each key".into()))
+            Ok(windows) if windows.len() != charges.len() => {
+                Err(Unavailable::Failed("the counter store did not answer for each key".into()))
             }
             reply => reply,
         };
@@ -441,10 +441,10 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
         };
         let charges: Vec<_> = keys.iter().map(charge).collect();
         match self.shared.add(&charges).await {
-            Ok(known) => {
+            Ok(windows) => {
                 let now: Tick = self.shared.clock.now();
-                for (counts, known) in keys.iter().zip(known) {
-                    counts.acknowledge(known, now);
+                for (counts, window) in keys.iter().zip(windows) {
+                    counts.acknowledge(window, now);
                 }
             }
             Err(_) => {

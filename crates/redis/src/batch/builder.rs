@@ -181,7 +181,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
 ///
 /// ```
 /// use tollgate_redis::BatchError;
-/// assert_eq!(BatchError::NoRuntime.to_string(), "stats are sent by a task: build it on tokio");
+/// assert_eq!(BatchError::NoRuntime.to_string(), "a task sends the counts: build it on tokio");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -202,10 +202,12 @@ impl fmt::Display for BatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Limit => "a window's limit is 1 to 16,777,215 cells",
-            Self::Unsent => "1 cell to the window's limit may be unsent: choose within that",
+            Self::Unsent => {
+                "from 1 cell to the window's limit may be unsent: choose a number within that"
+            }
             Self::Interval => "counts are gathered for up to an hour: choose a shorter interval",
-            Self::Capacity => "no key has a place: choose a capacity of 1 or more",
-            Self::NoRuntime => "counts are sent by a task: build it on tokio",
+            Self::Capacity => "no key has room: choose a capacity of 1 or more",
+            Self::NoRuntime => "a task sends the counts: build it on tokio",
         })
     }
 }

@@ -16,8 +16,8 @@ use crate::Unavailable;
 ///
 /// impl CounterStore for Blank {
 ///     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-///         let known = WindowCount { used: 0, ends_after: Duration::from_secs(1) };
-///         Ok(vec![known; charges.len()])
+///         let window = WindowCount { used: 0, ends_after: Duration::from_secs(1) };
+///         Ok(vec![window; charges.len()])
 ///     }
 /// }
 /// ```
@@ -41,7 +41,7 @@ pub trait CounterStore: Send + Sync + 'static {
 /// assert_eq!(charge.cells, 3);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "a ledger is asked by it, a test makes it")]
+#[allow(clippy::exhaustive_structs, reason = "stores read it, tests build it")]
 pub struct Charge {
     /// The key.
     pub key: Box<[u8]>,
@@ -54,11 +54,11 @@ pub struct Charge {
 /// ```
 /// use std::time::Duration;
 /// use tollgate_redis::WindowCount;
-/// let known = WindowCount { used: 7, ends_after: Duration::from_millis(300) };
-/// assert_eq!(known.used, 7);
+/// let window = WindowCount { used: 7, ends_after: Duration::from_millis(300) };
+/// assert_eq!(window.used, 7);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "whoever writes a ledger makes it")]
+#[allow(clippy::exhaustive_structs, reason = "every counter store builds it")]
 pub struct WindowCount {
     /// Cells that all processes have used in the window, including those just added.
     pub used: u64,

@@ -66,8 +66,8 @@ impl Pending {
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
-#[allow(clippy::exhaustive_enums, reason = "for this crate only")]
+#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+#[allow(clippy::exhaustive_enums, reason = "used by this crate only")]
 pub enum AskOutcome {
     /// Admitted.
     Admitted {
@@ -93,7 +93,7 @@ pub enum AskOutcome {
 
 /// What is known of one key.
 #[derive(Debug)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
 pub struct PendingCounts {
     key: Box<[u8]>,
     word: AtomicU64,
@@ -120,7 +120,7 @@ impl Entry for PendingCounts {
     }
 }
 
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
 impl PendingCounts {
     /// The counts of a new key, for the models.
     #[cfg(tollgate_loom)]
@@ -241,7 +241,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_word_keeps_all(
+        fn a_word_round_trips(
             acknowledgements in 0_u64..1 << 16, in_flight in 0..=CELLS_MAX, unsent in 0..=CELLS_MAX,
         ) {
             let word = Pending::new(acknowledgements, in_flight, unsent);
@@ -255,12 +255,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsaid_counts_until_it_is_counted_elsewhere() {
+    fn pending_cells_count_until_the_store_counts_them() {
         let counts = PendingCounts::new(b"a");
         assert!(is_admitted(counts.ask(3, 10, 5, at(0))));
         assert_eq!(counts.take_unsent(), 3);
         assert!(is_admitted(counts.ask(2, 10, 5, at(0))));
-        assert_eq!(counts.ask(1, 10, 5, at(0)), AskOutcome::Backlogged, "3 on their way, 2 unsent");
+        assert_eq!(counts.ask(1, 10, 5, at(0)), AskOutcome::Backlogged, "3 in flight, 2 unsent");
         counts.acknowledge(window(6, 100), at(1));
         assert!(is_admitted(counts.ask(2, 10, 5, at(1))));
         let parts =
@@ -281,12 +281,12 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_fit_is_denied_and_what_fits_the_limit_alone_passes_alone() {
+    fn a_request_above_the_limit_is_denied_and_a_large_one_passes_alone() {
         let counts = PendingCounts::new(b"a");
         assert!(matches!(counts.ask(11, 10, 5, at(0)), AskOutcome::Denied { .. }));
         assert!(
             is_admitted(counts.ask(9, 10, 5, at(0))),
-            "more than 5, but nothing else is unsaid"
+            "more than 5, but nothing else is pending"
         );
         assert_eq!(counts.ask(1, 10, 5, at(0)), AskOutcome::Backlogged);
         assert!(is_admitted(counts.ask(0, 10, 5, at(0))));

@@ -1,6 +1,6 @@
 //! What the windows of several processes see, against the stated bound.
 
-#![allow(clippy::disallowed_types, reason = "a ledger of the tests may have a lock")]
+#![allow(clippy::disallowed_types, reason = "a test's store may have a lock")]
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ impl CounterStore for SimulatedStore {
             return Err(Unavailable::Disconnected);
         }
         let now = self.clock.nanos();
-        let known = {
+        let windows = {
             let mut windows = self.windows.0.lock().unwrap_or_else(PoisonError::into_inner);
             let count = |charge: &Charge| {
                 let used = windows.entry((charge.key.clone(), now / WINDOW)).or_insert(0);
@@ -59,7 +59,7 @@ impl CounterStore for SimulatedStore {
         sleep(self.draw(self.latency) + MICRO).await;
         match self.draw(1_000) < self.lost_per_mille {
             true => Err(Unavailable::TimedOut),
-            false => Ok(known),
+            false => Ok(windows),
         }
     }
 }
@@ -88,9 +88,9 @@ fn run(world: World, seed: u64) -> (Vec<u64>, u64, u64) {
             let rng = Mutex::new(Rng::new(seed ^ (index + 1) << 40));
             let World { latency, lost_per_mille, .. } = world;
             let clock = real.skewed(index * 7 * SECOND);
-            let (windows, clock_of_ledger) = (Arc::clone(&windows), real);
+            let (windows, server_clock) = (Arc::clone(&windows), real);
             let remote =
-                SimulatedStore { windows, clock: clock_of_ledger, latency, rng, lost_per_mille };
+                SimulatedStore { windows, clock: server_clock, latency, rng, lost_per_mille };
             let built = Batched::builder(remote, world.limit)
                 .clock(clock)
                 .max_unsent(world.max_unsent)
@@ -139,7 +139,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn no_window_sees_more_than_the_limit_and_what_is_unsaid(world in worlds(), seed: u64) {
+    fn no_window_exceeds_the_limit_plus_pending_cells(world in worlds(), seed: u64) {
         let (admitted, ..) = run(world, seed);
         let World { processes, limit, max_unsent, .. } = world;
         let bound = if processes == 1 { limit } else { limit - 1 + processes * max_unsent };
@@ -223,7 +223,7 @@ async fn all_keys_are_sent_in_one_call_and_what_is_left_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_ledger_fails_only_so_much_is_admitted_and_all_of_it_is_sent_later() {
+async fn while_the_store_fails_only_max_unsent_is_admitted_and_sent_later() {
     let store = RecordingStore::default();
     let (fails, cells) = (Arc::clone(&store.fails), Arc::clone(&store.cells));
     fails.put(1);
@@ -242,7 +242,7 @@ async fn while_the_ledger_fails_only_so_much_is_admitted_and_all_of_it_is_sent_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_without_a_place_costs_a_call_for_each_request() {
+async fn a_key_without_room_costs_a_call_for_each_request() {
     let clock = Arc::new(ManualClock::new());
     let builder = Batched::builder(RecordingStore::default(), 100).capacity(1).clock(clock);
     let batched = builder.build().expect("valid");
@@ -273,14 +273,14 @@ impl CounterStore for OfB {
 
 /// The documented worst case: counts do not include what was counted while the key had no room.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_finds_a_place_late_exceeds_its_limit_by_what_is_unsent() {
+async fn a_key_that_finds_room_late_exceeds_its_limit_by_max_unsent() {
     let clock = Arc::new(ManualClock::new());
     let builder = Batched::builder(OfB::default(), 5).max_unsent(2).capacity(1);
     let batched = builder.clock(Arc::clone(&clock)).build().expect("valid");
     assert!(batched.check(b"a").await.is_ok());
     let mut admitted = 0;
     for step in 0..20 {
-        let answer = batched.check(b"b").await.expect("there is a ledger");
+        let answer = batched.check(b"b").await.expect("an answer");
         let origin = if step < 10 { Origin::Server } else { Origin::Memory };
         assert_eq!(answer.origin, origin, "{step}");
         admitted += u64::from(answer.decision.is_ok());

@@ -1,6 +1,6 @@
 //! The gate in front of a fake server.
 
-#![allow(clippy::disallowed_types, reason = "a lock of the tests")]
+#![allow(clippy::disallowed_types, reason = "a test's lock")]
 
 use core::time::Duration;
 use std::sync::Mutex;
@@ -90,12 +90,12 @@ async fn decide(gate: &impl Gate, request: &request::Parts) -> (Ruling, bool, Re
 }
 
 #[tokio::test]
-async fn requests_wait_only_for_what_is_not_known() {
+async fn requests_wait_only_for_unknown_answers() {
     let limit = RemoteLimit::new(policy(), Fake::guarded(3), user());
     for (user, waits, left) in [("near", false, 2), ("far", true, 1), ("near", false, 0)] {
         let (ruling, waited, report) = decide(&limit, &request(user)).await;
         assert!(ruling.is_ok());
-        let reading = report.readings().next().expect("it is told");
+        let reading = report.readings().next().expect("a reading");
         assert_eq!((waited, reading.remaining, reading.denied), (waits, left, false));
         assert_eq!((reading.limit, reading.reset_after.as_secs()), (9, 7));
     }
@@ -107,7 +107,7 @@ async fn requests_wait_only_for_what_is_not_known() {
 }
 
 #[tokio::test]
-async fn a_request_costs_what_is_said_and_is_nothing_without_a_key() {
+async fn a_request_costs_its_cost_and_nothing_without_a_key() {
     let limit = RemoteLimit::new(policy(), Fake::guarded(5), user()).cost(|_| 4);
     let rulings = [decide(&limit, &request("a")).await, decide(&limit, &request("a")).await];
     assert_eq!(rulings.map(|(ruling, _, _)| ruling.is_ok()), [true, false]);
@@ -121,7 +121,7 @@ async fn a_request_costs_what_is_said_and_is_nothing_without_a_key() {
 }
 
 #[tokio::test]
-async fn in_shadow_nobody_is_denied() {
+async fn a_shadow_limit_denies_nothing() {
     let trial = RemoteLimit::new(policy(), Fake::guarded(0), user()).shadow();
     for user in ["near", "far"] {
         let (ruling, _, report) = decide(&trial, &request(user)).await;
@@ -140,7 +140,7 @@ async fn without_a_server_the_fallback_decides() {
 }
 
 #[tokio::test]
-async fn other_keys_are_sent_as_they_are_displayed() {
+async fn keys_that_are_not_bytes_are_sent_as_displayed() {
     let by_length = key::from_fn(|request| Some(request.headers.len() + 40));
     let limit = RemoteLimit::displayed(policy(), Fake::guarded(1), by_length);
     let layer = RateLimitLayer::new(limit);

@@ -218,7 +218,7 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
 /// ```
 /// use tollgate_redis::LeaseError;
 ///
-/// assert_eq!(LeaseError::Capacity.to_string(), "no key has a place: choose a capacity of 1 or more");
+/// assert_eq!(LeaseError::Capacity.to_string(), "no key has room: choose a capacity of 1 or more");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -236,12 +236,12 @@ pub enum LeaseError {
 impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Capacity => "no key has a place: choose a capacity of 1 or more",
-            Self::MaxLease => "a lease has 1 to 1,048,575 cells: choose so many at most",
+            Self::Capacity => "no key has room: choose a capacity of 1 or more",
+            Self::MaxLease => "a lease has 1 to 1,048,575 cells: choose a size within that",
             Self::Pause => {
                 "a pause is 1 ms to 1 hour long, and the longest no shorter than the first"
             }
-            Self::Memory => "a denial is believed for an hour at most: choose a shorter memory",
+            Self::Memory => "a denial is trusted for an hour at most: choose a shorter memory",
         })
     }
 }

@@ -160,8 +160,8 @@ impl KeyState {
     /// called.
     pub(crate) fn try_unleased(&self, n: u64, now: Tick) -> Option<Attempt> {
         if n == 0 {
-            let last_reply = self.last_reply.limit.read() != 0;
-            return last_reply
+            let is_known = self.last_reply.limit.read() != 0;
+            return is_known
                 .then(|| Attempt::Answered(self.admitted(Origin::Memory, now), Prefetch::No));
         }
         if let Some(until) = self.lease_cell.denied(n, now) {
@@ -310,10 +310,9 @@ impl KeyState {
             return (Completion::Late, CellCounts { taken: grant.cells, lapsed: grant.cells });
         }
         self.lease_cell.admit(pending_call.want.min);
-        let begin_pause = grant.cells - pending_call.reserved;
-        pace.deposited(begin_pause);
-        let lapsed =
-            if begin_pause > 0 { self.lease_cell.deposit(begin_pause, end, now) } else { 0 };
+        let surplus = grant.cells - pending_call.reserved;
+        pace.deposited(surplus);
+        let lapsed = if surplus > 0 { self.lease_cell.deposit(surplus, end, now) } else { 0 };
         pace.dropped(lapsed);
         pace.call_completed(pending_call.reserved, self.lease_cell.unspent(), now);
         pace.set_lifetime(nanos(grant.lifetime));
@@ -471,6 +470,6 @@ fn unavailable(end: CallEnd) -> Option<Unavailable> {
         CallEnd::TimedOut => Unavailable::TimedOut,
         CallEnd::Disconnected => Unavailable::Disconnected,
         CallEnd::CircuitOpen => Unavailable::CircuitOpen,
-        CallEnd::Failed => Unavailable::Failed("as it did for a request just before".into()),
+        CallEnd::Failed => Unavailable::Failed("the call of an earlier request failed".into()),
     })
 }

@@ -66,7 +66,7 @@ pub trait LeaseSource: Send + Sync + 'static {
 /// assert!(want.min <= want.max);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "a bank is asked by it, a test makes it")]
+#[allow(clippy::exhaustive_structs, reason = "sources read it, tests build it")]
 pub struct LeaseRequest {
     /// Fewer cells are useless. With 0, no cells need be granted: the call asks for the key's
     /// state.
@@ -89,7 +89,7 @@ pub struct LeaseRequest {
 /// assert!(!grant.covers(LeaseRequest { min: 4, max: 5 }));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "whoever writes a bank makes it")]
+#[allow(clippy::exhaustive_structs, reason = "every source builds it")]
 pub struct Grant {
     /// Cells that were charged and now belong to the caller. 0 is a denial.
     pub cells: u64,

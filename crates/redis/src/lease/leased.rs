@@ -100,7 +100,7 @@ impl<B, C> fmt::Debug for Leased<B, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shared { settings, keys, .. } = &*self.shared;
         let keys = keys.len();
-        f.debug_struct("Leased").field("rules", settings).field("purses", &keys).finish()
+        f.debug_struct("Leased").field("settings", settings).field("keys", &keys).finish()
     }
 }
 
@@ -272,17 +272,17 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     #[inline]
     fn try_now(&self, key: &[u8], n: u64) -> FastAnswer {
         let now = self.now();
-        let met = self.shared.keys.read(key, |key_state| {
-            let met = match self.is_leased(n) {
+        let attempt = self.shared.keys.read(key, |key_state| {
+            let attempt = match self.is_leased(n) {
                 true => key_state.try_answer(n, now),
                 false => key_state.try_unleased(n, now).unwrap_or(Attempt::Ask),
             };
-            if let Attempt::Answered(_, Prefetch::Cells(min)) = met {
+            if let Attempt::Answered(_, Prefetch::Cells(min)) = attempt {
                 self.prefetch(key_state, min, now);
             }
-            met
+            attempt
         });
-        match met {
+        match attempt {
             Some(Attempt::Answered(answer, _)) => FastAnswer::Answered(answer),
             Some(Attempt::Unavailable(why)) => FastAnswer::Unavailable(why),
             Some(Attempt::Ask | Attempt::Wait) | None => FastAnswer::NotYet,
@@ -445,16 +445,16 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Call<B, C> {
         let sent = self.leased.now();
         let reply = source.take(self.key_state.key(), self.pending_call.want).await;
         let now = self.leased.now();
-        let (landing, gained) =
+        let (completion, counts) =
             self.key_state.complete(self.pending_call, sent, now, reply, settings);
-        let CellCounts { taken, lapsed } = gained;
+        let CellCounts { taken, lapsed } = counts;
         self.deposited = Some(taken.saturating_sub(self.pending_call.reserved));
         stats.add(Stat::CellsTaken, taken);
         stats.add(Stat::CellsLapsed, lapsed);
         if let Prefetch::Cells(min) = self.key_state.prefetch_after_call(now) {
             self.leased.spawn_call(&self.key_state, min, now);
         }
-        landing
+        completion
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Pace {
     /// The largest number of calls in flight.
     max_calls: RelaxedCounter,
     /// Unreserved cells that calls in flight have asked for.
-    asked: RelaxedCounter,
+    requested: RelaxedCounter,
 }
 
 /// What a new call must serve.
@@ -59,7 +59,7 @@ impl Pace {
 
     /// Whether spendable and requested cells are too few, with this many waited for.
     pub(crate) fn is_low(&self, alive: u64, waiting: u64) -> bool {
-        let there = alive.saturating_add(self.asked.read());
+        let there = alive.saturating_add(self.requested.read());
         there < self.low_cells.read().saturating_add(waiting)
     }
 
@@ -87,7 +87,7 @@ impl Pace {
 
     /// A call has asked for this many unreserved cells.
     pub(crate) fn call_sent(&self, cells: u64) {
-        self.asked.add(cells);
+        self.requested.add(cells);
     }
 
     fn size(&self, used: Spending, round_trip: u64, settings: &Settings) -> u64 {
@@ -100,20 +100,20 @@ impl Pace {
         // A crowd that arrives at once is not a rate: it continues for a round trip at most.
         let used = Spending { over_nanos: used.over_nanos.max(round_trip), ..used };
         let low = sizing::low_water(used, round_trip);
-        let most_ahead = match max_calls {
+        let max_ahead = match max_calls {
             // A larger value would fetch new cells before the old are spent, and replace those.
             1 => size / 2,
             // Cells are then spent in a quarter of their lifetime, however long a call takes.
             _ => sizing::spent_in(used, lifetime / 4),
         };
-        self.low_cells.put(low.cells.min(most_ahead));
+        self.low_cells.put(low.cells.min(max_ahead));
         self.low_ahead_nanos.put(low.ahead_nanos);
         size
     }
 
     /// A call that had asked for this many unreserved cells ended after this time.
     pub(crate) fn call_ended(&self, asked: u64, took_nanos: u64) {
-        self.asked.subtract(asked);
+        self.requested.subtract(asked);
         self.round_trip_nanos.put(sizing::round_trip(self.round_trip_nanos.read(), took_nanos));
     }
 

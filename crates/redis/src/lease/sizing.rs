@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn it_doubles_up_to_what_is_spent_and_shrinks_at_once() {
+    fn call_size_doubles_up_to_the_spending_and_shrinks_at_once() {
         let life = 100 * MILLI;
         let mut wants = vec![1];
         for _ in 0..8 {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_within_bounds() {
+    fn call_size_stays_within_bounds() {
         assert_eq!(call_size(900, spent(u64::MAX, 0), u64::MAX, 1_000), 1_000);
         assert_eq!(call_size(u64::MAX, spent(u64::MAX, 1), u64::MAX, u64::MAX), u64::MAX);
         assert_eq!(call_size(0, spent(0, 0), 0, 1_000), 1);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_little_asks_less_often() {
+    fn calls_that_bring_little_become_rarer() {
         let bounds = PauseBounds { min_nanos: 10 * MILLI, max_nanos: 250 * MILLI };
         let pauses = |cells: u64, life: u64| {
             let mut pauses = vec![0];
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn it_asks_in_time_and_not_for_keys_that_are_seldom_asked_for() {
+    fn low_water_is_in_time_and_zero_for_rare_keys() {
         let mark = low_water(spent(50, 50 * MILLI), 2 * MILLI);
         assert_eq!(mark, LowWater { cells: 4, ahead_nanos: 4 * MILLI });
         assert_eq!(low_water(spent(10, 50 * MILLI), 2 * MILLI).cells, 0);

@@ -47,7 +47,7 @@ impl LeaseSource for Scripted {
             Reply::Cells(cells) => (cells.min(want.max), None),
             Reply::Deny(after) => (0, after),
             Reply::Fail(why) => return Err(why),
-            Reply::Panic => panic!("a bank that panics, as it was told to"),
+            Reply::Panic => panic!("a source that panics on demand"),
         };
         Ok(Grant { cells, lifetime: LIFETIME, parts, retry_after })
     }
@@ -69,7 +69,7 @@ fn is_ok(answer: &Result<Answer, Unavailable>) -> bool {
 }
 
 #[test]
-fn all_who_wait_for_a_key_wait_for_one_call() {
+fn requests_for_one_key_share_one_call() {
     simulate(async {
         let (leased, clock) = near();
         let mut clients = JoinSet::new();
@@ -81,13 +81,13 @@ fn all_who_wait_for_a_key_wait_for_one_call() {
         assert!(answers.iter().all(is_ok));
         let stats = leased.stats();
         let awaited = stats.calls - stats.prefetches;
-        assert_eq!(awaited, 2, "one for the first, one for all who came meanwhile");
+        assert_eq!(awaited, 2, "one for the first request, one for all that came meanwhile");
         assert_eq!(clock.nanos(), 4 * MILLI);
     });
 }
 
 #[test]
-fn nobody_waits_while_cells_remain() {
+fn no_request_waits_while_cells_remain() {
     simulate(async {
         let (leased, _) = near();
         let mut waited = 0;
@@ -131,18 +131,18 @@ fn a_hot_denied_key_costs_few_calls() {
 async fn a_denial_is_remembered_until_its_time() {
     let wait = Duration::from_millis(700);
     let (leased, clock) = scripted([Reply::Deny(Some(wait)), Reply::Cells(9)]);
-    let told = leased.check(b"a").await.expect("denied");
+    let answer = leased.check(b"a").await.expect("denied");
     assert_eq!(
-        (told.origin, told.decision.unwrap_err().retry_after()),
+        (answer.origin, answer.decision.unwrap_err().retry_after()),
         (Origin::Server, Some(wait))
     );
     clock.advance(Duration::from_millis(600));
     for n in [1, 3] {
-        let told = leased.check_n(b"a", n).await.expect("denied");
-        let left = told.decision.unwrap_err().retry_after().expect("it comes back");
+        let answer = leased.check_n(b"a", n).await.expect("denied");
+        let left = answer.decision.unwrap_err().retry_after().expect("it comes back");
         // In units of 66 microseconds, rounded up.
         assert!((100_000..=100_066).contains(&left.as_micros()), "{left:?}");
-        assert_eq!(told.origin, Origin::Memory);
+        assert_eq!(answer.origin, Origin::Memory);
     }
     assert_eq!(leased.stats().calls, 1);
     clock.advance(Duration::from_millis(101));
@@ -160,16 +160,16 @@ async fn more_than_the_limit_is_never_granted_though_less_is_denied_for_a_time()
         assert!(denied.retry_after().is_some(), "{n} come back");
     }
     for n in [51, 1_001, u64::MAX] {
-        let told = leased.check_n(b"a", n).await.expect("denied");
+        let answer = leased.check_n(b"a", n).await.expect("denied");
         let now = leased.try_check(b"a", n).expect("from memory").decision.unwrap_err();
-        assert_eq!(told.decision.unwrap_err().retry_after(), None, "{n} never fit");
-        assert_eq!((told.origin, now.retry_after()), (Origin::Memory, None));
+        assert_eq!(answer.decision.unwrap_err().retry_after(), None, "{n} never fit");
+        assert_eq!((answer.origin, now.retry_after()), (Origin::Memory, None));
     }
     assert_eq!(leased.stats().calls, 1);
 }
 
 #[tokio::test]
-async fn a_long_denial_is_doubted_in_the_background() {
+async fn a_long_denial_is_rechecked_in_the_background() {
     let day = Duration::from_secs(86_400);
     let (leased, clock) = scripted([Reply::Deny(Some(day)), Reply::Cells(9)]);
     assert!(!is_ok(&leased.check(b"a").await));
@@ -177,8 +177,8 @@ async fn a_long_denial_is_doubted_in_the_background() {
     assert!(!is_ok(&leased.check(b"a").await) && leased.stats().calls == 1);
     clock.advance(Duration::from_millis(2));
     // The quota was reset on the server. This request is still denied, and asks in the background.
-    let told = leased.try_check(b"a", 1).expect("from memory").decision.unwrap_err();
-    assert!(told.retry_after().expect("it comes back") > Duration::from_secs(86_390));
+    let answer = leased.try_check(b"a", 1).expect("from memory").decision.unwrap_err();
+    assert!(answer.retry_after().expect("it comes back") > Duration::from_secs(86_390));
     while leased.stats().cells_taken == 0 {
         tokio::task::yield_now().await;
     }
@@ -187,7 +187,7 @@ async fn a_long_denial_is_doubted_in_the_background() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_to_all_and_remembered_for_a_pause() {
+async fn a_failure_answers_all_waiting_requests_and_is_remembered_for_a_pause() {
     let failed = Unavailable::Failed("out of memory".into());
     let (leased, clock) = scripted([Reply::Fail(failed.clone()), Reply::Cells(1)]);
     let (one, other) = tokio::join!(leased.check(b"a"), leased.check(b"a"));
@@ -202,7 +202,7 @@ async fn a_failure_is_told_to_all_and_remembered_for_a_pause() {
 }
 
 #[tokio::test]
-async fn a_bank_that_panics_or_a_client_that_goes_leaves_nobody_waiting() {
+async fn a_panic_or_a_dropped_request_leaves_no_request_waiting() {
     let (leased, clock) = scripted([Reply::Panic, Reply::Cells(5)]);
     let (one, other) = tokio::join!(leased.check(b"a"), leased.check(b"a"));
     assert!(matches!(one, Err(Unavailable::Failed(_))) && other.is_err());
@@ -237,7 +237,7 @@ async fn a_call_that_ends_with_its_runtime_leaves_the_key_free() {
 }
 
 #[tokio::test]
-async fn what_comes_too_late_is_not_spent() {
+async fn cells_that_arrive_expired_are_not_spent() {
     let clock = Arc::new(ManualClock::new());
     struct Slow(Arc<ManualClock>);
     impl LeaseSource for Slow {
@@ -255,7 +255,7 @@ async fn what_comes_too_late_is_not_spent() {
 }
 
 #[tokio::test]
-async fn what_no_lease_holds_goes_to_the_bank() {
+async fn requests_larger_than_a_lease_call_the_source() {
     let never = Reply::Deny(None);
     let (leased, _) = scripted([Reply::Cells(5_000), Reply::Cells(0), never]);
     assert!(is_ok(&leased.check_n(b"a", 5_000).await));
@@ -270,7 +270,7 @@ async fn what_no_lease_holds_goes_to_the_bank() {
 }
 
 #[tokio::test]
-async fn keys_without_a_place_are_served_by_a_call_each() {
+async fn keys_without_room_cost_a_call_for_each_request() {
     let wait = Some(Duration::from_secs(9));
     let deny = [(); 2].map(|()| Reply::Deny(wait));
     let (leased, clock) = scripted(deny.into_iter().chain([Reply::Cells(1)]));
@@ -300,7 +300,7 @@ fn without_a_runtime_nothing_panics() {
 }
 
 #[test]
-fn threads_spend_what_was_given_and_no_more() {
+fn threads_spend_no_more_than_was_granted() {
     let source =
         Scripted { replies: vec![Reply::Cells(u64::MAX)], next: RelaxedCounter::default() };
     let clock = Arc::new(ManualClock::new());

@@ -83,14 +83,14 @@ type PendingConnection = watch::Receiver<Option<RedisResult<Arc<Connection>>>>;
 
 impl Pool {
     pub(crate) fn new(target: Target, timeouts: Timeouts, connections: usize) -> Self {
-        let places = 0..connections.max(1);
+        let indexes = 0..connections.max(1);
         let slots = match target {
             Target::Single(client) => {
-                Slots::Single(client, places.map(|_| ConnectionSlot::default()).collect())
+                Slots::Single(client, indexes.map(|_| ConnectionSlot::default()).collect())
             }
             #[cfg(feature = "cluster")]
             Target::Cluster(client) => {
-                Slots::Cluster(client, places.map(|_| Mutex::default()).collect())
+                Slots::Cluster(client, indexes.map(|_| Mutex::default()).collect())
             }
         };
         Self { timeouts, slots, next: AtomicUsize::new(0) }
@@ -219,11 +219,11 @@ impl ConnectionSlot {
         if let Some(pending) = slot.as_ref().filter(|pending| is_usable(pending)) {
             return pending.clone();
         }
-        let (tell, pending) = watch::channel(None);
+        let (sender, pending) = watch::channel(None);
         let client = client.clone();
         tokio::spawn(async move {
             let made = Connection::make(&client, timeouts).await.map(Arc::new);
-            let _ = tell.send(Some(made));
+            let _ = sender.send(Some(made));
         });
         *slot = Some(pending.clone());
         pending
@@ -259,8 +259,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl core::fmt::Debug for Pool {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         // The target may hold a password.
-        f.debug_struct("Link")
-            .field("limits", &self.timeouts)
+        f.debug_struct("Pool")
+            .field("timeouts", &self.timeouts)
             .field("connections", &self.len())
             .finish_non_exhaustive()
     }

@@ -54,7 +54,6 @@ pub enum WithoutPart {
 pub struct ShareBuilder<R, C = QuantaClock> {
     membership: R,
     clock: C,
-    quota: Quota,
     settings: Settings,
     capacity: u64,
 }
@@ -62,8 +61,8 @@ pub struct ShareBuilder<R, C = QuantaClock> {
 impl<R: Membership> ShareBuilder<R> {
     pub(crate) fn new(membership: R, quota: Quota) -> Self {
         let settings =
-            Settings { interval: Duration::from_secs(1), without_part: WithoutPart::Deny };
-        Self { membership, clock: QuantaClock::new(), quota, settings, capacity: 100_000 }
+            Settings { quota, interval: Duration::from_secs(1), without_part: WithoutPart::Deny };
+        Self { membership, clock: QuantaClock::new(), settings, capacity: 100_000 }
     }
 }
 
@@ -91,8 +90,8 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clock<D: Clock + Clone + Send + Sync + 'static>(self, clock: D) -> ShareBuilder<R, D> {
-        let Self { membership, clock: _, quota, settings, capacity } = self;
-        ShareBuilder { membership, clock, quota, settings, capacity }
+        let Self { membership, clock: _, settings, capacity } = self;
+        ShareBuilder { membership, clock, settings, capacity }
     }
 
     /// The time between two heartbeats. The default is 1 s. All nodes must use the same.
@@ -191,7 +190,7 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn build(self) -> Result<Share<R, C>, ShareError> {
-        let Self { membership, clock, quota, settings, capacity } = self;
+        let Self { membership, clock, settings, capacity } = self;
         let interval = Duration::from_millis(10)..=Duration::from_secs(3_600);
         if !interval.contains(&settings.interval) {
             return Err(ShareError::Interval);
@@ -206,9 +205,9 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
         };
         let without_part = match settings.without_part {
             WithoutPart::Deny => None,
-            WithoutPart::DivideBy(nodes) => Some(limiter(part(quota, nodes))?),
+            WithoutPart::DivideBy(nodes) => Some(limiter(part(settings.quota, nodes))?),
         };
-        Ok(Share::start(membership, limiter(quota)?, without_part, quota, settings, &runtime))
+        Ok(Share::start(membership, limiter(settings.quota)?, without_part, settings, &runtime))
     }
 }
 
@@ -216,7 +215,7 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
 ///
 /// ```
 /// use tollgate_redis::ShareError;
-/// assert_eq!(ShareError::NoRuntime.to_string(), "a node heartbeats by a task: build it on tokio");
+/// assert_eq!(ShareError::NoRuntime.to_string(), "a task sends the heartbeats: build it on tokio");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -234,9 +233,11 @@ pub enum ShareError {
 impl fmt::Display for ShareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Interval => f.write_str("the time between two beats is 10 ms to 1 hour"),
-            Self::WithoutPart => f.write_str("a node alone takes a part of 1 or more nodes"),
-            Self::NoRuntime => f.write_str("a node beats by a task: build it on tokio"),
+            Self::Interval => f.write_str("the time between two heartbeats is 10 ms to 1 hour"),
+            Self::WithoutPart => {
+                f.write_str("a node without a part divides the quota by 1 or more nodes")
+            }
+            Self::NoRuntime => f.write_str("a task sends the heartbeats: build it on tokio"),
             Self::Limiter(error) => write!(f, "the node's own limiter: {error}"),
         }
     }

@@ -1,8 +1,19 @@
 //! The faults of `tests/server/faults/` in virtual time: nodes under load, tasks that are starved
 //! at any moment, and a server whose clock is set back. The nodes are those that ship. No span of a
 //! key may see more than the burst, the rate, and what nodes add that come or go within it.
+//!
+//! The file was written to explain one span of a run on a real server, which `docs/distributed.md`
+//! describes: 208 cells in 55 ms where 205 was the computed bound. It ruled two explanations out.
+//!
+//! - Tasks that are starved for up to 120 ms. None of 500 episodes, half of them with such tasks,
+//!   was beyond the bound; 37 were beyond it when no coming and going was counted.
+//! - A single reading of the server's clock that is 316 ms ahead. That heartbeat finds its own node
+//!   too old and takes it for new, and the node waits.
+//!
+//! A part grows 50 ms or more after the other node's part has ended. An excess of a few cells in 50
+//! to 60 ms is therefore what an uncounted coming or going looks like.
 
-#![allow(clippy::disallowed_types, reason = "a server of the tests may have a lock")]
+#![allow(clippy::disallowed_types, reason = "a test's server may have a lock")]
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +25,10 @@ use crate::Unavailable;
 use crate::lease::simulation::{Local, MICRO, MILLI, Rng, SECOND, SLOWER, simulate, sleep};
 use crate::share::tests::Slowed;
 
-#[allow(dead_code, reason = "a file of the models")]
+#[allow(dead_code, reason = "the models share this file")]
 #[path = "../../tests/bodies/membership.rs"]
 mod membership;
-#[allow(dead_code, reason = "a file of the campaign, too")]
+#[allow(dead_code, reason = "the fault tests share this file")]
 #[path = "../../tests/bodies/spans.rs"]
 mod spans;
 
@@ -51,7 +62,7 @@ struct Faults {
 /// Cells that a node has in addition, because it came or another node went.
 #[derive(Clone, Copy, Debug)]
 struct Change {
-    told: u64,
+    received: u64,
     /// When the node had applied the change, known once its next heartbeat begins.
     done: Option<u64>,
     cells: u64,
@@ -119,13 +130,13 @@ impl Listened {
     }
 
     /// As `tests/server/faults/observed_membership.rs` does.
-    fn hear(&self, live: u64, sent: u64) {
+    fn record_answer(&self, live: u64, sent: u64) {
         let mut part = lock(&self.part);
         let (until, before) = *part;
         let kept = if self.micros() >= until { 0 } else { BURST / before };
         *part = (sent + 2 * INTERVAL / MICRO, live);
         let cells = (BURST / live).saturating_sub(kept);
-        lock(&self.changes).push(Change { told: self.micros(), done: None, cells });
+        lock(&self.changes).push(Change { received: self.micros(), done: None, cells });
     }
 }
 
@@ -133,14 +144,14 @@ impl Membership for Listened {
     async fn heartbeat(&self, _: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
         if let Some(last) = lock(&self.changes).last_mut() {
             let paused = self.micros().saturating_sub(INTERVAL / MICRO);
-            last.done.get_or_insert(paused.max(last.told));
+            last.done.get_or_insert(paused.max(last.received));
         }
         sleep(starved(&self.rng, self.faults.starved)).await;
         let sent = self.micros();
         let lifetime = u64::try_from((lifetime / SLOWER).as_micros()).expect("short");
         let (live, member_micros) = self.ask(lifetime).await?;
         if member_micros >= 2 * INTERVAL / MICRO {
-            self.hear(live, sent);
+            self.record_answer(live, sent);
         }
         // The node applies the answer when the task continues.
         sleep(starved(&self.rng, self.faults.starved)).await;
@@ -220,7 +231,7 @@ fn episode(seed: u64, faults: Faults) -> (Vec<Granted>, Vec<Change>) {
 fn worst(granted: &[Granted], changes: &[Change], is_added: bool) -> Span {
     spans::worst(granted, |span| {
         let within = |change: &&Change| {
-            change.told <= span.end && change.done.is_none_or(|done| span.start <= done)
+            change.received <= span.end && change.done.is_none_or(|done| span.start <= done)
         };
         let added = changes.iter().filter(within).map(|change| change.cells).sum::<u64>();
         let added = if is_added { added } else { 0 };
@@ -239,7 +250,7 @@ fn drawn(seed: u64) -> Faults {
 
 /// `TOLLGATE_EPISODES` is the number of episodes: 1,800 of them check 11,573 keys.
 #[test]
-fn no_span_is_beyond_its_bound_where_a_servers_clock_is_set_back() {
+fn no_span_exceeds_its_bound_when_the_servers_clock_is_set_back() {
     let episodes = std::env::var("TOLLGATE_EPISODES").ok();
     let episodes = episodes.map_or(24, |text| text.parse().expect("a whole number"));
     let (mut keys, mut looked_at, mut closest) = (0, 0, Span { granted: 0, bound: 1, micros: 0 });
@@ -254,12 +265,12 @@ fn no_span_is_beyond_its_bound_where_a_servers_clock_is_set_back() {
         }
     }
     println!("{episodes} episodes, {keys} keys, {looked_at} spans; closest {closest:?}");
-    assert!(closest.granted + 4 >= closest.bound, "hardly any load: {closest:?}");
+    assert!(closest.granted + 4 >= closest.bound, "too little load: {closest:?}");
 }
 
 /// The mistake: nodes that come or go are not counted. The test above would notice such an excess.
 #[test]
-fn a_span_is_beyond_a_bound_without_what_nodes_add_that_come_or_go() {
+fn spans_exceed_a_bound_that_ignores_nodes_that_come_or_go() {
     let is_beyond = |seed: &u64| {
         let (granted, changes) = episode(*seed, drawn(*seed));
         worst(&granted, &changes, false).is_beyond()

@@ -46,7 +46,7 @@ pub trait Membership: Send + Sync + 'static {
 /// assert_eq!(Heartbeat { live: 3, member_for: Duration::ZERO }.live, 3);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "whoever writes a roll makes it")]
+#[allow(clippy::exhaustive_structs, reason = "every membership list builds it")]
 pub struct Heartbeat {
     /// Live nodes, this one included.
     pub live: u64,

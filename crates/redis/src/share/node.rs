@@ -21,6 +21,7 @@ use crate::{Answer, Origin};
 /// The chosen settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
+    pub(crate) quota: Quota,
     pub(crate) interval: Duration,
     pub(crate) without_part: WithoutPart,
 }
@@ -84,7 +85,6 @@ pub struct Share<R, C = QuantaClock> {
 struct Shared<C> {
     limiter: Limiter<[u8], DynamicGcra, C>,
     without_part: Option<Limiter<[u8], DynamicGcra, C>>,
-    quota: Quota,
     settings: Settings,
     /// The part may be used before this instant. Written by the heartbeat task alone.
     until_nanos: AtomicU64,
@@ -127,8 +127,8 @@ impl<R, C> Clone for Share<R, C> {
 
 impl<R, C> fmt::Debug for Share<R, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { quota, settings, .. } = &*self.shared;
-        f.debug_struct("Share").field("quota", quota).field("chosen", settings).finish()
+        let Shared { settings, .. } = &*self.shared;
+        f.debug_struct("Share").field("settings", settings).finish()
     }
 }
 
@@ -163,14 +163,12 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
         membership: R,
         limiter: Limiter<[u8], DynamicGcra, C>,
         without_part: Option<Limiter<[u8], DynamicGcra, C>>,
-        quota: Quota,
         settings: Settings,
         runtime: &Handle,
     ) -> Self {
         let shared = Arc::new(Shared {
             limiter,
             without_part,
-            quota,
             settings,
             until_nanos: AtomicU64::new(0),
             expected_nanos: RelaxedCounter::default(),
@@ -314,8 +312,11 @@ impl<C: Clock> Shared<C> {
     fn deny(&self, now: Tick) -> Decision {
         let expected = Tick::from_nanos(self.expected_nanos.read());
         let wait = expected.since(now).max(self.settings.interval);
-        let parts =
-            DecisionParts { limit: self.quota.burst_cells(), remaining: 0, reset_after: wait };
+        let parts = DecisionParts {
+            limit: self.settings.quota.burst_cells(),
+            remaining: 0,
+            reset_after: wait,
+        };
         Err(parts.denied(Some(wait)))
     }
 
@@ -329,7 +330,7 @@ impl<C: Clock> Shared<C> {
         };
         if live != self.live.read() {
             // Cells stay as they are: a change of the quota gives none.
-            if self.limiter.set_quota(part(self.quota, live), Inherit::AsIs).is_err() {
+            if self.limiter.set_quota(part(self.settings.quota, live), Inherit::AsIs).is_err() {
                 // The part is too small for a limiter. The old one expires.
                 return;
             }

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_beats_when_the_time_has_come() {
+    fn a_waiting_node_sends_its_heartbeat_when_due() {
         assert_eq!(status(3, 200).pause(INTERVAL), INTERVAL);
         assert_eq!(status(3, 0).pause(INTERVAL), INTERVAL);
         assert_eq!(status(3, 150).pause(INTERVAL), Duration::from_nanos(50));

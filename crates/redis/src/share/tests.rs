@@ -1,6 +1,6 @@
 //! What all nodes' parts sum to, and how long a dead node's part is unused.
 
-#![allow(clippy::disallowed_types, reason = "a roll of the tests may have a lock")]
+#![allow(clippy::disallowed_types, reason = "a test's list may have a lock")]
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -172,7 +172,7 @@ proptest! {
     ) {
         let (worst, end) = sums(seed, latency, lost, false);
         prop_assert!(worst <= 840, "{} of 840", worst);
-        prop_assert_eq!(end, 840, "all of it is used once all is well");
+        prop_assert_eq!(end, 840, "the whole quota is used without faults");
     }
 }
 
@@ -184,7 +184,7 @@ fn the_test_would_notice_newcomers_that_do_not_wait() {
 }
 
 #[test]
-fn a_dead_nodes_part_is_lost_for_four_intervals_at_most() {
+fn a_dead_nodes_part_is_unused_for_four_intervals_at_most() {
     simulate(async {
         let mut world = World::new(3, 2 * MILLI, 0);
         let quota = Quota::per_second(840);
@@ -195,7 +195,7 @@ fn a_dead_nodes_part_is_lost_for_four_intervals_at_most() {
         assert_eq!(sum(&nodes) + sum(core::slice::from_ref(&dead)), 840);
         lost.put(1_000);
         sleep(3 * INTERVAL - 10 * MILLI).await;
-        assert_eq!(dead.stats().live, None, "it stopped before others count it for dead");
+        assert_eq!(dead.stats().live, None, "it stopped before others count it as dead");
         sleep(INTERVAL + 20 * MILLI).await;
         assert!(nodes.iter().all(|node| node.stats().live == Some(4)));
         // A node that ends in order leaves the list within an interval; the others learn of it in the next.
@@ -213,7 +213,7 @@ fn all_nodes_together_grant_the_quota() {
         let mut world = World::new(5, MILLI, 0);
         let quota = Quota::per_second(100).burst(40);
         let nodes: Vec<_> = (0..4).map(|_| world.node(quota)).collect();
-        assert!(nodes[0].check(b"a").decision.is_err(), "nobody has counted it yet");
+        assert!(nodes[0].check(b"a").decision.is_err(), "no node has counted it yet");
         assert_eq!(nodes[0].check(b"a").origin, Origin::Fallback);
         sleep(5 * INTERVAL).await;
         // The nodes' time is slowed down: a second of theirs is a millisecond.
@@ -229,7 +229,7 @@ fn all_nodes_together_grant_the_quota() {
 }
 
 #[test]
-fn a_node_that_cannot_beat_stops_in_time_or_takes_what_was_chosen() {
+fn a_node_without_heartbeats_stops_in_time_or_uses_the_chosen_part() {
     struct Fails;
     impl Membership for Fails {
         async fn heartbeat(&self, _: &str, _: Duration) -> Result<Heartbeat, Unavailable> {

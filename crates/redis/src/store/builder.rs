@@ -160,8 +160,8 @@ impl StoreBuilder {
         self
     }
 
-    /// Calls `tell` each time the server goes down or comes back: once for each change, on the
-    /// thread that noticed it. `tell` must neither block nor panic.
+    /// Calls `callback` each time the server goes down or comes back: once for each change, on the
+    /// thread that noticed it. `callback` must neither block nor panic.
     ///
     /// ```
     /// # use tollgate_redis::Store;
@@ -169,8 +169,8 @@ impl StoreBuilder {
     ///     .on_change(|health| println!("the store is {health}"));
     /// assert!(store.build().is_ok());
     /// ```
-    pub fn on_change(mut self, tell: impl Fn(&Health) + Send + Sync + 'static) -> Self {
-        self.on_change = OnChange(Some(Arc::new(tell)));
+    pub fn on_change(mut self, callback: impl Fn(&Health) + Send + Sync + 'static) -> Self {
+        self.on_change = OnChange(Some(Arc::new(callback)));
         self
     }
 

@@ -211,7 +211,7 @@ impl Store {
         let key = keys.first().map_or(&b""[..], Vec::as_slice);
         let value = self.call(key, asking).await?;
         reply::numbers_of(value).ok_or_else(|| {
-            Unavailable::Failed("the script returned something else than numbers".into())
+            Unavailable::Failed("the script returned something other than numbers".into())
         })
     }
 
@@ -270,7 +270,7 @@ impl Store {
             let health = Health::Down { reason: reason.clone(), detail };
             self.change(&health);
             drop(breaker);
-            self.0.on_change.tell(&health);
+            self.0.on_change.call(&health);
         }
     }
 
@@ -296,7 +296,7 @@ impl Store {
         if was_open && !breaker.is_open() {
             self.change(&Health::Up);
             drop(breaker);
-            self.0.on_change.tell(&Health::Up);
+            self.0.on_change.call(&Health::Up);
         }
     }
 

@@ -55,7 +55,7 @@ impl Means {
                 let asked = quota.period().as_micros();
                 let period = asked + lease_micros.min(asked / 2);
                 let ahead = u128::from(utc_offset_secs.unsigned_abs()) * 1_000_000 % period;
-                assert!(*utc_offset_secs >= 0, "none of those is drawn");
+                assert!(*utc_offset_secs >= 0, "no negative offset is drawn");
                 Self::Counter(Counter { limit, period, older: (*older).into(), ahead })
             }
             Algorithm::SlidingLog { more, .. } => {

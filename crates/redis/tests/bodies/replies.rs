@@ -74,7 +74,7 @@ pub(crate) fn replies(data: &[u8]) {
         }
     };
     let Some(numbers) = numbers else { return };
-    counts_are_told(&numbers);
+    counts_are_decoded(&numbers);
     let (algorithm, quota) = (algorithm(shape), quota(shape));
     let lease = (shape & 1 > 0).then_some(Duration::from_millis(50));
     let Ok(gate) = redis_limiter(&algorithm, quota, lease) else { return };
@@ -206,13 +206,13 @@ fn micros(span: Duration) -> u128 {
 }
 
 /// Counts of windows and of nodes must all be natural numbers, or nothing is decoded.
-fn counts_are_told(numbers: &[i64]) {
+fn counts_are_decoded(numbers: &[i64]) {
     let natural = numbers.iter().all(|number| *number >= 0);
     for charges in [numbers.len() / 2, numbers.len()] {
-        let known = reply::known(numbers, charges);
+        let counts = reply::window_counts(numbers, charges);
         let whole = natural && numbers.len() == 2 * charges;
-        assert_eq!(known.is_some(), whole, "{numbers:?} for {charges} keys");
-        for (its, pair) in known.iter().flatten().zip(numbers.chunks(2)) {
+        assert_eq!(counts.is_some(), whole, "{numbers:?} for {charges} keys");
+        for (its, pair) in counts.iter().flatten().zip(numbers.chunks(2)) {
             assert_eq!(i64::try_from(its.used), Ok(pair[0]));
             assert_eq!(
                 i128::from(pair[1]),

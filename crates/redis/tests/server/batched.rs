@@ -7,7 +7,7 @@ use tollgate_redis::{
 };
 
 use crate::harness::{Server, block_on};
-use crate::workers::{self, Worker, runtime, tell};
+use crate::workers::{self, Worker, report, runtime};
 
 const LIMIT: u64 = 20_000;
 const UNSENT: u64 = 100;
@@ -41,7 +41,7 @@ async fn exhaust(batched: &Batched<Windows>) -> u64 {
     };
     let mut granted = 0;
     for task in (0..8).map(|_| task()).collect::<Vec<_>>() {
-        granted += task.await.expect("it ends");
+        granted += task.await.expect("it exits");
     }
     granted
 }
@@ -53,18 +53,18 @@ fn used(windows: &Windows) -> u64 {
 
 /// Granted in a window: at least the limit, and at most `limit - 1 + processes * unsent`.
 #[test]
-fn three_processes_exceed_a_window_by_what_is_unsent_at_most() {
+fn three_processes_exceed_a_window_by_their_unsent_cells_at_most() {
     let Some(server) = Server::start() else { return };
     let workers: Vec<_> =
         (0..3).map(|_| Worker::start(&server, "batched::exhausting_worker", 3)).collect();
-    let told: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
-    let granted: u64 = told.iter().map(|numbers| numbers[0]).sum();
-    let calls: u64 = told.iter().map(|numbers| numbers[1]).sum();
-    assert!((LIMIT..LIMIT + 3 * UNSENT).contains(&granted), "{granted}: {told:?}");
-    assert!(told.iter().all(|numbers| numbers[0] > 0), "all had some: {told:?}");
+    let reports: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
+    let granted: u64 = reports.iter().map(|numbers| numbers[0]).sum();
+    let calls: u64 = reports.iter().map(|numbers| numbers[1]).sum();
+    assert!((LIMIT..LIMIT + 3 * UNSENT).contains(&granted), "{granted}: {reports:?}");
+    assert!(reports.iter().all(|numbers| numbers[0] > 0), "each process had some: {reports:?}");
     assert!(calls * 10 <= granted, "{calls} calls for {granted}");
     let store = server.store().build().expect("a store");
-    assert_eq!(used(&windows(&store)), granted, "all of it was said in the end");
+    assert_eq!(used(&windows(&store)), granted, "everything was sent in the end");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn exhausting_worker() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         granted
     });
-    tell(&[granted, store.stats().calls]);
+    report(&[granted, store.stats().calls]);
 }
 
 /// Granted: the limit, by one process with any number of tasks.
@@ -142,16 +142,16 @@ fn a_flush_of_scripts_loses_no_count() {
         let mut flush = redis::cmd("SCRIPT");
         let _: () = flush.arg("FLUSH").query(&mut server.admin()).expect("it");
         let charge = Charge { key: b"k".as_slice().into(), cells: 7 };
-        let known = block_on(windows.add(&[charge])).expect("an answer");
-        assert_eq!(known[0].used, 7 * turn);
-        assert!(known[0].ends_after <= HOUR);
+        let windows = block_on(windows.add(&[charge])).expect("an answer");
+        assert_eq!(windows[0].used, 7 * turn);
+        assert!(windows[0].ends_after <= HOUR);
     }
     assert_eq!((store.stats().scripts_sent, store.stats().failed), (3, 0));
 }
 
 /// Granted: nothing for a key that holds another type. The error names the problem.
 #[test]
-fn what_is_not_ours_is_an_error() {
+fn a_foreign_value_is_an_error() {
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
@@ -196,7 +196,7 @@ fn a_counter_without_an_end_is_given_one() {
 /// Granted: as many cells as may be unsent while the server is away. Then the fallback decides.
 /// What was admitted is sent when the server is back.
 #[test]
-fn without_a_server_only_so_much_is_admitted() {
+fn without_a_server_only_max_unsent_is_admitted() {
     let Some(server) = Server::start() else { return };
     runtime(2).block_on(async {
         let deadline = Duration::from_millis(100);
@@ -214,13 +214,13 @@ fn without_a_server_only_so_much_is_admitted() {
             admitted += u64::from(answer.decision.is_ok());
             assert!(answer.decision.is_ok() || answer.origin == Origin::Fallback);
         }
-        assert_eq!(admitted, 10, "what may be unsent");
+        assert_eq!(admitted, 10, "max_unsent");
         server.signal("CONT");
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         let nothing = Charge { key: b"k".as_slice().into(), cells: 0 };
-        let known = windows(&store).add(&[nothing]).await.expect("it is back");
+        let windows = windows(&store).add(&[nothing]).await.expect("it is back");
         // A call that timed out may have been counted, and was sent again.
         let again = store.stats().timed_out * 10;
-        assert!((50..=50 + again).contains(&known[0].used), "{known:?}, {again}");
+        assert!((50..=50 + again).contains(&windows[0].used), "{windows:?}, {again}");
     });
 }

@@ -181,7 +181,7 @@ fn a_node_that_is_gone_takes_only_its_keys() {
         // Makes the connections.
         let began = Instant::now();
         while gate.peek_n(&here, 0).await.is_err() || gate.peek_n(&gone, 0).await.is_err() {
-            assert!(began.elapsed() < Duration::from_secs(10), "nobody answers");
+            assert!(began.elapsed() < Duration::from_secs(10), "the cluster does not answer");
         }
         cluster.nodes[2].kill();
         let mut granted = 0;

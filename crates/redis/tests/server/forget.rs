@@ -48,7 +48,7 @@ fn a_script_that_was_flushed_is_sent_again() {
 
 /// Granted: one fresh burst for each `FLUSHALL`.
 #[test]
-fn what_was_flushed_begins_anew() {
+fn flushed_keys_begin_anew() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
     let gate = RedisLimiter::builder(&store, "flush", hourly(10)).build().expect("a limiter");
@@ -119,7 +119,7 @@ fn a_key_without_an_end_is_given_one() {
 
 /// Granted: nothing for a key that holds another type. The error names the problem.
 #[test]
-fn what_is_not_ours_is_an_error() {
+fn a_foreign_value_is_an_error() {
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
@@ -214,7 +214,7 @@ fn an_evicted_key_begins_anew() {
                 break;
             }
         }
-        assert_eq!(evictions, 1, "the key that nobody asks for goes");
+        assert_eq!(evictions, 1, "the unused key is evicted");
         assert_eq!(granted(&gate, "k", 30).await, 10, "one burst for one eviction");
     });
 }

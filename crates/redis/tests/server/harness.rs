@@ -136,7 +136,7 @@ impl Server {
             .stdout(log)
             .stderr(Stdio::null())
             .spawn();
-        self.process = Some(process.expect("there is a binary"));
+        self.process = Some(process.expect("the binary exists"));
         let began = Instant::now();
         while began.elapsed() < START_MAX {
             let process = self.process.as_mut().expect("just spawned");
@@ -160,9 +160,9 @@ fn is_served_by(url: &str, pid: u32) -> bool {
     let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1)) else {
         return false;
     };
-    let told: Result<String, _> = redis::cmd("INFO").arg("server").query(&mut connection);
-    match told {
-        Ok(told) => told.lines().any(|line| line == format!("process_id:{pid}")),
+    let info: Result<String, _> = redis::cmd("INFO").arg("server").query(&mut connection);
+    match info {
+        Ok(info) => info.lines().any(|line| line == format!("process_id:{pid}")),
         // The server requires a password.
         Err(error) => error.code() == Some("NOAUTH"),
     }

@@ -35,7 +35,7 @@ fn two_gates_admit_the_quota_together() {
         let mut left = Vec::new();
         for turn in 0..8 {
             let (ruling, report) = decide(&gates[turn % 2], user);
-            let reading = report.readings().next().expect("it is told");
+            let reading = report.readings().next().expect("a reading");
             assert_eq!(ruling.is_err(), reading.denied);
             left.extend(ruling.is_ok().then_some(reading.remaining));
         }

@@ -8,7 +8,7 @@ use tollgate_redis::{
 };
 
 use crate::harness::{Server, block_on};
-use crate::workers::{self, Worker, runtime, tell};
+use crate::workers::{self, Worker, report, runtime};
 
 /// The largest number of cells that a process asks for in one call.
 const MOST: u64 = 50;
@@ -57,7 +57,7 @@ async fn exhaust(leased: &Leased<RedisLimiter>) -> u64 {
     };
     let mut granted = 0;
     for task in (0..8).map(|_| task()).collect::<Vec<_>>() {
-        granted += task.await.expect("it ends");
+        granted += task.await.expect("it exits");
     }
     granted
 }
@@ -68,13 +68,13 @@ fn three_processes_of_eight_tasks_are_granted_the_burst() {
     let Some(server) = Server::start() else { return };
     let workers: Vec<_> =
         (0..3).map(|_| Worker::start(&server, "leased::exhausting_worker", 3)).collect();
-    let told: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
-    let sum = |which: usize| told.iter().map(|numbers| numbers[which]).sum::<u64>();
+    let reports: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
+    let sum = |which: usize| reports.iter().map(|numbers| numbers[which]).sum::<u64>();
     let (granted, taken, calls) = (sum(0), sum(1), sum(2));
-    assert!(granted <= BURST, "{told:?}");
-    assert!(granted >= BURST - 1 - 3 * HELD_MAX, "{told:?}");
-    assert!((BURST - 1..=BURST).contains(&taken), "{told:?}");
-    assert!(told.iter().all(|numbers| numbers[0] > 0), "all had some: {told:?}");
+    assert!(granted <= BURST, "{reports:?}");
+    assert!(granted >= BURST - 1 - 3 * HELD_MAX, "{reports:?}");
+    assert!((BURST - 1..=BURST).contains(&taken), "{reports:?}");
+    assert!(reports.iter().all(|numbers| numbers[0] > 0), "each process had some: {reports:?}");
     assert!(calls <= BURST / 20, "{calls} calls");
 }
 
@@ -84,7 +84,7 @@ fn exhausting_worker() {
     runtime(2).block_on(async {
         let leased = leased(&store, large(), LONG);
         let granted = exhaust(&leased).await;
-        tell(&[granted, leased.stats().cells_taken, store.stats().calls]);
+        report(&[granted, leased.stats().cells_taken, store.stats().calls]);
     });
 }
 
@@ -95,13 +95,13 @@ fn three_processes_in_a_rush_are_granted_the_burst_and_what_comes_back() {
     let began = Instant::now();
     let workers: Vec<_> =
         (0..3).map(|_| Worker::start(&server, "leased::rushing_worker", 3)).collect();
-    let told: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
+    let reports: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
     let span = began.elapsed();
-    let granted: u64 = told.iter().map(|numbers| numbers[0]).sum();
+    let granted: u64 = reports.iter().map(|numbers| numbers[0]).sum();
     let restored = |micros: u128| u64::try_from(micros / 1_000).expect("a short test");
     assert!(granted <= 200 + restored(span.as_micros()), "{granted} in {span:?}");
     // All processes ask for 1.5 seconds: 150 cells at once, and 1,000 a second.
-    assert!(granted >= 1_300, "{told:?}");
+    assert!(granted >= 1_300, "{reports:?}");
 }
 
 #[test]
@@ -125,11 +125,11 @@ fn rushing_worker() {
         };
         let mut granted = 0;
         for task in (0..8).map(|_| task()).collect::<Vec<_>>() {
-            granted += task.await.expect("it ends");
+            granted += task.await.expect("it exits");
         }
         granted
     });
-    tell(&[granted]);
+    report(&[granted]);
 }
 
 /// Granted: the burst at most. Lost: the cells that the killed process held.
@@ -143,7 +143,7 @@ fn a_process_killed_with_a_lease_in_hand_only_loses_it() {
         let store = server.store().build().expect("a store");
         let granted = exhaust(&leased(&store, small(), LONG)).await;
         assert!(spent + granted <= 500, "{spent} and {granted}");
-        assert_eq!(granted, 499 - taken, "all that it had not taken");
+        assert_eq!(granted, 499 - taken, "everything that it had not taken");
     });
 }
 
@@ -157,7 +157,7 @@ fn holding_worker() {
             spent += u64::from(leased.check(b"k").await.expect("it").decision.is_ok());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tell(&[spent, leased.stats().cells_taken]);
+        report(&[spent, leased.stats().cells_taken]);
         tokio::time::sleep(Duration::from_secs(60)).await;
     });
 }
@@ -209,7 +209,7 @@ async fn recovered(leased: &Leased<RedisLimiter>) -> u64 {
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
-    panic!("the server is back, and nobody asks it");
+    panic!("the server is back, but is not asked");
 }
 
 /// Granted: the burst at most, including cells held when the server stopped. Charged and not spent:
@@ -308,7 +308,7 @@ fn a_denied_hot_key_costs_no_call() {
 /// so almost no request waits for one. A busy machine may hold the server up, so the best of
 /// several rounds counts.
 #[test]
-fn nobody_waits_while_cells_remain() {
+fn no_request_waits_while_cells_remain() {
     const ROUNDS: usize = 12;
     let Some(server) = Server::start() else { return };
     runtime(2).block_on(async {
@@ -369,7 +369,7 @@ async fn ask_evenly(leased: &Leased<RedisLimiter>) -> Even {
 
 /// Granted: the cells held in leases, and then this process's share by the fallback.
 #[test]
-fn a_guarded_lease_is_spent_before_the_fallback_decides() {
+fn a_lease_is_spent_before_the_fallback_decides() {
     let Some(mut server) = Server::start() else { return };
     runtime(2).block_on(async {
         let store = with_short_deadline(&server);
@@ -392,14 +392,14 @@ fn a_guarded_lease_is_spent_before_the_fallback_decides() {
             }
         }
         assert_eq!(by_lease, in_hand);
-        assert_eq!(by_fallback, 100 - 30 - in_hand, "its share of 100 was charged all along");
+        assert_eq!(by_fallback, 100 - 30 - in_hand, "its share of 100 was charged from the start");
     });
 }
 
 /// Granted: nothing for a key that holds another type, nor by a source without leases. Both errors
 /// say so.
 #[test]
-fn what_cannot_be_leased_is_an_error() {
+fn requests_that_cannot_be_leased_are_errors() {
     let Some(server) = Server::start() else { return };
     block_on(async {
         let store = server.store().build().expect("a store");

@@ -41,7 +41,7 @@ fn eight_tasks_over_several_connections_are_granted_the_burst() {
             let tasks: Vec<_> = (0..8).map(|_| task()).collect();
             let mut granted = 0;
             for task in tasks {
-                granted += task.await.expect("it ends");
+                granted += task.await.expect("it exits");
             }
             granted
         });
@@ -67,7 +67,7 @@ fn processes_share_one_quota() {
         let workers: Vec<_> = (0..processes).map(|_| start()).collect();
         let mut granted = 0;
         for worker in workers {
-            let output = worker.wait_with_output().expect("it ends");
+            let output = worker.wait_with_output().expect("it exits");
             assert!(output.status.success());
             let text = String::from_utf8(output.stdout).expect("UTF-8");
             let (_, figure) = text.split_once("granted:").expect("its figure");

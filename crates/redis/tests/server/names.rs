@@ -44,7 +44,7 @@ fn a_client_does_not_reach_another_limit_by_the_key_it_chooses() {
 
 /// Every algorithm and the membership list keep names apart that would be equal without an escape.
 #[test]
-fn every_way_to_count_keeps_names_apart() {
+fn every_algorithm_keeps_names_apart() {
     let Some(server) = Server::start() else { return };
     let prefixed = |prefix: &str| server.store().prefix(prefix).build().expect("a store");
     let (one, other) = (prefixed("a"), prefixed("a:b"));

@@ -42,7 +42,7 @@ async fn recovered(gate: &WithFallback) -> u32 {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("the server is back, and nobody asks it");
+    panic!("the server is back, but is not asked");
 }
 
 /// Asks several times, each by the deadline. Returns how many the server and the fallback admitted.
@@ -61,7 +61,7 @@ async fn admitted(gate: &WithFallback, attempts: u32) -> [u32; 2] {
 /// was charged all along. Requests charged twice are at most the calls that timed out, which are
 /// those that opened the circuit.
 #[test]
-fn a_server_that_is_stopped_is_done_without() {
+fn decisions_continue_while_the_server_is_stopped() {
     let Some(server) = Server::start() else { return };
     let store = with_short_deadline(server.url()).build().expect("a store");
     let gate = ten(&store);
@@ -95,7 +95,7 @@ fn a_server_that_is_stopped_is_done_without() {
 
 /// Granted: nothing more, by a fallback that denies. The calls fail long before the deadline.
 #[test]
-fn a_server_that_is_killed_is_done_without() {
+fn decisions_continue_after_the_server_is_killed() {
     let Some(mut server) = Server::start() else { return };
     let store = with_short_deadline(server.url()).build().expect("a store");
     let gate = WithFallback::new(ten(&store), Fallback::Deny);
@@ -119,7 +119,7 @@ fn a_server_that_is_killed_is_done_without() {
 /// Granted: the burst of 10, however late the answers are. Calls whose answers come too late are
 /// charged, and are at most the calls that timed out.
 #[test]
-fn a_slow_link_holds_nobody_up() {
+fn a_slow_link_delays_no_decision() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
     let store = with_short_deadline(link.url()).build().expect("a store");
@@ -185,7 +185,7 @@ fn an_open_circuit_probes_and_does_not_call() {
 
 /// Granted: nothing. There is an error instead of a panic.
 #[test]
-fn outside_of_a_runtime_is_an_error() {
+fn a_call_outside_a_runtime_is_an_error() {
     let store =
         with_short_deadline(format!("redis://127.0.0.1:{}", free_port())).build().expect("a store");
     let gate = ten(&store);
@@ -214,6 +214,6 @@ fn a_wrong_password_is_named() {
             assert!(!wrong.is_circuit_open());
             assert!(ten(&wrong).check("k").await.is_err());
         }
-        assert!(wrong.is_circuit_open(), "it is not tried with each request");
+        assert!(wrong.is_circuit_open(), "the password is not tried for each request");
     });
 }

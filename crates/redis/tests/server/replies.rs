@@ -78,7 +78,7 @@ fn values() -> impl Strategy<Value = Vec<u8>> {
 
 /// Granted: what such a server says, and nothing for an invalid reply.
 #[test]
-fn no_answer_makes_a_limiter_panic() {
+fn no_reply_makes_a_limiter_panic() {
     let reply = Reply::default();
     let url = format!("redis://127.0.0.1:{}", serve(&reply));
     let store =
@@ -93,7 +93,7 @@ fn no_answer_makes_a_limiter_panic() {
     let log = RedisLimiter::builder(&store, "log", Quota::per_second(90));
     let log = log.algorithm(Algorithm::sliding_log()).build().expect("a limiter");
     let windows = Windows::first_hit(&store, "any", Duration::from_secs(1)).expect("windows");
-    let membership = RedisMembership::new(&store, "any").expect("a roster");
+    let membership = RedisMembership::new(&store, "any").expect("a membership list");
     let errors = std::cell::Cell::new(0_u32);
     let mut runner = TestRunner::new(ProptestConfig {
         failure_persistence: None,
@@ -125,5 +125,5 @@ fn no_answer_makes_a_limiter_panic() {
         })
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
-    assert!(errors.get() > 400, "most answers are none: {}", errors.get());
+    assert!(errors.get() > 400, "too few replies were invalid: {}", errors.get());
 }

@@ -76,7 +76,7 @@ fn nodes_that_come_and_leave_never_use_more_than_the_whole() {
     let stores = [(); 3].map(|()| store(&server));
     runtime(2).block_on(async {
         let first = node(&stores[0]);
-        assert_eq!(granted(&[&first], b"before"), [0], "nobody knows of it yet");
+        assert_eq!(granted(&[&first], b"before"), [0], "no node has counted it yet");
         until(&[&first], 3 * INTERVAL + SLACK, all(1)).await;
         assert_eq!(granted(&[&first], b"alone"), [300]);
         let second = node(&stores[1]);
@@ -108,8 +108,8 @@ fn a_dead_nodes_part_comes_back_in_four_intervals() {
         let nodes = [&first, &second, &dead];
         let back = |live: &[Option<u64>]| live[..2] == [Some(2), Some(2)];
         let took = until(&nodes, 4 * INTERVAL + SLACK, back).await;
-        assert!(took >= INTERVAL, "nobody was told: {took:?}");
-        assert_eq!(dead.stats().live, None, "its part had lapsed before");
+        assert!(took >= INTERVAL, "the others knew too early: {took:?}");
+        assert_eq!(dead.stats().live, None, "its part had expired before");
         assert_eq!(granted(&nodes, b"two"), [150, 150, 0]);
         assert_eq!(dead.check(b"k").origin, Origin::Fallback);
     });
@@ -145,7 +145,7 @@ fn a_server_that_forgets_adds_no_part() {
 /// Granted: nothing after two intervals, by nodes whose heartbeats fail. No decision calls the
 /// server.
 #[test]
-fn without_a_server_parts_lapse() {
+fn without_a_server_parts_expire() {
     let Some(server) = Server::start() else { return };
     let stores = [(); 2].map(|()| store(&server));
     runtime(2).block_on(async {
@@ -154,7 +154,7 @@ fn without_a_server_parts_lapse() {
         until(&nodes, 4 * INTERVAL + SLACK, all(2)).await;
         let calls = stores[0].stats().calls;
         assert_eq!(granted(&nodes, b"k"), [150, 150]);
-        assert!(stores[0].stats().calls <= calls + 2, "beats alone are calls");
+        assert!(stores[0].stats().calls <= calls + 2, "only heartbeats are calls");
         server.signal("STOP");
         until(&nodes, 2 * INTERVAL + SLACK, |live| *live == [None, None]).await;
         assert_eq!(granted(&nodes, b"later"), [0, 0]);
@@ -166,7 +166,7 @@ fn without_a_server_parts_lapse() {
 /// Granted: nothing more. If a server's clock is set back by an hour, no node loses its part, no
 /// dead node is counted for an hour more, and no new node waits that long.
 #[test]
-fn a_clock_that_is_set_back_keeps_nobody_waiting() {
+fn a_clock_that_is_set_back_makes_no_node_wait() {
     const SECOND: u64 = 1_000_000;
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
@@ -192,7 +192,7 @@ fn a_clock_that_is_set_back_keeps_nobody_waiting() {
 /// Granted: no part by a list that holds another type. The errors of heartbeats and of leaving say
 /// so.
 #[test]
-fn what_is_not_ours_is_an_error() {
+fn a_foreign_value_is_an_error() {
     let Some(server) = Server::start() else { return };
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
@@ -208,7 +208,7 @@ fn what_is_not_ours_is_an_error() {
         assert!((1..=1_001).contains(&ends_in), "{place} ends: {ends_in}");
         let _: () = redis::cmd("SET").arg(&place).arg("x").query(&mut admin).expect("it");
         let Err(Unavailable::Failed(text)) = block_on(membership.heartbeat("a", second)) else {
-            panic!("a beat")
+            panic!("a heartbeat")
         };
         assert!(text.contains("WRONGTYPE"), "{text}");
         let Err(Unavailable::Failed(text)) = block_on(membership.leave("a")) else {

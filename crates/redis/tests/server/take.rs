@@ -186,7 +186,7 @@ fn the_last_cell_is_found() {
 /// Granted: as many cells as there are, never fewer than the minimum. A request that can never fit
 /// says so.
 #[test]
-fn at_least_and_at_most() {
+fn take_grants_at_least_min_and_at_most_max() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
     for (algorithm, limit) in [

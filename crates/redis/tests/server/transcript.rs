@@ -21,7 +21,7 @@ const BEGINNING_MICROS: u64 = 1_700_000_000_000_000;
 
 /// Granted: what the model says, cell by cell, at any times.
 #[test]
-fn the_models_bucket_is_the_servers() {
+fn the_models_bucket_equals_the_servers() {
     let Some(server) = Server::start() else { return };
     let store = server.store().build().expect("a store");
     let quotas = (1_u64..40, 1_u64..40, 1_u64..60, 0_u64..3_000);
@@ -69,7 +69,7 @@ enum Doing {
 /// Granted: nothing. Every heartbeat is answered as the model says, by clocks that advance, jump
 /// ahead and are set back.
 #[test]
-fn the_models_roll_is_the_servers() {
+fn the_models_membership_equals_the_servers() {
     const NODES: usize = 4;
     /// In microseconds, and long, because the server expires keys by its own clock.
     const LIFETIME: u64 = 300_000_000;
@@ -89,7 +89,7 @@ fn the_models_roll_is_the_servers() {
     let mut runner = TestRunner::new(ProptestConfig::with_cases(200));
     let scripts = (0..200).map(|_| script.new_tree(&mut runner).expect("it draws").current());
     for (lists, script) in scripts.enumerate() {
-        let keys = ["heard", "came"].map(|of| format!("{{roll {lists}}}:{of}"));
+        let keys = ["heard", "came"].map(|of| format!("{{list {lists}}}:{of}"));
         let (mut places, mut now) = ([None; NODES], BEGINNING_MICROS);
         for (doing, by) in script {
             now = now.saturating_add_signed(by * MICROS);

@@ -30,7 +30,7 @@ impl Worker {
         let mut text = String::new();
         let stdout = self.0.stdout.as_mut().expect("it is piped");
         stdout.read_to_string(&mut text).expect("UTF-8");
-        assert!(self.0.wait().expect("it ends").success());
+        assert!(self.0.wait().expect("it exits").success());
         text.lines().find_map(numbers).expect("its numbers")
     }
 
@@ -39,7 +39,7 @@ impl Worker {
         let mut lines = BufReader::new(self.0.stdout.as_mut().expect("it is piped")).lines();
         let found = lines.find_map(|line| numbers(&line.expect("UTF-8"))).expect("its numbers");
         self.0.kill().expect("it is ours");
-        assert!(!self.0.wait().expect("it ends").success(), "it was killed");
+        assert!(!self.0.wait().expect("it exits").success(), "it was killed");
         found
     }
 }
@@ -75,7 +75,7 @@ pub(crate) fn store_with(change: impl FnOnce(StoreBuilder) -> StoreBuilder) -> O
 }
 
 /// In a worker: reports its result.
-pub(crate) fn tell(numbers: &[u64]) {
+pub(crate) fn report(numbers: &[u64]) {
     let text: Vec<_> = numbers.iter().map(ToString::to_string).collect();
     println!("\nnumbers: {}", text.join(" "));
 }

@@ -34,159 +34,23 @@
 //! Models: `loom-tests/tests/purse.rs`, run by `ci/loom.sh`; every state of several processes:
 //! `verify/states/`, run by `ci/leases.sh`.
 
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
+mod word;
+
 use tollgate::Tick;
 
 use crate::sync::{AtomicU64, Ordering, PlantedFault, planted};
 
-/// A unit of time is 2^16 ns, about 66 microseconds.
-const UNIT_BITS: u32 = 16;
-/// bits 63..20: an instant, in units since the clock's origin (36 years) | bits 19..0: a count
-const COUNT_BITS: u32 = 20;
-/// The largest number of cells of a lease, and of a remembered denial.
-pub(crate) const CELLS_MAX: u64 = (1 << COUNT_BITS) - 1;
-/// The last instant. In a denial it means never.
-const INSTANT_MAX: u64 = (1 << (64 - COUNT_BITS)) - 1;
-
-/// An instant and a count in one word.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Word(u64);
-
-impl Word {
-    fn new(instant: u64, count: u64) -> Self {
-        debug_assert!(instant <= INSTANT_MAX && count <= CELLS_MAX, "as laid out");
-        Self(instant << COUNT_BITS | count)
-    }
-
-    fn instant(self) -> u64 {
-        self.0 >> COUNT_BITS
-    }
-
-    fn count(self) -> u64 {
-        self.0 & CELLS_MAX
-    }
-}
-
-impl core::fmt::Debug for Word {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}@{}", self.count(), self.instant())
-    }
-}
-
-/// The unit that contains this instant. It may be beyond the last instant of a word, which no
-/// process reaches.
-fn begun(at: Tick) -> u64 {
-    at.as_nanos() >> UNIT_BITS
-}
-
-/// The first unit that begins at or after this instant, at most the last instant.
-fn next(at: Tick) -> u64 {
-    at.as_nanos().div_ceil(1 << UNIT_BITS).min(INSTANT_MAX)
-}
-
-fn tick(instant: u64) -> Tick {
-    Tick::from_nanos(instant << UNIT_BITS)
-}
-
-/// Whether cells of this lease can be spent.
-fn is_alive(lease: Word, now: Tick) -> bool {
-    begun(now) < lease.instant() && lease.count() > 0
-}
-
-/// Whether the two leases expire so close together that both may expire at the earlier instant. At
-/// least half of the new lease's lifetime must remain.
-fn is_near(old: Word, new: Word, now: Tick) -> bool {
-    let life = new.instant().saturating_sub(begun(now));
-    old.instant().abs_diff(new.instant()) <= life / 2
-}
-
-/// The cells of both leases with the earlier expiry, and the number of cells that do not fit.
-fn joined(old: Word, new: Word) -> (Word, u64) {
-    let cells = old.count() + new.count();
-    let kept = cells.min(CELLS_MAX);
-    (Word::new(old.instant().min(new.instant()), kept), cells - kept)
-}
-
-/// How the last call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
-#[allow(clippy::exhaustive_enums, reason = "for this crate only")]
-pub enum CallEnd {
-    /// Nothing forbids another call.
-    Free,
-    /// The source had fewer cells than were asked for.
-    Short,
-    /// No answer by the deadline.
-    TimedOut,
-    /// No connection.
-    Disconnected,
-    /// The source was not asked.
-    CircuitOpen,
-    /// An error.
-    Failed,
-}
-
-impl CallEnd {
-    const ALL: [Self; 6] = [
-        Self::Free,
-        Self::Short,
-        Self::TimedOut,
-        Self::Disconnected,
-        Self::CircuitOpen,
-        Self::Failed,
-    ];
-
-    fn code(self) -> u64 {
-        match self {
-            Self::Free => 0,
-            Self::Short => 1,
-            Self::TimedOut => 2,
-            Self::Disconnected => 3,
-            Self::CircuitOpen => 4,
-            Self::Failed => 5,
-        }
-    }
-}
-
-/// A word of calls: bits 63..20 an instant, before which no call begins | bits 19..3 calls in flight |
-/// bits 2..0 how the call ended that caused the pause
-const LAST_BITS: u32 = 3;
-
-impl Word {
-    fn of_calls(instant: u64, in_flight: u64, end: u64) -> Self {
-        Self::new(instant, in_flight << LAST_BITS | end)
-    }
-
-    fn in_flight(self) -> u64 {
-        self.count() >> LAST_BITS
-    }
-
-    fn end(self) -> u64 {
-        self.count() & ((1 << LAST_BITS) - 1)
-    }
-}
-
-/// The largest number of calls in flight for one key.
-pub(crate) const CALLS_MAX: u64 = 256;
-const _: () = assert!(CALLS_MAX << LAST_BITS < CELLS_MAX, "they fit the word");
-
-/// Whether the source may be called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
-#[allow(clippy::exhaustive_enums, reason = "for this crate only")]
-pub enum CallState {
-    /// It may be called, and no call is in flight.
-    Free,
-    /// This many calls are in flight, and another may begin.
-    InFlight(u64),
-    /// This many calls are in flight, or none, and no other begins before the instant, because of
-    /// how an earlier call ended.
-    Paused(u64, Tick, CallEnd),
-}
+pub(crate) use word::{CALLS_MAX, CELLS_MAX};
+#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+pub use word::{CallEnd, CallState};
+use word::{INSTANT_MAX, Word, begun, is_alive, is_near, joined, next, tick};
 
 /// Until when requests are denied without a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
-#[allow(clippy::exhaustive_enums, reason = "for this crate only")]
+#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+#[allow(clippy::exhaustive_enums, reason = "used by this crate only")]
 pub enum Until {
     /// Until this instant.
     Then(Tick),
@@ -196,14 +60,14 @@ pub enum Until {
 
 /// What a process holds of one key.
 #[derive(Debug, Default)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
 pub struct LeaseCell {
     leases: [AtomicU64; 2],
     denied: AtomicU64,
     calls: AtomicU64,
 }
 
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "public to the models"))]
+#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
 impl LeaseCell {
     /// Spends `n` cells of one lease. The lease with the earlier expiry is tried first.
     #[inline]
@@ -255,7 +119,7 @@ impl LeaseCell {
 
     /// Where a deposit goes, and the lease that is there: one that is empty or expired, else one
     /// that the new cells may join, else the one that they replace.
-    fn place(&self, new: Word, now: Tick) -> (usize, Word) {
+    fn deposit_slot(&self, new: Word, now: Tick) -> (usize, Word) {
         let [one, other] = [self.lease(0), self.lease(1)];
         if !is_alive(one, now) || !is_alive(other, now) {
             return if is_alive(one, now) { (1, other) } else { (0, one) };
@@ -274,17 +138,17 @@ impl LeaseCell {
         let new = Word::new(begun(end).min(INSTANT_MAX), cells.min(CELLS_MAX));
         let excess = cells - new.count();
         loop {
-            let (index, old) = self.place(new, now);
+            let (index, old) = self.deposit_slot(new, now);
             let (word, dropped) = match is_alive(old, now) && is_near(old, new, now) {
                 true => joined(old, new),
                 false => (new, old.count()),
             };
-            let place = &self.leases[index];
+            let slot = &self.leases[index];
             if planted(PlantedFault::DepositedByStore) {
-                place.store(word.0, Ordering::Relaxed);
+                slot.store(word.0, Ordering::Relaxed);
                 return dropped + excess;
             }
-            let swap = place.compare_exchange(old.0, word.0, Ordering::Relaxed, Ordering::Relaxed);
+            let swap = slot.compare_exchange(old.0, word.0, Ordering::Relaxed, Ordering::Relaxed);
             if swap.is_ok() {
                 return dropped + excess;
             }
@@ -397,190 +261,5 @@ impl LeaseCell {
     /// called. A denial that lasts beyond that was not asked for since.
     pub fn is_idle(&self, now: Tick) -> bool {
         self.spendable(now) == 0 && self.call_state(now) == CallState::Free
-    }
-}
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const UNIT: u64 = 1 << UNIT_BITS;
-
-    fn at(units: u64) -> Tick {
-        Tick::from_nanos(units * UNIT)
-    }
-
-    proptest! {
-        #[test]
-        fn a_word_keeps_both(instant in 0..=INSTANT_MAX, count in 0..=CELLS_MAX) {
-            let word = Word::new(instant, count);
-            prop_assert_eq!((word.instant(), word.count()), (instant, count));
-        }
-
-        #[test]
-        fn an_end_is_never_later_and_a_denial_never_shorter(nanos in 0_u64..=1 << 59) {
-            let at = Tick::from_nanos(nanos);
-            prop_assert!(tick(begun(at)) <= at);
-            prop_assert!(tick(next(at)) >= at);
-            let lease_cell = LeaseCell::default();
-            lease_cell.deposit(1, at, Tick::ZERO);
-            prop_assert!(!lease_cell.spend(1, at));
-            lease_cell.deny(1, Until::Then(at));
-            if let Some(Until::Then(then)) = lease_cell.denied(1, Tick::ZERO) {
-                prop_assert!(then >= at);
-            }
-        }
-
-        #[test]
-        fn what_is_spent_was_put_in(
-            acts in prop::collection::vec((0_u64..4, 0_u64..6, 0_u64..3), 1..60),
-        ) {
-            let lease_cell = LeaseCell::default();
-            let (mut now, mut put, mut gone) = (1, 0, 0);
-            for (kind, n, gap) in acts {
-                now += gap;
-                if kind == 0 {
-                    gone += lease_cell.deposit(n, at(now + 4), at(now));
-                    put += n;
-                } else if lease_cell.spend(n, at(now)) {
-                    gone += n;
-                }
-                prop_assert_eq!(lease_cell.unspent() + gone, put);
-                prop_assert!(lease_cell.spendable(at(now)) <= lease_cell.unspent());
-            }
-            prop_assert_eq!(lease_cell.spendable(at(now + 4)), 0);
-        }
-    }
-
-    #[test]
-    fn the_lease_that_ends_sooner_is_spent_first_and_replaced_first() {
-        let lease_cell = LeaseCell::default();
-        assert_eq!(lease_cell.deposit(3, at(20), at(0)), 0);
-        assert_eq!(lease_cell.deposit(2, at(10), at(0)), 0);
-        assert!(lease_cell.spend(1, at(5)));
-        assert_eq!((lease_cell.spendable(at(5)), lease_cell.spendable(at(10))), (4, 3));
-        assert!(lease_cell.spend(2, at(5)), "of the other one");
-        assert_eq!(lease_cell.deposit(7, at(60), at(5)), 1);
-        assert_eq!(lease_cell.spendable(at(20)), 7);
-        assert!(!lease_cell.spend(9, at(5)), "no single lease has so many");
-    }
-
-    #[test]
-    fn a_deposit_takes_the_place_of_what_is_too_old() {
-        let lease_cell = LeaseCell::default();
-        lease_cell.deposit(3, at(20), at(0));
-        lease_cell.deposit(2, at(10), at(0));
-        assert_eq!(lease_cell.deposit(5, at(40), at(10)), 2, "dropped, being too old");
-        assert_eq!(lease_cell.spendable(at(10)), 8);
-        assert_eq!(lease_cell.deposit(CELLS_MAX + 9, at(90), at(10)), 12);
-    }
-
-    #[test]
-    fn a_denial_is_for_as_many_or_more() {
-        let lease_cell = LeaseCell::default();
-        assert_eq!(lease_cell.denied(0, at(0)), None);
-        lease_cell.deny(3, Until::Then(at(9)));
-        assert_eq!(lease_cell.denied(2, at(0)), None);
-        assert_eq!(lease_cell.denied(3, at(8)), Some(Until::Then(at(9))));
-        assert_eq!(lease_cell.denied(3, at(9)), None);
-        lease_cell.admit(2);
-        assert!(lease_cell.denied(3, at(8)).is_some());
-        lease_cell.admit(3);
-        assert_eq!(lease_cell.denied(3, at(8)), None);
-        lease_cell.deny(3, Until::Never);
-        assert_eq!(lease_cell.denied(4, Tick::MAX), Some(Until::Never));
-        lease_cell.deny(CELLS_MAX + 1, Until::Then(at(9)));
-        assert_eq!(lease_cell.denied(4, at(0)), Some(Until::Never), "too many to remember");
-    }
-
-    #[test]
-    fn deposits_join_where_their_ends_are_near() {
-        let lease_cell = LeaseCell::default();
-        assert_eq!(lease_cell.deposit(3, at(100), at(0)), 0);
-        assert_eq!(lease_cell.deposit(4, at(101), at(1)), 0);
-        assert_eq!(lease_cell.deposit(5, at(102), at(2)), 0, "beside the later one");
-        assert_eq!(
-            (
-                lease_cell.spendable(at(99)),
-                lease_cell.spendable(at(100)),
-                lease_cell.spendable(at(101))
-            ),
-            (12, 9, 0)
-        );
-        assert!(lease_cell.spend(9, at(3)), "of one lease by now");
-        assert_eq!(lease_cell.deposit(6, at(113), at(13)), 0, "there was room");
-        assert_eq!(lease_cell.deposit(7, at(112), at(13)), 0, "one that was sent before");
-        assert_eq!((lease_cell.spendable(at(111)), lease_cell.spendable(at(112))), (13, 0));
-        assert_eq!(lease_cell.deposit(8, at(170), at(60)), 3, "they would die too soon");
-        assert_eq!((lease_cell.spendable(at(111)), lease_cell.spendable(at(169))), (21, 8));
-        assert_eq!(lease_cell.deposit(CELLS_MAX, at(171), at(61)), 8, "a lease is full");
-        assert_eq!(lease_cell.unspent(), CELLS_MAX + 13);
-    }
-
-    #[test]
-    fn so_many_calls_at_a_time_and_none_while_they_rest() {
-        let lease_cell = LeaseCell::default();
-        assert_eq!(lease_cell.call_state(at(0)), CallState::Free);
-        assert_eq!(
-            (lease_cell.begin_call(1, at(0)), lease_cell.begin_call(1, at(5))),
-            (Some(0), None)
-        );
-        assert_eq!(
-            (lease_cell.begin_call(2, at(0)), lease_cell.begin_call(2, at(5))),
-            (Some(1), None)
-        );
-        assert_eq!(
-            (lease_cell.call_state(at(5)), lease_cell.in_flight()),
-            (CallState::InFlight(2), 2)
-        );
-        assert!(!lease_cell.is_idle(at(5)));
-        lease_cell.finish_call(CallEnd::Free, at(9));
-        assert_eq!(lease_cell.call_state(at(5)), CallState::InFlight(1));
-        lease_cell.finish_call(CallEnd::Free, at(9));
-        assert!(lease_cell.is_idle(at(5)));
-        for (index, outcome) in (1..).zip(CallEnd::ALL.into_iter().skip(1)) {
-            let end = at(10 * index);
-            assert_eq!(lease_cell.begin_call(1, at(10 * index - 5)), Some(0));
-            lease_cell.finish_call(outcome, end);
-            assert_eq!(
-                lease_cell.call_state(at(10 * index - 1)),
-                CallState::Paused(0, end, outcome)
-            );
-            assert_eq!(lease_cell.begin_call(1, at(10 * index - 1)), None);
-            assert!(!lease_cell.is_idle(at(10 * index - 1)) && lease_cell.is_idle(end));
-        }
-        let begun: Vec<_> =
-            (0..=CALLS_MAX).map(|_| lease_cell.begin_call(u64::MAX, at(99))).collect();
-        assert_eq!((begun[255], begun[256]), (Some(255), None));
-    }
-
-    #[test]
-    fn a_rest_lasts_as_long_as_any_call_has_said() {
-        let lease_cell = LeaseCell::default();
-        for _ in 0..4 {
-            assert!(lease_cell.begin_call(4, at(0)).is_some());
-        }
-        lease_cell.finish_call(CallEnd::Short, at(9));
-        assert_eq!(lease_cell.begin_call(9, at(8)), None);
-        lease_cell.finish_call(CallEnd::Free, at(0));
-        lease_cell.finish_call(CallEnd::Failed, at(7));
-        assert_eq!(lease_cell.call_state(at(8)), CallState::Paused(1, at(9), CallEnd::Short));
-        lease_cell.finish_call(CallEnd::TimedOut, at(12));
-        assert_eq!(lease_cell.call_state(at(11)), CallState::Paused(0, at(12), CallEnd::TimedOut));
-        assert_eq!(lease_cell.call_state(at(12)), CallState::Free);
-    }
-
-    #[test]
-    fn after_36_years_nothing_is_held_any_more() {
-        let lease_cell = LeaseCell::default();
-        let late = Tick::from_nanos(INSTANT_MAX << UNIT_BITS);
-        lease_cell.deposit(5, Tick::MAX, late);
-        assert!(!lease_cell.spend(1, late));
-        lease_cell.deny(1, Until::Then(Tick::MAX));
-        assert_eq!(lease_cell.denied(1, late), None);
-        assert_eq!(lease_cell.begin_call(1, late), Some(0));
-        lease_cell.finish_call(CallEnd::Short, Tick::MAX);
-        assert_eq!(lease_cell.begin_call(1, Tick::MAX), Some(0));
     }
 }

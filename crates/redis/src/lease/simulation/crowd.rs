@@ -25,22 +25,22 @@ struct Outcome {
     admitted: u64,
     denied: u64,
     stats: LeaseStats,
-    under_way_most: u64,
+    max_in_flight: u64,
 }
 
 /// A source that counts calls in flight.
 struct Counted {
     remote: SimulatedSource,
-    under_way: Arc<RelaxedCounter>,
-    under_way_most: Arc<RelaxedCounter>,
+    in_flight: Arc<RelaxedCounter>,
+    max_in_flight: Arc<RelaxedCounter>,
 }
 
 impl LeaseSource for Counted {
     async fn take(&self, key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
-        let under_way = self.under_way.add(1) + 1;
-        self.under_way_most.put(self.under_way_most.read().max(under_way));
+        let in_flight = self.in_flight.add(1) + 1;
+        self.max_in_flight.put(self.max_in_flight.read().max(in_flight));
         let grant = self.remote.take(key, want).await;
-        self.under_way.subtract(1);
+        self.in_flight.subtract(1);
         grant
     }
 }
@@ -53,8 +53,7 @@ fn play(crowd: Crowd) -> Outcome {
         let latency = crowd.latency_nanos.min(MILLI)..crowd.latency_nanos + 1;
         let remote = SimulatedSource::new(&server, &Link::good(latency), real, 1);
         let max = Arc::new(RelaxedCounter::default());
-        let source =
-            Counted { remote, under_way: Arc::default(), under_way_most: Arc::clone(&max) };
+        let source = Counted { remote, in_flight: Arc::default(), max_in_flight: Arc::clone(&max) };
         let leased = Leased::builder(source)
             .clock(real)
             .max_lease(crowd.max_lease)
@@ -68,7 +67,7 @@ fn play(crowd: Crowd) -> Outcome {
             let (more, fewer) = task.await.expect("no panic");
             (admitted, denied) = (admitted + more, denied + fewer);
         }
-        Outcome { admitted, denied, stats: leased.stats(), under_way_most: max.read() }
+        Outcome { admitted, denied, stats: leased.stats(), max_in_flight: max.read() }
     })
 }
 
@@ -101,18 +100,18 @@ const PLENTY: Crowd = Crowd {
 
 /// One call at a time would bring 5,000 cells a second, of 640,000 that are asked for.
 #[test]
-fn where_one_call_brings_too_little_several_are_under_way() {
+fn several_calls_are_in_flight_if_one_brings_too_little() {
     let found = play(PLENTY);
     println!("{found:?}");
     assert!(found.admitted > 30 * 1_000, "{found:?}");
-    assert!((32..=256).contains(&found.under_way_most), "{found:?}");
+    assert!((32..=256).contains(&found.max_in_flight), "{found:?}");
     assert_eq!(found.denied, 0, "the quota has room: {found:?}");
     assert!(found.stats.cells_taken <= 10 * found.stats.calls, "10 each: {found:?}");
 }
 
 /// A late reply now and then must not make requests wait: cells are fetched early enough.
 #[test]
-fn where_round_trips_differ_cells_are_there_before_they_are_needed() {
+fn cells_arrive_before_they_are_needed_despite_uneven_round_trips() {
     let crowd = Crowd { tasks: 1, gap_nanos: 200 * MICRO, span_nanos: 2 * SECOND, ..PLENTY };
     for max_lease in [20, 50, 1_000] {
         let found = play(Crowd { max_lease, latency_nanos: 5 * MILLI, ..crowd });
@@ -128,11 +127,11 @@ fn where_round_trips_differ_cells_are_there_before_they_are_needed() {
 fn a_crowd_that_one_call_serves_makes_one_at_a_time() {
     let found = play(Crowd { max_lease: 100_000, ..PLENTY });
     println!("{found:?}");
-    assert!(found.admitted > 100 * 1_000 && found.under_way_most == 1, "{found:?}");
+    assert!(found.admitted > 100 * 1_000 && found.max_in_flight == 1, "{found:?}");
     let found = play(Crowd { gap_nanos: 20 * MILLI, ..PLENTY });
     println!("{found:?}");
     // At first all tasks ask at the same time; later about 6 in a round trip.
-    assert!(found.under_way_most <= 8 && found.denied == 0, "{found:?}");
+    assert!(found.max_in_flight <= 8 && found.denied == 0, "{found:?}");
     assert!(found.stats.cells_taken <= found.admitted * 5 / 4 + 20, "{found:?}");
 }
 
@@ -140,7 +139,7 @@ fn a_crowd_that_one_call_serves_makes_one_at_a_time() {
 /// cells, and one that finds nothing. It would be 1,150 calls if several were allowed as soon as
 /// one brings all it asked for.
 #[test]
-fn a_crowd_at_a_bank_that_is_short_makes_few_calls() {
+fn a_crowd_at_a_short_source_makes_few_calls() {
     let found = play(Crowd { rate: 1_000, burst: 200, span_nanos: 2 * SECOND, ..PLENTY });
     println!("{found:?}");
     // 100 at once, and what comes back in two seconds.
@@ -151,7 +150,7 @@ fn a_crowd_at_a_bank_that_is_short_makes_few_calls() {
 
 /// A woken request that has gone passes its wake-up on, so all other requests are answered.
 #[test]
-fn nobody_sleeps_on_when_others_that_were_woken_have_gone() {
+fn every_waiting_request_is_answered_when_woken_ones_have_gone() {
     simulate(async {
         let server = Arc::new(SimulatedServer::new(1_000_000, 1_000_000, 100 * MILLI));
         let real = Local::real();

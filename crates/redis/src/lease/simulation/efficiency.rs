@@ -142,7 +142,7 @@ fn at_twice_the_limit_over_eight_processes_a_decision_costs_a_quarter_of_a_call(
 }
 
 #[test]
-fn below_the_limit_almost_nobody_is_denied() {
+fn below_the_limit_almost_no_request_is_denied() {
     for (rate, burst, lifetime, seconds) in [(100, 200, 1_000, 60), (1_000, 200, 100, 20)] {
         let measured = hot_key(rate, burst, lifetime, 0.9, seconds);
         assert!(measured.of_exact() >= 0.999, "{measured:?}");

@@ -4,7 +4,7 @@
 //! Time is slowed down: a microsecond here is a millisecond of tokio's, whose timers have no finer
 //! resolution.
 
-#![allow(clippy::disallowed_types, reason = "a bank of the tests may have a lock")]
+#![allow(clippy::disallowed_types, reason = "a test's server may have a lock")]
 
 mod crowd;
 mod efficiency;

@@ -175,7 +175,7 @@ fn worst_rush(mistake: Mistake) -> i128 {
 }
 
 #[test]
-fn a_rush_on_what_is_held_and_what_has_come_back_meanwhile() {
+fn a_rush_on_held_and_restored_cells_stays_within_the_bound() {
     let excess = worst_rush(Mistake::None);
     assert!((-30 * i128::from(MILLI)..=0).contains(&excess), "{excess}: it is a close thing");
 }

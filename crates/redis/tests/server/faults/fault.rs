@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Rng;
 use super::strategy::{BURST, Client, INTERVAL_MILLIS, RATE, Strategy};
-use super::topology::{Clock, Topology, heard, owed};
+use super::topology::{Clock, Topology, last_heartbeats, owed};
 use crate::harness::Server;
 
 /// How long a part is used after its heartbeat.
@@ -125,16 +125,16 @@ impl Kind {
             }
             Self::ScriptFlush => {
                 for _ in 0..rng.within(1, 8) {
-                    tell(server, &["SCRIPT", "FLUSH"]);
+                    send_command(server, &["SCRIPT", "FLUSH"]);
                     pause(rng.millis(0, 30));
                 }
                 0
             }
             Self::NoMemory => {
-                tell(server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-                tell(server, &["CONFIG", "SET", "maxmemory", "1"]);
+                send_command(server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+                send_command(server, &["CONFIG", "SET", "maxmemory", "1"]);
                 pause(rng.millis(5, 200));
-                tell(server, &["CONFIG", "SET", "maxmemory", "0"]);
+                send_command(server, &["CONFIG", "SET", "maxmemory", "0"]);
                 0
             }
             Self::FailOver => fail_over(strategy, topology, clients, rng),
@@ -192,13 +192,13 @@ fn fail_over(
     replica.link.swallow_answers();
     pause(rng.millis(5, 100));
     // From here on the old server charges nothing, so the two states can be compared.
-    tell(&topology.server, &["CLIENT", "PAUSE", "60000", "WRITE"]);
+    send_command(&topology.server, &["CLIENT", "PAUSE", "60000", "WRITE"]);
     let lost = match strategy {
         Strategy::Share => lost_parts(&topology.server, &replica.server, clients),
         // Both are rounded up, so a fraction of a cell may be missing.
         _ => owed(&topology.server).saturating_sub(owed(&replica.server)) + 1,
     };
-    tell(&replica.server, &["REPLICAOF", "NO", "ONE"]);
+    send_command(&replica.server, &["REPLICAOF", "NO", "ONE"]);
     for link in [&topology.link, &topology.second_link] {
         link.lead_to(replica.server.port());
     }
@@ -206,19 +206,19 @@ fn fail_over(
         topology.server.kill();
     } else {
         let port = replica.server.port().to_string();
-        tell(&topology.server, &["REPLICAOF", "127.0.0.1", &port]);
-        tell(&topology.server, &["CLIENT", "UNPAUSE"]);
+        send_command(&topology.server, &["REPLICAOF", "127.0.0.1", &port]);
+        send_command(&topology.server, &["CLIENT", "UNPAUSE"]);
     }
     lost
 }
 
 /// The parts, for two intervals, of nodes that the replica will drop before these end.
 fn lost_parts(server: &Server, replica: &Server, clients: &[Client]) -> u64 {
-    let known = heard(replica);
+    let replicated = last_heartbeats(replica);
     let is_lost = |(id, at): &(String, u64)| {
-        !known.iter().any(|(other, then)| other == id && then + INTERVAL_MILLIS * 1_000 >= *at)
+        !replicated.iter().any(|(other, then)| other == id && then + INTERVAL_MILLIS * 1_000 >= *at)
     };
-    let lost = u64::try_from(heard(server).iter().filter(|node| is_lost(node)).count());
+    let lost = u64::try_from(last_heartbeats(server).iter().filter(|node| is_lost(node)).count());
     let live = clients.iter().map(Client::live).min().unwrap_or(1);
     (lost.expect("few") * (BURST + cells_in(HOLDS_MILLIS))).div_ceil(live)
 }
@@ -249,7 +249,7 @@ fn jump_of_server(server: &Server, clock: &Clock, rng: &mut Rng) -> Vec<u64> {
     ahead_millis
 }
 
-fn tell(server: &Server, words: &[&str]) {
+fn send_command(server: &Server, words: &[&str]) {
     let mut command = redis::cmd(words[0]);
     let _: () = command.arg(&words[1..]).query(&mut server.admin()).expect("it");
 }

@@ -96,7 +96,7 @@ fn episode(kind: Kind, strategy: Strategy, seed: u64) -> Option<Outcome> {
         while !runtime.block_on(client.is_answered()) {
             assert!(
                 began.elapsed() < RECOVERY_MAX,
-                "{kind:?}, {strategy:?}, {seed}: nobody asks it"
+                "{kind:?}, {strategy:?}, {seed}: the server is not asked"
             );
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -112,12 +112,12 @@ fn episode(kind: Kind, strategy: Strategy, seed: u64) -> Option<Outcome> {
     let worst = spans::worst(&granted, |span| quota(span) + extra);
     let used_its_extra = spans::worst(&granted, quota).is_beyond();
     let millis = |at: Instant| at.saturating_duration_since(began).as_millis();
-    let changed = |its: &Change| (millis(its.told), its.done.map(millis), its.cells);
+    let changed = |its: &Change| (millis(its.received), its.done.map(millis), its.cells);
     let changes: Vec<_> = changes.iter().map(changed).collect();
-    let told =
+    let summary =
         format!("{kind:?}, {strategy:?}, seed {seed}: {worst:?}, {extra} for it, {changes:?}");
-    assert!(!worst.is_beyond(), "{told}");
-    assert!(!granted.is_empty(), "{told}");
+    assert!(!worst.is_beyond(), "{summary}");
+    assert!(!granted.is_empty(), "{summary}");
     let (keys, spans) = spans::looked_at(&granted);
     Some(Outcome { worst, used_its_extra, keys, spans })
 }

@@ -17,7 +17,7 @@ const MOMENT: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     /// When the node received the answer. It does not apply the change before that.
-    pub(crate) told: Instant,
+    pub(crate) received: Instant,
     /// When the node had applied it for certain: an interval before its next heartbeat began.
     pub(crate) done: Option<Instant>,
     pub(crate) cells: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Change {
 impl Change {
     /// Whether the change may have been applied between the two moments.
     pub(crate) fn may_be_within(&self, first: Instant, last: Instant) -> bool {
-        self.told <= last && self.done.is_none_or(|done| first <= done)
+        self.received <= last && self.done.is_none_or(|done| first <= done)
     }
 }
 
@@ -34,7 +34,7 @@ impl Change {
 pub(crate) struct ObservedMembership {
     membership: RedisMembership,
     clock: Arc<Shifted>,
-    told: Arc<Observed>,
+    observed: Arc<Observed>,
 }
 
 #[derive(Debug, Default)]
@@ -46,40 +46,41 @@ struct Observed {
 
 impl ObservedMembership {
     pub(crate) fn new(membership: RedisMembership, clock: &Arc<Shifted>) -> Self {
-        Self { membership, clock: Arc::clone(clock), told: Arc::default() }
+        Self { membership, clock: Arc::clone(clock), observed: Arc::default() }
     }
 
     /// Each time this node got a part after it had none, or a larger part because another node
     /// went.
     pub(crate) fn changes(&self) -> Vec<Change> {
-        self.told.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.observed.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The number of nodes that the quota was last divided by.
     pub(crate) fn live(&self) -> u64 {
-        self.told.live.load(SeqCst).max(1)
+        self.observed.live.load(SeqCst).max(1)
     }
 }
 
 impl Membership for ObservedMembership {
     async fn heartbeat(&self, id: &str, lifetime: Duration) -> Result<Heartbeat, Unavailable> {
-        let Self { membership, clock, told } = self;
-        let changes = || told.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let Self { membership, clock, observed } = self;
+        let changes = || observed.changes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = changes().last_mut() {
             let paused = Duration::from_millis(INTERVAL_MILLIS);
-            last.done.get_or_insert_with(|| (Instant::now() - paused).max(last.told));
+            last.done.get_or_insert_with(|| (Instant::now() - paused).max(last.received));
         }
         let sent = clock.now();
         let heartbeat = membership.heartbeat(id, lifetime).await?;
-        let holds = lifetime * 2 / 3;
-        if heartbeat.member_for >= holds {
+        let valid_for = lifetime * 2 / 3;
+        if heartbeat.member_for >= valid_for {
             let live = heartbeat.live.max(1);
-            let before = told.live.swap(live, SeqCst).max(1);
-            let until = told.until_nanos.swap(sent.saturating_add(holds).as_nanos(), SeqCst);
+            let before = observed.live.swap(live, SeqCst).max(1);
+            let until =
+                observed.until_nanos.swap(sent.saturating_add(valid_for).as_nanos(), SeqCst);
             let had_none = clock.now().saturating_add(MOMENT).as_nanos() >= until;
             let kept = if had_none { 0 } else { BURST / before };
             let cells = (BURST / live).saturating_sub(kept);
-            changes().push(Change { told: Instant::now(), done: None, cells });
+            changes().push(Change { received: Instant::now(), done: None, cells });
         }
         Ok(heartbeat)
     }

@@ -113,7 +113,7 @@ pub(crate) fn owed(server: &Server) -> u64 {
 }
 
 /// The last heartbeat of each node, in microseconds.
-pub(crate) fn heard(server: &Server) -> Vec<(String, u64)> {
+pub(crate) fn last_heartbeats(server: &Server) -> Vec<(String, u64)> {
     let mut admin = server.admin();
     let places: Vec<String> =
         redis::cmd("KEYS").arg("*:nodes}:heard").query(&mut admin).expect("keys");
@@ -173,7 +173,7 @@ impl Clock {
         let mut trial = Command::new(binary());
         trial.arg("--version").envs(self.variables.iter().cloned());
         let trial = trial.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let mut trial = trial.expect("there is a binary");
+        let mut trial = trial.expect("the binary exists");
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(3) {
             if let Ok(Some(status)) = trial.try_wait() {
@@ -184,7 +184,7 @@ impl Clock {
         let _ = trial.kill();
         let _ = trial.wait();
         let binary = binary();
-        println!("SKIPPED: jumps of a server's clock: libfaketime does not get on with {binary}");
+        println!("SKIPPED: jumps of a server's clock: libfaketime does not work with {binary}");
         false
     }
 
