@@ -1,4 +1,4 @@
-//! Nobody types figures: what stands in the repository is what the saved results make.
+//! No figure is typed by hand: the pages in the repository are generated from the saved results.
 
 use std::path::Path;
 

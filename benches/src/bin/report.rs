@@ -1,4 +1,5 @@
-//! Makes `README.md` and plots of the results in a directory, and the table of the front page.
+//! Generates `README.md` and plots from the results in a directory, and the table of the front
+//! page.
 //!
 //! ```sh
 //! cargo run --release -p tollgate-benches --bin report -- benches/results

@@ -1,23 +1,23 @@
-//! Where we lose, told from the figures.
+//! The rows where we lose, derived from the figures.
 //!
-//! Whose a row is, and what it stands beside, is told from its name, which reads "who, how" or
-//! "what: who, how": who is `tollgate` or the name of one of its types, or else a peer or a lock;
-//! how is "time given" or "own clock". Where a name leaves something open, it is taken to stand
-//! beside every row that it may stand beside: a loss may be listed twice, but none is left out.
+//! The name of a row tells its owner and what it is compared with. It reads "owner, how" or "what:
+//! owner, how". The owner is `tollgate` or one of its types, or else a peer or a lock. `how` is
+//! "time given" or "own clock". If a name leaves a part open, the row is compared with every row
+//! that it could match: a loss may be listed twice, but none is missing.
 
 use crate::saved::{CallsRow, Item, SHOWN, Saved, TimedRow};
 
-/// Whose a row is.
+/// The owner of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Decides nothing; there to compare with.
+    /// A floor, which decides nothing.
     Floor,
     Ours,
-    /// A peer's, or a lock's.
+    /// A peer or a lock.
     Theirs,
 }
 
-/// Types that rows are named by.
+/// The types in the names of our rows.
 const OUR_TYPES: [&str; 11] = [
     "tollgate",
     "AnyAlgorithm",
@@ -41,7 +41,7 @@ fn is_ours(name: &str) -> bool {
     })
 }
 
-/// Whose each row of a comparison is. Where none is named by us, all that decide are ours.
+/// The owner of each row of a comparison. If no row names us, all rows that decide are ours.
 pub(super) fn sides(rows: &[TimedRow]) -> Vec<Side> {
     let all_ours = !rows.iter().any(|row| is_ours(&row.name));
     let side = |row: &TimedRow| match (row.admitted, all_ours || is_ours(&row.name)) {
@@ -52,7 +52,7 @@ pub(super) fn sides(rows: &[TimedRow]) -> Vec<Side> {
     rows.iter().map(side).collect()
 }
 
-/// Whose each row of timed calls is.
+/// The owner of each row of timed calls.
 pub(super) fn sides_of_calls(rows: &[CallsRow]) -> Vec<Side> {
     let is_control = |row: &CallsRow| row.name.starts_with("control");
     let all_ours = !rows.iter().any(|row| is_ours(&row.name));
@@ -64,7 +64,7 @@ pub(super) fn sides_of_calls(rows: &[CallsRow]) -> Vec<Side> {
     rows.iter().map(side).collect()
 }
 
-/// Whether two names say that the rows do the same.
+/// Whether two names describe the same measurement.
 fn alike(ours: &str, theirs: &str) -> bool {
     let agree = |one: Option<usize>, other: Option<usize>| match (one, other) {
         (Some(one), Some(other)) => one == other,
@@ -76,12 +76,12 @@ fn alike(ours: &str, theirs: &str) -> bool {
         && reads(ours) == reads(theirs)
 }
 
-/// Who tells the time.
+/// The way in which the row tells the time.
 fn time(name: &str) -> Option<usize> {
     first_of(name, &[&["own clock"], &["time given", "FakeRelativeClock"], &["coarse clock"]])
 }
 
-/// What is counted, where a name says so.
+/// The algorithm, if the name contains one.
 fn algorithm(name: &str) -> Option<usize> {
     let words: [&[&str]; 6] = [
         &["SubWindows", "sub-windows"],
@@ -101,7 +101,7 @@ fn first_of(name: &str, groups: &[&[&str]]) -> Option<usize> {
 /// One figure of ours that is worse than a peer's.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Loss {
-    /// The table it is from.
+    /// The table that it is from.
     pub(super) title: String,
     pub(super) threads: Option<usize>,
     pub(super) ours: String,
@@ -179,7 +179,7 @@ fn of_calls(title: &str, rows: &[CallsRow]) -> Vec<Loss> {
     losses
 }
 
-/// Each row of ours with each of theirs.
+/// Each of our rows with each of theirs.
 fn pairs<'a, R>(rows: &'a [R], sides: &'a [Side]) -> impl Iterator<Item = (&'a R, &'a R)> {
     let of = move |wanted: Side| {
         rows.iter().zip(sides).filter(move |(_, side)| **side == wanted).map(|(row, _)| row)

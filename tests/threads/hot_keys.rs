@@ -1,4 +1,4 @@
-//! Hot keys shared out among threads: exact totals all the same.
+//! Hot keys leased to threads: the totals stay exact.
 
 use tollgate::{Gcra, Limiter, ManualClock, Quota, Tick};
 
@@ -22,14 +22,15 @@ fn left(gate: &Limiter<usize, Gcra, ManualClock>, key: usize) -> u64 {
     gate.peek_at(&key, 0, START).expect("no cells").remaining()
 }
 
-/// On one processor threads hardly ever meet.
+/// On one processor threads rarely contend.
 fn alone() -> bool {
     std::thread::available_parallelism().is_ok_and(|threads| threads.get() == 1)
 }
 
-/// With a frozen clock nothing is too old, and a thread is denied a cell only when it holds none.
+/// With a frozen clock no lease expires, and a thread is denied a cell only when its lease is
+/// empty.
 #[test]
-fn eight_threads_on_one_hot_key_are_granted_what_there_is() {
+fn eight_threads_on_one_hot_key_are_granted_exactly_the_burst() {
     const BURST: u64 = 200_000;
     let mut shared = 0;
     for round in 0..20 {
@@ -53,9 +54,10 @@ fn eight_threads_on_one_hot_key_are_granted_what_there_is() {
     assert!(shared > 0 || alone(), "threads met");
 }
 
-/// Where keys want the same place, what is held of one may be lost, but nothing is granted twice.
+/// If keys compete for the same lease cell, leased cells of one may be lost, but no cell is granted
+/// twice.
 #[test]
-fn eight_threads_on_several_hot_keys_are_granted_no_more() {
+fn eight_threads_on_several_hot_keys_are_granted_at_most_the_burst() {
     const BURST: u64 = 20_000;
     const KEYS: usize = 20;
     let mut shared = 0;
