@@ -110,7 +110,7 @@ mod tests {
     use crate::saved::SHOWN;
 
     #[test]
-    fn the_threads_calls_are_one_distribution() {
+    fn calls_of_all_threads_are_merged_into_one_distribution() {
         let (mut one, mut other) = (Calls::new("a"), Calls::new("a"));
         (1..=500).for_each(|nanos| one.record(nanos));
         (501..=1_000).for_each(|nanos| other.record(nanos));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn all_percentiles_that_a_table_shows_are_kept() {
+    fn every_percentile_of_a_table_is_kept() {
         assert!(SHOWN.iter().all(|shown| PERCENTS.contains(shown)));
     }
 }

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zipf_sequence_favours_the_first_rank_as_it_should() {
+    fn a_zipf_sequence_has_the_expected_share_of_the_first_rank() {
         for (draw, exponent) in [(Draw::Zipf, 0.99), (Draw::Steep, 1.2)] {
             let ranks = ranks(draw, 1_000);
             assert!(ranks.iter().all(|&rank| rank < 1_000));

@@ -31,7 +31,7 @@ pub trait Locked: Send + Sized + Debug {
 
 /// A state that can answer more than yes or no.
 pub trait Telling: Locked {
-    /// What the answer is computed from after the lock is released.
+    /// The data from which the answer is computed after the lock is released.
     type View: Copy;
 
     /// Asks for one cell.

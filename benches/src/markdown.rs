@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn all_and_none_are_exact() {
+    fn nearly_all_and_nearly_none_are_printed_exactly() {
         let words = [0, 3, 997, 1_000].map(|count| share(Admitted { count, of: 1_000 }));
         assert_eq!(words, ["none", "3", "all but 3", "all"]);
     }

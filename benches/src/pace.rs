@@ -149,13 +149,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_supply_gives_each_time_once() {
+    fn a_supply_returns_each_time_once() {
         let supply = Supply::new(7, 10);
         assert_eq!((supply.run(), supply.run()), (7, 647));
     }
 
     #[test]
-    fn a_stretched_clock_stands_still_between_turns() {
+    fn a_stretched_clock_is_stopped_between_turns() {
         let clock = Stretched::new(5_000_000_000, 1_000_000);
         clock.begin();
         clock.end(1);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paced_clock_goes_by_the_decisions_of_the_turn_before() {
+    fn a_paced_clock_uses_the_pace_of_the_turn_before() {
         assert_eq!(times_for(1_000, 50, 25_000), 2, "500 ns each");
         assert_eq!(times_for(1_000, 50, 100_000_000), 1, "never slower than the real one");
         let clock = Stretched::paced(0, 1_000_000);

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_the_one_that_is_asked_for() {
+    fn the_named_version_is_the_one_in_the_manifest() {
         let (name, version) = GOVERNOR.split_once(' ').expect("a name and a version");
         let asked = format!("{name} = {{ version = \"{version}\"");
         assert!(include_str!("../Cargo.toml").contains(&asked), "no {asked}");

@@ -116,11 +116,11 @@ fn without_hash(name: &str) -> &str {
 /// The date and the time of day in UTC, to the minute.
 #[must_use]
 pub fn date() -> String {
-    said_by("date", &["-u", "+%Y-%m-%d %H:%M"]).unwrap_or_else(|| "unknown date".to_owned())
+    output_of("date", &["-u", "+%Y-%m-%d %H:%M"]).unwrap_or_else(|| "unknown date".to_owned())
 }
 
 /// Runs another program and returns its output, if it runs.
-fn said_by(program: &str, args: &[&str]) -> Option<String> {
+fn output_of(program: &str, args: &[&str]) -> Option<String> {
     let output = std::process::Command::new(program).args(args).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
@@ -134,7 +134,7 @@ pub fn machine() -> String {
         .find_map(|line| line.strip_prefix("model name"))
         .map_or("unknown processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZeroUsize::get);
-    let compiler = said_by("rustc", &["--version"]).unwrap_or_else(|| "unknown rustc".to_owned());
+    let compiler = output_of("rustc", &["--version"]).unwrap_or_else(|| "unknown rustc".to_owned());
     let guest = if cpuinfo.contains(" hypervisor") { " (virtual)" } else { "" };
     format!("{model}{guest}, {cores} cores, {compiler}")
 }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_took_is_told_apart() {
+    fn stolen_time_is_distinguished_from_idle_time() {
         let before = Ticks::parse("cpu  10 0 10 70 0 0 0 10 99 99\ncpu0 1 1\n");
         let after = Ticks::parse("cpu  110 0 10 150 0 0 0 30 99 99\ncpu0 1 1\n");
         assert!((before.stolen_percent(after) - 10.0).abs() < 1e-9);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn cargos_hash_is_no_part_of_a_name() {
+    fn the_name_of_a_bench_excludes_the_hash_of_cargo() {
         assert_eq!(without_hash("versus_mutex-65177e279cb01d81"), "versus_mutex");
         assert_eq!(without_hash("two-words"), "two-words");
     }

@@ -124,13 +124,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quartiles_of_a_few() {
+    fn quartiles_of_few_values_are_exact() {
         assert_eq!(quartiles(&[5.0, 1.0, 4.0, 2.0, 3.0]), [2.0, 3.0, 4.0]);
         assert_eq!(quartiles(&[7.0]), [7.0, 7.0, 7.0]);
     }
 
     #[test]
-    fn a_ratio_is_of_neighbours_in_time() {
+    fn a_ratio_is_computed_round_by_round() {
         let row = |name: &str, nanos: [f64; 3]| Figures {
             name: name.to_owned(),
             threads: 1,

@@ -83,7 +83,7 @@ pub enum Item {
     Target(Target),
     /// A ratio without a bound.
     Ratio {
-        /// What the ratio compares.
+        /// The name of the ratio.
         what: String,
         /// The median of the ratios of all rounds.
         figure: f64,
@@ -94,7 +94,7 @@ pub enum Item {
     },
     /// One figure of ours and one of a peer's; less is better.
     Beside {
-        /// What the figures measure.
+        /// The name of the figures.
         what: String,
         /// The unit of both.
         unit: String,
@@ -308,7 +308,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_result_is_read_back() {
         let dir = std::env::temp_dir().join(format!("tollgate-saved-{}", std::process::id()));
         let saved = sample();
         saved.write(&dir);
@@ -318,7 +318,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_directory_without_results_is_an_error() {
+    fn reading_a_directory_without_results_is_an_error() {
         let dir = std::env::temp_dir().join(format!("tollgate-empty-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("a temporary directory");
         let read = Saved::read_all(&dir);

@@ -39,7 +39,7 @@ impl Bound {
 /// A figure and its bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// What the figure measures.
+    /// The name of the figure.
     pub what: String,
     /// The figure; of a ratio, the median of all rounds.
     pub figure: f64,
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_says_how_it_stands() {
+    fn a_target_prints_whether_it_is_met() {
         let missed = Target::new("a", 1.86, Some([1.83, 1.89]), Bound::AtLeast(4.0), "x over y");
         let line = "- a: 1.86 (at least 4): **missed by 54 %**; x over y, quartiles 1.83 to 1.89\n";
         assert_eq!(missed.markdown(), line);
@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn what_should_be_zero_and_is_not_is_missed() {
+    fn a_figure_that_should_be_zero_is_missed_without_a_percentage() {
         let target = Target::new("denied", 3.0, None, Bound::AtMost(0.0), "of 10");
         assert_eq!(target.outcome, "missed");
         assert!(!target.is_met());
     }
 
     #[test]
-    fn a_miss_within_the_rounding_is_a_miss() {
+    fn a_miss_smaller_than_the_rounding_is_a_miss() {
         assert!(!Target::new("a", 2.000_000_1, None, Bound::AtMost(2.0), "").is_met());
     }
 }

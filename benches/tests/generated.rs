@@ -1,4 +1,4 @@
-//! No figure is typed by hand: the pages in the repository are generated from the saved results.
+//! Nobody types figures: what stands in the repository is what the saved results make.
 
 use std::path::Path;
 

@@ -60,7 +60,6 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 ///   memory; keys without waiters take none.
 /// - A waiter that leaves before its turn (its future is dropped) leaves the key as if it had never
 ///   come. All waiters behind it move up.
-///   moment before its turn. Everybody behind it moves up.
 ///
 /// **Not guaranteed.**
 ///

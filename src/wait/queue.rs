@@ -36,7 +36,7 @@ use super::source::{KeyProbe, sealed::LimiterOps};
 use crate::cell::Paid;
 use crate::time::Tick;
 
-/// What a waiter asks for.
+/// The request of a waiter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) probe: KeyProbe,

@@ -64,8 +64,8 @@ fn assert_that_heavy_offenders_stay<A: Algorithm + Copy + core::fmt::Debug>(
         let left =
             |key| gate.peek_at(&key, 0, at(now)).expect("a peek for no cells succeeds").remaining();
         let all = left(u64::MAX);
-        let forgotten = (0..HEAVY).filter(|key| left(*key) > all / 2).count();
-        assert_eq!(forgotten, 0, "of {HEAVY}: {algorithm:?}, {slots:?}");
+        let evicted = (0..HEAVY).filter(|key| left(*key) > all / 2).count();
+        assert_eq!(evicted, 0, "of {HEAVY}: {algorithm:?}, {slots:?}");
     }
 }
 

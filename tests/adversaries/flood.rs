@@ -61,7 +61,7 @@ fn the_key_that_owes_least_is_evicted<A: Algorithm + core::fmt::Debug>(algorithm
         .hash_seed(7)
         .build()
         .expect("in range");
-    let places = gate.occupancy_at(NOW).slots;
+    let slots = gate.occupancy_at(NOW).slots;
     let mut live: Vec<(u64, u64)> = Vec::new();
     let mut random = 1_u64;
     for key in 0..3_000_u64 {
@@ -70,15 +70,15 @@ fn the_key_that_owes_least_is_evicted<A: Algorithm + core::fmt::Debug>(algorithm
         assert!(gate.check_at(&key, debt, NOW).is_ok());
         let owed = |key: u64| BURST - gate.peek_at(&key, 0, NOW).expect("nothing").remaining();
         live.push((key, debt));
-        let (kept, forgotten): (Vec<_>, Vec<_>) =
+        let (kept, evicted): (Vec<_>, Vec<_>) =
             live.iter().copied().partition(|(key, _)| owed(*key) > 0);
         assert!(kept.iter().all(|(key, debt)| owed(*key) == *debt), "the debts of the others stay");
-        assert!(kept.len() <= places && forgotten.len() <= 1);
-        for (gone, debt) in forgotten {
+        assert!(kept.len() <= slots && evicted.len() <= 1);
+        for (gone, debt) in evicted {
             let min = kept.iter().filter(|(other, _)| *other != key).map(|(_, debt)| *debt).min();
             assert!(Some(debt) <= min, "{gone} owed {debt}, another {min:?}: {name}");
         }
         live = kept;
     }
-    assert_eq!(live.len(), places);
+    assert_eq!(live.len(), slots);
 }

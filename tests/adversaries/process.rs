@@ -79,7 +79,7 @@ fn each_process_hashes_by_a_seed_of_its_own() {
             .expect("in range");
         let without: Vec<_> =
             (0..2_000_u64).filter(|key| gate.check(key).is_err()).map(|k| k.to_string()).collect();
-        println!("places: {}", without.join(","));
+        println!("without slots: {}", without.join(","));
         return;
     }
     let child = || {
@@ -89,7 +89,7 @@ fn each_process_hashes_by_a_seed_of_its_own() {
             .output()
             .expect("it runs");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
-        let from = text.find("places: ").unwrap_or_else(|| panic!("{text}"));
+        let from = text.find("without slots: ").unwrap_or_else(|| panic!("{text}"));
         text[from..].lines().next().expect("a line").to_owned()
     };
     let seen: HashSet<_> = (0..3).map(|_| child()).collect();

@@ -203,13 +203,13 @@ impl<L: Ledger + Clone> Accounts<L> {
                 }
                 235..=247 => self.time.back(cursor.scaled()),
                 _ => {
-                    held.into_iter().for_each(forget);
+                    held.into_iter().for_each(leak);
                     return true;
                 }
             }
         }
         self.count(gate);
-        held.into_iter().for_each(forget);
+        held.into_iter().for_each(leak);
         false
     }
 
@@ -294,7 +294,7 @@ impl<L: Ledger + Clone> Accounts<L> {
         self.ledgers.remove(&key);
         let has_lives = self.has_lives;
         for its in held.extract_if(.., |its| its.key == key && !has_lives) {
-            forget(its);
+            leak(its);
         }
         held.iter_mut().filter(|its| its.key == key).for_each(|its| its.model = None);
     }
@@ -318,11 +318,11 @@ impl<L: Ledger + Clone> Accounts<L> {
         A: Algorithm<Params: Refund>,
         S: Source,
     {
-        let (place, cost, how) = (usize::from(cursor.byte()), cursor.cost(), cursor.byte());
+        let (index, cost, how) = (usize::from(cursor.byte()), cursor.cost(), cursor.byte());
         if held.is_empty() {
             return;
         }
-        let Reserved { key, model, reservation } = held.swap_remove(place % held.len());
+        let Reserved { key, model, reservation } = held.swap_remove(index % held.len());
         let (now, n) = (self.time.tick(), reservation.cells());
         let actual = self.cells(key, cost);
         // Dropped, settled for at most what was reserved, or settled for any cost.
@@ -384,6 +384,6 @@ fn peeked_state<A: Algorithm>(gate: &Gate<A>, key: u8, now: Tick) -> (u64, Durat
 }
 
 /// Drops the reservation without a refund.
-fn forget<S: Source>(reserved: Reserved<S>) {
+fn leak<S: Source>(reserved: Reserved<S>) {
     std::mem::forget(reserved.reservation);
 }

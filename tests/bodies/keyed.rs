@@ -330,7 +330,7 @@ impl<A: Algorithm> Keyed<A> {
         // later.
         let later = Tick::from_nanos(self.newest.saturating_add(self.interval_nanos + 1));
         let mut lost: Vec<u16> = Vec::new();
-        let mut forgotten = 0;
+        let mut live_lost = 0;
         for (key, oracle) in &self.oracles {
             let mut kept = true;
             // A weighted count may leave less than a cell: only its end shows it.
@@ -347,11 +347,11 @@ impl<A: Algorithm> Keyed<A> {
             }
             if !kept {
                 let idle = oracle.clone().decide(oldest, 0).reset_after.is_zero();
-                forgotten += u64::from(!idle);
+                live_lost += u64::from(!idle);
                 lost.push(*key);
             }
         }
-        assert!(forgotten <= evicted, "{forgotten} keys lost, {evicted} evictions counted");
+        assert!(live_lost <= evicted, "{live_lost} live keys lost, {evicted} evictions counted");
         for key in lost {
             self.oracles.remove(&key);
         }

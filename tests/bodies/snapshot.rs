@@ -122,22 +122,22 @@ fn change(bytes: &mut Vec<u8>, cursor: &mut Cursor<'_>) {
     let kind = cursor.byte();
     let [low, high] = [cursor.byte(), cursor.byte()].map(usize::from);
     // Counted from the end, so that most changes miss the header.
-    let place = (high * 256 + low) % (bytes.len() + 1);
+    let offset = (high * 256 + low) % (bytes.len() + 1);
     match kind % 8 {
-        0 => bytes.truncate(place),
+        0 => bytes.truncate(offset),
         1 => bytes.extend_from_slice(&cursor.long().to_le_bytes()),
-        2 => bytes.splice(place..place, [cursor.byte()]).for_each(drop),
-        3 if place + 8 <= bytes.len() => {
-            bytes[place..place + 8].copy_from_slice(&cursor.long().to_le_bytes());
+        2 => bytes.splice(offset..offset, [cursor.byte()]).for_each(drop),
+        3 if offset + 8 <= bytes.len() => {
+            bytes[offset..offset + 8].copy_from_slice(&cursor.long().to_le_bytes());
         }
         // Copies one row over another.
-        4 if place + 21 <= bytes.len() => {
-            let row = bytes[place..place + 21].to_vec();
-            let at = (place * 7) % (bytes.len() - 20);
+        4 if offset + 21 <= bytes.len() => {
+            let row = bytes[offset..offset + 21].to_vec();
+            let at = (offset * 7) % (bytes.len() - 20);
             bytes[at..at + 21].copy_from_slice(&row);
         }
         _ => {
-            if let Some(byte) = bytes.get_mut(place) {
+            if let Some(byte) = bytes.get_mut(offset) {
                 *byte = byte.wrapping_add(cursor.byte());
             }
         }

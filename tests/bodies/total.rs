@@ -34,13 +34,13 @@ struct State {
 struct Read<'a>(&'a State);
 
 impl Ring for Read<'_> {
-    fn cell(self, place: usize) -> u64 {
-        assert!(place < self.0.places(), "reads beyond the cells, or the note as a cell");
-        self.0.ring[place] & (u64::MAX >> (u64::BITS - CONTENT_BITS))
+    fn cell(self, index: usize) -> u64 {
+        assert!(index < self.0.ring_cells(), "reads beyond the cells, or the note as a cell");
+        self.0.ring[index] & (u64::MAX >> (u64::BITS - CONTENT_BITS))
     }
 
     fn note(self) -> u64 {
-        if self.0.has_note { self.0.ring[self.0.places()] } else { 0 }
+        if self.0.has_note { self.0.ring[self.0.ring_cells()] } else { 0 }
     }
 }
 
@@ -54,7 +54,7 @@ impl State {
         Self { word, ring, has_note: params.has_note() }
     }
 
-    fn places(&self) -> usize {
+    fn ring_cells(&self) -> usize {
         self.ring.len() - usize::from(self.has_note)
     }
 
@@ -73,13 +73,13 @@ impl State {
             return;
         }
         let published = |seen| {
-            let mut puts = Vec::new();
-            let kept_on = |place, content| {
-                puts.push((place, content));
+            let mut writes = Vec::new();
+            let write = |index, content| {
+                writes.push((index, content));
                 true
             };
-            assert!(params.publish(seen, Read(self), kept_on));
-            puts
+            assert!(params.publish(seen, Read(self), write));
+            writes
         };
         assert_eq!(published(glanced), published(seen));
     }
@@ -91,16 +91,16 @@ impl State {
     /// Advances to `next`: first the ring cells, then the word, then the note.
     fn move_on<P: StateMachine>(&mut self, params: &P, seen: P::View, n: u64, next: u64) {
         assert_eq!(next >> PAYLOAD_BITS, 0, "no bit above the payload");
-        let mut puts = Vec::new();
-        let kept_on = |place, content| {
-            puts.push((place, content));
+        let mut writes = Vec::new();
+        let write = |index, content| {
+            writes.push((index, content));
             true
         };
-        assert!(params.publish(seen, Read(self), kept_on), "no other thread changed the word");
-        for (place, content) in puts {
-            assert!(place < self.places(), "writes beyond the cells, or into the note");
+        assert!(params.publish(seen, Read(self), write), "no other thread changed the word");
+        for (index, content) in writes {
+            assert!(index < self.ring_cells(), "writes beyond the cells, or into the note");
             assert_eq!(content >> CONTENT_BITS, 0, "no bit above the content");
-            self.ring[place] = content;
+            self.ring[index] = content;
         }
         // A thread that has lost the race for the word stops at the first write.
         let mut denied = 0;
@@ -113,7 +113,7 @@ impl State {
             self.word = next;
         }
         if self.has_note {
-            let note = self.places();
+            let note = self.ring_cells();
             self.ring[note] = params.note(seen, n);
         }
     }

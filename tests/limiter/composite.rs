@@ -97,8 +97,8 @@ struct Model {
 
 impl Model {
     fn key(&mut self, request: &Request) -> &mut AnyOracle {
-        let place = NAMES.iter().position(|name| *name == self.name).expect("one of them");
-        &mut self.keys[usize::from(request[place])]
+        let index = NAMES.iter().position(|name| *name == self.name).expect("one of them");
+        &mut self.keys[usize::from(request[index])]
     }
 
     /// The decision that it would make, with nothing charged.
@@ -272,7 +272,7 @@ fn limits_with_default_clocks_do_not_share_an_origin() {
     // By the clock of the early limit, which is 5 ms ahead, the wait would be 5 ms shorter.
     let own = late.check(&7).expect_err("none left").retry_after().expect("an hour");
     assert!(denied.retry_after().expect("an hour") >= own);
-    assert!(early.peek_at(&7, 1, early.clock().now()).is_ok(), "given back");
+    assert!(early.peek_at(&7, 1, early.clock().now()).is_ok(), "refunded");
 }
 
 const ONE: Tick = Tick::from_nanos(SECOND);

@@ -233,7 +233,7 @@ fn charges_are_refunded_if_a_later_limit_denies_after_the_precheck() {
     let now = clock.time();
     assert_eq!(state(&open, &7, now).0, 1_000);
     assert_eq!(state_of(&live, now).0, 9);
-    assert!(window.check().is_ok(), "given back");
+    assert!(window.check().is_ok(), "refunded");
 }
 
 /// A key without a slot is denied before the limits before its own are charged.

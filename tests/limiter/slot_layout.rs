@@ -78,7 +78,7 @@ fn leases_plans_and_dynamic_quotas_need_wide_slots_and_the_error_says_so() {
         let error = built(algorithm, "100/s", SlotLayout::Compact, SKEW).map(|_| ()).unwrap_err();
         assert_eq!(error, BuildError::NotCompact, "{name}");
     }
-    needs_wide(Gcra::new().leases(10), "lanes");
+    needs_wide(Gcra::new().leases(10), "leases");
     needs_wide(Gcra::new().for_plans(), "plans");
     needs_wide(DynamicGcra::new(), "live");
     needs_wide(WarmUp::new(Duration::from_secs(10)), "warm-up");

@@ -470,16 +470,18 @@ fn every_flipped_byte_and_every_cut_is_rejected_with_a_reason() {
             let error = is_denied(saved(slots).0, &bytes[..length]);
             assert_eq!(error, RestoreError::TooShort, "cut to {length}");
         }
-        for place in 0..bytes.len() {
+        for offset in 0..bytes.len() {
             for mask in [1, 0x80, 0xff] {
                 let mut flipped = bytes.clone();
-                flipped[place] ^= mask;
+                flipped[offset] ^= mask;
                 let error = is_denied(saved(slots).0, &flipped);
-                match place {
+                match offset {
                     0..8 => assert_eq!(error, RestoreError::NotASnapshot),
                     8..12 => assert!(matches!(error, RestoreError::Version(_))),
                     16..24 => {}
-                    _ => assert!(matches!(error, RestoreError::Damaged { .. }), "{place}: {error}"),
+                    _ => {
+                        assert!(matches!(error, RestoreError::Damaged { .. }), "{offset}: {error}")
+                    }
                 }
             }
         }
@@ -506,15 +508,15 @@ fn damaged_rings_are_rejected() {
         for length in (0..bytes.len()).step_by(3) {
             assert_eq!(is_denied(builder(), &bytes[..length]), RestoreError::TooShort);
         }
-        for place in 0..bytes.len() {
+        for offset in 0..bytes.len() {
             let mut flipped = bytes.clone();
-            flipped[place] ^= 0x10;
+            flipped[offset] ^= 0x10;
             is_denied(builder(), &flipped);
         }
         // A ring shorter than the header says, and one as long as all memory.
-        for (place, cells) in [(136, 1_u64), (136, u64::MAX), (216, 1), (216, u64::MAX / 8)] {
+        for (offset, cells) in [(136, 1_u64), (136, u64::MAX), (216, 1), (216, u64::MAX / 8)] {
             let mut changed = bytes.clone();
-            changed[place..place + 8].copy_from_slice(&cells.to_le_bytes());
+            changed[offset..offset + 8].copy_from_slice(&cells.to_le_bytes());
             fix_up(&mut changed);
             is_denied(builder(), &changed);
         }

@@ -1,5 +1,4 @@
-//! Generates `README.md` and plots from the results in a directory, and the table of the front
-//! page.
+//! Makes `README.md` and plots of the results in a directory, and the table of the front page.
 //!
 //! ```sh
 //! cargo run --release -p tollgate-benches --bin report -- benches/results

@@ -243,19 +243,19 @@ mod tests {
     use super::*;
     use crate::locked::{Log, OurStep, ParkingLot};
 
-    fn keys_are_apart(gate: &impl Gate) {
+    fn keys_are_independent(gate: &impl Gate) {
         assert!(gate.check(1, 1_000) && gate.check(2, 1_000));
         assert!(!gate.check(1, 1_000) && !gate.check(2, 1_099) && gate.check(1, 1_100));
     }
 
     #[test]
-    fn keys_are_apart_in_every_map() {
-        keys_are_apart(&Keyed::<Log>::new(1, 100));
-        keys_are_apart(&Keyed::<Log>::with_shards(1, 1, 100));
-        keys_are_apart(&Keyed::<Arrival, ParkingLot>::with_shards(256, 1, 100));
-        keys_are_apart(&Keyed::<OurStep, ParkingLot>::new(1, 100));
-        keys_are_apart(&ReadThenLock::<Arrival>::new(1, 100));
-        keys_are_apart(&ReadThenSwap::new(1, 100));
+    fn keys_are_independent_in_every_map() {
+        keys_are_independent(&Keyed::<Log>::new(1, 100));
+        keys_are_independent(&Keyed::<Log>::with_shards(1, 1, 100));
+        keys_are_independent(&Keyed::<Arrival, ParkingLot>::with_shards(256, 1, 100));
+        keys_are_independent(&Keyed::<OurStep, ParkingLot>::new(1, 100));
+        keys_are_independent(&ReadThenLock::<Arrival>::new(1, 100));
+        keys_are_independent(&ReadThenSwap::new(1, 100));
     }
 
     fn four_threads_are_granted_the_limit(gate: &impl Gate) {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_granted_the_limit_together() {
+    fn threads_together_are_granted_the_limit() {
         four_threads_are_granted_the_limit(&One::<Arrival>::new(1_000, 1_000_000));
         four_threads_are_granted_the_limit(&One::<Arrival, ParkingLot>::new(1_000, 1_000_000));
         four_threads_are_granted_the_limit(&Keyed::<Arrival>::new(1_000, 1_000_000));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_tells_the_whole_answer() {
+    fn a_map_returns_the_whole_answer() {
         let gate = Keyed::<Arrival, ParkingLot>::new(1, 100);
         let granted = Told { admitted: true, remaining: 0, retry_after_nanos: 0 };
         assert_eq!(gate.tell(1, 1_000), granted);

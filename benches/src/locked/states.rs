@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn sub_windows_leave_one_by_one() {
+    fn sub_windows_expire_one_by_one() {
         let at = [5, 15, 59, 60, 69, 70, 1_000, 1_001, 1_002];
         let admitted = [true, true, false, true, false, true, true, true, false];
         assert_eq!(asked::<SubWindowCounts, _>(2, 60, at), admitted);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_arrive_one_by_one() {
+    fn cells_are_restored_one_by_one() {
         let at = [1_000, 1_000, 1_049, 1_050, 1_050, 1_200, 1_200, 1_200];
         let admitted = [true, true, false, true, false, true, true, false];
         assert_eq!(asked::<Arrival, _>(2, 100, at), admitted);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn both_tell_the_same() {
+    fn both_states_return_the_same_answer() {
         let (rule, our_rule) = (Arrival::rule(3, 3_000), OurStep::rule(3, 3_000));
         let (mut state, mut ours) = (Arrival::new(&rule), OurStep::new(&our_rule));
         for (now, expected) in [

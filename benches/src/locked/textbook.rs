@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_back_one_by_one() {
+    fn tokens_are_restored_one_by_one() {
         let at = [0, 0, 49, 51, 51, 300, 300, 300];
         let admitted = [true, true, false, true, false, true, true, false];
         assert_eq!(asked::<TokenBucket, _>(at), admitted);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_leaks_once_in_an_interval() {
+    fn a_queue_leaks_one_request_in_each_interval() {
         let at = [0, 1, 49, 50, 99, 100, 300, 300, 300];
         let admitted = [true, true, false, true, false, true, true, true, false];
         assert_eq!(asked::<LeakyQueue, _>(at), admitted);
@@ -264,13 +264,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_apart() {
+    fn keys_are_independent() {
         let gate: Keyed<TokenBucket> = Keyed::new(1, Duration::from_secs(3_600));
         assert!(gate.check(1) && gate.check(2) && !gate.check(1) && !gate.check(2));
     }
 
     #[test]
-    fn a_ticker_gives_each_period_its_cells() {
+    fn a_counter_with_a_ticker_admits_the_limit_in_each_period() {
         let hour = Ticked::new(3, Duration::from_secs(3_600));
         assert_eq!([0; 5].map(|_| hour.check()), [true, true, true, false, false]);
         let gate = Ticked::new(1, Duration::from_millis(5));

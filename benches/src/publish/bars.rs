@@ -1,23 +1,22 @@
-//! A bar chart of nanoseconds per decision, with the quartiles as whiskers: one panel for each
-//! table.
+//! Nanoseconds a decision as bars, with the quartiles as whiskers: a panel for each table.
 
 use super::losses::sides;
 use super::plot::{Anchor, INK, Svg, colour, round_above};
 use crate::saved::TimedRow;
 
-/// The maximum length of a bar.
+/// How long the longest bar may be.
 const LENGTH: f64 = 420.0;
-/// The space for the figure behind a bar.
+/// What follows a bar: its figure.
 const FIGURE: f64 = 110.0;
-/// The maximum width of a letter.
+/// Of a letter in a name, at most.
 const LETTER: f64 = 6.8;
 const ROW: f64 = 20.0;
 const BAR: f64 = 12.0;
 const TITLE: f64 = 26.0;
-/// The space for the scale below each panel.
+/// Below each panel, for its scale.
 const SCALE: f64 = 34.0;
 
-/// Draws tables, each with its title. Each panel has its own scale.
+/// Draws tables, each with its title. A panel's scale is its own.
 pub(super) fn draw(tables: &[(&str, &[TimedRow])]) -> String {
     let names = tables.iter().flat_map(|(_, rows)| rows.iter().map(|row| row.name.as_str()));
     let left = names.map(width).fold(0.0, f64::max) + 16.0;
@@ -30,14 +29,14 @@ pub(super) fn draw(tables: &[(&str, &[TimedRow])]) -> String {
     bars.svg.finish(top)
 }
 
-/// The maximum width of a text.
+/// How much room a text takes, at most.
 fn width(text: &str) -> f64 {
     text.chars().fold(0.0, |width, _| width + LETTER)
 }
 
 struct Bars {
     svg: Svg,
-    /// The left end of the bars.
+    /// Where bars begin.
     left: f64,
 }
 
@@ -63,7 +62,7 @@ impl Bars {
             self.bar(middle, row, colour(side, 0), &x);
             let label = match rows.iter().all(|other| other.threads == row.threads) {
                 true => format!("{:.1}", row.median_nanos),
-                // If the thread counts differ, the title cannot show them.
+                // Where they differ the title cannot say it.
                 false => format!("{:.1} ({} threads)", row.median_nanos, row.threads),
             };
             let beyond = [x(row.quartiles_nanos[1]) + 6.0, middle + 4.0];

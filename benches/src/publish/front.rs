@@ -1,19 +1,19 @@
-//! The measured table of the front page, with the names of its rows in the results.
+//! The measured part of the front page: one table, of what its rows are called in the results.
 
 use crate::markdown::table;
 use crate::peer::GOVERNOR;
 use crate::saved::{Item, Saved, TimedRow};
 
-/// The marks around the table.
+/// Around the part.
 const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- /measured -->\n";
 
-/// The source of one row of the table.
+/// Where a row of the table comes from.
 struct Line {
     label: &'static str,
     bench: &'static str,
     title: &'static str,
-    /// The names of the rows, for each column; empty for none.
+    /// The rows' names, for each column; empty for none.
     names: [&'static str; 4],
 }
 
@@ -54,11 +54,11 @@ const LINES: [Line; 5] = [
     },
 ];
 
-/// The measured part of the front page.
+/// The part of the front page that the results make.
 ///
 /// # Errors
 ///
-/// A figure is missing in the results, or the results come from several machines.
+/// Where a figure is not among the results, or they come from several machines.
 pub(super) fn part(all: &[Saved]) -> Result<String, String> {
     let [decision, keyed, flood] = ["decision", "keyed", "flood"].map(|bench| find(all, bench));
     let (decision, keyed, flood) = (decision?, keyed?, flood?);
@@ -105,7 +105,7 @@ fn cells(all: &[Saved], line: &Line) -> Result<Vec<String>, String> {
     Ok(cells)
 }
 
-/// The memory after the flood, and the denials of steady keys.
+/// What the flood did to memory, and to those who behaved.
 fn flooded(flood: &Saved) -> Result<String, String> {
     let last = flood.items().find_map(|item| match item {
         Item::Text { rows, .. } => rows.last(),
@@ -138,7 +138,7 @@ fn thousands(digits: &str) -> String {
     text
 }
 
-/// Wraps at 100 characters; longer words stay whole.
+/// In lines of at most 100 characters, where words are not longer.
 fn wrapped(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -153,11 +153,11 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The page with a new part between its marks.
+/// The page with another part between its marks.
 ///
 /// # Errors
 ///
-/// The page has no pair of marks, or several.
+/// Where there is not one pair of marks.
 pub(super) fn replaced(page: &str, part: &str) -> Result<String, String> {
     let halves = |text: &str, mark: &str| -> Option<(String, String)> {
         let (before, after) = text.split_once(mark)?;

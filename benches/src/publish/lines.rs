@@ -1,26 +1,26 @@
-//! A line chart of the duration of single calls over the share of calls: one panel for each table.
-//! Both axes are logarithmic; the horizontal one shows the share of calls that took longer.
+//! How long single calls took, as lines over the share of calls: a panel for each table. Both axes
+//! are logarithmic, the one below in the share of calls that took longer.
 
 use super::losses::sides_of_calls;
 use super::plot::{Anchor, INK, Svg, colour};
 use crate::saved::CallsRow;
 
 const WIDTH: f64 = 860.0;
-/// The position of the axes in a panel.
+/// The place of the axes in a panel.
 const LEFT: f64 = 60.0;
 const LENGTH: f64 = 450.0;
 const HEIGHT: f64 = 210.0;
 const TITLE: f64 = 30.0;
-/// The space for the scale below each panel.
+/// Below each panel, for its scale.
 const SCALE: f64 = 40.0;
-/// The distance between the names of two lines.
+/// Between the names of two lines.
 const NAME: f64 = 15.0;
 
-/// Labels of the horizontal axis: one call in ten to the power of the index took longer. Where a
-/// percentage would be hard to read, the share itself is used.
+/// Labels of the axis below: one call in ten to the power of the index took longer. From there on
+/// where a percentage is hard to read, that share itself.
 const SHARES: [&str; 11] =
     ["all", "p90", "p99", "p99.9", "p99.99", "10⁻⁵", "10⁻⁶", "10⁻⁷", "10⁻⁸", "10⁻⁹", "10⁻¹⁰"];
-/// Labels of the vertical axis: ten to the power of the index.
+/// Labels of the axis on the left: ten to the power of the index.
 const NANOS: [&str; 11] = [
     "1 ns", "10 ns", "100 ns", "1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s",
 ];
@@ -41,7 +41,7 @@ pub(super) fn draw(tables: &[(&str, &[CallsRow])]) -> String {
 
 /// In powers of ten.
 struct Axes {
-    /// The range of the share of calls; it begins at all of them.
+    /// Of the share of calls; it begins at all of them.
     shares_end: usize,
     nanos_begin: usize,
     nanos_end: usize,
@@ -64,7 +64,7 @@ impl Axes {
         LEFT + share / float(self.shares_end) * LENGTH
     }
 
-    /// Measured from the top of the panel.
+    /// From the top of the panel.
     fn y(&self, nanos: f64) -> f64 {
         let [begin, end] = [self.nanos_begin, self.nanos_end].map(float);
         HEIGHT * (end - nanos) / (end - begin)
@@ -85,7 +85,7 @@ impl Axes {
     }
 }
 
-/// Rounds up to a whole number.
+/// The least whole number that is not below.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 20")]
 fn above(power: f64) -> usize {
     power.ceil().clamp(0.0, 20.0) as usize
@@ -96,8 +96,8 @@ fn float(number: usize) -> f64 {
     number as f64
 }
 
-/// The points of a line, as powers of ten: one in how many calls took longer, and nanoseconds. The
-/// last point is the slowest call.
+/// The points of a line, as powers of ten: one in how many calls took longer, and nanoseconds.
+/// The last is the slowest call.
 fn points(row: &CallsRow) -> Vec<[f64; 2]> {
     let log = |nanos: u64| float(usize::try_from(nanos.max(1)).expect("64 bits")).log10();
     let point = |percent: f64, nanos| [-(1.0 - percent / 100.0).log10(), log(nanos)];
@@ -118,7 +118,7 @@ fn curves(svg: &mut Svg, top: f64, axes: &Axes, rows: &[CallsRow]) {
         let end = points.last().expect("the slowest call");
         names.push((end[1], colour, &row.name));
     }
-    // In the order of the lines' ends, without overlaps.
+    // In the order of the lines' ends, none on top of another.
     names.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut free = top;
     let mut room = NAME * float(names.len());

@@ -1,23 +1,23 @@
-//! The rows where we lose, derived from the figures.
+//! Where we lose, told from the figures.
 //!
-//! The name of a row tells its owner and what it is compared with. It reads "owner, how" or "what:
-//! owner, how". The owner is `tollgate` or one of its types, or else a peer or a lock. `how` is
-//! "time given" or "own clock". If a name leaves a part open, the row is compared with every row
-//! that it could match: a loss may be listed twice, but none is missing.
+//! Whose a row is, and what it stands beside, is told from its name, which reads "who, how" or
+//! "what: who, how": who is `tollgate` or the name of one of its types, or else a peer or a lock;
+//! how is "time given" or "own clock". Where a name leaves something open, it is taken to stand
+//! beside every row that it may stand beside: a loss may be listed twice, but none is left out.
 
 use crate::saved::{CallsRow, Item, SHOWN, Saved, TimedRow};
 
-/// The owner of a row.
+/// Whose a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// A floor, which decides nothing.
+    /// Decides nothing; there to compare with.
     Floor,
     Ours,
-    /// A peer or a lock.
+    /// A peer's, or a lock's.
     Theirs,
 }
 
-/// The types in the names of our rows.
+/// Types that rows are named by.
 const OUR_TYPES: [&str; 11] = [
     "tollgate",
     "AnyAlgorithm",
@@ -41,7 +41,7 @@ fn is_ours(name: &str) -> bool {
     })
 }
 
-/// The owner of each row of a comparison. If no row names us, all rows that decide are ours.
+/// Whose each row of a comparison is. Where none is named by us, all that decide are ours.
 pub(super) fn sides(rows: &[TimedRow]) -> Vec<Side> {
     let all_ours = !rows.iter().any(|row| is_ours(&row.name));
     let side = |row: &TimedRow| match (row.admitted, all_ours || is_ours(&row.name)) {
@@ -52,7 +52,7 @@ pub(super) fn sides(rows: &[TimedRow]) -> Vec<Side> {
     rows.iter().map(side).collect()
 }
 
-/// The owner of each row of timed calls.
+/// Whose each row of timed calls is.
 pub(super) fn sides_of_calls(rows: &[CallsRow]) -> Vec<Side> {
     let is_control = |row: &CallsRow| row.name.starts_with("control");
     let all_ours = !rows.iter().any(|row| is_ours(&row.name));
@@ -64,7 +64,7 @@ pub(super) fn sides_of_calls(rows: &[CallsRow]) -> Vec<Side> {
     rows.iter().map(side).collect()
 }
 
-/// Whether two names describe the same measurement.
+/// Whether two names say that the rows do the same.
 fn alike(ours: &str, theirs: &str) -> bool {
     let agree = |one: Option<usize>, other: Option<usize>| match (one, other) {
         (Some(one), Some(other)) => one == other,
@@ -76,12 +76,12 @@ fn alike(ours: &str, theirs: &str) -> bool {
         && reads(ours) == reads(theirs)
 }
 
-/// The way in which the row tells the time.
+/// Who tells the time.
 fn time(name: &str) -> Option<usize> {
     first_of(name, &[&["own clock"], &["time given", "FakeRelativeClock"], &["coarse clock"]])
 }
 
-/// The algorithm, if the name contains one.
+/// What is counted, where a name says so.
 fn algorithm(name: &str) -> Option<usize> {
     let words: [&[&str]; 6] = [
         &["SubWindows", "sub-windows"],
@@ -101,7 +101,7 @@ fn first_of(name: &str, groups: &[&[&str]]) -> Option<usize> {
 /// One figure of ours that is worse than a peer's.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Loss {
-    /// The table that it is from.
+    /// The table it is from.
     pub(super) title: String,
     pub(super) threads: Option<usize>,
     pub(super) ours: String,
@@ -179,7 +179,7 @@ fn of_calls(title: &str, rows: &[CallsRow]) -> Vec<Loss> {
     losses
 }
 
-/// Each of our rows with each of theirs.
+/// Each row of ours with each of theirs.
 fn pairs<'a, R>(rows: &'a [R], sides: &'a [Side]) -> impl Iterator<Item = (&'a R, &'a R)> {
     let of = move |wanted: Side| {
         rows.iter().zip(sides).filter(move |(_, side)| **side == wanted).map(|(row, _)| row)

@@ -1,5 +1,5 @@
-//! Generates `results/README.md`, the plots, and the table of the front page from saved results. No
-//! figure in them is typed by hand.
+//! What is made of saved results: `results/README.md`, plots, and the table of the front page.
+//! No figure in them is typed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,24 +14,23 @@ mod page;
 mod plot;
 mod wanted;
 
-/// A generated file.
+/// A file that the results make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generated {
-    /// The path.
+    /// Where it is to be.
     pub path: PathBuf,
-    /// The content.
+    /// All that is to be in it.
     pub text: String,
 }
 
-/// All files that the results in `dir` generate; with a `readme`, also that file with its table
-/// replaced.
+/// All files that the results in `dir` make; with a `readme`, that file with its table replaced.
 ///
 /// # Errors
 ///
-/// Results are missing or malformed, or the marks in `readme` are.
+/// Where results are missing or of another form, or the marks in `readme` are.
 pub fn generate(dir: &Path, readme: Option<&Path>) -> Result<Vec<Generated>, String> {
     let all = Saved::read_all(dir)?;
-    // The file is optional.
+    // There may be none.
     let causes = fs::read_to_string(dir.join("causes.md")).unwrap_or_default();
     let mut files = Vec::new();
     for (name, text) in page::plots(&all) {
@@ -46,11 +45,11 @@ pub fn generate(dir: &Path, readme: Option<&Path>) -> Result<Vec<Generated>, Str
     Ok(files)
 }
 
-/// Writes the files, and removes plots of results that no longer exist.
+/// Writes the files, and removes plots of results that are no longer there.
 ///
 /// # Errors
 ///
-/// A file cannot be written or removed.
+/// Where that is not possible.
 pub fn write(dir: &Path, files: &[Generated]) -> Result<(), String> {
     for path in superfluous(dir, files)? {
         fs::remove_file(&path).map_err(|error| format!("{path:?}: {error}"))?;
@@ -61,11 +60,11 @@ pub fn write(dir: &Path, files: &[Generated]) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares the existing files with the generated ones, and returns a line for each difference.
+/// What is wrong with the files as they are: a line for each that is not what the results make.
 ///
 /// # Errors
 ///
-/// The directory cannot be read.
+/// Where the directory cannot be read.
 pub fn check(dir: &Path, files: &[Generated]) -> Result<Vec<String>, String> {
     let superfluous = superfluous(dir, files)?.into_iter();
     let superfluous = superfluous.map(|path| format!("{path:?}: the results make no such plot"));
@@ -76,7 +75,7 @@ pub fn check(dir: &Path, files: &[Generated]) -> Result<Vec<String>, String> {
     Ok(superfluous.chain(stale).collect())
 }
 
-/// Plots in `dir` that are not generated any more.
+/// Plots in `dir` that are not among the files.
 fn superfluous(dir: &Path, files: &[Generated]) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(dir).map_err(|error| format!("{dir:?}: {error}"))?;
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

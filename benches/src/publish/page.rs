@@ -8,7 +8,7 @@ use crate::markdown::table;
 use crate::saved::{CallsRow, Item, Saved, Section, TimedRow};
 use crate::target::Target;
 
-/// The plots of all sections, each with its file name.
+/// A plot of the rows of a section's tables, in a file of this name.
 pub(super) fn plots(all: &[Saved]) -> Vec<(String, String)> {
     let mut plots = Vec::new();
     for saved in all {
@@ -50,7 +50,7 @@ fn tables(section: &Section) -> (Titled<'_, TimedRow>, Titled<'_, CallsRow>) {
     (timed, calls)
 }
 
-/// The page, with the causes that people wrote down.
+/// The page, with what people wrote about the causes.
 pub(super) fn page(all: &[Saved], causes: &str) -> String {
     let mut text = "# Results\n\n\
         Made by `cargo run --release -p tollgate-benches --bin report -- benches/results` from the \
@@ -101,7 +101,7 @@ fn runs(text: &mut String, all: &[Saved]) {
     );
 }
 
-/// All targets, each with its bench.
+/// All targets, with the benches they are of.
 fn all_targets(all: &[Saved]) -> impl Iterator<Item = (&Saved, &Target)> {
     all.iter().flat_map(|saved| {
         saved.items().filter_map(move |item| match item {
@@ -169,7 +169,7 @@ fn lost_row(bench: &str, loss: &Loss) -> Vec<String> {
     ]
 }
 
-/// With a decimal if that is informative.
+/// With a decimal where that says something.
 fn figure(figure: f64) -> String {
     if figure < 1_000.0 { format!("{figure:.1}") } else { format!("{figure:.0}") }
 }

@@ -1,18 +1,18 @@
-//! SVG drawings. The colours have middle lightness and the background is transparent, so that the
-//! drawings can be read on a light page and on a dark one.
+//! Drawings as SVG. Colours are of middle lightness and nothing is painted behind them, so that
+//! they are read on a light page and on a dark one.
 
 use std::fmt::Write as _;
 
 use super::losses::Side;
 
-/// The colour of letters and thin lines.
+/// Of letters, and of thin lines.
 pub(super) const INK: &str = "#76808c";
 const OURS: &str = "#2f81e0";
-/// The colours of peers and locks, in turn.
+/// Of peers and locks, in turn.
 const THEIRS: [&str; 4] = ["#d0762a", "#b565c9", "#3d9a50", "#c9566a"];
 const FLOOR: &str = "#8b949e";
 
-/// The anchor of a text.
+/// Where a text is held.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -20,7 +20,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// A drawing in progress. Lengths are in pixels, from the top left.
+/// A drawing under way. Lengths are in pixels, from the top left.
 #[derive(Debug)]
 pub(super) struct Svg {
     width: f64,
@@ -74,7 +74,7 @@ impl Svg {
         );
     }
 
-    /// The complete text of the file.
+    /// The drawing as the text of a file.
     pub(super) fn finish(self, height: f64) -> String {
         let Self { width, body } = self;
         format!(
@@ -89,7 +89,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// The colour of a row; `turn` distinguishes peers, as far as there are colours.
+/// The colour of a row; `turn` tells peers apart, as far as there are colours.
 pub(super) fn colour(side: Side, turn: usize) -> &'static str {
     match side {
         Side::Floor => FLOOR,
@@ -115,8 +115,8 @@ pub(super) fn round_above(least: f64) -> f64 {
 pub(super) mod tests {
     use super::*;
 
-    /// Whether every element is closed in order, every attribute is quoted, and no text contains
-    /// markup.
+    /// Whether every element is closed in its turn, every attribute is quoted, and no sign of the
+    /// markup stands in a text.
     pub(crate) fn is_well_formed(svg: &str) -> bool {
         let mut open = Vec::new();
         let mut pieces = svg.split('<');

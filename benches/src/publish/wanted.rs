@@ -1,10 +1,10 @@
-//! The table of the targets that the project set itself, with their names in the results.
+//! The targets that the project set itself: one table, of what they are called in the results.
 
 use crate::markdown::table;
 use crate::saved::{Item, Saved, Section};
 use crate::target::{Bound, Target};
 
-/// The source of one row of the table.
+/// Where a row of the table comes from.
 struct Line {
     what: &'static str,
     how: &'static str,
@@ -58,7 +58,7 @@ const HOT_LOCKS: &str = "beside the best mutex, one hot key or bucket, denied, 2
 const RINGS: &str = "rings beside std's mutex, every row but those of the next line";
 const HOT_RINGS: &str = "rings beside std's mutex, one hot key or bucket, denied, 2 threads";
 
-/// Ours compared with the best exact peer, unless stated otherwise.
+/// Ours beside the best exact peer, unless said otherwise.
 const LINES: [Line; 26] = [
     line(ONE_BUCKET, OWN, CRATES, "direct-admit-1, own clock"),
     line(ONE_BUCKET, BOTH, CRATES, "direct-admit-1, time given to both"),
@@ -93,7 +93,7 @@ const LINES: [Line; 26] = [
     locks(HOT_RINGS, "both clocks", "rings", 3.0, "under a lock"),
 ];
 
-/// The section. Each target has a row; rows of targets that were not run say so.
+/// The section: a row for each, of which those that were not run say so.
 pub(super) fn section(all: &[Saved]) -> String {
     let rows: Vec<Vec<String>> = LINES.iter().map(|line| cells(all, line)).collect();
     let header = ["what", "how", "wanted", "measured", "quartiles", "", "rows"];

@@ -36,8 +36,6 @@ const MEMBERS_MAX: usize = 8;
 ///
 /// `R` is the type of request in which the keys are found.
 ///
-/// `R` is the request as the limits' keys are found in it.
-///
 /// **Guarantee.** No limit grants more than it would by itself, under any interleaving of threads.
 /// After a denial, every limit holds what it would hold if it had not been asked, to the time unit,
 /// unless another request took the cells between pre-check and charge (see below). A denial reports

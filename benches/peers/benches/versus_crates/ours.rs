@@ -1,4 +1,4 @@
-//! Rows of what only tollgate has: batches, huge pages, lanes.
+//! Rows of what only tollgate offers: batches, huge pages, leases.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tollgate_peers::limiters::quota;
 
 use crate::rows::{Case, Rows};
 
-/// Keys that are asked for in one call.
+/// The keys in one call.
 const BATCH: usize = 16;
-/// Cells that a lane takes. They come back in 0.1 s, a hundred times as long as a coarse clock stands
-/// still.
+/// The cells that a lease takes. They are restored in 0.1 s, a hundred times the interval of the
+/// coarse clock.
 const LANE: u64 = 1_024;
 const REFRESH: Duration = Duration::from_millis(1);
 
@@ -65,7 +65,7 @@ impl Rows<'_> {
         }));
     }
 
-    /// A lane for each thread, made anew in each turn: own clock, coarse clock, time given.
+    /// A lease for each thread, created anew in each turn: own clock, coarse clock, time given.
     pub(crate) fn leases(&mut self, key: u64) {
         let clock = CoarseClock::with_upkeep(REFRESH).expect("a thread");
         let own = with_leases(self.case, QuantaClock::new());
@@ -87,7 +87,7 @@ impl Rows<'_> {
                     let at = Tick::from_nanos(black_box(now));
                     admitted += usize::from(black_box(lease.check_at(1, at).is_ok()));
                 }
-                // As its clock has it, and not the limiter's.
+                // Read from the lease's own clock, not from the limiter's.
                 lease.refund_at(Tick::from_nanos(now));
                 admitted
             }),
