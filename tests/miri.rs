@@ -1,5 +1,5 @@
-//! All protocols with real threads, small enough for an interpreter: `ci/miri.sh` runs them under
-//! many schedules. The totals are exact, as in `tests/threads`.
+//! All protocols with real threads, small enough for an interpreter: what `ci/miri.sh` runs, under
+//! many schedules. Each total is exact, as in `tests/threads`.
 
 #![allow(clippy::disallowed_types, reason = "interpreters have no assembly, and so no other clock")]
 

@@ -26,8 +26,8 @@ pub(crate) const EXTREMES: [(u64, u64); 10] = [
 /// A Unix time in 2025, for windows aligned to the wall clock.
 pub(crate) const ORIGIN_2025: u64 = 1_735_700_000_123_456_789;
 
-/// A new algorithm needs a line here, in [`with_algorithm`], in [`Choice::fits`] if its maximum at
-/// once is not the limit, and in [`reach`](super::grid::reach) if it writes ahead of its clock.
+/// A new one needs a line here, in [`with_algorithm`], in [`Choice::fits`] where its most at once
+/// is not the limit, and in [`reach`](super::grid::reach) if it writes ahead of its clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Choice {
     Bucket(Gcra),

@@ -11,8 +11,8 @@ pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The units by which the algorithm may write ahead of its clock, or after which a state ends: a
-/// bucket's burst, a window, a log's longest window, the sub-windows that count.
+/// Units that the algorithm may write ahead of its clock, or that end a state: a bucket's burst,
+/// a window, a log's longest window, the sub-windows that count.
 pub(crate) fn reach<P: StateMachine>(params: &P, choice: Choice, quota: &Quota) -> u64 {
     match choice {
         Choice::Bucket(_) | Choice::Queue(_) => units_in_cell(params, quota) * quota.burst_cells(),
@@ -22,7 +22,7 @@ pub(crate) fn reach<P: StateMachine>(params: &P, choice: Choice, quota: &Quota) 
             let spans = units_within(params, pace.period * 2 + pace.max_wait) + 2;
             units_in_cell(params, quota) * quota.burst_cells() + spans + parts
         }
-        // One cell for each sub-window that counts, or a few more.
+        // A cell for each that counts, or some more.
         Choice::SubWindows(_) | Choice::Counter(_) => params.ring_cells() as u64,
         Choice::Log(rates) => {
             let windows = rates.all(quota).map(|rate| units_in_window(params, &rate));

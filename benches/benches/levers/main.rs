@@ -1,5 +1,5 @@
-//! Options for users: batches, huge pages, hashers, counters, clocks of two tiers, leases, and the
-//! names of denied keys.
+//! What a user can turn: batches, huge pages, hashers, counting, clocks of two tiers, lanes, and
+//! names of who is denied.
 
 mod companions;
 mod keyed;

@@ -1,4 +1,4 @@
-//! Rows of what only tollgate offers: batches, huge pages, leases.
+//! Rows of what only tollgate has: batches, huge pages, lanes.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tollgate_peers::limiters::quota;
 
 use crate::rows::{Case, Rows};
 
-/// The keys in one call.
+/// Keys that are asked for in one call.
 const BATCH: usize = 16;
-/// The cells that a lease takes. They are restored in 0.1 s, a hundred times the interval of the
-/// coarse clock.
+/// Cells that a lane takes. They come back in 0.1 s, a hundred times as long as a coarse clock stands
+/// still.
 const LANE: u64 = 1_024;
 const REFRESH: Duration = Duration::from_millis(1);
 
@@ -65,7 +65,7 @@ impl Rows<'_> {
         }));
     }
 
-    /// A lease for each thread, created anew in each turn: own clock, coarse clock, time given.
+    /// A lane for each thread, made anew in each turn: own clock, coarse clock, time given.
     pub(crate) fn leases(&mut self, key: u64) {
         let clock = CoarseClock::with_upkeep(REFRESH).expect("a thread");
         let own = with_leases(self.case, QuantaClock::new());
