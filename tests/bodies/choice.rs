@@ -94,7 +94,7 @@ impl Choice {
         self.fits(quota).saturating_add(u64::try_from(cells).unwrap_or(u64::MAX))
     }
 
-    /// Whether the algorithm has a ring beside the state word.
+    /// Whether there are words beside the state word.
     pub(crate) fn has_ring(self) -> bool {
         matches!(self, Self::SubWindows(_) | Self::Counter(_) | Self::Log(_))
     }
