@@ -1,4 +1,7 @@
 //! Several limits in one decision: all of them are charged, or none.
+//!
+//! The model `loom-tests/tests/composite.rs` guards this protocol:
+//! `RUSTFLAGS='--cfg tollgate_loom' cargo test -p loom-tests --release --test composite`.
 
 mod answer;
 mod builder;

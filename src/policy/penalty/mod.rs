@@ -172,7 +172,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
     /// assert!(gate.check_at(&7, 1, at(0)).is_ok());
-    /// assert!(gate.check_at(&7, 1, at(0)).is_err()); // a strike, and out
+    /// assert!(gate.check_at(&7, 1, at(0)).is_err()); // the last strike: banned
     /// let denied = gate.check_at(&7, 1, at(20)).unwrap_err();
     /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(40)));
     /// assert_eq!(denied.to_string(), "banned for another 40s");
