@@ -69,7 +69,7 @@ fn the_last_owner_drops_the_limiter_on_any_thread() {
 
 /// The child prints which of many keys find no slot in a full table.
 #[test]
-fn each_process_hashes_by_a_seed_of_its_own() {
+fn each_process_hashes_with_its_own_seed() {
     const ROLE: &str = "TOLLGATE_TEST_PRINTS_PLACES";
     if std::env::var_os(ROLE).is_some() {
         let gate: Limiter<u64> = Limiter::builder(Quota::per_day(1))
@@ -84,7 +84,7 @@ fn each_process_hashes_by_a_seed_of_its_own() {
     }
     let child = || {
         let output = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "process::each_process_hashes_by_a_seed_of_its_own", "--nocapture"])
+            .args(["--exact", "process::each_process_hashes_with_its_own_seed", "--nocapture"])
             .env(ROLE, "1")
             .output()
             .expect("it runs");

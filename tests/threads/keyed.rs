@@ -56,13 +56,13 @@ fn each_of_many_keys_gets_exactly_its_burst_in(slots: SlotLayout) {
 /// With a frozen clock no slot is ever released: a key with a slot gets its burst, and a key
 /// without one gets nothing. All threads agree on which keys have a slot.
 #[test]
-fn in_a_full_table_that_denies_no_key_gets_more_than_its_burst() {
+fn a_full_table_that_denies_grants_no_key_more_than_its_burst() {
     for slots in BOTH {
-        in_a_full_table_that_denies_no_key_gets_more_than_its_burst_in(slots);
+        a_full_table_that_denies_grants_no_key_more_than_its_burst_in(slots);
     }
 }
 
-fn in_a_full_table_that_denies_no_key_gets_more_than_its_burst_in(slots: SlotLayout) {
+fn a_full_table_that_denies_grants_no_key_more_than_its_burst_in(slots: SlotLayout) {
     for round in 0..60 {
         let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_second(1).burst(6))
             .clock(ManualClock::new())
