@@ -229,7 +229,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_composite_charges_all_limits_or_none_as_the_oracles_say(limits in limits(), acts in acts()) {
+    fn a_composite_charges_all_limits_or_none_as_the_oracles_say(
+        limits in limits(), acts in acts(),
+    ) {
         agrees_with_the_oracles(&limits, &acts);
     }
 }

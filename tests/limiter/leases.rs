@@ -54,7 +54,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn any_number_of_leases_is_granted_no_more_than_the_quota(take in 0..=LIMIT / 2, acts in acts()) {
+    fn any_number_of_leases_is_granted_no_more_than_the_quota(
+        take in 0..=LIMIT / 2, acts in acts(),
+    ) {
         prop_assert!(worst_excess_of_bucket(&spent(take, &acts), LIMIT, LIMIT) <= 0.0);
     }
 }

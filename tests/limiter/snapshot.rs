@@ -189,7 +189,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_restored_bucket_decides_like_the_one_that_ran_on(plan in plan(), quota in 0_usize..4) {
+    fn a_restored_bucket_decides_like_the_one_that_ran_on(
+        plan in plan(), quota in 0_usize..4,
+    ) {
         let quotas = ["5/s burst 3", "1/s burst 7", "7/m burst 4", "600000000/s burst 10"];
         let quota: Quota = quotas[quota].parse().expect("a quota");
         agrees_with_the_one_that_ran_on(Gcra::new(), quota, &plan, false);
@@ -197,21 +199,27 @@ proptest! {
     }
 
     #[test]
-    fn a_restored_anchored_window_decides_like_the_one_that_ran_on(plan in plan(), limit in 1_u64..9, secs in 1_u64..100) {
+    fn a_restored_anchored_window_decides_like_the_one_that_ran_on(
+        plan in plan(), limit in 1_u64..9, secs in 1_u64..100,
+    ) {
         let quota = Quota::new(limit, Duration::from_millis(secs * 777));
         agrees_with_the_one_that_ran_on(FixedWindow::anchored(), quota, &plan, false);
     }
 
     /// The windows of the wall clock are the same, however far apart the origins of the clocks are.
     #[test]
-    fn a_restored_aligned_window_decides_like_the_one_that_ran_on(plan in plan(), limit in 1_u64..9, secs in 1_u64..100) {
+    fn a_restored_aligned_window_decides_like_the_one_that_ran_on(
+        plan in plan(), limit in 1_u64..9, secs in 1_u64..100,
+    ) {
         let quota = Quota::new(limit, Duration::from_millis(secs * 777));
         let pair = Pair::of(FixedWindow::aligned(), quota, &Plan { whole: false, ..plan.clone() });
         pair.decide_alike(&plan);
     }
 
     #[test]
-    fn a_restored_warm_up_decides_like_the_one_that_ran_on(plan in plan(), quota in 0_usize..3) {
+    fn a_restored_warm_up_decides_like_the_one_that_ran_on(
+        plan in plan(), quota in 0_usize..3,
+    ) {
         let quota: Quota = ["5/s burst 8", "1/s burst 8", "30/m burst 8"][quota].parse().expect("a quota");
         let warm_up = WarmUp::new(Duration::from_secs(20)).max_wait(Duration::from_secs(4));
         agrees_with_the_one_that_ran_on(warm_up, quota, &plan, true);
@@ -276,7 +284,9 @@ proptest! {
     }
 
     #[test]
-    fn any_restored_algorithm_decides_like_the_one_that_ran_on(plan in plan(), name in 0..AnyAlgorithm::NAMES.len()) {
+    fn any_restored_algorithm_decides_like_the_one_that_ran_on(
+        plan in plan(), name in 0..AnyAlgorithm::NAMES.len(),
+    ) {
         let algorithm: AnyAlgorithm = AnyAlgorithm::NAMES[name].parse().expect("a name");
         let quota = "7/s burst 4".parse().expect("a quota");
         let compact = algorithm.compact_params(&quota, 0).expect("in range").is_some();
