@@ -1,8 +1,8 @@
-//! What docs/guarantees.md names as proof is there.
+//! Every test that docs/guarantees.md names exists.
 
 use std::path::Path;
 
-/// The texts between backticks that name a file, with the test in it where one is named.
+/// The code spans of the page that name a file, with the test in it if one is named.
 fn named(page: &str) -> Vec<(&str, Option<&str>)> {
     page.split('`')
         .skip(1)
@@ -13,12 +13,12 @@ fn named(page: &str) -> Vec<(&str, Option<&str>)> {
 }
 
 #[test]
-fn every_test_that_is_named_exists() {
+fn every_test_that_the_page_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |file: &str| std::fs::read_to_string(root.join(file));
     let page = read("docs/guarantees.md").expect("the page");
     let named = named(&page);
-    assert!(named.len() > 40, "the page names its tests: {}", named.len());
+    assert!(named.len() > 40, "the page names too few tests: {}", named.len());
     for (file, test) in named {
         let text = read(file).unwrap_or_else(|error| panic!("{file}: {error}"));
         let found = match test {

@@ -17,7 +17,7 @@ use tollgate::{
 const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
 const THREADS: u64 = 3;
 
-/// The sum of what each of a few threads returns.
+/// The sum of the results of a few threads.
 fn together(body: impl Fn(u64) -> u64 + Sync) -> u64 {
     let body = &body;
     thread::scope(|scope| {
@@ -30,7 +30,7 @@ fn quota() -> Quota {
     Quota::per_hour(10)
 }
 
-fn of_one_bucket<A>(algorithm: A)
+fn run_one_bucket<A>(algorithm: A)
 where
     A: Algorithm + Sync,
     A::Params: Sync,
@@ -47,15 +47,15 @@ where
 }
 
 #[test]
-fn one_bucket_by_each_algorithm() {
-    of_one_bucket(Gcra::new());
-    of_one_bucket(FixedWindow::anchored());
-    of_one_bucket(LeakyQueue::new());
-    of_one_bucket(SubWindows::new());
-    of_one_bucket(SlidingCounter::new());
-    of_one_bucket(SlidingLog::new());
-    of_one_bucket(AnyAlgorithm::from(SlidingLog::new()));
-    of_one_bucket(DynamicGcra::new());
+fn one_bucket_of_each_algorithm_grants_exactly_its_burst() {
+    run_one_bucket(Gcra::new());
+    run_one_bucket(FixedWindow::anchored());
+    run_one_bucket(LeakyQueue::new());
+    run_one_bucket(SubWindows::new());
+    run_one_bucket(SlidingCounter::new());
+    run_one_bucket(SlidingLog::new());
+    run_one_bucket(AnyAlgorithm::from(SlidingLog::new()));
+    run_one_bucket(DynamicGcra::new());
     let warm = WarmUp::new(Duration::from_secs(60));
     let gate = Direct::builder(quota()).clock(ManualClock::new()).algorithm(warm).build();
     let gate = gate.expect("in range");
@@ -63,7 +63,7 @@ fn one_bucket_by_each_algorithm() {
     assert!((1..=10).contains(&granted));
 }
 
-fn of_few_keys<A>(algorithm: A, slots: SlotLayout, on_full: OnFull)
+fn run_few_keys<A>(algorithm: A, slots: SlotLayout, on_full: OnFull)
 where
     A: Algorithm + Sync,
     A::Params: Sync,
@@ -92,24 +92,24 @@ where
     });
     let granted = granted.map(AtomicU64::into_inner);
     let evicted = gate.stats().evicted;
-    let most = if on_full == OnFull::Deny { 2 } else { 2 + 2 * evicted };
-    assert!(granted.iter().all(|sum| *sum <= most), "{granted:?}, {evicted} evicted");
-    assert!(granted.iter().sum::<u64>() >= 16, "{granted:?}: all places are used");
+    let max = if on_full == OnFull::Deny { 2 } else { 2 + 2 * evicted };
+    assert!(granted.iter().all(|sum| *sum <= max), "{granted:?}, {evicted} evicted");
+    assert!(granted.iter().sum::<u64>() >= 16, "{granted:?}: all slots are used");
 }
 
 #[test]
-fn keys_in_a_table_that_is_too_small() {
+fn keys_in_a_table_that_is_too_small_are_granted_at_most_their_burst() {
     for on_full in [OnFull::Deny, OnFull::EvictNearestIdle] {
         for slots in [SlotLayout::Wide, SlotLayout::Compact] {
-            of_few_keys(Gcra::new(), slots, on_full);
+            run_few_keys(Gcra::new(), slots, on_full);
         }
-        of_few_keys(SubWindows::new().count(2), SlotLayout::Wide, on_full);
-        of_few_keys(SlidingLog::new(), SlotLayout::Wide, on_full);
+        run_few_keys(SubWindows::new().count(2), SlotLayout::Wide, on_full);
+        run_few_keys(SlidingLog::new(), SlotLayout::Wide, on_full);
     }
 }
 
 #[test]
-fn cells_ahead_and_cells_given_back() {
+fn leases_and_reservations_refund_what_was_not_spent() {
     let quota = Quota::per_hour(100);
     let begun = || Limiter::<u64>::builder(quota).clock(ManualClock::new()).capacity(1);
     let leases =
@@ -131,7 +131,7 @@ fn cells_ahead_and_cells_given_back() {
                 held.settle(1);
                 spent + 1
             }
-            _ => spent, // what is held is given back
+            _ => spent, // a dropped reservation is refunded
         })
     });
     let rest = (0..100).filter(|_| gate.check(&1).is_ok()).count() as u64;
@@ -139,7 +139,7 @@ fn cells_ahead_and_cells_given_back() {
 }
 
 #[test]
-fn quotas_that_change_and_limits_that_go_together() {
+fn changing_quotas_and_composites_grant_exact_totals() {
     let live = Direct::builder(Quota::per_hour(10))
         .clock(ManualClock::new())
         .algorithm(DynamicGcra::new())
@@ -168,7 +168,7 @@ fn quotas_that_change_and_limits_that_go_together() {
     assert_eq!(granted + rest, 5);
 }
 
-/// The system's clock, without the assembly that interpreters do not know.
+/// The system's clock, without inline assembly, which interpreters do not support.
 #[derive(Debug)]
 struct System(Instant);
 
@@ -179,11 +179,11 @@ impl Clock for System {
 }
 
 #[test]
-fn waiters_snapshots_and_top_keys() {
+fn waiters_snapshots_and_top_keys_work_side_by_side() {
     let quota = Quota::per_second(1_000).burst(2);
     let gate = Direct::builder(quota).clock(System(Instant::now())).build().expect("in range");
-    let line = WaitQueue::new(gate);
-    let served = together(|_| u64::from(line.wait(&(), 1, Duration::from_secs(3_600)).is_ok()));
+    let queue = WaitQueue::new(gate);
+    let served = together(|_| u64::from(queue.wait(&(), 1, Duration::from_secs(3_600)).is_ok()));
     assert_eq!(served, THREADS);
 
     let gate: Limiter<u64, SlidingLog, _> = Limiter::builder(Quota::per_hour(4))

@@ -1,7 +1,7 @@
-//! After it is built, a limiter allocates nothing: counted by the allocator itself.
+//! A limiter allocates nothing after it is built: the allocator itself counts.
 //!
-//! A file of its own, because the allocator is the whole process's. The count is each thread's,
-//! so that what the test harness does meanwhile is not counted.
+//! This is a file of its own, because a process has one allocator. Each thread has its own count,
+//! so that allocations of the test harness are not counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,11 +13,11 @@ use tollgate::{
     SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
 };
 
-/// The system's allocator, which counts what it is asked for.
+/// The system's allocator, with a count of its calls.
 struct Counting;
 
 thread_local! {
-    // Constant, and without a destructor: reading it allocates nothing.
+    // Constant and without a destructor, so that reading it allocates nothing.
     static ASKED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -25,7 +25,7 @@ fn count() {
     ASKED.set(ASKED.get() + 1);
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came.
+// SAFETY: every call is passed on unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -54,18 +54,18 @@ fn allocations(body: impl FnOnce()) -> usize {
     ASKED.get() - before
 }
 
-/// Everything a limiter can be asked, over more keys than it has slots.
+/// Makes every kind of call, for more keys than there are slots.
 fn use_it<A: Algorithm>(gate: &Limiter<str, A, ManualClock>) {
     const NAMES: [&str; 5] = ["192.0.2.7", "2001:db8::1", "", "a", "a much longer name than that"];
     for turn in 0..20_000_u64 {
         let name = NAMES[usize::try_from(turn % 5).expect("below 5")];
         let name = &name[..name.len().min(usize::try_from(turn % 23).expect("below 23"))];
         let now = Tick::from_nanos(turn * 10_000_000);
-        let told = match gate.check_at(name, turn % 4, now) {
+        let decision = match gate.check_at(name, turn % 4, now) {
             Ok(permit) => (permit.remaining(), permit.reset_after()),
             Err(denied) => (denied.remaining(), denied.retry_after().unwrap_or_default()),
         };
-        std::hint::black_box(told);
+        std::hint::black_box(decision);
         let _ = std::hint::black_box(gate.check(name));
         let _ = std::hint::black_box(gate.peek_at(name, 1, now));
         if turn % 50 == 0 {
@@ -92,7 +92,7 @@ fn ringed<A: Algorithm>(algorithm: A, on_full: OnFull) -> Limiter<str, A, Manual
 #[test]
 fn a_check_allocates_nothing_after_the_build() {
     let counted = allocations(|| drop(std::hint::black_box(vec![1_u8])));
-    assert_eq!(counted, 1, "the count counts");
+    assert_eq!(counted, 1, "the allocator counts");
 
     let overflow = OnFull::SharedOverflow(Quota::per_second(3));
     for on_full in [OnFull::EvictNearestIdle, OnFull::Deny, OnFull::Admit, overflow] {
@@ -141,7 +141,7 @@ fn a_check_allocates_nothing_after_the_build() {
         assert_eq!(keyed.memory_bytes(), memory);
     }
 
-    // Without a key, too: a log's ring goes round several times.
+    // Also without keys: the ring of a log wraps around several times.
     let log = Direct::builder(Quota::per_second(50))
         .algorithm(SlidingLog::new())
         .clock(ManualClock::new())
@@ -157,7 +157,7 @@ fn a_check_allocates_nothing_after_the_build() {
     });
     assert_eq!(counted, 0);
 
-    // With a clock of its own, too. The clock is made, and calibrated, when the limiter is built.
+    // Also with the default clock, which is created and calibrated when the limiter is built.
     let direct = Direct::new(Quota::per_second(100)).expect("in range");
     let counted = allocations(|| {
         for _ in 0..1_000 {
@@ -170,7 +170,7 @@ fn a_check_allocates_nothing_after_the_build() {
 }
 
 #[test]
-fn limiters_made_of_several_allocate_nothing_either() {
+fn composites_and_penalties_allocate_nothing_after_the_build() {
     let limiter = |limit, on_full| {
         let built = Limiter::<u64>::builder(Quota::per_second(limit)).clock(ManualClock::new());
         built.capacity(1).on_full(on_full).build().expect("in range")
@@ -195,11 +195,11 @@ fn limiters_made_of_several_allocate_nothing_either() {
     let counted = allocations(|| {
         for turn in 0..20_000_u64 {
             let (key, n, now) = (turn % 29, turn % 4, Tick::from_nanos(turn * 1_000_000));
-            let told = match composite.check_at(&key, n, now) {
+            let decision = match composite.check_at(&key, n, now) {
                 Ok(granted) => (granted.remaining(), granted.delay()),
                 Err(denied) => (denied.remaining(), denied.retry_after().unwrap_or_default()),
             };
-            std::hint::black_box(told);
+            std::hint::black_box(decision);
             std::hint::black_box((shadow.check_at(&key, n, now).is_ok(), shadow.counts()));
             std::hint::black_box(banning.check_at(&key, n, now).is_ok());
             std::hint::black_box(prolonging.check_at(&key, n, now).is_ok());

@@ -1,4 +1,4 @@
-//! How well keys find a place: forced evictions at the stated capacity, and what eviction takes.
+//! How often keys find a slot: evictions at the stated capacity, and the cost of eviction.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use tollgate::{
     Builder, Limiter, ManualClock, OnFull, Quota, SlidingLog, SlotLayout, SubWindows, Tick,
 };
 
-/// New keys arrive evenly, `capacity` of them a second, while old ones run out after a second.
-/// Tells how many are live in the end, after few have found no place.
+/// New keys arrive evenly, `capacity` of them a second, and old ones become idle after a second.
+/// Few of them may find no slot. Returns how many are live at the end.
 fn come_and_go<A: Algorithm>(
     begun: Builder<u64, A>,
     capacity: u64,
@@ -28,12 +28,12 @@ fn come_and_go<A: Algorithm>(
         let _ = gate.check_at(&key, cells(key), Tick::from_nanos(key * spacing_nanos));
     }
     let denied = gate.stats().denied_full;
-    assert!(denied * 5_000 < arrivals, "{denied} of {arrivals} found no place");
+    assert!(denied * 5_000 < arrivals, "{denied} of {arrivals} found no slot");
     gate.len_at(Tick::from_nanos(arrivals * spacing_nanos)) as u64
 }
 
 /// `newcomers` keys flood a table of a thousand, in which a hundred keys have spent all 100 cells.
-fn flood<A: Algorithm>(begun: Builder<u64, A>, newcomers: u64, evicted_min: u64) {
+fn flood<A: Algorithm>(begun: Builder<u64, A>, newcomers: u64, min_evicted: u64) {
     let gate =
         begun.clock(ManualClock::new()).capacity(1_000).hash_seed(7).build().expect("in range");
     let now = Tick::from_nanos(1_000_000_000);
@@ -44,14 +44,14 @@ fn flood<A: Algorithm>(begun: Builder<u64, A>, newcomers: u64, evicted_min: u64)
     for key in 1_000..1_000 + newcomers {
         assert!(gate.check_at(&key, 1, now).is_ok(), "a new key is served during the flood");
     }
-    assert!(gate.stats().evicted > evicted_min);
+    assert!(gate.stats().evicted > min_evicted);
     for key in offenders {
-        assert!(gate.check_at(&key, 1, now).is_err(), "offender {key} was forgotten");
+        assert!(gate.check_at(&key, 1, now).is_err(), "offender {key} was evicted");
     }
 }
 
 #[test]
-fn at_capacity_one_new_key_in_thousands_finds_no_place() {
+fn at_capacity_at_most_one_new_key_in_5000_finds_no_slot() {
     const CAPACITY: u64 = 100_000;
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let begun = Limiter::builder(Quota::per_second(1).burst(1)).slots(slots);
@@ -60,27 +60,28 @@ fn at_capacity_one_new_key_in_thousands_finds_no_place() {
     }
 }
 
-/// A log with a ring beside each slot finds places like any other: a key is live for one window.
+/// A log with a ring beside each slot finds slots like any other algorithm: a key is live for one
+/// window.
 #[test]
-fn logs_at_capacity_find_places_too() {
+fn at_capacity_logs_find_slots_as_often() {
     const CAPACITY: u64 = 20_000;
     let begun = Limiter::builder(Quota::per_second(3)).algorithm(SlidingLog::new());
     let live = come_and_go(begun, CAPACITY, |key| 1 + key % 3);
     assert!(CAPACITY.abs_diff(live) < CAPACITY / 20, "{live} live keys");
 }
 
-/// A flood of new keys through a full table takes the place of those with the least debt.
+/// A flood of new keys through a full table evicts the keys with the least debt.
 #[test]
-fn heavy_offenders_are_the_last_to_be_forgotten() {
+fn a_flood_through_a_full_table_evicts_no_heavy_offender() {
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let begun = Limiter::builder(Quota::per_second(10).burst(100)).slots(slots);
         flood(begun, 100_000, 90_000);
     }
 }
 
-/// Among counts that leave at the same time, the largest is the last to be forgotten.
+/// Of counts that leave at the same time, the largest is evicted last.
 #[test]
-fn heavy_offenders_among_sub_windows_are_the_last_to_be_forgotten() {
+fn a_flood_through_full_sub_windows_evicts_no_heavy_offender() {
     let begun = Limiter::builder(Quota::per_minute(100)).algorithm(SubWindows::new());
     flood(begun, 50_000, 45_000);
 }

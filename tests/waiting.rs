@@ -49,8 +49,8 @@ impl<F: Future<Output = Result<tollgate::Waited, WaitError>>> Future for Togethe
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Vec<usize>> {
         let Self(futures, ready) = self.get_mut();
         futures.retain_mut(|(index, future)| match future.as_mut().poll(context) {
-            Poll::Ready(told) => {
-                told.expect("in time");
+            Poll::Ready(result) => {
+                result.expect("in time");
                 ready.push(*index);
                 false
             }
@@ -61,7 +61,7 @@ impl<F: Future<Output = Result<tollgate::Waited, WaitError>>> Future for Togethe
 }
 
 #[test]
-fn threads_are_served_in_the_order_in_which_they_came() {
+fn threads_are_served_in_the_order_of_their_arrival() {
     let queue = busy(10);
     let served = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -81,7 +81,7 @@ fn threads_are_served_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn tasks_of_a_bare_executor_are_served_by_a_timer() {
+fn tasks_without_a_runtime_are_woken_by_a_timer() {
     let queue = busy(100);
     let timer = Timer::start().expect("a thread");
     let wait = || queue.wait_async(&(), 1, Duration::MAX, |span| timer.sleep(span));
@@ -93,7 +93,7 @@ fn tasks_of_a_bare_executor_are_served_by_a_timer() {
 }
 
 #[test]
-fn tasks_of_tokio_wait_and_give_up() {
+fn tasks_of_tokio_wait_and_a_timeout_refunds_the_booking() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("one");
     let queue = busy(100);
     runtime.block_on(async {
@@ -125,7 +125,7 @@ fn tasks_of_tokio_wait_and_give_up() {
 }
 
 #[test]
-fn tasks_of_smol_wait() {
+fn tasks_of_smol_wait_and_fail_at_once_if_the_deadline_is_too_early() {
     let queue = busy(5);
     async_io::block_on(async {
         let wait = queue.wait_async(&(), 1, Duration::MAX, async_io::Timer::after);
@@ -138,7 +138,7 @@ fn tasks_of_smol_wait() {
 
 /// Threads and tasks wait, and leave at any moment; other requests ask without waiting.
 #[test]
-fn whoever_leaves_the_total_is_kept_and_nobody_is_forgotten() {
+fn waiters_that_leave_at_any_moment_neither_exceed_the_quota_nor_get_lost() {
     const RATE: u64 = 20_000;
     const BURST: u64 = 10;
     let gate: Limiter<u64> =
@@ -164,8 +164,8 @@ fn whoever_leaves_the_total_is_kept_and_nobody_is_forgotten() {
                     // Some leave after their turn has come, before they learn of it.
                     for pause in [0, step % 5 * 30] {
                         match wait.as_mut().poll(&mut context) {
-                            Poll::Ready(told) => {
-                                granted += told.map(|_| n).expect("in time");
+                            Poll::Ready(result) => {
+                                granted += result.map(|_| n).expect("in time");
                                 break;
                             }
                             Poll::Pending => thread::sleep(Duration::from_micros(pause)),
@@ -183,7 +183,7 @@ fn whoever_leaves_the_total_is_kept_and_nobody_is_forgotten() {
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
     let nanos = queue.limiter().clock().now().since(start).as_nanos() + 50_000;
-    let most = u128::from(BURST) + u128::from(RATE) * nanos / 1_000_000_000;
-    assert!(u128::from(granted) <= most, "{granted} of {most}");
+    let max = u128::from(BURST) + u128::from(RATE) * nanos / 1_000_000_000;
+    assert!(u128::from(granted) <= max, "{granted} of {max}");
     assert_eq!(queue.waiting(), 0);
 }

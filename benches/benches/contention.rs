@@ -1,4 +1,4 @@
-//! More and more threads, beside governor's and beside locks: where they meet, and where not.
+//! A growing number of threads, compared with governor and with locks, with and without contention.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ const THEIRS: &str = "governor, own clock";
 const LOCKED: &str = "64 parking_lot Mutex maps, own clock";
 
 const THREADS: [usize; 4] = [1, 2, 4, 8];
-/// Of each thread: with eight of them, several of the scheduler's slices on two cores.
+/// Decisions of each thread: with eight threads, several time slices of the scheduler on two cores.
 const DECISIONS: usize = 200_000;
-/// What four limiters take for ten million keys, twice over.
+/// Twice the memory that four limiters take for ten million keys.
 const TEN_MILLION_BYTES: u64 = 4_000_000_000;
 
 const SECOND_NANOS: u64 = 1_000_000_000;
 
-/// What is varied, beside the threads.
+/// The parameters of a comparison, besides the threads.
 #[derive(Clone, Copy)]
 struct Case {
     draw: Draw,
@@ -51,8 +51,8 @@ impl Case {
         }
     }
 
-    /// The same for all: cells, and the seconds they come in. Always in debt and never full; or
-    /// full for the next hour.
+    /// The same for all limiters: cells, and the seconds of their period. Always in debt and never
+    /// full; or full for the next hour.
     fn limit(self) -> (u32, u32) {
         match self.ask {
             Ask::Admit => (2_000_000_000, 200_000),
@@ -91,7 +91,7 @@ fn main() {
     }
 }
 
-/// How many threads there are, and how many of them cannot run at once.
+/// The numbers of threads, and which of them exceed the cores.
 fn cores() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let beyond: Vec<String> =
@@ -103,7 +103,7 @@ fn cores() -> String {
     }
 }
 
-/// Where threads meet most, where they do in practice, and where nearly never.
+/// Where threads contend most, where they do in practice, and where they almost never do.
 fn some() -> Vec<(Draw, usize)> {
     vec![
         (Draw::One, 1),
@@ -123,15 +123,15 @@ fn all() -> Vec<(Draw, usize)> {
     [(Draw::One, 1)].into_iter().chain(many).collect()
 }
 
-/// The rows of one comparison, made as they are wanted.
+/// The rows of one comparison, created on demand.
 struct Rows<'a> {
     options: &'a Options,
     case: Case,
-    /// All keys once, in no order.
+    /// Each key once, unordered.
     all: &'a [u64],
     sequence: &'a [u64],
     rows: Vec<Row<'a>>,
-    /// Those of ours, to ask whom they forgot.
+    /// Our limiters, to read their evictions.
     ours: Vec<Arc<Limiter<u64>>>,
 }
 
@@ -170,7 +170,7 @@ fn row_name(name: &str, threads: usize) -> String {
     format!("{name}, {threads} thread(s)")
 }
 
-/// Runs `decide` on the keys of a turn, at times that move on.
+/// Runs `decide` on the keys of a turn, at times that advance.
 #[inline]
 fn each(turn: Turn, threads: usize, sequence: &[u64], decide: impl Fn(u64, u64) -> bool) -> usize {
     let mut now = turn.start_nanos();

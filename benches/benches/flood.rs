@@ -1,4 +1,4 @@
-//! A flood of keys that are never seen again, through a table that holds a fiftieth of them.
+//! A flood of keys that never return, through a table that holds a fiftieth of them.
 
 use std::hint::black_box;
 
@@ -10,7 +10,7 @@ use tollgate_benches::process::resident_bytes;
 use tollgate_benches::report::{Bound, heading, verdict};
 use tollgate_benches::{keys, report};
 
-/// Keys that the table is built for.
+/// The capacity of the table.
 const CAPACITY: u64 = 1_000_000;
 /// Unique keys between two samples of the resident memory.
 const CHUNK: u64 = 5_000_000;
@@ -18,7 +18,7 @@ const CHUNK: u64 = 5_000_000;
 fn main() {
     let options = Options::from_args();
     heading("flood: unique keys through a table of 1,000,000");
-    // The first chunk fills the table, and tells nothing.
+    // The first chunk fills the table, so it is not measured.
     let chunks = (options.flood_millions * 1_000_000 / CHUNK).max(2);
     flood("10/s burst 10: the table keeps up", Quota::per_second(10).burst(10), chunks);
     let chunks = chunks.div_ceil(2).max(2);
@@ -51,7 +51,8 @@ fn flood(title: &str, quota: Quota, chunks: u64) {
     println!();
 }
 
-/// Sends the next unique keys, and the steady ones among them. Returns the nanoseconds it took.
+/// Sends the next unique keys, and the steady keys among them. Returns the nanoseconds that it
+/// took.
 fn pour(
     gate: &Limiter<u64>,
     counter: &Counter,
@@ -97,12 +98,12 @@ fn judge(resident: &[u64], flood: &Calls, control: &Calls) {
     report::verdict("flood: slow calls beside the scheduler's", slow, Bound::AtMost(2.0), &note);
 }
 
-/// Keys that ask for less than their quota while the flood goes on.
+/// Keys that ask for less than their quota during the flood.
 ///
-/// One of them asks at a time. They ask in blocks of 50, which go round three times and then
-/// wait for the other blocks: each asks for 0.83 of its rate on the whole, and is in debt at two
-/// requests of three. An exact limiter of the same quota for each says what its bucket should
-/// hold.
+/// One of them asks at a time. They ask in blocks of 50. A block asks three times in a row and then
+/// waits for the other blocks, so each key asks for 0.83 of its rate on average, and is in debt at
+/// two requests of three. An exact limiter for each key, with the same quota, says what its bucket
+/// should hold.
 struct Steady {
     exact: Vec<Direct<Gcra, ManualClock>>,
     every_nanos: u64,
@@ -117,7 +118,7 @@ impl Steady {
     const KEYS: usize = 1_000;
     const BLOCK: usize = 50;
     const TIMES: usize = 3;
-    /// Above all keys of the flood, before they are mixed.
+    /// Above all keys of the flood, before mixing.
     const FIRST_KEY: usize = 1 << 40;
 
     fn new(quota: Quota) -> Self {
@@ -145,7 +146,7 @@ impl Steady {
         let key = keys::key(Self::FIRST_KEY + index);
         let answer = gate.check_at(&key, 1, now);
         self.compare(index, now, answer);
-        // The counter's own rate, without assuming one tick to be a nanosecond.
+        // The counter's own rate; one tick need not be a nanosecond.
         let raw = counter.raw();
         let sample = counter.delta_as_nanos(raw, raw + 1_000_000).max(1);
         self.next_raw = raw + self.every_nanos * 1_000_000 / sample;

@@ -1,4 +1,4 @@
-//! A bucket for every key, beside governor's keyed limiter.
+//! A bucket for every key, compared with governor's keyed limiter.
 
 use std::hash::Hash;
 use std::hint::black_box;
@@ -20,17 +20,17 @@ const THEIRS_GIVEN: &str = "governor, FakeRelativeClock";
 const OURS_WAIT: &str = "tollgate, own clock, reads retry_after";
 const THEIRS_WAIT: &str = "governor, own clock, reads wait_time_from";
 
-/// For information: denied by the precise clock, admitted by a coarse one; and counted.
+/// For information: denied by the precise clock, admitted by a coarse one; and with counters.
 const OURS_TIERED: &str = "tollgate TieredClock, own clock";
 const OURS_COUNTED: &str = "tollgate count_decisions, own clock";
 
-/// From one refresh of the coarse clock to the next.
+/// The time between two refreshes of the coarse clock.
 const REFRESH: Duration = Duration::from_millis(1);
 
-/// Decisions of one thread after which it moves governor's `FakeRelativeClock` on.
+/// The number of decisions of one thread after which it advances governor's `FakeRelativeClock`.
 const FAKE_CLOCK_TURN: usize = 1_024;
 
-/// What is varied.
+/// The parameters of a comparison.
 #[derive(Clone, Copy)]
 struct Case {
     draw: Draw,
@@ -75,7 +75,7 @@ fn against(figures: &[Figures], what: &str) {
     println!();
 }
 
-/// Runs `decide` on the keys of a turn, at times that move on.
+/// Runs `decide` on the keys of a turn, at times that advance.
 #[inline]
 fn each<K>(turn: Turn, case: Case, sequence: &[K], decide: impl Fn(&K, u64) -> bool) -> usize {
     let mut now = turn.start_nanos();
@@ -101,20 +101,20 @@ fn limiter<K: Hash + ?Sized>(quota: Quota, keys: usize) -> Limiter<K> {
     Limiter::builder(quota).capacity(keys as u64).build().expect("in range")
 }
 
-/// The keys of a case: all once, in an order that has nothing to do with how often they come
-/// (the first to arrive get the best places), and in sequence.
+/// The keys of a case: each once, in an order unrelated to their frequency (the first keys to
+/// arrive get the best slots), and the sequence of requests.
 fn sequence<K: Ord>(case: Case, key: impl Fn(usize) -> K) -> (Vec<K>, Vec<K>) {
     let mut all: Vec<K> = (0..case.keys).map(&key).collect();
     all.sort_unstable();
     (all, keys::ranks(case.draw, case.keys).into_iter().map(key).collect())
 }
 
-/// A row of ours with its own clock.
+/// A row of our limiter with its own clock.
 fn ours<'a, K: Hash + Sync>(gate: &'a Limiter<K>, case: Case, keys: &'a [K]) -> Row<'a> {
     ours_as(OURS, gate, case, keys)
 }
 
-/// The same by another name, with any clock.
+/// The same with another name and any clock.
 fn ours_as<'a, K: Hash + Sync, C: Clock + Sync>(
     name: &str,
     gate: &'a Limiter<K, Gcra, C>,
@@ -126,14 +126,14 @@ fn ours_as<'a, K: Hash + Sync, C: Clock + Sync>(
     })
 }
 
-/// A row of ours with the time given.
+/// A row of our limiter with the time given.
 fn ours_given<'a, K: Hash + Sync>(gate: &'a Limiter<K>, case: Case, keys: &'a [K]) -> Row<'a> {
     Row::new(OURS_GIVEN, case.threads, move |turn| {
         each(turn, case, keys, |key, now| gate.check_at(key, 1, Tick::from_nanos(now)).is_ok())
     })
 }
 
-/// A row of governor's with its own clock.
+/// A row of governor with its own clock.
 fn theirs<'a, K>(gate: &'a Keyed<K>, case: Case, keys: &'a [K]) -> Row<'a>
 where
     K: Hash + Eq + Clone + Send + Sync,
@@ -143,7 +143,7 @@ where
     })
 }
 
-/// A row of governor's with its clock for tests, which a thread moves on now and then.
+/// A row of governor with its clock for tests, which a thread advances from time to time.
 fn theirs_given<'a, K>(
     gate: &'a Keyed<K, FakeRelativeClock>,
     clock: &'a FakeRelativeClock,
@@ -238,7 +238,7 @@ fn deny(options: &Options, case: Case) -> Vec<Figures> {
     figures
 }
 
-/// As [`admit`], with addresses as text for keys.
+/// Like [`admit`], with addresses as text for keys.
 fn text(options: &Options, case: Case) {
     let (quota, their_quota) = roomy();
     let (all, keys) = sequence(case, keys::address);
@@ -254,7 +254,7 @@ fn text(options: &Options, case: Case) {
     forgotten(&[&own, &given]);
 }
 
-/// Says how many live keys lost their places to others, if any did.
+/// Prints how many live keys were evicted, if any were.
 fn forgotten<K: Hash>(gates: &[&Limiter<K>]) {
     let evicted: u64 = gates.iter().map(|gate| gate.stats().evicted).sum();
     if evicted > 0 {

@@ -1,5 +1,5 @@
-//! How long single decisions take under load: percentiles, and the slowest, beside governor and
-//! beside maps under locks.
+//! The duration of single decisions under load: percentiles and the slowest, compared with governor
+//! and with maps under locks.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -21,7 +21,7 @@ const DECISIONS: usize = 100_000;
 const RATE: u32 = 10_000;
 const BURST: u32 = 2_000_000_000;
 
-/// What is varied.
+/// The parameters of a comparison.
 #[derive(Clone, Copy)]
 struct Case {
     title: &'static str,
@@ -46,7 +46,7 @@ fn main() {
 }
 
 fn run(options: &Options, case: Case) {
-    // In an order that has nothing to do with how often they come.
+    // In an order unrelated to their frequency.
     let mut all: Vec<u64> = (0..case.keys).map(keys::key).collect();
     all.sort_unstable();
     let sequence: Vec<u64> = keys::ranks(case.draw, case.keys).into_iter().map(keys::key).collect();
@@ -103,7 +103,7 @@ struct Timed<'a> {
     case: Case,
     counter: Counter,
     body: Body<'a>,
-    /// Of each thread.
+    /// One for each thread.
     calls: Vec<Calls>,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Timed<'a> {
         Self { name, case, counter: Counter::new(), body: Box::new(body), calls }
     }
 
-    /// The first round is to warm up.
+    /// Drops the calls of the first round, which warms up.
     fn forget(&mut self) {
         self.calls = vec![Calls::new(self.name); self.case.threads];
     }
@@ -147,7 +147,7 @@ impl<'a> Timed<'a> {
     }
 }
 
-/// Nothing but the timer, on as many threads, for as long.
+/// Reads only the timer, on as many threads and for as long.
 struct Control {
     counter: Counter,
     calls: Vec<Calls>,
@@ -164,7 +164,7 @@ impl Control {
     }
 }
 
-/// Does something on a thread for each of the histograms, begun together.
+/// Runs `body` on a thread for each of the histograms; all threads start together.
 fn on_threads<T: Send>(
     calls: &mut [Calls],
     work: impl Fn(usize, &mut Calls) -> T + Sync,

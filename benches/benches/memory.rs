@@ -1,4 +1,4 @@
-//! Bytes for a live key, each measured in a process of its own.
+//! Bytes for a live key, each measured in its own process.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -10,7 +10,7 @@ use tollgate_benches::peer::{self, nonzero};
 use tollgate_benches::process::{resident_bytes, resident_peak_bytes};
 use tollgate_benches::report::{self, Bound, heading, verdict};
 
-/// The last one is where a hash map that doubles is at its fullest.
+/// The last count is the worst one for a hash map that doubles.
 const COUNTS: [usize; 4] = [10_000, 100_000, 1_000_000, 1_800_000];
 
 fn main() {
@@ -42,7 +42,7 @@ fn main() {
     verdict("bytes a live key at the stated capacity", worst, Bound::AtMost(32.0), note);
 }
 
-/// What was measured, as a row of the table.
+/// A measurement as a row of the table.
 fn row(limiter: &str, count: usize, [reserved, resident, peak, live]: [f64; 4]) -> Vec<String> {
     let per_key = |bytes: f64| format!("{:.1}", bytes / float(count));
     let reserved = if reserved > 0.0 { per_key(reserved) } else { "grows".to_owned() };
@@ -72,7 +72,7 @@ fn child(task: &str) {
         "tollgate" => fill_tollgate,
         _ => fill_governor,
     };
-    // Code, calibration and the allocator's own pages are there before the measurement begins.
+    // Load code, calibration and the allocator's own pages before the measurement begins.
     fill(100, &mut |_, _| {});
     let before = resident_bytes();
     fill(count, &mut |reserved, live| {

@@ -1,4 +1,5 @@
-//! Slots of one word beside slots of two, in tables from a thousand keys to ten million.
+//! Compact slots (one word) and wide slots (two words), in tables of a thousand to ten million
+//! keys.
 
 use std::hint::black_box;
 
@@ -13,7 +14,7 @@ const COMPACT: &str = "compact, time given";
 const WIDE_OWN: &str = "wide, own clock";
 const COMPACT_OWN: &str = "compact, own clock";
 
-/// What the limiters answer.
+/// The decisions of the limiters.
 #[derive(Clone, Copy, Debug)]
 enum Answers {
     /// All admitted, all charged.

@@ -1,4 +1,4 @@
-//! Single calls, each timed by the processor's counter.
+//! Single calls, each timed with the processor's time stamp counter.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use crate::saved::{CallsRow, Percentile};
 /// A call slower than this is counted as slow.
 const SLOW_NANOS: u64 = 100_000;
 
-/// The points that are kept of a distribution, in percent.
+/// The percentiles that are kept of a distribution.
 const PERCENTS: [f64; 12] =
     [10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999];
 
@@ -25,7 +25,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// None yet.
+    /// An empty distribution.
     ///
     /// # Panics
     ///
@@ -36,15 +36,15 @@ impl Calls {
         Self { name: name.to_owned(), nanos, slow: 0, preempted: 0 }
     }
 
-    /// One more call.
+    /// Adds one call.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
         self.nanos.saturating_record(nanos);
         self.slow += u64::from(nanos > SLOW_NANOS);
     }
 
-    /// Does something for a while on this thread, and counts how often the processor was taken
-    /// away meanwhile. Returns the nanoseconds that it took.
+    /// Runs `work` on this thread, and counts how often the system preempted the thread meanwhile.
+    /// Returns the nanoseconds that it took.
     pub fn watch(&mut self, counter: &Counter, work: impl FnOnce(&mut Self)) -> u64 {
         let (before, begin) = (preemptions(), counter.raw());
         work(self);
@@ -52,8 +52,8 @@ impl Calls {
         counter.delta_as_nanos(begin, counter.raw())
     }
 
-    /// Reads the timer again and again, for as many nanoseconds as told. Each reading ends one
-    /// call and begins the next, so that nothing the scheduler does can fall in between.
+    /// Reads the timer in a loop, for `span_nanos` nanoseconds. Each reading ends one call and
+    /// begins the next, so every preemption falls into a call.
     pub fn idle(&mut self, counter: &Counter, span_nanos: u64) {
         self.watch(counter, |calls| {
             let begin = counter.raw();
@@ -66,7 +66,7 @@ impl Calls {
         });
     }
 
-    /// Takes over the calls of another thread.
+    /// Adds the calls of another thread.
     ///
     /// # Panics
     ///
@@ -83,7 +83,7 @@ impl Calls {
         self.slow
     }
 
-    /// What this share of the calls did not exceed, in nanoseconds.
+    /// The percentile of the calls, in nanoseconds.
     #[must_use]
     pub fn nanos(&self, percent: f64) -> u64 {
         self.nanos.value_at_quantile(percent / 100.0)
@@ -110,7 +110,7 @@ mod tests {
     use crate::saved::SHOWN;
 
     #[test]
-    fn the_threads_calls_are_one_distribution() {
+    fn calls_of_all_threads_are_merged_into_one_distribution() {
         let (mut one, mut other) = (Calls::new("a"), Calls::new("a"));
         (1..=500).for_each(|nanos| one.record(nanos));
         (501..=1_000).for_each(|nanos| other.record(nanos));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn all_percentiles_that_a_table_shows_are_kept() {
+    fn every_percentile_of_a_table_is_kept() {
         assert!(SHOWN.iter().all(|shown| PERCENTS.contains(shown)));
     }
 }

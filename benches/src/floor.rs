@@ -1,4 +1,4 @@
-//! The least that a decision could cost: what the rows are compared with.
+//! Floors: the minimum cost of a decision, to compare the rows with.
 
 #![allow(clippy::disallowed_types, reason = "a floor is made of bare atomics")]
 
@@ -12,7 +12,7 @@ use ahash::RandomState;
 pub struct Cell(AtomicU64);
 
 impl Cell {
-    /// A load and a compare-and-swap, repeated while it fails: the arithmetic of GCRA without a
+    /// A load and a compare-and-swap, repeated until it succeeds: the arithmetic of GCRA without a
     /// limit, a time grid or an answer.
     #[inline]
     pub fn charge(&self, now: u64, cost: u64) -> u64 {
@@ -32,7 +32,7 @@ fn charge(word: &AtomicU64, now: u64, cost: u64) -> u64 {
     }
 }
 
-/// One word for every key and 16 bytes between them, with no thought of collisions.
+/// One word for every key, 16 bytes apart, without handling of collisions.
 #[derive(Debug)]
 pub struct Words {
     hasher: RandomState,

@@ -1,4 +1,5 @@
-//! Key sequences, made before anything is timed, the same for all rows of a comparison.
+//! Key sequences. They are made before the measurement, and are the same for all rows of a
+//! comparison.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -10,21 +11,21 @@ pub const SEQUENCE: usize = 1 << 19;
 const ZIPF: f64 = 0.99;
 const STEEP: f64 = 1.2;
 
-/// How the ranks of a sequence are drawn.
+/// The distribution of the ranks in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Draw {
-    /// All keys alike.
+    /// All keys have the same weight.
     Uniform,
     /// The key of rank `r` with a weight of `r` to the power of minus 0.99.
     Zipf,
-    /// The same with 1.2, so that a few keys have most of it.
+    /// The same with an exponent of 1.2, so that a few keys have most of the weight.
     Steep,
     /// Always the first key.
     One,
 }
 
 impl Draw {
-    /// The name for a table.
+    /// The name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,7 +36,7 @@ impl Draw {
         }
     }
 
-    /// All keys' weights together, where that of the first is 1.
+    /// The sum of all weights, if that of the first key is 1.
     #[must_use]
     pub fn weights(self, count: usize) -> f64 {
         let exponent = match self {
@@ -62,7 +63,7 @@ pub fn ranks(draw: Draw, count: usize) -> Vec<usize> {
     (0..SEQUENCE).map(|_| draw_one()).collect()
 }
 
-/// The key of a rank: distinct, and in no order.
+/// The key of a rank. Keys are distinct and unordered.
 #[must_use]
 pub fn key(rank: usize) -> u64 {
     let mixed = (rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zipf_sequence_favours_the_first_rank_as_it_should() {
+    fn a_zipf_sequence_has_the_expected_share_of_the_first_rank() {
         for (draw, exponent) in [(Draw::Zipf, 0.99), (Draw::Steep, 1.2)] {
             let ranks = ranks(draw, 1_000);
             assert!(ranks.iter().all(|&rank| rank < 1_000));

@@ -1,6 +1,6 @@
-//! What the benchmarks share: interleaved measuring, reports, key sequences, the peer.
+//! The shared parts of the benchmarks: interleaved measuring, reports, key sequences, the peer.
 //!
-//! `cargo bench -p tollgate-benches` runs them all; `README.md` says how they measure, and what
+//! `cargo bench -p tollgate-benches` runs all of them. `README.md` says how they measure, and what
 //! they found.
 
 pub mod calls;

@@ -1,7 +1,7 @@
-//! What a decision stands beside: the same limiters under a lock, as a textbook has them.
+//! Limiters to compare decisions with: the same algorithms under a lock, as in textbooks.
 //!
-//! They answer yes or no and nothing else (but for [`Telling`]), and use no time of their own:
-//! who calls gives it. Those of [`textbook`] read `std`'s clock.
+//! They answer yes or no only (except [`Telling`]). The caller passes the time. Those of
+//! [`textbook`] read `std`'s clock.
 
 mod lock;
 mod maps;
@@ -14,24 +14,24 @@ pub use lock::{Kind, Lock, ParkingLot, Std};
 pub use maps::{Gate, Keyed, One, ReadThenLock, ReadThenSwap};
 pub use states::{Arrival, Log, OurStep, SubWindowCounts, WindowCount};
 
-/// What is kept for a key.
+/// The state of a key.
 pub trait Locked: Send + Sized + Debug {
-    /// The limit, worked in: one for all keys.
+    /// The limit, prepared for decisions: one for all keys.
     type Rule: Send + Sync + Debug;
 
-    /// At most `limit` cells in `period_nanos`; where there is a burst, it is the limit.
+    /// Admits at most `limit` cells in `period_nanos`; if there is a burst, it is the limit.
     fn rule(limit: usize, period_nanos: u64) -> Self::Rule;
 
-    /// A key never seen.
+    /// The state of a new key.
     fn new(rule: &Self::Rule) -> Self;
 
     /// Asks for one cell.
     fn check(&mut self, rule: &Self::Rule, now_nanos: u64) -> bool;
 }
 
-/// Which can say more than yes or no.
+/// A state that can answer more than yes or no.
 pub trait Telling: Locked {
-    /// What the answer is worked out from, when the lock is free again.
+    /// The data from which the answer is computed after the lock is released.
     type View: Copy;
 
     /// Asks for one cell.
@@ -41,13 +41,13 @@ pub trait Telling: Locked {
     fn tell(rule: &Self::Rule, answer: (bool, Self::View), now_nanos: u64) -> Told;
 }
 
-/// The answer to one cell, in full.
+/// The full answer to a request for one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Whether it was granted.
+    /// Whether the cell was granted.
     pub admitted: bool,
     /// Cells that would be granted now, at once.
     pub remaining: u64,
-    /// Nanoseconds until one cell would be granted; none if this one was.
+    /// Nanoseconds until one cell would be granted; zero if this one was.
     pub retry_after_nanos: u64,
 }

@@ -1,11 +1,11 @@
-//! What a bench found, in Markdown.
+//! The results of a bench in Markdown.
 
 use std::fmt::Write as _;
 
 use crate::saved::{Admitted, CallsRow, Item, SHOWN, TimedRow};
 
 impl Item {
-    /// The thing in Markdown: a table with its title, or a point of a list.
+    /// The item in Markdown: a table with its title, or an item of a list.
     #[must_use]
     pub fn markdown(&self) -> String {
         match self {
@@ -40,7 +40,7 @@ fn timed(title: &str, rows: &[TimedRow]) -> String {
     table(title, &header, &rows.iter().map(cells).collect::<Vec<_>>())
 }
 
-/// In words where it is nearly all or nearly none, since those are what a row is meant to be.
+/// In words if nearly all or nearly none were admitted, since rows are meant to be that.
 fn share(Admitted { count, of }: Admitted) -> String {
     match (count, of - count) {
         (0, _) => "none".to_owned(),
@@ -63,7 +63,7 @@ fn calls(title: &str, rows: &[CallsRow]) -> String {
     table(title, &header, &rows.iter().map(cells).collect::<Vec<_>>())
 }
 
-/// A table with its title, if it has one. Columns of numbers stand on the right.
+/// A table with its title, if it has one. Columns of numbers are aligned to the right.
 #[must_use]
 pub fn table<S: AsRef<str>>(title: &str, header: &[S], rows: &[Vec<String>]) -> String {
     let mut text = String::new();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn all_and_none_are_exact() {
+    fn nearly_all_and_nearly_none_are_printed_exactly() {
         let words = [0, 3, 997, 1_000].map(|count| share(Admitted { count, of: 1_000 }));
         assert_eq!(words, ["none", "3", "all but 3", "all"]);
     }

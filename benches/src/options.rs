@@ -1,20 +1,20 @@
-//! What may be said on the command line, after `--`.
+//! The options on the command line, after `--`.
 
 use std::path::PathBuf;
 
-/// The choices of one run.
+/// The options of one run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Rounds of every comparison.
     pub rounds: usize,
-    /// Only rows whose name contains this text are run; targets that need others are left out.
+    /// Runs only rows whose name contains this text; targets that need other rows are left out.
     pub only: Option<String>,
     /// Decisions of the flood, in millions.
     pub flood_millions: u64,
-    /// Where `<bench>.json` is written to, if anywhere. A relative path is taken from the
-    /// directory of the package, since cargo runs a bench there.
+    /// The directory for `<bench>.json`, if any. A relative path starts at the directory of the
+    /// package, since cargo runs a bench there.
     pub save: Option<PathBuf>,
-    /// What the parent process asks its child to do.
+    /// The task that the parent process gives to its child.
     pub child: Option<String>,
 }
 
@@ -23,7 +23,7 @@ impl Options {
     ///
     /// # Panics
     ///
-    /// If an option lacks its value, or a number is none.
+    /// If an option lacks its value, or the value is not a number.
     #[must_use]
     pub fn from_args() -> Self {
         let mut options =

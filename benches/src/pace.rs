@@ -1,4 +1,4 @@
-//! Time for windows to pass in: minutes, while a benchmark runs for a second.
+//! Clocks for windows: minutes of limiter time pass while a benchmark runs for a second.
 
 #![allow(clippy::disallowed_types, reason = "nothing here is on the limiter's path")]
 
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::{Clock, QuantaClock, Tick};
 
-/// Times that the caller gives. Threads take them in runs from one supply, so that they stay
-/// together, and time goes by with the decisions of all threads.
+/// A supply of given times. Threads take runs of times from one supply, so that they stay together,
+/// and time advances with the decisions of all threads.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Supply {
@@ -17,22 +17,22 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// Times in a run.
+    /// The number of times in a run.
     pub const RUN: usize = 64;
 
-    /// From `first_nanos` on, `step_nanos` apart.
+    /// Starts at `first_nanos`, with steps of `step_nanos`.
     #[must_use]
     pub fn new(first_nanos: u64, step_nanos: u64) -> Self {
         Self { next_nanos: AtomicU64::new(first_nanos), step_nanos }
     }
 
-    /// The next run's first time.
+    /// The first time of the next run.
     #[inline]
     pub fn run(&self) -> u64 {
         self.next_nanos.fetch_add(Self::RUN as u64 * self.step_nanos, Ordering::Relaxed)
     }
 
-    /// From one time of a run to the next.
+    /// The step between two times of a run.
     #[inline]
     #[must_use]
     pub fn step_nanos(&self) -> u64 {
@@ -40,17 +40,17 @@ impl Supply {
     }
 }
 
-/// The limiter's own clock, read as ever, whose nanoseconds count several times. It stands still
+/// The limiter's own clock, read as usual, with nanoseconds that count several times. It stops
 /// while other rows have their turn.
 #[derive(Debug)]
 pub struct Stretched {
     real: QuantaClock,
-    /// What a real nanosecond counts.
+    /// The factor of a real nanosecond.
     times: AtomicU64,
-    /// Added to the real nanoseconds times that.
+    /// Added to the product of real nanoseconds and the factor.
     ahead_nanos: AtomicU64,
-    /// From one decision to the next, as it should be: were it more for slow limiters than for fast
-    /// ones, their keys would ask for less. 0: it goes as fast as it was made.
+    /// The intended step between two decisions. If slow limiters had larger steps than fast ones,
+    /// their keys would ask for less. 0: the factor is constant.
     step_nanos: u64,
     turn: Mutex<Turns>,
 }
@@ -59,13 +59,13 @@ pub struct Stretched {
 struct Turns {
     threads: usize,
     began_nanos: u64,
-    /// What this clock said at the end.
+    /// The time at which this clock stopped.
     ended_nanos: u64,
     decisions: usize,
 }
 
 impl Stretched {
-    /// From `first_nanos` on; a real nanosecond is `times` of its own.
+    /// Starts at `first_nanos`; a real nanosecond counts `times`.
     #[must_use]
     pub fn new(first_nanos: u64, times: u64) -> Self {
         let turn = Turns { threads: 0, began_nanos: 0, ended_nanos: first_nanos, decisions: 0 };
@@ -78,8 +78,9 @@ impl Stretched {
         }
     }
 
-    /// From `first_nanos` on; in each turn so fast that decisions as long as those of the turn before
-    /// are `step_nanos` apart. In the first turn they are if they take 100 nanoseconds.
+    /// Starts at `first_nanos`. In each turn the factor is such that decisions as long as those of
+    /// the turn before are `step_nanos` apart. The first turn assumes 100 nanoseconds for a
+    /// decision.
     #[must_use]
     pub fn paced(first_nanos: u64, step_nanos: u64) -> Self {
         Self { step_nanos, ..Self::new(first_nanos, (step_nanos / 100).max(1)) }
@@ -89,7 +90,7 @@ impl Stretched {
     ///
     /// # Panics
     ///
-    /// If another thread panicked meanwhile.
+    /// If another thread panicked while it held the lock.
     pub fn begin(&self) {
         let mut turn = self.turn.lock().expect("no panic");
         if turn.threads == 0 {
@@ -101,11 +102,11 @@ impl Stretched {
         turn.threads += 1;
     }
 
-    /// A thread ends its turn, in which it has made so many decisions.
+    /// A thread ends its turn, after so many decisions.
     ///
     /// # Panics
     ///
-    /// If another thread panicked meanwhile.
+    /// If another thread panicked while it held the lock.
     pub fn end(&self, decisions: usize) {
         let mut turn = self.turn.lock().expect("no panic");
         turn.threads -= 1;
@@ -130,7 +131,7 @@ impl Stretched {
     }
 }
 
-/// What a real nanosecond counts where so many decisions took so long, and are to be a step apart.
+/// The factor for which decisions that took this long are a step apart.
 fn times_for(step_nanos: u64, decisions: usize, took_nanos: u64) -> u64 {
     let times = u128::from(step_nanos) * decisions as u128 / u128::from(took_nanos);
     u64::try_from(times).unwrap_or(u64::MAX).max(1)
@@ -148,13 +149,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_supply_gives_each_time_once() {
+    fn a_supply_returns_each_time_once() {
         let supply = Supply::new(7, 10);
         assert_eq!((supply.run(), supply.run()), (7, 647));
     }
 
     #[test]
-    fn a_stretched_clock_stands_still_between_turns() {
+    fn a_stretched_clock_is_stopped_between_turns() {
         let clock = Stretched::new(5_000_000_000, 1_000_000);
         clock.begin();
         clock.end(1);
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paced_clock_goes_by_the_decisions_of_the_turn_before() {
+    fn a_paced_clock_uses_the_pace_of_the_turn_before() {
         assert_eq!(times_for(1_000, 50, 25_000), 2, "500 ns each");
         assert_eq!(times_for(1_000, 50, 100_000_000), 1, "never slower than the real one");
         let clock = Stretched::paced(0, 1_000_000);

@@ -1,4 +1,4 @@
-//! The peer: governor, set up as its users set it up for speed.
+//! The peer governor, configured as its users do for speed.
 
 use std::hash::Hash;
 use std::num::NonZeroU32;
@@ -9,20 +9,20 @@ use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use governor::{Quota, RateLimiter};
 
-/// The peer by name, with the version that is asked for in `Cargo.toml`.
+/// The peer's name, with the version in `Cargo.toml`.
 pub const GOVERNOR: &str = "governor 0.10";
 
-/// governor's keyed limiter on a `DashMap` with ahash, and no middleware.
+/// governor's keyed limiter on a `DashMap` with ahash, without middleware.
 pub type Keyed<K, C = DefaultClock> =
     RateLimiter<K, DashMapStateStore<K, RandomState>, C, NoOpMiddleware<<C as Clock>::Instant>>;
 
-/// With its own clock, which is quanta's.
+/// With its own clock, quanta's.
 #[must_use]
 pub fn keyed<K: Hash + Eq + Clone>(quota: Quota) -> Keyed<K> {
     RateLimiter::dashmap_with_hasher(quota, RandomState::new())
 }
 
-/// With the clock that governor has for tests, and with which the caller can give the time.
+/// With governor's clock for tests, which lets the caller set the time.
 #[must_use]
 pub fn keyed_with_time_given<K: Hash + Eq + Clone>(
     quota: Quota,
@@ -31,7 +31,7 @@ pub fn keyed_with_time_given<K: Hash + Eq + Clone>(
     RateLimiter::dashmap_with_clock_and_hasher(quota, clock, RandomState::new())
 }
 
-/// A number that is not zero.
+/// Converts a number that must not be zero.
 ///
 /// # Panics
 ///
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_the_one_that_is_asked_for() {
+    fn the_named_version_is_the_one_in_the_manifest() {
         let (name, version) = GOVERNOR.split_once(' ').expect("a name and a version");
         let asked = format!("{name} = {{ version = \"{version}\"");
         assert!(include_str!("../Cargo.toml").contains(&asked), "no {asked}");

@@ -1,15 +1,15 @@
-//! What the system says of this process and this machine.
+//! What the operating system reports about this process and this machine.
 
 use std::fs;
 
-/// Bytes in a page, as on every Linux this runs on with the usual kernel.
+/// The page size of Linux with the usual kernel.
 const PAGE_BYTES: u64 = 4_096;
 
 /// Resident memory of this process in bytes.
 ///
 /// # Panics
 ///
-/// Where there is no `/proc`.
+/// If there is no `/proc`.
 #[must_use]
 pub fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").expect("Linux");
@@ -17,23 +17,23 @@ pub fn resident_bytes() -> u64 {
     pages.parse::<u64>().expect("a number of pages") * PAGE_BYTES
 }
 
-/// The largest that [`resident_bytes`] has been, in bytes.
+/// The maximum of [`resident_bytes`] so far, in bytes.
 #[must_use]
 pub fn resident_peak_bytes() -> u64 {
     status_number("/proc/self/status", "VmHWM:") * 1_024
 }
 
-/// Memory in bytes that could be taken without swapping.
+/// Memory in bytes that can be allocated without swapping.
 ///
 /// # Panics
 ///
-/// Where there is no `/proc`.
+/// If there is no `/proc`.
 #[must_use]
 pub fn available_bytes() -> u64 {
     status_number("/proc/meminfo", "MemAvailable:") * 1_024
 }
 
-/// How often the system took the processor away from this thread.
+/// How often the system preempted this thread.
 #[must_use]
 pub fn preemptions() -> u64 {
     status_number("/proc/thread-self/status", "nonvoluntary_ctxt_switches:")
@@ -45,11 +45,11 @@ fn status_number(path: &str, name: &str) -> u64 {
     line.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number")
 }
 
-/// Threads that wanted to run in the last minute, on average.
+/// The load average: threads that wanted to run in the last minute.
 ///
 /// # Panics
 ///
-/// Where there is no `/proc`.
+/// If there is no `/proc`.
 #[must_use]
 pub fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").expect("Linux");
@@ -63,26 +63,27 @@ pub struct Ticks {
     stolen: u64,
 }
 
-/// What the processors have spent so far.
+/// The time that all processors have spent so far.
 ///
 /// # Panics
 ///
-/// Where there is no `/proc`.
+/// If there is no `/proc`.
 #[must_use]
 pub fn ticks() -> Ticks {
     Ticks::parse(&fs::read_to_string("/proc/stat").expect("Linux"))
 }
 
 impl Ticks {
-    /// The first line is of all processors: user, nice, system, idle, iowait, irq, softirq,
-    /// steal; what follows is part of those.
+    /// The first line covers all processors: user, nice, system, idle, iowait, irq, softirq, steal.
+    /// The other fields are included in those.
     fn parse(stat: &str) -> Self {
         let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).take(8);
         let ticks: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
         Self { all: ticks.iter().sum(), stolen: ticks.get(7).copied().unwrap_or(0) }
     }
 
-    /// What other guests of the host took between here and `later`, in percent of all.
+    /// The share of processor time between `self` and `later` that other guests of the host took,
+    /// in percent.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "ticks of minutes")]
     pub fn stolen_percent(self, later: Self) -> f64 {
@@ -91,11 +92,11 @@ impl Ticks {
     }
 }
 
-/// The name of the bench that runs: cargo adds a hyphen and a hash to the program's.
+/// The name of the running bench, without the hyphen and the hash that cargo appends.
 ///
 /// # Panics
 ///
-/// If this program has no path.
+/// If the path of this program is unknown.
 #[must_use]
 pub fn bench() -> String {
     let program = std::env::current_exe().expect("this program has a path");
@@ -115,11 +116,11 @@ fn without_hash(name: &str) -> &str {
 /// The date and the time of day in UTC, to the minute.
 #[must_use]
 pub fn date() -> String {
-    said_by("date", &["-u", "+%Y-%m-%d %H:%M"]).unwrap_or_else(|| "unknown date".to_owned())
+    output_of("date", &["-u", "+%Y-%m-%d %H:%M"]).unwrap_or_else(|| "unknown date".to_owned())
 }
 
-/// The output of another program, if it runs.
-fn said_by(program: &str, args: &[&str]) -> Option<String> {
+/// Runs another program and returns its output, if it runs.
+fn output_of(program: &str, args: &[&str]) -> Option<String> {
     let output = std::process::Command::new(program).args(args).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
@@ -133,7 +134,7 @@ pub fn machine() -> String {
         .find_map(|line| line.strip_prefix("model name"))
         .map_or("unknown processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZeroUsize::get);
-    let compiler = said_by("rustc", &["--version"]).unwrap_or_else(|| "unknown rustc".to_owned());
+    let compiler = output_of("rustc", &["--version"]).unwrap_or_else(|| "unknown rustc".to_owned());
     let guest = if cpuinfo.contains(" hypervisor") { " (virtual)" } else { "" };
     format!("{model}{guest}, {cores} cores, {compiler}")
 }
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_took_is_told_apart() {
+    fn stolen_time_is_distinguished_from_idle_time() {
         let before = Ticks::parse("cpu  10 0 10 70 0 0 0 10 99 99\ncpu0 1 1\n");
         let after = Ticks::parse("cpu  110 0 10 150 0 0 0 30 99 99\ncpu0 1 1\n");
         assert!((before.stolen_percent(after) - 10.0).abs() < 1e-9);
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn cargos_hash_is_no_part_of_a_name() {
+    fn the_name_of_a_bench_excludes_the_hash_of_cargo() {
         assert_eq!(without_hash("versus_mutex-65177e279cb01d81"), "versus_mutex");
         assert_eq!(without_hash("two-words"), "two-words");
     }

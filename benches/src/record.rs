@@ -1,8 +1,8 @@
-//! Keeps what a bench prints, when it was told to with `--save DIR`.
+//! Keeps what a bench prints, if the option `--save DIR` is given.
 //!
-//! A bench is a process of its own, so there is one record in it: the first heading begins it,
-//! further headings begin further parts. The file is written anew with each thing that is added,
-//! so that no bench has to say that it is done. Nothing is kept before the first heading.
+//! A bench is a process of its own, so it has one record. The first heading begins the record, and
+//! each further heading begins a section. The file is rewritten with each item, so a bench need not
+//! announce its end. Nothing is kept before the first heading.
 
 #![allow(clippy::disallowed_types, reason = "nothing here is on the limiter's path")]
 
@@ -18,15 +18,15 @@ static RECORD: Mutex<Option<Record>> = Mutex::new(None);
 struct Record {
     dir: PathBuf,
     saved: Saved,
-    /// The processors' time when it began.
+    /// The processors' time when the bench began.
     began: process::Ticks,
 }
 
-/// A heading was printed.
+/// Records a heading.
 ///
 /// # Panics
 ///
-/// If another thread panicked meanwhile.
+/// If another thread panicked while it held the lock.
 pub fn begin(title: &str) {
     let mut record = RECORD.lock().expect("no panic");
     if record.is_none() {
@@ -37,11 +37,11 @@ pub fn begin(title: &str) {
     }
 }
 
-/// Something was printed.
+/// Records an item.
 ///
 /// # Panics
 ///
-/// If another thread panicked meanwhile, or the file cannot be written.
+/// If another thread panicked while it held the lock, or the file cannot be written.
 pub fn add(item: Item) {
     if let Some(record) = RECORD.lock().expect("no panic").as_mut() {
         record.add(item);
@@ -49,7 +49,7 @@ pub fn add(item: Item) {
 }
 
 impl Record {
-    /// Of this process, if it is to save anything.
+    /// The record of this process, if it is to be saved.
     fn new() -> Option<Self> {
         let options = Options::from_args();
         let noise = Noise { load_average: process::load_average(), ..Noise::default() };

@@ -1,4 +1,5 @@
-//! What benches print, in Markdown; with `--save` it is kept as well (see [`crate::record`]).
+//! Prints the results of a bench in Markdown; with `--save` they are kept as well (see
+//! [`crate::record`]).
 
 use crate::calls::Calls;
 use crate::process::machine;
@@ -32,7 +33,7 @@ pub fn calls(title: &str, calls: &[&Calls]) {
     say(Item::Calls { title: title.to_owned(), rows });
 }
 
-/// Prints any other table. A row has as many cells as the header; the title may be empty.
+/// Prints any other table. Each row has as many cells as the header; the title may be empty.
 pub fn text(title: &str, header: &[&str], rows: Vec<Vec<String>>) {
     let header = header.iter().map(|&name| name.to_owned()).collect();
     say(Item::Text { title: title.to_owned(), header, rows });
@@ -47,15 +48,15 @@ pub fn quartiles(values: &[f64]) -> [f64; 3] {
     [last / 4, last / 2, last - last / 4].map(|index| sorted[index])
 }
 
-/// Prints how the ratio of two rows stands to a bound. The ratio is taken in each round; what
-/// counts is the median. Silent where a row was not run.
+/// Prints the ratio of two rows with a bound. The ratio is computed for each round, and the median
+/// is compared with the bound. Prints nothing if a row was not run.
 pub fn target(what: &str, figures: &[Figures], [over, under]: [&str; 2], bound: Bound) {
     let Some([low, median, high]) = ratio(figures, [over, under]) else { return };
     let note = format!("{over:?} over {under:?}");
     say(Item::Target(Target::new(what, median, Some([low, high]), bound, &note)));
 }
 
-/// Prints the ratio of two rows that has no target.
+/// Prints the ratio of two rows without a bound.
 pub fn compared(what: &str, figures: &[Figures], [over, under]: [&str; 2]) {
     let Some([low, median, high]) = ratio(figures, [over, under]) else { return };
     say(Item::Ratio {
@@ -66,8 +67,8 @@ pub fn compared(what: &str, figures: &[Figures], [over, under]: [&str; 2]) {
     });
 }
 
-/// Prints the ratio of the medians of two rows that did not take turns, and how it stands to a
-/// bound, if there is one. The quartiles are as far apart as those of the rows allow.
+/// Prints the ratio of the medians of two rows that did not take turns, with a bound if there is
+/// one. The quartiles are as far apart as those of the rows allow.
 pub fn of_medians(what: &str, figures: &[Figures], [over, under]: [&str; 2], bound: Option<Bound>) {
     let find = |name: &str| figures.iter().find(|row| row.name == name);
     let (Some(above), Some(below)) = (find(over), find(under)) else { return };
@@ -85,19 +86,19 @@ pub fn of_medians(what: &str, figures: &[Figures], [over, under]: [&str; 2], bou
     });
 }
 
-/// The quartiles of the ratios of two rows, round by round.
+/// The quartiles of the ratios of two rows, computed for each round.
 fn ratio(figures: &[Figures], [over, under]: [&str; 2]) -> Option<[f64; 3]> {
     let find = |name: &str| figures.iter().find(|row| row.name == name);
     let pairs = find(over)?.nanos.iter().zip(&find(under)?.nanos);
     Some(quartiles(&pairs.map(|(over, under)| over / under).collect::<Vec<f64>>()))
 }
 
-/// Prints how a figure stands to a bound.
+/// Prints a figure with a bound.
 pub fn verdict(what: &str, figure: f64, bound: Bound, note: &str) {
     say(Item::Target(Target::new(what, figure, None, bound, note)));
 }
 
-/// Prints a figure of ours beside that of a peer, of which less is better.
+/// Prints a figure of ours beside that of a peer; less is better.
 pub fn beside(what: &str, unit: &str, ours: f64, (peer, theirs): (&str, f64)) {
     say(Item::Beside {
         what: what.to_owned(),
@@ -123,13 +124,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quartiles_of_a_few() {
+    fn quartiles_of_few_values_are_exact() {
         assert_eq!(quartiles(&[5.0, 1.0, 4.0, 2.0, 3.0]), [2.0, 3.0, 4.0]);
         assert_eq!(quartiles(&[7.0]), [7.0, 7.0, 7.0]);
     }
 
     #[test]
-    fn a_ratio_is_of_neighbours_in_time() {
+    fn a_ratio_is_computed_round_by_round() {
         let row = |name: &str, nanos: [f64; 3]| Figures {
             name: name.to_owned(),
             threads: 1,

@@ -1,5 +1,5 @@
-//! Interleaved measuring: the rows of a comparison take turns, round by round, so that what
-//! disturbs the machine disturbs all of them, and a ratio is of neighbours in time.
+//! Interleaved measuring: the rows of a comparison take turns in each round. A disturbance of the
+//! machine then affects all rows, and a ratio compares measurements that are close in time.
 
 use std::sync::Barrier;
 
@@ -12,9 +12,9 @@ pub use crate::saved::Admitted;
 /// One turn of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
-    /// Which thread of the row's.
+    /// The index of the thread in its row.
     pub thread: usize,
-    /// Which round.
+    /// The number of the round.
     pub round: usize,
     /// Decisions to make.
     pub decisions: usize,
@@ -24,8 +24,8 @@ impl Turn {
     /// Nanoseconds from one given time to the next.
     const STEP_NANOS: u64 = 16;
 
-    /// The given time of the first decision of this turn, in nanoseconds; the next ones follow
-    /// by [`Turn::later`]. It goes on over the rounds.
+    /// The given time of the first decision of this turn, in nanoseconds; [`Turn::later`] gives the
+    /// next ones. The time continues over the rounds.
     #[must_use]
     pub fn start_nanos(&self) -> u64 {
         1_000_000_000 + (self.round * self.decisions) as u64 * Self::STEP_NANOS
@@ -38,8 +38,8 @@ impl Turn {
         nanos + Self::STEP_NANOS
     }
 
-    /// The part of `sequence` that is this turn's, in two runs (the second after the wrap).
-    /// Threads begin apart; rounds go on where the last one ended.
+    /// The part of `sequence` for this turn, in two runs (the second after the wrap). Threads start
+    /// at different positions, and each round starts where the last one ended.
     #[must_use]
     pub fn part<'a, T>(&self, sequence: &'a [T], threads: usize) -> (&'a [T], &'a [T]) {
         let len = sequence.len();
@@ -50,7 +50,7 @@ impl Turn {
     }
 }
 
-/// Something to measure.
+/// One row: something to measure.
 pub struct Row<'a> {
     name: String,
     threads: usize,
@@ -72,7 +72,7 @@ impl<'a> Row<'a> {
         Self { name: name.to_owned(), threads, body: Box::new(body), decides: true }
     }
 
-    /// A row to compare with, that decides nothing.
+    /// A row without decisions, to compare with.
     pub fn floor(name: &str, threads: usize, body: impl Fn(Turn) + Sync + 'a) -> Self {
         let body = Box::new(move |turn| {
             body(turn);
@@ -81,7 +81,7 @@ impl<'a> Row<'a> {
         Self { name: name.to_owned(), threads, body, decides: false }
     }
 
-    /// Wall time of one round in nanoseconds, and how many were admitted.
+    /// The wall time of one round in nanoseconds, and the number of admitted decisions.
     fn run(&self, clock: &Clock, round: usize, decisions: usize) -> (f64, usize) {
         if self.threads == 1 {
             let begin = clock.now();
@@ -112,20 +112,20 @@ fn nanos(begin: Instant, end: Instant) -> f64 {
     end.duration_since(begin).as_nanos() as f64
 }
 
-/// What a row came to.
+/// The results of a row.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// The row's name.
     pub name: String,
-    /// Threads that decided at the same time.
+    /// Threads that decide at the same time.
     pub threads: usize,
-    /// Wall nanoseconds times threads per decision, one for each round.
+    /// Wall nanoseconds times threads per decision, for each round.
     pub nanos: Vec<f64>,
-    /// All decisions that were measured, and how many of them were admitted; `None` for a floor.
+    /// The measured decisions, and how many of them were admitted; `None` for a floor.
     pub admitted: Option<Admitted>,
 }
 
-/// Lets the rows take turns: one round to warm up, then those that count.
+/// Runs the rows in turns: one round to warm up, then the measured rounds.
 #[must_use]
 #[allow(clippy::cast_precision_loss, reason = "counts of decisions are far below 2^52")]
 pub fn compare(options: &Options, decisions: usize, rows: &[Row<'_>]) -> Vec<Figures> {

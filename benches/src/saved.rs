@@ -1,4 +1,4 @@
-//! What a bench found, as it is kept in `DIR/<bench>.json`.
+//! The results of a bench, as they are kept in `DIR/<bench>.json`.
 
 use std::path::Path;
 use std::{fs, io};
@@ -15,30 +15,30 @@ pub struct Saved {
     pub bench: String,
     /// Processor, cores, compiler.
     pub machine: String,
-    /// When it began, in UTC.
+    /// When the bench began, in UTC.
     pub date: String,
     /// Rounds of every comparison.
     pub rounds: usize,
-    /// The text that the names of all rows contain, where not all were asked for.
+    /// The text that the names of all rows contain, if the run was restricted to some.
     pub only: Option<String>,
-    /// What else the machine did.
+    /// The load of the machine by others.
     pub noise: Noise,
-    /// A part for each heading.
+    /// A section for each heading.
     pub sections: Vec<Section>,
 }
 
-/// What disturbed a run, as far as the system tells.
+/// Disturbances of a run, as reported by the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// Threads that wanted to run in the minute before it began, on average.
+    /// The load average of the minute before the bench began.
     pub load_average: f64,
-    /// Of the processors' time, what other guests of the host took, in percent.
+    /// The share of processor time that other guests of the host took, in percent.
     pub stolen_percent: f64,
-    /// How often the system took the processor away from the bench's first thread.
+    /// How often the system preempted the bench's first thread.
     pub preemptions: u64,
 }
 
-/// What stands under one heading, in the order of printing.
+/// The items under one heading, in the order of printing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Section {
     /// The heading.
@@ -47,31 +47,31 @@ pub struct Section {
     pub items: Vec<Item>,
 }
 
-/// A thing that a bench prints.
+/// Something that a bench prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Item {
     /// A comparison of rows that took turns.
     Timed {
-        /// What is compared.
+        /// The title.
         title: String,
         /// In the order of their turns.
         rows: Vec<TimedRow>,
     },
-    /// How long single calls took.
+    /// The duration of single calls.
     Calls {
-        /// What was called.
+        /// The title.
         title: String,
         /// A row for each kind of call.
         rows: Vec<CallsRow>,
     },
     /// Any other table.
     Text {
-        /// What it shows; may be empty.
+        /// The title; may be empty.
         title: String,
         /// The names of the columns.
         header: Vec<String>,
-        /// As many cells in each as the header has.
+        /// Each row has as many cells as the header.
         rows: Vec<Vec<String>>,
     },
     /// A sentence about the table before it.
@@ -79,28 +79,28 @@ pub enum Item {
         /// The sentence.
         text: String,
     },
-    /// A figure that has a bound.
+    /// A figure with a bound.
     Target(Target),
-    /// A ratio that has none.
+    /// A ratio without a bound.
     Ratio {
-        /// What is compared.
+        /// The name of the ratio.
         what: String,
         /// The median of the ratios of all rounds.
         figure: f64,
         /// Their quartiles.
         quartiles: [f64; 2],
-        /// Which rows.
+        /// The rows that are compared.
         note: String,
     },
-    /// One figure of ours and one of a peer's, of which less is better.
+    /// One figure of ours and one of a peer's; less is better.
     Beside {
-        /// What is compared.
+        /// The name of the figures.
         what: String,
         /// The unit of both.
         unit: String,
         /// Our figure.
         ours: f64,
-        /// Whose the other one is.
+        /// The name of the peer.
         peer: String,
         /// The peer's figure.
         theirs: f64,
@@ -110,15 +110,15 @@ pub enum Item {
 /// A row of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimedRow {
-    /// What took its turn.
+    /// The name of the row.
     pub name: String,
-    /// Threads that decided at the same time.
+    /// Threads that decide at the same time.
     pub threads: usize,
     /// Wall nanoseconds times threads per decision: the median of all rounds.
     pub median_nanos: f64,
     /// Their quartiles.
     pub quartiles_nanos: [f64; 2],
-    /// Decisions of all threads together in a second, in millions.
+    /// Decisions per second of all threads together, in millions.
     pub millions_per_second: f64,
     /// `None` for a floor, which decides nothing.
     pub admitted: Option<Admitted>,
@@ -136,26 +136,26 @@ pub struct Admitted {
 /// Timed calls of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallsRow {
-    /// What was called. A name that begins with "control" is of no call at all.
+    /// The name. If it begins with "control", no call is measured.
     pub name: String,
     /// How many calls.
     pub calls: u64,
-    /// Nanoseconds that this share of the calls did not exceed.
+    /// Percentiles of the calls, in nanoseconds.
     pub percentiles: Vec<Percentile>,
     /// The slowest call.
     pub max_nanos: u64,
     /// Calls of more than 100 microseconds.
     pub slow: u64,
-    /// How often the system took the processor away meanwhile.
+    /// How often the system preempted the threads meanwhile.
     pub preempted: u64,
 }
 
-/// A point of a distribution.
+/// One percentile of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
-    /// Of all calls, in percent.
+    /// The percentage of all calls.
     pub percent: f64,
-    /// What they did not exceed.
+    /// The time that they did not exceed.
     pub nanos: u64,
 }
 
@@ -164,7 +164,7 @@ impl Saved {
     ///
     /// # Errors
     ///
-    /// Where there is none, or it is of another form.
+    /// The file is missing or malformed.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(path).map_err(|error| format!("{path:?}: {error}"))?;
         serde_json::from_str(&text).map_err(|error| format!("{path:?}: {error}"))
@@ -174,7 +174,7 @@ impl Saved {
     ///
     /// # Errors
     ///
-    /// Where one cannot be read, or there is none.
+    /// A file cannot be read, or there is none.
     pub fn read_all(dir: &Path) -> Result<Vec<Self>, String> {
         let entries = fs::read_dir(dir).map_err(|error| format!("{dir:?}: {error}"))?;
         let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -186,7 +186,7 @@ impl Saved {
         }
     }
 
-    /// Writes `dir/<bench>.json`, at once or not at all.
+    /// Writes `dir/<bench>.json` atomically, by renaming a complete file.
     ///
     /// # Panics
     ///
@@ -203,13 +203,13 @@ impl Saved {
         fs::rename(&unfinished, &path).expect("a file can be renamed in its directory");
     }
 
-    /// All that it found, without the headings.
+    /// All items of all sections.
     pub fn items(&self) -> impl Iterator<Item = &Item> {
         self.sections.iter().flat_map(|section| &section.items)
     }
 }
 
-/// A line for each object: short, and what changes from run to run is seen line by line.
+/// One line for each object: the file is short, and a diff shows what changed from run to run.
 struct OnLines;
 
 impl serde_json::ser::Formatter for OnLines {
@@ -218,7 +218,7 @@ impl serde_json::ser::Formatter for OnLines {
     }
 }
 
-/// To a thousandth: no figure here is more exact.
+/// Rounds to a thousandth: no figure here is more exact.
 #[must_use]
 pub fn rounded(figure: f64) -> f64 {
     (figure * 1_000.0).round() / 1_000.0
@@ -243,7 +243,7 @@ impl From<&Figures> for TimedRow {
 pub const SHOWN: [f64; 4] = [50.0, 99.0, 99.9, 99.99];
 
 impl CallsRow {
-    /// What this share of the calls did not exceed, where it is known.
+    /// The percentile, if it is known.
     #[must_use]
     pub fn nanos(&self, percent: f64) -> Option<u64> {
         let is_it = |point: &&Percentile| (point.percent - percent).abs() < 1e-6;
@@ -308,7 +308,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_result_is_read_back() {
         let dir = std::env::temp_dir().join(format!("tollgate-saved-{}", std::process::id()));
         let saved = sample();
         saved.write(&dir);
@@ -318,7 +318,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_directory_without_results_is_an_error() {
+    fn reading_a_directory_without_results_is_an_error() {
         let dir = std::env::temp_dir().join(format!("tollgate-empty-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("a temporary directory");
         let read = Saved::read_all(&dir);

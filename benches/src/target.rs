@@ -1,22 +1,22 @@
-//! What a figure should be, and whether it is.
+//! Bounds of figures, and whether they are met.
 
 use serde::{Deserialize, Serialize};
 
 use crate::saved::rounded;
 
-/// What a ratio should be.
+/// The bound of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// No more than this.
+    /// At most this.
     AtMost(f64),
-    /// No less than this.
+    /// At least this.
     AtLeast(f64),
 }
 
 impl Bound {
-    /// By how much a figure misses it, in whole percent of the bound, rounded up; `None` where it
-    /// is met. Infinite for a figure that should be zero.
+    /// By how much a figure misses the bound, in whole percent of it, rounded up; `None` if the
+    /// bound is met. Infinite for a figure that should be zero.
     #[must_use]
     pub fn missed_by_percent(self, figure: f64) -> Option<f64> {
         let (met, by) = match self {
@@ -26,7 +26,7 @@ impl Bound {
         (!met).then(|| (by * 100.0).ceil())
     }
 
-    /// In the signs of a table.
+    /// As text in a table.
     #[must_use]
     pub fn sign(self) -> String {
         match self {
@@ -39,22 +39,22 @@ impl Bound {
 /// A figure and its bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// What it is the figure of.
+    /// The name of the figure.
     pub what: String,
-    /// The figure; of a ratio the median of all rounds.
+    /// The figure; of a ratio, the median of all rounds.
     pub figure: f64,
-    /// The quartiles of the rounds, where there are rounds.
+    /// The quartiles of the rounds, if there are rounds.
     pub quartiles: Option<[f64; 2]>,
-    /// What it should be.
+    /// The bound.
     pub bound: Bound,
-    /// "met", "missed by 12 %", or "missed" where it should be zero.
+    /// "met", "missed by 12 %", or "missed" if the figure should be zero.
     pub outcome: String,
-    /// Which rows, or what else there is to know.
+    /// The rows that are compared, or other notes.
     pub note: String,
 }
 
 impl Target {
-    /// Judges a figure before it is rounded.
+    /// Compares a figure with its bound before it is rounded.
     #[must_use]
     pub fn new(
         what: &str,
@@ -84,7 +84,7 @@ impl Target {
         self.outcome == "met"
     }
 
-    /// A point of a list.
+    /// As an item of a list.
     #[must_use]
     pub fn markdown(&self) -> String {
         let (word, limit) = match self.bound {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_says_how_it_stands() {
+    fn a_target_prints_whether_it_is_met() {
         let missed = Target::new("a", 1.86, Some([1.83, 1.89]), Bound::AtLeast(4.0), "x over y");
         let line = "- a: 1.86 (at least 4): **missed by 54 %**; x over y, quartiles 1.83 to 1.89\n";
         assert_eq!(missed.markdown(), line);
@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn what_should_be_zero_and_is_not_is_missed() {
+    fn a_figure_that_should_be_zero_is_missed_without_a_percentage() {
         let target = Target::new("denied", 3.0, None, Bound::AtMost(0.0), "of 10");
         assert_eq!(target.outcome, "missed");
         assert!(!target.is_met());
     }
 
     #[test]
-    fn a_miss_within_the_rounding_is_a_miss() {
+    fn a_miss_smaller_than_the_rounding_is_a_miss() {
         assert!(!Target::new("a", 2.000_000_1, None, Bound::AtMost(2.0), "").is_met());
     }
 }

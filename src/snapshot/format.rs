@@ -103,8 +103,8 @@ pub(super) fn write(mut header: Header, rows: impl Iterator<Item = Row>) -> Vec<
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
     bytes[12..16].copy_from_slice(&HEADER_LENGTH.to_le_bytes());
     let words = header.words(total_bytes);
-    for (place, word) in bytes[16..HEADER_BYTES].chunks_exact_mut(8).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
+    for (field, word) in bytes[16..HEADER_BYTES].chunks_exact_mut(8).zip(words) {
+        field.copy_from_slice(&word.to_le_bytes());
     }
     let checksum = checksum(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -201,23 +201,23 @@ impl Rows<'_> {
         }
         let cut_off = damaged("a row is cut off");
         let bucket = take_u32(&mut self.rest).ok_or(cut_off)?;
-        let [places] = take(&mut self.rest).ok_or(cut_off)?;
+        let [live] = take(&mut self.rest).ok_or(cut_off)?;
         if u64::from(bucket) < self.after {
             return Err(damaged("its buckets are out of order"));
         }
         self.after = u64::from(bucket) + 1;
-        if places == 0 {
+        if live == 0 {
             return Err(damaged("a row is empty"));
         }
         let mut row = Row::of(bucket);
-        for place in Row::places_in(places) {
+        for slot in Row::places_in(live) {
             let mut word = || take(&mut self.rest).map(u64::from_le_bytes).ok_or(cut_off);
             match words_in_slot {
-                1 => row.add(place, [word()?]),
-                _ => row.add(place, [word()?, word()?]),
+                1 => row.add(slot, [word()?]),
+                _ => row.add(slot, [word()?, word()?]),
             }
         }
-        let count = ring_cells.saturating_mul(places.count_ones() as usize);
+        let count = ring_cells.saturating_mul(live.count_ones() as usize);
         take_words(&mut self.rest, count, &mut row.rings).ok_or(cut_off)?;
         Ok(Some(row))
     }

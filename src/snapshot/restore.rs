@@ -170,13 +170,13 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     while let Some(mut row) = rows.next(words_in_slot, ring_cells)? {
         let mut rings = core::mem::take(&mut row.rings);
         let mut rest = rings.as_mut_slice();
-        let places = Row::places_in(row.places);
-        for (place, words) in places.zip(row.words().chunks_exact(words_in_slot)) {
+        let slots = Row::places_in(row.places);
+        for (slot, words) in slots.zip(row.words().chunks_exact(words_in_slot)) {
             let (ring, others) = rest.split_at_mut(ring_cells);
             rest = others;
             let rebase = |word, ring: &mut [u64]| params.rebase(word, ring, &passage);
             table
-                .put_back(row.bucket, place, (words, ring), params, instant, rebase)
+                .put_back(row.bucket, slot, (words, ring), params, instant, rebase)
                 .map_err(|_| damaged("a key is in a slot where it cannot be"))?;
             keys += 1;
         }

@@ -118,7 +118,7 @@ impl<K> TopKey<K> {
     /// ```
     /// let top = tollgate::TopKeys::new(1);
     /// top.note(&1_u8);
-    /// top.note(&2_u8); // takes the only entry over, with its count
+    /// top.note(&2_u8); // replaces the only entry, and takes over its count
     /// assert_eq!((top.top(1)[0].denied, top.top(1)[0].at_least()), (2, 1));
     /// ```
     pub fn at_least(&self) -> u64 {
@@ -204,7 +204,7 @@ impl<K> TopKeys<K> {
     /// ```
     /// let top = tollgate::TopKeys::new(10);
     /// top.note(&7_u32);
-    /// assert_eq!(top.dropped(), 0); // there is one thread
+    /// assert_eq!(top.dropped(), 0); // there is only one thread
     /// ```
     pub fn dropped(&self) -> u64 {
         let dropped = |stripe: &Stripe<K>| {

@@ -76,14 +76,14 @@ impl<K> Sketch<K> {
             let known: &Q = entries[number as usize].key.borrow();
             known == key
         };
-        let mut forgotten = None;
+        let mut replaced = None;
         match self.index.find(tag, same) {
             Some(number) => self.increment(number),
             None if self.entries.len() < self.max_entries => self.insert_new(key.to_owned(), tag),
-            None => forgotten = Some(self.replace_lowest(key.to_owned(), tag)),
+            None => replaced = Some(self.replace_lowest(key.to_owned(), tag)),
         }
         self.noted += 1;
-        drop(forgotten);
+        drop(replaced);
     }
 
     fn insert_new(&mut self, key: K, tag: u32) {
@@ -98,13 +98,13 @@ impl<K> Sketch<K> {
     fn replace_lowest(&mut self, key: K, tag: u32) -> K {
         let number = *self.ranks.last().expect("the sketch is full");
         let entry = &mut self.entries[number as usize];
-        let forgotten = core::mem::replace(&mut entry.key, key);
+        let replaced = core::mem::replace(&mut entry.key, key);
         entry.error = entry.count;
         let old = core::mem::replace(&mut entry.tag, tag);
         self.index.remove(old, number);
         self.index.insert(tag, number);
         self.increment(number);
-        forgotten
+        replaced
     }
 
     /// Increments an entry's count.

@@ -26,7 +26,7 @@ impl<S: Waitable> WaitQueue<S> {
     /// let queue = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
     /// let waited = |max_wait| queue.wait(&(), 1, max_wait).map(|waited| waited.waited());
     /// assert_eq!(waited(Duration::ZERO)?, Duration::ZERO);
-    /// assert!(waited(Duration::from_millis(1)).is_err()); // at once
+    /// assert!(waited(Duration::from_millis(1)).is_err()); // fails immediately
     /// assert!(waited(Duration::from_secs(1))? > Duration::from_millis(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -43,7 +43,7 @@ impl<S: Waitable> WaitQueue<S> {
     /// ```
     /// use tollgate::{Direct, WaitQueue, Quota, Tick};
     /// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
-    /// queue.wait_until(&(), 1, Tick::ZERO)?; // does not have to wait
+    /// queue.wait_until(&(), 1, Tick::ZERO)?; // does not wait
     /// assert!(queue.wait_until(&(), 1, Tick::ZERO).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

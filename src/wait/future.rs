@@ -70,7 +70,7 @@ impl<S: Waitable> WaitQueue<S> {
 /// let queue = WaitQueue::new(Direct::new(Quota::per_second(9))?);
 /// let timer = Timer::start()?; // a thread
 /// let wait = queue.wait_async(&(), 1, Duration::from_secs(1), |span| timer.sleep(span));
-/// drop(wait); // was not polled, and is as if it had never been
+/// drop(wait); // never polled, so it has no effect
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a future does nothing unless it is polled"]

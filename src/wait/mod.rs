@@ -60,7 +60,6 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 ///   memory; keys without waiters take none.
 /// - A waiter that leaves before its turn (its future is dropped) leaves the key as if it had never
 ///   come. All waiters behind it move up.
-///   moment before its turn. Everybody behind it moves up.
 ///
 /// **Not guaranteed.**
 ///
@@ -148,7 +147,7 @@ impl<S: Waitable> WaitQueue<S> {
     /// # use std::time::Duration;
     /// # use tollgate::{Direct, WaitQueue, Quota, WaitError};
     /// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?).max_waiters(0);
-    /// queue.wait(&(), 1, Duration::MAX)?; // does not have to wait
+    /// queue.wait(&(), 1, Duration::MAX)?; // does not wait
     /// let error = queue.wait(&(), 1, Duration::MAX).unwrap_err();
     /// assert_eq!(error, WaitError::Crowded { waiters: 0 });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -191,7 +190,7 @@ impl<S: Waitable> WaitQueue<S> {
     /// ```
     /// # use tollgate::{Direct, WaitQueue, Quota};
     /// let queue = WaitQueue::new(Direct::new(Quota::per_second(9))?);
-    /// assert!(queue.limiter().check().is_ok()); // without standing in queue
+    /// assert!(queue.limiter().check().is_ok()); // without waiting
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn limiter(&self) -> &S {

@@ -1,5 +1,8 @@
-//! The queue of one key: which waiter is next, and when its turn comes. It reads no clock and wakes
-//! no thread itself.
+//! The queue of one key: which waiter is next, and when its turn comes. Each call passes the time,
+//! and collects the wakers for its caller to use.
+//!
+//! The model `loom-tests/tests/waiting.rs` guards this protocol:
+//! `RUSTFLAGS='--cfg tollgate_loom' cargo test -p loom-tests --release --test waiting`.
 //!
 //! # Protocol
 //!
@@ -7,10 +10,10 @@
 //! key owes more than its burst, so no other caller can charge anything, and a refund of the
 //! booking restores what was there before. The other waiters are charged nothing, so they leave
 //! without a refund.
+//!
 //! ```text
-//! waiting -> booked -> granted -> gone      it goes ahead, or is dropped before it learns of the
-//! grant
-//!     \-> denied -> gone                   its turn would come too late
+//! waiting -> booked -> granted -> gone   it goes ahead, or is dropped before it learns of the grant
+//!     \-> denied -> gone                 its turn would come too late
 //! ```
 //!
 //! A booking that is granted late is charged at the time of the grant. So a queue that was not
@@ -36,7 +39,7 @@ use super::source::{KeyProbe, sealed::LimiterOps};
 use crate::cell::Paid;
 use crate::time::Tick;
 
-/// What a waiter asks for.
+/// The request of a waiter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) probe: KeyProbe,

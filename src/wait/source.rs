@@ -61,7 +61,7 @@ pub(crate) mod sealed {
         fn ops(&self) -> &Self::Ops;
     }
 
-    /// What a wait queue needs of a limiter.
+    /// The operations that a wait queue needs of a limiter.
     pub trait LimiterOps {
         type Key: ?Sized;
 

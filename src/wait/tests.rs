@@ -28,7 +28,7 @@ fn wait<'a, 'b>(queue: &'a WaitQueue<Gate<'b>>, n: u64, max_nanos: u64) -> Waite
 }
 
 /// Polls, as if the waiter had been woken.
-fn look(waiter: &mut Waiter<'_, '_>) -> Poll<Result<Waited, WaitError>> {
+fn poll_once(waiter: &mut Waiter<'_, '_>) -> Poll<Result<Waited, WaitError>> {
     Pin::new(waiter).poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -43,47 +43,47 @@ fn state(gate: &Gate<'_>, now: u64) -> (u64, Duration) {
 }
 
 #[test]
-fn the_second_is_booked_when_the_first_goes_ahead() {
+fn the_second_waiter_is_booked_when_the_first_goes_ahead() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 1));
     assert!(queue.limiter().check().is_ok());
     let [mut first, mut second] = [(); 2].map(|()| wait(&queue, 1, 10 * SECOND));
-    assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
+    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
     assert_eq!(state(queue.limiter(), 0).1, Duration::from_nanos(2 * CELL), "only one is booked");
     clock.set(at(CELL - 1));
-    assert!(look(&mut second).is_pending() && look(&mut first).is_pending());
+    assert!(poll_once(&mut second).is_pending() && poll_once(&mut first).is_pending());
     clock.set(at(CELL));
     let waited = Waited { waited: Duration::from_nanos(CELL) };
-    assert_eq!(look(&mut first), Poll::Ready(Ok(waited)));
+    assert_eq!(poll_once(&mut first), Poll::Ready(Ok(waited)));
     assert!(queue.limiter().check().is_err(), "the second is booked");
     clock.set(at(2 * CELL));
-    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
+    assert!(matches!(poll_once(&mut second), Poll::Ready(Ok(_))));
     assert_eq!(queue.waiting(), 0);
 }
 
 #[test]
-fn one_that_nobody_looks_at_does_not_hold_up_the_line() {
+fn a_waiter_that_is_not_polled_does_not_hold_up_the_queue() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 1));
     assert!(queue.limiter().check().is_ok());
     let [mut first, mut second] = [(); 2].map(|()| wait(&queue, 1, 10 * SECOND));
-    assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
+    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
     clock.set(at(CELL));
-    assert!(look(&mut second).is_pending(), "this poll books it");
+    assert!(poll_once(&mut second).is_pending(), "this poll books it");
     clock.set(at(2 * CELL));
-    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
-    assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
+    assert!(matches!(poll_once(&mut second), Poll::Ready(Ok(_))));
+    assert!(matches!(poll_once(&mut first), Poll::Ready(Ok(_))));
 }
 
 #[test]
-fn who_is_granted_late_is_charged_late() {
+fn a_waiter_that_is_granted_late_is_charged_at_that_time() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 1));
     assert!(queue.limiter().check().is_ok());
     let mut first = wait(&queue, 1, 10 * SECOND);
-    assert!(look(&mut first).is_pending());
+    assert!(poll_once(&mut first).is_pending());
     clock.set(at(3 * CELL));
-    assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
+    assert!(matches!(poll_once(&mut first), Poll::Ready(Ok(_))));
     clock.set(at(4 * CELL - 1));
     assert!(queue.limiter().check().is_err());
     clock.set(at(4 * CELL));
@@ -91,37 +91,37 @@ fn who_is_granted_late_is_charged_late() {
 }
 
 #[test]
-fn those_behind_one_who_leaves_late_move_up() {
+fn waiters_behind_one_that_leaves_late_move_up() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 2));
     assert!(queue.limiter().check_n(2).is_ok());
     let [mut first, mut second, mut third] = [1, 2, 1].map(|n| wait(&queue, n, 10 * SECOND));
     for waiter in [&mut first, &mut second, &mut third] {
-        assert!(look(waiter).is_pending());
+        assert!(poll_once(waiter).is_pending());
     }
     // The first is granted. The second is booked for two cells later.
     clock.set(at(CELL));
-    assert!(look(&mut third).is_pending());
+    assert!(poll_once(&mut third).is_pending());
     drop(first);
     clock.set(at(2 * CELL - 1));
-    assert!(look(&mut second).is_pending());
+    assert!(poll_once(&mut second).is_pending());
     clock.set(at(2 * CELL));
-    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
+    assert!(matches!(poll_once(&mut second), Poll::Ready(Ok(_))));
     clock.set(at(3 * CELL));
-    assert!(matches!(look(&mut third), Poll::Ready(Ok(_))));
+    assert!(matches!(poll_once(&mut third), Poll::Ready(Ok(_))));
     assert_eq!(state(queue.limiter(), 3 * CELL), (0, Duration::from_nanos(2 * CELL)));
 }
 
 /// Before the turn of a booking time restores nothing of it; after the turn, as much as time has
 /// passed.
 #[test]
-fn who_leaves_gives_back_what_time_has_not_restored_since_its_turn() {
+fn a_waiter_that_leaves_refunds_what_time_has_not_restored_since_its_turn() {
     for (left_at, lost) in [(0, 0), (1, 0), (2, 0), (3, 1), (4, 2), (5, 2)] {
         let clock = ManualClock::new();
         let (queue, twin) = (WaitQueue::new(gate(&clock, 9)), gate(&clock, 9));
         assert!(queue.limiter().check_n(9).is_ok() && twin.check_n(9).is_ok());
         let mut waiter = wait(&queue, 2, 10 * SECOND);
-        assert!(look(&mut waiter).is_pending());
+        assert!(poll_once(&mut waiter).is_pending());
         let now = left_at * CELL;
         clock.set(at(now));
         drop(waiter);
@@ -131,46 +131,49 @@ fn who_leaves_gives_back_what_time_has_not_restored_since_its_turn() {
 }
 
 #[test]
-fn who_comes_too_late_is_told_the_wait_at_once() {
+fn a_waiter_that_cannot_meet_its_deadline_fails_at_once_with_the_exact_wait() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 2)).max_waiters(2);
     assert!(queue.limiter().check_n(2).is_ok());
     let mut first = wait(&queue, 2, 10 * SECOND);
-    assert!(look(&mut first).is_pending());
+    assert!(poll_once(&mut first).is_pending());
     let late = |wait| Poll::Ready(Err(WaitError::TooLate { wait: Duration::from_nanos(wait) }));
-    assert_eq!(look(&mut wait(&queue, 1, 3 * CELL - 1)), late(3 * CELL));
+    assert_eq!(poll_once(&mut wait(&queue, 1, 3 * CELL - 1)), late(3 * CELL));
     let mut second = wait(&queue, 1, 3 * CELL);
-    assert!(look(&mut second).is_pending());
-    assert_eq!(look(&mut wait(&queue, 2, CELL)), late(5 * CELL));
-    let crowded = look(&mut wait(&queue, 2, SECOND));
+    assert!(poll_once(&mut second).is_pending());
+    assert_eq!(poll_once(&mut wait(&queue, 2, CELL)), late(5 * CELL));
+    let crowded = poll_once(&mut wait(&queue, 2, SECOND));
     assert_eq!(crowded, Poll::Ready(Err(WaitError::Crowded { waiters: 2 })));
-    let never = look(&mut wait(&queue, 3, SECOND));
+    let never = poll_once(&mut wait(&queue, 3, SECOND));
     assert_eq!(never, Poll::Ready(Err(WaitError::NeverFits { burst: 2 })));
-    assert!(matches!(look(&mut wait(&queue, 0, 0)), Poll::Ready(Ok(_))), "a request for no cells never waits");
+    assert!(
+        matches!(poll_once(&mut wait(&queue, 0, 0)), Poll::Ready(Ok(_))),
+        "a request for no cells never waits"
+    );
 }
 
 #[test]
-fn who_was_overtaken_by_requests_outside_the_line_is_told_so() {
+fn a_waiter_overtaken_by_requests_outside_the_queue_gets_the_error_overtaken() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 1));
     assert!(queue.limiter().check().is_ok());
     let mut first = wait(&queue, 1, CELL);
     let mut second = wait(&queue, 1, 2 * CELL);
-    assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
+    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
     // No waiter polls at the first one's turn, nor at the second one's.
     clock.set(at(5 * CELL / 2));
     assert!(queue.limiter().check().is_ok());
-    assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
+    assert!(matches!(poll_once(&mut first), Poll::Ready(Ok(_))));
     let overtaken = WaitError::Overtaken { wait: Duration::from_nanos(CELL) };
-    assert_eq!(look(&mut second), Poll::Ready(Err(overtaken)));
+    assert_eq!(poll_once(&mut second), Poll::Ready(Err(overtaken)));
 }
 
 /// Each waiter waits until its turn and no longer, and each is woken late: by a little, as wakers
 /// are, or by several turns, as after a suspension of the machine.
 #[test]
-fn in_a_line_in_which_everybody_waits_nobody_is_overtaken_by_being_woken_late() {
+fn waiters_that_are_woken_late_are_not_overtaken_if_all_requests_wait() {
     const WAITERS: u64 = 200;
-    for (burst, late_max) in
+    for (burst, max_late) in
         [(1, CELL / 50), (1, CELL), (1, 5 * CELL), (3, CELL / 50), (3, 7 * CELL)]
     {
         let clock = ManualClock::new();
@@ -178,17 +181,17 @@ fn in_a_line_in_which_everybody_waits_nobody_is_overtaken_by_being_woken_late() 
         assert!(queue.limiter().check_n(burst).is_ok());
         let waiters = (1..=WAITERS).map(|turn| wait(&queue, 1, turn * CELL));
         let mut waiters: Vec<_> = waiters.collect();
-        assert!(waiters.iter_mut().all(|waiter| look(waiter).is_pending()));
+        assert!(waiters.iter_mut().all(|waiter| poll_once(waiter).is_pending()));
         let mut granted = Vec::new();
         let mut now = 0;
         while !waiters.is_empty() {
             let turns = granted.len() as u64;
-            now += CELL + (7 * turns + 3) % 11 * late_max / 10;
+            now += CELL + (7 * turns + 3) % 11 * max_late / 10;
             clock.set(at(now));
             // The last ones are woken first.
             for index in (0..waiters.len()).rev() {
-                if let Poll::Ready(told) = look(&mut waiters[index]) {
-                    assert!(told.is_ok(), "{told:?}, burst {burst}, late by up to {late_max}");
+                if let Poll::Ready(result) = poll_once(&mut waiters[index]) {
+                    assert!(result.is_ok(), "{result:?}, burst {burst}, late by up to {max_late}");
                     drop(waiters.remove(index));
                     granted.push(now);
                 }
@@ -207,29 +210,29 @@ fn in_a_line_in_which_everybody_waits_nobody_is_overtaken_by_being_woken_late() 
 
 /// Lateness moves a deadline only by itself: cells that outsiders take still cause `Overtaken`.
 #[test]
-fn who_is_late_and_overtaken_is_told_so() {
+fn a_waiter_that_is_both_late_and_overtaken_gets_the_error_overtaken() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 1));
     assert!(queue.limiter().check().is_ok());
     let [mut first, mut second, mut third] = [1, 2, 3].map(|turn| wait(&queue, 1, turn * CELL));
     for waiter in [&mut first, &mut second, &mut third] {
-        assert!(look(waiter).is_pending());
+        assert!(poll_once(waiter).is_pending());
     }
     clock.set(at(CELL + CELL / 10));
-    assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
+    assert!(matches!(poll_once(&mut first), Poll::Ready(Ok(_))));
     // The turn of the second is at 2.1. No waiter polls before 4, and an outsider takes what was
     // restored.
     clock.set(at(4 * CELL));
     assert!(queue.limiter().check().is_ok());
-    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
-    let told = look(&mut third);
-    assert!(matches!(told, Poll::Ready(Err(WaitError::Overtaken { .. }))), "{told:?}");
+    assert!(matches!(poll_once(&mut second), Poll::Ready(Ok(_))));
+    let result = poll_once(&mut third);
+    assert!(matches!(result, Poll::Ready(Err(WaitError::Overtaken { .. }))), "{result:?}");
 }
 
 /// Outsiders take cells whenever they can, and waiters are woken late by up to the time of eight
 /// cells. In no span of time are more cells granted than the burst, the rate, and one booking.
 #[test]
-fn late_wakers_beside_outsiders_exceed_a_span_by_one_booking_at_most() {
+fn late_waiters_beside_outsiders_exceed_a_span_by_at_most_one_booking() {
     let (mut worst, mut seed) = (0, 1_u64);
     let mut draw = |end: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -244,7 +247,7 @@ fn late_wakers_beside_outsiders_exceed_a_span_by_one_booking_at_most() {
         while !waiters.is_empty() {
             let outsiders = (0..burst).filter(|_| queue.limiter().check().is_ok()).count() as u64;
             gone_ahead.push((now, outsiders));
-            waiters.retain_mut(|waiter| match look(waiter) {
+            waiters.retain_mut(|waiter| match poll_once(waiter) {
                 Poll::Ready(ended) => {
                     assert!(ended.is_ok(), "{ended:?}");
                     gone_ahead.push((now, booked));
@@ -271,21 +274,27 @@ fn late_wakers_beside_outsiders_exceed_a_span_by_one_booking_at_most() {
 /// A waiter that is never polled and never dropped holds up the others no longer than until its
 /// turn. It counts as a waiter for as long as the queue exists.
 #[test]
-fn a_wait_that_is_leaked_costs_one_place_and_its_cells() {
+fn a_leaked_wait_costs_one_waiter_and_its_cells() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 1)).max_waiters(2);
     assert!(queue.limiter().check().is_ok());
     let mut leaked = wait(&queue, 1, 10 * SECOND);
-    assert!(look(&mut leaked).is_pending());
+    assert!(poll_once(&mut leaked).is_pending());
     std::mem::forget(leaked);
     let mut next = wait(&queue, 1, 10 * SECOND);
-    assert!(look(&mut next).is_pending());
+    assert!(poll_once(&mut next).is_pending());
     let crowded = Poll::Ready(Err(WaitError::Crowded { waiters: 2 }));
-    assert_eq!(look(&mut wait(&queue, 1, 10 * SECOND)), crowded, "the leaked waiter counts");
+    assert_eq!(poll_once(&mut wait(&queue, 1, 10 * SECOND)), crowded, "the leaked waiter counts");
     clock.set(at(CELL));
-    assert!(look(&mut next).is_pending(), "the leaked waiter is granted, and this one is booked");
+    assert!(
+        poll_once(&mut next).is_pending(),
+        "the leaked waiter is granted, and this one is booked"
+    );
     clock.set(at(2 * CELL));
-    assert!(matches!(look(&mut next), Poll::Ready(Ok(_))), "the leaked waiter does not hold up the queue");
+    assert!(
+        matches!(poll_once(&mut next), Poll::Ready(Ok(_))),
+        "the leaked waiter does not hold up the queue"
+    );
     assert_eq!(queue.waiting(), 1, "the leaked waiter stays");
     clock.set(at(3 * CELL));
     assert!(queue.limiter().check().is_ok(), "the leak cost one cell");
@@ -294,51 +303,51 @@ fn a_wait_that_is_leaked_costs_one_place_and_its_cells() {
 /// A fast key can owe sixteen times its burst, here 32 milliseconds. If a caller's clock is behind
 /// that of an earlier charge, its turn may be further away than that.
 #[test]
-fn a_turn_further_away_than_a_state_can_tell_is_waited_for() {
+fn a_turn_beyond_the_range_of_a_state_is_waited_for() {
     const MILLI: u64 = SECOND / 1_000;
     let clock = ManualClock::new();
     let quota = Quota::per_second(1_000).burst(2);
     let queue = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
     assert!(queue.limiter().check_at(2, at(SECOND)).is_ok());
     let [mut first, mut second] = [(); 2].map(|()| wait(&queue, 1, 10 * SECOND));
-    assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
+    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
     let late = WaitError::TooLate { wait: Duration::from_nanos(SECOND + 3 * MILLI) };
-    assert_eq!(look(&mut wait(&queue, 1, SECOND + 3 * MILLI - 1)), Poll::Ready(Err(late)));
+    assert_eq!(poll_once(&mut wait(&queue, 1, SECOND + 3 * MILLI - 1)), Poll::Ready(Err(late)));
 
     let [before, after] = [SECOND - 40 * MILLI, SECOND - 20 * MILLI].map(|now| {
         clock.set(at(now));
-        assert!(look(&mut second).is_pending() && look(&mut first).is_pending());
+        assert!(poll_once(&mut second).is_pending() && poll_once(&mut first).is_pending());
         queue.limiter().peek_at(0, at(now)).expect("a peek for no cells succeeds").reset_after()
     });
     let charged = after + Duration::from_millis(20) - before;
     assert_eq!(charged, Duration::from_millis(1), "booked as soon as a state can owe that much");
 
     clock.set(at(SECOND + MILLI - 1));
-    assert!(look(&mut first).is_pending());
+    assert!(poll_once(&mut first).is_pending());
     clock.set(at(SECOND + MILLI));
-    assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
-    assert!(look(&mut second).is_pending());
+    assert!(matches!(poll_once(&mut first), Poll::Ready(Ok(_))));
+    assert!(poll_once(&mut second).is_pending());
     clock.set(at(SECOND + 2 * MILLI));
-    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
+    assert!(matches!(poll_once(&mut second), Poll::Ready(Ok(_))));
     assert_eq!(queue.waiting(), 0);
 }
 
 /// The waiter behind moves up if the first, which is not booked yet, leaves.
 #[test]
-fn who_leaves_before_it_could_be_booked_leaves_for_nothing() {
+fn a_waiter_that_leaves_before_it_is_booked_refunds_nothing() {
     let clock = ManualClock::new();
     let quota = Quota::per_second(1_000).burst(2);
     let queue = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
     assert!(queue.limiter().check_at(2, at(SECOND)).is_ok());
     let [mut first, mut second] = [2, 1].map(|n| wait(&queue, n, 10 * SECOND));
-    assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
+    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
     drop(first);
     clock.set(at(SECOND + SECOND / 1_000));
-    assert!(matches!(look(&mut second), Poll::Ready(Ok(_))));
+    assert!(matches!(poll_once(&mut second), Poll::Ready(Ok(_))));
 }
 
 #[test]
-fn each_key_has_a_line_of_its_own() {
+fn each_key_has_its_own_queue() {
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let clock = ManualClock::new();
         let quota = Quota::per_second(RATE).burst(1);
@@ -364,7 +373,7 @@ fn each_key_has_a_line_of_its_own() {
 }
 
 #[test]
-fn jitter_makes_it_later_but_not_past_the_deadline() {
+fn jitter_lengthens_a_sleep_but_not_past_the_deadline() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 1)).jitter_percent(50);
     let spans: Vec<u64> = (0..100)
@@ -396,7 +405,7 @@ impl Naive {
 }
 
 /// Whether `left` has no more cells than `otherwise`, and recovers no earlier.
-fn is_no_better(left: (u64, Duration), otherwise: (u64, Duration)) -> bool {
+fn has_no_more(left: (u64, Duration), otherwise: (u64, Duration)) -> bool {
     left.0 <= otherwise.0 && left.1 >= otherwise.1
 }
 
@@ -409,7 +418,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_line_is_served_as_a_queue_is(
+    fn waiters_get_the_turns_that_the_exact_model_computes(
         burst in 1_u64..5,
         joins in prop::collection::vec((gap(), 1_u64..5, 0_u64..40), 1..30),
     ) {
@@ -419,29 +428,29 @@ proptest! {
         let mut waiters: Vec<(u64, Waiter<'_, '_>)> = Vec::new();
         let mut now = 0;
         // The last one to join moves time past all turns.
-        for (gap, n, patience) in joins.into_iter().chain([(1_000 * SECOND, 1, 0)]) {
+        for (gap, n, max_tenths) in joins.into_iter().chain([(1_000 * SECOND, 1, 0)]) {
             let (next, n) = (now + gap, n.min(burst));
             while waiters.first().is_some_and(|(turn, _)| *turn <= next) {
                 let turn = waiters[0].0;
                 clock.set(at(turn - 1));
-                prop_assert!(waiters.iter_mut().all(|(_, waiter)| look(waiter).is_pending()));
+                prop_assert!(waiters.iter_mut().all(|(_, waiter)| poll_once(waiter).is_pending()));
                 clock.set(at(turn));
                 let (_, mut first) = waiters.remove(0);
-                prop_assert!(matches!(look(&mut first), Poll::Ready(Ok(_))));
+                prop_assert!(matches!(poll_once(&mut first), Poll::Ready(Ok(_))));
             }
             now = next;
             clock.set(at(now));
             let turn = naive.turn(now, n);
-            let mut waiter = wait(&queue, n, patience * CELL / 4);
-            let told = look(&mut waiter);
-            if turn > now + patience * CELL / 4 {
+            let mut waiter = wait(&queue, n, max_tenths * CELL / 4);
+            let result = poll_once(&mut waiter);
+            if turn > now + max_tenths * CELL / 4 {
                 let wait = Duration::from_nanos(turn - now);
-                prop_assert_eq!(told, Poll::Ready(Err(WaitError::TooLate { wait })));
+                prop_assert_eq!(result, Poll::Ready(Err(WaitError::TooLate { wait })));
                 continue;
             }
             naive.grant(now, n);
-            prop_assert_eq!(told.is_ready(), turn == now);
-            if told.is_pending() {
+            prop_assert_eq!(result.is_ready(), turn == now);
+            if result.is_pending() {
                 waiters.push((turn, waiter));
             }
         }
@@ -451,7 +460,7 @@ proptest! {
     /// A waiter that joins also advances the queue, so some of the waiters that leave have been
     /// granted.
     #[test]
-    fn who_leaves_without_having_been_told_leaves_nothing_behind(
+    fn a_waiter_that_leaves_before_it_is_done_leaves_no_charge_behind(
         burst in 1_u64..5,
         spent in 1_u64..5,
         acts in prop::collection::vec((gap(), prop::option::of(1_u64..5), any::<prop::sample::Index>()), 1..30),
@@ -470,7 +479,7 @@ proptest! {
             match join {
                 Some(n) => {
                     let mut waiter = wait(&queue, n.min(burst), 1_000 * SECOND);
-                    match look(&mut waiter).is_ready() {
+                    match poll_once(&mut waiter).is_ready() {
                         false => waiters.push(waiter),
                         true if waiters.is_empty() => {
                             prop_assert!(twin.check_n(n.min(burst)).is_ok());
@@ -484,12 +493,12 @@ proptest! {
                 None => {}
             }
             if waiters.is_empty() {
-                prop_assert!(is_no_better(state(queue.limiter(), now), state(&twin, now)));
+                prop_assert!(has_no_more(state(queue.limiter(), now), state(&twin, now)));
             }
         }
         drop(waiters);
         let (left, without) = (state(queue.limiter(), now), state(&twin, now));
-        prop_assert!(is_no_better(left, without));
+        prop_assert!(has_no_more(left, without));
         if now == 0 {
             prop_assert_eq!(left, without, "no waiter left late");
         }

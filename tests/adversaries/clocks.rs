@@ -1,4 +1,4 @@
-//! Clocks that stand still, jump, or disagree.
+//! Clocks that are frozen, jump, or disagree.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -32,11 +32,11 @@ fn a_frozen_clock_grants_the_burst_once() {
     }
 }
 
-/// Bound: a jump into the future is paid for there, and all times before it are denied until they
-/// have caught up; so each jump grants one burst at most, and going back grants nothing. A log tells
-/// jumps back of up to an hour; the others any.
+/// Bound: one burst for each jump ahead. The burst is charged at the later time, and all earlier
+/// times are denied until they have caught up, so going back grants nothing. A log recognizes jumps
+/// back of up to an hour, the other algorithms of any length.
 #[test]
-fn a_clock_that_jumps_years_and_back_grants_a_burst_for_each_jump_ahead() {
+fn a_clock_that_jumps_years_and_back_grants_one_burst_for_each_jump_ahead() {
     for name in AnyAlgorithm::NAMES {
         let gate = named(name, Quota::per_minute(60));
         let back_most = gate.params().skew_tolerance().map_or(u64::MAX, nanos);
@@ -46,7 +46,7 @@ fn a_clock_that_jumps_years_and_back_grants_a_burst_for_each_jump_ahead() {
         assert_eq!(drain(last), 60, "{name}");
         for later in [2 * YEAR, 4 * YEAR, 4 * YEAR + DAY, u64::MAX - 3 * YEAR, u64::MAX] {
             if later - last > 3 * YEAR && back_most < u64::MAX {
-                break; // beyond what a log can tell: see its horizon
+                break; // beyond the horizon of a log
             }
             assert_eq!(drain(later), 60, "{name} at {later}");
             last = later;
@@ -59,9 +59,10 @@ fn a_clock_that_jumps_years_and_back_grants_a_burst_for_each_jump_ahead() {
     }
 }
 
-/// Cores disagree by microseconds, and a thread may sleep between reading the clock and deciding.
+/// Clocks of cores differ by microseconds, and a thread may be suspended between reading the clock
+/// and deciding.
 ///
-/// Bound: burst + rate x span, the span taken from the latest time that any thread has given.
+/// Bound: burst + rate x span. The span runs from the latest time that any thread has passed.
 #[test]
 fn threads_whose_clocks_differ_share_one_quota() {
     const RATE: u64 = 100_000;
@@ -73,7 +74,8 @@ fn threads_whose_clocks_differ_share_one_quota() {
             .slots(slots)
             .build()
             .expect("in range");
-        // The first is given by a clock that is right: else the span begins with one that is behind.
+        // The first request uses a clock that is right; otherwise the span would begin with one
+        // that is behind.
         assert!(gate.check_at("one", 1, Tick::from_nanos(SECOND)).is_ok());
         let latest = AtomicU64::new(SECOND);
         let run = |skew_nanos: u64| {
@@ -94,23 +96,23 @@ fn threads_whose_clocks_differ_share_one_quota() {
             let threads = skews.map(|skew| scope.spawn(move || run(skew)));
             1 + threads.into_iter().map(|thread| thread.join().expect("no panic")).sum::<u64>()
         });
-        // The time unit of a burst of half a millisecond is below a cell's interval.
-        let most = burst + RATE * END / SECOND + 1;
-        assert!(granted <= most, "{granted} of {most}, {slots:?}");
-        // 400,000 requests for 20,000 cells. The clocks that are right get nearly all, but where the one
-        // that is behind has asked thousands of times before the others began.
-        assert!(granted > most / 2, "{granted} of {most}, {slots:?}");
+        // The time unit of a burst of half a millisecond is shorter than a cell's interval.
+        let max = burst + RATE * END / SECOND + 1;
+        assert!(granted <= max, "{granted} of {max}, {slots:?}");
+        // 400,000 requests for 20,000 cells. The clocks that are right get nearly all of them,
+        // unless the thread that is behind asks thousands of times before the others begin.
+        assert!(granted > max / 2, "{granted} of {max}, {slots:?}");
     }
 }
 
-/// A suspended machine wakes up later; some threads have read the clock before it slept.
+/// A suspended machine resumes later; some threads have read the clock before it was suspended.
 ///
-/// Bound: a burst from before, and one for the time since.
+/// Bound: one burst from before, and one for the time since.
 #[test]
-fn threads_that_slept_through_a_suspension_are_granted_nothing_more() {
+fn threads_that_slept_through_a_suspension_are_granted_no_more() {
     for name in AnyAlgorithm::NAMES {
         let gate = named(name, Quota::per_minute(60));
-        let slept = gate.params().skew_tolerance().map_or(3 * DAY, |most| nanos(most).min(3 * DAY));
+        let slept = gate.params().skew_tolerance().map_or(3 * DAY, |max| nanos(max).min(3 * DAY));
         let (before, after) = (Tick::from_nanos(DAY), Tick::from_nanos(DAY + slept));
         let granted: usize = thread::scope(|scope| {
             let gate = &gate;
@@ -124,10 +126,10 @@ fn threads_that_slept_through_a_suspension_are_granted_nothing_more() {
     }
 }
 
-/// One a year, a thousand million a second, 2^32 at once: the burst exactly, and then what time
-/// restores.
+/// One cell a year, a thousand million a second, 2^32 at once: exactly the burst, and then what
+/// time restores.
 #[test]
-fn extreme_quotas_grant_what_they_say() {
+fn extreme_quotas_grant_exactly_their_burst_and_rate() {
     let year = Duration::from_nanos(YEAR);
     for (quota, cell_nanos) in [
         (Quota::new(1, year), YEAR),
@@ -142,16 +144,17 @@ fn extreme_quotas_grant_what_they_say() {
         assert_eq!(gate.check_at(u64::MAX, now).expect_err("too much").retry_after(), None);
         assert!(gate.check_at(burst, now).is_ok(), "{quota}");
         let denied = gate.check_at(1, now).expect_err("all is spent");
-        let wait = denied.retry_after().expect("it comes back");
+        let wait = denied.retry_after().expect("the cell is restored");
         assert!(wait.as_nanos() <= u128::from(cell_nanos) && !wait.is_zero(), "{quota}: {wait:?}");
         assert!(gate.check_at(1, now.saturating_add(wait)).is_ok(), "{quota}");
     }
 }
 
-/// Bound: what a limiter states before its quota changes. (It stated eleven years, and a clock that was
-/// an hour behind was granted a fresh burst by the faster quota.)
+/// Bound: the skew tolerance that the limiter states before its quota changes. (It once stated
+/// eleven years, and a clock that was an hour behind was granted a fresh burst by the faster
+/// quota.)
 #[test]
-fn a_quota_that_became_fast_is_kept_by_clocks_as_far_behind_as_was_stated() {
+fn a_faster_quota_still_holds_for_clocks_within_the_stated_skew_tolerance() {
     for first in [Quota::per_minute(1), Quota::per_second(10), Quota::per_second(31_250)] {
         let clock = ManualClock::new();
         let build = Direct::builder(first).algorithm(DynamicGcra::new()).clock(clock);
@@ -173,10 +176,10 @@ fn a_quota_that_became_fast_is_kept_by_clocks_as_far_behind_as_was_stated() {
     }
 }
 
-/// The exact model, asked with the same times, says the same of a clock that goes back and forth
-/// between both ends of the range; of a log, about one end at a time.
+/// The exact model gives the same answers for a clock that jumps between both ends of the range;
+/// for a log, at each end separately.
 #[test]
-fn at_both_ends_of_time_the_exact_model_agrees() {
+fn decisions_at_both_ends_of_time_agree_with_the_exact_model() {
     let quota = Quota::per_minute(60);
     for (name, ends) in AnyAlgorithm::NAMES.iter().flat_map(|name| {
         let is_bounded = named(name, quota).params().skew_tolerance().is_some();

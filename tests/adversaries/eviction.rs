@@ -1,4 +1,4 @@
-//! Which key a full table forgets.
+//! Which key a full table evicts.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ const START: u64 = 100 * HOUR;
 const LIMIT: u64 = 100;
 const CAPACITY: u64 = 2_000;
 const HEAVY: u64 = 128;
-/// Keys of a flood count from here.
+/// The keys of a flood are numbered from here.
 const FLOOD: u64 = 1_000_000;
 
 fn at(nanos: u64) -> Tick {
     Tick::from_nanos(nanos)
 }
 
-/// `None` where the algorithm has no slots of that kind.
+/// Returns `None` if the algorithm has no slots of that layout.
 fn gate<A: Algorithm>(algorithm: A, slots: SlotLayout, seed: u64) -> Option<Gate<A>> {
     let built = Limiter::builder(Quota::per_hour(LIMIT))
         .algorithm(algorithm)
@@ -40,9 +40,10 @@ fn gate<A: Algorithm>(algorithm: A, slots: SlotLayout, seed: u64) -> Option<Gate
     }
 }
 
-/// Each heavy key spends all it has, every other one of them cell by cell. Then so many keys come
-/// that the table is full of them several times over, a millisecond apart and with one cell each.
-fn assert_that_heavy_offenders_go_last<A: Algorithm + Copy + core::fmt::Debug>(
+/// Each heavy key spends all its cells, every second one of them cell by cell. Then so many new
+/// keys come that they would fill the table several times over, a millisecond apart and with one
+/// cell each.
+fn assert_that_heavy_offenders_stay<A: Algorithm + Copy + core::fmt::Debug>(
     algorithm: A,
     slots: SlotLayout,
 ) {
@@ -60,19 +61,20 @@ fn assert_that_heavy_offenders_go_last<A: Algorithm + Copy + core::fmt::Debug>(
             assert!(gate.check_at(&key, 1, at(now)).is_ok(), "a new key is served");
         }
         assert!(gate.stats().evicted > 10_000, "{:?}", gate.stats());
-        let left = |key| gate.peek_at(&key, 0, at(now)).expect("nothing is asked for").remaining();
+        let left =
+            |key| gate.peek_at(&key, 0, at(now)).expect("a peek for no cells succeeds").remaining();
         let all = left(u64::MAX);
-        let forgotten = (0..HEAVY).filter(|key| left(*key) > all / 2).count();
-        assert_eq!(forgotten, 0, "of {HEAVY}: {algorithm:?}, {slots:?}");
+        let evicted = (0..HEAVY).filter(|key| left(*key) > all / 2).count();
+        assert_eq!(evicted, 0, "of {HEAVY}: {algorithm:?}, {slots:?}");
     }
 }
 
-fn heavy_offenders_go_last_in_both_kinds_of_slot<A>(algorithm: A)
+fn heavy_offenders_stay_in_both_slot_layouts<A>(algorithm: A)
 where
     A: Algorithm + Copy + core::fmt::Debug,
 {
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
-        assert_that_heavy_offenders_go_last(algorithm, slots);
+        assert_that_heavy_offenders_stay(algorithm, slots);
     }
 }
 
@@ -82,33 +84,33 @@ fn patient_warm_up() -> WarmUp {
 }
 
 #[test]
-fn heavy_offenders_go_last() {
-    heavy_offenders_go_last_in_both_kinds_of_slot(Gcra::new());
-    heavy_offenders_go_last_in_both_kinds_of_slot(FixedWindow::anchored());
-    heavy_offenders_go_last_in_both_kinds_of_slot(FixedWindow::aligned());
-    heavy_offenders_go_last_in_both_kinds_of_slot(LeakyQueue::new());
-    heavy_offenders_go_last_in_both_kinds_of_slot(patient_warm_up());
-    heavy_offenders_go_last_in_both_kinds_of_slot(SubWindows::new());
-    heavy_offenders_go_last_in_both_kinds_of_slot(SlidingCounter::new());
-    heavy_offenders_go_last_in_both_kinds_of_slot(SlidingLog::new());
-    heavy_offenders_go_last_in_both_kinds_of_slot(DynamicGcra::new());
+fn a_flood_evicts_no_heavy_offender() {
+    heavy_offenders_stay_in_both_slot_layouts(Gcra::new());
+    heavy_offenders_stay_in_both_slot_layouts(FixedWindow::anchored());
+    heavy_offenders_stay_in_both_slot_layouts(FixedWindow::aligned());
+    heavy_offenders_stay_in_both_slot_layouts(LeakyQueue::new());
+    heavy_offenders_stay_in_both_slot_layouts(patient_warm_up());
+    heavy_offenders_stay_in_both_slot_layouts(SubWindows::new());
+    heavy_offenders_stay_in_both_slot_layouts(SlidingCounter::new());
+    heavy_offenders_stay_in_both_slot_layouts(SlidingLog::new());
+    heavy_offenders_stay_in_both_slot_layouts(DynamicGcra::new());
 }
 
 #[test]
-fn heavy_offenders_go_last_whatever_algorithm_is_chosen_at_run_time() {
+fn a_flood_evicts_no_heavy_offender_with_an_algorithm_chosen_at_run_time() {
     for name in AnyAlgorithm::NAMES {
         let algorithm: AnyAlgorithm = name.parse().expect("it is one of the names");
-        heavy_offenders_go_last_in_both_kinds_of_slot(algorithm);
+        heavy_offenders_stay_in_both_slot_layouts(algorithm);
     }
     let warm_up = AnyAlgorithm::from(patient_warm_up());
-    heavy_offenders_go_last_in_both_kinds_of_slot(warm_up);
+    heavy_offenders_stay_in_both_slot_layouts(warm_up);
 }
 
-/// Keys that ask for a cell every half hour have written their whole ring after days, but only two of
-/// its events still count. So they owe less than a key that has spent half of its cells now, although
-/// they asked later.
+/// Keys that ask for a cell every half hour have filled their whole ring after days, but only two
+/// of the events still count. So they owe less than a key that has just spent half of its cells,
+/// although they asked later.
 #[test]
-fn a_log_is_as_heavy_as_the_events_that_still_count() {
+fn a_log_is_ranked_by_the_events_that_still_count() {
     const STEADY: u64 = 32;
     for seed in 1..=3 {
         let gate = gate(SlidingLog::new(), SlotLayout::Wide, seed).expect("wide");
@@ -128,15 +130,15 @@ fn a_log_is_as_heavy_as_the_events_that_still_count() {
             assert!(gate.check_at(&key, 10, at(now)).is_ok(), "a new key is served");
         }
         let owed = |key: u64| LIMIT - gate.peek_at(&key, 0, at(now)).expect("nothing").remaining();
-        assert!(heavy.clone().all(|key| owed(key) == LIMIT / 2), "no heavy key is forgotten");
-        assert!(steady.clone().all(|key| owed(key) == 0), "all steady keys are");
+        assert!(heavy.clone().all(|key| owed(key) == LIMIT / 2), "no heavy key is evicted");
+        assert!(steady.clone().all(|key| owed(key) == 0), "all steady keys are evicted");
     }
 }
 
-/// At equal debts any arrival may be forgotten: of the losses about a tenth fall on the first tenth
-/// to arrive. By a fixed order within a bucket it was more than a third.
+/// At equal debts any key may be evicted, whatever its age: about a tenth of the evictions fall on
+/// the first tenth to arrive. With a fixed order within a bucket it was more than a third.
 #[test]
-fn at_equal_debts_the_first_to_come_are_not_the_first_to_go() {
+fn at_equal_debts_evictions_do_not_favour_the_first_keys() {
     const TENTH: u64 = CAPACITY / 10;
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         for seed in 1..=3 {
@@ -148,7 +150,7 @@ fn at_equal_debts_the_first_to_come_are_not_the_first_to_go() {
             let is_forgotten = |key: &u64| gate.peek_at(key, LIMIT, now).is_ok();
             let lost = (0..CAPACITY).filter(is_forgotten).count();
             let lost_first = (0..TENTH).filter(is_forgotten).count();
-            // Some 70 of 650: with another hash a fifth is seven standard deviations away.
+            // Some 70 of 650. With other hash seeds, a fifth is seven standard deviations away.
             assert!(lost > 500, "{lost} lost, {slots:?}");
             assert!(
                 lost_first * 5 < lost,

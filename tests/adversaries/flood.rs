@@ -1,4 +1,4 @@
-//! Keys made up by the million.
+//! Floods of millions of invented keys.
 
 use tollgate::algo::Algorithm;
 use tollgate::{
@@ -8,7 +8,7 @@ use tollgate::{
 
 const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
 
-/// Bytes of this process that are in memory.
+/// Bytes of this process that are resident in memory.
 #[cfg(target_os = "linux")]
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
@@ -16,10 +16,10 @@ fn resident_bytes() -> u64 {
     pages * 4096
 }
 
-/// Bound: what the table has when it is built, and no more for any number of keys.
+/// Bound: the table as built, and no more for any number of keys.
 #[test]
 #[cfg(target_os = "linux")]
-fn ten_million_keys_leave_memory_as_it_was() {
+fn ten_million_keys_do_not_grow_the_memory() {
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_second(10))
             .clock(ManualClock::new())
@@ -28,7 +28,7 @@ fn ten_million_keys_leave_memory_as_it_was() {
             .build()
             .expect("in range");
         let ask = |key: u64| gate.check_at(&key, 1, NOW).is_ok();
-        // The system gives a page when it is first written.
+        // The system provides a page when it is first written.
         assert!((0..1_000_000).all(ask));
         let (before, parts) = (resident_bytes(), gate.memory_bytes());
         assert!((1_000_000..10_000_000).all(ask), "a new key is served during the flood");
@@ -36,20 +36,20 @@ fn ten_million_keys_leave_memory_as_it_was() {
         assert_eq!(gate.memory_bytes(), parts);
         // Nine million keys of 15 bytes would be 135 MB; other tests run meanwhile.
         assert!(grown < 16 << 20, "{grown} bytes more, {slots:?}");
-        assert!(gate.stats().evicted > 9_000_000, "each was noticed: {:?}", gate.stats());
+        assert!(gate.stats().evicted > 9_000_000, "each eviction was counted: {:?}", gate.stats());
     }
 }
 
-/// Bound: a newcomer takes the place of one key, and none of its candidates owed less.
+/// Bound: a newcomer evicts one key, and no other candidate owed less.
 #[test]
-fn a_key_is_forgotten_only_where_all_other_candidates_owe_more() {
-    least_owing_is_forgotten(Gcra::new());
-    least_owing_is_forgotten(FixedWindow::anchored());
-    least_owing_is_forgotten(SubWindows::new());
-    least_owing_is_forgotten(SlidingLog::new());
+fn an_evicted_key_owes_no_more_than_any_other_candidate() {
+    the_key_that_owes_least_is_evicted(Gcra::new());
+    the_key_that_owes_least_is_evicted(FixedWindow::anchored());
+    the_key_that_owes_least_is_evicted(SubWindows::new());
+    the_key_that_owes_least_is_evicted(SlidingLog::new());
 }
 
-fn least_owing_is_forgotten<A: Algorithm + core::fmt::Debug>(algorithm: A) {
+fn the_key_that_owes_least_is_evicted<A: Algorithm + core::fmt::Debug>(algorithm: A) {
     const BURST: u64 = 1_000;
     let name = format!("{algorithm:?}");
     let gate: Limiter<u64, A, _> = Limiter::builder(Quota::per_day(BURST))
@@ -61,7 +61,7 @@ fn least_owing_is_forgotten<A: Algorithm + core::fmt::Debug>(algorithm: A) {
         .hash_seed(7)
         .build()
         .expect("in range");
-    let places = gate.occupancy_at(NOW).slots;
+    let slots = gate.occupancy_at(NOW).slots;
     let mut live: Vec<(u64, u64)> = Vec::new();
     let mut random = 1_u64;
     for key in 0..3_000_u64 {
@@ -70,15 +70,15 @@ fn least_owing_is_forgotten<A: Algorithm + core::fmt::Debug>(algorithm: A) {
         assert!(gate.check_at(&key, debt, NOW).is_ok());
         let owed = |key: u64| BURST - gate.peek_at(&key, 0, NOW).expect("nothing").remaining();
         live.push((key, debt));
-        let (kept, forgotten): (Vec<_>, Vec<_>) =
+        let (kept, evicted): (Vec<_>, Vec<_>) =
             live.iter().copied().partition(|(key, _)| owed(*key) > 0);
-        assert!(kept.iter().all(|(key, debt)| owed(*key) == *debt), "debts stay as they are");
-        assert!(kept.len() <= places && forgotten.len() <= 1);
-        for (gone, debt) in forgotten {
-            let least = kept.iter().filter(|(other, _)| *other != key).map(|(_, debt)| *debt).min();
-            assert!(Some(debt) <= least, "{gone} owed {debt}, another {least:?}: {name}");
+        assert!(kept.iter().all(|(key, debt)| owed(*key) == *debt), "the debts of the others stay");
+        assert!(kept.len() <= slots && evicted.len() <= 1);
+        for (gone, debt) in evicted {
+            let min = kept.iter().filter(|(other, _)| *other != key).map(|(_, debt)| *debt).min();
+            assert!(Some(debt) <= min, "{gone} owed {debt}, another {min:?}: {name}");
         }
         live = kept;
     }
-    assert_eq!(live.len(), places);
+    assert_eq!(live.len(), slots);
 }

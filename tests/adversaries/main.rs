@@ -1,8 +1,8 @@
-//! What is done to a limiter on purpose, or by a bad day: each a named test.
+//! Attacks and mishaps, each a test with a stated bound.
 //!
-//! Others stand where what they attack is tested: known wounds of peers in `tests/oracle/peers.rs`,
-//! full tables in `tests/limiter/places.rs` and `tests/placement.rs`, forged headers in
-//! `crates/http/tests/spoofing.rs`.
+//! Other attacks are tested beside what they attack: known faults of peers in
+//! `tests/oracle/peers.rs`, full tables in `tests/limiter/small_table.rs` and `tests/placement.rs`,
+//! forged headers in `crates/http/tests/spoofing.rs`.
 
 mod clocks;
 mod eviction;

@@ -1,4 +1,4 @@
-//! What the system does to a process and its threads.
+//! What the operating system does to a process and its threads.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -33,17 +33,17 @@ fn thousands_of_threads_share_one_burst() {
         let ended = threads.into_iter().map(|thread| thread.join().expect("no panic"));
         ended.fold((0, 0), |sum, (granted, held)| (sum.0 + granted, sum.1 + held))
     });
-    // What a thread took ahead and had not spent when it ended is nobody's, and what threads may take
-    // ahead is set off against the burst.
+    // Cells that a thread had leased and not spent when it ended are lost. Cells that threads may
+    // lease are deducted from the burst.
     assert!(granted <= 1_500 && granted + held >= 1_500 - 64, "{granted} granted, {held} held");
     let stats = gate.stats();
     let counted = stats.admitted.zip(stats.denied).map(|(yes, no)| yes + no);
     assert_eq!(counted, Some(THREADS as u64));
 }
 
-/// The last owner drops it wherever that is; the others have just decided.
+/// The last owner drops the limiter, on whatever thread; the others have just decided.
 #[test]
-fn it_is_dropped_by_whoever_is_last() {
+fn the_last_owner_drops_the_limiter_on_any_thread() {
     for round in 0..200 {
         let gate: Arc<Limiter<u64, _, _>> = Arc::new(
             Limiter::builder(Quota::per_day(10))
@@ -67,9 +67,9 @@ fn it_is_dropped_by_whoever_is_last() {
     }
 }
 
-/// In a process that tells so, prints which of many keys find no place in a full table.
+/// The child prints which of many keys find no slot in a full table.
 #[test]
-fn each_process_hashes_by_a_seed_of_its_own() {
+fn each_process_hashes_with_its_own_seed() {
     const ROLE: &str = "TOLLGATE_TEST_PRINTS_PLACES";
     if std::env::var_os(ROLE).is_some() {
         let gate: Limiter<u64> = Limiter::builder(Quota::per_day(1))
@@ -79,31 +79,32 @@ fn each_process_hashes_by_a_seed_of_its_own() {
             .expect("in range");
         let without: Vec<_> =
             (0..2_000_u64).filter(|key| gate.check(key).is_err()).map(|k| k.to_string()).collect();
-        println!("places: {}", without.join(","));
+        println!("without slots: {}", without.join(","));
         return;
     }
     let child = || {
         let output = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "process::each_process_hashes_by_a_seed_of_its_own", "--nocapture"])
+            .args(["--exact", "process::each_process_hashes_with_its_own_seed", "--nocapture"])
             .env(ROLE, "1")
             .output()
             .expect("it runs");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
-        let from = text.find("places: ").unwrap_or_else(|| panic!("{text}"));
+        let from = text.find("without slots: ").unwrap_or_else(|| panic!("{text}"));
         text[from..].lines().next().expect("a line").to_owned()
     };
     let seen: HashSet<_> = (0..3).map(|_| child()).collect();
-    assert_eq!(seen.len(), 3, "who is without a place cannot be told beforehand");
+    assert_eq!(seen.len(), 3, "which keys find no slot cannot be predicted");
 }
 
-/// A fork has the limiter as it was at that moment, and from then on one of its own; whatever its
-/// other threads were doing, it can decide, since a decision takes no lock and no memory.
+/// The child of a fork has the limiter as it was at that moment, and from then on a copy of its
+/// own. It can decide whatever the other threads were doing, since a decision takes no lock and
+/// allocates nothing.
 ///
-/// Bound: what each process grants from then on is one quota's worth; shared memory it is not.
+/// Bound: each process grants one quota from then on; the memory is not shared.
 #[test]
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "the child only decides, and leaves without unwinding")]
-fn a_forked_child_goes_on_from_what_was_charged() {
+fn a_forked_child_starts_from_the_charges_of_its_parent() {
     let gate = Direct::builder(Quota::per_day(1).burst(100))
         .clock(ManualClock::new())
         .build()
@@ -112,7 +113,7 @@ fn a_forked_child_goes_on_from_what_was_charged() {
     let drain = || (0..1_000).filter(|_| gate.check_at(1, NOW).is_ok()).count();
     let busy: Limiter<u64> = Limiter::builder(Quota::per_day(1)).build().expect("in range");
     thread::scope(|scope| {
-        // Threads that decide while it forks.
+        // Threads that decide during the fork.
         scope.spawn(|| (0..200_000_u64).filter(|key| busy.check(key).is_ok()).count());
         // SAFETY: the child calls nothing but a decision, which neither locks nor allocates, and
         // `_exit`, which may both be called between fork and exec in a process with threads.
@@ -124,10 +125,10 @@ fn a_forked_child_goes_on_from_what_was_charged() {
         }
         assert!(child > 0, "it forked");
         let mut status = 0;
-        // SAFETY: the child is this process's own, and the place for its status is valid.
+        // SAFETY: the child belongs to this process, and the pointer to its status is valid.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert!(libc::WIFEXITED(status), "{status}");
         assert_eq!(libc::WEXITSTATUS(status), 60);
     });
-    assert_eq!(drain(), 60, "the child's charges are the child's");
+    assert_eq!(drain(), 60, "the child's charges do not affect the parent");
 }

@@ -1,8 +1,8 @@
-//! A keyed limiter of sixteen slots, whose charges may be taken back, and which may be saved and
-//! restored at any time, against an exact model a key.
+//! A keyed limiter of sixteen slots, with refunds and with restores from snapshots at any time,
+//! compared with an exact model of each key.
 //!
-//! Keys that find no place are denied, so that nothing is forgotten that is live; all slots are
-//! candidates of each key, so that it is known when that may happen.
+//! Keys without a slot are denied, so no live key is evicted. All slots are candidates for each
+//! key, so the model knows when that may happen.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use super::grid::{horizon, nanos};
 use super::ledger::{Held, Ledger, compact_level, level, window};
 use super::mistake::{Mistake, planted};
 
-/// Of a limiter with few enough keys.
+/// For a limiter with few enough keys.
 const PLACES: usize = 16;
 const KEYS: u8 = 20;
-/// Reservations at a time.
+/// The maximum number of open reservations.
 const HELD_MAX: usize = 12;
 const OPERATIONS_MAX: usize = 2_048;
-/// Quotas with long rings and short ones, bursts of one cell and of a month.
+/// Quotas with long and short time rings, and bursts that take a cell's time or a month.
 const WIDE: [&str; 6] =
     ["10/s", "7/s burst 3", "1000/min burst 50", "1/s burst 1", "1000000000/s burst 100", "40/30d"];
 const COMPACT: [&str; 6] =
@@ -63,7 +63,7 @@ pub(crate) fn accounts(data: &[u8]) {
 
 type Gate<A> = Limiter<u8, A, ManualClock>;
 
-/// Runs the operations, on one limiter after the other: each is restored from the one before.
+/// Runs the operations on a series of limiters: each is restored from the one before.
 fn play<A, L>(
     algorithm: A,
     quota: Quota,
@@ -85,11 +85,11 @@ fn play<A, L>(
     };
     let Ok(mut gate) = build(start).build() else { return };
     let params = gate.params().clone();
-    let most = params.skew_tolerance().map_or(u64::MAX, |tolerance| nanos(tolerance) / 2);
-    if skew > most {
+    let max = params.skew_tolerance().map_or(u64::MAX, |tolerance| nanos(tolerance) / 2);
+    if skew > max {
         return;
     }
-    // The first state may be written before the start.
+    // The first state may be stamped before the start.
     let end = horizon(&params, horizon(&params, start).0).1;
     let mut accounts = Accounts {
         fresh: ledger(&params, &quota),
@@ -115,7 +115,7 @@ fn play<A, L>(
 struct Time {
     now: u64,
     newest: u64,
-    /// No clock is behind this: what was idle then has been left out of a snapshot.
+    /// No clock is behind this time: a key that was idle by then is not in a snapshot.
     oldest: u64,
     skew: u64,
     end: u64,
@@ -126,8 +126,8 @@ impl Time {
         Tick::from_nanos(self.now)
     }
 
-    /// The oldest clock that any thread may have.
-    fn stalest(&self) -> Tick {
+    /// The time of the oldest clock that any thread may have.
+    fn oldest(&self) -> Tick {
         Tick::from_nanos(self.newest.saturating_sub(self.skew).max(self.oldest))
     }
 
@@ -137,32 +137,32 @@ impl Time {
     }
 
     fn back(&mut self, span: u64) {
-        self.now = self.now.saturating_sub(span).max(self.stalest().as_nanos());
+        self.now = self.now.saturating_sub(span).max(self.oldest().as_nanos());
     }
 }
 
 struct Accounts<L> {
     fresh: L,
     ledgers: HashMap<u8, L>,
-    /// Whether a reservation is told from one of the key's earlier life.
+    /// Whether the limiter distinguishes a reservation from those of an earlier life of the key.
     has_lives: bool,
     quota: Quota,
     interval: u64,
     time: Time,
-    /// Operations to come, at most.
+    /// The maximum number of further operations.
     left: usize,
 }
 
-/// A charge that may be taken back; `None`, if the key has lost the life that was charged.
+/// A charge that can be refunded; `None` if the key has lost the life that was charged.
 struct Reserved<S: Source> {
     key: u8,
     model: Option<Held>,
     reservation: Reservation<S>,
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 #[derive(Clone, Copy, Debug)]
-enum Said {
+enum Outcome {
     Granted(bool),
     Owed(Duration),
     Drained(u64),
@@ -178,7 +178,7 @@ impl<L: Ledger + Clone> Accounts<L> {
         cost.cells(self.quota.burst_cells(), self.ledger(key).left(self.time.tick()).0)
     }
 
-    /// Until a snapshot is asked for, or nothing more.
+    /// Runs until a snapshot is due, or to the end.
     fn run<A>(&mut self, gate: &Gate<A>, cursor: &mut Cursor<'_>) -> bool
     where
         A: Algorithm<Params: Rebase + Refund>,
@@ -193,7 +193,7 @@ impl<L: Ledger + Clone> Accounts<L> {
                 0..=149 => {
                     let n = self.cells(key, cursor.cost());
                     let is_told = self.charges(gate, kind, key, n, &mut held);
-                    self.is_left(gate, key, is_told);
+                    self.check_left(gate, key, is_told);
                 }
                 150..=194 => self.settles(gate, cursor, &mut held),
                 195..=204 => self.count(gate),
@@ -203,17 +203,18 @@ impl<L: Ledger + Clone> Accounts<L> {
                 }
                 235..=247 => self.time.back(cursor.scaled()),
                 _ => {
-                    held.into_iter().for_each(forget);
+                    held.into_iter().for_each(leak);
                     return true;
                 }
             }
         }
         self.count(gate);
-        held.into_iter().for_each(forget);
+        held.into_iter().for_each(leak);
         false
     }
 
-    /// Checks, reserves, charges, drains or adds; whether the key has a place, or needs none.
+    /// Checks, reserves, charges, drains or adds. Returns whether the key has a slot, or needs
+    /// none.
     fn charges<'a, A>(
         &mut self,
         gate: &'a Gate<A>,
@@ -227,43 +228,44 @@ impl<L: Ledger + Clone> Accounts<L> {
     {
         let (now, before) = (self.time.tick(), gate.stats());
         let mut reserved = None;
-        let said = match kind {
-            0..=49 => Said::Granted(gate.check_at(&key, n, now).is_ok()),
+        let outcome = match kind {
+            0..=49 => Outcome::Granted(gate.check_at(&key, n, now).is_ok()),
             50..=99 if held.len() < HELD_MAX => {
                 reserved = gate.reserve_at(&key, n, now).ok();
-                Said::Granted(reserved.is_some())
+                Outcome::Granted(reserved.is_some())
             }
-            50..=119 => Said::Owed(gate.charge_at(&key, n, now)),
-            120..=134 => Said::Drained(gate.drain_at(&key, n, now)),
+            50..=119 => Outcome::Owed(gate.charge_at(&key, n, now)),
+            120..=134 => Outcome::Drained(gate.drain_at(&key, n, now)),
             _ => {
                 gate.add_at(&key, n, now);
-                Said::Nothing
+                Outcome::Nothing
             }
         };
-        self.begins_again(gate, key, before.claimed, held);
+        self.claims_new_slot(gate, key, before.claimed, held);
         let mut model = self.ledger(key).clone();
         let left = model.left(now).0;
-        let charged = match said {
-            Said::Granted(_) => model.charge(now, n),
-            Said::Drained(_) => model.charge(now, left.min(n)),
+        let charged = match outcome {
+            Outcome::Granted(_) => model.charge(now, n),
+            Outcome::Drained(_) => model.charge(now, left.min(n)),
             _ => None,
         };
-        let is_as_said = match said {
-            Said::Granted(granted) => granted == charged.is_some(),
-            Said::Drained(cells) => cells == left.min(n),
-            Said::Owed(debt) => debt == model.charge_anyway(now, n),
-            Said::Nothing => {
+        let is_right = match outcome {
+            Outcome::Granted(granted) => granted == charged.is_some(),
+            Outcome::Drained(cells) => cells == left.min(n),
+            Outcome::Owed(debt) => debt == model.charge_anyway(now, n),
+            Outcome::Nothing => {
                 model.add(now, n);
                 true
             }
         };
-        // Who finds no place is not always told so.
+        // A caller whose key finds no slot does not always learn it.
         let found_none = gate.stats().denied_full > before.denied_full
-            || matches!(said, Said::Owed(_)) && told(gate, key, now) == self.fresh.left(now);
+            || matches!(outcome, Outcome::Owed(_))
+                && peeked_state(gate, key, now) == self.fresh.left(now);
         if found_none && self.may_be_full(key) {
             return false;
         }
-        assert!(is_as_said, "{said:?} for {n} of {key} at {now:?}, which has {left}");
+        assert!(is_right, "{outcome:?} for {n} of {key} at {now:?}, which has {left}");
         if let Some(reservation) = reserved {
             assert_eq!(reservation.cells(), n);
             held.push(Reserved { key, model: charged, reservation });
@@ -272,9 +274,9 @@ impl<L: Ledger + Clone> Accounts<L> {
         true
     }
 
-    /// Where a key was given a place, it had none: it is idle for every clock. What it was charged
-    /// before is given back to no other life.
-    fn begins_again<A, S>(
+    /// A key that was given a slot had none before, so it is idle for every clock. Earlier charges
+    /// of it are refunded to no other life.
+    fn claims_new_slot<A, S>(
         &mut self,
         gate: &Gate<A>,
         key: u8,
@@ -287,24 +289,24 @@ impl<L: Ledger + Clone> Accounts<L> {
         if gate.stats().claimed == claimed {
             return;
         }
-        let owed = self.ledger(key).left(self.time.stalest()).1;
-        assert!(owed.is_zero(), "{key} was live, and was given another place");
+        let owed = self.ledger(key).left(self.time.oldest()).1;
+        assert!(owed.is_zero(), "{key} was live, and was given another slot");
         self.ledgers.remove(&key);
         let has_lives = self.has_lives;
         for its in held.extract_if(.., |its| its.key == key && !has_lives) {
-            forget(its);
+            leak(its);
         }
         held.iter_mut().filter(|its| its.key == key).for_each(|its| its.model = None);
     }
 
-    /// Whether a key may be without a place: all are taken by keys that are live for who judges, which
-    /// may be a clock that is behind, and allows for others behind it.
+    /// Whether a key may find no slot: all slots belong to keys that are live for the deciding
+    /// thread. Its clock may be behind, and it allows for other clocks behind it.
     fn may_be_full(&self, key: u8) -> bool {
         let judged = Tick::from_nanos(self.time.now.saturating_sub(self.time.skew));
         let live = |ledger: &&L| !ledger.left(judged).1.is_zero();
-        let stalest = self.time.stalest();
-        let has_place = !self.ledger(key).left(stalest).1.is_zero();
-        !has_place && self.ledgers.values().filter(live).count() >= PLACES
+        let oldest = self.time.oldest();
+        let has_slot = !self.ledger(key).left(oldest).1.is_zero();
+        !has_slot && self.ledgers.values().filter(live).count() >= PLACES
     }
 
     fn settles<A, S>(
@@ -316,14 +318,14 @@ impl<L: Ledger + Clone> Accounts<L> {
         A: Algorithm<Params: Refund>,
         S: Source,
     {
-        let (place, cost, how) = (usize::from(cursor.byte()), cursor.cost(), cursor.byte());
+        let (index, cost, how) = (usize::from(cursor.byte()), cursor.cost(), cursor.byte());
         if held.is_empty() {
             return;
         }
-        let Reserved { key, model, reservation } = held.swap_remove(place % held.len());
+        let Reserved { key, model, reservation } = held.swap_remove(index % held.len());
         let (now, n) = (self.time.tick(), reservation.cells());
         let actual = self.cells(key, cost);
-        // Dropped, settled for no more than was reserved, or for whatever it cost.
+        // Dropped, settled for at most what was reserved, or settled for any cost.
         let actual = match how % 3 {
             0 => 0,
             1 => actual.min(n),
@@ -337,25 +339,25 @@ impl<L: Ledger + Clone> Accounts<L> {
         if planted(Mistake::GivenBackTwice) {
             gate.add_at(&key, n.saturating_sub(actual), now);
         }
-        self.begins_again(gate, key, claimed, held);
+        self.claims_new_slot(gate, key, claimed, held);
         let mut ledger = self.ledger(key).clone();
         if actual > n {
             ledger.charge_anyway(now, actual - n);
         } else if let Some(charge) = model {
             ledger.refund(now, charge, n - actual);
         }
-        let has_place = !self.may_be_full(key) || told(gate, key, now) == ledger.left(now);
-        if has_place {
+        let has_slot = !self.may_be_full(key) || peeked_state(gate, key, now) == ledger.left(now);
+        if has_slot {
             self.ledgers.insert(key, ledger);
         }
-        self.is_left(gate, key, has_place);
+        self.check_left(gate, key, has_slot);
     }
 
-    /// What the limiter tells of the key is what its ledger does.
-    fn is_left<A: Algorithm>(&self, gate: &Gate<A>, key: u8, has_place: bool) {
+    /// Checks that the limiter reports what the model of the key does.
+    fn check_left<A: Algorithm>(&self, gate: &Gate<A>, key: u8, has_slot: bool) {
         let now = self.time.tick();
-        let ledger = if has_place { self.ledger(key) } else { &self.fresh };
-        assert_eq!(told(gate, key, now), ledger.left(now), "of {key} at {now:?}");
+        let ledger = if has_slot { self.ledger(key) } else { &self.fresh };
+        assert_eq!(peeked_state(gate, key, now), ledger.left(now), "of {key} at {now:?}");
     }
 
     fn count<A: Algorithm>(&self, gate: &Gate<A>) {
@@ -364,24 +366,24 @@ impl<L: Ledger + Clone> Accounts<L> {
         assert_eq!(gate.len_at(now), self.ledgers.values().filter(live).count());
     }
 
-    /// What was idle is left out; all else goes on.
+    /// Idle keys are left out of a snapshot; all others continue.
     fn restored<A: Algorithm>(&mut self, gate: &Gate<A>) {
         (self.time.now, self.time.oldest) = (self.time.newest, self.time.newest);
         let now = self.time.tick();
         self.ledgers.retain(|_, ledger| !ledger.left(now).1.is_zero());
         self.count(gate);
         for key in 0..KEYS {
-            self.is_left(gate, key, true);
+            self.check_left(gate, key, true);
         }
     }
 }
 
-fn told<A: Algorithm>(gate: &Gate<A>, key: u8, now: Tick) -> (u64, Duration) {
-    let permit = gate.peek_at(&key, 0, now).expect("nothing is asked for");
+fn peeked_state<A: Algorithm>(gate: &Gate<A>, key: u8, now: Tick) -> (u64, Duration) {
+    let permit = gate.peek_at(&key, 0, now).expect("a peek for no cells succeeds");
     (permit.remaining(), permit.reset_after())
 }
 
-/// Its cells are given back to nobody.
-fn forget<S: Source>(reserved: Reserved<S>) {
+/// Drops the reservation without a refund.
+fn leak<S: Source>(reserved: Reserved<S>) {
     std::mem::forget(reserved.reservation);
 }

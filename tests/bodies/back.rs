@@ -1,4 +1,4 @@
-//! Giving back, giving, charging what is not there: total, and never on the caller's side.
+//! Refunds, added cells and overdrafts are total, and never favour the caller.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn debt<P: Refund>(params: &P, word: u64, now: Tick) -> u64 {
 
 fn left<P: Refund>(params: &P, word: u64, now: Tick) -> u64 {
     let seen = params.read(word, NoRing, now, 0);
-    params.answer(seen, now, 0).expect("nothing is asked for").remaining()
+    params.answer(seen, now, 0).expect("a peek for no cells succeeds").remaining()
 }
 
 fn stepped<P: Refund>(params: &P, word: u64, now: Tick, n: u64) -> Option<u64> {
@@ -28,8 +28,8 @@ fn stepped<P: Refund>(params: &P, word: u64, now: Tick, n: u64) -> Option<u64> {
     }
 }
 
-/// Any word, any receipt, any cost, at any instant. Turns are tried out only up to `latest`.
-pub(crate) fn gives_back_totally<P: Refund>(
+/// For any word, receipt, cost and instant. Waits are tried only up to `latest`.
+pub(crate) fn refunds_are_total<P: Refund>(
     params: &P,
     word: u64,
     receipt: &Receipt,
@@ -41,7 +41,7 @@ pub(crate) fn gives_back_totally<P: Refund>(
     let given = params.refund(word, receipt, now, n);
     assert_eq!(given >> PAYLOAD_BITS, 0, "no bit above the payload");
     let cells = left(params, given, now) - room;
-    assert!(debt(params, given, now) <= before, "what is given back is no charge");
+    assert!(debt(params, given, now) <= before, "a refund does not add to the debt");
     assert!(cells <= n.min(receipt.cells), "{cells} of {n} that were charged");
     if now < receipt.at || receipt.cells == 0 || n == 0 {
         assert!(n.min(receipt.cells) > 0 || debt(params, given, now) == before);
@@ -49,18 +49,19 @@ pub(crate) fn gives_back_totally<P: Refund>(
 
     let added = params.add(word, now, n);
     assert_eq!(added >> PAYLOAD_BITS, 0, "no bit above the payload");
-    assert!(debt(params, added, now) <= before, "a gift is no charge");
+    assert!(debt(params, added, now) <= before, "added cells do not add to the debt");
     let all = fits.min(room.saturating_add(n));
-    assert!(left(params, added, now) <= all, "a gift beyond the burst, or what was given");
+    assert!(left(params, added, now) <= all, "more was added than the burst or the gift");
     if room > 0 {
-        assert_eq!(left(params, added, now), all, "all of the gift");
+        assert_eq!(left(params, added, now), all, "the whole gift was added");
     }
 
     is_overdrawn(params, word, (now, latest), n);
     turn_is_right(params, word, (now, latest));
 }
 
-/// What is admitted is admitted overdrawn, to the same state; what is not, as far as there is room.
+/// An admitted request is admitted when overdrawing, with the same state; a denied one is charged
+/// as far as there is room.
 fn is_overdrawn<P: Refund>(params: &P, word: u64, (now, latest): (Tick, u64), n: u64) {
     let overdrawn = params.overdrawn();
     assert_eq!(overdrawn.fresh(now), params.fresh(now), "a life begins the same");
@@ -82,20 +83,21 @@ fn is_overdrawn<P: Refund>(params: &P, word: u64, (now, latest): (Tick, u64), n:
     turn_is_right(params, charged, (now, latest));
 }
 
-/// A turn is the least span after which nothing more is owed than a burst.
+/// The turn is the shortest time after which no more than a burst is owed.
 fn turn_is_right<P: Refund>(params: &P, word: u64, (now, latest): (Tick, u64)) {
     let turn = params.turn(word, now);
     let Some(then) = now.as_nanos().checked_add(nanos(turn)) else { return };
     if turn.is_zero() || then >= latest {
         return;
     }
-    assert_eq!(left(params, word, now), 0, "who has cells left has had his turn");
+    assert_eq!(left(params, word, now), 0, "a key with cells left has had its turn");
     assert_eq!(params.turn(word, Tick::from_nanos(then)), Duration::ZERO, "{turn:?} too early");
     assert!(!params.turn(word, Tick::from_nanos(then - 1)).is_zero(), "{turn:?} is too much");
 }
 
-/// What is charged ahead is what would be admitted within the wait, and its turn is no later.
-pub(crate) fn goes_ahead_totally<P: Ahead>(
+/// A charge ahead succeeds if the request would be admitted within the wait, and its turn is no
+/// later.
+pub(crate) fn charges_ahead_are_total<P: Ahead>(
     params: &P,
     word: u64,
     (now, fits): (Tick, u64),

@@ -1,5 +1,5 @@
-//! A keyed limiter whose quota changes while it is in use: each key is decided about as by a limiter
-//! of its own that saw the same changes, and is granted no more than it inherits and the rate.
+//! A keyed limiter whose quota changes in use. Each key is decided like a limiter of its own that
+//! saw the same changes, and is granted no more than what it inherits and the rate.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) fn changes(data: &[u8]) {
     }
 }
 
-/// Rates that are 32 times as fast as others, and faster; bursts of a cell and of many.
+/// Rates that differ by a factor of 32 and more, and bursts of one cell and of many.
 fn quota(cursor: &mut Cursor<'_>) -> Quota {
     let kind = cursor.byte();
     let limit = [1, 3, 7, 10, 100, 1_000, 31_250, 1_000_000][usize::from(kind & 7)];
@@ -66,12 +66,12 @@ fn quota(cursor: &mut Cursor<'_>) -> Quota {
 }
 
 struct Key {
-    /// The same in a limiter of its own.
+    /// The same key in a limiter of its own.
     alone: Gate,
-    /// Cells granted since the last change, less what was given back.
+    /// Cells granted since the last change, less refunds.
     granted: u64,
-    /// What the key had left when the quota changed, and when that was; `None` before the first
-    /// request, and after charges beyond the limit, which count for nothing here.
+    /// The cells that the key had when the quota changed, and the time of the change. `None` before
+    /// the first request, and after charges beyond the limit, which are not counted here.
     due: Option<(u64, u64)>,
 }
 
@@ -79,12 +79,12 @@ struct Both {
     gate: Gate,
     keys: Vec<Key>,
     starts_empty: bool,
-    /// Whether a quota came into force at an instant before that of a charge by another: a fast rate may
-    /// then have put the charge further ahead than a reset forgives.
+    /// Whether a quota came into force at an instant before a charge by another quota: a fast rate
+    /// may then have put the charge further ahead than a reset forgives.
     changed_by_old_time: bool,
     quota: Quota,
     now: u64,
-    /// The latest instant so far, and the last that states are told apart at.
+    /// The latest instant so far, and the last instant at which states can be distinguished.
     newest: u64,
     skew: u64,
     end: u64,
@@ -104,8 +104,8 @@ impl Both {
                 self.forward(interval.saturating_mul(cursor.byte().into()));
             }
             235..=244 => {
-                let stalest = self.newest.saturating_sub(self.skew);
-                self.now = self.now.saturating_sub(cursor.scaled()).max(stalest);
+                let oldest = self.newest.saturating_sub(self.skew);
+                self.now = self.now.saturating_sub(cursor.scaled()).max(oldest);
             }
             _ => {
                 self.gate.reset(&key);
@@ -126,7 +126,7 @@ impl Both {
     }
 
     fn left(&self, key: u8) -> u64 {
-        self.gate.peek_at(&key, 0, self.tick()).expect("nothing is asked for").remaining()
+        self.gate.peek_at(&key, 0, self.tick()).expect("a peek for no cells succeeds").remaining()
     }
 
     fn cells(&self, key: u8, cost: Cost) -> u64 {
@@ -145,27 +145,27 @@ impl Both {
         self.is_due(key);
     }
 
-    /// What a key may be granted counts from its first request after a change on.
+    /// The grants of a key are counted from its first request after a change.
     fn begins(&mut self, key: u8) {
         let (left, newest) = (self.left(key), self.newest);
         let its = &mut self.keys[usize::from(key)];
         match &mut its.due {
             None if self.now == newest => (its.due, its.granted) = (Some((left, newest)), 0),
-            // By a clock that is behind a key has had its cells for longer.
+            // By a clock that is behind, a key has had its cells for longer.
             Some((_, since)) => *since = self.now.min(*since),
             None => {}
         }
     }
 
-    /// Since the quota changed no more was granted than what the key had then, and the rate since;
-    /// a cell more for what is rounded, and one for the part of a cell that it had then.
+    /// Since the change no more was granted than the cells that the key had then and the rate
+    /// since; plus one cell for rounding, and one for the fraction of a cell that it had.
     fn is_due(&self, key: u8) {
         let its = &self.keys[usize::from(key)];
         let Some((left, since)) = its.due else { return };
         let span = u128::from(self.newest - since);
         let restored = span * u128::from(self.quota.limit()) / self.quota.period().as_nanos();
-        let most = u128::from(left) + restored + 2;
-        assert!(u128::from(its.granted) <= most, "{} of {most} granted to {key}", its.granted);
+        let max = u128::from(left) + restored + 2;
+        assert!(u128::from(its.granted) <= max, "{} of {max} granted to {key}", its.granted);
     }
 
     fn charge(&mut self, key: u8, cursor: &mut Cursor<'_>) {
@@ -183,7 +183,7 @@ impl Both {
         }
     }
 
-    /// Reserved, and settled later: perhaps by another quota.
+    /// Reserved now, and settled later, perhaps by another quota.
     fn reserve(&mut self, key: u8, cursor: &mut Cursor<'_>) {
         let n = self.cells(key, cursor.cost());
         let (how, actual, span) = (cursor.byte(), self.cells(key, cursor.cost()), cursor.scaled());
@@ -217,7 +217,7 @@ impl Both {
     fn change(&mut self, cursor: &mut Cursor<'_>) {
         let (quota, kind) = (quota(cursor), cursor.byte());
         let inherit = inherit(kind);
-        // Slow quotas would have come round after some sixty resets.
+        // Slow quotas would wrap around after some sixty resets.
         let times = if kind >> 2 & 7 == 7 { 80 } else { 1 };
         let (now, before) = (Tick::from_nanos(self.newest), self.gate.quota());
         let lefts: Vec<u64> = (0..KEYS).map(|key| self.left(key)).collect();
@@ -238,7 +238,7 @@ impl Both {
         }
         if let Err(error) = changed {
             assert!(!error.to_string().is_empty());
-            assert_eq!(self.gate.quota(), before, "what is denied changes nothing");
+            assert_eq!(self.gate.quota(), before, "a rejected change changes nothing");
             (0..KEYS).for_each(|key| assert_eq!(self.left(key), lefts[usize::from(key)]));
         } else {
             let new = self.gate.quota();
@@ -247,7 +247,8 @@ impl Both {
             self.quota = new;
             if inherit == Inherit::Reset && !self.starts_empty && !self.changed_by_old_time {
                 let all = self.quota.burst_cells();
-                (0..KEYS).for_each(|key| assert_eq!(self.left(key), all, "{key} is as never seen"));
+                (0..KEYS)
+                    .for_each(|key| assert_eq!(self.left(key), all, "{key} is as if never seen"));
             }
         }
     }
@@ -258,22 +259,27 @@ impl Both {
             let peeked = self.gate.peek_at(&key, n, now);
             assert_eq!(peeked, its.alone.peek_at(&key, n, now), "{n} of {key} at {now:?}");
         }
-        let permit = its.alone.peek_at(&key, 0, now).expect("nothing is asked for");
+        let permit = its.alone.peek_at(&key, 0, now).expect("a peek for no cells succeeds");
         assert!(permit.remaining() <= permit.limit());
         assert_eq!(permit.limit(), self.quota.burst_cells());
-        // A clock from before a change reads as the change, and who starts empty does so when first seen.
+        // A clock from before a change reads as the time of the change, and a key that starts empty
+        // does so when it is first seen.
         let full = now.as_nanos().checked_add(nanos(permit.reset_after()));
         if let Some(full) =
             full.filter(|full| *full <= self.end && self.now == self.newest && !self.starts_empty)
         {
             let later = its.alone.peek_at(&key, 0, Tick::from_nanos(full)).expect("as before");
-            assert_eq!(later.remaining(), permit.limit(), "all is back when it was said to be");
+            assert_eq!(
+                later.remaining(),
+                permit.limit(),
+                "all cells are restored at the stated time"
+            );
         }
     }
 }
 
 fn inherit(kind: u8) -> Inherit {
-    // By another bit, so that the kept corpus means what it did.
+    // Chosen by another bit, so that the kept corpus keeps its meaning.
     match kind % 4 {
         0 => Inherit::AsIs,
         1 if kind & 4 > 0 => Inherit::Spent,

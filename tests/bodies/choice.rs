@@ -1,4 +1,4 @@
-//! An algorithm by its type, and costs by what they mean.
+//! Algorithms chosen by their type, and costs chosen relative to the quota.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tollgate::{
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const YEAR: u64 = 365 * 24 * 3_600 * SECOND;
 
-/// Rates that no grid has an easy time with: limit, and period in nanoseconds.
+/// Rates that are awkward for every grid: limit, and period in nanoseconds.
 pub(crate) const EXTREMES: [(u64, u64); 10] = [
     (1, YEAR),
     (1, 366 * 24 * 3_600 * SECOND),
@@ -39,7 +39,7 @@ pub(crate) enum Choice {
     Log(LogRates),
 }
 
-/// What a warm-up is made from.
+/// The parameters of a warm-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) period: Duration,
@@ -76,7 +76,7 @@ macro_rules! with_algorithm {
 pub(crate) use with_algorithm;
 
 impl Choice {
-    /// The most cells at once: for a log, as many as the least of its rates lets pass.
+    /// The maximum cells of one request: for a log, the minimum over its rates.
     pub(crate) fn fits(self, quota: &Quota) -> u64 {
         match self {
             Self::Bucket(_) | Self::Queue(_) | Self::WarmUp(_) => quota.burst_cells(),
@@ -85,10 +85,10 @@ impl Choice {
         }
     }
 
-    /// The most cells at one instant, in as many requests as one likes.
-    pub(crate) fn granted_max(self, quota: &Quota) -> u64 {
+    /// The maximum cells at one instant, in any number of requests.
+    pub(crate) fn max_granted(self, quota: &Quota) -> u64 {
         let Self::WarmUp(pace) = self else { return self.fits(quota) };
-        // All but the last request have to fit into the longest wait.
+        // All requests but the last have to fit into the longest wait.
         let longest = pace.max_wait.as_nanos() * u128::from(quota.limit());
         let cells = longest / quota.period().as_nanos();
         self.fits(quota).saturating_add(u64::try_from(cells).unwrap_or(u64::MAX))
@@ -99,13 +99,13 @@ impl Choice {
         matches!(self, Self::SubWindows(_) | Self::Counter(_) | Self::Log(_))
     }
 
-    /// Whether a denial of what could fit is written into the state.
+    /// Whether a denial of a request that could fit is written into the state.
     pub(crate) fn counts_denials(self) -> bool {
         matches!(self, Self::Log(LogRates { count_denials: true, .. }))
     }
 }
 
-/// What a log is held to beside its quota. (A [`SlidingLog`] does not tell.)
+/// The further rates of a log. (A [`SlidingLog`] does not return them.)
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LogRates {
     pub(crate) more: [Option<Quota>; 3],
@@ -113,7 +113,7 @@ pub(crate) struct LogRates {
 }
 
 impl LogRates {
-    /// Further rates given as a limit and a share of the quota's period.
+    /// Further rates, given as a limit and a fraction of the quota's period.
     pub(crate) fn beside(quota: &Quota, shares: &[(u64, u32, u32)], count_denials: bool) -> Self {
         let mut more = [None; 3];
         for (rate, (limit, times, of)) in more.iter_mut().zip(shares) {
@@ -127,7 +127,7 @@ impl LogRates {
         std::iter::once(*quota).chain(self.more.into_iter().flatten())
     }
 
-    /// A rate of one is a least gap.
+    /// A rate of one event is a minimum gap.
     pub(crate) fn algorithm(self) -> SlidingLog {
         let log = self.more.into_iter().flatten().fold(SlidingLog::new(), |log, rate| {
             if rate.limit() == 1 { log.min_gap(rate.period()) } else { log.and(rate) }
@@ -136,7 +136,7 @@ impl LogRates {
     }
 }
 
-/// How many cells to ask for, seen from what fits.
+/// The cells to ask for, relative to what fits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cost {
     Few(u64),
@@ -144,12 +144,13 @@ pub(crate) enum Cost {
     All,
     OneTooMany,
     Huge,
-    /// In 255ths of all.
+    /// In 255ths of the maximum.
     Share(u8),
 }
 
 impl Cost {
-    /// `fits` is what the algorithm lets pass at once, `rest` what it said is left.
+    /// `fits` is the maximum that the algorithm admits at once, `rest` the cells that it reported
+    /// as left.
     pub(crate) fn cells(self, fits: u64, rest: u64) -> u64 {
         match self {
             Self::Few(cells) => cells,

@@ -1,4 +1,4 @@
-//! Bytes read as what a limiter is built from and asked for.
+//! Decodes bytes into limiters and requests.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const QUOTAS: [(u64, u64, u64); 16] = [
     (2, 24 * 3_600 * SECOND, 0),
     (1, 1, 0),
 ];
-/// Choices of algorithms with a ring; all other bytes are older seeds'.
+/// Choices of algorithms with a ring. All other bytes have the meaning that older seeds gave them.
 pub(crate) const FIRST_RING: u8 = 240;
 pub(crate) const LAST_RING: u8 = 251;
 
@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
         u64::from_le_bytes(bytes)
     }
 
-    /// A number of any size, from two bytes.
+    /// A number of any magnitude, from two bytes.
     pub(crate) fn scaled(&mut self) -> u64 {
         let short = u64::from(self.short());
         let (mantissa, shift) = (short >> 6, short & 63);
@@ -138,10 +138,10 @@ impl<'a> Cursor<'a> {
         (i32::from(self.short()) - 32_768) * 2
     }
 
-    /// A log with its further rates, and a quota of at most `most` cells; others as they are.
-    pub(crate) fn for_log(&mut self, choice: Choice, quota: Quota, most: u64) -> (Choice, Quota) {
+    /// A log with its further rates, and a quota of at most `max` cells; others as they are.
+    pub(crate) fn for_log(&mut self, choice: Choice, quota: Quota, max: u64) -> (Choice, Quota) {
         let Choice::Log(_) = choice else { return (choice, quota) };
-        let within = |limit: u64| limit.wrapping_sub(1) % most + 1;
+        let within = |limit: u64| limit.wrapping_sub(1) % max + 1;
         let quota = Quota::new(within(quota.limit()), quota.period());
         let kind = self.byte();
         let rate = |cursor: &mut Self| {

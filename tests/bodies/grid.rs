@@ -1,4 +1,4 @@
-//! What a grid promises, worked out from its public face.
+//! The promises of a grid, computed from its public interface.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn units_within<P: StateMachine>(params: &P, span: Duration) -> u64 {
     u64::try_from(within).expect("what fits a word")
 }
 
-/// Units in a period divided by `divisor`, which is exact: that is what the grids are for.
+/// The units in a period divided by `divisor`. The division is exact: grids are chosen for that.
 fn whole_units<P: StateMachine>(params: &P, quota: &Quota, divisor: u128) -> u64 {
     let (units, per_nanos) = params.grid().ratio();
     let in_period = u128::from(units) * quota.period().as_nanos();
@@ -63,8 +63,8 @@ fn nanos_in<P: StateMachine>(params: &P, units: u128) -> u64 {
     u64::try_from(nanos).unwrap_or(u64::MAX)
 }
 
-/// Units for which a wrapping grid tells what was written from what is ahead; all of time, where
-/// the grid is endless.
+/// The units within which a wrapping grid distinguishes past from future; all of time, if the grid
+/// is endless.
 fn units_told_apart<P: StateMachine>(params: &P, reach: u64) -> Option<u128> {
     let tolerance = params.grid().skew_tolerance()?;
     let (units, per_nanos) = params.grid().ratio();
@@ -73,15 +73,16 @@ fn units_told_apart<P: StateMachine>(params: &P, reach: u64) -> Option<u128> {
     Some(ring - u128::from(reach) - tolerance - 2)
 }
 
-/// The least and the latest instant that a word still tells apart from a state written at
-/// `written`, as it says of itself. All instants, where nothing bounds them.
+/// The first and the last instant that a word distinguishes from a state written at `written`, by
+/// its own account; all instants, if nothing bounds them.
 pub(crate) fn horizon<P: StateMachine>(params: &P, written: u64) -> (u64, u64) {
     let behind = params.skew_tolerance().map_or(u64::MAX, nanos);
     let ahead = params.horizon().map_or(u64::MAX, nanos);
     (written.saturating_sub(behind), written.saturating_add(ahead))
 }
 
-/// The latest instant at which a cell put into a ring at `first` is still told from a later one.
+/// The last instant at which a cell written into a ring at `first` is distinguished from a later
+/// one.
 pub(crate) fn ring_horizon<P: StateMachine>(
     params: &P,
     choice: Choice,
@@ -91,16 +92,17 @@ pub(crate) fn ring_horizon<P: StateMachine>(
     let told_apart = units_told_apart(params, reach(params, choice, quota));
     let units = match choice {
         Choice::Bucket(_) | Choice::Queue(_) | Choice::Window(_) | Choice::WarmUp(_) => None,
-        // 52 bits of time, of which half are before and half are after a life's beginning.
+        // 52 bits of time, half of them before and half of them after the beginning of a life.
         Choice::Log(_) => Some(told_apart.unwrap_or(u128::MAX).min((1 << 51) - 2)),
         Choice::SubWindows(_) | Choice::Counter(_) => told_apart,
     };
     units.map_or(u64::MAX, |units| first.saturating_add(nanos_in(params, units)))
 }
 
-/// Until when waits from `now` can be tried: while the word is told apart, and the time of windows
-/// of the wall clock, which ends less than a period before ours (of sub-windows: two), goes on. (A log's ring with
-/// nothing in it began at the origin, and an event half of its time later seems to be before it.)
+/// The last instant at which waits from `now` can be tried: while the word is distinguished, and
+/// while the time of windows aligned to the wall clock runs, which ends less than a period before
+/// ours (for sub-windows, two). (The empty ring of a log began at the origin; an event half of its
+/// range later seems to be before it.)
 pub(crate) fn waits_end<P: StateMachine>(
     params: &P,
     choice: Choice,

@@ -1,8 +1,8 @@
-//! A keyed limiter of a few slots, against one oracle a key.
+//! A keyed limiter of a few slots, compared with one oracle for each key.
 //!
-//! The model knows no table. It learns from the statistics when a key was denied a place, or
-//! lost one, and holds the limiter to everything else: who keeps a place is decided about as by
-//! an oracle of its own, in every field; at most one key is forgotten for each eviction counted.
+//! The model knows no table. It learns from the statistics when a key was denied a slot, or was
+//! evicted. It checks everything else: a key with a slot is decided in every field like an oracle
+//! of its own, and at most one key is evicted for each eviction counted.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use super::choice::{Choice, Cost, ORIGIN_2025};
 use super::grid::{horizon, nanos, ring_horizon};
 use super::mistake::{Mistake, planted};
 
-/// What a limiter is built from.
+/// The parameters of a limiter.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) quota: Quota,
     pub(crate) on_full: OnFull,
     pub(crate) capacity: u64,
-    /// Wide, or compact wherever they may be.
+    /// Wide slots, or compact slots where the quota fits them.
     pub(crate) slots: SlotLayout,
     pub(crate) skew: Duration,
     pub(crate) seed: u64,
@@ -34,7 +34,7 @@ pub(crate) enum Operation {
         key: u16,
         cost: Cost,
     },
-    /// Yes or no.
+    /// Asks with `allow`.
     Allow {
         key: u16,
         cost: Cost,
@@ -47,13 +47,13 @@ pub(crate) enum Operation {
         key: u16,
     },
     Count,
-    /// On to when the last denial said, give or take a nanosecond.
+    /// Advances to the end of the last denial's wait, plus or minus a nanosecond.
     ToRetry(u8),
-    /// On to when the last answer says that all is over, give or take a nanosecond.
+    /// Advances to the end of the last answer's reset time, plus or minus a nanosecond.
     ToReset(u8),
     Forward(u64),
     ForwardIntervals(u8),
-    /// Back, but no further than the skew that the limiter allows for.
+    /// Sets the clock back, by at most the skew that the limiter allows.
     Back(u64),
 }
 
@@ -62,21 +62,21 @@ type OracleOf<A> = <<A as Algorithm>::Params as StateMachine>::Oracle;
 pub(crate) struct Keyed<A: Algorithm> {
     gate: Limiter<u16, A, ManualClock>,
     fresh: OracleOf<A>,
-    /// The keys that have, or may have, a place, and what they are owed.
+    /// The keys that have, or may have, a slot, with their oracles.
     oracles: HashMap<u16, OracleOf<A>>,
     shared: Option<OracleOf<A>>,
     interval_nanos: u64,
     fits: u64,
     skew_nanos: u64,
     now: u64,
-    /// The latest instant so far, and the one beyond which a wrapping grid promises nothing.
+    /// The latest instant so far, and the last instant for which a wrapping grid promises anything.
     newest: u64,
     end: u64,
     last: Option<Verdict>,
     memory_bytes: usize,
 }
 
-/// Buckets of eight slots for a capacity at 55 % load, but not less than two.
+/// The buckets of eight slots for a capacity at 55 % load; at least two.
 fn lines(capacity: u64) -> usize {
     let slots = usize::try_from(capacity).expect("few") * 100 / 55 + 1;
     slots.div_ceil(8).max(2)
@@ -100,10 +100,11 @@ impl<A: Algorithm> Keyed<A> {
         let mut bound = |params: &A::Params, quota: &Quota| {
             let (oldest, _) = horizon(params, start);
             if let Some(tolerance) = params.skew_tolerance() {
-                // A clock that is behind may judge, and it judges at an instant twice as far back.
+                // A clock that is behind may decide, and it ranks slots at an instant twice as far
+                // back.
                 skew_nanos = skew_nanos.min(nanos(tolerance) / 2);
             }
-            // The first state may be written before the start.
+            // The first state may be stamped before the start.
             end = end.min(horizon(params, oldest).1);
             end = end.min(ring_horizon(params, choice, quota, oldest));
         };
@@ -117,7 +118,7 @@ impl<A: Algorithm> Keyed<A> {
             None => None,
         };
         let interval_nanos = nanos(setup.quota.period()) / setup.quota.limit();
-        // `lose` looks a cell ahead.
+        // `lose` looks ahead by a cell.
         end = end.saturating_sub(interval_nanos + 1);
         if start > end {
             return None;
@@ -133,7 +134,7 @@ impl<A: Algorithm> Keyed<A> {
             .build()
             .expect("the quotas are accepted, and the table is small");
         let memory_bytes = gate.memory_bytes();
-        // A line of eight slots, or two and what a ring takes.
+        // A bucket of eight slots takes one cache line, or two and the rings.
         assert_eq!(is_compact, memory_bytes == 64 * lines(setup.capacity));
         Some(Self {
             fresh: gate.params().oracle(),
@@ -157,12 +158,12 @@ impl<A: Algorithm> Keyed<A> {
 
     pub(crate) fn apply(&mut self, operation: &Operation) {
         match *operation {
-            Operation::Check { key, cost } => self.check(key, cost, Self::told),
-            // What the shared bucket says is not known before it is asked.
+            Operation::Check { key, cost } => self.check(key, cost, Self::checked),
+            // The answer of the shared bucket is not known before it is asked.
             Operation::Allow { key, cost } if self.shared.is_none() => {
                 self.check(key, cost, Self::allowed);
             }
-            Operation::Allow { key, cost } => self.check(key, cost, Self::told),
+            Operation::Allow { key, cost } => self.check(key, cost, Self::checked),
             Operation::Peek { key, cost } => {
                 let n = self.cells(key, cost);
                 self.peek(key, n);
@@ -187,7 +188,7 @@ impl<A: Algorithm> Keyed<A> {
                 self.forward(self.interval_nanos.saturating_mul(count.into()));
             }
             Operation::Back(span) => {
-                self.now = self.now.saturating_sub(span).max(self.stalest().as_nanos());
+                self.now = self.now.saturating_sub(span).max(self.oldest().as_nanos());
             }
         }
     }
@@ -202,8 +203,8 @@ impl<A: Algorithm> Keyed<A> {
         Tick::from_nanos(self.now)
     }
 
-    /// The oldest clock that any thread may have.
-    fn stalest(&self) -> Tick {
+    /// The time of the oldest clock that any thread may have.
+    fn oldest(&self) -> Tick {
         Tick::from_nanos(self.newest.saturating_sub(self.skew_nanos))
     }
 
@@ -221,7 +222,7 @@ impl<A: Algorithm> Keyed<A> {
         cost.cells(self.fits, rest)
     }
 
-    /// Peeks twice, which changes nothing.
+    /// Peeks twice, to check that a peek changes nothing.
     fn peek(&self, key: u16, n: u64) -> Verdict {
         let before = self.gate.stats();
         let peeked = Verdict::from(&self.gate.peek_at(&key, n, self.tick()));
@@ -231,13 +232,13 @@ impl<A: Algorithm> Keyed<A> {
         peeked
     }
 
-    fn told(&self, key: u16, n: u64, _: Verdict) -> Verdict {
+    fn checked(&self, key: u16, n: u64, _: Verdict) -> Verdict {
         let n = if planted(Mistake::CostCut) { n & 0xff } else { n };
         Verdict::from(&self.gate.check_at(&key, n, self.tick()))
     }
 
-    /// What a peek said that would be told, if it is allowed as that said; else what is told of a
-    /// key that finds no place.
+    /// The answer of a peek, if `allow` agrees with it; otherwise the answer to a key without a
+    /// slot.
     fn allowed(&self, key: u16, n: u64, peeked: Verdict) -> Verdict {
         let allowed = self.gate.allow_at(&key, n, self.tick());
         match (allowed, peeked.admitted) {
@@ -267,8 +268,8 @@ impl<A: Algorithm> Keyed<A> {
         if full == [0; 3] {
             self.decided(key, n, answer, claimed > 0);
         } else {
-            assert_eq!(claimed, 0, "a key that found no place was given one");
-            self.found_no_place(key, full, n, (answer, peeked));
+            assert_eq!(claimed, 0, "a key that found no slot was given one");
+            self.without_slot(key, full, n, (answer, peeked));
         }
         if claimed > 0 {
             self.lose(evicted);
@@ -276,13 +277,13 @@ impl<A: Algorithm> Keyed<A> {
         self.last = Some(answer);
     }
 
-    /// The key has a place, or needs none.
+    /// Checks an answer to a key that has a slot, or needs none.
     fn decided(&mut self, key: u16, n: u64, answer: Verdict, claimed: bool) {
         let mut oracle = self.oracle(key);
         let known = self.oracles.contains_key(&key);
         if claimed && known {
-            let owed = oracle.clone().decide(self.stalest(), 0).reset_after;
-            assert!(owed.is_zero(), "{key} was live, and was given another place");
+            let owed = oracle.clone().decide(self.oldest(), 0).reset_after;
+            assert!(owed.is_zero(), "{key} was live, and was given another slot");
         }
         assert_eq!(answer, oracle.decide(self.tick(), n), "{n} of {key} at {}", self.now);
         if claimed || known {
@@ -290,20 +291,20 @@ impl<A: Algorithm> Keyed<A> {
         }
     }
 
-    fn found_no_place(
+    fn without_slot(
         &mut self,
         key: u16,
         full: [u64; 3],
         n: u64,
         (answer, peeked): (Verdict, Verdict),
     ) {
-        let live = self.oracle(key).decide(self.stalest(), 0).reset_after > Duration::ZERO;
-        assert!(!live || !self.oracles.contains_key(&key), "{key} is live, so it has a place");
+        let live = self.oracle(key).decide(self.oldest(), 0).reset_after > Duration::ZERO;
+        assert!(!live || !self.oracles.contains_key(&key), "{key} is live, so it has a slot");
         match full {
             [1, 0, 0] => {
                 assert!(!answer.admitted && answer.remaining == 0);
                 assert_eq!(answer.retry_after.is_none(), n > self.fits);
-                assert_ne!(answer.retry_after, Some(Duration::ZERO), "denied, and so to wait");
+                assert_ne!(answer.retry_after, Some(Duration::ZERO), "denied with a wait of zero");
             }
             [0, 1, 0] => {
                 assert!(answer.admitted, "counted as admitted");
@@ -315,37 +316,42 @@ impl<A: Algorithm> Keyed<A> {
             [0, 0, 1] => {
                 let now = self.tick();
                 let shared = self.shared.as_mut().expect("the policy has a shared limiter");
-                assert_eq!(answer, shared.decide(now, n), "{n} of what is shared");
+                assert_eq!(answer, shared.decide(now, n), "{n} of the shared bucket");
             }
             _ => panic!("one request was counted twice: {full:?}"),
         }
     }
 
-    /// After a claim: which key has lost its place? One may have for each eviction, and any that
-    /// are idle for every clock.
+    /// After a claim, finds the keys that lost their slots: one for each eviction, and any that are
+    /// idle for every clock.
     fn lose(&mut self, evicted: u64) {
-        let stalest = self.stalest();
-        // A key that starts empty and one that has spent all look alike, but not a cell later.
+        let oldest = self.oldest();
+        // A key that starts empty and one that has spent all cells look alike, but not a cell
+        // later.
         let later = Tick::from_nanos(self.newest.saturating_add(self.interval_nanos + 1));
         let mut lost: Vec<u16> = Vec::new();
-        let mut forgotten = 0;
+        let mut live_lost = 0;
         for (key, oracle) in &self.oracles {
             let mut kept = true;
-            // What a weighed count has left may be less than a cell: only when it is over tells.
-            for (now, n) in [(stalest, 1), (stalest, 0), (later, 1)] {
+            // A weighted count may leave less than a cell: only its end shows it.
+            for (now, n) in [(oldest, 1), (oldest, 0), (later, 1)] {
                 let peeked = Verdict::from(&self.gate.peek_at(key, n, now));
                 if peeked != oracle.clone().decide(now, n) {
-                    assert_eq!(peeked, self.fresh.clone().decide(now, n), "{key} tampered with");
+                    assert_eq!(
+                        peeked,
+                        self.fresh.clone().decide(now, n),
+                        "the state of {key} was changed"
+                    );
                     kept = false;
                 }
             }
             if !kept {
-                let idle = oracle.clone().decide(stalest, 0).reset_after.is_zero();
-                forgotten += u64::from(!idle);
+                let idle = oracle.clone().decide(oldest, 0).reset_after.is_zero();
+                live_lost += u64::from(!idle);
                 lost.push(*key);
             }
         }
-        assert!(forgotten <= evicted, "{forgotten} forgotten, {evicted} evicted");
+        assert!(live_lost <= evicted, "{live_lost} live keys lost, {evicted} evictions counted");
         for key in lost {
             self.oracles.remove(&key);
         }

@@ -1,5 +1,5 @@
-//! Naive exact models of a bucket and of a window with charges that may be taken back: a level that
-//! drains, and a count, in units of the limiter's grid and without its words.
+//! Naive exact models of a bucket and of a window with refunds: a level that drains, and a count.
+//! They use units of the limiter's grid, and not its words.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use tollgate::{Quota, Tick};
 
 use super::grid::{units_in_cell, units_in_window};
 
-/// A charge that may be taken back.
+/// A charge that can be refunded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     cells: u128,
     /// The unit in which it was charged.
     at: u128,
-    /// The end of the window that it was charged to.
+    /// The end of the window that was charged.
     end: u128,
 }
 
-/// What a key can still spend, until when it remembers anything, and what became of an operation.
+/// The model of one key: the outcome of each operation, and the state after it.
 pub(crate) trait Ledger {
     /// Cells left, and the time until the key is as if never used.
     fn left(&self, now: Tick) -> (u64, Duration);
-    /// The charge, if it is admitted; all of it, or nothing.
+    /// Charges all cells if the request is admitted, and nothing otherwise.
     fn charge(&mut self, now: Tick, n: u64) -> Option<Held>;
-    /// Charges what there is room for, and tells how long the debt lasts.
+    /// Charges as much as there is room for, and returns how long the debt lasts.
     fn charge_anyway(&mut self, now: Tick, n: u64) -> Duration;
     fn refund(&mut self, now: Tick, held: Held, n: u64);
     fn add(&mut self, now: Tick, n: u64);
 }
 
-/// Units and nanoseconds by plain division.
+/// Converts between units and nanoseconds by plain division.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Units {
     units: u128,
@@ -54,16 +54,16 @@ impl Units {
     }
 }
 
-/// A token bucket, as the level of what was poured in.
+/// A token bucket, as the level of the cells charged to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     pub(crate) units: Units,
     pub(crate) cell: u128,
     pub(crate) capacity: u128,
-    /// The highest level that there may be.
+    /// The maximum level.
     pub(crate) bound: u128,
     pub(crate) start_empty: bool,
-    /// The level, and when it was measured.
+    /// The level, and the time at which it was computed.
     pub(crate) level: Option<(u128, u128)>,
 }
 
@@ -77,7 +77,7 @@ impl Level {
         }
     }
 
-    /// Takes from the level, if there is something in it that is remembered.
+    /// Lowers the level, if it contains a charge that is remembered.
     fn lower(&mut self, unit: u128, by: u128) {
         let level = self.at(unit);
         if self.level.is_some() && level > 0 {
@@ -130,13 +130,13 @@ impl Ledger for Level {
     }
 }
 
-/// A fixed window: when it ends, and what it has counted.
+/// A fixed window: its end, and its count.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) units: Units,
     pub(crate) length: u128,
     pub(crate) limit: u128,
-    /// The highest count, which stands for all beyond.
+    /// The maximum count, which represents all higher ones.
     pub(crate) bound: u128,
     pub(crate) end: u128,
     pub(crate) counted: u128,
@@ -150,7 +150,7 @@ impl Window {
     fn count(&mut self, unit: u128, n: u128) {
         let counted = self.at(unit);
         if counted == 0 {
-            // What was only stamped, by a clock ahead or before all was given back, still stands.
+            // A window that was only stamped, by a clock ahead or before a full refund, stays open.
             self.end = self.end.max(unit + self.length);
         }
         self.counted = counted + n;
@@ -216,14 +216,14 @@ pub(crate) fn level<P: StateMachine>(
     let cell = u128::from(units_in_cell(params, quota));
     let capacity = u128::from(quota.burst_cells() - leases) * cell;
     let bound = match params.grid().ring() {
-        // Up to the last value that the field has, seen from the last instant of a tick.
+        // Up to the maximum of the field, from the last instant of a tick.
         None => (1 << 53) - 1 - units.begun(Tick::MAX),
         Some(ring) => (capacity * 16).min(u128::from(ring) / 8),
     };
     Level { units, cell, capacity, bound, start_empty, level: None }
 }
 
-/// The quarter of a compact ring less one unit is what sixteen of the largest bursts need.
+/// Sixteen of the largest bursts need a quarter of a compact ring less one unit.
 pub(crate) fn compact_level<P: StateMachine>(
     params: &P,
     quota: &Quota,

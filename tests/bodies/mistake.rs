@@ -1,23 +1,23 @@
-//! Mistakes planted between a body and what it judges: each has to be found, or the body judges
-//! nothing.
+//! Mistakes planted between a body and the code under test. A body that does not find each of them
+//! tests nothing.
 
 use std::cell::Cell;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
-    /// What was admitted is not written.
+    /// An admitted charge is not written.
     ChargeLost,
-    /// A denied request may come back a nanosecond too early.
+    /// The wait of a denial is a nanosecond too short.
     WaitTooShort,
     /// The upper bits of a cost are lost.
     CostCut,
-    /// A key that was reset is as before.
+    /// A reset has no effect.
     ResetLeftOut,
-    /// What a reservation gives back is given twice.
+    /// The refund of a reservation is made twice.
     GivenBackTwice,
     /// A restored limiter lacks a key.
     RowLost,
-    /// A key is decided about by a quota of before.
+    /// A key is decided by an earlier quota.
     ChangeMissed,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn planted(mistake: Mistake) -> bool {
     PLANTED.get() == Some(mistake)
 }
 
-/// For this thread, until another is planted, or none.
+/// Plants the mistake in this thread until the next call.
 pub(crate) fn plant(mistake: Option<Mistake>) {
     PLANTED.set(mistake);
 }

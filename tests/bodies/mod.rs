@@ -1,7 +1,7 @@
-//! What is checked of bytes: the bodies of the fuzz targets, which run as properties on stable
-//! too (`tests/fuzz_bodies`), and what the other tests share with them.
+//! The bodies of the fuzz targets: checks of the library on decoded bytes. They also run as
+//! properties on the stable compiler (`tests/fuzz_bodies`), and other tests share parts of them.
 //!
-//! Bytes that run out are zeros, so every input means something.
+//! Bytes that run out read as zeros, so every input is valid.
 
 #![allow(dead_code, reason = "each of the tests and fuzz targets uses a part")]
 
@@ -19,7 +19,7 @@ pub(crate) mod snapshot;
 pub(crate) mod span;
 pub(crate) mod total;
 
-use back::{gives_back_totally, goes_ahead_totally};
+use back::{charges_ahead_are_total, refunds_are_total};
 use choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
 use cursor::Cursor;
 use keyed::{Keyed, Operation, Setup};
@@ -53,16 +53,16 @@ pub(crate) fn words(data: &[u8]) {
         let word = near_or_any(near, word, fresh);
         cells.iter_mut().for_each(|cell| *cell = near_or_any(about, *cell, fresh));
         let ring = if cells.is_empty() { Cells::Empty } else { Cells::Any(&cells) };
-        let at = (now, choice.fits(&quota), choice.granted_max(&quota));
+        let at = (now, choice.fits(&quota), choice.max_granted(&quota));
         let latest = grid::waits_end(&params, choice, &quota, now.as_nanos());
         steps_are_total(&params, (word, ring), at, latest, &asked);
     });
-    gives_back(choice, &quota, (near, word, now), data, &asked);
+    refunds(choice, &quota, (near, word, now), data, &asked);
 }
 
-/// The same words, given back to. What else is drawn is read from behind: old seeds stay what they
-/// are.
-fn gives_back(
+/// Refunds to the same words. Further parameters are read from the end of the input, so that older
+/// seeds keep their meaning.
+fn refunds(
     choice: Choice,
     quota: &Quota,
     (near, word, now): (u8, u64, Tick),
@@ -82,17 +82,17 @@ fn gives_back(
                 let receipt =
                     Receipt { cells, at, next: near_or_any(kind, next, params.fresh(at)) };
                 let latest = grid::waits_end(&params, choice, quota, now.as_nanos());
-                gives_back_totally(&params, word, &receipt, (now, fits, latest), n);
-                goes_ahead_totally(&params, word, (now, fits), n, wait >> (kind * 20));
+                refunds_are_total(&params, word, &receipt, (now, fits, latest), n);
+                charges_ahead_are_total(&params, word, (now, fits), n, wait >> (kind * 20));
             }
             Choice::Window(window) => {
                 let Ok(params) = window.params(quota, ORIGIN_2025) else { return };
                 let word = near_or_any(near, word, params.fresh(now));
-                // A receipt of the window itself, or of any.
+                // A receipt of the same window, or any receipt.
                 let next = if kind == 0 { word } else { near_or_any(kind, next, word) };
                 let receipt = Receipt { cells, at, next };
                 let latest = grid::waits_end(&params, choice, quota, now.as_nanos());
-                gives_back_totally(&params, word, &receipt, (now, fits, latest), n);
+                refunds_are_total(&params, word, &receipt, (now, fits, latest), n);
             }
             _ => return,
         }
@@ -107,12 +107,12 @@ fn near_or_any(near: u8, word: u64, fresh: u64) -> u64 {
     }
 }
 
-/// A keyed limiter of a few slots, against one oracle a key.
+/// A keyed limiter of a few slots, compared with one oracle for each key.
 pub(crate) fn operations(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let choice = cursor.choice();
     let mut setup = cursor.setup();
-    // The oracles' logs are copied for every look.
+    // The oracles' logs are copied for every check.
     let (choice, quota) = cursor.for_log(choice, setup.quota, 64);
     setup.quota = quota;
     if let (Choice::Log(_), OnFull::SharedOverflow(shared)) = (choice, setup.on_full) {
@@ -126,7 +126,7 @@ pub(crate) fn operations(data: &[u8]) {
     run(choice, &setup, &operations);
 }
 
-/// Runs the operations on a limiter with the setup; nothing, if the setup cannot be built.
+/// Runs the operations on a limiter with the setup; does nothing if the setup cannot be built.
 pub(crate) fn run(choice: Choice, setup: &Setup, operations: &[Operation]) {
     with_algorithm!(choice, algorithm => {
         run_on(Keyed::new(algorithm, choice, setup), operations);

@@ -1,4 +1,4 @@
-//! Where time goes next, forwards and back.
+//! Movements of the clock, forwards and backwards.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use tollgate::algo::oracle::Verdict;
 
 use super::grid::nanos;
 
-/// Where time goes next, seen from the last instant and the last answer.
+/// The next time, relative to the last instant and the last answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Move {
     Stay,
     Forward(u64),
-    /// Emission intervals, whole periods, bursts, each give or take a nanosecond.
+    /// Emission intervals, whole periods and bursts, each plus or minus a nanosecond.
     Intervals(u64, i64),
     Periods(u64, i64),
     Bursts(u64, i64),
     /// A fraction of the period.
     Parts(u32, u32, i64),
-    /// To when the last denial said, and to when the last answer says all is over.
+    /// To the end of the last denial's wait, and of the last answer's reset time.
     Retry(i64),
     Reset(i64),
     Back(u64),
@@ -56,7 +56,7 @@ impl Move {
     }
 }
 
-/// The spans of the last answer.
+/// The times in the last answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Last {
     pub(crate) retry_after: Duration,

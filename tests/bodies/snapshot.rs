@@ -1,4 +1,4 @@
-//! A snapshot with some bytes changed, and its length and checksum put right again.
+//! Restores a snapshot with some bytes changed, and its length and checksum corrected.
 
 use tollgate::algo::{Algorithm, Rebase};
 use tollgate::{
@@ -10,11 +10,11 @@ use super::choice::ORIGIN_2025;
 use super::cursor::Cursor;
 use super::mistake::{Mistake, planted};
 
-/// Where the snapshot's length stands.
+/// The offset of the snapshot's length.
 const LENGTH: std::ops::Range<usize> = 16..24;
 const CHECKSUM_BYTES: usize = 8;
 
-/// CRC-64/XZ, a bit at a time.
+/// CRC-64/XZ, one bit at a time.
 fn crc_64(bytes: &[u8]) -> u64 {
     !bytes.iter().fold(u64::MAX, |crc, byte| {
         (0..8).fold(crc ^ u64::from(*byte), |crc, _| {
@@ -23,7 +23,7 @@ fn crc_64(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Makes length and checksum those of the bytes, if there are as many.
+/// Corrects length and checksum, if the bytes are long enough to have them.
 pub(crate) fn fix_up(bytes: &mut [u8]) {
     if bytes.len() < LENGTH.end + CHECKSUM_BYTES {
         return;
@@ -34,7 +34,7 @@ pub(crate) fn fix_up(bytes: &mut [u8]) {
     checksum.copy_from_slice(&crc_64(content).to_le_bytes());
 }
 
-/// The reason, which says something.
+/// Returns the error, after checking that its text is not empty.
 pub(crate) fn is_denied<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     builder: Builder<K, A, C>,
     bytes: &[u8],
@@ -44,8 +44,8 @@ pub(crate) fn is_denied<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     error
 }
 
-/// What is accepted is a limiter: it grants a key no more than fits, and is saved and restored to
-/// the same.
+/// If a changed snapshot is accepted, the limiter grants a key no more than fits, and saving and
+/// restoring it gives the same snapshot.
 pub(crate) fn snapshot(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let quota = Quota::per_minute(60).burst(20);
@@ -108,36 +108,36 @@ fn changed<A: Algorithm<Params: Rebase> + Copy>(
     assert_eq!(once_more.len(), restored.len());
     for key in 0..40 {
         let granted = (0..30).filter(|_| restored.check(&key).is_ok()).count();
-        assert!(granted <= 60 && u64::try_from(granted).expect("few") <= restored_most(quota));
+        assert!(granted <= 60 && u64::try_from(granted).expect("few") <= max_restored(quota));
     }
 }
 
-/// Of one key at one instant.
-fn restored_most(quota: Quota) -> u64 {
+/// The maximum cells of one key at one instant.
+fn max_restored(quota: Quota) -> u64 {
     quota.burst_cells().max(quota.limit())
 }
 
-/// Changes, drops or adds some bytes.
+/// Changes, removes or inserts some bytes.
 fn change(bytes: &mut Vec<u8>, cursor: &mut Cursor<'_>) {
     let kind = cursor.byte();
     let [low, high] = [cursor.byte(), cursor.byte()].map(usize::from);
-    // From the end, so that what is often changed is not the header.
-    let place = (high * 256 + low) % (bytes.len() + 1);
+    // Counted from the end, so that most changes miss the header.
+    let offset = (high * 256 + low) % (bytes.len() + 1);
     match kind % 8 {
-        0 => bytes.truncate(place),
+        0 => bytes.truncate(offset),
         1 => bytes.extend_from_slice(&cursor.long().to_le_bytes()),
-        2 => bytes.splice(place..place, [cursor.byte()]).for_each(drop),
-        3 if place + 8 <= bytes.len() => {
-            bytes[place..place + 8].copy_from_slice(&cursor.long().to_le_bytes());
+        2 => bytes.splice(offset..offset, [cursor.byte()]).for_each(drop),
+        3 if offset + 8 <= bytes.len() => {
+            bytes[offset..offset + 8].copy_from_slice(&cursor.long().to_le_bytes());
         }
-        // A row over another.
-        4 if place + 21 <= bytes.len() => {
-            let row = bytes[place..place + 21].to_vec();
-            let at = (place * 7) % (bytes.len() - 20);
+        // Copies one row over another.
+        4 if offset + 21 <= bytes.len() => {
+            let row = bytes[offset..offset + 21].to_vec();
+            let at = (offset * 7) % (bytes.len() - 20);
             bytes[at..at + 21].copy_from_slice(&row);
         }
         _ => {
-            if let Some(byte) = bytes.get_mut(place) {
+            if let Some(byte) = bytes.get_mut(offset) {
                 *byte = byte.wrapping_add(cursor.byte());
             }
         }

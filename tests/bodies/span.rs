@@ -1,7 +1,7 @@
-//! What was granted, against what may be in any span of time.
+//! Compares grants with the maximum of any span of time.
 
-/// The most cells granted within any span that begins and ends with a grant, less what is allowed
-/// in it: `allowed(span)` cells. Instants and spans are in nanoseconds.
+/// The largest excess of the cells granted within a span over `allowed(span)`, over all spans that
+/// begin and end with a grant. Instants and spans are in nanoseconds.
 pub(crate) fn worst_excess(granted: &[(u64, u64)], allowed: impl Fn(u64) -> f64) -> f64 {
     let mut worst = f64::MIN;
     for (first, &(begin, _)) in granted.iter().enumerate() {
@@ -14,7 +14,7 @@ pub(crate) fn worst_excess(granted: &[(u64, u64)], allowed: impl Fn(u64) -> f64)
     worst
 }
 
-/// The same, of a bucket with a rate in cells a second: `burst + rate * (span + unit)` are allowed.
+/// The same for a bucket with a rate in cells a second: `burst + rate * (span + unit)` are allowed.
 #[allow(clippy::cast_precision_loss, reason = "seconds, and few cells")]
 pub(crate) fn worst_excess_of_bucket(granted: &[(u64, u64)], rate: u64, burst: u64) -> f64 {
     let seconds = |span: u64| (span + 2_500) as f64 / 1_000_000_000_f64;

@@ -1,5 +1,5 @@
-//! The fuzz targets' bodies on random bytes, on the corpus that is kept with the sources, and on
-//! operations that are drawn.
+//! Runs the bodies of the fuzz targets on random bytes, on the corpus that is kept with the
+//! sources, and on generated operations.
 
 #[path = "../bodies/mod.rs"]
 mod bodies;
@@ -14,7 +14,7 @@ use kept::kept;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
-/// A number of cases, unless `PROPTEST_CASES` asks for another.
+/// The number of cases, unless `PROPTEST_CASES` sets another.
 fn config(cases: u32) -> ProptestConfig {
     let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() {
@@ -27,15 +27,15 @@ proptest! {
     #![proptest_config(config(60_000))]
 
     #[test]
-    fn words_of_random_bytes(data in prop::collection::vec(any::<u8>(), 0..64)) {
+    fn words_pass_on_random_bytes(data in prop::collection::vec(any::<u8>(), 0..64)) {
         bodies::words(&data);
     }
 }
 
 /// Bytes that choose an algorithm with a ring.
-fn for_a_ring(most: usize) -> impl Strategy<Value = Vec<u8>> {
+fn for_a_ring(max: usize) -> impl Strategy<Value = Vec<u8>> {
     let choice = bodies::FIRST_RING..=bodies::LAST_RING;
-    (choice, prop::collection::vec(any::<u8>(), 0..most)).prop_map(|(choice, mut data)| {
+    (choice, prop::collection::vec(any::<u8>(), 0..max)).prop_map(|(choice, mut data)| {
         data.insert(0, choice);
         data
     })
@@ -45,7 +45,7 @@ proptest! {
     #![proptest_config(config(40_000))]
 
     #[test]
-    fn words_of_random_bytes_with_rings(data in for_a_ring(256)) {
+    fn words_pass_on_random_bytes_that_choose_rings(data in for_a_ring(256)) {
         bodies::words(&data);
     }
 }
@@ -54,7 +54,7 @@ proptest! {
     #![proptest_config(config(6_000))]
 
     #[test]
-    fn operations_of_random_bytes_with_rings(data in for_a_ring(1_500)) {
+    fn operations_pass_on_random_bytes_that_choose_rings(data in for_a_ring(1_500)) {
         bodies::operations(&data);
     }
 }
@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(config(10_000))]
 
     #[test]
-    fn operations_of_random_bytes(data in prop::collection::vec(any::<u8>(), 0..1_500)) {
+    fn operations_pass_on_random_bytes(data in prop::collection::vec(any::<u8>(), 0..1_500)) {
         bodies::operations(&data);
     }
 }
@@ -72,12 +72,12 @@ proptest! {
     #![proptest_config(config(6_000))]
 
     #[test]
-    fn accounts_of_random_bytes(data in prop::collection::vec(any::<u8>(), 0..1_000)) {
+    fn accounts_pass_on_random_bytes(data in prop::collection::vec(any::<u8>(), 0..1_000)) {
         bodies::accounts(&data);
     }
 
     #[test]
-    fn changes_of_random_bytes(data in prop::collection::vec(any::<u8>(), 0..1_000)) {
+    fn changes_pass_on_random_bytes(data in prop::collection::vec(any::<u8>(), 0..1_000)) {
         bodies::changes(&data);
     }
 }
@@ -86,12 +86,12 @@ proptest! {
     #![proptest_config(config(8_000))]
 
     #[test]
-    fn snapshots_changed_by_random_bytes(data in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn snapshots_pass_with_random_changes(data in prop::collection::vec(any::<u8>(), 0..40)) {
         bodies::snapshot::snapshot(&data);
     }
 }
 
-/// Replays what is kept, and says how many files that was.
+/// Replays the kept corpus of a target, and returns the number of its files.
 fn replay(target: &str, body: fn(&[u8])) -> usize {
     let kept = kept(target);
     kept.iter().for_each(|data| body(data));
@@ -99,7 +99,7 @@ fn replay(target: &str, body: fn(&[u8])) -> usize {
 }
 
 #[test]
-fn the_kept_corpus_passes() {
+fn every_body_passes_on_the_kept_corpus() {
     assert!(replay("words", bodies::words) >= 16);
     assert!(replay("operations", bodies::operations) >= 17);
     assert!(replay("accounts", bodies::accounts) >= 60);
@@ -109,7 +109,7 @@ fn the_kept_corpus_passes() {
 
 type Body = fn(&[u8]);
 
-/// A body that finds no mistake would pass whatever it is given.
+/// A body that finds no mistake would pass on any input.
 #[test]
 fn every_planted_mistake_is_found() {
     let planted: [(Mistake, Body); 8] = [
@@ -125,7 +125,7 @@ fn every_planted_mistake_is_found() {
     for (mistake, body) in planted {
         let mut chance = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
         let found = (0..2_000).any(|case| {
-            // Some bodies want few bytes, and some many.
+            // Some bodies need few bytes, and some many.
             let mut data = vec![0; 8 + case * 37 % 600];
             chance.fill_bytes(&mut data);
             body(&data);

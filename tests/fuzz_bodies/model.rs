@@ -1,4 +1,4 @@
-//! Random operations against one oracle a key.
+//! Random operations compared with one oracle for each key.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ fn operations() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Algorithms with a ring, and quotas whose rings go round.
+/// Algorithms with a ring, and quotas whose rings wrap around.
 fn rings() -> impl Strategy<Value = (Choice, Quota)> {
     let quotas = prop::sample::select(vec!["1/s", "10/s", "5/min", "3/h", "64/s", "7/d"]);
     let rates = prop::collection::vec((1_u64..9, 1_u32..9, 1_u32..9), 0..4);
@@ -121,9 +121,9 @@ fn rings() -> impl Strategy<Value = (Choice, Quota)> {
 proptest! {
     #![proptest_config(config(5_000))]
 
-    /// Slots change hands all the time, and each life must find its ring empty.
+    /// Slots change hands all the time, and each life must start with an empty ring.
     #[test]
-    fn every_key_with_a_place_and_a_ring_equals_its_oracle(
+    fn every_key_with_a_slot_and_a_ring_equals_its_oracle(
         (choice, quota) in rings(),
         setup in setups(),
         operations in prop::collection::vec(operations(), 1..250),
@@ -140,7 +140,7 @@ proptest! {
     #![proptest_config(config(10_000))]
 
     #[test]
-    fn every_key_with_a_place_equals_its_oracle(
+    fn every_key_with_a_slot_equals_its_oracle(
         choice in choices(),
         setup in setups(),
         operations in prop::collection::vec(operations(), 1..250),
@@ -152,10 +152,10 @@ proptest! {
 proptest! {
     #![proptest_config(config(10_000))]
 
-    /// The same in slots of one word, where algorithm and quota fit them. Few seeds, by which no
-    /// two of the keys share a fingerprint.
+    /// The same in compact slots, if algorithm and quota fit them. The few seeds are chosen so that
+    /// no two of the keys share a fingerprint.
     #[test]
-    fn every_key_with_a_compact_place_equals_its_oracle(
+    fn every_key_with_a_compact_slot_equals_its_oracle(
         choice in choices().prop_filter("has compact states", |choice| {
             matches!(choice, Choice::Bucket(_) | Choice::Queue(_) | Choice::Window(_))
         }),
@@ -167,8 +167,8 @@ proptest! {
     }
 }
 
-/// The model must see what it is there to judge: forty keys at sixteen slots, round and round.
-fn crowded(on_full: OnFull, slots: SlotLayout) -> Stats {
+/// The model needs contention to test: forty keys compete for sixteen slots.
+fn run_crowded(on_full: OnFull, slots: SlotLayout) -> Stats {
     let setup = Setup {
         quota: Quota::per_second(10).burst(5),
         on_full,
@@ -183,7 +183,7 @@ fn crowded(on_full: OnFull, slots: SlotLayout) -> Stats {
     for turn in 0..2_000_u64 {
         let key = u16::try_from(turn * 17 % 41).expect("below 41");
         keyed.apply(&Operation::Check { key, cost: Cost::Few(1 + turn % 3) });
-        // A pause now and then, in which all become idle.
+        // A pause now and then, in which all keys become idle.
         let pause = if turn % 300 == 299 { 2_000_000_000 } else { 3_000_000 };
         keyed.apply(&Operation::Forward(pause));
         keyed.apply(&Operation::Back(turn % 1_000_000));
@@ -192,26 +192,26 @@ fn crowded(on_full: OnFull, slots: SlotLayout) -> Stats {
     keyed.stats()
 }
 
-fn each_policy_is_put_to_work(slots: SlotLayout) {
-    let evict = crowded(OnFull::EvictNearestIdle, slots);
+fn check_policies(slots: SlotLayout) {
+    let evict = run_crowded(OnFull::EvictNearestIdle, slots);
     assert!(evict.evicted > 100 && evict.claimed > evict.evicted, "{evict:?}");
     assert_eq!((evict.denied_full, evict.admitted_full, evict.overflowed), (0, 0, 0));
 
-    let deny = crowded(OnFull::Deny, slots);
+    let deny = run_crowded(OnFull::Deny, slots);
     assert!(deny.denied_full > 100 && deny.claimed > 16, "{deny:?}");
     assert_eq!((deny.evicted, deny.admitted_full, deny.overflowed), (0, 0, 0));
 
-    let admit = crowded(OnFull::Admit, slots);
+    let admit = run_crowded(OnFull::Admit, slots);
     assert!(admit.admitted_full > 100, "{admit:?}");
     assert_eq!((admit.evicted, admit.denied_full, admit.overflowed), (0, 0, 0));
 
-    let share = crowded(OnFull::SharedOverflow(Quota::per_second(50).burst(9)), slots);
+    let share = run_crowded(OnFull::SharedOverflow(Quota::per_second(50).burst(9)), slots);
     assert!(share.overflowed > 100, "{share:?}");
     assert_eq!((share.evicted, share.denied_full, share.admitted_full), (0, 0, 0));
 }
 
 #[test]
-fn each_policy_is_put_to_work_and_counts_its_own_events_alone() {
-    each_policy_is_put_to_work(SlotLayout::Wide);
-    each_policy_is_put_to_work(SlotLayout::Compact);
+fn each_policy_is_exercised_and_counts_only_its_own_events() {
+    check_policies(SlotLayout::Wide);
+    check_policies(SlotLayout::Compact);
 }

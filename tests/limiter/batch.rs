@@ -40,7 +40,7 @@ fn agree<A: Algorithm + Clone>(algorithm: A, capacity: u64, batches: &[(Vec<u64>
 
 proptest! {
     #[test]
-    fn a_batch_decides_as_one_by_one(
+    fn a_batch_decides_like_single_checks(
         batches in prop::collection::vec(
             (prop::collection::vec(0_u64..60, 0..50), 0_u64..4, 0_u64..700),
             1..12,
@@ -53,7 +53,7 @@ proptest! {
     }
 }
 
-fn allowed_as_checked<A: Algorithm + Clone>(algorithm: A, batches: &[(Vec<u64>, u64, u64)]) {
+fn allows_as_it_checks<A: Algorithm + Clone>(algorithm: A, batches: &[(Vec<u64>, u64, u64)]) {
     let [brief, whole] = twins(algorithm.clone(), 20);
     let one = || {
         let built = Direct::builder(Quota::per_second(3)).algorithm(algorithm.clone());
@@ -75,18 +75,18 @@ fn allowed_as_checked<A: Algorithm + Clone>(algorithm: A, batches: &[(Vec<u64>, 
 
 proptest! {
     #[test]
-    fn yes_or_no_charges_and_admits_as_a_whole_decision(
+    fn allow_charges_and_admits_like_check(
         batches in prop::collection::vec(
             (prop::collection::vec(0_u64..30, 0..50), 0_u64..4, 0_u64..700),
             1..12,
         ),
     ) {
-        allowed_as_checked(Gcra::start_empty(), &batches);
-        allowed_as_checked(SubWindows::new(), &batches);
-        allowed_as_checked(SlidingCounter::new(), &batches);
-        allowed_as_checked(SlidingLog::new().and(Quota::per_minute(9)), &batches);
-        allowed_as_checked(SlidingLog::new().count_denials(), &batches);
-        allowed_as_checked(AnyAlgorithm::from(SlidingLog::new()), &batches);
+        allows_as_it_checks(Gcra::start_empty(), &batches);
+        allows_as_it_checks(SubWindows::new(), &batches);
+        allows_as_it_checks(SlidingCounter::new(), &batches);
+        allows_as_it_checks(SlidingLog::new().and(Quota::per_minute(9)), &batches);
+        allows_as_it_checks(SlidingLog::new().count_denials(), &batches);
+        allows_as_it_checks(AnyAlgorithm::from(SlidingLog::new()), &batches);
     }
 }
 

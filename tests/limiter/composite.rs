@@ -1,4 +1,4 @@
-//! Composites: all limits or none, and what is told of them.
+//! Composites charge all limits or none, and answer like the exact models.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +27,11 @@ struct Limit {
     is_shadow: bool,
 }
 
-/// After so long, so many cells with these keys; by the limits' clocks, or at an instant.
+/// After a pause, a request for so many cells with these keys: by the limits' clocks, or at an
+/// instant.
 type Act = (u64, u64, Request, bool);
 
-/// Without buckets that start empty: what of a denial they remember is tested elsewhere.
+/// Without buckets that start empty: what a denial writes there is tested elsewhere.
 fn revocable() -> impl Strategy<Value = AnyAlgorithm> {
     prop_oneof![
         2 => Just(Gcra::new().into()),
@@ -71,7 +72,7 @@ fn limits() -> impl Strategy<Value = Vec<Limit>> {
     let last = limit(any_algorithm().boxed(), Just(false));
     (first, last, shadows, any::<prop::sample::Index>()).prop_map(|(first, last, shadows, at)| {
         let mut limits: Vec<_> = first.into_iter().chain([last]).collect();
-        // The shadows stand together, somewhere.
+        // The shadow limits are next to each other, at any position.
         let at = at.index(limits.len() + 1);
         limits.splice(at..at, shadows);
         limits
@@ -85,7 +86,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec((gaps, cells, keys, any::<bool>()), 1..80)
 }
 
-/// One limit as its oracles see it, one for each key.
+/// One limit in the model, with an oracle for each key.
 #[derive(Clone)]
 struct Model {
     name: &'static str,
@@ -96,20 +97,20 @@ struct Model {
 
 impl Model {
     fn key(&mut self, request: &Request) -> &mut AnyOracle {
-        let place = NAMES.iter().position(|name| *name == self.name).expect("one of them");
-        &mut self.keys[usize::from(request[place])]
+        let index = NAMES.iter().position(|name| *name == self.name).expect("one of them");
+        &mut self.keys[usize::from(request[index])]
     }
 
-    /// What it would say, with nothing charged.
+    /// The decision that it would make, with nothing charged.
     fn would_say(&self, request: &Request, now: Tick, n: u64) -> Verdict {
         self.clone().key(request).decide(now, n)
     }
 }
 
-/// What a composite has told.
+/// A decision of a composite.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
-    Granted {
+enum Outcome {
+    Admitted {
         tightest: &'static str,
         remaining: u64,
         delay: Duration,
@@ -122,8 +123,8 @@ enum Told {
     },
 }
 
-/// What all the models together say to a request.
-fn expected(models: &mut [Model], request: &Request, now: Tick, n: u64) -> Told {
+/// The decision of all models together.
+fn expected(models: &mut [Model], request: &Request, now: Tick, n: u64) -> Outcome {
     let verdicts: Vec<_> = models.iter().map(|model| model.would_say(request, now, n)).collect();
     let enforced = || (0..models.len()).filter(|&index| !models[index].is_shadow);
     if let Some(denier) = enforced().find(|&index| !verdicts[index].admitted) {
@@ -134,9 +135,9 @@ fn expected(models: &mut [Model], request: &Request, now: Tick, n: u64) -> Told 
             false => models[index].would_say(request, now, 0).remaining,
         };
         let remaining = enforced().map(left).min().expect("one at least");
-        // Some count, or remember, even what they deny.
+        // Some algorithms count, or remember, even what they deny.
         models[denier].key(request).decide(now, n);
-        return Told::Denied { name: models[denier].name, remaining, retry_after };
+        return Outcome::Denied { name: models[denier].name, remaining, retry_after };
     }
     let tightest = enforced().min_by_key(|&index| verdicts[index].remaining).expect("one");
     let delay = verdicts[enforced().next_back().expect("one")].delay;
@@ -151,22 +152,22 @@ fn expected(models: &mut [Model], request: &Request, now: Tick, n: u64) -> Told 
             shadow = shadow.or(Some(model.name));
         }
     }
-    Told::Granted { tightest, remaining, delay, shadow }
+    Outcome::Admitted { tightest, remaining, delay, shadow }
 }
 
-fn told(all: &Composite<'_, Request>, request: &Request, n: u64, now: Option<Tick>) -> Told {
+fn outcome(all: &Composite<'_, Request>, request: &Request, n: u64, now: Option<Tick>) -> Outcome {
     let decided = match now {
         Some(now) => all.check_at(request, n, now),
         None => all.check_n(request, n),
     };
     match decided {
-        Ok(granted) => Told::Granted {
+        Ok(granted) => Outcome::Admitted {
             tightest: granted.tightest(),
             remaining: granted.remaining(),
             delay: granted.delay(),
             shadow: granted.would_deny(),
         },
-        Err(denied) => Told::Denied {
+        Err(denied) => Outcome::Denied {
             name: denied.limit_name(),
             remaining: denied.remaining(),
             retry_after: denied.retry_after(),
@@ -174,7 +175,7 @@ fn told(all: &Composite<'_, Request>, request: &Request, n: u64, now: Option<Tic
     }
 }
 
-fn says_what_the_oracles_say(limits: &[Limit], acts: &[Act]) {
+fn agrees_with_the_oracles(limits: &[Limit], acts: &[Act]) {
     let clock = Arc::new(ManualClock::new());
     let gates: Vec<Clocked> = limits.iter().map(|limit| gate(limit, &clock)).collect();
     let mut builder = Composite::<Request>::builder();
@@ -184,7 +185,7 @@ fn says_what_the_oracles_say(limits: &[Limit], acts: &[Act]) {
             builder = builder.shadow();
         }
     }
-    let all = builder.build().expect("only the last cannot give back");
+    let all = builder.build().expect("only the last limit cannot refund");
     let model = |(index, gate): (usize, &Clocked)| Model {
         name: NAMES[index],
         is_shadow: limits[index].is_shadow,
@@ -197,12 +198,16 @@ fn says_what_the_oracles_say(limits: &[Limit], acts: &[Act]) {
         now += gap;
         let tick = Tick::from_nanos(now);
         clock.set(tick);
-        let told = told(&all, request, *n, (!by_clock).then_some(tick));
-        assert_eq!(told, expected(&mut models, request, tick, *n), "{n} for {request:?} at {now}");
+        let outcome = outcome(&all, request, *n, (!by_clock).then_some(tick));
+        assert_eq!(
+            outcome,
+            expected(&mut models, request, tick, *n),
+            "{n} for {request:?} at {now}"
+        );
     }
-    let shadows = models.iter().filter(|model| model.is_shadow);
-    let counted = all.shadows().map(|trial| (trial.name, (trial.admitted, trial.would_deny)));
-    assert!(counted.eq(shadows.map(|model| (model.name, model.counted))));
+    let models_in_shadow = models.iter().filter(|model| model.is_shadow);
+    let shadows = all.shadows().map(|limit| (limit.name, (limit.admitted, limit.would_deny)));
+    assert!(shadows.eq(models_in_shadow.map(|model| (model.name, model.counted))));
     for (model, gate) in models.iter().zip(&gates).filter(|(model, _)| !model.is_shadow) {
         assert_eq!(gate.stats().admitted, Some(model.counted.0), "counted by {}", model.name);
     }
@@ -213,7 +218,7 @@ fn gate(limit: &Limit, clock: &Arc<ManualClock>) -> Clocked {
         .algorithm(limit.algorithm)
         .clock(Arc::clone(clock))
         .slots(limit.slots)
-        .capacity(30_000) // for which compact slots are chosen where they fit
+        .capacity(30_000) // large enough for automatic compact slots
         .hash_seed(1)
         .count_decisions()
         .build()
@@ -224,14 +229,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn all_limits_or_none_and_the_oracles_say_which(limits in limits(), acts in acts()) {
-        says_what_the_oracles_say(&limits, &acts);
+    fn a_composite_charges_all_limits_or_none_as_the_oracles_say(
+        limits in limits(), acts in acts(),
+    ) {
+        agrees_with_the_oracles(&limits, &acts);
     }
 }
 
-/// Each limit has a clock of its own, made later than the one before.
+/// Each limit has a clock of its own, created later than the one before.
 #[test]
-fn limits_of_different_ages_are_asked_by_their_own_clocks() {
+fn limits_created_at_different_times_use_their_own_clocks() {
     let clocks: Vec<_> = (0..3).map(|_| Arc::new(ManualClock::new())).collect();
     let mut builder = Composite::<()>::builder();
     for (name, clock) in NAMES.into_iter().zip(&clocks) {
@@ -239,7 +246,7 @@ fn limits_of_different_ages_are_asked_by_their_own_clocks() {
         builder = builder.shared(name, limit.expect("in range"));
     }
     let all = builder.build().expect("token buckets");
-    // The first has been running for an hour when the last was made.
+    // The first has been running for an hour when the last is created.
     for (clock, seconds) in clocks.iter().zip([3_600, 60, 0]) {
         clock.set(Tick::from_nanos(seconds * SECOND));
     }
@@ -251,9 +258,9 @@ fn limits_of_different_ages_are_asked_by_their_own_clocks() {
     }
 }
 
-/// With the default clocks, whose origins differ by as long as the limits' building takes.
+/// With the default clocks, whose origins differ by the time between the builds of the limits.
 #[test]
-fn default_clocks_do_not_lend_each_other_their_origin() {
+fn limits_with_default_clocks_do_not_share_an_origin() {
     let early: Limiter<u8> = Limiter::builder(Quota::per_hour(1)).build().expect("in range");
     std::thread::sleep(Duration::from_millis(5));
     let late: Limiter<u8> = Limiter::builder(Quota::per_hour(1)).build().expect("in range");
@@ -264,15 +271,15 @@ fn default_clocks_do_not_lend_each_other_their_origin() {
             .keyed("late", &late, |key| key);
     let denied = all.build().expect("token buckets").check(&7).expect_err("late has none left");
     assert_eq!(denied.limit_name(), "late");
-    // By the early one's clock, 5 ms ahead, it would be 5 ms less than what its own clock says.
+    // By the clock of the early limit, which is 5 ms ahead, the wait would be 5 ms shorter.
     let own = late.check(&7).expect_err("none left").retry_after().expect("an hour");
     assert!(denied.retry_after().expect("an hour") >= own);
-    assert!(early.peek_at(&7, 1, early.clock().now()).is_ok(), "given back");
+    assert!(early.peek_at(&7, 1, early.clock().now()).is_ok(), "refunded");
 }
 
 const ONE: Tick = Tick::from_nanos(SECOND);
 
-/// A table of 16 slots with all of them taken.
+/// A table of 16 slots, all of them taken.
 fn full(on_full: OnFull) -> Limiter<u32, Gcra, ManualClock> {
     let built = Limiter::builder(Quota::per_hour(3))
         .clock(ManualClock::new())
@@ -287,8 +294,8 @@ fn full(on_full: OnFull) -> Limiter<u32, Gcra, ManualClock> {
     gate
 }
 
-/// The second limit is asked twice. A look tells that it has room for two cells, and a charge that it
-/// has none for four: as when another request is faster.
+/// The second limit is asked twice. The pre-check finds room for two cells, and the charge finds
+/// none for four, as if another request had been faster.
 fn after_a_denial(gate: &Limiter<u32, Gcra, ManualClock>) -> Vec<u64> {
     let open = Direct::new(Quota::per_hour(100)).expect("in range");
     let closed = Direct::new(Quota::per_hour(3)).expect("in range");
@@ -297,22 +304,22 @@ fn after_a_denial(gate: &Limiter<u32, Gcra, ManualClock>) -> Vec<u64> {
         all.shared("second", second).shared("again", second).build().expect("token buckets")
     };
     let denied = both(&closed).check_at(&99, 2, ONE).expect_err("too few for both");
-    let mut said = vec![u64::from(denied.limit_name() == "full")];
+    let mut outcomes = vec![u64::from(denied.limit_name() == "full")];
     let admitted =
         |_| both(&open).check_at(&99, 2, ONE).map_or(0, |granted| 1 + granted.remaining());
-    said.extend((0..3).map(admitted));
-    said
+    outcomes.extend((0..3).map(admitted));
+    outcomes
 }
 
 #[test]
-fn a_key_without_a_place_is_treated_as_its_limit_treats_it() {
+fn a_key_without_a_slot_is_handled_by_the_policy_of_its_limit() {
     let gate = full(OnFull::Deny);
     assert_eq!(after_a_denial(&gate), [1, 0, 0, 0]);
     assert_eq!(gate.stats().denied_full, 4);
     let gate = full(OnFull::Admit);
     assert_eq!(after_a_denial(&gate), [0, 2, 2, 2]);
     assert_eq!(gate.stats().admitted_full, 4);
-    // What the denied request took of the shared bucket is given back to it.
+    // The charge of the shared bucket is refunded.
     let gate = full(OnFull::SharedOverflow(Quota::per_hour(4)));
     assert_eq!(after_a_denial(&gate), [0, 3, 1, 0]);
     assert_eq!(gate.stats().overflowed, 4);
@@ -322,7 +329,7 @@ fn a_key_without_a_place_is_treated_as_its_limit_treats_it() {
 }
 
 #[test]
-fn what_cannot_be_built_says_why() {
+fn each_composite_that_cannot_be_built_returns_its_reason() {
     let bucket = || Direct::new(Quota::per_second(1)).expect("in range");
     let queue = || {
         let queue = Direct::builder(Quota::per_second(1)).algorithm(LeakyQueue::new());
@@ -346,7 +353,7 @@ fn what_cannot_be_built_says_why() {
     let error = queue_first.build().unwrap_err();
     assert_eq!(error, CompositeError::NotLast { name: "q" });
     assert!(error.to_string().contains("\"q\""), "{error}");
-    // A queue before a shadow, and a queue that is one, are fine.
+    // A leaky queue may come before a shadow limit, and may be one.
     let queue_last = Composite::<()>::builder().shared("q", queue()).shared("s", bucket()).shadow();
     assert!(queue_last.build().is_ok());
     let queue_shadow =

@@ -1,4 +1,4 @@
-//! A composite that denies leaves every limit as it was, however long it takes to decide.
+//! A composite that denies leaves every limit as it was, however long the decision takes.
 
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ const SECOND: u64 = 1_000_000_000;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const KEYS: u8 = 3;
 
-/// A clock that moves by a step whenever it is read, as real ones do.
+/// A clock that advances by a step whenever it is read, like a real one.
 #[derive(Debug, Default)]
 struct Ticking {
     nanos: AtomicU64,
@@ -29,7 +29,7 @@ impl Ticking {
         Arc::new(Self { nanos: AtomicU64::new(SECOND), step })
     }
 
-    /// The time, which stands still for this.
+    /// Reads the time without advancing it.
     fn time(&self) -> Tick {
         Tick::from_nanos(self.nanos.load(Ordering::Relaxed))
     }
@@ -55,7 +55,7 @@ fn keyed<K: ?Sized>(quota: Quota, clock: &Arc<Ticking>) -> Clocked<K> {
     Limiter::builder(quota).clock(Arc::clone(clock)).hash_seed(1).build().expect("in range")
 }
 
-/// What is left, and for how long the state means anything.
+/// The cells left, and the time until the state is as if never used.
 type State = (u64, Duration);
 
 fn state<K: Hash + ?Sized, A: Algorithm, C: Clock>(
@@ -76,9 +76,9 @@ fn state_of<A: Algorithm, C: Clock>(gate: &Direct<A, C>, now: Tick) -> State {
     }
 }
 
-/// One thread asks as fast as it can for what the second limit denies, while the first one fills up.
+/// One thread asks as fast as it can for what the second limit denies, while the first one refills.
 #[test]
-fn a_thread_that_is_denied_all_the_time_costs_an_earlier_limit_no_refill() {
+fn denials_by_a_later_limit_cost_an_earlier_limit_no_refill() {
     let clock = Ticking::by(700);
     let first = bucket(Quota::per_second(1_000), &clock);
     let second = bucket(Quota::per_day(1), &clock);
@@ -98,7 +98,7 @@ fn a_thread_that_is_denied_all_the_time_costs_an_earlier_limit_no_refill() {
 
 /// One key of a tenant asks 50 times as often as it may, the others together as often as they may.
 #[test]
-fn a_key_that_hammers_costs_the_honest_keys_of_its_tenant_nothing() {
+fn a_hammering_key_costs_the_honest_keys_of_its_tenant_nothing() {
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let clock = Ticking::by(2_000);
         let quota = |per_second: u64, burst| Quota::per_second(per_second).burst(burst);
@@ -114,7 +114,8 @@ fn a_key_that_hammers_costs_the_honest_keys_of_its_tenant_nothing() {
             .expect("token buckets");
         let (mut admitted, mut denied) = (0, 0);
         for turn in 0..4_000 {
-            // 900 requests a second by 100 honest keys. The hammer fills the time in between.
+            // 100 honest keys make 900 requests a second. The hammering key asks all the time in
+            // between.
             let next = Tick::from_nanos(SECOND + turn * SECOND / 900);
             while clock.time() < next {
                 admitted += u64::from(both.check(&u64::MAX).is_ok());
@@ -166,9 +167,10 @@ fn limits() -> impl Strategy<Value = Vec<Limit>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// With requests of several cells, and a clock that moves by up to a tenth of a second at each look.
+    /// With requests of several cells, and a clock that advances by up to a tenth of a second each
+    /// time it is read.
     #[test]
-    fn after_a_denial_every_limit_holds_what_it_would_have_held(
+    fn after_a_denial_every_limit_is_as_if_it_had_not_been_asked(
         limits in limits(),
         step in prop_oneof![Just(0), 1_u64..10_000, 0..SECOND / 10],
         acts in prop::collection::vec(
@@ -190,7 +192,7 @@ proptest! {
         for (index, gate) in gates.iter().enumerate() {
             builder = builder.keyed(NAMES[index], gate, move |request: &[u8; 4]| &request[index]);
         }
-        let all = builder.build().expect("only the last cannot give back");
+        let all = builder.build().expect("only the last limit cannot refund");
         for (gap, n, request) in acts {
             clock.advance(gap);
             let now = clock.time();
@@ -206,9 +208,10 @@ proptest! {
     }
 }
 
-/// The first and the last limit of the three are one bucket, so that it always has one cell too few.
+/// The first and the last of the three limits are one bucket, so the last is always short of one
+/// cell.
 #[test]
-fn what_was_charged_before_another_request_was_faster_is_given_back() {
+fn charges_are_refunded_if_a_later_limit_denies_after_the_precheck() {
     let clock = Ticking::by(500);
     let open = keyed::<u8>(Quota::per_second(1_000), &clock);
     let live = Direct::builder(Quota::per_second(9))
@@ -223,19 +226,19 @@ fn what_was_charged_before_another_request_was_faster_is_given_back() {
         .shared("window", &window)
         .shared("again", &window)
         .build()
-        .expect("all can give back");
+        .expect("all limits can refund");
     for _ in 0..1_000 {
         assert_eq!(all.check(&7).expect_err("a cell too few").limit_name(), "again");
     }
     let now = clock.time();
     assert_eq!(state(&open, &7, now).0, 1_000);
     assert_eq!(state_of(&live, now).0, 9);
-    assert!(window.check().is_ok(), "given back");
+    assert!(window.check().is_ok(), "refunded");
 }
 
-/// A key that finds no place is denied before the limits before its own are charged.
+/// A key without a slot is denied before the limits before its own are charged.
 #[test]
-fn a_key_without_a_place_costs_an_earlier_limit_nothing() {
+fn a_key_without_a_slot_costs_an_earlier_limit_nothing() {
     for (on_full, slots) in [
         (OnFull::Deny, SlotLayout::Wide),
         (OnFull::Deny, SlotLayout::Compact),
@@ -257,20 +260,24 @@ fn a_key_without_a_place_costs_an_earlier_limit_nothing() {
             Composite::<u64>::builder().shared("first", &first).keyed("key", &keys, |key| key);
         let both = both.build().expect("token buckets");
         assert!(first.check_n(990).is_ok());
-        let (now, told) = (clock.time(), keys.stats());
+        let (now, earlier) = (clock.time(), keys.stats());
         let before = state_of(&first, now);
         assert!((0..100).all(|key| both.check(&(1_000_000 + key)).is_err()));
         assert_eq!(state_of(&first, now), before, "{on_full:?}, {slots:?}");
         let stats = keys.stats();
         let turned_away = stats.denied_full + stats.overflowed;
-        assert_eq!(turned_away - told.denied_full - told.overflowed, 100, "they are counted");
-        assert_eq!(stats.denied.zip(told.denied).map(|(now, then)| now - then), Some(100));
+        assert_eq!(
+            turned_away - earlier.denied_full - earlier.overflowed,
+            100,
+            "each denial for want of a slot is counted"
+        );
+        assert_eq!(stats.denied.zip(earlier.denied).map(|(now, then)| now - then), Some(100));
     }
 }
 
-/// A bucket that starts empty remembers since when it fills, although the request was denied.
+/// A bucket that starts empty remembers since when it refills, even if the request was denied.
 #[test]
-fn a_denial_that_has_to_be_remembered_is_remembered() {
+fn a_denial_that_an_algorithm_remembers_is_remembered_in_a_composite() {
     let clock = Ticking::by(0);
     let empty: Clocked<u8> = Limiter::builder(Quota::per_second(1))
         .algorithm(Gcra::start_empty())
@@ -280,7 +287,7 @@ fn a_denial_that_has_to_be_remembered_is_remembered() {
     let log = Direct::builder(Quota::per_second(2)).algorithm(SlidingLog::new().count_denials());
     let log = log.clock(Arc::clone(&clock)).build().expect("in range");
     let both = Composite::<u8>::builder().keyed("empty", &empty, |key| key).shared("log", &log);
-    let both = both.build().expect("only the last cannot give back");
+    let both = both.build().expect("only the last limit cannot refund");
     assert_eq!(both.check(&7).expect_err("empty").limit_name(), "empty");
     clock.advance(SECOND);
     assert!(both.check(&7).is_ok(), "a second later it has a cell");
@@ -289,14 +296,14 @@ fn a_denial_that_has_to_be_remembered_is_remembered() {
     clock.advance(SECOND / 2 - 1);
     assert_eq!(both.check(&8).expect_err("both deny").limit_name(), "empty");
     clock.advance(SECOND + SECOND / 2);
-    // The log has denied nothing: who was denied by the limit before it did not get so far.
+    // The log has denied nothing: requests that the limit before it denied did not reach it.
     assert!(log.check_n(2).is_ok());
     assert_eq!(both.check(&7).expect_err("the log is full").limit_name(), "log");
     clock.advance(SECOND - 1);
     assert!(log.check_n(2).is_err(), "the denied request counts");
 }
 
-/// Whatever is asked for when a limit's key is found.
+/// A request whose key functions can panic.
 #[derive(Clone, Copy)]
 struct Request {
     key: u64,
@@ -310,7 +317,7 @@ impl Request {
     }
 }
 
-/// A key that cannot be hashed at times.
+/// A key whose hash function can panic.
 struct Fragile(Request);
 
 impl Hash for Fragile {
@@ -345,8 +352,8 @@ fn a_key_function_that_panics_leaves_nothing_charged() {
     for panics_in in ["first", "hash", "third", "trial"] {
         for n in [1, 10, 1_000] {
             let request = Request { key: 7, panics_in: Some(panics_in) };
-            let told = catch_unwind(AssertUnwindSafe(|| all.check_n(&request, n).is_ok()));
-            assert!(told.is_err(), "the panic is the caller's: {panics_in}");
+            let result = catch_unwind(AssertUnwindSafe(|| all.check_n(&request, n).is_ok()));
+            assert!(result.is_err(), "the panic reaches the caller: {panics_in}");
             assert_eq!(states(), before, "{panics_in}, {n} cells");
         }
     }

@@ -1,4 +1,4 @@
-//! Lanes, and what is given back: never over the limit, whoever holds what.
+//! Local leases and refunds never exceed the limit, whichever lease holds the cells.
 
 use proptest::prelude::*;
 use tollgate::algo::{Algorithm, NoRing, Receipt, Refund, StateMachine, Step};
@@ -10,17 +10,17 @@ const SECOND: u64 = 1_000_000_000;
 const LIMIT: u64 = 20;
 const LANES: usize = 3;
 
-/// What is done after so many nanoseconds: a lane, or the limiter itself (beyond the last lane),
-/// is asked for cells; or, asked for none, the lane gives back what it holds.
+/// An action after so many nanoseconds: a lease, or the limiter itself (an index beyond the last
+/// lease), is asked for cells. If it is asked for none, the lease returns what it holds.
 type Act = (u64, usize, u64);
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
-    // Mostly at once, now and then after what restores some cells, or after an idle spell.
+    // Mostly at once; sometimes after a pause that restores some cells, or after an idle time.
     let gaps = prop_oneof![4 => Just(0), 3 => 0..SECOND / 8, 1 => 0..3 * SECOND];
     prop::collection::vec((gaps, 0..=LANES, 0_u64..8), 1..120)
 }
 
-/// When how many cells were spent.
+/// The time and the cells of every grant.
 fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
     let clock = ManualClock::new();
     let gate: Limiter<str, Gcra, _> = Limiter::builder(Quota::per_second(LIMIT))
@@ -32,10 +32,10 @@ fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
     let mut leases = [(); LANES].map(|()| gate.lease("key"));
     let mut now = SECOND;
     let mut spent = Vec::new();
-    for &(gap, who, n) in acts {
+    for &(gap, index, n) in acts {
         now += gap;
         clock.set(Tick::from_nanos(now));
-        let admitted = match leases.get_mut(who) {
+        let admitted = match leases.get_mut(index) {
             Some(lease) if n == 0 => {
                 lease.refund_at(Tick::from_nanos(now));
                 continue;
@@ -54,37 +54,39 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn any_number_of_lanes_is_granted_the_quota_and_no_more(take in 0..=LIMIT / 2, acts in acts()) {
+    fn any_number_of_leases_is_granted_no_more_than_the_quota(
+        take in 0..=LIMIT / 2, acts in acts(),
+    ) {
         prop_assert!(worst_excess_of_bucket(&spent(take, &acts), LIMIT, LIMIT) <= 0.0);
     }
 }
 
 #[test]
-fn the_test_would_notice_lanes_that_are_not_set_off_against_the_burst() {
-    // A lane takes 10 of a burst of 20; half a second later all is restored but for a
-    // nanosecond; whoever asks then is granted nearly all that may be charged at a time, and the
-    // lane what it holds.
+fn the_check_detects_leases_that_do_not_lower_the_burst() {
+    // The lease takes 10 of a burst of 20. Half a second later all but a nanosecond's worth is
+    // restored: the next caller is granted nearly all that may be charged at a time, and the lease
+    // spends what it holds.
     let acts = [(0, 0, 1), (SECOND / 2 - 1, LANES, 9), (0, 0, 7)];
     let spent = spent(10, &acts);
     assert_eq!(spent.len(), 3);
     assert!(worst_excess_of_bucket(&spent, LIMIT, LIMIT) <= 0.0);
     assert!(
         worst_excess_of_bucket(&spent, LIMIT, LIMIT - 10) > 0.0,
-        "of the lowered burst it is too much"
+        "it exceeds the lowered burst"
     );
 }
 
-/// A charge of the key's, or the giving back of one: after so many nanoseconds, so many cells, and
-/// which of the charges so far.
+/// A charge of the key, or a refund of one: after so many nanoseconds, so many cells, and which of
+/// the charges so far.
 type Event = (u64, u64, Option<usize>);
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// After everything is given back that ever will be, the bucket is no better than one in which
-    /// those cells were never charged.
+    /// After all refunds, the bucket is no better than one in which the refunded cells were never
+    /// charged.
     #[test]
-    fn what_is_given_back_never_is_too_much(
+    fn refunds_never_return_too_much(
         events in prop::collection::vec(
             (prop_oneof![2 => Just(0), 3 => 0..SECOND], 1_u64..12, prop::option::of(0_usize..6)),
             1..40,
@@ -100,7 +102,7 @@ fn never_too_much(events: &[Event], kept: &[u64]) {
     let charge = |word, now, n| params.step(params.read(word, NoRing, now, n), now, n);
     let mut word = params.fresh(Tick::ZERO);
     let mut nanos = SECOND;
-    // The charges that were admitted, and whether they were given back; of each, `kept` is spent.
+    // The charges that were admitted, and whether they were refunded; `kept` of each is spent.
     let mut charges: Vec<(Receipt, bool)> = Vec::new();
     for &(gap, n, back) in events {
         nanos += gap;
@@ -121,7 +123,7 @@ fn never_too_much(events: &[Event], kept: &[u64]) {
             }
         }
     }
-    // The same bucket, charged only with what stayed charged.
+    // The same bucket, charged only with the cells that stayed charged.
     let mut without = params.fresh(Tick::ZERO);
     for (index, (receipt, back)) in charges.iter().enumerate() {
         let n = if *back { receipt.cells.min(kept[index]) } else { receipt.cells };
@@ -138,7 +140,7 @@ fn never_too_much(events: &[Event], kept: &[u64]) {
 }
 
 #[test]
-fn at_once_all_is_given_back_and_after_an_idle_spell_nothing() {
+fn a_lease_returns_all_cells_at_once_and_none_after_an_idle_time() {
     let clock = ManualClock::new();
     let gate = Direct::builder(Quota::per_second(LIMIT))
         .algorithm(Gcra::new().leases(8))
@@ -157,11 +159,11 @@ fn at_once_all_is_given_back_and_after_an_idle_spell_nothing() {
     clock.set(Tick::from_nanos(10 * SECOND));
     assert!(gate.check_n(9).is_ok());
     drop(lease);
-    assert_eq!(left(), 3, "what others spent meanwhile stays spent");
+    assert_eq!(left(), 3, "what others spent meanwhile stays charged");
 }
 
 #[test]
-fn nothing_is_given_back_to_a_later_life() {
+fn a_lease_returns_nothing_to_a_later_life_of_the_key() {
     let clock = ManualClock::new();
     let gate: Limiter<u64, Gcra, _> = Limiter::builder(Quota::per_second(LIMIT))
         .algorithm(Gcra::new().leases(8))
@@ -190,7 +192,7 @@ fn nothing_is_given_back_to_a_later_life() {
 }
 
 #[test]
-fn where_no_slot_is_to_be_had_a_lane_holds_nothing() {
+fn a_lease_of_a_key_without_a_slot_holds_nothing() {
     for (on_full, admitted) in [
         (OnFull::Deny, [false; 3]),
         (OnFull::Admit, [true; 3]),
@@ -213,7 +215,7 @@ fn where_no_slot_is_to_be_had_a_lane_holds_nothing() {
 }
 
 #[test]
-fn a_lane_asks_for_what_is_left_and_tells_the_wait_of_what_was_asked() {
+fn a_lease_takes_what_is_left_and_returns_the_wait_of_the_request() {
     let gate = Direct::builder(Quota::per_hour(20))
         .algorithm(Gcra::new().leases(8))
         .clock(ManualClock::new())
@@ -228,7 +230,7 @@ fn a_lane_asks_for_what_is_left_and_tells_the_wait_of_what_was_asked() {
         (denied.remaining(), denied.retry_after().map(|wait| wait.as_secs())),
         (3, Some(180))
     );
-    assert!(lease.check_at(3, Tick::ZERO).is_ok(), "what it held went back");
+    assert!(lease.check_at(3, Tick::ZERO).is_ok(), "the lease returned what it held");
     assert_eq!(lease.check_at(13, Tick::ZERO).unwrap_err().retry_after(), None, "never fits");
     assert!(lease.check_at(0, Tick::ZERO).is_ok());
 }

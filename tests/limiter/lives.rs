@@ -15,7 +15,7 @@ const LIVES: u64 = 2 * 1_024 + 10;
 const SECOND: u64 = 1_000_000_000;
 
 /// The first life writes to the ring. Each later one decides like a fresh oracle, for a window.
-fn lives_are_apart<O: Oracle>(
+fn lives_are_independent<O: Oracle>(
     fresh: &O,
     check: impl Fn(u64, Tick) -> Decision,
     peek: impl Fn(u64, Tick) -> Decision,
@@ -28,8 +28,8 @@ fn lives_are_apart<O: Oracle>(
     for life in 0..LIVES {
         reset();
         let mut oracle = fresh.clone();
-        let told = Verdict::from(&check(3, at(21)));
-        assert_eq!(told, oracle.decide(at(21), 3), "life {life}");
+        let decision = Verdict::from(&check(3, at(21)));
+        assert_eq!(decision, oracle.decide(at(21), 3), "life {life}");
         for later in 21..90 {
             let peeked = Verdict::from(&peek(1, at(later)));
             assert_eq!(peeked, oracle.clone().decide(at(later), 1), "life {life} at {later}");
@@ -41,7 +41,7 @@ fn run<A: Algorithm + Copy>(algorithm: A) {
     let quota = Quota::new(12, Duration::from_secs(6));
     let direct = Direct::builder(quota).algorithm(algorithm).clock(ManualClock::new());
     let direct = direct.build().expect("in range");
-    lives_are_apart(
+    lives_are_independent(
         &direct.params().oracle(),
         |n, now| direct.check_at(n, now),
         |n, now| direct.peek_at(n, now),
@@ -55,7 +55,7 @@ fn run<A: Algorithm + Copy>(algorithm: A) {
         .hash_seed(7)
         .build()
         .expect("in range");
-    lives_are_apart(
+    lives_are_independent(
         &keyed.params().oracle(),
         |n, now| keyed.check_at(&1, n, now),
         |n, now| keyed.peek_at(&1, n, now),
@@ -65,18 +65,18 @@ fn run<A: Algorithm + Copy>(algorithm: A) {
 }
 
 #[test]
-fn sub_windows_count_nothing_of_a_life_of_the_same_generation() {
+fn sub_windows_ignore_counts_of_an_earlier_life_with_the_same_generation() {
     run(SubWindows::new());
 }
 
 #[test]
-fn a_counter_counts_nothing_of_a_life_of_the_same_generation() {
+fn a_sliding_counter_ignores_counts_of_an_earlier_life_with_the_same_generation() {
     run(SlidingCounter::new().older(6));
     run(SlidingCounter::new().older(3));
 }
 
 #[test]
-fn a_log_knows_no_event_of_a_life_of_the_same_generation() {
+fn a_log_ignores_events_of_an_earlier_life_with_the_same_generation() {
     run(SlidingLog::new());
     run(SlidingLog::new().count_denials().and(Quota::new(10, Duration::from_secs(3))));
 }

@@ -13,7 +13,7 @@ fn gate(capacity: u64, slots: SlotLayout) -> Limiter<u64, Gcra, ManualClock> {
 }
 
 #[test]
-fn capacity_is_what_was_asked_for_in_whole_buckets() {
+fn the_capacity_is_the_requested_one_rounded_up_to_whole_buckets() {
     for (slots, slot_bytes) in [(SlotLayout::Wide, 16), (SlotLayout::Compact, 8)] {
         for capacity in [1_u64, 7, 8, 9, 10, 100, 101, 999, 12_345, 100_000, 1_000_000] {
             let occupancy = gate(capacity, slots).occupancy();
@@ -26,7 +26,7 @@ fn capacity_is_what_was_asked_for_in_whole_buckets() {
 }
 
 #[test]
-fn live_keys_are_those_that_time_has_not_restored() {
+fn a_key_is_live_until_time_has_restored_its_cells() {
     let gate = gate(1_000, SlotLayout::Wide);
     let at = |minutes: u64| Tick::from_nanos(minutes * 60_000_000_000);
     for key in 0..500 {
@@ -39,7 +39,7 @@ fn live_keys_are_those_that_time_has_not_restored() {
 }
 
 #[test]
-fn a_table_can_be_filled_beyond_its_capacity() {
+fn a_table_can_hold_more_keys_than_its_capacity() {
     let gate = gate(1, SlotLayout::Compact);
     let admitted = (0..100).filter(|key| gate.check(key).is_ok()).count();
     let occupancy = gate.occupancy();
@@ -49,7 +49,7 @@ fn a_table_can_be_filled_beyond_its_capacity() {
 }
 
 #[test]
-fn rings_are_no_slots() {
+fn the_occupancy_does_not_count_rings() {
     let windows = Limiter::<u64>::builder(Quota::per_hour(10))
         .algorithm(FixedWindow::anchored())
         .capacity(100)

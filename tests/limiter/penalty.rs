@@ -34,7 +34,7 @@ struct Record {
 /// time that strikes and bans are kept in.
 type Act = (u64, u8, bool);
 
-fn says_what_it_is_said_to(prolonged: bool, acts: &[Act]) {
+fn agrees_with_the_model(prolonged: bool, acts: &[Act]) {
     let gate = gate(prolonged);
     // The limiter alone, to compare its own decisions.
     let alone = Limiter::builder(Quota::per_second(1).burst(2)).clock(ManualClock::new());
@@ -96,7 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn strikes_bans_and_pardons_are_as_they_are_said_to_be(
+    fn strikes_bans_and_pardons_agree_with_the_model(
         prolonged in any::<bool>(),
         acts in prop::collection::vec(
             (
@@ -107,13 +107,13 @@ proptest! {
             1..200,
         ),
     ) {
-        says_what_it_is_said_to(prolonged, &acts);
+        agrees_with_the_model(prolonged, &acts);
     }
 }
 
 /// There are 16 slots for bans. The bans that end first are evicted.
 #[test]
-fn when_there_is_no_room_the_ban_is_forgotten_that_ends_first() {
+fn in_a_full_table_the_ban_that_ends_first_is_evicted() {
     let limiter: Limiter<u32, _, _> = Limiter::builder(Quota::per_hour(1))
         .clock(ManualClock::new())
         .on_full(OnFull::EvictNearestIdle)
@@ -134,7 +134,7 @@ fn when_there_is_no_room_the_ban_is_forgotten_that_ends_first() {
 }
 
 #[test]
-fn reported_failures_ban_and_denials_do_not_where_only_failures_are_strikes() {
+fn with_failures_only_reported_failures_ban_and_denials_do_not() {
     let limiter = Limiter::builder(Quota::per_hour(4)).clock(ManualClock::new());
     let limiter: Limiter<u8, _, _> = limiter.build().expect("in range");
     let strikes = Quota::per_minute(3);
@@ -162,7 +162,7 @@ fn reported_failures_ban_and_denials_do_not_where_only_failures_are_strikes() {
 }
 
 #[test]
-fn of_failures_that_threads_report_together_the_last_allowed_begins_the_only_ban() {
+fn concurrently_reported_failures_begin_exactly_one_ban() {
     let limiter: Limiter<u8> = Limiter::builder(Quota::per_hour(9)).build().expect("in range");
     let strikes = Quota::per_hour(5);
     let gate = Penalties::builder(limiter, strikes, Duration::from_secs(3_600));

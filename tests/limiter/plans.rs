@@ -51,7 +51,7 @@ proptest! {
     /// Keys of three plans side by side are granted what their quotas grant, up to a time unit, and
     /// up to the thousandth by which a rate is rounded.
     #[test]
-    fn each_key_is_granted_what_its_plan_grants(
+    fn each_key_is_granted_the_quota_of_its_plan(
         plans in prop::collection::vec(quotas(), 3),
         asked in prop::collection::vec((0_u64..2_000_000_000, 0_usize..3, 1_u64..30), 1..80),
     ) {
@@ -110,7 +110,7 @@ proptest! {
     /// At instants when a unit begins in all limiters: units differ with the limits that a limiter
     /// is built for.
     #[test]
-    fn fixed_windows_of_one_length_count_to_the_plans_limit(
+    fn fixed_windows_of_one_length_admit_up_to_the_limit_of_each_plan(
         limits in prop::collection::vec(1_u64..100, 2),
         asked in prop::collection::vec((0_u64..1_000, 0_usize..2, 1_u64..40), 1..60),
         is_aligned: bool,
@@ -150,7 +150,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_states_cannot_tell_is_denied_with_a_reason() {
+fn a_plan_beyond_the_range_of_a_state_is_a_build_error_with_a_reason() {
     let gate: Limiter<u64> = Limiter::builder(Quota::per_second(100)).build().expect("in range");
     let plan = |quota| gate.plan(quota).map(|_| ()).unwrap_err();
     assert_eq!(plan(Quota::per_second(0)), QuotaError::ZeroLimit);
@@ -172,7 +172,7 @@ fn what_the_states_cannot_tell_is_denied_with_a_reason() {
 
 #[test]
 #[should_panic(expected = "a plan is for the limiter that made it")]
-fn a_plan_of_another_limiter_is_found_out() {
+fn a_plan_of_another_limiter_panics() {
     let gate = |quota| Limiter::<u64>::builder(quota).build().expect("in range");
     let (one, other) = (gate(Quota::per_second(3)), gate(Quota::per_second(7)));
     let plan = one.plan(Quota::per_second(1)).expect("fits");

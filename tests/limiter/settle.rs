@@ -1,5 +1,5 @@
-//! Reservations, charges of what has been spent, and gifts: against a naive exact model, and against
-//! the same limiter charged only with what was spent.
+//! Reservations, charges after the fact, and added cells, compared with a naive exact model, and
+//! with the same limiter charged only for what was spent.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::bodies::ledger::{Held, Ledger, compact_level, level, window};
 
 const KEY: &str = "key";
 
-/// Ends a reservation: by settling it, or by dropping it.
+/// Ends a reservation, by settling or by dropping it.
 type End<'a> = Box<dyn FnOnce(Option<u64>, Tick) + 'a>;
 
-/// A limiter with a key, or without.
+/// A limiter with or without keys.
 trait Gate {
     fn clock(&self) -> &ManualClock;
     fn tolerance(&self) -> Option<Duration>;
@@ -23,7 +23,7 @@ trait Gate {
     fn left(&self, now: Tick) -> (u64, Duration);
     fn reserve(&self, n: u64, now: Tick) -> Option<End<'_>>;
     fn charge(&self, n: u64, now: Tick) -> Duration;
-    fn drain(&self, most: u64, now: Tick) -> u64;
+    fn drain(&self, max: u64, now: Tick) -> u64;
     fn add(&self, n: u64, now: Tick);
 }
 
@@ -40,7 +40,7 @@ macro_rules! gate {
                 self.check_at($($key,)? n, now).is_ok()
             }
             fn left(&self, now: Tick) -> (u64, Duration) {
-                let permit = self.peek_at($($key,)? 0, now).expect("nothing is asked for");
+                let permit = self.peek_at($($key,)? 0, now).expect("a peek for no cells succeeds");
                 (permit.remaining(), permit.reset_after())
             }
             fn reserve(&self, n: u64, now: Tick) -> Option<End<'_>> {
@@ -54,8 +54,8 @@ macro_rules! gate {
             fn charge(&self, n: u64, now: Tick) -> Duration {
                 self.charge_at($($key,)? n, now)
             }
-            fn drain(&self, most: u64, now: Tick) -> u64 {
-                self.drain_at($($key,)? most, now)
+            fn drain(&self, max: u64, now: Tick) -> u64 {
+                self.drain_at($($key,)? max, now)
             }
             fn add(&self, n: u64, now: Tick) {
                 self.add_at($($key,)? n, now);
@@ -80,7 +80,7 @@ fn keyed<A: Algorithm>(
     begun.slots(slots).build().expect("in range")
 }
 
-/// Cells, seen from the burst.
+/// A number of cells, some of them relative to the burst.
 #[derive(Clone, Copy, Debug)]
 enum Cells {
     Few(u64),
@@ -102,7 +102,8 @@ impl Cells {
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Check(Cells),
-    /// What will be spent of it is known beforehand, to the counterfactual run.
+    /// The cells to reserve, and the cells that will be spent of them: the counterfactual run needs
+    /// both.
     Reserve(Cells, Cells),
     Settle(usize),
     Drop(usize),
@@ -111,8 +112,8 @@ enum Act {
     Add(Cells),
 }
 
-/// Time that passes before, in 24ths of what a cell or a whole burst takes; and how far the clock
-/// of whoever acts is behind, in 24ths of a cell.
+/// The time that passes before, in 24ths of the time of a cell and of a whole burst; and how far
+/// the caller's clock is behind, in 24ths of a cell.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     cells: u64,
@@ -142,7 +143,7 @@ fn acts(gifts: u32) -> impl Strategy<Value = Act> {
     ]
 }
 
-/// At most one and a half bursts between two events, so that a short ring is never left.
+/// At most one and a half bursts between two events, so that a short time ring is never left.
 fn events(gifts: u32, behind: u64) -> impl Strategy<Value = Vec<Event>> {
     let behind = prop_oneof![3 => Just(0), 1 => 0..=behind];
     let event =
@@ -156,12 +157,12 @@ fn events(gifts: u32, behind: u64) -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..30)
 }
 
-/// Where an event sequence has come to.
+/// The time that a sequence of events has reached.
 struct Time {
     nanos: u64,
     interval: u64,
     burst: u64,
-    /// How far a clock may be behind.
+    /// The maximum lag of a clock.
     tolerance: u64,
 }
 
@@ -175,7 +176,7 @@ impl Time {
         Self { nanos: start, interval: period / quota.limit(), burst, tolerance }
     }
 
-    /// The instant by the clock of whoever acts.
+    /// The instant by the caller's clock.
     fn pass(&mut self, event: &Event) -> Tick {
         let share = |span: u64, parts: u64| {
             u64::try_from(u128::from(span) * u128::from(parts) / 24).expect("a share of a span")
@@ -187,7 +188,7 @@ impl Time {
     }
 }
 
-/// Every operation says and leaves what the model's does.
+/// Checks that every operation answers like the model and leaves its state.
 fn follows(
     gate: &impl Gate,
     ledger: &mut impl Ledger,
@@ -236,11 +237,11 @@ fn follows(
                 let n = n.of(burst);
                 assert_eq!(gate.charge(n, now), ledger.charge_anyway(now, n), "{event:?}");
             }
-            Act::Drain(most) => {
-                let most = most.of(burst);
-                let left = ledger.left(now).0.min(most);
-                assert_eq!(gate.drain(most, now), left, "{event:?}");
-                // Nothing is asked where nothing is left.
+            Act::Drain(max) => {
+                let max = max.of(burst);
+                let left = ledger.left(now).0.min(max);
+                assert_eq!(gate.drain(max, now), left, "{event:?}");
+                // Nothing to ask for if nothing is left.
                 let drained = left == 0 || ledger.charge(now, left).is_some();
                 assert!(drained, "what is left can be charged");
             }
@@ -253,7 +254,7 @@ fn follows(
     }
 }
 
-/// Quotas with long rings and short ones, bursts of one cell and of a month.
+/// Quotas with long and short time rings, and bursts that take a cell's time or a month.
 const WIDE: [&str; 6] =
     ["10/s", "7/s burst 3", "1000/min burst 50", "1/s burst 1", "1000000000/s burst 100", "40/30d"];
 const COMPACT: [&str; 6] =
@@ -264,7 +265,7 @@ fn quota(text: &str) -> Quota {
     text.parse().expect("a quota")
 }
 
-/// The origin, some day, and so near to the end of time that it is reached.
+/// The origin, some day, or so near to the end of time that the end is reached.
 fn starts() -> impl Strategy<Value = u64> {
     prop_oneof![
         1 => Just(0),
@@ -277,7 +278,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_500))]
 
     #[test]
-    fn a_bucket_follows_the_level(
+    fn a_bucket_agrees_with_the_level_model(
         text in prop::sample::select(&WIDE), start in starts(), start_empty: bool, events in events(2, 48),
     ) {
         let quota = quota(text);
@@ -289,9 +290,9 @@ proptest! {
         follows(&gate, &mut ledger.clone(), &quota, start, &events);
     }
 
-    /// The lowered burst is the bucket.
+    /// The level follows the lowered burst.
     #[test]
-    fn a_bucket_with_lanes_follows_the_level(
+    fn a_bucket_with_leases_agrees_with_the_level_model(
         leases in 1_u64..=5, start in starts(), events in events(2, 48),
     ) {
         let quota = Quota::per_second(10);
@@ -301,7 +302,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bucket_in_compact_slots_follows_the_level(
+    fn a_bucket_in_compact_slots_agrees_with_the_level_model(
         text in prop::sample::select(&COMPACT), start in starts(), start_empty: bool,
         events in events(2, 48),
     ) {
@@ -313,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn a_window_follows_the_count(
+    fn a_window_agrees_with_the_count_model(
         text in prop::sample::select(&WINDOWS), start in starts(), aligned: bool,
         events in events(2, 48),
     ) {
@@ -327,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn a_window_in_compact_slots_follows_the_count(
+    fn a_window_in_compact_slots_agrees_with_the_count_model(
         text in prop::sample::select(&["20/min", "1000/h", "6/d", "7/h"]), start in starts(),
         aligned: bool, events in events(2, 48),
     ) {
@@ -339,7 +340,7 @@ proptest! {
     }
 }
 
-/// What is left while reservations are settled is never more than if what is given back had never
+/// Checks that while reservations are settled, no more is left than if the refunded cells had never
 /// been charged.
 fn never_better(
     gate: &impl Gate,
@@ -377,8 +378,8 @@ fn never_better(
                 gate.charge(bounded(n), now);
                 without.charge(bounded(n), now);
             }
-            Act::Drain(most) => {
-                without.charge(gate.drain(most.of(burst), now), now);
+            Act::Drain(max) => {
+                without.charge(gate.drain(max.of(burst), now), now);
             }
             _ => {}
         }
@@ -398,7 +399,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_bucket_is_never_better_than_without_the_charges(
+    fn a_bucket_never_has_more_after_refunds_than_without_the_charges(
         text in prop::sample::select(&["10/s", "7/s burst 3", "100/s burst 20", "1000/d"]),
         start in 0..1_u64 << 60, events in events(0, 0), compact: bool,
     ) {
@@ -408,9 +409,9 @@ proptest! {
         never_better(&gates[0], &gates[1], &quota, start, &events);
     }
 
-    /// Windows of the wall clock; an anchored one stays where a charge has opened it.
+    /// Windows of the wall clock. (An anchored window stays where a charge has opened it.)
     #[test]
-    fn a_window_of_the_wall_clock_is_never_better_than_without_the_charges(
+    fn an_aligned_window_never_has_more_after_refunds_than_without_the_charges(
         text in prop::sample::select(&["20/min", "1000/h", "6/d"]),
         start in 0..1_u64 << 60, events in events(0, 0), compact: bool,
     ) {
@@ -420,10 +421,10 @@ proptest! {
         never_better(&gates[0], &gates[1], &quota, start, &events);
     }
 
-    /// While no time passes nothing is lost and nothing is made: spent, held, and left are the
-    /// burst and what was given on top of it.
+    /// While no time passes, spent, reserved and remaining cells sum to the burst and what was
+    /// added to it.
     #[test]
-    fn at_one_instant_all_cells_are_accounted_for(
+    fn at_one_instant_spent_reserved_and_remaining_cells_sum_to_the_burst(
         start in starts(), events in events(0, 0), gift in 0_u64..30,
     ) {
         let quota = Quota::per_hour(1_000);
@@ -434,7 +435,7 @@ proptest! {
     }
 }
 
-/// Of a thousand cells, of which a hundred are spent and some of those given again.
+/// Of a thousand cells, a hundred are spent, and `gift` cells are added.
 fn accounts_for_all(gate: &impl Gate, now: Tick, gift: u64, events: &[Event]) {
     gate.clock().set(now);
     assert!(gate.check(100, now));
@@ -464,9 +465,9 @@ fn accounts_for_all(gate: &impl Gate, now: Tick, gift: u64, events: &[Event]) {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A key that starts empty owes its burst, and not the largest debt that there may be.
+/// A key that starts empty owes its burst, not the largest debt.
 #[test]
-fn a_key_that_starts_empty_may_be_charged_what_is_not_there() {
+fn a_key_that_starts_empty_can_be_overdrawn() {
     fn is_charged(gate: &impl Gate) {
         assert_eq!(gate.charge(5, Tick::ZERO), Duration::from_millis(500));
         assert_eq!(gate.left(Tick::from_nanos(SECOND)).0, 5);
@@ -476,30 +477,30 @@ fn a_key_that_starts_empty_may_be_charged_what_is_not_there() {
     is_charged(&direct(Gcra::start_empty(), Quota::per_second(10)));
 }
 
-/// Who charges what is forgiven is told of the debt all the same.
+/// The charge returns the wait even if part of the debt is forgiven.
 #[test]
-fn at_its_bound_a_debt_tells_how_long_it_lasts() {
+fn a_charge_beyond_the_largest_debt_still_returns_the_wait() {
     let gate = keyed(Gcra::new(), Quota::per_second(10), SlotLayout::Compact);
     let charge = |n| gate.charge_at(KEY, n, Tick::ZERO);
     assert_eq!(charge(u64::MAX), Duration::from_secs(15), "sixteen bursts");
     assert_eq!(charge(1), Duration::from_secs(15));
-    assert_eq!(charge(0), Duration::ZERO, "nothing is owed for nothing");
+    assert_eq!(charge(0), Duration::ZERO, "no cells, no wait");
     let gate = direct(FixedWindow::anchored(), Quota::per_second(6));
     assert_eq!(gate.charge_at(9, Tick::ZERO), Duration::from_secs(1));
     assert_eq!(gate.charge_at(1, Tick::from_nanos(SECOND / 2)), Duration::from_millis(500));
 }
 
-/// The debt of a quota whose burst takes a month to come back is not cut off at the burst.
+/// The debt of a quota whose burst takes a month is not cut off at the burst.
 #[test]
-fn long_bursts_may_be_overdrawn_in_compact_slots() {
+fn a_burst_of_a_month_can_be_overdrawn_in_compact_slots() {
     let gate = keyed(Gcra::new(), quota("1000/30d"), SlotLayout::Compact);
     let days = gate.charge_at(KEY, 3_000, Tick::ZERO).as_secs() / 86_400;
     assert!((59..=60).contains(&days), "two bursts beyond the first: {days} days");
 }
 
-/// Keys that find no place share a limiter, which is charged for them, and given back to.
+/// Keys without a slot share a limiter, which is charged for them and refunded.
 #[test]
-fn what_keys_without_a_place_have_spent_is_charged_to_what_they_share() {
+fn charges_and_refunds_of_keys_without_a_slot_go_to_the_shared_overflow() {
     let quota = Quota::per_hour(20);
     let gate: Limiter<u64, Gcra, _> = Limiter::builder(quota)
         .clock(ManualClock::new())

@@ -15,7 +15,7 @@ const KEYS: usize = 3;
 /// After so many nanoseconds a key asks for so many cells.
 type Act = (u64, usize, u64);
 
-fn counts_what_the_oracles_say<A: Algorithm, B: Algorithm>(
+fn agrees_with_the_oracles<A: Algorithm, B: Algorithm>(
     (enforced, candidate): (A, B),
     (first, second): (Quota, Quota),
     acts: &[Act],
@@ -37,11 +37,11 @@ fn counts_what_the_oracles_say<A: Algorithm, B: Algorithm>(
         counted[usize::from(our.admitted)][usize::from(their.admitted)] += 1;
     }
     let counts = gate.counts();
-    let told = [
+    let reported = [
         [counts.both_deny, counts.only_enforced_denies],
         [counts.only_candidate_denies, counts.both_admit],
     ];
-    assert_eq!(told, counted);
+    assert_eq!(reported, counted);
     assert_eq!(counts.differ(), counted[0][1] + counted[1][0]);
     assert_eq!(usize::try_from(counts.total()).expect("few"), acts.len());
 }
@@ -50,7 +50,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn the_enforced_decides_and_both_are_counted(
+    fn the_enforced_limit_decides_and_both_limits_are_counted(
         limits in (1_u64..9, 1_u64..9),
         acts in prop::collection::vec(
             (prop_oneof![2 => Just(0), 1 => 0..SECOND], 0..KEYS, 0_u64..4),
@@ -58,8 +58,8 @@ proptest! {
         ),
     ) {
         let quotas = (Quota::per_second(limits.0), Quota::new(limits.1, Duration::from_secs(2)));
-        counts_what_the_oracles_say((Gcra::new(), Gcra::new()), quotas, &acts);
-        counts_what_the_oracles_say((Gcra::new(), SlidingLog::new()), quotas, &acts);
-        counts_what_the_oracles_say((FixedWindow::anchored(), LeakyQueue::new()), quotas, &acts);
+        agrees_with_the_oracles((Gcra::new(), Gcra::new()), quotas, &acts);
+        agrees_with_the_oracles((Gcra::new(), SlidingLog::new()), quotas, &acts);
+        agrees_with_the_oracles((FixedWindow::anchored(), LeakyQueue::new()), quotas, &acts);
     }
 }

@@ -1,4 +1,4 @@
-//! Saved and restored: who comes back is decided about as if the limiter had gone on.
+//! Snapshots: a restored limiter decides like the one that ran on, up to a time unit.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use super::bodies::snapshot::{fix_up, is_denied};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A limiter that goes on, and the one that its snapshot is restored to.
+/// A limiter that runs on, and the one that is restored from its snapshot.
 struct Pair<A: Algorithm> {
     first: Limiter<u16, A, ManualClock>,
     second: Limiter<u16, A, ManualClock>,
-    /// By the first one's clock.
+    /// By the first clock.
     saved: u64,
-    /// The second one's clock is behind the first one's by so many nanoseconds.
+    /// The second clock is behind the first by so many nanoseconds.
     behind: i128,
 }
 
@@ -32,7 +32,8 @@ struct Plan {
     history: Vec<(u16, u64, u64)>,
     /// Nanoseconds between saving and restoring.
     away: u64,
-    /// Nanoseconds between the clocks' origins, to be made whole units of the grid or not.
+    /// Nanoseconds between the origins of the clocks, rounded to whole units of the grid if
+    /// `whole`.
     apart: i64,
     whole: bool,
     /// Key, cells, and nanoseconds before, after the restart.
@@ -43,7 +44,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     let slots = prop_oneof![Just(SlotLayout::Wide), Just(SlotLayout::Compact)];
     let span = prop_oneof![0..SECOND / 50, 0..2 * SECOND, 0..90 * SECOND];
     let request = (0_u16..12, 0_u64..8, span.clone());
-    let requests = |most| prop::collection::vec(request.clone(), 1..most);
+    let requests = |max| prop::collection::vec(request.clone(), 1..max);
     let apart = prop_oneof![-1_000_000_000_i64..10_000_000_000, -1_i64 << 58..1 << 50];
     (slots, requests(60), span.clone(), apart, any::<bool>(), requests(60)).prop_map(
         |(slots, history, away, apart, whole, after)| Plan {
@@ -71,7 +72,7 @@ fn begin<A: Algorithm>(
 }
 
 impl<A: Algorithm<Params: Rebase> + Copy> Pair<A> {
-    /// The first limiter decides about the plan's history, is saved, and restored.
+    /// The first limiter decides the plan's history, and is saved and restored.
     fn of(algorithm: A, quota: Quota, plan: &Plan) -> Self {
         let builder = |unix_nanos| begin(algorithm, quota, plan.slots, unix_nanos);
         let first = builder(ORIGIN_2025).build().expect("in range");
@@ -93,27 +94,27 @@ impl<A: Algorithm<Params: Rebase> + Copy> Pair<A> {
         Self { first, second: second.expect("unharmed"), saved, behind: apart.into() }
     }
 
-    /// The second one's time, where the first one's is so many nanoseconds after saving.
+    /// The times of both clocks, so many nanoseconds after the snapshot by the first.
     fn times(&self, since: u64) -> (Tick, Tick) {
         let first = self.saved + since;
         let second = u64::try_from(i128::from(first) - self.behind).expect("after its origin");
         (Tick::from_nanos(first), Tick::from_nanos(second))
     }
 
-    fn go_on_alike(&self, plan: &Plan) {
+    fn decide_alike(&self, plan: &Plan) {
         let mut since = plan.away;
         for (key, n, before) in &plan.after {
             since += before;
             let (by_first, by_second) = self.times(since);
             let expected = Verdict::from(&self.first.check_at(key, *n, by_first));
-            let told = Verdict::from(&self.second.check_at(key, *n, by_second));
-            assert_eq!(told, expected, "{n} of {key}, {since} ns after saving");
+            let restored_answer = Verdict::from(&self.second.check_at(key, *n, by_second));
+            assert_eq!(restored_answer, expected, "{n} of {key}, {since} ns after saving");
         }
     }
 
-    /// Held to as much, and to no more than a unit beyond it. What has warmed up may be a unit
+    /// The restored limiter grants no more, and at most one unit less. A warm-up may be a unit
     /// colder.
-    fn is_held_to_as_much(&self, plan: &Plan, colder: bool) {
+    fn grants_no_more(&self, plan: &Plan, colder: bool) {
         let (units, nanos) = self.first.params().grid().ratio();
         let unit = Duration::from_nanos(nanos.div_ceil(units) + 1);
         let mut since = plan.away;
@@ -124,37 +125,51 @@ impl<A: Algorithm<Params: Rebase> + Copy> Pair<A> {
                 let peek = |n, by| Verdict::from(&self.first.peek_at(&key, n, by));
                 let (expected, earlier) =
                     (peek(*n, by_first), peek(*n, by_first.saturating_sub(unit)));
-                let told = Verdict::from(&self.second.peek_at(&key, *n, by_second));
-                // `remaining` is counted after a charge: before it, an admission had `n` more.
+                let restored_answer = Verdict::from(&self.second.peek_at(&key, *n, by_second));
+                // `remaining` is counted after a charge: before it, an admitted request had `n`
+                // more.
                 let left =
                     |verdict: &Verdict| verdict.remaining + if verdict.admitted { *n } else { 0 };
-                assert!(left(&told) <= left(&expected), "{told:?} for {expected:?}");
-                // (After a charge, what is colder by a unit may have to wait too long.)
-                assert!(colder || left(&told) >= left(&earlier), "{told:?} for {earlier:?}");
-                assert!(expected.admitted || !told.admitted);
-                assert!(told.admitted || !earlier.admitted);
-                if told.admitted {
-                    assert!(told.delay >= expected.delay, "{told:?} for {expected:?}");
-                    assert!(told.delay <= expected.delay + unit);
+                assert!(
+                    left(&restored_answer) <= left(&expected),
+                    "{restored_answer:?} for {expected:?}"
+                );
+                // (After a charge, a warm-up that is colder by a unit may have to wait too long.)
+                assert!(
+                    colder || left(&restored_answer) >= left(&earlier),
+                    "{restored_answer:?} for {earlier:?}"
+                );
+                assert!(expected.admitted || !restored_answer.admitted);
+                assert!(restored_answer.admitted || !earlier.admitted);
+                if restored_answer.admitted {
+                    assert!(
+                        restored_answer.delay >= expected.delay,
+                        "{restored_answer:?} for {expected:?}"
+                    );
+                    assert!(restored_answer.delay <= expected.delay + unit);
                 }
                 // With nothing charged: a charge counts from the beginning of its unit.
                 let expected = peek(0, by_first).reset_after;
-                let told = Verdict::from(&self.second.peek_at(&key, 0, by_second)).reset_after;
-                let (least, most) = match colder {
+                let restored_answer =
+                    Verdict::from(&self.second.peek_at(&key, 0, by_second)).reset_after;
+                let (min, max) = match colder {
                     false => (expected, expected + unit),
-                    // Who need not wait is no warmer.
+                    // A request that need not wait was made no warmer.
                     true if peek(1, by_first).delay.is_zero() => {
                         (expected.saturating_sub(unit), expected)
                     }
                     true => (expected.saturating_sub(unit), expected + unit),
                 };
-                assert!(told >= least && told <= most, "{told:?} for {expected:?}");
+                assert!(
+                    restored_answer >= min && restored_answer <= max,
+                    "{restored_answer:?} for {expected:?}"
+                );
             }
         }
     }
 }
 
-fn as_if_it_had_gone_on<A: Algorithm<Params: Rebase> + Copy>(
+fn agrees_with_the_one_that_ran_on<A: Algorithm<Params: Rebase> + Copy>(
     algorithm: A,
     quota: Quota,
     plan: &Plan,
@@ -164,9 +179,9 @@ fn as_if_it_had_gone_on<A: Algorithm<Params: Rebase> + Copy>(
     let slots = if compact { plan.slots } else { SlotLayout::Wide };
     let plan = Plan { slots, ..plan.clone() };
     let pair = Pair::of(algorithm, quota, &plan);
-    pair.is_held_to_as_much(&plan, colder);
+    pair.grants_no_more(&plan, colder);
     if plan.whole {
-        pair.go_on_alike(&plan);
+        pair.decide_alike(&plan);
     }
 }
 
@@ -174,39 +189,47 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn buckets(plan in plan(), quota in 0_usize..4) {
+    fn a_restored_bucket_decides_like_the_one_that_ran_on(
+        plan in plan(), quota in 0_usize..4,
+    ) {
         let quotas = ["5/s burst 3", "1/s burst 7", "7/m burst 4", "600000000/s burst 10"];
         let quota: Quota = quotas[quota].parse().expect("a quota");
-        as_if_it_had_gone_on(Gcra::new(), quota, &plan, false);
-        as_if_it_had_gone_on(LeakyQueue::new(), quota, &plan, false);
+        agrees_with_the_one_that_ran_on(Gcra::new(), quota, &plan, false);
+        agrees_with_the_one_that_ran_on(LeakyQueue::new(), quota, &plan, false);
     }
 
     #[test]
-    fn anchored_windows(plan in plan(), limit in 1_u64..9, secs in 1_u64..100) {
+    fn a_restored_anchored_window_decides_like_the_one_that_ran_on(
+        plan in plan(), limit in 1_u64..9, secs in 1_u64..100,
+    ) {
         let quota = Quota::new(limit, Duration::from_millis(secs * 777));
-        as_if_it_had_gone_on(FixedWindow::anchored(), quota, &plan, false);
+        agrees_with_the_one_that_ran_on(FixedWindow::anchored(), quota, &plan, false);
     }
 
-    /// The windows of the wall clock are the same, however far apart the clocks' origins are.
+    /// The windows of the wall clock are the same, however far apart the origins of the clocks are.
     #[test]
-    fn aligned_windows(plan in plan(), limit in 1_u64..9, secs in 1_u64..100) {
+    fn a_restored_aligned_window_decides_like_the_one_that_ran_on(
+        plan in plan(), limit in 1_u64..9, secs in 1_u64..100,
+    ) {
         let quota = Quota::new(limit, Duration::from_millis(secs * 777));
         let pair = Pair::of(FixedWindow::aligned(), quota, &Plan { whole: false, ..plan.clone() });
-        pair.go_on_alike(&plan);
+        pair.decide_alike(&plan);
     }
 
     #[test]
-    fn warm_up(plan in plan(), quota in 0_usize..3) {
+    fn a_restored_warm_up_decides_like_the_one_that_ran_on(
+        plan in plan(), quota in 0_usize..3,
+    ) {
         let quota: Quota = ["5/s burst 8", "1/s burst 8", "30/m burst 8"][quota].parse().expect("a quota");
         let warm_up = WarmUp::new(Duration::from_secs(20)).max_wait(Duration::from_secs(4));
-        as_if_it_had_gone_on(warm_up, quota, &plan, true);
+        agrees_with_the_one_that_ran_on(warm_up, quota, &plan, true);
     }
 }
 
-/// A request for the whole limit is admitted by the end of the window, and denied a unit earlier:
-/// what `remaining` says after the one and after the other cannot be compared as it is.
+/// A request for the whole limit is admitted at the end of the window and denied a unit earlier.
+/// The two values of `remaining` after it are not comparable; those before it are.
 #[test]
-fn a_request_for_the_whole_limit_at_the_end_of_a_window_compares_what_was_there_before_it() {
+fn requests_for_the_whole_limit_at_the_end_of_a_window_agree_after_a_restore() {
     let quota = Quota::new(7, Duration::from_millis(67 * 777));
     for slots in [SlotLayout::Compact, SlotLayout::Wide] {
         for apart in [-4_000_000_000, -1, 0, 1, 6_377_086_224] {
@@ -218,7 +241,7 @@ fn a_request_for_the_whole_limit_at_the_end_of_a_window_compares_what_was_there_
                 whole: false,
                 after: vec![(0, 0, 351_429_731), (0, 7, 45_330_484_045)],
             };
-            as_if_it_had_gone_on(FixedWindow::anchored(), quota, &plan, false);
+            agrees_with_the_one_that_ran_on(FixedWindow::anchored(), quota, &plan, false);
         }
     }
 }
@@ -226,53 +249,55 @@ fn a_request_for_the_whole_limit_at_the_end_of_a_window_compares_what_was_there_
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Sub-windows of the wall clock are the same, however far apart the clocks' origins are.
+    /// Sub-windows of the wall clock are the same, however far apart the origins of the clocks are.
     #[test]
-    fn sub_windows(
+    fn restored_sub_windows_decide_like_the_one_that_ran_on(
         plan in plan(), limit in 1_u64..20, secs in 1_u64..200, count in 2_u32..12, more: bool,
         offset in -50_000_i32..50_000,
     ) {
         let plan = Plan { slots: SlotLayout::Wide, whole: false, ..plan };
-        // Where the limit takes its bits, the index comes round again.
+        // If the limit takes many bits, few remain for the index, and it wraps around.
         let limit = if more { limit + (1 << 24) } else { limit };
         let quota = Quota::new(limit, Duration::from_millis(secs * 777));
         let windows = SubWindows::new().count(count).utc_offset_secs(offset);
         let counter = SlidingCounter::new().older(count - 1).utc_offset_secs(offset);
         prop_assume!(counter.params(&quota, 0).is_ok() && windows.params(&quota, 0).is_ok());
-        Pair::of(windows, quota, &plan).go_on_alike(&plan);
-        Pair::of(counter, quota, &plan).go_on_alike(&plan);
-        Pair::of(AnyAlgorithm::from(windows), quota, &plan).go_on_alike(&plan);
+        Pair::of(windows, quota, &plan).decide_alike(&plan);
+        Pair::of(counter, quota, &plan).decide_alike(&plan);
+        Pair::of(AnyAlgorithm::from(windows), quota, &plan).decide_alike(&plan);
     }
 
     #[test]
-    fn logs(
+    fn a_restored_log_decides_like_the_one_that_ran_on(
         plan in plan(), limit in 1_u64..20, secs in 1_u64..100, gap in 1_u64..30_000,
         count_denials: bool,
     ) {
         let quota = Quota::new(limit, Duration::from_millis(secs * 777));
         let log = SlidingLog::new();
         let log = if count_denials { log.count_denials() } else { log };
-        as_if_it_had_gone_on(log, quota, &plan, false);
+        agrees_with_the_one_that_ran_on(log, quota, &plan, false);
         let gapped = log.and(Quota::new(limit.div_ceil(2), Duration::from_millis(gap)));
         if gapped.params(&quota, 0).is_ok() {
-            as_if_it_had_gone_on(gapped, quota, &plan, false);
-            as_if_it_had_gone_on(AnyAlgorithm::from(gapped), quota, &plan, false);
+            agrees_with_the_one_that_ran_on(gapped, quota, &plan, false);
+            agrees_with_the_one_that_ran_on(AnyAlgorithm::from(gapped), quota, &plan, false);
         }
     }
 
     #[test]
-    fn any_algorithm(plan in plan(), name in 0..AnyAlgorithm::NAMES.len()) {
+    fn any_restored_algorithm_decides_like_the_one_that_ran_on(
+        plan in plan(), name in 0..AnyAlgorithm::NAMES.len(),
+    ) {
         let algorithm: AnyAlgorithm = AnyAlgorithm::NAMES[name].parse().expect("a name");
         let quota = "7/s burst 4".parse().expect("a quota");
         let compact = algorithm.compact_params(&quota, 0).expect("in range").is_some();
         let slots = if compact { plan.slots } else { SlotLayout::Wide };
         let plan = Plan { slots, whole: true, ..plan };
-        Pair::of(algorithm, quota, &plan).go_on_alike(&plan);
+        Pair::of(algorithm, quota, &plan).decide_alike(&plan);
     }
 }
 
 #[test]
-fn any_algorithm_is_saved_as_the_one_that_it_is() {
+fn any_algorithm_is_saved_as_the_algorithm_that_it_holds() {
     let quota = Quota::per_minute(5);
     let gate =
         begin(SlidingLog::new(), quota, SlotLayout::Wide, ORIGIN_2025).build().expect("in range");
@@ -308,7 +333,7 @@ fn any_algorithm_is_saved_as_the_one_that_it_is() {
 }
 
 #[test]
-fn a_shared_overflow_with_a_ring_comes_back() {
+fn a_restore_keeps_a_shared_overflow_with_a_ring() {
     fn comes_back(algorithm: impl Algorithm<Params: Rebase> + Copy) {
         let build = || {
             begin(algorithm, Quota::per_day(1), SlotLayout::Wide, ORIGIN_2025)
@@ -331,9 +356,9 @@ fn a_shared_overflow_with_a_ring_comes_back() {
     comes_back(SlidingCounter::new());
 }
 
-/// Any word and any ring, by any clocks: what comes of it is a state that is carried to itself, and
-/// that a decision can be made by.
-fn carry_of_a_ring_is_total<P: Rebase>(params: &P, word: u64, ring: &[u64], restart: &Restart) {
+/// Rebasing any word and any ring, by any clocks, gives a state that rebases to itself and that a
+/// decision can read.
+fn rebase_of_a_ring_is_total<P: Rebase>(params: &P, word: u64, ring: &[u64], restart: &Restart) {
     let mut ring: Vec<u64> = ring.iter().copied().cycle().take(params.kept_cells()).collect();
     let Some(carried) = params.rebase(word, &mut ring, &params.passage(restart)) else { return };
     assert_eq!(carried >> PAYLOAD_BITS, 0);
@@ -353,7 +378,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_ring_is_carried(
+    fn rebasing_any_ring_is_total(
         word: u64, ring in prop::collection::vec(any::<u64>(), 1..30), wild: bool, then: u64,
         now: u64, near: bool, bits in 0_u32..64, origins: (u64, u64), elapsed: u64,
         quota in 0_usize..5,
@@ -365,7 +390,7 @@ proptest! {
         let quotas = ["7/s", "20/100ms", "3/y", "20000000/m", "15/10 us"];
         let quota: Quota = quotas[quota].parse().expect("a quota");
         let payload = (1_u64 << PAYLOAD_BITS) - 1;
-        // Near the present, or anything.
+        // Near the present, or any value.
         let near = |fresh: u64, word: u64, spread: u64| match wild {
             true => word & payload,
             false => fresh.wrapping_add(word % spread) & payload,
@@ -379,20 +404,21 @@ proptest! {
         for params in windows.into_iter().flatten() {
             let fresh = params.fresh(then.tick);
             let cells: Vec<u64> = ring.iter().map(|cell| near(fresh, *cell, 40)).collect();
-            carry_of_a_ring_is_total(&params, near(fresh, word, 100), &cells, &restart);
+            rebase_of_a_ring_is_total(&params, near(fresh, word, 100), &cells, &restart);
         }
         let logs = [SlidingLog::new(), SlidingLog::new().and(Quota::per_minute(40)).count_denials()];
         for params in logs.iter().filter_map(|log| log.params(&quota, 0).ok()) {
             let fresh = params.fresh(then.tick);
             let cell = |cell: &u64| if wild { *cell >> 10 } else { params.instant(then.tick).wrapping_sub(*cell % 100_000) & payload | (cell >> 60) << 52 & ((1 << 54) - 1) };
             let cells: Vec<u64> = ring.iter().map(cell).collect();
-            carry_of_a_ring_is_total(&params, near(fresh, word, 1 << 30), &cells, &restart);
+            rebase_of_a_ring_is_total(&params, near(fresh, word, 1 << 30), &cells, &restart);
         }
     }
 }
 
-/// Any word, by any clocks: a state of as many bits, that weighs no more than it did, but a unit.
-fn carry_is_total<P: Rebase>(params: &P, word: u64, restart: &Restart) {
+/// Rebasing any word, by any clocks, gives a state that fits the payload, and that owes at most one
+/// unit more than before.
+fn rebase_of_a_word_is_total<P: Rebase>(params: &P, word: u64, restart: &Restart) {
     let Some(carried) = params.rebase(word, &mut [], &params.passage(restart)) else { return };
     assert_eq!(carried >> PAYLOAD_BITS, 0);
     let weight = |word, tick| match params.standing(word, params.instant(tick)) {
@@ -407,7 +433,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_word_is_carried(
+    fn rebasing_any_word_is_total(
         word: u64, bits in 0_u32..64, then: u64, now: u64, near: bool, origins: (u64, u64),
         elapsed: u64, quota in 0_usize..5,
     ) {
@@ -420,22 +446,22 @@ proptest! {
         let windows = [FixedWindow::anchored(), FixedWindow::aligned()];
         for window in windows {
             if let Ok(params) = window.params(&quota, now.unix_origin_nanos) {
-                carry_is_total(&params, word, &restart);
+                rebase_of_a_word_is_total(&params, word, &restart);
             }
         }
         let wide = Gcra::new().params(&quota, 0).ok();
         let compact = Gcra::new().compact_params(&quota, 0).ok().flatten();
         for params in wide.into_iter().chain(compact) {
             let word = params.fresh(then.tick).wrapping_add(word >> bits) & ((1 << 53) - 1);
-            carry_is_total(&params, word, &restart);
+            rebase_of_a_word_is_total(&params, word, &restart);
         }
         if let Ok(params) = WarmUp::new(Duration::from_secs(9)).params(&quota, 0) {
-            carry_is_total(&params, word, &restart);
+            rebase_of_a_word_is_total(&params, word, &restart);
         }
     }
 }
 
-/// A limiter with one key in debt and its snapshot.
+/// The builder of a limiter with one key in debt, and its snapshot.
 fn saved(slots: SlotLayout) -> (Builder<u16, Gcra, ManualClock>, Vec<u8>) {
     let builder = || begin(Gcra::new(), Quota::per_minute(60).burst(10), slots, ORIGIN_2025);
     let gate = builder().hash_seed(3).build().expect("in range");
@@ -446,7 +472,7 @@ fn saved(slots: SlotLayout) -> (Builder<u16, Gcra, ManualClock>, Vec<u8>) {
 }
 
 #[test]
-fn every_flipped_byte_and_every_cut_is_denied_with_a_reason() {
+fn every_flipped_byte_and_every_cut_is_rejected_with_a_reason() {
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let (builder, bytes) = saved(slots);
         assert_eq!(builder.restore(&bytes).expect("unharmed").len(), 4);
@@ -454,16 +480,18 @@ fn every_flipped_byte_and_every_cut_is_denied_with_a_reason() {
             let error = is_denied(saved(slots).0, &bytes[..length]);
             assert_eq!(error, RestoreError::TooShort, "cut to {length}");
         }
-        for place in 0..bytes.len() {
+        for offset in 0..bytes.len() {
             for mask in [1, 0x80, 0xff] {
                 let mut flipped = bytes.clone();
-                flipped[place] ^= mask;
+                flipped[offset] ^= mask;
                 let error = is_denied(saved(slots).0, &flipped);
-                match place {
+                match offset {
                     0..8 => assert_eq!(error, RestoreError::NotASnapshot),
                     8..12 => assert!(matches!(error, RestoreError::Version(_))),
                     16..24 => {}
-                    _ => assert!(matches!(error, RestoreError::Damaged { .. }), "{place}: {error}"),
+                    _ => {
+                        assert!(matches!(error, RestoreError::Damaged { .. }), "{offset}: {error}")
+                    }
                 }
             }
         }
@@ -473,7 +501,7 @@ fn every_flipped_byte_and_every_cut_is_denied_with_a_reason() {
 }
 
 #[test]
-fn a_ring_is_part_of_what_is_checked() {
+fn damaged_rings_are_rejected() {
     fn is_checked(algorithm: impl Algorithm<Params: Rebase> + Copy) {
         let overflow = OnFull::SharedOverflow(Quota::per_minute(5));
         let builder = || {
@@ -490,15 +518,15 @@ fn a_ring_is_part_of_what_is_checked() {
         for length in (0..bytes.len()).step_by(3) {
             assert_eq!(is_denied(builder(), &bytes[..length]), RestoreError::TooShort);
         }
-        for place in 0..bytes.len() {
+        for offset in 0..bytes.len() {
             let mut flipped = bytes.clone();
-            flipped[place] ^= 0x10;
+            flipped[offset] ^= 0x10;
             is_denied(builder(), &flipped);
         }
-        // A ring that is not as long as it says, and one that is as long as memory.
-        for (place, cells) in [(136, 1_u64), (136, u64::MAX), (216, 1), (216, u64::MAX / 8)] {
+        // A ring shorter than the header says, and one as long as all memory.
+        for (offset, cells) in [(136, 1_u64), (136, u64::MAX), (216, 1), (216, u64::MAX / 8)] {
             let mut changed = bytes.clone();
-            changed[place..place + 8].copy_from_slice(&cells.to_le_bytes());
+            changed[offset..offset + 8].copy_from_slice(&cells.to_le_bytes());
             fix_up(&mut changed);
             is_denied(builder(), &changed);
         }
@@ -513,7 +541,7 @@ fn a_ring_is_part_of_what_is_checked() {
 }
 
 #[test]
-fn a_limiter_built_otherwise_is_told_what_differs() {
+fn a_restore_into_a_different_limiter_names_the_difference() {
     let bytes = saved(SlotLayout::Wide).1;
     let same =
         |quota: &str| begin(Gcra::new(), quota.parse().expect("a quota"), SlotLayout::Wide, 0);
@@ -549,7 +577,7 @@ fn a_limiter_built_otherwise_is_told_what_differs() {
 }
 
 #[test]
-fn a_foreign_hash_is_denied() {
+fn a_snapshot_of_another_hash_function_is_rejected() {
     let (builder, mut bytes) = saved(SlotLayout::Wide);
     bytes[88] ^= 1;
     fix_up(&mut bytes);
@@ -557,7 +585,7 @@ fn a_foreign_hash_is_denied() {
 }
 
 #[test]
-fn where_the_wall_clock_was_set_back_no_time_has_passed() {
+fn if_the_wall_clock_was_set_back_no_time_has_passed() {
     let quota = Quota::per_second(1).burst(10);
     for algorithm in [FixedWindow::anchored(), FixedWindow::aligned()] {
         let gate =
@@ -578,7 +606,7 @@ fn where_the_wall_clock_was_set_back_no_time_has_passed() {
 }
 
 #[test]
-fn the_shared_overflow_comes_back() {
+fn a_restore_keeps_the_shared_overflow() {
     let build = || {
         begin(Gcra::new(), Quota::per_day(1), SlotLayout::Wide, ORIGIN_2025)
             .capacity(1)
@@ -595,13 +623,13 @@ fn the_shared_overflow_comes_back() {
     assert_eq!(granted, 60);
 }
 
-/// Two buckets of eight: after the header, a row of one key.
+/// The snapshot of a table of two buckets of eight: after the header, a row of one key.
 const ROW: usize = 304;
 const FINGERPRINT: std::ops::Range<usize> = ROW + 5..ROW + 13;
 const STATE: std::ops::Range<usize> = ROW + 13..ROW + 21;
 
 #[test]
-fn a_key_that_is_there_twice_keeps_the_greater_debt() {
+fn a_key_that_occurs_twice_keeps_the_greater_debt() {
     let build =
         || begin(Gcra::new(), Quota::per_day(10), SlotLayout::Wide, ORIGIN_2025).capacity(1);
     let gate = build().hash_seed(1).build().expect("in range");
@@ -610,7 +638,7 @@ fn a_key_that_is_there_twice_keeps_the_greater_debt() {
     assert!(gate.check_n(&7, 3).is_ok());
     let more = gate.snapshot();
     let (row, state) = (&bytes[ROW..STATE.end], |bytes: &[u8]| bytes[STATE].to_vec());
-    // One in each of the two buckets, and two in one, in either order.
+    // One copy in each of the two buckets, or two in one, in either order.
     for (first, second) in [(&bytes, &more), (&more, &bytes)] {
         let apart = |bucket: u32, state: Vec<u8>| {
             [&bucket.to_le_bytes()[..], &[1], &row[5..13], &state].concat()
@@ -634,7 +662,7 @@ fn a_key_that_is_there_twice_keeps_the_greater_debt() {
 }
 
 #[test]
-fn a_key_where_it_cannot_be_is_denied() {
+fn a_key_in_a_slot_where_it_cannot_be_is_rejected() {
     let build = || begin(Gcra::new(), Quota::per_day(10), SlotLayout::Wide, 0).capacity(1_000_000);
     let gate = build().hash_seed(1).build().expect("in range");
     assert!(gate.check_n(&7, 4).is_ok());
@@ -656,7 +684,7 @@ fn a_key_where_it_cannot_be_is_denied() {
 /// Ten keys are charged more and more while others are added: each snapshot has all ten, with no
 /// less debt than the one before.
 #[test]
-fn a_snapshot_beside_decisions_has_every_key_that_stays() {
+fn a_snapshot_during_decisions_has_every_key_that_keeps_its_slot() {
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let build =
             || Limiter::<u64>::builder(Quota::per_day(1_000_000)).capacity(60_000).slots(slots);
@@ -674,7 +702,7 @@ fn a_snapshot_beside_decisions_has_every_key_that_stays() {
                 for (key, left) in (0..).zip(&mut left) {
                     let now = restored.clock().now();
                     let remaining = restored.peek_at(&key, 0, now).unwrap().remaining();
-                    // The day goes on meanwhile: 12 cells a second.
+                    // The time of day passes meanwhile: 12 cells a second.
                     assert!(remaining <= *left + 100 && remaining <= 999_990 + 100);
                     *left = remaining;
                 }
@@ -686,10 +714,10 @@ fn a_snapshot_beside_decisions_has_every_key_that_stays() {
     }
 }
 
-/// Keys are charged one cell each millisecond, so that each has a window's worth at any time, in
-/// every snapshot, whatever is charged while its ring is read.
+/// Keys are charged one cell each millisecond, so each has a window's worth of cells at any time.
+/// Every snapshot shows that, whatever is charged while a ring is read.
 #[test]
-fn a_snapshot_beside_decisions_has_whole_rings() {
+fn a_snapshot_during_decisions_has_consistent_rings() {
     const KEYS: u64 = 12;
     const WINDOW: u64 = 80;
     fn build<A: Algorithm, C: Clock>(algorithm: A, clock: C) -> Builder<u64, A, C> {

@@ -72,20 +72,20 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
 
 proptest! {
     #[test]
-    fn a_bucket_grants_what_the_lag_adds_at_most(requests in requests()) {
+    fn a_bucket_grants_at_most_the_cells_of_the_lag_more(requests in requests()) {
         let granted = granted(Gcra::new(), &requests);
         // A unit of the time grid may come early once: 2.5 microseconds.
         prop_assert!(worst_excess(&granted, |span| bucket(span + LAG + 2_500)) <= 0.0);
     }
 
     #[test]
-    fn without_lag_it_grants_what_it_does_with_one_clock(requests in requests()) {
+    fn without_lag_a_bucket_grants_as_much_as_with_one_clock(requests in requests()) {
         let granted = granted(Gcra::new(), &requests.iter().map(|&(gap, _, n)| (gap, 0, n)).collect::<Vec<_>>());
         prop_assert!(worst_excess(&granted, |span| bucket(span + 2_500)) <= 0.0);
     }
 
     #[test]
-    fn a_log_keeps_its_limit_in_a_period_less_the_lag(requests in requests()) {
+    fn a_log_keeps_its_limit_in_any_period_less_the_lag(requests in requests()) {
         for log in [SlidingLog::new(), SlidingLog::new().count_denials()] {
             let granted = granted(log, &requests);
             let limit = |span| if span < SECOND - LAG { LIMIT } else { u64::from(u32::MAX) };
@@ -97,7 +97,7 @@ proptest! {
 }
 
 #[test]
-fn the_bound_is_reached() {
+fn the_bound_of_the_lag_is_reached() {
     // A burst that is charged at a time a quarter of a second ago leaves room for one of the five a
     // second.
     let requests = [(0, 0, 1), (SECOND, LAG, LIMIT), (0, 0, 1), (0, 0, 1)];
@@ -105,7 +105,7 @@ fn the_bound_is_reached() {
 }
 
 #[test]
-fn a_denial_that_counts_is_counted_once() {
+fn a_log_that_counts_denials_counts_each_once() {
     let tiers = Tiers::default();
     let log = SlidingLog::new().count_denials();
     let gate = Direct::builder(Quota::per_second(2)).algorithm(log).clock(&tiers).build();

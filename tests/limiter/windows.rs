@@ -12,7 +12,7 @@ fn at(secs: u64) -> Tick {
 }
 
 /// The earlier window ends at 60 s, the next one at 120 s.
-fn is_counted_in_the_next_window(check: impl Fn(u64, Tick) -> tollgate::Decision) {
+fn decides_in_the_next_window(check: impl Fn(u64, Tick) -> tollgate::Decision) {
     // The earlier window has 4 cells left when another caller opens the next one.
     assert!(check(6, at(0)).is_ok());
     assert_eq!(check(7, at(60)).map(|permit| permit.remaining()), Ok(3));
@@ -30,12 +30,12 @@ fn is_counted_in_the_next_window(check: impl Fn(u64, Tick) -> tollgate::Decision
 }
 
 #[test]
-fn a_caller_stamped_in_the_window_before_is_decided_by_the_next_one_and_charged_to_it() {
+fn a_request_stamped_in_the_earlier_window_is_decided_by_and_charged_to_the_next_one() {
     for window in [FixedWindow::aligned(), FixedWindow::anchored()] {
         let quota = Quota::per_minute(LIMIT);
         let gate = Direct::builder(quota).algorithm(window).clock(ManualClock::new()).build();
         let gate = gate.expect("in range");
-        is_counted_in_the_next_window(|n, now| gate.check_at(n, now));
+        decides_in_the_next_window(|n, now| gate.check_at(n, now));
         for slots in [SlotLayout::Wide, SlotLayout::Compact] {
             let gate: Limiter<u64, _, _> = Limiter::builder(quota)
                 .algorithm(window)
@@ -44,14 +44,14 @@ fn a_caller_stamped_in_the_window_before_is_decided_by_the_next_one_and_charged_
                 .slots(slots)
                 .build()
                 .expect("in range");
-            is_counted_in_the_next_window(|n, now| gate.check_at(&7, n, now));
+            decides_in_the_next_window(|n, now| gate.check_at(&7, n, now));
         }
     }
 }
 
 /// The count of a window is exact, but the stamps of the cells counted in it may lie before it.
 #[test]
-fn cells_stamped_in_one_window_may_be_its_limit_and_what_the_next_one_counts() {
+fn stamps_in_one_window_may_reach_its_limit_and_the_count_of_the_next() {
     for window in [FixedWindow::aligned(), FixedWindow::anchored()] {
         let gate = Direct::builder(Quota::per_minute(LIMIT))
             .algorithm(window)

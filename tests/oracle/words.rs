@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tollgate::algo::{Algorithm, COMPACT_BITS, PAYLOAD_BITS, Receipt, Refund, StateMachine, Step};
 use tollgate::{Direct, FixedWindow, Quota, SlidingLog, Tick};
 
-use crate::bodies::back::{gives_back_totally, goes_ahead_totally};
+use crate::bodies::back::{charges_ahead_are_total, refunds_are_total};
 use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
 use crate::bodies::grid::waits_end;
 use crate::bodies::total::{Cells, steps_are_total};
@@ -57,7 +57,7 @@ fn one_is_total(
     now: u64,
     asked: &[Cost],
 ) {
-    let at = (Tick::from_nanos(now), choice.fits(&quota), choice.granted_max(&quota));
+    let at = (Tick::from_nanos(now), choice.fits(&quota), choice.max_granted(&quota));
     let narrow = word;
     with_algorithm!(choice, algorithm => {
         let params = algorithm.params(&quota, ORIGIN_2025).expect("accepted");
@@ -75,7 +75,7 @@ fn one_is_total(
 }
 
 /// By a receipt of the word itself, and of any other, in wide slots and compact ones.
-fn gives_back<A: Algorithm<Params: Refund>>(
+fn refunds<A: Algorithm<Params: Refund>>(
     algorithm: A,
     (choice, quota): (Choice, &Quota),
     (word, other): (Word, Word),
@@ -97,7 +97,7 @@ fn gives_back<A: Algorithm<Params: Refund>>(
                 let (n, cells) = (cost.cells(fits, 1), paid.cells(fits, 1));
                 for at in [now, Tick::from_nanos(at)] {
                     let receipt = Receipt { cells, at, next };
-                    gives_back_totally(&params, word, &receipt, (now, fits, latest), n);
+                    refunds_are_total(&params, word, &receipt, (now, fits, latest), n);
                     assert!(params.refund(word, &receipt, now, n) <= mask);
                     assert!(params.add(word, now, n) <= mask);
                 }
@@ -179,9 +179,9 @@ proptest! {
         wait in scales(63),
     ) {
         let Choice::Bucket(algorithm) = choice else { unreachable!() };
-        gives_back(algorithm, (choice, &quota), words, (now, at), &asked, |params, word, n| {
+        refunds(algorithm, (choice, &quota), words, (now, at), &asked, |params, word, n| {
             let at = (Tick::from_nanos(now), choice.fits(&quota));
-            goes_ahead_totally(params, word, at, n, wait);
+            charges_ahead_are_total(params, word, at, n, wait);
         });
     }
 
@@ -193,7 +193,7 @@ proptest! {
         asked in prop::collection::vec((costs(), costs()), 1..6),
     ) {
         let Choice::Window(algorithm) = choice else { unreachable!() };
-        gives_back(algorithm, (choice, &quota), words, (now, at), &asked, |_, _, _| {});
+        refunds(algorithm, (choice, &quota), words, (now, at), &asked, |_, _, _| {});
     }
 
     /// A state that a clock ahead of ours has only stamped opens with our first event, and ends no

@@ -1,4 +1,4 @@
-//! Composites from many threads: no limit grants too much, and nothing that is given back is lost.
+//! Composites used by many threads: no limit grants too much, and no refunded cell is lost.
 
 use std::hash::Hash;
 
@@ -49,7 +49,7 @@ where
         .keyed("tenant", &tenants, |request: &Request| &request.1)
         .shared("all", &all)
         .build()
-        .expect("can give back");
+        .expect("all limits can refund");
     let granted = together(threads, |index| {
         let mut random = Random::new(index);
         let mut granted = Vec::new();
@@ -77,7 +77,7 @@ where
 }
 
 #[test]
-fn of_each_limit_exactly_what_it_has() {
+fn many_threads_are_granted_exactly_the_burst_of_each_limit() {
     for threads in [2, 4] {
         for slots in [SlotLayout::Wide, SlotLayout::Compact] {
             exact_totals(Gcra::new(), slots, threads);

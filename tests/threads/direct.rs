@@ -1,4 +1,4 @@
-//! One bucket, many threads.
+//! One bucket used by many threads.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{Random, drain, together};
 const START: Tick = Tick::from_nanos(3_600_000_000_000);
 
 #[test]
-fn with_a_frozen_clock_the_sum_is_the_burst() {
+fn with_a_frozen_clock_the_grants_sum_to_the_burst() {
     for threads in [2, 3, 4, 8] {
         let gate = Direct::new(Quota::per_second(1).burst(100_000)).expect("in range");
         let admitted: u64 = together(threads, |_| {
@@ -24,7 +24,7 @@ fn with_a_frozen_clock_the_sum_is_the_burst() {
 }
 
 #[test]
-fn with_costs_of_all_sizes_nothing_is_lost_and_nothing_is_over() {
+fn costs_of_all_sizes_are_charged_whole_or_not_at_all() {
     for round in 0..20 {
         let gate = Direct::new(Quota::per_second(1).burst(50_000)).expect("in range");
         let admitted: u64 = together(4, |index| {
@@ -34,7 +34,7 @@ fn with_costs_of_all_sizes_nothing_is_lost_and_nothing_is_over() {
                 let n = random.below(20);
                 sum += gate.check_at(n, START).map_or(0, |_| n);
             }
-            // What is left is too little for somebody; in ones it all goes.
+            // The remainder is too small for some request; single cells use it up.
             sum + drain(|| gate.check_at(1, START).is_ok())
         })
         .iter()
@@ -44,7 +44,7 @@ fn with_costs_of_all_sizes_nothing_is_lost_and_nothing_is_over() {
 }
 
 #[test]
-fn a_window_counts_to_its_limit() {
+fn a_window_admits_exactly_its_limit() {
     for window in [FixedWindow::anchored(), FixedWindow::aligned()] {
         let gate = Direct::builder(Quota::per_hour(70_000))
             .algorithm(window)
@@ -63,10 +63,10 @@ fn a_window_counts_to_its_limit() {
     }
 }
 
-/// Clocks that differ, and go back by up to 4 us, as two cores' counters do: the total is at most
-/// the burst and what came back until the latest time that any of them read.
+/// The clocks differ, and go back by up to 4 us, like the counters of two cores. The total is at
+/// most the burst and what was restored until the latest time that any thread read.
 #[test]
-fn clocks_that_jump_back_gain_nothing() {
+fn clocks_that_jump_back_grant_nothing_more() {
     const STEPS: u64 = 40_000;
     for (rate, burst) in [(1_000_000, 10), (1_000, 5), (50_000_000, 1_000), (1_000_000_000, 3)] {
         let gate = Direct::new(Quota::per_second(rate).burst(burst)).expect("in range");
@@ -83,18 +83,18 @@ fn clocks_that_jump_back_gain_nothing() {
         });
         let admitted: u64 = results.iter().map(|(admitted, _)| admitted).sum();
         let latest = results.iter().map(|(_, latest)| *latest).max().expect("threads");
-        // The first charge may have been made at a time 4 us before the start.
+        // The first charge may be stamped 4 us before the start.
         let span = latest.since(START).as_nanos() + 4_000;
-        let most = u128::from(burst) + span * u128::from(rate) / 1_000_000_000 + 1;
-        assert!(u128::from(admitted) <= most, "{admitted} of {most} at {rate}/s");
+        let max = u128::from(burst) + span * u128::from(rate) / 1_000_000_000 + 1;
+        assert!(u128::from(admitted) <= max, "{admitted} of {max} at {rate}/s");
         assert!(admitted >= burst, "{admitted}");
     }
 }
 
-/// A shared clock is moved on while threads take: what they take together is the burst and what
-/// came back, to the cell.
+/// A shared clock advances while threads take cells. They take the burst and what was restored, to
+/// the cell.
 #[test]
-fn with_a_moving_clock_the_sum_is_what_came_back() {
+fn with_a_moving_clock_the_grants_sum_to_the_burst_and_what_was_restored() {
     let clock = ManualClock::new();
     let quota = Quota::per_second(1_000).burst(1_000_000);
     let gate = Direct::builder(quota).clock(&clock).build().expect("in range");
@@ -110,16 +110,16 @@ fn with_a_moving_clock_the_sum_is_what_came_back() {
     })
     .iter()
     .sum();
-    // 600,000 were asked for, which is less than there was.
+    // 600,000 cells were asked for, which is less than was available.
     assert_eq!(taken, 600_000);
-    // What is left goes too: nothing was lost on the way, and no more than this came back.
+    // The remainder is taken too: no cell was lost, and no more than `came_back` was restored.
     let rest = drain(|| gate.check_n(1_000).is_ok()) * 1_000 + drain(|| gate.check().is_ok());
     let came_back = 300 * 7;
     assert!((1_000_000..=1_000_000 + came_back).contains(&(taken + rest)), "{taken} and {rest}");
 }
 
 #[test]
-fn threads_that_reset_at_will_leave_a_sound_bucket() {
+fn concurrent_resets_leave_a_bucket_consistent() {
     let gate = Direct::builder(Quota::per_second(1).burst(100))
         .algorithm(Gcra::start_empty())
         .build()

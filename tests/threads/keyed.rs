@@ -11,7 +11,7 @@ const BOTH: [SlotLayout; 2] = [SlotLayout::Wide, SlotLayout::Compact];
 
 const START: Tick = Tick::from_nanos(3_600_000_000_000);
 
-/// What each key was granted, summed over the threads.
+/// The cells that each key was granted, summed over the threads.
 fn sums(keys: usize, results: &[Vec<u64>]) -> Vec<u64> {
     (0..keys).map(|key| results.iter().map(|granted| granted[key]).sum()).collect()
 }
@@ -29,7 +29,7 @@ fn each_of_many_keys_gets_exactly_its_burst_in(slots: SlotLayout) {
             .clock(ManualClock::new())
             .slots(slots)
             .capacity(2_000)
-            .hash_seed(7) // none of whose compact fingerprints are alike
+            .hash_seed(7) // with this seed all compact fingerprints differ
             .build()
             .expect("in range");
         let results = together(threads, |index| {
@@ -46,23 +46,23 @@ fn each_of_many_keys_gets_exactly_its_burst_in(slots: SlotLayout) {
             granted
         });
         assert!(sums(1_000, &results).iter().all(|granted| *granted == 50), "{threads} threads");
-        // Two threads may each be given a slot for one key, of which one is given up again.
+        // Two threads may each claim a slot for one key; one of the two slots is released again.
         let stats = gate.stats();
         assert!(stats.claimed >= 1_000 && stats.evicted == 0, "{stats:?}");
         assert_eq!(gate.len_at(START), 1_000);
     }
 }
 
-/// With a frozen clock no place is ever given up: who has one gets its burst, and who has none
-/// gets nothing. All threads agree on who that is.
+/// With a frozen clock no slot is ever released: a key with a slot gets its burst, and a key
+/// without one gets nothing. All threads agree on which keys have a slot.
 #[test]
-fn in_a_full_table_that_denies_no_key_gets_more_than_its_burst() {
+fn a_full_table_that_denies_grants_no_key_more_than_its_burst() {
     for slots in BOTH {
-        in_a_full_table_that_denies_no_key_gets_more_than_its_burst_in(slots);
+        a_full_table_that_denies_grants_no_key_more_than_its_burst_in(slots);
     }
 }
 
-fn in_a_full_table_that_denies_no_key_gets_more_than_its_burst_in(slots: SlotLayout) {
+fn a_full_table_that_denies_grants_no_key_more_than_its_burst_in(slots: SlotLayout) {
     for round in 0..60 {
         let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_second(1).burst(6))
             .clock(ManualClock::new())
@@ -92,20 +92,20 @@ fn in_a_full_table_that_denies_no_key_gets_more_than_its_burst_in(slots: SlotLay
     }
 }
 
-/// Slots change hands all the time, because keys become idle as time moves on; and clocks are
-/// apart by up to 40 us. In no period does a key get more than its burst and what came back.
+/// Slots change hands all the time, because keys become idle as time advances, and the clocks
+/// differ by up to 40 us. In no period does a key get more than its burst and what was restored.
 ///
-/// Time moves while all threads wait, so that however long one of them was put to sleep its clock
-/// is never further behind than the skew. In every period ten keys are asked for far too often,
-/// and then left alone for longer than it takes them to become idle.
+/// Time advances while all threads wait, so a thread's clock is never further behind than the skew,
+/// however long the thread was suspended. In every period ten keys are asked for far too often, and
+/// then left alone for longer than it takes them to become idle.
 #[test]
-fn as_idle_keys_make_room_no_key_gains() {
+fn slots_that_pass_from_idle_keys_to_others_grant_no_key_more() {
     for slots in BOTH {
-        as_idle_keys_make_room_no_key_gains_in(slots);
+        slots_that_pass_from_idle_keys_to_others_grant_no_key_more_in(slots);
     }
 }
 
-fn as_idle_keys_make_room_no_key_gains_in(slots: SlotLayout) {
+fn slots_that_pass_from_idle_keys_to_others_grant_no_key_more_in(slots: SlotLayout) {
     const PERIODS: usize = 300;
     const PHASES_A_PERIOD: u64 = 6;
     const PHASE_MICROS: u64 = 250;
@@ -122,7 +122,7 @@ fn as_idle_keys_make_room_no_key_gains_in(slots: SlotLayout) {
     let phase_over = Barrier::new(4);
     let results = together(4, |index| {
         let mut random = Random::new(index);
-        // What each of the ten keys was granted in each period.
+        // The cells that each of the ten keys was granted in each period.
         let mut granted = vec![0_u64; PERIODS * 10];
         let mut latest = START;
         for period in 0..PERIODS {
@@ -142,22 +142,22 @@ fn as_idle_keys_make_room_no_key_gains_in(slots: SlotLayout) {
     });
     let came_back = (PHASES_A_PERIOD * PHASE_MICROS + 40) / 200 + 1;
     let sums = sums(PERIODS * 10, &results);
-    let most = sums.iter().max().expect("some");
-    assert!(*most <= BURST + came_back, "{most} in a period, in which {came_back} came back");
-    assert!(*most > BURST + came_back / 2, "the keys are asked for too seldom: {most}");
+    let max = sums.iter().max().expect("some");
+    assert!(*max <= BURST + came_back, "{max} in a period, in which {came_back} came back");
+    assert!(*max > BURST + came_back / 2, "the keys are asked for too seldom: {max}");
     assert!(gate.stats().claimed > 2_000, "{:?}", gate.stats());
     assert_eq!(gate.stats().evicted, 0);
 }
 
-/// A key that is forgotten starts afresh: its bound is a burst for each time, at most.
+/// A key that is evicted starts afresh: its bound is one burst for each time, at most.
 #[test]
-fn with_eviction_each_eviction_costs_at_most_a_burst() {
+fn each_eviction_grants_at_most_one_more_burst() {
     for slots in BOTH {
-        with_eviction_each_eviction_costs_at_most_a_burst_in(slots);
+        each_eviction_grants_at_most_one_more_burst_in(slots);
     }
 }
 
-fn with_eviction_each_eviction_costs_at_most_a_burst_in(slots: SlotLayout) {
+fn each_eviction_grants_at_most_one_more_burst_in(slots: SlotLayout) {
     const BURST: u64 = 5;
     for round in 0..20 {
         let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_hour(1).burst(BURST))
@@ -186,22 +186,22 @@ fn with_eviction_each_eviction_costs_at_most_a_burst_in(slots: SlotLayout) {
     }
 }
 
-/// A hot key that is deep in debt stays, while a crowd of strangers passes through.
+/// A hot key that is deep in debt keeps its slot while many other keys pass through.
 #[test]
-fn a_hot_key_keeps_its_place_in_a_churn_of_others() {
+fn a_hot_key_in_debt_keeps_its_slot_while_others_are_evicted() {
     for slots in BOTH {
-        a_hot_key_keeps_its_place_in_a_churn_of_others_in(slots);
+        a_hot_key_in_debt_keeps_its_slot_while_others_are_evicted_in(slots);
     }
 }
 
-fn a_hot_key_keeps_its_place_in_a_churn_of_others_in(slots: SlotLayout) {
+fn a_hot_key_in_debt_keeps_its_slot_while_others_are_evicted_in(slots: SlotLayout) {
     let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_hour(1_000))
         .clock(ManualClock::new())
         .slots(slots)
         .capacity(1)
         .build()
         .expect("in range");
-    // It begins with more debt than any stranger will have.
+    // It begins with more debt than any other key will have.
     assert!(gate.check_at(&0, 500, START).is_ok());
     let granted: u64 = together(4, |index| {
         let mut hot = 0;
@@ -210,7 +210,7 @@ fn a_hot_key_keeps_its_place_in_a_churn_of_others_in(slots: SlotLayout) {
                 hot += u64::from(gate.check_at(&0, 1, START).is_ok());
             }
             let stranger = turn * 8 + index + 1;
-            assert!(gate.check_at(&stranger, 1, START).is_ok(), "a stranger is always served");
+            assert!(gate.check_at(&stranger, 1, START).is_ok(), "a new key is always served");
         }
         hot
     })
@@ -220,15 +220,15 @@ fn a_hot_key_keeps_its_place_in_a_churn_of_others_in(slots: SlotLayout) {
     assert!(gate.stats().evicted > 20_000, "{:?}", gate.stats());
 }
 
-/// While threads take, others reset the key: each reset lets a burst more through, no more.
+/// While threads take cells, others reset the key: each reset admits at most one more burst.
 #[test]
-fn a_reset_under_contention_lets_one_burst_through() {
+fn each_reset_under_contention_grants_at_most_one_more_burst() {
     for slots in BOTH {
-        a_reset_under_contention_lets_one_burst_through_in(slots);
+        each_reset_under_contention_grants_at_most_one_more_burst_in(slots);
     }
 }
 
-fn a_reset_under_contention_lets_one_burst_through_in(slots: SlotLayout) {
+fn each_reset_under_contention_grants_at_most_one_more_burst_in(slots: SlotLayout) {
     const BURST: u64 = 10;
     let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_hour(1).burst(BURST))
         .clock(ManualClock::new())
@@ -254,7 +254,7 @@ fn a_reset_under_contention_lets_one_burst_through_in(slots: SlotLayout) {
 }
 
 #[test]
-fn windows_of_many_keys_count_to_their_limit() {
+fn windows_of_many_keys_admit_exactly_their_limit() {
     let gate: Limiter<usize, _, _> = Limiter::builder(Quota::per_hour(30))
         .algorithm(FixedWindow::anchored())
         .clock(ManualClock::new())

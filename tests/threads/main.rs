@@ -1,23 +1,23 @@
-//! Real threads: exact totals, whatever the interleaving.
+//! Real threads: exact totals under any interleaving.
 //!
-//! Each test starts its threads at a barrier and compares totals after they are joined, so that
-//! nothing depends on how fast they were.
+//! Each test starts its threads at a barrier and compares totals after joining them, so that no
+//! result depends on their speed.
 
 mod composite;
 mod direct;
+mod dynamic_gcra;
+mod hot_keys;
 mod keyed;
-mod live;
 mod penalty;
 mod reserve;
 mod rings;
-mod share;
 mod shared;
 mod top;
 
 use std::sync::Barrier;
 use std::thread;
 
-/// Runs `body` on `threads` threads that start together, and returns what each returns.
+/// Runs `body` on `threads` threads that start together, and returns their results.
 fn together<T: Send>(threads: u64, body: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let start = Barrier::new(usize::try_from(threads).expect("a few"));
     let run = |index| {
@@ -31,12 +31,12 @@ fn together<T: Send>(threads: u64, body: impl Fn(u64) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Takes until it is denied, but not for ever where a limiter never denies.
+/// Takes cells until a denial, with a bound for limiters that never deny.
 fn drain(take: impl Fn() -> bool) -> u64 {
     (0..1_000_000).take_while(|_| take()).map(|_| 1).sum()
 }
 
-/// Small steps of a generator, so that threads do not march in line.
+/// A small random generator, so that threads do not run in lockstep.
 struct Random(u64);
 
 impl Random {

@@ -14,7 +14,7 @@ const THREADS: u64 = 4;
 
 /// Each key is granted its burst, denied until its last strike, and banned from then on.
 #[test]
-fn no_key_is_banned_before_its_last_strike_and_each_is_then() {
+fn each_key_is_banned_at_its_last_strike_and_not_before() {
     for prolonged in [false, true] {
         let limiter = Limiter::builder(Quota::per_day(1).burst(BURST)).clock(ManualClock::new());
         let limiter: Limiter<u64, _, _> = limiter.build().expect("in range");
@@ -42,9 +42,10 @@ fn no_key_is_banned_before_its_last_strike_and_each_is_then() {
             let [admitted, limited, began, denied] =
                 [0, 1, 2, 3].map(|which| counted.iter().map(|keys| keys[key][which]).sum::<u64>());
             assert_eq!(admitted, BURST, "{key}");
-            // Each strike but the last, or of the ban if another thread's began meanwhile.
-            let told_of_limit = STRIKES - THREADS..STRIKES;
-            assert!(told_of_limit.contains(&limited), "{key}: {limited} are told of the limit");
+            // A denial by the limiter for each strike but the last, or by the ban if another
+            // thread's ban began meanwhile.
+            let denied_by_limit = STRIKES - THREADS..STRIKES;
+            assert!(denied_by_limit.contains(&limited), "{key}: {limited} denials by the limiter");
             assert_eq!(began, 1, "{key}: one ban");
             banned += denied;
         }
@@ -53,9 +54,9 @@ fn no_key_is_banned_before_its_last_strike_and_each_is_then() {
     }
 }
 
-/// Both limiters are exact for themselves, and every request is counted.
+/// Both limiters are exact by themselves, and every request is counted.
 #[test]
-fn a_candidate_is_charged_what_it_admits() {
+fn a_shadow_limit_is_charged_for_what_it_admits() {
     let limiter = |burst| {
         let built = Limiter::builder(Quota::per_day(1).burst(burst)).clock(ManualClock::new());
         built.build().expect("in range")

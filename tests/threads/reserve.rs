@@ -1,4 +1,4 @@
-//! Reservations settled by many threads: exact totals, and no debt but of what was spent.
+//! Reservations settled by many threads: exact totals, and no debt except for spent cells.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ fn gate<C: Clock>(quota: Quota, clock: C, slots: SlotLayout) -> Gate<C> {
 }
 
 fn left<C: Clock>(gate: &Gate<C>, key: u64, now: Tick) -> u64 {
-    gate.peek_at(&key, 0, now).expect("nothing is asked for").remaining()
+    gate.peek_at(&key, 0, now).expect("a peek for no cells succeeds").remaining()
 }
 
-/// The key, what it will cost, and what was reserved for it.
+/// An open reservation: the key, the cells that it will spend, and the reservation.
 type Open<'a, C> = Vec<(u64, u64, Reservation<KeySource<&'a Gate<C>>>)>;
 
-/// Reserves and settles at random, with up to eight open at a time; returns what was spent of each
+/// Reserves and settles at random, with up to eight open at a time. Returns the cells spent by each
 /// of the two keys.
 fn settles<'a, C: Clock>(
     gate: &'a Gate<C>,
@@ -62,10 +62,10 @@ fn settles<'a, C: Clock>(
     spent
 }
 
-/// While no time passes: what was spent and what is left are the burst, and what was spent beyond
-/// it is a debt.
+/// While no time passes, spent and remaining cells sum to the burst, and cells spent beyond it are
+/// a debt.
 #[test]
-fn after_all_is_settled_only_what_was_spent_is_charged() {
+fn settled_reservations_charge_exactly_what_was_spent() {
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         for (round, more) in [(0, false), (1, false), (2, true), (3, true)] {
             let clock = ManualClock::new();
@@ -86,9 +86,9 @@ fn after_all_is_settled_only_what_was_spent_is_charged() {
     }
 }
 
-/// Time passes between the threads' turns, and some of what they hold goes from turn to turn.
+/// Time passes between the rounds, and some reservations stay open from round to round.
 #[test]
-fn while_time_passes_no_more_is_spent_than_the_burst_and_the_rate() {
+fn reservations_never_spend_more_than_the_burst_and_the_rate() {
     const RATE: u64 = 100_000;
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
         let clock = ManualClock::new();
@@ -111,16 +111,16 @@ fn while_time_passes_no_more_is_spent_than_the_burst_and_the_rate() {
         }
         open.iter_mut().for_each(Vec::clear);
         let spent = spent + drain(|| gate.check_at(&0, 1, clock.now()).is_ok());
-        // A unit of time is at most 20 microseconds, a thousandth of the burst, and counted once.
-        let most = 2_000 + 3 * RATE * 29 / 1_000 + RATE * 20 / 1_000_000;
-        assert!(spent <= most, "{slots:?}: {spent} of {most}");
+        // A time unit is at most 20 microseconds, a thousandth of the burst. It counts once.
+        let max = 2_000 + 3 * RATE * 29 / 1_000 + RATE * 20 / 1_000_000;
+        assert!(spent <= max, "{slots:?}: {spent} of {max}");
         assert!(spent > 4_000, "more than the burst was there to be spent: {spent}");
     }
 }
 
-/// Reservations that one thread makes and another ends.
+/// One thread makes the reservations, and another ends them.
 #[test]
-fn a_reservation_may_be_settled_by_another_thread() {
+fn a_reservation_can_be_settled_by_another_thread() {
     let clock = ManualClock::new();
     clock.set(START);
     let gate = gate(Quota::per_hour(1_000).burst(BURST), &clock, SlotLayout::Wide);

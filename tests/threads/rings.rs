@@ -1,7 +1,7 @@
-//! Algorithms with words beside the state word: one bucket, and many keys, many threads.
+//! Algorithms with a ring beside the state word: one bucket, and many keys, used by many threads.
 //!
-//! What a decision is judged by is then read in several loads, and written in several stores. A
-//! charge that is lost on the way, or counted twice, shows in the total.
+//! A decision then reads the state in several loads and writes it in several stores. A charge that
+//! is lost or counted twice shows in the total.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,8 +27,8 @@ fn direct<A: Algorithm>(quota: Quota, algorithm: A) -> Direct<A, ManualClock> {
     Direct::builder(quota).algorithm(algorithm).clock(clock).build().expect("in range")
 }
 
-/// The quota's worth of cells, in charges of all sizes, at each of the instants; nothing is left
-/// over between them. Every instant finds the ring as the one before left it.
+/// Takes the quota's cells, in charges of all sizes, at each of the instants, with nothing left
+/// between them. Each instant starts from the ring that the one before left.
 fn exact_while_time_stands_still<A: Algorithm + Copy + Sync>(
     quota: Quota,
     algorithm: A,
@@ -56,9 +56,9 @@ fn exact_while_time_stands_still<A: Algorithm + Copy + Sync>(
 }
 
 #[test]
-fn sub_windows_grant_exactly_what_has_left() {
+fn sub_windows_grant_exactly_the_cells_that_have_left() {
     let quota = Quota::per_minute(6_000);
-    // All in the first sub-window of ten seconds; then nothing until it leaves, a minute on.
+    // All cells in the first sub-window of ten seconds; then none until it leaves, a minute later.
     let instants = [
         (after(0), 6_000),
         (after(10 * SECOND), 0),
@@ -70,10 +70,10 @@ fn sub_windows_grant_exactly_what_has_left() {
 }
 
 #[test]
-fn a_counter_grants_exactly_what_its_estimate_leaves() {
+fn a_sliding_counter_grants_exactly_what_its_estimate_leaves() {
     let quota = Quota::per_minute(6_000);
     // A quarter of the 6,000 has left when a quarter of the next minute has passed, another quarter
-    // at its half. At its end the 3,000 that were granted in it still count whole.
+    // at its half. At its end the 3,000 granted in it still count in full.
     let instants = [
         (after(0), 6_000),
         (after(60 * SECOND), 0),
@@ -85,7 +85,7 @@ fn a_counter_grants_exactly_what_its_estimate_leaves() {
 }
 
 #[test]
-fn a_log_grants_exactly_what_has_left() {
+fn a_log_grants_exactly_the_cells_that_have_left() {
     let quota = Quota::per_minute(6_000);
     let log = SlidingLog::new().and(Quota::new(4_000, Duration::from_secs(10)));
     let instants = [
@@ -100,9 +100,9 @@ fn a_log_grants_exactly_what_has_left() {
     exact_while_time_stands_still(quota, log, &instants);
 }
 
-/// Denied attempts move the word on as well; nothing of what was admitted may get lost by that.
+/// Denied attempts also advance the word. No admitted event may be lost by that.
 #[test]
-fn a_log_that_counts_denials_grants_its_limit_and_no_more() {
+fn a_log_that_counts_denials_grants_exactly_its_limit() {
     for threads in [2, 4, 8] {
         let gate = direct(Quota::per_minute(500), SlidingLog::new().count_denials());
         let granted: u64 = together(threads, |index| {
@@ -118,35 +118,35 @@ fn a_log_that_counts_denials_grants_its_limit_and_no_more() {
     }
 }
 
-/// What each thread was granted, and the time it asked at, in the order of time.
+/// The time and the cells of every grant of all threads, in the order of time.
 fn in_order(granted: Vec<Vec<(u64, u64)>>) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> = granted.into_iter().flatten().collect();
     all.sort_unstable();
     all
 }
 
-/// The most cells in any span of `nanos`.
-fn most_within(events: &[(u64, u64)], nanos: u64) -> u64 {
-    let (mut first, mut inside, mut most) = (0, 0, 0);
+/// The largest number of cells in any span of `nanos`.
+fn max_within(events: &[(u64, u64)], nanos: u64) -> u64 {
+    let (mut first, mut inside, mut max) = (0, 0, 0);
     for (at, n) in events {
         inside += n;
         while events[first].0 + nanos <= *at {
             inside -= events[first].1;
             first += 1;
         }
-        most = most.max(inside);
+        max = max.max(inside);
     }
-    most
+    max
 }
 
-/// No window of a log sees more than its limit, and none of a further rate more than that, however
-/// far the threads' clocks are behind.
+/// No window of a log has more events than its limit, and the same holds for its further rate,
+/// however far the threads' clocks are behind.
 ///
-/// The times are those that were asked at. An event is entered at that time or later, and a clock
-/// that is behind counts all that is ahead of it. So of all that was asked for in one window, the
-/// one that was decided last was counted together with all others.
+/// The times are those of the requests. An event is entered at that time or later, and a clock that
+/// is behind counts all events ahead of it. So of all requests in one window, the one that was
+/// decided last was counted together with all others.
 #[test]
-fn no_window_of_a_log_is_over_while_time_moves() {
+fn no_window_of_a_log_exceeds_its_limit_while_time_advances() {
     for (limit, nanos, step) in [(10, 100_000, 900), (200, 1_000_000, 900), (64, 50_000, 60)] {
         let quota = Quota::new(limit, Duration::from_nanos(nanos));
         let short = Quota::new((limit / 3).max(3), Duration::from_nanos(nanos / 10));
@@ -158,7 +158,8 @@ fn no_window_of_a_log_is_over_while_time_moves() {
             let mut random = Random::new(index + 5);
             let mut granted = Vec::new();
             for _ in 0..40_000 {
-                // One clock that all move on; who was put to sleep since is far behind.
+                // One shared clock that all threads advance. A thread that was suspended is far
+                // behind.
                 let now = clock.fetch_add(random.below(step), Ordering::Relaxed);
                 let now = now - random.below(4_001);
                 let n = 1 + random.below(3);
@@ -169,18 +170,19 @@ fn no_window_of_a_log_is_over_while_time_moves() {
             granted
         });
         let events = in_order(granted);
-        let most = most_within(&events, nanos - unit);
-        assert!(most <= limit, "{most} of {limit} in {nanos} ns");
-        assert!(most > limit / 2, "asked for too seldom: {most} of {limit}");
-        let most = most_within(&events, nanos / 10 - unit);
-        assert!(most <= short.limit(), "{most} of {short}");
+        let max = max_within(&events, nanos - unit);
+        assert!(max <= limit, "{max} of {limit} in {nanos} ns");
+        assert!(max > limit / 2, "asked for too rarely: {max} of {limit}");
+        let max = max_within(&events, nanos / 10 - unit);
+        assert!(max <= short.limit(), "{max} of {short}");
     }
 }
 
-/// A clock that is behind charges the latest sub-window, so time moves while all threads wait:
-/// then none is further behind than its 4 us, and a span of five sub-windows is within a row of six.
+/// A clock that is behind charges the latest sub-window, so time advances while all threads wait.
+/// Then no clock is further behind than its 4 us, and a span of five sub-windows lies within six
+/// successive ones.
 #[test]
-fn no_row_of_sub_windows_is_over_while_time_moves() {
+fn no_successive_sub_windows_exceed_the_limit_while_time_advances() {
     const PHASES: u64 = 2_000;
     let quota = Quota::new(120, Duration::from_micros(600));
     let gate = direct(quota, SubWindows::new());
@@ -200,16 +202,15 @@ fn no_row_of_sub_windows_is_over_while_time_moves() {
         }
         granted
     });
-    let most = most_within(&in_order(granted), 500_000 - 4_001);
-    assert!(most <= 120, "{most} in a row");
-    assert!(most > 60, "asked for too seldom: {most}");
+    let max = max_within(&in_order(granted), 500_000 - 4_001);
+    assert!(max <= 120, "{max} in six successive sub-windows");
+    assert!(max > 60, "asked for too rarely: {max}");
 }
 
-/// A place is taken over again and again, and what the last key left in the ring beside it means
-/// nothing to the next: with a clock that stands still a key gets its limit, or more only by
-/// being forgotten.
+/// Slots change hands again and again, and the old ring beside a slot must mean nothing to the next
+/// key. With a frozen clock a key gets its limit, or more only by being evicted.
 #[test]
-fn with_eviction_each_eviction_costs_at_most_a_limit() {
+fn each_eviction_of_a_key_with_a_ring_grants_at_most_one_more_limit() {
     fn run<A: Algorithm + Copy>(algorithm: A)
     where
         Limiter<usize, A, ManualClock>: Sync,
@@ -224,7 +225,7 @@ fn with_eviction_each_eviction_costs_at_most_a_limit() {
                 .hash_seed(round)
                 .build()
                 .expect("in range");
-            // Two minutes and a half between the phases: all keys are idle by then.
+            // Two and a half minutes between the phases, so that all keys are idle.
             for phase in 0..6 {
                 let before = gate.stats().evicted;
                 let results = together(4, |index| {
@@ -244,7 +245,7 @@ fn with_eviction_each_eviction_costs_at_most_a_limit() {
                 if round % 2 == 0 {
                     assert!(evicted > 0 && granted <= LIMIT * (48 + evicted), "{granted}");
                 } else {
-                    assert_eq!((evicted, granted), (0, LIMIT * 16), "sixteen have places");
+                    assert_eq!((evicted, granted), (0, LIMIT * 16), "sixteen keys have slots");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What may be shared and sent, and what stays as it was built.
+//! What can be shared and sent between threads, and what never changes after the build.
 
 use tollgate::{
     BuildError, CoarseClock, Denied, Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull,
@@ -13,7 +13,7 @@ const _: () = {
     send_and_sync::<Limiter<str>>();
     send_and_sync::<Limiter<[u8], FixedWindow, CoarseClock>>();
     send_and_sync::<Limiter<u64, Gcra, ManualClock>>();
-    // A key is asked for by reference and never kept, so it need not be shared itself.
+    // A key is passed by reference and never kept, so the key type need not be `Sync`.
     send_and_sync::<Limiter<std::rc::Rc<str>>>();
     send_and_sync::<Direct>();
     send_and_sync::<Direct<FixedWindow, ManualClock>>();
@@ -24,7 +24,7 @@ const _: () = {
 };
 
 #[test]
-fn memory_is_what_was_reserved_whatever_is_asked() {
+fn memory_stays_as_built_whatever_is_asked() {
     let gate: Limiter<u64> =
         Limiter::builder(Quota::per_hour(1)).capacity(1_000).build().expect("in range");
     let before = gate.memory_bytes();
@@ -38,8 +38,8 @@ fn memory_is_what_was_reserved_whatever_is_asked() {
     assert!(gate.len() <= before / 8);
 }
 
-/// The clock that is read in real time, by threads that started together: a second's worth is
-/// never more than the rate, whatever the cores' counters say.
+/// The clock is read in real time, by threads that started together. They are never granted more
+/// than the rate, whatever the counters of the cores show.
 #[test]
 fn real_time_grants_no_more_than_the_rate() {
     let quota = Quota::per_second(200_000).burst(100);
@@ -55,7 +55,7 @@ fn real_time_grants_no_more_than_the_rate() {
     .iter()
     .sum();
     let span = tollgate::Clock::now(gate.clock()).since(begun);
-    let most = 100 + span.as_nanos() * 200_000 / 1_000_000_000 + 2;
-    assert!(u128::from(granted) <= most, "{granted} of {most} in {span:?}");
+    let max = 100 + span.as_nanos() * 200_000 / 1_000_000_000 + 2;
+    assert!(u128::from(granted) <= max, "{granted} of {max} in {span:?}");
     assert!(granted > 100);
 }

@@ -9,18 +9,18 @@ use tollgate::{DecisionCount, Direct, Limiter, Quota, TopKeys};
 
 use crate::{Random, together};
 
-/// Low keys are frequent: the lowest of four.
+/// The minimum of four random keys, so that low keys are frequent.
 fn skewed(random: &mut Random, keys: u64) -> u64 {
     (0..4).map(|_| random.below(keys)).min().expect("four")
 }
 
-/// What was noted for each key is known only where nothing is dropped, and that is so as long as
-/// there are no more threads than sketches and nobody reads.
+/// The exact notes of each key are known only if no note is dropped. That is so while there are no
+/// more threads than sketches, and no reader.
 #[test]
-fn merged_counts_keep_their_bounds() {
+fn merged_counts_of_several_sketches_stay_within_their_bounds() {
     const ENTRIES: usize = 64;
     let top = TopKeys::new(ENTRIES);
-    // One thread after the other, so that nothing is dropped; each has a sketch of its own, because
+    // One thread after the other, so that no note is dropped. Each has a sketch of its own, because
     // all of them live until the last has noted.
     let turn = AtomicU64::new(0);
     let counts = together(6, |index| {
@@ -29,7 +29,7 @@ fn merged_counts_keep_their_bounds() {
         }
         let (mut random, mut counts) = (Random::new(index + 1), HashMap::new());
         for _ in 0..20_000 {
-            // Every thread has keys of its own, too.
+            // Every thread also has keys of its own.
             let key = skewed(&mut random, 5_000) * (1 + index % 3);
             top.note(&key);
             *counts.entry(key).or_insert(0_u64) += 1;
@@ -61,11 +61,11 @@ fn merged_counts_keep_their_bounds() {
 }
 
 #[test]
-fn what_is_not_noted_is_counted_as_dropped() {
+fn notes_that_are_not_taken_are_counted_as_dropped() {
     const EACH: u64 = 50_000;
     let top: TopKeys<String> = TopKeys::new(16);
     let threads = 6;
-    // The last one reads all the time, which is in the way of the others.
+    // The last thread reads all the time, so that it competes with the others for the locks.
     together(threads + 1, |index| {
         if index == threads {
             for _ in 0..200 {
@@ -88,7 +88,7 @@ fn what_is_not_noted_is_counted_as_dropped() {
 }
 
 #[test]
-fn a_watched_limiter_names_whom_it_denied() {
+fn watch_notes_the_keys_that_were_denied() {
     let gate: Limiter<str> =
         Limiter::builder(Quota::per_day(10)).count_decisions().build().expect("in range");
     let top: TopKeys<String> = TopKeys::new(16);
@@ -106,7 +106,7 @@ fn a_watched_limiter_names_whom_it_denied() {
 }
 
 #[test]
-fn a_key_that_panics_leaves_the_sketch_as_it_was() {
+fn a_key_that_panics_leaves_the_sketch_unchanged() {
     #[derive(Debug, PartialEq, Eq, Hash)]
     struct Fragile(u32);
     impl Clone for Fragile {
@@ -133,7 +133,7 @@ fn a_key_that_panics_leaves_the_sketch_as_it_was() {
 fn decisions_of_many_threads_are_counted_exactly() {
     let gate = Direct::new(Quota::per_day(1_000)).expect("in range");
     let count = DecisionCount::new();
-    // More than have a line of their own.
+    // More threads than there are counter stripes.
     together(80, |_| {
         for _ in 0..500 {
             let _ = count.watch(gate.check());

@@ -1,4 +1,4 @@
-//! Each algorithm: admitted, denied and only looked at, by each clock, beside the floors.
+//! Each algorithm: admitting, denying and peeking, by each clock, compared with the floors.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use tollgate_benches::rounds::{Row, Turn, compare};
 
 use super::{DECISIONS, bare, bare_at, own_clock, time_given};
 
-/// Decisions after which the bench refreshes its coarse clock.
+/// The number of decisions after which the bench refreshes its coarse clock.
 const REFRESH: usize = 1_024;
-/// Keys that are asked for in turn, where there are keys.
+/// The keys, which are used in turn.
 const KEYS: usize = 1_000;
-/// From one given time to the next.
+/// The step between two given times.
 const STEP_NANOS: u64 = 16;
 
 /// An algorithm, and the quotas by which it admits all.
@@ -28,9 +28,9 @@ const STEP_NANOS: u64 = 16;
 struct Case<A> {
     name: &'static str,
     algorithm: A,
-    /// One bucket's.
+    /// The quota of one bucket.
     roomy: Quota,
-    /// That of one of many keys.
+    /// The quota of each of many keys.
     roomy_key: Quota,
 }
 
@@ -41,10 +41,10 @@ const FULL: Quota = Quota::per_day(1);
 pub(super) fn all(options: &Options) {
     // Always in debt, and never at its limit.
     let bucket = Quota::per_second(100_000).burst(4_000_000_000);
-    // Ends every second (every six) of the clock, and has room for all.
+    // Ends every second (or every six) of the clock, and has room for all.
     let window = Quota::per_second(500_000_000);
     let sub_windows = Quota::new(250_000_000, Duration::from_secs(6));
-    // A quarter is asked for in the window; by a coarse clock, up to a third all at once.
+    // A quarter is asked for in the window; by a coarse clock, up to a third at the same instant.
     let log = |limit: u64, share: u64| {
         Quota::new(limit, Duration::from_nanos(limit / 4 * share * STEP_NANOS))
     };
@@ -90,7 +90,7 @@ impl<A: Algorithm + Copy> Case<A> {
     }
 }
 
-/// Runs `decide` with a clock that is refreshed now and then.
+/// Runs `decide` with a clock that is refreshed from time to time.
 #[inline]
 fn coarse_clock(turn: Turn, clock: &CoarseClock, mut decide: impl FnMut() -> bool) -> usize {
     let mut admitted = 0;
@@ -104,14 +104,14 @@ fn coarse_clock(turn: Turn, clock: &CoarseClock, mut decide: impl FnMut() -> boo
     admitted
 }
 
-/// Runs `decide` on the keys in turn, at times that move on.
+/// Runs `decide` on the keys in turn, at times that advance.
 #[inline]
 fn in_turn(turn: Turn, sequence: &[u64], mut decide: impl FnMut(u64, u64) -> bool) -> usize {
     let mut keys = sequence.iter().cycle();
     time_given(turn, |now| decide(*keys.next().expect("endless"), now))
 }
 
-/// As [`in_turn`], for a floor.
+/// Like [`in_turn`], for a floor.
 #[inline]
 fn bare_in_turn<T>(turn: Turn, sequence: &[u64], mut read: impl FnMut(u64, u64) -> T) {
     let mut keys = sequence.iter().cycle();
@@ -153,7 +153,7 @@ where
     println!();
 }
 
-/// What a decision consists of, and that together.
+/// The parts of a decision, and all of them together.
 fn floors<'a>(coarse: &'a CoarseClock, sequence: &'a [u64]) -> Vec<Row<'a>> {
     let clock = QuantaClock::new();
     let (cell, timed_cell) = (Cell::default(), Cell::default());
@@ -183,13 +183,13 @@ fn floors<'a>(coarse: &'a CoarseClock, sequence: &'a [u64]) -> Vec<Row<'a>> {
     ]
 }
 
-/// One with room, and a full one.
+/// A limiter with room, and a full one.
 struct Pair<G> {
     roomy: G,
     full: G,
 }
 
-/// One bucket each, by each clock.
+/// One bucket for each clock.
 struct Buckets<A: Algorithm> {
     own: Pair<Direct<A>>,
     coarse: Pair<Direct<A, CoarseClock>>,
@@ -225,7 +225,7 @@ impl<A: Algorithm + Sync> Buckets<A> {
         ]
     }
 
-    /// Of the buckets with room, after the turn in which another row charged them.
+    /// Peeks at the buckets with room, after the turn in which another row charged them.
     fn peek<'a>(&'a self, clock: &'a CoarseClock) -> [Row<'a>; 3] {
         let Self { own, coarse, given, .. } = self;
         let (own, coarse, given) = (&own.roomy, &coarse.roomy, &given.roomy);
@@ -244,7 +244,7 @@ impl<A: Algorithm + Sync> Buckets<A> {
     }
 }
 
-/// The keys in turn, by the limiter's own clock and with the time given.
+/// The keys in turn, with the limiter's own clock and with the time given.
 fn many<'a, A: Algorithm + Sync>(
     own: &'a Pair<Limiter<u64, A>>,
     given: &'a Pair<Limiter<u64, A>>,

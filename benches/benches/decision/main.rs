@@ -1,4 +1,4 @@
-//! One bucket, one thread: a decision beside the least it could cost.
+//! One bucket, one thread: a decision compared with its minimum cost.
 
 mod algorithms;
 
@@ -24,7 +24,7 @@ fn main() {
     algorithms::all(&options);
 }
 
-/// Runs `decide` once for each decision, with nothing to tell it the time.
+/// Runs `decide` once for each decision, without a given time.
 #[inline]
 fn own_clock(turn: Turn, mut decide: impl FnMut() -> bool) -> usize {
     let mut admitted = 0;
@@ -34,20 +34,21 @@ fn own_clock(turn: Turn, mut decide: impl FnMut() -> bool) -> usize {
     admitted
 }
 
-/// Runs `decide` once for each decision, with a time that moves on.
+/// Runs `decide` once for each decision, with a time that advances.
 #[inline]
 fn time_given(turn: Turn, mut decide: impl FnMut(u64) -> bool) -> usize {
     let mut admitted = 0;
     let mut now = turn.start_nanos();
     for _ in 0..turn.decisions {
         now = Turn::later(now);
-        // Opaque, so that the place on the time grid cannot be carried along by additions.
+        // Opaque, so that the compiler cannot carry the position on the time grid along by
+        // additions.
         admitted += usize::from(black_box(decide(black_box(now))));
     }
     admitted
 }
 
-/// As [`own_clock`], for a floor.
+/// Like [`own_clock`], for a floor.
 #[inline]
 fn bare<T>(turn: Turn, mut read: impl FnMut() -> T) {
     for _ in 0..turn.decisions {
@@ -55,7 +56,7 @@ fn bare<T>(turn: Turn, mut read: impl FnMut() -> T) {
     }
 }
 
-/// As [`time_given`], for a floor.
+/// Like [`time_given`], for a floor.
 #[inline]
 fn bare_at<T>(turn: Turn, mut read: impl FnMut(u64) -> T) {
     let mut now = turn.start_nanos();
@@ -70,7 +71,7 @@ fn roomy() -> Direct {
     Direct::new(black_box(Quota::per_second(100_000).burst(4_000_000_000))).expect("in range")
 }
 
-/// A bucket that is empty for the next hour, at both clocks.
+/// A bucket that is empty for the next hour, by both clocks.
 fn exhausted() -> Direct {
     let gate = Direct::new(black_box(Quota::per_hour(1))).expect("in range");
     assert!(gate.check_at(1, Tick::from_nanos(2_000_000_000)).is_ok());
@@ -122,7 +123,7 @@ fn decisions(options: &Options) {
     direct("direct deny, time given", "deny, time given", "CAS loop", 1.1);
 }
 
-/// What a decision is made of, each part by itself.
+/// The parts of a decision, each by itself.
 fn parts(options: &Options) {
     println!();
     let ours = QuantaClock::new();

@@ -1,5 +1,5 @@
-//! What the companions of a limiter cost: quotas that change, quotas per key, reservations, several
-//! limits at once, bans.
+//! The cost of features around a limiter: dynamic quotas, quotas per key, reservations, composites,
+//! bans.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn limiter() -> Limiter<u64> {
     builder.build().expect("in range")
 }
 
-/// As large as a live quota's states hold.
+/// A quota as large as the states of a dynamic quota can hold.
 fn lively() -> Limiter<u64, DynamicGcra> {
     let quota = black_box(Quota::per_second(10_000).burst(400_000_000));
     Limiter::builder(quota)

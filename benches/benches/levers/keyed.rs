@@ -1,4 +1,4 @@
-//! Tables of several sizes, beyond the caches and within them.
+//! Tables of several sizes, larger and smaller than the caches.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use tollgate_benches::rounds::{Figures, Row, Turn, compare};
 
 use crate::roomy;
 
-/// Keys that are asked for in one call.
+/// The keys in one call.
 const BATCHES: [usize; 5] = [1, 4, 8, 16, 32];
-/// Beyond this, limiters are not all kept at once.
+/// Beyond this size, only one limiter is kept at a time.
 const MILLION: usize = 1_000_000;
 const REFRESH: Duration = Duration::from_millis(1);
 
@@ -22,7 +22,7 @@ const HUGE: &str = "check on huge pages, own clock";
 const COUNTED: &str = "check with count_decisions, own clock";
 const TIERED: &str = "check by a TieredClock";
 
-/// How rows of batches are named.
+/// The name of a row with batches.
 fn batch_name(batch: usize, huge: bool) -> String {
     let pages = if huge { " on huge pages" } else { "" };
     format!("batch of {batch}{pages}, own clock")
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options, full: bool) {
 fn one(options: &Options, count: usize) {
     let sequence: Vec<u64> = keys::ranks(Draw::Uniform, count).into_iter().map(keys::key).collect();
     let sequence = &sequence;
-    // As large as the keys are many, so that hardly any is asked for again while it is cached.
+    // As long as there are keys, so that few keys are used again while they are cached.
     let decisions = if count > 100_000 { 100_000 } else { 50_000 };
     let measure = |rows: &[Row<'_>]| compare(options, decisions, rows);
     let figures = match count > MILLION {
@@ -55,7 +55,7 @@ fn one(options: &Options, count: usize) {
             rows.push(one_by_one(TIERED, &tiered, sequence));
             measure(&rows)
         }
-        // Each has the memory for itself.
+        // Each limiter has the memory to itself.
         true => {
             let mut figures: Vec<Figures> = Vec::new();
             for huge in [false, true] {
@@ -128,10 +128,10 @@ fn tiered(count: usize) -> Limiter<u64, Gcra, TieredClock> {
     ask_all(builder.build().expect("in range"), count)
 }
 
-/// Gives every key its place.
+/// Gives every key its slot.
 fn ask_all<C: Clock>(gate: Limiter<u64, Gcra, C>, count: usize) -> Limiter<u64, Gcra, C> {
     let mut all: Vec<u64> = (0..count).map(keys::key).collect();
-    // An order that has nothing to do with the one they are asked for in.
+    // In an order unrelated to that of the requests.
     all.sort_unstable();
     for key in &all {
         assert!(gate.check(key).is_ok(), "a fresh key has a cell");

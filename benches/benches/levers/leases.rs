@@ -1,4 +1,4 @@
-//! Cells taken ahead, by how many and by which clock.
+//! Local leases of several sizes, with several clocks.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::roomy;
 
 const CELLS: [u64; 3] = [16, 64, 1_024];
 const THREADS: usize = 2;
-/// Long enough that two threads which begin a little apart are together nearly all the time.
+/// Long enough that two threads which start slightly apart overlap nearly all the time.
 const DECISIONS: usize = 400_000;
 const REFRESH: Duration = Duration::from_millis(1);
 const KEY: u64 = 7;
@@ -87,13 +87,13 @@ fn lease_given<'a>(name: &str, gate: Limiter<u64>) -> Row<'a> {
             last = at;
             lease.check_at(1, at).is_ok()
         });
-        // As its clock has it, and not the limiter's.
+        // Read from the lease's own clock, not from the limiter's.
         lease.refund_at(last);
         admitted
     })
 }
 
-/// Runs `decide` at times that move on.
+/// Runs `decide` at times that advance.
 fn at_times(turn: Turn, mut decide: impl FnMut(Tick) -> bool) -> usize {
     let (mut now, mut admitted) = (turn.start_nanos(), 0);
     for _ in 0..turn.decisions {

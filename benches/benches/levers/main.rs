@@ -16,7 +16,7 @@ use tollgate_benches::options::Options;
 use tollgate_benches::report::{heading, note, table};
 use tollgate_benches::rounds::{Row, compare};
 
-/// Keys that are hashed in turn.
+/// The keys, which are hashed in turn.
 const HASHED: usize = 1_024;
 const DECISIONS: usize = 50_000;
 
@@ -35,7 +35,7 @@ fn main() {
     hashers(&options);
 }
 
-/// Asks about the keys of a sequence, each thread about a part of it.
+/// Asks about the keys of a sequence; each thread takes a part of it.
 fn row<'a>(
     name: &str,
     threads: usize,
@@ -81,12 +81,12 @@ fn hashers(options: &Options) {
     ];
     table("Hashes of 1,024 keys in turn", &compare(options, DECISIONS, &rows));
     note(
-        "tollgate has ahash with random keys, so that nobody can choose keys that collide. foldhash \
+        "tollgate has ahash with random keys, so that clients cannot choose keys that collide. foldhash \
          is quick, and by its own words only minimally resistant to that.",
     );
 }
 
-/// Addresses as text, of the greatest length.
+/// Addresses as text, of the maximum length.
 fn fifteen_bytes() -> Vec<String> {
     (0..).map(keys::address).filter(|text| text.len() == 15).take(HASHED).collect()
 }

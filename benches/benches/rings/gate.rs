@@ -1,18 +1,18 @@
-//! What rows are of: limiters of ours, that answer in full or yes or no, and those under locks.
+//! The limiters of the rows: ours, which answer in full or yes or no, and those under locks.
 
 use tollgate::algo::Algorithm;
 use tollgate::{Clock, Direct, Limiter, Tick};
 use tollgate_benches::locked::{Keyed, Locked, One};
 use tollgate_benches::pace::Stretched;
 
-/// Something that decides.
+/// A limiter.
 pub(crate) trait Gate: Sync {
     fn clock(&self) -> &Stretched;
     fn check(&self, key: u64) -> bool;
     fn check_at(&self, key: u64, n: u64, now: u64) -> bool;
 }
 
-/// One of ours by the calls that answer yes or no and nothing else, as locks do.
+/// One of our limiters, by the calls that answer yes or no only, as locks do.
 pub(crate) struct Brief<G>(pub(crate) G);
 
 impl<A: Algorithm + Sync> Gate for Brief<Limiter<u64, A, Stretched>>
@@ -91,7 +91,7 @@ where
     }
 }
 
-/// A limiter under a lock, or under many, with the clock that ours has.
+/// A limiter under one lock, or under several, with the clock of ours.
 pub(crate) struct Behind<G> {
     pub(crate) gate: G,
     pub(crate) clock: Stretched,

@@ -1,5 +1,5 @@
-//! Algorithms with a ring beside the word: beside those without, and beside textbook limiters
-//! under a lock.
+//! Algorithms with a ring beside the state word, compared with those without, and with textbook
+//! limiters under a lock.
 
 mod gate;
 
@@ -22,18 +22,18 @@ use gate::{Behind, Brief, Gate};
 /// The window of every limiter that admits, in given and in stretched time.
 const PERIOD_NANOS: u64 = 60 * SECOND_NANOS;
 const SECOND_NANOS: u64 = 1_000_000_000;
-/// The window of every limiter that denies, and how far into it the denials come: into the last
-/// of six sub-windows.
+/// The window of every limiter that denies, and the time of the denials within it: in the last of
+/// six sub-windows.
 const DENIED_PERIOD_NANOS: u64 = 3_600 * SECOND_NANOS;
 const DENIED_PHASE_NANOS: u64 = DENIED_PERIOD_NANOS / 12 * 11;
-/// One period's beginning, not the first.
+/// The beginning of a period that is not the first.
 const START_NANOS: u64 = 100 * DENIED_PERIOD_NANOS;
 
-/// The two ways to tell the time, as rows are named by.
+/// The two ways to tell the time, as in the names of rows.
 const GIVEN: &str = "time given";
 const OWN: &str = "own clock";
 
-/// What is asked, of how many keys.
+/// The requests of a comparison, and their keys.
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
@@ -49,9 +49,9 @@ struct Case {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Ask {
-    /// The key that is asked for most asks for this share of its limit, in percent.
+    /// The most frequent key asks for this share of its limit, in percent.
     Load(u64),
-    /// All are full, of cells of the last two periods, for the time of the benchmark.
+    /// All keys are full for the time of the benchmark, with cells of the last two periods.
     Full,
 }
 
@@ -73,7 +73,7 @@ impl Case {
         if self.ask == Ask::Full { DENIED_PERIOD_NANOS } else { PERIOD_NANOS }
     }
 
-    /// When the benchmark begins.
+    /// The time at which the benchmark begins.
     fn first_nanos(self) -> u64 {
         START_NANOS + if self.ask == Ask::Full { DENIED_PHASE_NANOS } else { 0 }
     }
@@ -102,7 +102,7 @@ impl Case {
         black_box(quota.burst(self.limit.into()))
     }
 
-    /// Turns until every key has been through a period and a half.
+    /// The turns after which every key has been used for a period and a half.
     fn turns_to_warm_up(self) -> usize {
         let decisions = usize::try_from(self.asks_in_period() * 3 / 2).expect("64 bits");
         decisions.div_ceil(self.decisions * self.threads)
@@ -114,11 +114,11 @@ fn thousandths(weights: f64) -> u64 {
     (weights * 1_000.0) as u64
 }
 
-/// The rows of one comparison, made as they are wanted.
+/// The rows of one comparison, created on demand.
 struct Rows<'a> {
     options: &'a Options,
     case: Case,
-    /// All keys once, in no order.
+    /// Each key once, unordered.
     all: Vec<u64>,
     sequence: &'a [u64],
     rows: Vec<Row<'a>>,
@@ -131,7 +131,7 @@ impl<'a> Rows<'a> {
         Self { options, case, all, sequence, rows: Vec::new() }
     }
 
-    /// One of ours, with a key or without, as the case says.
+    /// One of our limiters, with or without keys.
     fn ours<A>(&mut self, name: &str, algorithm: A)
     where
         A: Algorithm + Copy + Sync + 'a,
@@ -150,7 +150,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// One of ours, that answers in full and that says yes or no.
+    /// One of our limiters, with full answers and with yes or no.
     fn full_and_brief<A>(&mut self, name: &str, algorithm: A)
     where
         A: Algorithm + Copy + Sync + 'a,
@@ -171,7 +171,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// One of the textbook's.
+    /// One textbook limiter.
     fn locked<L: Locked + 'a>(&mut self, name: &str) {
         let case = self.case;
         let (limit, period) = (case.limit as usize, case.period_nanos());
@@ -222,7 +222,7 @@ impl<'a> Rows<'a> {
         self.rows.push(Row::new(name, self.case.threads, move |now| turn(&gate, now)));
     }
 
-    /// Gives every key its place; and where all is to be denied, its cells.
+    /// Gives every key its slot; if all requests are to be denied, takes its cells.
     fn fill(&self, gate: &impl Gate) {
         let case = self.case;
         if case.ask != Ask::Full {
@@ -337,8 +337,8 @@ fn main() {
     }
 }
 
-/// The target "within twice a decision by one word", where both say yes or no: what a ring has to
-/// tell beside that must be read with the decision, and a word has it for nothing.
+/// The target "within twice a decision by one word", for answers of yes or no. A full answer of a
+/// ring needs further reads in the decision, and one of a word does not.
 fn beside_one_word(options: &Options, case: Case) {
     let sequence = sequence(case);
     let mut rows = Rows::new(options, case, &sequence);
@@ -385,8 +385,8 @@ fn log_limits(options: &Options, case: Case) {
     }
 }
 
-/// The targets "ahead of the textbook", and "three times as fast" where two threads are denied by
-/// one hot key. Locks answer yes or no, and so do our rows that have a target.
+/// The targets "ahead of the textbook", and "three times as fast" where one hot key denies two
+/// threads. Locks answer yes or no, and so do our rows with a target.
 fn beside_locks(options: &Options, case: Case) {
     let sequence = sequence(case);
     let mut rows = Rows::new(options, case, &sequence);
@@ -408,7 +408,7 @@ fn beside_locks(options: &Options, case: Case) {
     println!();
 }
 
-/// What it costs to choose when the program runs; for information.
+/// The cost of choosing the algorithm at run time; for information.
 fn beside_any(options: &Options, case: Case) {
     let sequence = sequence(case);
     let mut rows = Rows::new(options, case, &sequence);

@@ -1,4 +1,4 @@
-//! What is asked of whom, and how much each algorithm admits then.
+//! The cases: the requests, the keys, and how much each algorithm admits.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tollgate_benches::report::Bound;
 use crate::rows::Behind;
 
 pub(crate) const SECOND_NANOS: u64 = 1_000_000_000;
-/// Of the window that nothing leaves while the benchmark runs.
+/// The window, which no event leaves while the benchmark runs.
 pub(crate) const HOUR_NANOS: u64 = 3_600 * SECOND_NANOS;
-/// From one given time to the next.
+/// The step between two given times.
 pub(crate) const STEP_NANOS: u64 = 32;
 
-/// What is asked, of how many keys.
+/// The requests of a comparison, and their keys.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -84,7 +84,7 @@ impl Case {
         }
     }
 
-    /// A window that ends now and then, with room for all; or a full one.
+    /// A window that ends sometimes, with room for all; or a full one.
     pub(crate) fn window(self) -> Limit {
         match self.ask {
             Ask::Admit => Limit { cells: 250_000_000, period_nanos: 6 * SECOND_NANOS },
@@ -92,8 +92,7 @@ impl Case {
         }
     }
 
-    /// A log of which the key that is asked for most asks for an eighth in a window; or a full
-    /// one.
+    /// A log of which the most frequent key asks for an eighth in a window; or a full one.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 10^8")]
     pub(crate) fn log(self) -> Limit {
         let decisions = (self.draw.weights(self.keys) * 1_000.0) as u64 * self.small as u64 / 8_000;
@@ -104,14 +103,14 @@ impl Case {
         Limit { cells: self.small, period_nanos }
     }
 
-    /// What the best lock is to be slower by.
+    /// The required ratio of the best lock's time over ours.
     pub(crate) fn bound(self) -> Bound {
         let hot = self.draw == Draw::One && self.ask == Ask::Deny && self.threads == 2;
         Bound::AtLeast(if hot { 3.0 } else { 1.0 })
     }
 }
 
-/// The most cells in a period, and at once.
+/// The maximum cells in a period, and at once.
 #[derive(Clone, Copy)]
 pub(crate) struct Limit {
     pub(crate) cells: usize,

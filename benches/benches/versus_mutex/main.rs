@@ -59,9 +59,9 @@ fn beside_locks(options: &Options, case: Case, keys: &Keys) {
     against_the_best(rows);
 }
 
-/// The target "ahead of the best lock": of those with the lowest median, by the same clock. Locks
-/// answer yes or no, and so do our rows that have a target; the rows that answer in full stand
-/// beside them without one.
+/// The target "ahead of the best lock": the lock with the lowest median, by the same clock. Locks
+/// answer yes or no, and so do our rows with a target; the rows that answer in full are shown
+/// without one.
 fn against_the_best(rows: Rows<'_>) {
     let (case, algorithm) = (rows.case, rows.algorithm);
     let title = case.title(algorithm);
@@ -85,7 +85,7 @@ fn best<'a>(figures: &'a [Figures], how: &str) -> Option<&'a str> {
     theirs.min_by(|a, b| median(a).total_cmp(&median(b))).map(|row| row.name.as_str())
 }
 
-/// Both sides work out what remains, and how long to wait; locks when they are free again. Here
+/// Both sides compute what remains and how long to wait; locks do so after releasing the lock. Here
 /// the full answer has the target.
 fn tell(options: &Options, case: Case, keys: &Keys) {
     let (limit, clock) = (case.bucket(), QuantaClock::new());
@@ -116,7 +116,7 @@ fn tell(options: &Options, case: Case, keys: &Keys) {
 fn beside_textbooks(options: &Options, case: Case, keys: &Keys) {
     let mut rows = Rows::new(options, "textbook", case, keys);
     let (bucket, window) = (case.bucket(), case.window());
-    // A queue with room leaks faster than it is asked: billions cannot wait in it.
+    // A queue with room leaks faster than requests come: billions cannot wait in it.
     let queue = match case.ask {
         Ask::Admit => Limit { cells: 1_000, period_nanos: 8_000 },
         Ask::Deny => bucket,

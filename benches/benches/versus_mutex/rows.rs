@@ -1,4 +1,4 @@
-//! The rows: limiters of both kinds, and how a turn goes.
+//! The rows: limiters of both kinds, and the loop of a turn.
 
 use std::hint::black_box;
 
@@ -15,17 +15,17 @@ use tollgate_benches::rounds::{Figures, Row, Turn, compare};
 
 use crate::case::{Ask, Case, Limit, SECOND_NANOS, STEP_NANOS};
 
-/// The two ways to tell the time, as rows are named by.
+/// The two ways to tell the time, as in the names of rows.
 pub(crate) const GIVEN: &str = "time given";
 pub(crate) const OWN: &str = "own clock";
 
-/// Something that decides.
+/// A limiter.
 pub(crate) trait Decide: Sync {
     fn check(&self, key: u64) -> bool;
     fn check_at(&self, key: u64, now_nanos: u64) -> bool;
 }
 
-/// One of ours by the calls that answer yes or no and nothing else, as locks do.
+/// One of our limiters, by the calls that answer yes or no only, as locks do.
 pub(crate) struct Brief<G>(G);
 
 impl<A: Algorithm + Sync> Decide for Brief<Limiter<u64, A>> {
@@ -76,7 +76,7 @@ impl<A: Algorithm + Sync> Decide for Direct<A> {
     }
 }
 
-/// A limiter under a lock, with the clock that ours has. It is read before the lock is taken.
+/// A limiter under a lock, with the clock of ours, which is read before the lock is taken.
 pub(crate) struct Behind<G> {
     pub(crate) gate: G,
     clock: QuantaClock,
@@ -100,7 +100,7 @@ impl<G: Gate> Decide for Behind<G> {
     }
 }
 
-/// The keys of a case: all once, in no order; and as they are asked for.
+/// The keys of a case: each once, unordered; and the sequence of requests.
 pub(crate) struct Keys {
     all: Vec<u64>,
     sequence: Vec<u64>,
@@ -115,7 +115,7 @@ impl Keys {
     }
 }
 
-/// The rows of one comparison, made as they are wanted.
+/// The rows of one comparison, created on demand.
 pub(crate) struct Rows<'a> {
     options: &'a Options,
     pub(crate) algorithm: &'a str,
@@ -153,7 +153,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// One state under either lock; or maps of them, as many as are usual.
+    /// One state under either lock, or the usual numbers of maps.
     pub(crate) fn locked<L: Locked + 'a>(&mut self, limit: Limit) {
         if !self.case.keyed {
             self.both(Std::NAME, || limit.one::<L, Std>());
@@ -164,7 +164,7 @@ impl<'a> Rows<'a> {
         self.both("64 parking_lot Mutex maps", || limit.maps::<L, ParkingLot>(64));
     }
 
-    /// More maps; and one to be read, with a lock inside for each key.
+    /// Larger numbers of maps; and one read-mostly map with a lock for each key.
     pub(crate) fn more_maps<L: Locked + 'a>(&mut self, limit: Limit) {
         if self.case.keyed {
             self.both("256 std Mutex maps", || limit.maps::<L, Std>(256));
@@ -176,7 +176,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// What only a bucket can be: tollgate's step under a lock, and an atomic in a locked map.
+    /// Possible for a bucket only: tollgate's step under a lock, and an atomic in a locked map.
     pub(crate) fn locked_buckets(&mut self, limit: Limit) {
         if !self.case.keyed {
             let name = format!("tollgate's step, {}", ParkingLot::NAME);
@@ -190,7 +190,7 @@ impl<'a> Rows<'a> {
         });
     }
 
-    /// One of ours with its own clock, which says yes or no.
+    /// One of our limiters with its own clock, answering yes or no.
     pub(crate) fn ours_own<A: Algorithm + Copy + Sync + 'a>(
         &mut self,
         name: &str,
@@ -210,7 +210,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// One of a textbook's, by itself or in one map.
+    /// One textbook limiter, alone or in one map.
     pub(crate) fn textbook<T: textbook::Textbook + 'a>(&mut self, name: &str, limit: Limit) {
         let cells = u32::try_from(limit.cells).expect("below 2^32");
         if self.case.keyed {
@@ -250,13 +250,13 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The row's whole name, if it is to be run.
+    /// The whole name of the row, if it is to be run.
     fn wanted(&self, name: &str, how: &str) -> Option<String> {
         let name = format!("{}: {name}, {how}", self.algorithm);
         self.options.wants(&name).then_some(name)
     }
 
-    /// Gives every key its place, or all its cells.
+    /// Gives every key its slot, or takes all its cells.
     fn fill(&self, check: impl Fn(u64) -> bool) {
         for &key in &self.keys.all {
             assert!(check(key), "a fresh key has a cell");

@@ -1,4 +1,4 @@
-//! The bucket that one would write oneself: GCRA on one word, to be put into a map.
+//! The bucket that a user would write: GCRA in one atomic word, to be put into a map.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Of a plan, with the interval in whole nanoseconds.
+    /// Converts a plan, with the interval in whole nanoseconds.
     ///
     /// # Panics
     ///
@@ -24,11 +24,10 @@ impl Pace {
     }
 }
 
-/// The time at which all that was charged has come back (the theoretical arrival time), in
-/// nanoseconds. Zero is a full bucket.
+/// The time at which all charges are restored (the theoretical arrival time), in nanoseconds. Zero
+/// is a full bucket.
 ///
-/// The word guards no other memory, so all accesses are relaxed; its compare-and-swap makes the
-/// total exact.
+/// Relaxed: the word guards no other memory. Its compare-and-swap makes the total exact.
 #[derive(Debug, Default)]
 pub struct Bucket(AtomicU64);
 
@@ -61,7 +60,7 @@ impl Bucket {
     }
 }
 
-/// The clock beside it: the processor's counter, scaled by quanta.
+/// The clock: the processor's counter, scaled by quanta.
 #[derive(Debug)]
 pub struct Watch {
     clock: quanta::Clock,
@@ -69,7 +68,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// From now on.
+    /// Starts now.
     #[must_use]
     pub fn start() -> Self {
         let clock = quanta::Clock::new();
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_granted_once_and_comes_back_cell_by_cell() {
+    fn a_burst_is_granted_once_and_restored_cell_by_cell() {
         let (pace, bucket) = (three_a_second(), Bucket::default());
         let granted = (0..20).filter(|_| bucket.charge(&pace, 1_000, 1)).count();
         assert_eq!(granted, 5);
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_beyond_the_burst_is_worth_nothing() {
+    fn idle_time_beyond_the_burst_grants_no_more() {
         let (pace, bucket) = (three_a_second(), Bucket::default());
         assert!(bucket.charge(&pace, 0, 5));
         assert!(!bucket.is_idle(1_666_666_664) && bucket.is_idle(1_666_666_665));
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn several_cells_are_all_or_none() {
+    fn several_cells_are_charged_whole_or_not_at_all() {
         let (pace, bucket) = (three_a_second(), Bucket::default());
         assert!(!bucket.charge(&pace, 0, 6), "beyond the burst");
         assert!(!bucket.charge(&pace, 0, u64::MAX));
@@ -124,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn an_older_time_grants_no_more() {
+    fn an_earlier_time_grants_no_more() {
         let (pace, bucket) = (three_a_second(), Bucket::default());
         assert!(bucket.charge(&pace, 5_000_000_000, 5));
         assert!(!bucket.charge(&pace, 0, 1));
     }
 
     #[test]
-    fn threads_share_a_burst_exactly() {
+    fn threads_together_are_granted_exactly_the_burst() {
         let pace = Pace::new(Plan::hourly(10_000));
         let bucket = Bucket::default();
         let granted: usize = std::thread::scope(|scope| {

@@ -1,12 +1,12 @@
-//! Keys in the forms that peers take them in: numbers, or text.
+//! Keys in the forms that peers accept: numbers, or text.
 
 use std::borrow::Borrow;
 
 use tollgate_benches::keys;
 
-/// Keys as a peer is asked for them.
+/// The form in which a peer takes keys.
 pub trait Form: Send + Sync {
-    /// As a sequence holds them.
+    /// The form in a sequence.
     type Own: Borrow<Self> + Send + Sync;
 
     /// The key of a rank.
@@ -41,7 +41,7 @@ impl Form for str {
     }
 }
 
-/// The keys of a comparison in the order they are asked for, in all forms.
+/// The keys of a comparison in the order of the requests, in all forms.
 #[derive(Debug)]
 pub struct Sequence {
     numbers: Vec<u64>,
@@ -58,12 +58,11 @@ impl Sequence {
     }
 }
 
-/// All ranks below `count`, once each, in an order that has nothing to do with how often they
-/// are asked for.
+/// All ranks below `count`, once each, in an order unrelated to their frequency.
 ///
 /// # Panics
 ///
-/// If `count` is zero, or divisible by the prime that orders them.
+/// If `count` is zero, or divisible by the prime that determines the order.
 pub fn mixed(count: usize) -> impl Iterator<Item = usize> {
     const STRIDE: usize = 7_368_787;
     assert!(!count.is_multiple_of(STRIDE), "another prime is needed");
@@ -76,14 +75,14 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn mixed_ranks_come_once_each() {
+    fn mixed_ranks_contain_each_rank_once() {
         for count in [1, 2, 1_000, 100_000] {
             assert_eq!(mixed(count).collect::<HashSet<usize>>().len(), count);
         }
     }
 
     #[test]
-    fn texts_are_the_numbers() {
+    fn text_keys_are_the_numbers_in_hexadecimal() {
         let sequence = Sequence::new(&[3, 1]);
         let read = |text: &str| u64::from_str_radix(text, 16).expect("hexadecimal");
         let numbers: Vec<u64> = str::of(&sequence).iter().map(|text| read(text)).collect();

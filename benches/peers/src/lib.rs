@@ -1,6 +1,6 @@
-//! Other limiters behind two small traits, so that one loop measures them all.
+//! Other limiters behind two small traits, so that one loop measures all of them.
 //!
-//! `cargo bench --bench versus_crates`, in this folder; `README.md` says what each is set up as.
+//! `cargo bench --bench versus_crates`, in this folder; `README.md` says how each is configured.
 
 pub mod bucket;
 pub mod forms;

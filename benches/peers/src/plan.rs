@@ -1,4 +1,4 @@
-//! What a key may do, in terms that all limiters have.
+//! The quota of a key, in terms that all limiters have.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use std::time::Duration;
 pub struct Plan {
     /// Cells in a period.
     pub rate: u32,
-    /// How long they take to come back.
+    /// How long they take to be restored.
     pub period: Duration,
-    /// Cells of a key that was idle.
+    /// The cells of an idle key.
     pub burst: u32,
 }
 
@@ -33,14 +33,14 @@ impl Plan {
         Self::new(1, Duration::from_secs(3_600), burst)
     }
 
-    /// From one cell to the next.
+    /// The time from one cell to the next.
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.period / self.rate
     }
 
-    /// What a whole burst takes to come back: at least a second, in whole ones. It is the window
-    /// of those peers that have windows, and `burst` is then their limit.
+    /// The time in which a whole burst is restored: whole seconds, and at least one. It is the
+    /// window of the peers with windows, and `burst` is their limit.
     #[must_use]
     pub fn window_secs(&self) -> u64 {
         let nanos = self.interval().as_nanos() * u128::from(self.burst);
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_are_what_a_burst_takes_to_come_back() {
+    fn a_window_is_as_long_as_a_burst_takes_to_be_restored() {
         assert_eq!(Plan::hourly(10).window_secs(), 36_000);
         assert_eq!(Plan::roomy().window_secs(), 40_000);
         assert_eq!(Plan::new(100, Duration::from_secs(1), 5).window_secs(), 1);

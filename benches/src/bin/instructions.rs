@@ -1,9 +1,9 @@
-//! Makes decisions of one kind, for `ci/instructions.sh` to count their instructions.
+//! Makes decisions of one kind, so that `ci/instructions.sh` can count their instructions.
 //!
-//! `instructions` prints the names of all kinds; `instructions KIND COUNT` makes COUNT decisions
-//! after it has filled the limiter. The script runs it twice, with COUNT and with twice as many:
-//! the difference is that of the decisions alone. Nothing here varies from run to run: the time is
-//! given, the seed of the hash is fixed, and there is one thread.
+//! `instructions` prints the names of all kinds. `instructions KIND COUNT` fills the limiter and
+//! then makes COUNT decisions. The script runs it with COUNT and with twice as many; the difference
+//! is the cost of the decisions alone. Nothing varies between runs: the time is given, the seed of
+//! the hash is fixed, and there is one thread.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tollgate::{
 };
 use tollgate_benches::keys;
 
-/// A kind of decision, and what makes so many of them.
+/// A kind of decision, and the function that makes `count` of them.
 type Kind = (&'static str, fn(usize));
 
 const KINDS: [Kind; 29] = [
@@ -52,11 +52,11 @@ const KINDS: [Kind; 29] = [
     ("keyed-sliding-log-allow-denied", |count| windows_allow_denied(SlidingLog::new(), count)),
 ];
 
-/// Keys that decisions are about, in turn.
+/// The keys, which are used in turn.
 const KEYS: usize = 100;
-/// From one decision to the next, where no window has to pass.
+/// The time between two decisions, if no window has to end.
 const STEP_NANOS: u64 = 16;
-/// One period's beginning, not the first.
+/// The beginning of a period that is not the first.
 const START_NANOS: u64 = 100 * HOUR_NANOS;
 const HOUR_NANOS: u64 = 3_600_000_000_000;
 const MINUTE_NANOS: u64 = 60_000_000_000;
@@ -74,7 +74,7 @@ fn main() {
     run(count);
 }
 
-/// Makes decisions about `keys` keys in turn, all of which are admitted or none.
+/// Makes decisions about `keys` keys in turn. All of them must be admitted, or none.
 #[inline(always)]
 fn decide(count: usize, keys: usize, step: u64, start: u64, check: impl Fn(&u64, Tick) -> bool) {
     let keys: Vec<u64> = (0..keys).map(keys::key).collect();
@@ -111,7 +111,7 @@ fn keyed<A: Algorithm>(quota: Quota, algorithm: A, keys: usize) -> Limiter<u64, 
     builder.capacity(keys as u64).hash_seed(7).build().expect("in range")
 }
 
-/// A limiter by GCRA whose keys have their places, and one cell less.
+/// A GCRA limiter whose keys have slots, and have spent one cell each.
 fn filled(quota: Quota) -> Limiter<u64, Gcra, ManualClock> {
     let gate = keyed(quota, Gcra::new(), KEYS);
     for rank in 0..KEYS {
@@ -136,7 +136,7 @@ fn keyed_peek(count: usize) {
     decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.peek_at(key, 1, now).is_ok());
 }
 
-/// A quota that can be changed, and the largest there may be.
+/// A quota that can be changed, of the largest rate possible.
 fn lively() -> Quota {
     black_box(Quota::per_second(100_000).burst(400_000_000))
 }
@@ -155,7 +155,7 @@ fn keyed_live(count: usize) {
     decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
 }
 
-/// Keys that a table for claims has room for: far more than come.
+/// The capacity of the table for claims: far more than the keys that come.
 const ROOM: usize = 200_000;
 
 fn keyed_claim(count: usize) {
@@ -163,7 +163,7 @@ fn keyed_claim(count: usize) {
     decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
 }
 
-/// Sixteen keys in a call, in a table whose lookups are begun ahead.
+/// Sixteen keys in a call, in a table whose lookups are prefetched.
 fn keyed_batch(count: usize) {
     let gate = keyed(roomy(), Gcra::new(), ROOM);
     let batch: Vec<u64> = (0..16).map(keys::key).collect();
@@ -177,7 +177,7 @@ fn keyed_batch(count: usize) {
     assert_eq!(admitted, count / batch.len() * batch.len());
 }
 
-/// Never used up, and kept in one word.
+/// Never used up, and small enough for compact slots.
 fn gentle() -> Quota {
     black_box(Quota::per_second(10_000).burst(2_000_000_000))
 }
@@ -218,12 +218,12 @@ fn log_claim(count: usize) {
     decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
 }
 
-/// Windows pass, and are to pass by their whole number: a count is a multiple of `KEYS * LIMIT / 2`.
+/// Windows end, and must end a whole number of times: a count is a multiple of `KEYS * LIMIT / 2`.
 fn windows_admit<A: Algorithm>(algorithm: A, count: usize) {
     half_asked(algorithm, count, |gate, key, now| gate.check_at(key, 1, now).is_ok());
 }
 
-/// The same to yes or no.
+/// The same with `allow`.
 fn windows_allow<A: Algorithm>(algorithm: A, count: usize) {
     half_asked(algorithm, count, |gate, key, now| gate.allow_at(key, 1, now));
 }
@@ -232,7 +232,7 @@ fn windows_deny<A: Algorithm>(algorithm: A, count: usize) {
     all_full(algorithm, count, |gate, key, now| gate.check_at(key, 1, now).is_ok());
 }
 
-/// The same to yes or no.
+/// The same with `allow`.
 fn windows_allow_denied<A: Algorithm>(algorithm: A, count: usize) {
     all_full(algorithm, count, |gate, key, now| gate.allow_at(key, 1, now));
 }
@@ -254,7 +254,7 @@ fn half_asked<A: Algorithm>(
     decide(count, KEYS, step, START_NANOS + 2 * MINUTE_NANOS, check);
 }
 
-/// Every key is full, of cells of all parts of the last two windows.
+/// Every key is full, with cells in all parts of the last two windows.
 #[inline(always)]
 fn all_full<A: Algorithm>(
     algorithm: A,

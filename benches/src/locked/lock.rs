@@ -6,18 +6,18 @@ use std::fmt::Debug;
 
 /// A lock around a value.
 pub trait Lock<T>: Send + Sync + Debug {
-    /// Free.
+    /// A free lock around `value`.
     fn new(value: T) -> Self;
 
-    /// Acts on the value, alone.
+    /// Runs `act` on the value, with the lock held.
     fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R;
 }
 
-/// Which lock.
+/// A kind of lock.
 pub trait Kind: Debug + 'static {
-    /// Around a value.
+    /// The lock of this kind around a value.
     type Of<T: Send + Debug>: Lock<T>;
-    /// The name for a table.
+    /// The name in tables.
     const NAME: &str;
 }
 

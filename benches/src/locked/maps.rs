@@ -1,4 +1,4 @@
-//! Where the states are kept: one by itself, or one for every key in maps.
+//! Where the states under a lock are kept: one alone, or one for each key, in maps.
 
 #![allow(clippy::disallowed_types, reason = "a lock is what is measured")]
 
@@ -12,12 +12,12 @@ use ahash::RandomState;
 
 use super::{Arrival, Kind, Lock, Locked, Std, Telling, Told};
 
-/// Maps that the keys are spread over, unless said otherwise.
+/// The default number of maps.
 const SHARDS: usize = 64;
 
-/// Something that decides at a given time.
+/// A limiter that decides at a given time.
 pub trait Gate: Sync {
-    /// Asks for one cell for a key (if there are keys).
+    /// Asks for one cell for a key (without keys, the key is ignored).
     fn check(&self, key: u64, now_nanos: u64) -> bool;
 }
 
@@ -30,7 +30,7 @@ pub struct One<L: Locked, K: Kind = Std> {
 }
 
 impl<L: Locked, K: Kind> One<L, K> {
-    /// For at most `limit` cells in `period_nanos`.
+    /// Admits at most `limit` cells in `period_nanos`.
     #[must_use]
     pub fn new(limit: usize, period_nanos: u64) -> Self {
         let rule = L::rule(limit, period_nanos);
@@ -51,7 +51,7 @@ impl<L: Locked, K: Kind> Gate for One<L, K> {
     }
 }
 
-/// One for every key, in maps with a lock each. A key is hashed once.
+/// A state for each key, in several maps with a lock each. A key is hashed once.
 #[derive(Debug)]
 pub struct Keyed<L: Locked, K: Kind = Std> {
     hasher: RandomState,
@@ -67,17 +67,17 @@ type LockedMap<L, K> = <K as Kind>::Of<Map<L>>;
 struct Shard<M>(M);
 
 impl<L: Locked, K: Kind> Keyed<L, K> {
-    /// For at most `limit` cells of each key in `period_nanos`, in 64 maps.
+    /// Admits at most `limit` cells of each key in `period_nanos`, with 64 maps.
     #[must_use]
     pub fn new(limit: usize, period_nanos: u64) -> Self {
         Self::with_shards(SHARDS, limit, period_nanos)
     }
 
-    /// The same in `shards` maps.
+    /// Like [`new`](Self::new), with `shards` maps.
     ///
     /// # Panics
     ///
-    /// If that is no power of two.
+    /// If `shards` is not a power of two.
     #[must_use]
     pub fn with_shards(shards: usize, limit: usize, period_nanos: u64) -> Self {
         assert!(shards.is_power_of_two(), "so that a mask chooses the map");
@@ -94,7 +94,7 @@ impl<L: Locked, K: Kind> Keyed<L, K> {
     #[inline]
     fn with<R>(&self, key: u64, act: impl FnOnce(&mut L) -> R) -> R {
         let key = Hashed::new(key, &self.hasher);
-        // The map uses the lowest bits and the highest.
+        // The map itself uses the lowest bits and the highest.
         let shard = usize::try_from(key.hash >> 32).expect("64 bits") & (self.shards.len() - 1);
         let new = || L::new(&self.rule);
         self.shards[shard].0.with(|map| act(map.entry(key).or_insert_with(new)))
@@ -102,7 +102,7 @@ impl<L: Locked, K: Kind> Keyed<L, K> {
 }
 
 impl<L: Telling, K: Kind> Keyed<L, K> {
-    /// Asks for one cell for a key, and works out the whole answer when the lock is free again.
+    /// Asks for one cell for a key, and computes the whole answer after releasing the lock.
     #[inline]
     pub fn tell(&self, key: u64, now_nanos: u64) -> Told {
         let answer = self.with(key, |state| state.charge(&self.rule, now_nanos));
@@ -117,8 +117,8 @@ impl<L: Locked, K: Kind> Gate for Keyed<L, K> {
     }
 }
 
-/// One for every key, under a lock each, in a map that is locked for reading to look a key up,
-/// and for writing to enter a new one.
+/// A state under its own lock for each key, in a map behind a read-write lock: locked for reading
+/// to look a key up, and for writing to insert a new one.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct ReadThenLock<L: Locked> {
@@ -128,7 +128,7 @@ pub struct ReadThenLock<L: Locked> {
 }
 
 impl<L: Locked> ReadThenLock<L> {
-    /// For at most `limit` cells of each key in `period_nanos`.
+    /// Admits at most `limit` cells of each key in `period_nanos`.
     #[must_use]
     pub fn new(limit: usize, period_nanos: u64) -> Self {
         let rule = L::rule(limit, period_nanos);
@@ -145,7 +145,7 @@ impl<L: Locked> Gate for ReadThenLock<L> {
     }
 }
 
-/// As [`ReadThenLock`], with GCRA's arrival time in an atomic that is compared and swapped.
+/// Like [`ReadThenLock`], with the arrival time of GCRA in an atomic that is compared and swapped.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct ReadThenSwap {
@@ -155,7 +155,7 @@ pub struct ReadThenSwap {
 }
 
 impl ReadThenSwap {
-    /// For at most `limit` cells of each key in `period_nanos`.
+    /// Admits at most `limit` cells of each key in `period_nanos`.
     #[must_use]
     pub fn new(limit: usize, period_nanos: u64) -> Self {
         let rule = Arrival::rule(limit, period_nanos);
@@ -174,7 +174,7 @@ impl Gate for ReadThenSwap {
     }
 }
 
-/// Decides by the state of a key, entered first where it is new.
+/// Decides by the state of a key, which is inserted if it is new.
 #[inline]
 fn look_up<T>(
     map: &RwLock<Map<T>>,
@@ -218,7 +218,7 @@ impl Hash for Hashed {
     }
 }
 
-/// Passes on the hash that a key brings along.
+/// A hasher that returns the hash stored in the key.
 #[derive(Debug, Default)]
 struct HashedAlready(u64);
 
@@ -243,19 +243,19 @@ mod tests {
     use super::*;
     use crate::locked::{Log, OurStep, ParkingLot};
 
-    fn keys_are_apart(gate: &impl Gate) {
+    fn keys_are_independent(gate: &impl Gate) {
         assert!(gate.check(1, 1_000) && gate.check(2, 1_000));
         assert!(!gate.check(1, 1_000) && !gate.check(2, 1_099) && gate.check(1, 1_100));
     }
 
     #[test]
-    fn keys_are_apart_in_every_map() {
-        keys_are_apart(&Keyed::<Log>::new(1, 100));
-        keys_are_apart(&Keyed::<Log>::with_shards(1, 1, 100));
-        keys_are_apart(&Keyed::<Arrival, ParkingLot>::with_shards(256, 1, 100));
-        keys_are_apart(&Keyed::<OurStep, ParkingLot>::new(1, 100));
-        keys_are_apart(&ReadThenLock::<Arrival>::new(1, 100));
-        keys_are_apart(&ReadThenSwap::new(1, 100));
+    fn keys_are_independent_in_every_map() {
+        keys_are_independent(&Keyed::<Log>::new(1, 100));
+        keys_are_independent(&Keyed::<Log>::with_shards(1, 1, 100));
+        keys_are_independent(&Keyed::<Arrival, ParkingLot>::with_shards(256, 1, 100));
+        keys_are_independent(&Keyed::<OurStep, ParkingLot>::new(1, 100));
+        keys_are_independent(&ReadThenLock::<Arrival>::new(1, 100));
+        keys_are_independent(&ReadThenSwap::new(1, 100));
     }
 
     fn four_threads_are_granted_the_limit(gate: &impl Gate) {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_granted_the_limit_together() {
+    fn threads_together_are_granted_the_limit() {
         four_threads_are_granted_the_limit(&One::<Arrival>::new(1_000, 1_000_000));
         four_threads_are_granted_the_limit(&One::<Arrival, ParkingLot>::new(1_000, 1_000_000));
         four_threads_are_granted_the_limit(&Keyed::<Arrival>::new(1_000, 1_000_000));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_tells_the_whole_answer() {
+    fn a_map_returns_the_whole_answer() {
         let gate = Keyed::<Arrival, ParkingLot>::new(1, 100);
         let granted = Told { admitted: true, remaining: 0, retry_after_nanos: 0 };
         assert_eq!(gate.tell(1, 1_000), granted);

@@ -1,4 +1,4 @@
-//! What a textbook keeps for a key.
+//! The states that textbook limiters keep for a key.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,8 +15,8 @@ pub struct Rate {
     period_nanos: u64,
 }
 
-/// When each cell of the window was granted. What has left goes from the front; then the length
-/// tells.
+/// The time of each granted cell of the window. Expired ones are removed from the front; the length
+/// is the count.
 #[derive(Debug)]
 pub struct Log(VecDeque<u64>);
 
@@ -44,7 +44,7 @@ impl Locked for Log {
     }
 }
 
-/// Sub-windows of [`SubWindowCounts`].
+/// The number of sub-windows of [`SubWindowCounts`].
 const SUB_WINDOWS: usize = 6;
 
 /// Six counts in a ring, and their sum. A decision divides only when it begins a sub-window.
@@ -100,7 +100,7 @@ impl SubWindowCounts {
     }
 }
 
-/// A count that starts again with the first event after the window's end.
+/// A count that starts again with the first event after the end of the window.
 #[derive(Debug, Default)]
 pub struct WindowCount {
     count: usize,
@@ -129,13 +129,13 @@ impl Locked for WindowCount {
     }
 }
 
-/// The theoretical arrival time of GCRA, in nanoseconds.
+/// The theoretical arrival time (TAT) of GCRA, in nanoseconds.
 #[derive(Debug, Default)]
 pub struct Arrival {
     tat_nanos: u64,
 }
 
-/// What a cell costs, and what the bucket holds.
+/// The cost of a cell, and the size of the bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrivalRate {
     cell_nanos: u64,
@@ -171,7 +171,7 @@ impl Locked for Arrival {
 }
 
 impl Telling for Arrival {
-    /// The arrival time as it is left.
+    /// The arrival time after the decision.
     type View = u64;
 
     #[inline]
@@ -190,7 +190,7 @@ impl Telling for Arrival {
     }
 }
 
-/// The word of tollgate's own GCRA, moved on by tollgate's own step: only the cell differs.
+/// The state word of tollgate's own GCRA, advanced by tollgate's own step: only the cell differs.
 #[derive(Debug)]
 pub struct OurStep(u64);
 
@@ -240,7 +240,7 @@ impl Telling for OurStep {
 impl From<tollgate::Decision> for Told {
     /// # Panics
     ///
-    /// If it would take 584 years, or for ever.
+    /// If the wait is longer than 584 years, or infinite.
     #[inline]
     fn from(decision: tollgate::Decision) -> Self {
         match decision {
@@ -260,7 +260,7 @@ impl From<tollgate::Decision> for Told {
 mod tests {
     use super::*;
 
-    /// What a key is answered that asks at these times.
+    /// The answers to a key that asks at these times.
     fn asked<L: Locked, const N: usize>(limit: usize, period: u64, at: [u64; N]) -> [bool; N] {
         let rule = L::rule(limit, period);
         let mut state = L::new(&rule);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn sub_windows_leave_one_by_one() {
+    fn sub_windows_expire_one_by_one() {
         let at = [5, 15, 59, 60, 69, 70, 1_000, 1_001, 1_002];
         let admitted = [true, true, false, true, false, true, true, true, false];
         assert_eq!(asked::<SubWindowCounts, _>(2, 60, at), admitted);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_arrive_one_by_one() {
+    fn cells_are_restored_one_by_one() {
         let at = [1_000, 1_000, 1_049, 1_050, 1_050, 1_200, 1_200, 1_200];
         let admitted = [true, true, false, true, false, true, true, false];
         assert_eq!(asked::<Arrival, _>(2, 100, at), admitted);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn both_tell_the_same() {
+    fn both_states_return_the_same_answer() {
         let (rule, our_rule) = (Arrival::rule(3, 3_000), OurStep::rule(3, 3_000));
         let (mut state, mut ours) = (Arrival::new(&rule), OurStep::new(&our_rule));
         for (now, expected) in [

@@ -1,5 +1,5 @@
-//! The designs as people write them: a clock of `std` read under a lock, numbers in floating
-//! point, one map; and a counter that a thread sets to zero.
+//! The limiters as people usually write them: the clock of `std` is read under a lock, numbers are
+//! floating point, and there is one map. Besides, a counter that a thread resets to zero.
 
 #![allow(clippy::disallowed_types, reason = "a lock, and this clock, are what is measured")]
 
@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is kept under the lock, limit and all.
+/// The state under the lock, limit included.
 pub trait Textbook: Send {
-    /// At most `limit` cells in `period`, beginning `now`.
+    /// Admits at most `limit` cells in `period`, beginning `now`.
     fn new(limit: u32, period: Duration, now: Instant) -> Self;
 
     /// Asks for one cell.
     fn check_at(&mut self, now: Instant) -> bool;
 }
 
-/// Tokens, with fractions, up to the limit.
+/// A number of tokens, with fractions, up to the limit.
 #[derive(Debug)]
 pub struct TokenBucket {
     tokens: f64,
@@ -75,7 +75,7 @@ impl Textbook for LeakyLevel {
     }
 }
 
-/// Who waits, in order; one leaves in each interval.
+/// The requests in a queue, in order; one leaves in each interval.
 #[derive(Debug)]
 pub struct LeakyQueue {
     waiting: VecDeque<Instant>,
@@ -107,7 +107,7 @@ impl Textbook for LeakyQueue {
     }
 }
 
-/// A count, and when its window began.
+/// A count, and the beginning of its window.
 #[derive(Debug)]
 pub struct WindowCount {
     count: u32,
@@ -133,13 +133,13 @@ impl Textbook for WindowCount {
     }
 }
 
-/// One of them under `std`'s mutex. The clock is read under the lock.
+/// A textbook limiter under `std`'s mutex. The clock is read under the lock.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct One<T>(Mutex<T>);
 
 impl<T: Textbook> One<T> {
-    /// For at most `limit` cells in `period`.
+    /// Admits at most `limit` cells in `period`.
     #[must_use]
     pub fn new(limit: u32, period: Duration) -> Self {
         Self(Mutex::new(T::new(limit, period, Instant::now())))
@@ -149,14 +149,14 @@ impl<T: Textbook> One<T> {
     ///
     /// # Panics
     ///
-    /// If another thread panicked meanwhile.
+    /// If another thread panicked while it held the lock.
     #[inline]
     pub fn check(&self) -> bool {
         self.0.lock().expect("no panic").check_at(Instant::now())
     }
 }
 
-/// One for every key, in one `HashMap` as it comes, under `std`'s mutex.
+/// A textbook limiter for each key, in one default `HashMap` under `std`'s mutex.
 #[derive(Debug)]
 pub struct Keyed<T> {
     map: Mutex<HashMap<u64, T>>,
@@ -165,7 +165,7 @@ pub struct Keyed<T> {
 }
 
 impl<T: Textbook> Keyed<T> {
-    /// For at most `limit` cells of each key in `period`.
+    /// Admits at most `limit` cells of each key in `period`.
     #[must_use]
     pub fn new(limit: u32, period: Duration) -> Self {
         Self { map: Mutex::default(), limit, period }
@@ -175,7 +175,7 @@ impl<T: Textbook> Keyed<T> {
     ///
     /// # Panics
     ///
-    /// If another thread panicked meanwhile.
+    /// If another thread panicked while it held the lock.
     #[inline]
     pub fn check(&self, key: u64) -> bool {
         let mut map = self.map.lock().expect("no panic");
@@ -184,13 +184,13 @@ impl<T: Textbook> Keyed<T> {
     }
 }
 
-/// A counter that a thread of its own sets to zero in each period: no clock to read, no lock. A
-/// denial counts, too; and windows begin when that thread comes to it.
+/// A counter that its own thread resets to zero in each period: a decision reads no clock and takes
+/// no lock. A denial is counted, too, and a window begins when that thread runs.
 #[derive(Debug)]
 pub struct Ticked {
     counter: Arc<Counter>,
     limit: u64,
-    /// Dropping it tells the thread to end.
+    /// Dropping it ends the thread.
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -200,7 +200,7 @@ pub struct Ticked {
 struct Counter(AtomicU64);
 
 impl Ticked {
-    /// At most `limit` cells from one reset to the next, `period` apart.
+    /// Admits at most `limit` cells between two resets, which are `period` apart.
     #[must_use]
     pub fn new(limit: u64, period: Duration) -> Self {
         let (stop, stopped) = mpsc::channel();
@@ -234,7 +234,7 @@ impl Drop for Ticked {
 mod tests {
     use super::*;
 
-    /// What is answered at these milliseconds, with 2 cells in 100 ms.
+    /// The answers at these milliseconds, with 2 cells in 100 ms.
     fn asked<T: Textbook, const N: usize>(at_ms: [u64; N]) -> [bool; N] {
         let begin = Instant::now();
         let mut state = T::new(2, Duration::from_millis(100), begin);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_back_one_by_one() {
+    fn tokens_are_restored_one_by_one() {
         let at = [0, 0, 49, 51, 51, 300, 300, 300];
         let admitted = [true, true, false, true, false, true, true, false];
         assert_eq!(asked::<TokenBucket, _>(at), admitted);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_leaks_once_in_an_interval() {
+    fn a_queue_leaks_one_request_in_each_interval() {
         let at = [0, 1, 49, 50, 99, 100, 300, 300, 300];
         let admitted = [true, true, false, true, false, true, true, true, false];
         assert_eq!(asked::<LeakyQueue, _>(at), admitted);
@@ -264,19 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_apart() {
+    fn keys_are_independent() {
         let gate: Keyed<TokenBucket> = Keyed::new(1, Duration::from_secs(3_600));
         assert!(gate.check(1) && gate.check(2) && !gate.check(1) && !gate.check(2));
     }
 
     #[test]
-    fn a_ticker_gives_each_period_its_cells() {
+    fn a_counter_with_a_ticker_admits_the_limit_in_each_period() {
         let hour = Ticked::new(3, Duration::from_secs(3_600));
         assert_eq!([0; 5].map(|_| hour.check()), [true, true, true, false, false]);
         let gate = Ticked::new(1, Duration::from_millis(5));
         let begin = Instant::now();
         let granted = (0..3).map(|_| while !gate.check() {}).count();
-        // Two resets lie between three cells.
+        // Two resets happen between three cells.
         assert!(granted == 3 && begin.elapsed() >= Duration::from_millis(5));
     }
 }

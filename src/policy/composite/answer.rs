@@ -122,7 +122,7 @@ impl CompositePermit {
 ///     .build()?;
 /// assert!(both.check_at(&(), 5, Tick::ZERO).is_ok());
 /// let denied = both.check_at(&(), 3, Tick::ZERO).unwrap_err();
-/// assert_eq!(denied.limit_name(), "per second"); // which asks to wait for 600 ms only
+/// assert_eq!(denied.limit_name(), "per second"); // it denied first, though its own wait is 600 ms
 /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(20)));
 /// assert_eq!(denied.remaining(), 0);
 /// assert_eq!(denied.to_string(), "denied by the limit \"per second\", retry after 20s");

@@ -1,4 +1,7 @@
 //! Several limits in one decision: all of them are charged, or none.
+//!
+//! The model `loom-tests/tests/composite.rs` guards this protocol:
+//! `RUSTFLAGS='--cfg tollgate_loom' cargo test -p loom-tests --release --test composite`.
 
 mod answer;
 mod builder;
@@ -35,8 +38,6 @@ const MEMBERS_MAX: usize = 8;
 /// limit decides and is counted, and never denies.
 ///
 /// `R` is the type of request in which the keys are found.
-///
-/// `R` is the request as the limits' keys are found in it.
 ///
 /// **Guarantee.** No limit grants more than it would by itself, under any interleaving of threads.
 /// After a denial, every limit holds what it would hold if it had not been asked, to the time unit,

@@ -1,13 +1,13 @@
-//! What is to be run.
+//! The choice of comparisons.
 
 use std::process::Command;
 
 use tollgate_benches::options::Options;
 
-/// The choices of one run: those of all benchmarks, and those of this one.
+/// The options of one run: those of all benchmarks, and those of this one.
 pub(crate) struct Choice {
     pub(crate) options: Options,
-    /// Also what takes minutes.
+    /// Also comparisons that take minutes.
     pub(crate) full: bool,
     case: Option<String>,
 }

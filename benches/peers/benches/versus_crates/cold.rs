@@ -1,8 +1,8 @@
-//! One check at a time, of a key that was not asked for since the table was filled.
+//! Single checks, each of a key that was not used since the table was filled.
 //!
-//! `isolated`: a fence keeps each check from overlapping with anything. `cold`: besides, the core
-//! reads 16 MiB of something else before each, so that its caches and its page table entries hold
-//! nothing of the key.
+//! In `isolated`, a fence keeps each check from overlapping with anything. In `cold`, the core also
+//! reads 16 MiB of other memory before each check, so that its caches and TLB contain nothing of
+//! the key.
 
 use std::borrow::Borrow;
 use std::hint::black_box;
@@ -20,7 +20,7 @@ use crate::choice::{Choice, float};
 use crate::rows::{Case, Exact, OURS, OURS_GIVEN, Wanted, given_name, judge, own_name};
 
 const KEYS: usize = 1_000_000;
-/// Words that are read between two checks: 16 MiB, several times what a core has for itself.
+/// The words that are read between two checks: 16 MiB, several times the private cache of a core.
 const WORDS: usize = 1 << 21;
 /// Words in a cache line.
 const LINE: usize = 8;
@@ -45,10 +45,10 @@ pub(crate) fn run(choice: &Choice) {
     }
 }
 
-/// What is timed, in a round: its nanoseconds, and whether it was admitted.
+/// The measured call of a round: its nanoseconds, and whether it was admitted.
 type Body<'a> = Box<dyn Fn(&Bench, usize) -> Vec<(u64, bool)> + 'a>;
 
-/// Rows take turns; a round counts by its median, so that an interrupt is nobody's.
+/// Rows take turns. A round counts by its median, so that an interrupt does not count.
 fn measure(rounds: usize, bench: &Bench, rows: &[(String, Body<'_>)]) -> Vec<Figures> {
     let figures = |(name, _): &(String, Body<'_>)| Figures {
         name: name.clone(),
@@ -76,7 +76,7 @@ fn measure(rounds: usize, bench: &Bench, rows: &[(String, Body<'_>)]) -> Vec<Fig
 const NOTHING: &str = "nothing but the timer";
 const LOAD: &str = "one load of a line not used since";
 
-/// Takes the median of the row that does nothing off all others, and that row out.
+/// Subtracts the median of the timer's row from all others, and removes that row.
 fn less_the_timer(mut figures: Vec<Figures>) -> (Vec<Figures>, f64) {
     let place = figures.iter().position(|row| row.name == NOTHING).expect("it is always run");
     let timer = quartiles(&figures.remove(place).nanos)[1];
@@ -86,31 +86,31 @@ fn less_the_timer(mut figures: Vec<Figures>) -> (Vec<Figures>, f64) {
     (figures, timer)
 }
 
-/// The timer, and something else that is in memory.
+/// The timer, and memory for other reads.
 struct Bench {
     clock: Clock,
-    /// Timed checks of a row in a round.
+    /// Measured checks of a row in a round.
     checks: usize,
     /// Read between two checks.
     other: Vec<u64>,
 }
 
 impl Bench {
-    /// Makes the core forget what it last used.
+    /// Replaces the contents of the core's caches.
     fn forget(&self) {
         let sum = self.other.iter().step_by(LINE).fold(0, |sum: u64, word| sum ^ word);
         black_box(sum);
     }
 
-    /// The ranks of a round, each asked for once in hundreds of rounds, in another order than they
-    /// came in. The two kinds of bench begin at different ones.
+    /// The ranks of a round. Each is used once in hundreds of rounds, in another order than that of
+    /// insertion. The two kinds of bench start at different ranks.
     fn ranks(&self, round: usize) -> impl Iterator<Item = usize> + use<> {
         let first = 1 + round * self.checks + if self.other.is_empty() { 0 } else { KEYS / 2 };
         (first..first + self.checks).map(|index| index * 15_485_863 % KEYS)
     }
 
-    /// Nanoseconds of one call. A full fence (on x86, `mfence`) stands at each side of both
-    /// readings, so that neither moves into the call or ahead of its end.
+    /// The nanoseconds of one call. A full fence (on x86, `mfence`) on each side of both readings
+    /// keeps them from moving into the call or before its end.
     #[inline]
     fn time(&self, call: impl FnOnce() -> bool) -> (u64, bool) {
         fence(Ordering::SeqCst);
@@ -131,7 +131,7 @@ struct ColdRows<'a> {
 }
 
 impl ColdRows<'_> {
-    /// What a reading takes by itself, and what one line that has to be fetched takes.
+    /// The floors: a reading of the timer, and the fetch of one cache line.
     fn floors(&mut self) {
         let nothing: Body<'_> = Box::new(|bench, _| {
             (0..bench.checks).map(|_| (bench.forget(), bench.time(|| true)).1).collect()
@@ -149,8 +149,8 @@ impl ColdRows<'_> {
         self.rows.push((LOAD.to_owned(), load));
     }
 
-    /// A row in which the key of a fixed rank is asked for first, so that the code, the clock
-    /// and the limiter's own fields are at hand, and then another that is not.
+    /// Adds a row. The key of a fixed rank is asked for first, so that the code, the clock and the
+    /// limiter's own fields are cached, and then another key, which is not.
     fn push<P: Keyed>(&mut self, name: &str, gate: P, ask: impl Fn(&P, &P::Key) -> bool + 'static) {
         let warm = P::Key::own(0);
         let body: Body<'_> = Box::new(move |bench, round| {

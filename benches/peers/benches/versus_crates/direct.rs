@@ -48,7 +48,7 @@ fn one(options: &Options, what: &str, threads: usize, plan: Plan, before: usize)
     println!();
 }
 
-/// A bucket of which as many cells as told are gone. Both clocks begin near zero.
+/// A bucket from which `before` cells were taken. Both clocks begin near zero.
 fn emptied<P: Direct>(plan: Plan, before: usize) -> P {
     let gate = P::new(plan);
     for _ in 0..before {
@@ -86,7 +86,7 @@ impl VisitDirect for DirectRows<'_> {
     }
 }
 
-/// Runs `decide` at times that move on.
+/// Runs `decide` at times that advance.
 #[inline]
 fn given(turn: Turn, mut decide: impl FnMut(u64) -> bool) -> usize {
     let mut admitted = 0;

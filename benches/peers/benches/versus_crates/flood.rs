@@ -1,4 +1,4 @@
-//! Keys that are never seen again, each limiter in a process of its own.
+//! Keys that never return, each limiter in its own process.
 
 use std::borrow::Borrow;
 use std::fs;
@@ -18,13 +18,14 @@ use tollgate_peers::plan::Plan;
 use crate::choice::{Choice, ask_child, float};
 
 const NAME: &str = "flood";
-/// Keys that are expected.
+/// The number of keys that a limiter is told to expect.
 const CAPACITY: usize = 1_000_000;
-/// Keys made at a time, outside of what is timed.
+/// Keys created at a time, outside the measured time.
 const BLOCK: u64 = 4_096;
-/// Resident memory at which a limiter is stopped.
+/// The resident memory at which a limiter is stopped.
 const MOST_BYTES: u64 = 2_000_000_000;
-/// From one sweep to the next, where the user has to sweep. A key is idle after as long.
+/// The time between two sweeps, for limiters that the user has to sweep. A key becomes idle after
+/// the same time.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
 const HEADER: [&str; 13] = [
@@ -48,7 +49,7 @@ fn plan() -> Plan {
     Plan::new(10, Duration::from_secs(1), 10)
 }
 
-/// A limiter with what it has for forgetting keys, or without.
+/// A limiter, with or without its mechanism to forget idle keys.
 struct Task {
     name: &'static str,
     kept: Option<&'static str>,
@@ -101,7 +102,7 @@ fn judge(millions: u64, outcomes: &[(&str, bool, Outcome)]) {
     println!();
 }
 
-/// All limiters with what they have for forgetting, and two of them without.
+/// All limiters with their mechanism to forget keys, and two of them without.
 struct Tasks(Vec<Task>);
 
 impl Visitor for Tasks {
@@ -115,11 +116,11 @@ impl Visitor for Tasks {
     }
 }
 
-/// What a child measured, in the order it prints it.
+/// The results of a child, in the order in which it prints them.
 struct Outcome {
     keys: f64,
     seconds: f64,
-    /// p50, p99, p99.99 and the worst.
+    /// p50, p99, p99.99 and the maximum.
     nanos: [f64; 4],
     resident_bytes_at_a_fifth: f64,
     resident_bytes: f64,
@@ -127,7 +128,7 @@ struct Outcome {
     /// Of all threads, over the whole time.
     processor_seconds: f64,
     wall_seconds: f64,
-    /// 0 the end, 1 memory, 2 time.
+    /// Why the run ended: 0 all keys, 1 memory, 2 time.
     stopped: f64,
 }
 
@@ -169,7 +170,7 @@ impl Outcome {
         row
     }
 
-    /// What is compared with a peer's: its name, its unit, the figure.
+    /// The figures that are compared with a peer's: name, unit, figure.
     fn less_is_better(&self) -> [(&'static str, &'static str, f64); 6] {
         let [p50, p99, p9999, max] = self.nanos;
         [
@@ -220,7 +221,7 @@ impl Visitor for Child<'_> {
     }
 }
 
-/// Sweeps again and again. For most limiters there is nothing to sweep.
+/// Sweeps in a loop. Most limiters have nothing to sweep.
 fn sweep<P: Keyed>(gate: &P, done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
         std::thread::sleep(SWEEP_EVERY);
@@ -263,7 +264,7 @@ impl Child<'_> {
     }
 }
 
-/// Asks for the next keys once each, every call timed. Returns the nanoseconds of them all.
+/// Asks for the next keys, each once, and times every call. Returns the nanoseconds of all calls.
 fn block<P: Keyed>(gate: &P, clock: &Clock, nanos: &mut Histogram<u64>, first: u64) -> u64 {
     let rank = |index| usize::try_from(index).expect("64 bits");
     let keys: Vec<_> =
@@ -277,8 +278,8 @@ fn block<P: Keyed>(gate: &P, clock: &Clock, nanos: &mut Histogram<u64>, first: u
     clock.delta_as_nanos(begin, clock.raw())
 }
 
-/// What all threads of this process have used of the processors, at 100 ticks a second, as on
-/// every Linux this runs on with the usual kernel.
+/// The processor time of all threads of this process, at 100 ticks a second, as on Linux with the
+/// usual kernel.
 fn processor_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").expect("Linux");
     let (_, after_name) = stat.rsplit_once(')').expect("the name is in brackets");

@@ -1,4 +1,4 @@
-//! How much each limiter grants where it should grant so much and no more.
+//! How much each limiter grants where it should grant exactly the quota.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -16,13 +16,13 @@ use tollgate_peers::plan::Plan;
 use crate::choice::{Choice, float};
 
 const NAME: &str = "over-grants";
-/// Keys, or limiters, that eight threads ask at once.
+/// The keys, or limiters, that eight threads ask at once.
 const HAMMERED: usize = 50;
-/// Keys that two threads ask for the first time at once.
+/// The keys that two threads ask for the first time at once.
 const FRESH: usize = 20_000;
-/// More than the 10 of a burst.
+/// More than the 10 cells of a burst.
 const ABOVE: u32 = 11;
-/// 3.6 * 10^12 nanoseconds times one cell less than this are just above 2^64.
+/// 3.6 * 10^12 nanoseconds times one cell less than this is just above 2^64.
 const WRAPPING: u32 = 5_124_097;
 
 pub(crate) fn run(choice: &Choice) {
@@ -53,7 +53,7 @@ pub(crate) fn run(choice: &Choice) {
 struct View<'a> {
     choice: &'a Choice,
     rows: Vec<Vec<String>>,
-    /// The most granted to a key by (i).
+    /// The maximum granted to a key in test (i).
     most: Vec<(String, usize)>,
 }
 
@@ -123,7 +123,7 @@ impl View<'_> {
     }
 }
 
-/// Eight threads ask 1,000 times each, from a barrier on. How many were granted.
+/// Eight threads ask 1,000 times each, starting at a barrier. Returns the number of grants.
 fn hammer(ask: impl Fn() -> bool + Sync) -> usize {
     const THREADS: usize = 8;
     let barrier = Barrier::new(THREADS);
@@ -137,8 +137,8 @@ fn hammer(ask: impl Fn() -> bool + Sync) -> usize {
     })
 }
 
-/// Two threads wait for each other before every key. How many keys were granted to both of
-/// them, and how many to neither.
+/// Two threads wait for each other before every key. Returns how many keys were granted to both,
+/// and how many to neither.
 fn dispatch(ask: impl Fn(usize) -> bool + Sync) -> [usize; 2] {
     let arrived = AtomicUsize::new(0);
     let granted = || -> Vec<bool> {
@@ -166,7 +166,7 @@ fn dispatch(ask: impl Fn(usize) -> bool + Sync) -> [usize; 2] {
     [of(2), of(0)]
 }
 
-/// What was granted after a rest, and in how long.
+/// The cells granted after a rest, and in how long.
 struct Rested {
     granted: usize,
     millis: u64,
@@ -175,12 +175,12 @@ struct Rested {
 impl fmt::Display for Rested {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.granted)?;
-        // In 10 ms, one more is due.
+        // In 10 ms one more cell is restored.
         if self.millis >= 10 { write!(f, " in {} ms", self.millis) } else { Ok(()) }
     }
 }
 
-/// The most that was granted after one of five rests, each longer than a burst takes to come back.
+/// The maximum granted after one of five rests, each longer than a burst takes to be restored.
 fn rest(ask: impl Fn() -> bool) -> Rested {
     let once = |_| {
         for _ in 0..50 {

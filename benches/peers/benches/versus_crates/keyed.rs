@@ -1,4 +1,4 @@
-//! A bucket for every key: the comparisons of which all rows fit into memory together.
+//! A bucket for every key: the comparisons whose rows all fit into memory together.
 
 use tollgate_benches::keys::Draw;
 use tollgate_benches::report::table;

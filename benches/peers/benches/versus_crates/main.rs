@@ -1,7 +1,8 @@
-//! tollgate beside the limiters that one would take instead.
+//! Compares tollgate with the limiters that a user would choose instead.
 //!
-//! `README.md` of this package says how each is set up. On the command line, after `--`:
-//! `--rounds N`, `--only TEXT` (rows), `--case TEXT` (comparisons), `--full` (the long ones too).
+//! `README.md` of this package says how each is configured. Options on the command line, after
+//! `--`: `--rounds N`, `--only TEXT` (rows), `--case TEXT` (comparisons), `--full` (the long ones
+//! too).
 
 mod choice;
 mod cold;

@@ -1,4 +1,4 @@
-//! Bytes for a live key, each limiter in a process of its own.
+//! Bytes for a live key, each limiter in its own process.
 
 use std::borrow::Borrow;
 
@@ -55,7 +55,7 @@ impl Visitor for Names {
     }
 }
 
-/// Fills one limiter, and prints the bytes it came to and those at the peak.
+/// Fills one limiter, and prints the resident bytes and those at the peak.
 pub(crate) fn child(task: &str) {
     let (name, count) = task.split_once('|').expect("a limiter and a count");
     each(&mut Child { name, count: count.parse().expect("a count of keys") });
@@ -71,7 +71,7 @@ impl Visitor for Child<'_> {
         if P::NAME != self.name {
             return;
         }
-        // Code, calibration and the allocator's own pages are there before the measurement begins.
+        // Load code, calibration and the allocator's own pages before the measurement begins.
         drop(filled::<P>(100));
         let before = resident_bytes();
         let gate = filled::<P>(self.count);

@@ -87,7 +87,7 @@ impl Rows<'_> {
                     let at = Tick::from_nanos(black_box(now));
                     admitted += usize::from(black_box(lease.check_at(1, at).is_ok()));
                 }
-                // As its clock has it, and not the limiter's.
+                // Read from the lease's own clock, not from the limiter's.
                 lease.refund_at(Tick::from_nanos(now));
                 admitted
             }),

@@ -1,4 +1,4 @@
-//! Rows of keyed limiters, and how ours stands to the best of the others.
+//! Rows of keyed limiters, and the comparison of ours with the best of the others.
 
 use std::borrow::Borrow;
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use tollgate_peers::plan::Plan;
 pub(crate) const OURS: &str = "tollgate, own clock";
 pub(crate) const OURS_GIVEN: &str = "tollgate, time given";
 
-/// What is varied.
+/// The parameters of a comparison.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) draw: Draw,
@@ -22,7 +22,7 @@ pub(crate) struct Case {
     pub(crate) threads: usize,
     pub(crate) decisions: usize,
     pub(crate) plan: Plan,
-    /// Asked of every key beforehand.
+    /// Cells taken from every key beforehand.
     pub(crate) before: usize,
 }
 
@@ -81,14 +81,14 @@ pub(crate) fn given_name<P: Keyed>() -> String {
     format!("{}, time given", P::NAME)
 }
 
-/// Names of the peers' rows that are meant to be exact.
+/// The names of the peers' rows that are meant to be exact.
 #[derive(Default)]
 pub(crate) struct Exact {
     pub(crate) own: Vec<String>,
     pub(crate) given: Vec<String>,
 }
 
-/// Collects a row of every limiter that is wanted, and fills it.
+/// Adds a row for every limiter that is wanted, and fills the limiter.
 pub(crate) struct Rows<'a> {
     pub(crate) options: &'a Options,
     pub(crate) case: Case,
@@ -147,8 +147,8 @@ impl Visitor for Rows<'_> {
 const ALONE: &str = "a loop, 1 thread";
 const BESIDE: &str = "a loop, 2 threads";
 
-/// Rows that tell whether the machine had two processors for two threads: each thread counts for
-/// itself, about as long as a decision takes.
+/// Rows that show whether the machine had two processors for two threads: each thread counts on its
+/// own, about as long as a decision takes.
 pub(crate) fn loops<'a>() -> [Row<'a>; 2] {
     let spin = |turn: Turn| {
         for step in 0..turn.decisions * 256 {
@@ -158,7 +158,7 @@ pub(crate) fn loops<'a>() -> [Row<'a>; 2] {
     [Row::floor(ALONE, 1, spin), Row::floor(BESIDE, 2, spin)]
 }
 
-/// Prints what [`loops`] came to.
+/// Prints the result of [`loops`].
 pub(crate) fn side_by_side(figures: &[Figures]) {
     let what = "two threads at once (1 is side by side, 2 one after the other)";
     compared(what, figures, [BESIDE, ALONE]);
@@ -189,17 +189,17 @@ pub(crate) fn best<'f>(figures: &'f [Figures], names: &[String]) -> Option<&'f F
     named.min_by(|a, b| median(a).total_cmp(&median(b)))
 }
 
-/// What the ratios of the best exact peer over ours should be.
+/// The required ratios of the best exact peer over ours.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wanted {
     pub(crate) own: Option<f64>,
-    /// Of the best with its own clock over ours with the time given.
+    /// The best with its own clock over ours with the time given.
     pub(crate) given: Option<f64>,
-    /// Of the best with the time given over ours with the time given.
+    /// The best with the time given over ours with the time given.
     pub(crate) both: Option<f64>,
 }
 
-/// Prints how ours stands to the best exact peer.
+/// Prints the ratios of ours and the best exact peer.
 pub(crate) fn judge(what: &str, figures: &[Figures], exact: &Exact, wanted: Wanted) {
     let own = format!("{what}, own clock");
     beside_best(&own, figures, &exact.own, OURS, wanted.own);
@@ -209,8 +209,8 @@ pub(crate) fn judge(what: &str, figures: &[Figures], exact: &Exact, wanted: Want
     beside_best(&both, figures, &exact.given, OURS_GIVEN, wanted.both);
 }
 
-/// Prints the ratio of the fastest of some rows over one of ours, and how it stands to what is
-/// wanted, if anything.
+/// Prints the ratio of the fastest of some rows over one of ours, with the required ratio if there
+/// is one.
 pub(crate) fn beside_best(
     what: &str,
     figures: &[Figures],

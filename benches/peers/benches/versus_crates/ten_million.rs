@@ -1,5 +1,5 @@
-//! 10,000,000 keys, one by one: each limiter has the memory for itself, one after the other, so
-//! that ratios are of medians and not of neighbours in time.
+//! 10,000,000 keys, one by one: the limiters run one after the other, so that each has the memory
+//! to itself. Ratios are of medians, not of measurements that are close in time.
 
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::report::{Bound, note, of_medians, table};
@@ -34,7 +34,7 @@ pub(crate) fn run(choice: &Choice) {
     judge(&figures, &exact);
 }
 
-/// How tollgate's rows stand to the best exact peer, and to the sketch.
+/// The ratios of tollgate's rows and the best exact peer, and the sketch.
 fn judge(figures: &[Figures], exact: &Exact) {
     let sketch = [own_name::<PingoraLimits>()];
     let rows = [
@@ -56,7 +56,7 @@ fn judge(figures: &[Figures], exact: &Exact) {
     println!();
 }
 
-/// Eight sequences, so that hardly any key is asked for twice in few rounds.
+/// Eight sequences, so that few keys are used twice in a few rounds.
 fn long_sequence(case: Case) -> Sequence {
     let drawn = keys::ranks(case.draw, case.keys);
     let turned = |turn: usize| drawn.iter().map(move |rank| (rank + turn * 1_234_567) % case.keys);

@@ -1,4 +1,4 @@
-//! Crates that limit by key, as their documentation sets them up.
+//! Crates that limit by key, configured as their documentation says.
 
 #![allow(clippy::disallowed_types, reason = "throttlecrab's users are told to put it in a mutex")]
 
@@ -19,7 +19,7 @@ use super::direct::governor_quota;
 use crate::peer::{Keyed, TimeGiven};
 use crate::plan::Plan;
 
-/// governor as `RateLimiter::keyed` makes it: a `DashMap` with `std`'s hasher.
+/// governor as `RateLimiter::keyed` creates it: a `DashMap` with `std`'s hasher.
 #[derive(Debug)]
 pub struct GovernorDefault(DefaultKeyedRateLimiter<u64>);
 
@@ -79,7 +79,7 @@ impl Keyed for GovernorAhash {
     }
 }
 
-/// aerorate: 64 shards of `RwLock<HashMap>` with ahash, as `KeyedRateLimiter::new` makes it.
+/// aerorate: 64 shards of `RwLock<HashMap>` with ahash, as `KeyedRateLimiter::new` creates them.
 pub struct Aerorate {
     gate: aerorate::KeyedRateLimiter<u64>,
     idle: Duration,
@@ -117,8 +117,8 @@ impl Keyed for Aerorate {
     }
 }
 
-/// trypema's local absolute limiter: a sliding window of what a burst takes to come back, with
-/// the burst for its limit. Keys are text.
+/// trypema's local absolute limiter: a sliding window as long as a burst takes to be restored, with
+/// the burst as its limit. Keys are text.
 #[derive(Debug)]
 pub struct Trypema {
     provider: Arc<LocalRateLimiterProvider>,
@@ -171,7 +171,7 @@ impl Keyed for Trypema {
     }
 }
 
-/// tokio-rate-limit's token bucket, whose calls are not async. Its rates are whole cells in a
+/// tokio-rate-limit's token bucket, whose calls are not async. Its rates are whole cells per
 /// second, so that an hourly plan refills nothing. Keys are text.
 pub struct TokioRateLimit(tokio_rate_limit::RateLimiter<TokenBucket>);
 
@@ -212,7 +212,7 @@ impl Keyed for TokioRateLimit {
     }
 }
 
-/// throttlecrab's `AdaptiveStore` behind a mutex, as its documentation says. Keys are text.
+/// throttlecrab's `AdaptiveStore` in a mutex, as its documentation says. Keys are text.
 pub struct Throttlecrab {
     gate: Mutex<throttlecrab::RateLimiter<AdaptiveStore>>,
     plan: Plan,
@@ -237,7 +237,8 @@ impl Throttlecrab {
 
 impl Keyed for Throttlecrab {
     const NAME: &'static str = "throttlecrab in a mutex (text keys)";
-    // Its store forgets a key of burst 1 at once, and one that rested may have more than a burst.
+    // Its store forgets a key of burst 1 immediately, and a key that rested may have more than a
+    // burst.
     const EXACT: bool = false;
     const TENDED: Option<&'static str> = Some("forgets by itself");
     type Key = str;
@@ -264,8 +265,8 @@ impl TimeGiven for Throttlecrab {
     }
 }
 
-/// pingora-limits' `Rate`: a count-min sketch of 4 times 1,024 counters, whose window is what a
-/// burst takes to come back. What is observed is counted even if it is then denied, and keys
+/// pingora-limits' `Rate`: a count-min sketch of 4 times 1,024 counters. Its window is as long as a
+/// burst takes to be restored. An observed event is counted even if it is then denied, and keys
 /// that share counters are counted together.
 pub struct PingoraLimits {
     rate: Rate,

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 pub struct TollgateDirect(Gate);
 
 impl TollgateDirect {
-    /// With the time told.
+    /// With the time given.
     #[inline]
     #[must_use]
     pub fn check_at(&self, now_nanos: u64) -> bool {
@@ -40,13 +40,13 @@ impl Direct for TollgateDirect {
     }
 }
 
-/// A plan as governor has it.
+/// The plan as a governor quota.
 pub(super) fn governor_quota(plan: Plan) -> governor::Quota {
     let every = governor::Quota::with_period(plan.interval()).expect("not zero");
     every.allow_burst(plan.burst.try_into().expect("not zero"))
 }
 
-/// governor as `RateLimiter::direct` makes it.
+/// governor as `RateLimiter::direct` creates it.
 #[derive(Debug)]
 pub struct GovernorDirect(DefaultDirectRateLimiter);
 
@@ -154,7 +154,7 @@ impl Direct for AerorateDirect {
     }
 }
 
-/// The bucket one would write oneself, on cache lines of its own.
+/// The bucket that a user would write, on its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct BucketDirect {
@@ -168,7 +168,7 @@ pub struct BucketDirect {
 struct Padded(Bucket);
 
 impl BucketDirect {
-    /// With the time told.
+    /// With the time given.
     #[inline]
     #[must_use]
     pub fn check_at(&self, now_nanos: u64) -> bool {

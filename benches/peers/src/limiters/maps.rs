@@ -1,4 +1,4 @@
-//! The bucket one would write oneself, in the maps one would put it in, all with ahash.
+//! The bucket that a user would write, in the maps that a user would choose, all with ahash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::bucket::{Bucket, Pace, Watch};
 use crate::peer::{Keyed, TimeGiven};
 use crate::plan::Plan;
 
-/// A map, and what its buckets are charged by.
+/// A map, and the rate of its buckets.
 #[derive(Debug)]
 pub struct Timed<M> {
     map: M,
@@ -38,8 +38,8 @@ impl InDashmap {
     }
 }
 
-/// In a papaya map that finishes growing at once. By default it goes on with every insertion, and
-/// a map that has its keys and gets no more stays half moved: a lookup then took 92 ns, here 9.
+/// In a papaya map that finishes growing immediately. By default it grows with every insertion. A
+/// map whose keys are complete then stays half moved: a lookup took 92 ns, and takes 9 here.
 pub type InPapaya = Timed<papaya::HashMap<u64, Bucket, RandomState>>;
 
 impl InPapaya {
@@ -66,7 +66,7 @@ impl InScc {
     }
 }
 
-/// In moka's `sync::Cache`, which holds as many keys as are expected.
+/// In moka's `sync::Cache`, with the number of expected keys as its capacity.
 pub type InMoka = Timed<moka::sync::Cache<u64, Arc<Bucket>, RandomState>>;
 
 impl InMoka {
@@ -120,7 +120,7 @@ keyed!(InDashmap, "bucket in dashmap", true, SWEPT, {
     }
 });
 
-// A charge that comes between the look at a bucket and its removal is lost when it is swept.
+// A charge between the check of a bucket and its removal is lost.
 keyed!(InPapaya, "bucket in papaya", true, SWEPT, {
     fn new(plan: Plan, _keys: usize) -> Self {
         let builder = papaya::HashMap::builder().hasher(RandomState::new());
@@ -144,7 +144,7 @@ keyed!(InScc, "bucket in scc", true, SWEPT, {
     }
 });
 
-// Exact while nothing is evicted, which is the case where as many keys come as are expected.
+// Exact while nothing is evicted: as many keys come as are expected.
 keyed!(InMoka, "bucket in moka", true, Some("capacity of 1,000,000, time to idle"), {
     fn new(plan: Plan, keys: usize) -> Self {
         let cache = moka::sync::Cache::builder().max_capacity(keys as u64);

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_is_granted_its_burst_by_every_limiter() {
+    fn every_limiter_grants_one_thread_its_burst() {
         each(&mut GrantsItsBurst);
         each_direct(&mut GrantsItsBurst);
     }

@@ -5,13 +5,13 @@ use tollgate::{Limiter, Quota, Tick};
 use crate::peer::{Keyed, TimeGiven};
 use crate::plan::Plan;
 
-/// A plan as tollgate has it.
+/// The plan as a tollgate quota.
 #[must_use]
 pub fn quota(plan: Plan) -> Quota {
     Quota::new(plan.rate.into(), plan.period).burst(plan.burst.into())
 }
 
-/// With as many keys of capacity as are expected.
+/// With the number of expected keys as its capacity.
 #[derive(Debug)]
 pub struct Tollgate(pub Limiter<u64>);
 

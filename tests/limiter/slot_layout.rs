@@ -27,14 +27,14 @@ fn built<A: Algorithm>(
         .build()
 }
 
-/// Told from the memory that the limiter takes.
+/// Determined by the memory that the limiter takes.
 fn is_compact<A: Algorithm>(algorithm: A, quota: &str, slots: SlotLayout, skew: Duration) -> bool {
     let gate = built(algorithm, quota, slots, skew).expect("in range");
     gate.memory_bytes() as u64 <= 15 * KEYS
 }
 
 #[test]
-fn ordinary_quotas_get_compact_slots_unasked() {
+fn ordinary_quotas_get_compact_slots_automatically() {
     for quota in ["100/s burst 20", "1/s", "10/minute", "1000/s", "50000/s burst 1000"] {
         assert!(is_compact(Gcra::new(), quota, SlotLayout::default(), SKEW), "{quota}");
         assert!(is_compact(Gcra::start_empty(), quota, SlotLayout::Auto, SKEW), "{quota}");
@@ -49,7 +49,7 @@ fn ordinary_quotas_get_compact_slots_unasked() {
 }
 
 #[test]
-fn what_does_not_fit_gets_wide_slots_unless_compact_ones_are_asked_for() {
+fn a_quota_that_does_not_fit_compact_slots_gets_wide_ones_unless_compact_is_requested() {
     let hours = Duration::from_secs(2 * 3_600);
     assert!(!is_compact(FixedWindow::anchored(), "1000/s", SlotLayout::Auto, SKEW));
     assert!(!is_compact(AnyAlgorithm::from(SlidingLog::new()), "1/s", SlotLayout::Auto, SKEW));
@@ -72,13 +72,13 @@ fn what_does_not_fit_gets_wide_slots_unless_compact_ones_are_asked_for() {
 }
 
 #[test]
-fn lanes_plans_and_live_quotas_need_wide_slots_and_the_error_says_so() {
+fn leases_plans_and_dynamic_quotas_need_wide_slots_and_the_error_says_so() {
     fn needs_wide<A: Algorithm + Clone>(algorithm: A, name: &str) {
         assert!(!is_compact(algorithm.clone(), "100/s", SlotLayout::Auto, SKEW), "{name}");
         let error = built(algorithm, "100/s", SlotLayout::Compact, SKEW).map(|_| ()).unwrap_err();
         assert_eq!(error, BuildError::NotCompact, "{name}");
     }
-    needs_wide(Gcra::new().leases(10), "lanes");
+    needs_wide(Gcra::new().leases(10), "leases");
     needs_wide(Gcra::new().for_plans(), "plans");
     needs_wide(DynamicGcra::new(), "live");
     needs_wide(WarmUp::new(Duration::from_secs(10)), "warm-up");
@@ -95,7 +95,7 @@ fn lanes_plans_and_live_quotas_need_wide_slots_and_the_error_says_so() {
 
 /// A small table would not be faster with compact slots.
 #[test]
-fn small_tables_have_wide_slots_unless_compact_ones_are_asked_for() {
+fn small_tables_get_wide_slots_unless_compact_is_requested() {
     let small = || Limiter::<u64>::builder(Quota::per_second(1)).capacity(KEYS - 1);
     let bytes = |gate: Limiter<u64>| gate.memory_bytes() as u64;
     assert!(bytes(small().build().expect("in range")) > 28 * KEYS);
@@ -132,7 +132,7 @@ fn keys_that_coincide_share_one_burst() {
 /// The models of keyed limiters give every key an oracle of its own. They would be wrong if two of
 /// their keys shared a bucket, for whatever seed.
 #[test]
-fn no_two_keys_of_the_models_coincide() {
+fn no_two_keys_of_the_models_share_a_fingerprint() {
     for seed in 0..256 {
         let gate: Limiter<u16, _, _> = Limiter::builder(Quota::per_day(1))
             .clock(ManualClock::new())

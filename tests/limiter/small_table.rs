@@ -57,7 +57,7 @@ fn sixteen_keys_fit_sixteen_slots_and_the_seventeenth_does_not() {
 
 /// The key with the least debt is evicted, and no other key is touched.
 #[test]
-fn the_key_with_the_least_debt_is_forgotten() {
+fn the_key_with_the_least_debt_is_evicted() {
     for gate in small(Quota::per_second(1).burst(100), OnFull::EvictNearestIdle, Duration::ZERO) {
         for key in 0..SLOTS {
             assert!(gate.check_at(&key, 20 + (key * 7 + 3) % SLOTS, START).is_ok());
@@ -74,7 +74,7 @@ fn the_key_with_the_least_debt_is_forgotten() {
 }
 
 #[test]
-fn an_idle_key_makes_room_only_after_the_allowed_skew() {
+fn an_idle_key_gives_up_its_slot_only_after_the_allowed_skew() {
     let skew = Duration::from_millis(100);
     for gate in small(Quota::per_second(10).burst(3), OnFull::Deny, skew) {
         fill(&gate, 1);
@@ -93,7 +93,7 @@ fn an_idle_key_makes_room_only_after_the_allowed_skew() {
 /// holds between the time at which the other keys are idle and the time at which they are idle for
 /// every clock.
 #[test]
-fn the_wait_for_a_place_is_enough() {
+fn waiting_as_long_as_a_denial_for_want_of_a_slot_says_is_enough() {
     for (skew, elapsed) in [
         (0, 0),
         (0, 199_999_999),
@@ -119,7 +119,7 @@ fn the_wait_for_a_place_is_enough() {
 
 /// In a bucket that starts empty even a denial claims a slot, but not a request that never fits.
 #[test]
-fn what_never_fits_is_told_so_in_a_full_table() {
+fn a_cost_beyond_the_burst_is_denied_without_a_wait_in_a_full_table() {
     let overflow = OnFull::SharedOverflow(Quota::per_second(100));
     for on_full in [OnFull::EvictNearestIdle, OnFull::Deny, OnFull::Admit, overflow] {
         let gate: Gate = Limiter::builder(Quota::per_second(10).burst(3))
@@ -145,7 +145,7 @@ fn what_never_fits_is_told_so_in_a_full_table() {
 /// A grid that wraps around can distinguish past from future only within a range. A table with a
 /// larger skew would take live keys for idle ones, and give their slots away.
 #[test]
-fn a_skew_that_the_grid_cannot_tell_is_denied_when_built() {
+fn a_skew_beyond_the_range_of_the_grid_is_a_build_error() {
     let quota = Quota::per_second(1_000_000_000).burst(1);
     let built = |skew: Duration| {
         Limiter::<u64>::builder(quota)
@@ -166,7 +166,7 @@ fn a_skew_that_the_grid_cannot_tell_is_denied_when_built() {
 
 /// The same holds for a decision by the oldest clock allowed, which is that far behind itself.
 #[test]
-fn a_clock_as_far_behind_as_allowed_takes_no_live_place() {
+fn a_clock_as_far_behind_as_allowed_takes_no_live_slot() {
     let quota = Quota::per_second(1_000_000_000).burst(1);
     // The grid's tolerance is some fraction of a ring: some of these skews are within it, some
     // beyond.
@@ -188,7 +188,7 @@ fn a_clock_as_far_behind_as_allowed_takes_no_live_place() {
 }
 
 #[test]
-fn a_reset_gives_the_place_back_at_once() {
+fn a_reset_frees_the_slot_at_once() {
     for gate in small(Quota::per_second(1).burst(3), OnFull::Deny, Duration::from_secs(1)) {
         fill(&gate, 3);
         assert!(gate.check_at(&99, 3, START).is_err());
@@ -205,7 +205,7 @@ fn a_reset_gives_the_place_back_at_once() {
 }
 
 #[test]
-fn a_peek_changes_nothing_and_takes_no_place() {
+fn a_peek_changes_nothing_and_claims_no_slot() {
     for gate in small(Quota::per_second(1).burst(3), OnFull::EvictNearestIdle, Duration::ZERO) {
         fill(&gate, 2);
         let before = gate.stats();
@@ -221,7 +221,7 @@ fn a_peek_changes_nothing_and_takes_no_place() {
 
 /// All keys without a slot share one bucket. Keys that have a slot are not affected.
 #[test]
-fn the_overflow_is_one_bucket_of_its_own_quota() {
+fn keys_without_a_slot_share_one_bucket_with_its_own_quota() {
     let overflow = OnFull::SharedOverflow(Quota::per_second(1).burst(4));
     for gate in small(Quota::per_second(10).burst(3), overflow, Duration::ZERO) {
         fill(&gate, 1);
@@ -234,7 +234,7 @@ fn the_overflow_is_one_bucket_of_its_own_quota() {
 }
 
 #[test]
-fn who_is_admitted_without_a_place_is_not_remembered() {
+fn a_key_admitted_without_a_slot_is_not_remembered() {
     for gate in small(Quota::per_second(10).burst(3), OnFull::Admit, Duration::ZERO) {
         fill(&gate, 1);
         for _ in 0..10 {
@@ -247,7 +247,7 @@ fn who_is_admitted_without_a_place_is_not_remembered() {
 
 /// A window counts until it ends, so its key keeps its slot until then.
 #[test]
-fn windows_keep_their_places_until_they_end() {
+fn a_window_keeps_its_slot_until_it_ends() {
     let gate: Gate<FixedWindow> = Limiter::builder(Quota::per_second(5))
         .algorithm(FixedWindow::anchored())
         .clock(ManualClock::new())
@@ -267,7 +267,7 @@ fn windows_keep_their_places_until_they_end() {
 }
 
 #[test]
-fn decisions_are_counted_where_that_is_asked_for_by_any_number_of_threads() {
+fn count_decisions_counts_every_decision_of_any_number_of_threads() {
     let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_hour(10))
         .clock(ManualClock::new())
         .count_decisions()

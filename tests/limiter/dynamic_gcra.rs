@@ -34,7 +34,7 @@ fn quotas() -> [Quota; 4] {
 }
 
 #[test]
-fn an_idle_key_owes_nothing_however_often_the_quota_is_reset() {
+fn an_idle_key_owes_nothing_after_any_number_of_quota_resets() {
     for quota in quotas() {
         let (gate, alone) = (keyed(quota), direct(quota));
         let all = quota.burst_cells();
@@ -46,7 +46,8 @@ fn an_idle_key_owes_nothing_however_often_the_quota_is_reset() {
             gate.set_quota_at(quota, Inherit::Reset, now).expect("in range");
             alone.set_quota_at(quota, Inherit::Reset, now).expect("in range");
             let left = gate.peek_at(&1, 0, now).expect("a peek for no cells succeeds").remaining();
-            let left_alone = alone.peek_at(0, now).expect("a peek for no cells succeeds").remaining();
+            let left_alone =
+                alone.peek_at(0, now).expect("a peek for no cells succeeds").remaining();
             assert_eq!([left, left_alone], [all; 2], "after {reset} resets of {quota:?}");
         }
     }
@@ -54,7 +55,7 @@ fn an_idle_key_owes_nothing_however_often_the_quota_is_reset() {
 
 /// An additive change to a smaller burst and back forgives the difference of the bursts.
 #[test]
-fn an_idle_key_owes_nothing_however_often_the_burst_shrinks_and_grows() {
+fn an_idle_key_owes_nothing_after_any_number_of_burst_changes() {
     for quota in quotas() {
         let (gate, alone) = (keyed(quota), direct(quota));
         let all = quota.burst_cells();
@@ -66,14 +67,15 @@ fn an_idle_key_owes_nothing_however_often_the_burst_shrinks_and_grows() {
             gate.set_quota_at(quota.burst(burst), Inherit::Additive, now).expect("in range");
             alone.set_quota_at(quota.burst(burst), Inherit::Additive, now).expect("in range");
             let left = gate.peek_at(&1, 0, now).expect("a peek for no cells succeeds").remaining();
-            let left_alone = alone.peek_at(0, now).expect("a peek for no cells succeeds").remaining();
+            let left_alone =
+                alone.peek_at(0, now).expect("a peek for no cells succeeds").remaining();
             assert_eq!([left, left_alone], [burst; 2], "after {change} changes of {quota:?}");
         }
     }
 }
 
 #[test]
-fn a_caller_whose_clock_is_behind_the_change_is_told_a_wait_that_suffices() {
+fn a_caller_whose_clock_is_behind_a_quota_change_gets_a_sufficient_wait() {
     let quota = Quota::per_second(10);
     let (gate, alone) = (keyed(quota), direct(quota));
     let change = 5 * SECOND;
@@ -106,7 +108,7 @@ fn a_caller_whose_clock_is_behind_the_change_is_told_a_wait_that_suffices() {
 
 /// The wait for cells charged beyond the burst also counts from the caller's own time.
 #[test]
-fn a_charge_by_a_clock_behind_the_change_waits_for_its_turn() {
+fn a_charge_by_a_clock_behind_a_quota_change_returns_the_wait_from_its_own_time() {
     let (gate, change) = (keyed(Quota::per_second(10)), 5 * SECOND);
     assert!(gate.check_at(&1, 10, at(change)).is_ok());
     gate.set_quota_at(Quota::per_second(10), Inherit::AsIs, at(change)).expect("in range");
@@ -119,7 +121,7 @@ fn a_charge_by_a_clock_behind_the_change_waits_for_its_turn() {
 
 /// If buckets start empty, a key that has filled up differs from one that was never seen.
 #[test]
-fn a_key_that_has_filled_up_stays_full_where_buckets_start_empty() {
+fn a_key_that_has_filled_up_stays_full_through_resets_if_buckets_start_empty() {
     let quota = Quota::new(10, YEAR).burst(10);
     let builder = Limiter::builder(quota).algorithm(DynamicGcra::start_empty());
     let gate: Limiter<u64, _, _> =
@@ -128,7 +130,8 @@ fn a_key_that_has_filled_up_stays_full_where_buckets_start_empty() {
     let filled = at(0).saturating_add(YEAR);
     for reset in 1..=1_000 {
         gate.set_quota_at(quota, Inherit::Reset, filled).expect("in range");
-        let left = |key| gate.peek_at(&key, 0, filled).expect("a peek for no cells succeeds").remaining();
+        let left =
+            |key| gate.peek_at(&key, 0, filled).expect("a peek for no cells succeeds").remaining();
         assert_eq!((left(1), left(2)), (10, 0), "after {reset} resets");
     }
 }

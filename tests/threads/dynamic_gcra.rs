@@ -1,4 +1,4 @@
-//! Quotas that change while many threads are charging.
+//! Quotas that change while many threads charge.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,9 +10,9 @@ use tollgate::{
 
 const THREADS: u64 = 4;
 
-/// Time stands still: every cell that is granted was inherited, or added by a change.
+/// The clock is frozen: every granted cell was inherited, or added by a change.
 #[test]
-fn what_grows_by_a_hundred_changes_is_granted_to_the_last_cell() {
+fn a_hundred_raises_of_a_quota_are_granted_to_the_last_cell() {
     let quota = |burst| Quota::per_hour(1).burst(burst);
     let gate: Limiter<u64, DynamicGcra, _> = Limiter::builder(quota(1_000))
         .algorithm(DynamicGcra::new())
@@ -45,10 +45,11 @@ fn what_grows_by_a_hundred_changes_is_granted_to_the_last_cell() {
     }
 }
 
-/// Of two quotas with the same rate of refill in total, a mixture would grant far more.
+/// The two quotas refill their bursts at the same total rate. A decision by a mixture of both would
+/// grant far more.
 #[test]
-fn no_decision_is_by_the_rate_of_one_quota_and_the_burst_of_the_other() {
-    // One cell of a large burst at a rate that is next to nothing; or one cell at a high rate.
+fn no_decision_mixes_the_rate_of_one_quota_with_the_burst_of_the_other() {
+    // A large burst at almost no rate, or one cell at a high rate.
     let slow = Quota::per_day(1).burst(2);
     let fast = Quota::per_second(30).burst(1);
     let gate = Direct::builder(fast).algorithm(DynamicGcra::new()).build().expect("in range");
@@ -69,8 +70,8 @@ fn no_decision_is_by_the_rate_of_one_quota_and_the_burst_of_the_other() {
             for quota in [slow, fast].repeat(4) {
                 gate.set_quota(quota, Inherit::Additive).expect("in range");
             }
-            // Each time the burst shrinks, what a decision by a quota of before takes for owed is a
-            // cell more: so none may be under way for longer than these few changes.
+            // Each time the burst shrinks, a decision by an earlier quota sees one more cell as
+            // owed. So no decision may take longer than these few changes.
             let begun = decided.each_ref().map(|decided| decided.load(Ordering::Relaxed));
             for ((decider, decided), begun) in deciders.iter().zip(begun) {
                 while decided.load(Ordering::Relaxed) < begun + 2 && !decider.is_finished() {
@@ -82,7 +83,7 @@ fn no_decision_is_by_the_rate_of_one_quota_and_the_burst_of_the_other() {
     });
 }
 
-/// What is owed, at most some ten cells, is paid at the rate that goes with the burst.
+/// The debt, at most some ten cells, is restored at the rate that belongs to the burst.
 fn assert_by_one_quota(decision: Decision) {
     let (burst, until_full) = match decision {
         Ok(permit) => (permit.limit(), permit.reset_after()),
@@ -97,18 +98,18 @@ fn assert_by_one_quota(decision: Decision) {
 }
 
 #[test]
-fn who_changes_at_the_same_time_is_told_so_or_heard() {
+fn a_concurrent_quota_change_succeeds_or_returns_an_error() {
     let gate = Direct::builder(Quota::per_second(10)).algorithm(DynamicGcra::new()).build();
     let gate = gate.expect("in range");
-    let heard = AtomicU64::new(0);
+    let accepted = AtomicU64::new(0);
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (gate, heard) = (&gate, &heard);
+            let (gate, accepted) = (&gate, &accepted);
             scope.spawn(move || {
                 for change in 0..500 {
                     let quota = Quota::per_second(10 + thread * 500 + change);
                     match gate.set_quota_at(quota, Inherit::AsIs, Tick::ZERO) {
-                        Ok(()) => heard.fetch_add(1, Ordering::Relaxed),
+                        Ok(()) => accepted.fetch_add(1, Ordering::Relaxed),
                         Err(error) => {
                             assert!(
                                 matches!(
@@ -124,6 +125,6 @@ fn who_changes_at_the_same_time_is_told_so_or_heard() {
             });
         }
     });
-    assert!(heard.into_inner() > 0);
+    assert!(accepted.into_inner() > 0);
     assert!(gate.quota().limit() >= 10);
 }

@@ -1,7 +1,7 @@
-//! Hot keys leased to threads: the totals are exact.
+//! Hot keys leased to threads: the totals stay exact.
 //!
-//! How often threads meet is up to the scheduler, so no test asserts it: the models of
-//! `loom-tests/tests/share.rs` and the unit tests of `src/limiter/hot_keys/` have every meeting.
+//! How often threads contend depends on the scheduler, so no test asserts it. The models of
+//! `loom-tests/tests/share.rs` and the unit tests of `src/limiter/hot_keys/` cover each race.
 
 use tollgate::{Gcra, Limiter, ManualClock, Quota, Tick};
 
@@ -25,9 +25,10 @@ fn left(gate: &Limiter<usize, Gcra, ManualClock>, key: usize) -> u64 {
     gate.peek_at(&key, 0, START).expect("no cells").remaining()
 }
 
-/// With a frozen clock nothing is too old, and a thread is denied a cell only when it holds none.
+/// With a frozen clock no lease expires, and a thread is denied a cell only when its lease is
+/// empty.
 #[test]
-fn eight_threads_on_one_hot_key_are_granted_what_there_is() {
+fn eight_threads_on_one_hot_key_are_granted_exactly_the_burst() {
     const BURST: u64 = 200_000;
     let mut shared = 0;
     for round in 0..20 {
@@ -51,9 +52,10 @@ fn eight_threads_on_one_hot_key_are_granted_what_there_is() {
     println!("{shared} leases");
 }
 
-/// Where keys want the same place, what is held of one may be lost, but nothing is granted twice.
+/// If keys compete for the same lease cell, leased cells of one may be lost, but no cell is granted
+/// twice.
 #[test]
-fn eight_threads_on_several_hot_keys_are_granted_no_more() {
+fn eight_threads_on_several_hot_keys_are_granted_at_most_the_burst() {
     const BURST: u64 = 20_000;
     const KEYS: usize = 20;
     let mut shared = 0;

@@ -29,7 +29,7 @@ enum Act {
 fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
     let gaps = prop_oneof![4 => Just(0), 4 => 0..SECOND / 4, 1 => 0..3 * SECOND];
     let act = prop_oneof![
-        4 => (1_u64..5, 0_u64..30).prop_map(|(n, patience)| Act::Join(n, patience)),
+        4 => (1_u64..5, 0_u64..30).prop_map(|(n, max_tenths)| Act::Join(n, max_tenths)),
         1 => (1_u64..5).prop_map(Act::Ask),
         1 => any::<prop::sample::Index>().prop_map(Act::Leave),
     ];
@@ -39,13 +39,13 @@ fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
 type Asleep = Pending<()>;
 type Waiter<'a, S> = (u64, Wait<'a, S, fn(Duration) -> Asleep, Asleep>);
 
-fn look<S: Waitable>((_, waiter): &mut Waiter<'_, S>) -> Poll<Result<Waited, WaitError>> {
+fn poll_once<S: Waitable>((_, waiter): &mut Waiter<'_, S>) -> Poll<Result<Waited, WaitError>> {
     Pin::new(waiter).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Polls all waiters in the order of their arrival, and removes those that are done. Appends the
 /// time and the cells of each grant to `spent`.
-fn all_look<S: Waitable>(
+fn poll_all<S: Waitable>(
     waiters: &mut Vec<Waiter<'_, S>>,
     now: u64,
     spent: &mut Vec<(u64, u64)>,
@@ -53,7 +53,7 @@ fn all_look<S: Waitable>(
     let mut someone_waits = false;
     let mut left = Vec::new();
     for mut waiter in waiters.drain(..) {
-        match look(&mut waiter) {
+        match poll_once(&mut waiter) {
             Poll::Ready(Ok(_)) => {
                 prop_assert!(!someone_waits, "first come, first served");
                 spent.push((now, waiter.0));
@@ -79,19 +79,19 @@ fn spent(burst: u64, acts: &[(u64, Act)]) -> Result<Vec<(u64, u64)>, TestCaseErr
     for (gap, act) in acts {
         now += gap;
         clock.set(Tick::from_nanos(now));
-        all_look(&mut waiters, now, &mut spent)?;
+        poll_all(&mut waiters, now, &mut spent)?;
         match act {
-            Act::Join(n, patience) => {
-                let (n, most) = ((*n).min(burst), Duration::from_millis(patience * 100));
-                waiters.push((n, queue.wait_async(&(), n, most, (|_| pending()) as fn(_) -> _)));
+            Act::Join(n, max_tenths) => {
+                let (n, max) = ((*n).min(burst), Duration::from_millis(max_tenths * 100));
+                waiters.push((n, queue.wait_async(&(), n, max, (|_| pending()) as fn(_) -> _)));
             }
             Act::Ask(n) if queue.limiter().check_n(*n).is_ok() => spent.push((now, *n)),
-            Act::Leave(who) if !waiters.is_empty() => {
-                drop(waiters.remove(who.index(waiters.len())));
+            Act::Leave(index) if !waiters.is_empty() => {
+                drop(waiters.remove(index.index(waiters.len())));
             }
             _ => {}
         }
-        all_look(&mut waiters, now, &mut spent)?;
+        poll_all(&mut waiters, now, &mut spent)?;
     }
     prop_assert_eq!(queue.waiting(), waiters.len());
     Ok(spent)
@@ -101,21 +101,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_line_is_granted_the_quota_and_no_more(burst in 1_u64..5, acts in acts()) {
+    fn a_wait_queue_is_granted_no_more_than_the_quota(burst in 1_u64..5, acts in acts()) {
         let spent = spent(burst, &acts)?;
         prop_assert!(worst_excess_of_bucket(&spent, RATE, burst) <= 0.0, "{spent:?}");
     }
 }
 
 #[test]
-fn the_test_would_notice_cells_that_are_granted_early() {
+fn the_check_detects_cells_that_are_granted_early() {
     assert!(worst_excess_of_bucket(&[(0, 1), (SECOND / 10 - 3_000, 1)], RATE, 1) > 0.0);
     assert!(worst_excess_of_bucket(&[(0, 1), (SECOND / 10, 1)], RATE, 1) <= 0.0);
 }
 
 /// The clock moves only in a sleep, and by the length of that sleep.
 #[test]
-fn a_sleep_lasts_until_the_turn_and_no_longer() {
+fn a_sleep_ends_at_the_turn() {
     let clock = ManualClock::new();
     let quota = Quota::per_second(RATE).burst(1);
     let queue = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
@@ -126,14 +126,14 @@ fn a_sleep_lasts_until_the_turn_and_no_longer() {
             clock.advance(span);
             std::future::ready(())
         });
-        let told = Pin::new(&mut wait).poll(&mut Context::from_waker(Waker::noop()));
-        assert!(matches!(told, Poll::Ready(Ok(_))), "{told:?}");
+        let result = Pin::new(&mut wait).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(result, Poll::Ready(Ok(_))), "{result:?}");
     }
     assert_eq!(slept, [Duration::from_millis(100); 3]);
 }
 
 #[test]
-fn a_wait_may_move_between_threads() {
+fn a_wait_can_move_between_threads() {
     fn assert_send<T: Send>(_: &T) {}
     let queue = WaitQueue::new(Direct::new(Quota::per_second(1)).expect("in range"));
     assert_send(&queue.wait_async(&(), 1, Duration::ZERO, |_| pending::<()>()));
