@@ -71,7 +71,7 @@ fn single_cells_are_no_more_either() {
 }
 
 #[test]
-#[ignore = "ten seconds: ci/leases.sh full"]
+#[ignore = "ten seconds: ci/check.sh states full"]
 fn nor_are_single_cells_of_two_servers() {
     let central = Leases { lifetime: 0, ..SMALL };
     keeps(

@@ -13,7 +13,7 @@
 //!
 //! `TOLLGATE_FAULTS` is how many faults there are, a dozen unless said; `TOLLGATE_FAULTS_SEED` draws
 //! others, `TOLLGATE_FAULTS_WAY` (say `Share`) is the one limiter that they happen to, and
-//! `TOLLGATE_FAULTS_KIND` (say `ServerClock`) the one kind. `ci/faults.sh` runs hundreds on each server that
+//! `TOLLGATE_FAULTS_KIND` (say `ServerClock`) the one kind. `ci/check.sh faults` runs hundreds on each server that
 //! it finds.
 
 mod fault;
