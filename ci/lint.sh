@@ -17,7 +17,7 @@ code() {
 rooms=(sync word time quota decision algo cell table limiter charge snapshot top wait policy)
 for room in src/*; do
     name="$(basename "$room" .rs)"
-    [[ " lib ${rooms[*]} " == *" $name "* ]] || fail "$room is no room: ci/lint.sh lists them in order"
+    [[ " lib ${rooms[*]} " == *" $name "* ]] || fail "$room is not a room: ci/lint.sh lists the rooms in order"
 done
 for index in "${!rooms[@]}"; do
     later="$(IFS='|' && echo "${rooms[*]:index+1}")"
@@ -65,4 +65,5 @@ if rustup target add "$bare" >/dev/null 2>&1; then
 else
     echo "lint: SKIPPED: $bare, which rustup cannot add here"
 fi
-RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
+# With all features, as clippy above, so that the dependencies are checked once.
+RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features --locked --quiet
