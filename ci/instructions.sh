@@ -24,6 +24,10 @@ update=no
 case "${1:-}" in
     '') ;;
     --update) update=yes ;;
+    -h | --help)
+        sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
     *)
         echo 'usage: ci/instructions.sh [--update]' >&2
         exit 2

@@ -1,7 +1,18 @@
 #!/usr/bin/env bash
 # Lints, the layers, and documentation without warnings.
+#
+#   ci/lint.sh          some minutes from nothing built
+#   ci/lint.sh --help   prints this
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case "${1:-}" in
+    '') ;;
+    *)
+        sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+        [[ "$1" == -h || "$1" == --help ]] || exit 2
+        exit 0
+        ;;
+esac
 
 fail() {
     printf 'lint: %s\n' "$1" >&2
