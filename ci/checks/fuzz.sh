@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Fuzzes each target, from the corpus in the repository, as many at a time as there are processors, and
-# says how many executions that were. A crash is kept in fuzz/artifacts, and fails.
+# Fuzzes each target from the corpus in the repository, as many at a time as there are processors, and
+# prints how many executions that were. A crash is kept in fuzz/artifacts, and fails the check.
 #
-#   ci/check.sh fuzz [SECONDS] [TARGET ...]    each target for 60 seconds, and all of them, unless said
+#   ci/check.sh fuzz [SECONDS] [TARGET ...]    60 seconds a target, and all targets, by default
 #   ci/check.sh fuzz 300M [TARGET ...]         so many million executions in all
 #
-# Of executions each target has its share, so that the time follows from how fast they are. Tables are
-# fuzzed with the address sanitizer, where there is a nightly compiler; what has no unsafe code of ours
-# runs faster without one. Comparisons are not traced: that took two thirds of the time, for hints that
-# numbers have no use for; to texts there are dictionaries.
+# Each target has a share of the executions, so that the time follows from how fast they are. With a
+# nightly compiler, tables are fuzzed with the address sanitizer; targets without unsafe code of ours run
+# faster without one. Comparisons are not traced: tracing took two thirds of the time, for hints that numbers
+# have no use for, and texts have dictionaries.
 #
 # TOLLGATE_FUZZ_JOBS: how many at a time.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# Target, millions of executions of 300, longest input, sanitizer; what takes longest is first.
+# Target, millions of executions of 300, longest input, sanitizer; the slowest target is first.
 table=(
     'words 117 320 none'
     'operations 1 320 address'
@@ -73,8 +73,8 @@ for row in "${rows[@]}"; do
     parts=$((parts + part))
     CARGO_TARGET_DIR="$base/$sanitizer" "${fuzz[@]}" build --no-trace-compares --sanitizer "$sanitizer" "$name"
 done
-# An error that a text is denied with is not to walk the stack, nor is an allocation; and memory that is
-# given back to the system after each input has to be asked for again.
+# An error must not walk the stack, nor must an allocation. Memory that is returned to the system after
+# each input has to be requested again.
 export RUST_LIB_BACKTRACE=0 MALLOC_TRIM_THRESHOLD_=100000000 MALLOC_MMAP_THRESHOLD_=100000000
 export ASAN_OPTIONS="${ASAN_OPTIONS:-malloc_context_size=4:detect_stack_use_after_return=0:quarantine_size_mb=32}"
 
@@ -85,7 +85,7 @@ one() {
         *) until="-max_total_time=$amount" ;;
     esac
     [ ! -e "fuzz/dictionaries/$name.dict" ] || words=("-dict=fuzz/dictionaries/$name.dict")
-    # What is found goes beside the build: only a little of it is worth keeping in the repository.
+    # New inputs go beside the build: few of them are worth keeping in the repository.
     mkdir -p "$base/corpus/$name" "fuzz/artifacts/$name"
     "$base/$sanitizer/$(rustc -vV | sed -n 's/^host: //p')/release/$name" \
         "$base/corpus/$name" "fuzz/corpus/$name" -artifact_prefix="fuzz/artifacts/$name/" \
@@ -121,7 +121,7 @@ for row in "${rows[@]}"; do
     fi
 done
 if [ ${#failed[@]} -gt 0 ]; then
-    echo "fuzz: FAILED: ${failed[*]}: what did it is in fuzz/artifacts, and becomes a test"
+    echo "fuzz: FAILED: ${failed[*]}: the input is in fuzz/artifacts; make it a test"
     exit 1
 fi
 for row in "${rows[@]}"; do cat "$base/${row%% *}.sum"; done \

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Undefined behaviour, data races and weak memory, by Miri: tests/miri.rs, which has all protocols
-# with real threads, under several schedules; also where words are 32 bits and where bytes are the
-# other way around, twice each. Needs the nightly toolchain with miri and rust-src, which it adds where
-# rustup can.
+# Undefined behaviour, data races and weak memory, by Miri: tests/miri.rs runs all protocols with real
+# threads under several schedules, and twice each on targets with 32-bit words and with big-endian bytes.
+# Needs the nightly toolchain with miri and rust-src, which it adds where rustup can.
 #
-#   ci/check.sh miri [SEEDS] [TARGET ...]    8 schedules on the first target, and all targets, unless said
+#   ci/check.sh miri [SEEDS] [TARGET ...]    8 schedules on the first target, and all targets, by default
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -24,7 +23,7 @@ fi
 done_count=0
 for target in "${targets[@]}"; do
     seeds_here=$seeds
-    # The first knows all of them; the others are about widths, byte orders and barriers.
+    # The first target has all schedules; the others are about widths, byte orders and barriers.
     [ "$target" = "${targets[0]}" ] || seeds_here=$((seeds < 2 ? seeds : 2))
     if ! cargo +nightly miri setup --target "$target" >/dev/null 2>&1; then
         echo "miri: SKIPPED: $target, for which there is no library"

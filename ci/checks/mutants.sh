@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Whether the tests notice a change in the code: cargo-mutants changes one expression after the other.
-# Each change meets the fast tests of its crate first, with few cases and a fixed seed. Only what they
-# miss meets all tests of the crate, so that most changes cost seconds.
+# Whether the tests notice a change in the code. cargo-mutants changes one expression after the other.
+# Each change meets the fast tests of its crate first, with few cases and a fixed seed, and all tests of
+# the crate only if those miss it, so that most changes cost seconds.
 #
 #   ci/check.sh mutants                  all areas: algo table cell http rules
 #   ci/check.sh mutants algo cell        these areas
 #   ci/check.sh mutants algo 3/50        one of fifty shares of them, spread over all files (0/50 to 49/50)
 #   ci/check.sh mutants --list           how many changes there are in each file
 #
-# It can be stopped and started again: what has been tried on this commit, with nothing changed since,
-# is not tried again. Needs cargo-mutants. Nothing is changed here: it works in a copy.
+# It can be stopped and started again: a change that was tried with the same files is not repeated. Needs
+# cargo-mutants. It works in a copy of the repository.
 #
-# Survivors that make no difference stand in ci/checks/mutants-known.txt, each with its reason. Any other one
-# fails, and so does a run of all areas of which less than 95 % was caught.
+# Survivors that make no difference are in ci/checks/mutants-known.txt, each with its reason. Any other
+# survivor fails the check, and so does a run of all areas that catches less than 95 %.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -40,7 +40,7 @@ if ! cargo mutants --version >/dev/null 2>&1; then
     exit 0
 fi
 
-# Says for an area which files are changed, in which package, and which tests are fast.
+# Sets for an area which files are changed, in which package, and which tests are fast.
 describe() {
     fast=(--lib --tests)
     case "$1" in
@@ -51,7 +51,7 @@ describe() {
         rules) package=tollgate-rules paths=('crates/rules/src/*.rs' 'crates/rules/src/parse/*.rs') ;;
     esac
     case "$1" in
-        # Left out are those of a second or more: they ask millions of times.
+        # Tests of a second or more are left out: they decide millions of times.
         algo) fast=(--lib --test fuzz_bodies --test oracle -- --skip polling_loses --skip who_comes_back
             --skip who_polls --skip six_hundred --skip a_large_log) ;;
         table | cell) fast=(--lib --test fuzz_bodies --test limiter) ;;
@@ -59,7 +59,7 @@ describe() {
     selection=(--package "$package" --no-config)
     local path
     for path in "${paths[@]}"; do selection+=(--file "$path"); done
-    # The oracles are what the rest is compared with; the other file is compiled for loom only.
+    # The rest is compared with the oracles; memory_loom.rs is compiled for loom only.
     selection+=(--exclude '**/oracle/**' --exclude '**/oracle.rs' --exclude '**/tests.rs'
         --exclude '**/memory_loom.rs')
 }
@@ -122,7 +122,7 @@ try_piece() {
     touch "$piece/done"
 }
 
-# A survivor as the list of known ones names it: lines move, so it is told by what stands there.
+# A survivor as the list of known ones names it: lines move, so the name holds the line's text.
 name_of() {
     local file line rest
     IFS=: read -r file line rest <<<"$1"
@@ -140,7 +140,7 @@ git ls-files -z --cached --others --exclude-standard | tar --null --ignore-faile
 mkdir -p "$tree/.cargo"
 printf '[profile.dev]\nopt-level = 0\ndebug = 0\n[profile.dev.package."*"]\nopt-level = 1\n' \
     >"$tree/.cargo/config.toml"
-# All start from a tree whose tests pass and are built.
+# Every area starts from a tree whose tests are built and pass.
 for area in "${areas[@]}"; do
     describe "$area"
     if ! (cd "$tree" && PROPTEST_CASES=64 cargo test --quiet --package "$package" "${fast[@]}") >"$out/baseline.log" 2>&1; then

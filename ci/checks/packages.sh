@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What others build it with: licences and advisories of all dependencies, each feature by itself, the
-# oldest compiler that is promised, the least versions that are declared, what changed for users since
-# the last release, and documentation without warnings.
+# How others build it: licences and advisories of all dependencies, each feature by itself, the oldest
+# compiler that is promised, the least versions that are declared, changes for users since the last
+# release, and documentation without warnings.
 #
 #   ci/check.sh packages             all
 #   ci/check.sh packages NAME ...    of: licences advisories features oldest least changes documentation
 #
-# Tools that are missing are built by cargo, below the target folder. What cannot be done here says
-# SKIPPED and why, and is counted.
+# cargo builds missing tools below the target folder. A part that cannot run here says SKIPPED and why, and
+# is counted.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -25,7 +25,7 @@ skip() {
     return 1
 }
 
-# Whether cargo has a tool, which is installed if need be.
+# Succeeds if cargo has a tool, and installs it if need be.
 tool() {
     cargo "$1" --version >/dev/null 2>&1 \
         || cargo install --quiet --locked --root "$target/tools" "cargo-$1" \
@@ -45,7 +45,7 @@ advisories() {
     cargo deny --workspace --all-features --log-level error check --disable-fetch advisories
 }
 
-# The root by itself: cargo builds the default members with it, which want all of its features.
+# The root by itself: the default members, which cargo builds with it, use all of its features.
 features() {
     cargo check --locked --package tollgate --lib --no-default-features
     cargo check --locked --package tollgate --lib
@@ -63,7 +63,7 @@ oldest() {
         cargo "+$version" check --locked "${published[@]/#/--package=}" --all-features
 }
 
-# Of the files as they are, in a folder of their own, for another lock file.
+# A copy of the files as they are, since it needs another lock file.
 least() {
     mkdir "$work/least"
     git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$work/least"
@@ -75,7 +75,7 @@ least() {
     )
 }
 
-# By a tag of the release: crates.io has none of these yet.
+# Compared with the tag of the last release: crates.io has none of these yet.
 changes() {
     local last
     last="$(git tag --list 'v*' --sort=-version:refname | head -1)"

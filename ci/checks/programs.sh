@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The programs that tests run beside the tool: installed where that may be, else named. Debian and
-# what derives from it.
+# Installs the programs that tests run beside the tool, on Debian and its derivatives as root. Elsewhere
+# it names them.
 set -euo pipefail
 
 # Program and package.
 wanted=(curl:curl nginx:nginx-light wrk:wrk hey:hey redis-server:redis-server faketime:faketime
     promtool:prometheus)
 
-# nginx is where only root looks.
+# nginx is in a folder that only root searches.
 PATH="$PATH:/usr/sbin"
 missing=()
 for pair in "${wanted[@]}"; do
@@ -16,12 +16,12 @@ done
 [ "${#missing[@]}" -gt 0 ] || exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    echo "packages: tests that need these are skipped, and fail where CI is set: ${missing[*]}"
-    echo "packages: on Debian: apt-get install --no-install-recommends ${missing[*]}"
+    echo "programs: tests that need these are skipped, and fail where CI is set: ${missing[*]}"
+    echo "programs: on Debian: apt-get install --no-install-recommends ${missing[*]}"
     exit 0
 fi
 
-# The tests start servers of their own; those of the packages must not take their place.
+# The tests start servers of their own, so those of the packages must not start.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
     trap 'rm -f "$policy"' EXIT
@@ -31,4 +31,4 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get install -y --no-install-recommends "${missing[@]}" >/dev/null \
     || { apt-get update >/dev/null && apt-get install -y --no-install-recommends "${missing[@]}" >/dev/null; }
-echo "packages: installed ${missing[*]}"
+echo "programs: installed ${missing[*]}"

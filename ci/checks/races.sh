@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Data races in the tests with real threads, by the thread sanitizer, on a standard library that is
-# built with it too. It does not know fences; nothing but atomics depends on ours, so it needs none
-# of them to find its way, and nothing is suppressed. First it has to find a race that is planted.
-# Needs the nightly toolchain with rust-src, which it adds where rustup can. Some ten minutes.
+# Data races in the tests with real threads, by the thread sanitizer, on a standard library that is built
+# with it too. The sanitizer does not know fences; only atomics depend on ours, so nothing has to be
+# suppressed. First it must find a planted race. Needs the nightly toolchain with rust-src, which it adds
+# where rustup can. Some ten minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if ! rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
@@ -54,11 +54,11 @@ code=0
 "$CARGO_TARGET_DIR/$host/debug/planted" >"$work/planted.txt" 2>&1 || code=$?
 if [ $code -ne 66 ] || ! grep -q 'planted::add_without_order\|src/main.rs' "$work/planted.txt"; then
     cat "$work/planted.txt" >&2
-    echo 'races: the race that is planted goes unseen' >&2
+    echo 'races: the planted race was not found' >&2
     exit 1
 fi
 
-# Left out: what measures the memory of the process, which is mostly the sanitizer's here.
+# Left out: the test that measures the memory of the process, which is mostly the sanitizer's here.
 cargo +nightly test --locked -Zbuild-std --target "$host" -p tollgate \
     --test threads --test waiting --test adversaries -- --skip ten_million_keys | tee "$work/tests.txt"
 count="$(awk '/^test result: ok/ { sum += $4 } END { print sum + 0 }' "$work/tests.txt")"

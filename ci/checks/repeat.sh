@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The ordinary tests again and again, each run with the cases of another seed. Ends with the number of
-# runs that failed, and names the seed and the log of each.
+# The ordinary tests again and again, each run with the cases of another seed. Prints the number of runs
+# that failed, and the seed and the log of each.
 #
 #   ci/check.sh repeat [RUNS] [--load BUSY] [--first SEED]
 #
-# RUNS is 50, BUSY threads compete for the processors meanwhile (none unless said), and seeds count from
-# SEED, 1000 unless said. Doctests, models and histories draw nothing, and are left out. The tests are
-# built with optimisation, since they run often; assertions and overflow checks stay.
+# RUNS is 50, BUSY threads compete for the processors meanwhile (none by default), and seeds count from
+# SEED, 1000 by default. Doctests, models and histories draw nothing, and are left out. The tests are built
+# with optimisation, since they run often; assertions and overflow checks stay.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 runs=50 load=0 first=1000
@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
             shift 2
             ;;
         *)
-            [[ "$1" =~ ^[1-9][0-9]*$ ]] || { echo "repeat: '$1': say a number of runs" >&2; exit 2; }
+            [[ "$1" =~ ^[1-9][0-9]*$ ]] || { echo "repeat: '$1': give a number of runs" >&2; exit 2; }
             runs="$1"
             shift
             ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Histories of whole limiters on shuttle's schedules, checked for linearizability, and planted faults
-# that have to be caught.
+# Histories of whole limiters on shuttle's schedules, checked for linearizability, and planted faults that
+# must be caught.
 #
 #   ci/check.sh shuttle         300,000 histories in all, the same ones each time
 #   ci/check.sh shuttle N       about N
@@ -27,7 +27,7 @@ case "$count" in
         exit
         ;;
     *[!0-9]* | '')
-        echo "ci/check.sh shuttle: '$count': say a number of histories, full, or replay" >&2
+        echo "ci/check.sh shuttle: '$count': give a number of histories, full, or replay" >&2
         exit 2
         ;;
 esac

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# The proxy under load: wrk through rules that are read anew every second, with a Redis that is killed
-# every minute. Ends with what was asked, answered and counted, which must agree, and with the memory
-# of the proxy, which must not grow.
+# The proxy under load: wrk sends requests, the rules are reloaded every second, and Redis is killed every
+# minute. At the end, requests, answers and counts must agree, and the proxy's memory must not have grown.
 #
-#   ci/check.sh soak [SECONDS]    an hour unless said; 120 is the least that shows something
+#   ci/check.sh soak [SECONDS]    an hour by default; 120 is the least that shows something
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds="${1:-3600}"
@@ -61,7 +60,7 @@ metric() { curl -s "http://127.0.0.1:$admin/metrics" | awk -v name="$1" 'index($
 pids+=($!)
 ( while sleep 60; do kill -9 "$(cat "$work/redis.pid")"; sleep 5; start_redis; done ) &
 pids+=($!)
-# It has met every key and every connection by then.
+# By then the proxy has met every key and every connection.
 wrk -t1 -c16 -d15s "http://127.0.0.1:$port/" >"$work/warm.txt"
 wrk -t1 -c16 -d15s "http://127.0.0.1:$port/shared/x" >>"$work/warm.txt"
 before_kb="$(resident_kb)"

@@ -1,6 +1,6 @@
 //! How far a model is explored.
 //!
-//! `TOLLGATE_LOOM_DEPTH=full` (`ci/loom.sh full`) explores what takes minutes, too.
+//! `TOLLGATE_LOOM_DEPTH=full` (`ci/check.sh loom full`) explores what takes minutes, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

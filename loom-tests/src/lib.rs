@@ -1,6 +1,6 @@
 //! Models of the atomic protocols, explored by loom; one file per protocol in `tests/`.
 //!
-//! They run only with `RUSTFLAGS="--cfg tollgate_loom"` (see `ci/loom.sh`); without it there is
+//! They run only with `RUSTFLAGS="--cfg tollgate_loom"` (see `ci/check.sh loom`); without it there is
 //! nothing here. Under the flag a bucket has two slots, so that few keys fill it.
 
 #![cfg(tollgate_loom)]

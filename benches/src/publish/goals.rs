@@ -100,7 +100,7 @@ pub(super) fn section(all: &[Saved]) -> String {
     let table = table("", &header, &rows);
     format!(
         "## Targets\n\nA ratio of times, ours below the fastest exact other's, unless the row says \
-         otherwise. Where a row\nstands for many targets, the worst is shown.\n\n{table}"
+         otherwise. Where a row\ncovers many targets, the worst is shown.\n\n{table}"
     )
 }
 

@@ -1,16 +1,16 @@
-//! Where we lose, told from the figures.
+//! Where we lose, by the figures.
 //!
-//! Whose a row is, and what it stands beside, is told from its name, which reads "who, how" or
-//! "what: who, how": who is `tollgate` or the name of one of its types, or else a peer or a lock;
-//! how is "time given" or "own clock". Where a name leaves something open, it is taken to stand
-//! beside every row that it may stand beside: a loss may be listed twice, but none is left out.
+//! A row's name says its owner and its rivals. It reads "who, how" or "what: who, how": "who" is
+//! `tollgate` or the name of one of its types, or else a peer or a lock; "how" is "time given" or
+//! "own clock". Where a name leaves something open, the row is compared with every row that it may
+//! belong to: a loss may be listed twice, but none is left out.
 
 use crate::saved::{CallsRow, Item, SHOWN, Saved, TimedRow};
 
-/// Whose a row is.
+/// The owner of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Decides nothing; there to compare with.
+    /// Decides nothing; a lower bound to compare with.
     Floor,
     Ours,
     /// A peer's, or a lock's.
@@ -41,7 +41,7 @@ fn is_ours(name: &str) -> bool {
     })
 }
 
-/// Whose each row of a comparison is. Where none is named by us, all that decide are ours.
+/// The owner of each row of a comparison. Where no name is ours, all rows that decide are ours.
 pub(super) fn sides(rows: &[TimedRow]) -> Vec<Side> {
     let all_ours = !rows.iter().any(|row| is_ours(&row.name));
     let side = |row: &TimedRow| match (row.admitted, all_ours || is_ours(&row.name)) {
@@ -52,7 +52,7 @@ pub(super) fn sides(rows: &[TimedRow]) -> Vec<Side> {
     rows.iter().map(side).collect()
 }
 
-/// Whose each row of timed calls is.
+/// The owner of each row of timed calls.
 pub(super) fn sides_of_calls(rows: &[CallsRow]) -> Vec<Side> {
     let is_control = |row: &CallsRow| row.name.starts_with("control");
     let all_ours = !rows.iter().any(|row| is_ours(&row.name));
@@ -76,12 +76,12 @@ pub(super) fn alike(ours: &str, theirs: &str) -> bool {
         && reads(ours) == reads(theirs)
 }
 
-/// Who tells the time.
+/// The clock that decides, where a name says it.
 pub(super) fn time(name: &str) -> Option<usize> {
     first_of(name, &[&["own clock"], &["time given", "FakeRelativeClock"], &["coarse clock"]])
 }
 
-/// What is counted, where a name says so.
+/// The algorithm, where a name says it.
 pub(super) fn algorithm(name: &str) -> Option<usize> {
     let words: [&[&str]; 6] = [
         &["SubWindows", "sub-windows"],
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_told_apart_by_their_names() {
+    fn a_row_is_assigned_to_its_owner_by_its_name() {
         let names = ["tollgate, own clock", "any Gcra, time given", "SlidingLog, own clock"];
         assert!(names.into_iter().all(is_ours));
         let names = ["GCRA: tollgate, own clock", "textbook: tollgate Gcra, own clock", "tollgate"];
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_peer_is_found_beside_the_row_that_does_the_same() {
+    fn a_row_is_compared_with_the_peer_that_does_the_same() {
         let rows = [
             floor("CAS loop"),
             row("tollgate, time given", 1, 10.0),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_stands_beside_its_own_algorithm_and_its_own_threads() {
+    fn a_lock_is_compared_with_its_own_algorithm_and_its_own_threads() {
         let rows = [
             row("SubWindows, own clock", 1, 10.0),
             row("SlidingLog, own clock", 1, 20.0),

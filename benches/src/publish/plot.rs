@@ -125,7 +125,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Whether every element is closed in its turn, every attribute is quoted, and no sign of the
-    /// markup stands in a text.
+    /// markup is in a text.
     pub(crate) fn is_well_formed(svg: &str) -> bool {
         let mut open = Vec::new();
         let mut pieces = svg.split('<');

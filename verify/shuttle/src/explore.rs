@@ -29,7 +29,7 @@ const OVERLAPPING_PERCENT: u64 = 90;
 /// Points at which PCT changes priorities, and one.
 const PCT_DEPTH: usize = 10;
 
-/// How many histories are to be made of one family of those in `tests/`: set by `ci/shuttle.sh`.
+/// How many histories are to be made of one family of those in `tests/`: set by `ci/check.sh shuttle`.
 const COUNT: &str = "TOLLGATE_SHUTTLE_HISTORIES";
 /// From what the schedules follow; the same ones each time unless it is set.
 const SEED: &str = "TOLLGATE_SHUTTLE_SEED";

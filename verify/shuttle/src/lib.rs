@@ -1,7 +1,7 @@
 //! Histories of whole limiters, on schedules that shuttle makes, each checked for linearizability
 //! against the exact models.
 //!
-//! They run only with `RUSTFLAGS="--cfg tollgate_shuttle"` (see `ci/shuttle.sh`); without it there is
+//! They run only with `RUSTFLAGS="--cfg tollgate_shuttle"` (see `ci/check.sh shuttle`); without it there is
 //! nothing here. Under the flag a bucket has two slots, and a table one bucket, so that three keys
 //! fill it.
 //!

@@ -18,7 +18,7 @@ fn without_a_fault_no_window_sees_more_than_limit_and_what_is_unsent() {
 }
 
 #[test]
-#[ignore = "half a minute: ci/leases.sh full"]
+#[ignore = "half a minute: ci/check.sh states full"]
 fn a_death_or_a_fail_over_adds_what_is_stated_and_no_more() {
     keeps("batches, a death or fail-over", Batches { faults: 1, ..SMALL });
 }

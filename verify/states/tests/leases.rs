@@ -71,7 +71,7 @@ fn single_cells_stay_within_the_bound() {
 }
 
 #[test]
-#[ignore = "ten seconds: ci/leases.sh full"]
+#[ignore = "ten seconds: ci/check.sh states full"]
 fn single_cells_of_two_servers_stay_within_the_bound() {
     let redis_limiter = Leases { lifetime: 0, ..SMALL };
     keeps(

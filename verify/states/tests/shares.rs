@@ -58,14 +58,14 @@ fn smaller_clock_steps_add_proportionally_less() {
 }
 
 #[test]
-#[ignore = "half a minute: ci/leases.sh full"]
+#[ignore = "half a minute: ci/check.sh states full"]
 fn two_faults_of_a_server_add_what_each_does() {
     let kinds = &[Fault::Forget, Fault::FailOver, Fault::ServerAhead, Fault::ServerBack];
     keeps("shares, any 2 faults of a server", Shares { faults: 2, kinds, ..SMALL });
 }
 
 #[test]
-#[ignore = "minutes: ci/leases.sh full"]
+#[ignore = "minutes: ci/check.sh states full"]
 fn any_two_faults_add_what_each_does() {
     let kinds = &[
         Fault::Forget,

@@ -90,7 +90,7 @@ mod harness {
             if !missing.is_empty() {
                 let packages: Vec<&str> = missing.iter().map(|name| package(name)).collect();
                 let packages = packages.join(" ");
-                println!("test {name} ... SKIPPED: apt-get install {packages}, or ci/packages.sh");
+                println!("test {name} ... SKIPPED: apt-get install {packages}, or ci/check.sh programs");
                 skipped += 1;
             } else if catch_unwind(test).is_ok() {
                 println!("test {name} ... ok");

@@ -31,8 +31,8 @@
 //! readers load with Acquire. Each modification of that word is a read-modify-write, so later ones
 //! continue the release sequence.
 //!
-//! Models: `loom-tests/tests/purse.rs`, run by `ci/loom.sh`; every state of several processes:
-//! `verify/states/`, run by `ci/leases.sh`.
+//! Models: `loom-tests/tests/purse.rs`, run by `ci/check.sh loom`; every state of several processes:
+//! `verify/states/`, run by `ci/check.sh states`.
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;

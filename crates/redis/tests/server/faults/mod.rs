@@ -13,7 +13,7 @@
 //!
 //! `TOLLGATE_FAULTS` is the number of faults, a dozen by default. `TOLLGATE_FAULTS_SEED` draws
 //! other faults. `TOLLGATE_FAULTS_STRATEGY` (for example `Share`) selects one limiter, and
-//! `TOLLGATE_FAULTS_KIND` (for example `ServerClock`) one kind of fault. `ci/faults.sh` runs
+//! `TOLLGATE_FAULTS_KIND` (for example `ServerClock`) one kind of fault. `ci/check.sh faults` runs
 //! hundreds of faults on each server that it finds.
 
 mod fault;
