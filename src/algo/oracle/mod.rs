@@ -9,13 +9,13 @@
 //! its unit, an event in a log as its end), and never wraps around: it is the limit's word on what
 //! a clock may do, too.
 
-mod any;
 #[cfg(test)]
 mod brute;
 mod sliding_log;
 mod sub_windows;
 
-pub use {any::AnyOracle, sliding_log::EventLog, sub_windows::SubWindowCounts};
+pub use super::any::AnyOracle;
+pub use {sliding_log::EventLog, sub_windows::SubWindowCounts};
 
 use core::time::Duration;
 
@@ -92,7 +92,6 @@ pub trait Oracle: Clone + Sealed {
     fn decide(&mut self, now: Tick, n: u64) -> Verdict;
 }
 
-impl Sealed for AnyOracle {}
 impl Sealed for EventLog {}
 impl Sealed for Level {}
 impl Sealed for Queue {}

@@ -1,7 +1,7 @@
 //! Yes or no by one event, where there is one rate and denials are not counted.
 
 use super::events::{Entry, View};
-use super::{SlidingLogParams, SlidingLogSeen, Step, has_unwritten};
+use super::{SlidingLogParams, SlidingLogView, Step, has_unwritten};
 use crate::algo::Ring;
 use crate::decision::NEVER;
 use crate::time::Tick;
@@ -15,13 +15,13 @@ impl SlidingLogParams {
         ring: R,
         now: Tick,
         n: u64,
-    ) -> SlidingLogSeen {
+    ) -> SlidingLogView {
         let view = self.view_unborn(word, ring, now);
         let Some(view) = self.admits(view, n) else {
             return self.left_as_is(&view, Step::Deny, NEVER, 0);
         };
         let (time, ahead) = self.entered_at(&view, now);
-        SlidingLogSeen {
+        SlidingLogView {
             step: Step::Admit { next: self.enter(&view, n, time) },
             lap: view.lap,
             filled: view.filled,

@@ -117,7 +117,7 @@ pub struct SlidingLogParams {
 
 /// What a decision is judged by.
 #[derive(Clone, Copy, Debug)]
-pub struct SlidingLogSeen {
+pub struct SlidingLogView {
     step: Step,
     lap: u64,
     filled: u64,
@@ -200,8 +200,8 @@ impl SlidingLogParams {
         step: Step,
         until_admitted: u64,
         remaining: u64,
-    ) -> SlidingLogSeen {
-        SlidingLogSeen {
+    ) -> SlidingLogView {
+        SlidingLogView {
             step,
             lap: view.lap,
             filled: view.filled,
@@ -223,7 +223,7 @@ impl SlidingLogParams {
         ring: R,
         now: Tick,
         n: u64,
-    ) -> OutOfLine<SlidingLogSeen> {
+    ) -> OutOfLine<SlidingLogView> {
         OutOfLine(self.see(word, ring, now, n, false))
     }
 
@@ -238,7 +238,7 @@ impl SlidingLogParams {
 
     /// What a decision is judged by; and if it is to be told, all there is to tell.
     #[inline(always)]
-    fn see<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64, telling: bool) -> SlidingLogSeen {
+    fn see<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64, telling: bool) -> SlidingLogView {
         let remaining_now = |view| if telling { self.remaining_now(view) } else { 0 };
         let view = self.view(word, ring, now);
         if n == 0 {
@@ -270,7 +270,7 @@ impl SlidingLogParams {
             _ if telling => (Step::DenyCounted { next }, self.until_admitted(&view, n, Some(time))),
             _ => (Step::DenyCounted { next }, wait),
         };
-        SlidingLogSeen {
+        SlidingLogView {
             step,
             lap: view.lap,
             filled: view.filled,
@@ -314,7 +314,7 @@ impl Sealed for SlidingLogParams {}
 impl StateMachine for SlidingLogParams {
     #[cfg(feature = "std")]
     type Oracle = EventLog;
-    type View = SlidingLogSeen;
+    type View = SlidingLogView;
     const RINGED: bool = true;
     const OWED_BY_RING: bool = true;
 
@@ -336,12 +336,12 @@ impl StateMachine for SlidingLogParams {
     }
 
     #[inline(always)]
-    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
+    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogView {
         self.see(word, ring, now, n, true)
     }
 
     #[inline(always)]
-    fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
+    fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogView {
         if self.is_plain && n > 0 && n <= self.limit_min {
             return self.see_briefly(word, ring, now, n);
         }
@@ -350,18 +350,18 @@ impl StateMachine for SlidingLogParams {
     }
 
     #[inline(always)]
-    fn step(&self, seen: SlidingLogSeen, _: Tick, _: u64) -> Step {
+    fn step(&self, seen: SlidingLogView, _: Tick, _: u64) -> Step {
         seen.step
     }
 
     #[inline(always)]
     fn publish<R: Ring>(
         &self,
-        seen: SlidingLogSeen,
+        seen: SlidingLogView,
         ring: R,
         mut put: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        let SlidingLogSeen { lap, filled, last, floor, birth, .. } = seen;
+        let SlidingLogView { lap, filled, last, floor, birth, .. } = seen;
         let view = View { ring, word: 0, lap, filled, last, floor, ahead: 0, birth };
         let known = self.known(&view);
         if known == 0 {
@@ -375,17 +375,17 @@ impl StateMachine for SlidingLogParams {
     }
 
     #[inline(always)]
-    fn note(&self, seen: SlidingLogSeen, n: u64) -> u64 {
+    fn note(&self, seen: SlidingLogView, n: u64) -> u64 {
         seen.noted + n
     }
 
     #[inline(always)]
-    fn permit(&self, seen: SlidingLogSeen, now: Tick, _: u64) -> Permit {
+    fn permit(&self, seen: SlidingLogView, now: Tick, _: u64) -> Permit {
         Permit::new(self.reading(&seen, now))
     }
 
     #[inline(always)]
-    fn denied(&self, seen: SlidingLogSeen, now: Tick, _: u64) -> Denied {
+    fn denied(&self, seen: SlidingLogView, now: Tick, _: u64) -> Denied {
         Denied::new(self.reading(&seen, now), seen.until_admitted)
     }
 
@@ -466,7 +466,7 @@ impl SlidingLogParams {
     }
 
     #[inline(always)]
-    fn reading(&self, seen: &SlidingLogSeen, now: Tick) -> Reading {
+    fn reading(&self, seen: &SlidingLogView, now: Tick) -> Reading {
         Reading {
             limit: self.limit_min,
             room: seen.remaining,

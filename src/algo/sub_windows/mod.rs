@@ -87,7 +87,7 @@ pub struct SubWindowParams {
 
 /// What a decision is judged by.
 #[derive(Clone, Copy, Debug)]
-pub struct SubWindowSeen {
+pub struct SubWindowView {
     admits: bool,
     /// The word with the cells charged, if they are admitted.
     next: u64,
@@ -117,7 +117,7 @@ impl SubWindowParams {
     }
 
     #[inline(always)]
-    fn remaining(&self, seen: &SubWindowSeen, n: u64) -> u64 {
+    fn remaining(&self, seen: &SubWindowView, n: u64) -> u64 {
         // What weighs nothing needs no division.
         let weighed = if seen.oldest == 0 { 0 } else { self.weigh(seen.oldest, seen.overlap) };
         let estimate = seen.whole.saturating_add(weighed);
@@ -126,7 +126,7 @@ impl SubWindowParams {
 
     /// What a decision is judged by; and if it is to be told, how long to wait.
     #[inline(always)]
-    fn see<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64, telling: bool) -> SubWindowSeen {
+    fn see<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64, telling: bool) -> SubWindowView {
         let now = self.aligned(now);
         let view = self.view(word, ring, now);
         let (counted, put) = if view.passed == 0 {
@@ -150,7 +150,7 @@ impl SubWindowParams {
             true => Waits { idle: 0, wait: 0, scale: Scale::NANOS },
             false => self.waits(view, now, counted, n),
         };
-        SubWindowSeen {
+        SubWindowView {
             admits,
             next: match admits {
                 true if n == 0 => self.index.set(self.count.lowest_of(word), self.index.of(word)),
@@ -172,7 +172,7 @@ impl Sealed for SubWindowParams {}
 impl StateMachine for SubWindowParams {
     #[cfg(feature = "std")]
     type Oracle = SubWindowCounts;
-    type View = SubWindowSeen;
+    type View = SubWindowView;
     const RINGED: bool = true;
 
     fn ring_cells(&self) -> usize {
@@ -189,24 +189,24 @@ impl StateMachine for SubWindowParams {
     }
 
     #[inline(always)]
-    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
+    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowView {
         self.see(word, ring, now, n, true)
     }
 
     #[inline(always)]
-    fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
+    fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowView {
         self.see(word, ring, now, n, false)
     }
 
     #[inline(always)]
-    fn step(&self, seen: SubWindowSeen, _: Tick, _: u64) -> Step {
+    fn step(&self, seen: SubWindowView, _: Tick, _: u64) -> Step {
         if seen.admits { Step::Admit { next: seen.next } } else { Step::Deny }
     }
 
     #[inline(always)]
     fn publish<R: Ring>(
         &self,
-        seen: SubWindowSeen,
+        seen: SubWindowView,
         _: R,
         mut put: impl FnMut(usize, u64) -> bool,
     ) -> bool {
@@ -214,7 +214,7 @@ impl StateMachine for SubWindowParams {
     }
 
     #[inline(always)]
-    fn permit(&self, seen: SubWindowSeen, now: Tick, n: u64) -> Permit {
+    fn permit(&self, seen: SubWindowView, now: Tick, n: u64) -> Permit {
         let now = self.aligned(now);
         let scale = self.grid.scale(now, self.grid.floor(now));
         let (until_idle, scale) =
@@ -224,7 +224,7 @@ impl StateMachine for SubWindowParams {
     }
 
     #[inline(always)]
-    fn denied(&self, seen: SubWindowSeen, _: Tick, _: u64) -> Denied {
+    fn denied(&self, seen: SubWindowView, _: Tick, _: u64) -> Denied {
         let reading = Reading {
             limit: self.limit,
             room: self.remaining(&seen, 0),
