@@ -4,7 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::{fs, io};
 
-use tollgate::algo::any::{AnyParams, AnySeen};
+use tollgate::algo::any::{AnyParams, AnyView};
 use tollgate::algo::dynamic_gcra::PacedParams;
 use tollgate::algo::fixed_window::FixedWindowParams;
 use tollgate::algo::gcra::GcraParams;
@@ -12,8 +12,8 @@ use tollgate::algo::leaky_queue::LeakyQueueParams;
 use tollgate::algo::oracle::{
     AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window,
 };
-use tollgate::algo::sliding_log::{SlidingLogParams, SlidingLogSeen};
-use tollgate::algo::sub_windows::{SubWindowParams, SubWindowSeen};
+use tollgate::algo::sliding_log::{SlidingLogParams, SlidingLogView};
+use tollgate::algo::sub_windows::{SubWindowParams, SubWindowView};
 use tollgate::algo::warm_up::WarmUpParams;
 use tollgate::algo::{Grid, Moment, NoRing, Rebased, Receipt, Restart, Standing, Step};
 use tollgate::{
@@ -62,7 +62,7 @@ const _: () = {
     shared::<(SlidingCounter, SlidingLog, SubWindows, DynamicGcra)>();
     shared::<(AnyParams, FixedWindowParams, GcraParams, LeakyQueueParams, WarmUpParams)>();
     shared::<(SlidingLogParams, SubWindowParams, PacedParams, DynamicGcraParams)>();
-    shared::<(AnySeen, SlidingLogSeen, SubWindowSeen)>();
+    shared::<(AnyView, SlidingLogView, SubWindowView)>();
     shared::<(Grid, NoRing, Receipt, Standing, Step)>();
     shared::<(Moment, Rebased, Restart)>();
     shared::<(AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window)>();

@@ -1,10 +1,10 @@
 //! A grid of time units on which an algorithm keeps its instants.
 //!
-//! A word has about 50 bits for an instant, too few for nanoseconds over years, so each
-//! algorithm counts in units of its own, chosen from the quota so that the quota itself is a
-//! whole number of them: the grid has exactly `units / nanos` units to a nanosecond, a fraction
-//! in lowest terms, and no rate is ever rounded. An instant counts as the beginning of its unit;
-//! [`Grid::floor`] finds that unit without error, for every `u64` of nanoseconds.
+//! A word has about 50 bits for an instant, too few for nanoseconds over years. Each algorithm
+//! therefore counts in units of its own, chosen so that the quota is a whole number of them: the
+//! grid has exactly `units / nanos` units to a nanosecond, a fraction in lowest terms, and no rate
+//! is ever rounded. An instant counts as the beginning of its unit. [`Grid::floor`] finds that unit
+//! exactly, for every `u64` of nanoseconds.
 //!
 //! # How an instant is placed with two multiplications
 //!
@@ -17,17 +17,17 @@
 //!
 //! # Old words
 //!
-//! Instants in a word are compared on a ring (the word's time field wraps around), and which way
-//! round is decided by [`Grid::ahead`]. There are two kinds of grid:
+//! Instants in a word are compared on a ring, since the word's time field wraps around.
+//! [`Grid::ahead`] decides whether an instant is ahead or behind. There are two kinds of grid:
 //!
-//! - *Endless*: the ring is longer than the 584 years of a [`Tick`], so no two instants ever
-//!   coincide. Any clock may then be off by any amount, in either direction.
-//! - *Wrapping*: the ring is shorter. An instant up to `ahead_max` units ahead is ahead; all
-//!   others are behind. `ahead_max` is what the algorithm itself may write ahead of its clock,
-//!   and the *skew tolerance* on top: a year or more where the ring has 64 years, else 1/8192 of
-//!   the ring and at most an hour. A clock that is behind by more than that may take a live
-//!   state for an old one. A state that is older than the ring less `ahead_max` may be taken for
-//!   a live one, for at most `ahead_max` units.
+//! - *Endless*: the ring is longer than the 584 years of a [`Tick`], so no two instants coincide. A
+//!   clock may be off by any amount, in either direction.
+//! - *Wrapping*: the ring is shorter. An instant up to `ahead_max` units ahead is ahead; all others
+//!   are behind. `ahead_max` is what the algorithm itself may write ahead of its clock, plus the
+//!   *skew tolerance*: a year or more if the ring has 64 years, else 1/8192 of the ring and at most
+//!   an hour. A clock that is behind by more than that may read a live state as an old one. A state
+//!   that is older than the ring less `ahead_max` may be read as live, for at most `ahead_max`
+//!   units.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -43,7 +43,7 @@ pub(crate) const WORDS: usize = 8;
 const HOUR_NANOS: u128 = 3_600 * 1_000_000_000;
 pub(super) const YEAR_NANOS: u128 = 365 * 24 * HOUR_NANOS;
 
-/// A time grid; what it promises stands in the [module](self).
+/// A time grid. The [module](self) states what it guarantees.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, StateMachine};
@@ -96,16 +96,16 @@ impl Grid {
         }
     }
 
-    /// As [`new`](Self::new), for an algorithm that writes up to `reach` units ahead, and seldom up to
-    /// `debt`. Where the ring is endless with the latter, it is written ahead as far as it goes.
+    /// As [`new`](Self::new), for an algorithm that writes up to `reach` units ahead, and seldom up
+    /// to `debt`. If the ring is endless with `debt` as well, the reach is as long as the field
+    /// allows.
     pub(crate) fn with_debt(units: u64, nanos: u64, field_max: u64, reach: u64, debt: u64) -> Self {
         let grid = Self::new(units, nanos, field_max, reach);
         let enough = grid.ring().is_none() && grid.reach >= debt;
         if enough { grid } else { Self::new(units, nanos, field_max, debt.max(reach)) }
     }
 
-    /// As [`new`](Self::new), on a ring that is all of the field and no more: for instants that do
-    /// not begin at 0.
+    /// As [`new`](Self::new), on a ring of exactly the field: for instants that do not begin at 0.
     pub(crate) fn wrapping(units: u64, nanos: u64, field_max: u64, reach: u64) -> Self {
         let grid = Self::new(units, nanos, field_max, reach);
         Self { mask: field_max, ahead_max: reach + grid.tolerance, reach, ..grid }
@@ -129,7 +129,7 @@ impl Grid {
         Self { units, nanos, fraction, mask, ahead_max, tolerance, reach }
     }
 
-    /// Whether instants of the two grids mean the same.
+    /// Whether an instant means the same on both grids.
     #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn counts_as(&self, other: &Self) -> bool {
@@ -179,8 +179,8 @@ impl Grid {
         if distance <= self.ahead_max { distance } else { 0 }
     }
 
-    /// So many units, but no more than are told from what is behind.
-    pub(super) fn ahead_at_most(&self, units: u64) -> u64 {
+    /// The units, but no more than can be told from an instant that is behind.
+    pub(super) fn clamp_ahead(&self, units: u64) -> u64 {
         units.min(self.ahead_max)
     }
 
@@ -205,7 +205,8 @@ impl Grid {
         instant.wrapping_add(units) & self.mask
     }
 
-    /// The same, and no later than the last that `field` can hold, also where the grid does not wrap.
+    /// The same, but no later than the last instant that `field` can hold, also if the grid does
+    /// not wrap.
     pub(super) fn later_in(&self, field: Field, instant: u64, units: u64) -> u64 {
         self.later(instant, units).min(field.max())
     }
@@ -244,8 +245,8 @@ impl Grid {
         (self.units.get(), self.nanos)
     }
 
-    /// How far a clock may be behind the one that wrote a state and still see it as live;
-    /// `None` where there is no bound.
+    /// How far a clock may be behind the one that wrote a state and still read it as live; `None`
+    /// if there is no bound.
     ///
     /// ```
     /// # use tollgate::algo::{Algorithm, StateMachine};
@@ -265,8 +266,8 @@ impl Grid {
         if self.mask == u64::MAX { self.ahead_max } else { self.tolerance }
     }
 
-    /// For how long after it was written a state is told from a later one; `None` where there is
-    /// no bound.
+    /// How long after it was written a state can be told from a later one; `None` if there is no
+    /// bound.
     ///
     /// ```
     /// # use tollgate::algo::{Algorithm, StateMachine};
@@ -382,12 +383,12 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_endless_only_if_it_has_room_for_a_debt() {
+    fn a_ring_is_endless_only_with_room_for_the_debt() {
         let last_unit = u64::MAX / 2_048;
         let grid = |debt| Grid::with_debt(1, 2_048, last_unit + 1_000, 500, debt);
         assert_eq!((grid(1_000).ring(), grid(1_000).reach()), (None, 1_000));
         assert_eq!((grid(1_001).ring(), grid(1_001).reach()), (Some(last_unit + 1_001), 1_001));
-        // What is written ahead is told from what is behind, by a clock that is behind, too.
+        // An instant written ahead is told from one behind, also by a clock that is behind.
         let short = Grid::with_debt(1, 1, (1 << 20) - 1, 1_000, 16_000);
         assert_eq!((short.reach(), short.ahead(20_000, 4_000 - 127)), (16_000, 16_127));
         assert_eq!(short.ahead(20_000, 4_000 - 128), 0);
@@ -403,17 +404,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ahead_is_bounded_by_what_is_told_from_the_past() {
+    fn distances_ahead_are_clamped_to_what_can_be_told_from_the_past() {
         let short = Grid::new(1, 1, (1 << 20) - 1, 1_000);
         assert_eq!(short.tolerance_units(), 127);
-        assert_eq!((short.ahead_at_most(1_127), short.ahead_at_most(1_128)), (1_127, 1_127));
+        assert_eq!((short.clamp_ahead(1_127), short.clamp_ahead(1_128)), (1_127, 1_127));
         let endless = Grid::new(1, 2_500, (1 << 53) - 1, 0);
         assert_eq!(endless.tolerance_units(), u64::MAX >> 1);
-        assert_eq!(endless.ahead_at_most(u64::MAX), u64::MAX >> 1);
+        assert_eq!(endless.clamp_ahead(u64::MAX), u64::MAX >> 1);
     }
 
     #[test]
-    fn an_instant_is_waited_for_until_it_is_a_span_behind() {
+    fn until_behind_by_counts_to_the_end_of_the_span_and_at_least_one() {
         let grid = Grid::new(1, 2_500, (1 << 53) - 1, 100);
         let until = |instant, now| grid.until_behind_by(instant, now, Duration::from_micros(25));
         assert_eq!((until(5, 0), until(0, 0), until(0, 4)), (15, 10, 6));
@@ -453,9 +454,10 @@ mod tests {
             }
         }
 
-        /// A span is the least after which the units have begun: one nanosecond less is too few.
+        /// A span is the shortest after which the units have begun: one nanosecond less is too
+        /// short.
         #[test]
-        fn spans_are_sufficient_and_least(
+        fn spans_are_sufficient_and_minimal(
             units in 1_u64..1 << 40, wider in 0_u64..1 << 50, now in 0_u64..1 << 60,
             more in 1_u64..1 << 30,
         ) {

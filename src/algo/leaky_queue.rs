@@ -1,4 +1,4 @@
-//! The leaky bucket as a queue: what fits waits for its turn, what does not is denied.
+//! The leaky bucket as a queue: a request that fits waits for its turn, any other is denied.
 //!
 //! # Word
 //!
@@ -6,16 +6,16 @@
 //! bits 52..0  theoretical arrival time (TAT), in units of the grid
 //! ```
 //!
-//! Word, grid and admission are those of [`gcra`](super::gcra): the TAT is when the last cell in
-//! the queue will have left, the debt is what waits, and the bucket holds `burst` cells. The
-//! permit says in addition when it is the request's turn.
+//! Word, grid and admission are those of [`gcra`](super::gcra): the TAT is the instant at which the
+//! last cell leaves the queue, the debt is the length of the queue, and the bucket holds `burst`
+//! cells. The permit also says when it is the request's turn.
 //!
 //! # Step
 //!
-//! `n` cells are admitted iff `debt + n * cell <= burst * cell`. Their turn comes in
-//! `max(0, debt - (max(k, n) - n) * cell)` units, where `k` cells may pass without delay. With
-//! `k = 1` that is the debt: all that was there before has then left. A larger `k` lets a request
-//! go as soon as it and what is in front of it are at most `k` cells.
+//! `n` cells are admitted iff `debt + n * cell <= burst * cell`. Their turn comes in `max(0, debt -
+//! (max(k, n) - n) * cell)` units, where `k` cells may pass without delay. With `k = 1` that is the
+//! debt: everything ahead has then left. With a larger `k`, a request goes as soon as it and the
+//! queue ahead of it are at most `k` cells.
 //!
 //! Source: the leaky bucket of ITU-T I.371 read as a shaper; nginx `ngx_http_limit_req_module`
 //! for the cells that pass without delay.
@@ -36,18 +36,18 @@ use crate::time::Tick;
 /// Leaky bucket as a queue: requests leave one by one at an even rate, and up to `burst` cells
 /// are in the queue.
 ///
-/// A request that fits is admitted, and its [`Permit::delay`] says how long to wait for its turn.
-/// One that does not fit is denied at once. The limiter keeps no list of who waits: the caller
+/// A request that fits is admitted, and its [`Permit::delay`] says how long to wait for its turn. A
+/// request that does not fit is denied at once. The limiter keeps no list of waiters: the caller
 /// sleeps, or sets a timer, for the delay.
 ///
-/// **Guarantee.** With [`new`](Self::new), each turn is at least one emission interval
-/// (period / limit) for each cell of the request before it after that request's turn, less one
-/// unit of the [`Grid`] where that one had no delay, under any interleaving of threads. The queue
-/// never holds more than `burst` cells, so no request waits longer than `burst - 1` intervals.
-/// What is granted in any span of time is bounded as for [`Gcra`].
+/// **Guarantee.** With [`new`](Self::new), each turn comes at least one emission interval (period /
+/// limit) for each cell of the previous request after that request's turn, less one unit of the
+/// [`Grid`] if that request had no delay, under any interleaving of threads. The queue never holds
+/// more than `burst` cells, so no request waits longer than `burst - 1` intervals. The cells
+/// granted in any span of time are bounded as for [`Gcra`].
 ///
-/// **Not guaranteed.** That the caller waits; cells are charged when the request is admitted.
-/// Who gives up waiting leaves a gap. See [`Gcra`] for keys that lose their place.
+/// **Not guaranteed.** That the caller waits: cells are charged when the request is admitted. A
+/// caller that gives up leaves a gap. See [`Gcra`] for keys that lose their slot.
 ///
 /// # In the words of nginx
 ///
@@ -57,7 +57,7 @@ use crate::time::Tick;
 /// | `rate=R burst=N delay=D` | the same, `.immediate(D + 1)` |
 /// | `rate=R burst=N nodelay` | the same, `.immediate(u64::MAX)` |
 ///
-/// There the request that is being served does not count, here it does. Rates are not rounded:
+/// In nginx the request that is being served does not count, here it does. Rates are not rounded:
 /// nginx keeps `1r/m` as 0.016 requests a second, which is one in 62.5 s.
 ///
 /// ```
@@ -96,12 +96,12 @@ impl LeakyQueue {
         Self { immediate: 1 }
     }
 
-    /// The same queue, in which the first `cells` pass without delay: whoever comes when there
-    /// are at most that many, his own included, need not wait. 1 unless said otherwise.
+    /// The same queue, in which the first `cells` cells pass without delay: a request need not wait
+    /// if the queue, with its own cells, is at most that long. The default is 1.
     ///
     /// No request waits for itself, so 0 means the same as 1, and a request for more than `cells`
-    /// waits only for what is in front of it. From the burst on, and thus with `u64::MAX`,
-    /// nothing is ever delayed: then the queue is a meter, and answers as [`Gcra`] does.
+    /// waits only for the queue ahead of it. With `cells` of at least the burst (`u64::MAX` for
+    /// any), no request is delayed: the queue is a meter and answers as [`Gcra`] does.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -145,9 +145,9 @@ impl Algorithm for LeakyQueue {
     }
 }
 
-/// [`LeakyQueue`] with a quota worked in.
+/// The parameters of [`LeakyQueue`] for a quota.
 ///
-/// A charge of nothing has no delay, since nothing has to wait.
+/// A request for 0 cells has no delay.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, StateMachine};
@@ -166,12 +166,12 @@ pub struct LeakyQueueParams {
 }
 
 impl LeakyQueueParams {
-    /// Units until the turn of `n` cells that find `debt` units in front of them.
+    /// Units until the turn of `n` cells that find a queue of `debt` units.
     #[inline(always)]
     fn delay(&self, debt: u64, n: u64) -> u64 {
         match n {
             0 => 0,
-            // Saturation is of what passes at once, and no debt is that large.
+            // The product saturates only for what passes at once, and no debt is that large.
             n => debt.saturating_sub(self.bucket.cost(self.immediate.saturating_sub(n))),
         }
     }
@@ -263,7 +263,7 @@ mod tests {
         queue.params(&quota.parse().expect("a quota"), 0).expect("in range")
     }
 
-    /// Requests one after the other at one instant; the first without a delay in the list is
+    /// Requests at one instant, one after the other; the first that has no delay in the list is
     /// denied.
     #[test]
     fn turns_by_cells_that_pass_at_once_and_by_cost() {
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// A turn is an instant: who asks with a clock that is behind waits that much longer.
+    /// A turn is an instant: a clock that is behind waits that much longer.
     #[test]
     fn a_stale_clock_waits_longer_for_the_same_turn() {
         let params = params("10/s burst 6", LeakyQueue::new());
@@ -326,7 +326,7 @@ mod tests {
     }
 
     proptest! {
-        /// But for the delay, every answer is the token bucket's.
+        /// Every answer is the token bucket's, except for the delay.
         #[test]
         fn it_charges_as_the_token_bucket(
             immediate: u64, word: u64, now: u64, n in 0_u64..30, near: bool,

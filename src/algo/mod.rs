@@ -1,32 +1,33 @@
 //! The algorithms, as pure functions of (word, parameters, now, cost).
 //!
-//! Nothing here names an atomic, reads a clock, allocates or uses a float. A step is total: any
-//! word, any instant and any cost give an answer, and what saturates does so on the limit's
-//! side. It may run again (after a lost compare-and-swap), so it has no side effect.
+//! Nothing here names an atomic, reads a clock, allocates or uses a float. A step is total: every
+//! word, every instant and every cost has an answer. A value that saturates does so on the limit's
+//! side. A step has no side effect, since a thread runs it again after a lost compare-and-swap.
 //!
 //! # Word layouts
 //!
-//! A state is the low [`PAYLOAD_BITS`] bits of a word; the table keeps the rest for itself.
+//! A state is the low [`PAYLOAD_BITS`] bits of a word. The table uses the bits above.
 //!
 //! | algorithm | bits 52..0 | idle when |
 //! |---|---|---|
 //! | [`gcra`] | theoretical arrival time (53, or 37 in a [compact](COMPACT_BITS) state) | that time has come |
-//! | [`paced`] | theoretical arrival time (53), in fractions of a cell | that time has come |
+//! | [`dynamic_gcra`] | theoretical arrival time (53), in fractions of a cell | that time has come |
 //! | [`leaky_queue`] | theoretical arrival time (53, or 37) | that time has come |
 //! | [`warm_up`] | when it is cold again (53 - w), warmth (w, from period and rate) | that time has come |
 //! | [`fixed_window`] | end of the window (53 - c), cells counted (c, from the limit) | the window has ended |
 //! | [`sub_windows`], [`sliding_counter`] | latest sub-window (53 - c), cells that count (c, from the limit) | that one no longer counts |
 //! | [`sliding_log`] | time of the latest event (51 - p), lap (2), places it fills (p, from the largest limit) | it has left every window |
 //!
-//! The last two have a [`Ring`] of words beside it, of which the table keeps the upper 10 bits:
+//! The last two have a [`Ring`] of words beside the state word. The table uses the upper 10 bits of
+//! each.
 //!
 //! | ring | words | bits 53..0 |
 //! |---|---|---|
 //! | [`sub_windows`] | one for each sub-window | as the word: a sub-window, cells charged in it |
 //! | [`sliding_log`] | one for each event, and two | its round (2), time of an older event (52) |
 //!
-//! Instants are in units of the algorithm's [`Grid`], so that an idle state needs no sweeping:
-//! it says for itself that it is over, and means the same as no state at all.
+//! Instants are in units of the algorithm's [`Grid`]. An idle state needs no sweeping: its word
+//! shows that it has ended, and it means the same as no state at all.
 
 pub mod any;
 pub mod dynamic_gcra;
@@ -58,7 +59,7 @@ use crate::time::Tick;
 /// Bits of a word that hold an algorithm's state.
 pub const PAYLOAD_BITS: u32 = 53;
 
-/// Bits of a word that hold an algorithm's state where the key stands in the same word.
+/// Bits of a word that hold an algorithm's state where the same word also holds the key.
 pub const COMPACT_BITS: u32 = 37;
 
 pub(crate) mod sealed {
@@ -67,7 +68,7 @@ pub(crate) mod sealed {
 
 /// A choice of algorithm: what [`Builder::algorithm`](crate::Builder::algorithm) takes.
 ///
-/// It is sealed: the algorithms of this crate are all there are, so that methods can be added.
+/// The trait is sealed, so that methods can be added: no other crate implements it.
 ///
 /// ```
 /// use tollgate::algo::Algorithm;
@@ -80,16 +81,16 @@ pub trait Algorithm: sealed::Sealed {
     /// The algorithm with the quota worked in.
     type Params: StateMachine;
 
-    /// Works the quota in. `unix_origin_nanos` is the Unix time of the clock's
+    /// Computes the parameters for a quota. `unix_origin_nanos` is the Unix time of the clock's
     /// [`Tick::ZERO`]; only windows aligned to the wall clock use it.
     ///
     /// # Errors
     ///
-    /// What is out of range, with advice.
+    /// The quota or an option is out of range; the error says what to change.
     fn params(&self, quota: &Quota, unix_origin_nanos: u64) -> Result<Self::Params, QuotaError>;
 
-    /// The same for a state of [`COMPACT_BITS`]; `None` where the algorithm or the quota needs
-    /// more.
+    /// The parameters for a state of [`COMPACT_BITS`]; `None` if the algorithm or the quota needs
+    /// more bits.
     ///
     /// ```
     /// use tollgate::algo::Algorithm;
@@ -103,7 +104,8 @@ pub trait Algorithm: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// What is out of range for any state, with advice.
+    /// The quota or an option is out of range for every kind of state; the error says what to
+    /// change.
     fn compact_params(
         &self,
         quota: &Quota,
@@ -116,10 +118,11 @@ pub trait Algorithm: sealed::Sealed {
 
 /// The words beside the state word, as a step reads them.
 ///
-/// A word that the key's earlier life left behind reads as 0, which means: nothing here.
+/// A word that was written for the slot's previous key reads as 0, which means that nothing is
+/// stored.
 ///
-/// It is open: whoever drives a [`StateMachine`] by hand may keep its words anywhere. Methods that are
-/// added have a default.
+/// The trait is open: a caller that drives a [`StateMachine`] by hand may keep the words anywhere.
+/// New methods will have a default.
 ///
 /// ```
 /// use tollgate::algo::{NoRing, Ring};
@@ -128,23 +131,23 @@ pub trait Algorithm: sealed::Sealed {
 /// assert_eq!((cells.cell(0), NoRing.cell(0)), (7, 0));
 /// ```
 pub trait Ring: Copy {
-    /// What stands at `place`, below [`StateMachine::ring_cells`].
+    /// The content at `place`, which is below [`StateMachine::ring_cells`].
     fn cell(self, place: usize) -> u64;
 
-    /// In which bits that differs from `content`, of 54 bits. Where what stands there is of an earlier
-    /// life, and so counts for nothing, higher bits may differ.
+    /// The exclusive or of the content at `place` and `content`, of 54 bits. If the stored word was
+    /// written for an earlier key, and so counts for nothing, higher bits may be set.
     #[inline(always)]
     fn apart(self, place: usize, content: u64) -> u64 {
         self.cell(place) ^ content
     }
 
-    /// What was last noted in the ring's note, if it has one: some earlier note, or 0.
+    /// The last note that was written, if the ring has one: some earlier note, or 0.
     fn note(self) -> u64 {
         0
     }
 }
 
-/// The ring of an algorithm that has none, and of a key never seen.
+/// The ring of an algorithm without a ring, and of a key that was never seen.
 ///
 /// ```
 /// use tollgate::algo::{NoRing, Ring};
@@ -167,13 +170,14 @@ impl Ring for &[u64] {
     }
 }
 
-/// An algorithm with its quota worked in: how a state goes on.
+/// An algorithm with the parameters of a quota: how a state changes.
 ///
-/// The state is one word, and for some a [`Ring`] of cells beside it. The word says which cells
-/// count, and while it stands none of those changes: so what was judged by the word and its
-/// cells is right if the word has not changed in between. What a step needs to keep in a cell
-/// follows from the word it leaves (and the cells that count), so that every thread that moves
-/// the word on from there first writes the same.
+/// The state is one word, and for some algorithms a [`Ring`] of cells beside it. The word
+/// determines which cells count, and none of those changes while the word is unchanged. A decision
+/// made from a word and its cells is therefore still right if the word has not changed by the
+/// compare-and-swap. The content that a step publishes to a cell is a function of the word that it
+/// leaves (and of the cells that count), so all threads that race to advance that word write the
+/// same content.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, StateMachine, NoRing, Step};
@@ -193,7 +197,7 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     #[cfg(feature = "std")]
     type Oracle: oracle::Oracle;
 
-    /// What a decision is judged by, and explained from: the word itself where it is all.
+    /// What a decision is made and explained from: the word itself where nothing else is needed.
     type View: Copy + core::fmt::Debug;
 
     /// Whether a state can have a ring.
@@ -210,56 +214,57 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         0
     }
 
-    /// Whether the ring's last word is a note: read as a guess, and proved before use.
+    /// Whether the ring's last word is a note: a hint that a reader verifies before it relies on
+    /// it.
     fn has_note(&self) -> bool {
         false
     }
 
-    /// Cells, from the first on, that must read as 0 when a key's life begins even if the ring
-    /// has been through all generations since they were written.
+    /// The number of leading cells that must read as 0 when a key takes the slot, even if the ring
+    /// has passed through all generations since they were written.
     fn cells_to_clear(&self) -> usize {
         0
     }
 
-    /// Does something by the algorithm that this is: once for all that follows, where this is
-    /// [any of several](any).
+    /// Calls the visitor with the concrete algorithm. For [any of several](any) algorithms, this is
+    /// the only branch on which one it is.
     #[inline(always)]
     fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
         visit.by(self)
     }
 
-    /// The token bucket, if this is one: the algorithm whose cells can be taken ahead.
+    /// The token bucket, if this is one: the algorithm that supports leases.
     #[inline(always)]
     fn as_gcra(&self) -> Option<&gcra::GcraParams> {
         None
     }
 
-    /// Does something by the algorithm that this is, if its charges can be taken back; else `None`.
+    /// Calls the visitor with the concrete algorithm if it supports refunds; else returns `None`.
     #[inline(always)]
     fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
         let _ = visit;
         None
     }
 
-    /// The state of a key that was never seen, stamped with the time.
+    /// The state of a key that was never seen, stamped with `now`.
     fn fresh(&self, now: Tick) -> u64;
 
-    /// Whether a fresh key starts in debt, so that even its denial has to be remembered.
+    /// Whether a fresh key starts in debt. Then even its denial must be stored.
     fn starts_in_debt(&self) -> bool {
         false
     }
 
-    /// Whether a denial can change a state, so that a look does not do for one.
+    /// Whether a denial can change a state. Then a read alone cannot decide one.
     fn remembers_denials(&self) -> bool {
         self.starts_in_debt()
     }
 
-    /// Reads what a decision about `n` cells is judged by. Never panics; bits of the word above
-    /// the payload are ignored.
+    /// Reads what a decision about `n` cells is made from. It never panics, and ignores the bits of
+    /// the word above the payload.
     fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::View;
 
-    /// The same, of which only what decides is wanted and not what there is to tell: the step, and
-    /// what is published, are those of [`read`](Self::look).
+    /// As [`read`](Self::read), for a caller that needs the decision only, without remaining cells
+    /// or waits. The step, and what is published, are the same.
     #[inline(always)]
     fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::View {
         self.read(word, ring, now, n)
@@ -268,8 +273,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     /// Decides about `n` cells. Never panics.
     fn step(&self, seen: Self::View, now: Tick, n: u64) -> Step;
 
-    /// Names the cells that must be in the ring before the word moves on from what was seen:
-    /// `put` says whether the word still stands, and false ends it.
+    /// Passes to `put` each cell that must be in the ring before the word advances. `put` returns
+    /// whether the word is unchanged; after a false, this returns false.
     fn publish<R: Ring>(
         &self,
         seen: Self::View,
@@ -280,21 +285,21 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         true
     }
 
-    /// What to note once the word has moved on.
+    /// The note to write after the word has advanced.
     fn note(&self, seen: Self::View, n: u64) -> u64 {
         let _ = (seen, n);
         0
     }
 
-    /// What to tell of an admission by what was seen.
+    /// The permit for an admission of `n` cells.
     ///
-    /// Apart from the step, so that who does not ask does not pay.
+    /// It is separate from the step, so that a caller who does not ask for it does not pay for it.
     fn permit(&self, seen: Self::View, now: Tick, n: u64) -> Permit;
 
-    /// What to tell of a denial by what was seen.
+    /// The denial of `n` cells.
     fn denied(&self, seen: Self::View, now: Tick, n: u64) -> Denied;
 
-    /// The answer to `n` cells of a key in the state that was seen, with nothing charged.
+    /// The answer to a request of `n` cells, with nothing charged.
     fn answer(&self, seen: Self::View, now: Tick, n: u64) -> Decision {
         match self.step(seen, now, n) {
             Step::Admit { .. } => Ok(self.permit(seen, now, n)),
@@ -305,17 +310,17 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     /// `now` in units of the algorithm's grid, for [`standing`](Self::standing).
     fn instant(&self, now: Tick) -> u64;
 
-    /// Whether the state means anything at `instant`, and how much. The word alone tells.
+    /// Whether the state is idle or live at `instant`, and its debt. The word alone is enough.
     fn standing(&self, word: u64, instant: u64) -> Standing;
 
     /// Whether [`owed`](Self::owed) reads the ring.
     const OWED_BY_RING: bool = false;
 
-    /// What is forgotten with a state that is [live](Standing::Live) at `instant`: a table that must
-    /// forget a key chooses the one for which this is least. By default the debt of
+    /// The debt that is lost if a state that is [live](Standing::Live) at `instant` is evicted. A
+    /// full table evicts the key for which this is smallest. By default it is the debt of
     /// [`standing`](Self::standing).
     ///
-    /// Any ring gives an answer, also one that has moved on from `word`.
+    /// Every ring has an answer, also one that has changed since `word` was read.
     fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {
         let _ = ring;
         match self.standing(word, instant) {
@@ -324,23 +329,23 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         }
     }
 
-    /// The denial of a key that finds no place until `word`, the state with the least debt, has
-    /// been idle for `skew`.
+    /// The denial of a key that finds no slot until `word`, the state with the least debt, has been
+    /// idle for `skew`.
     fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied;
 
     /// The time grid that the state is kept on.
     fn grid(&self) -> &Grid;
 
-    /// How far a clock may be behind the one that wrote a state and still see it as live;
-    /// `None` where there is no bound.
+    /// How far a clock may be behind the one that wrote a state and still read it as live; `None`
+    /// if there is no bound.
     fn skew_tolerance(&self) -> Option<Duration> {
         self.grid().skew_tolerance()
     }
 
-    /// For how long after it was written a state is told from a later one; `None` where there is
-    /// no bound. A key that comes back later than that, in the place it had, may be denied for
-    /// what it did then, for no longer than the largest debt and the skew tolerance together: for a
-    /// token bucket on such a grid that is up to sixteen times what its burst takes to come back.
+    /// How long after it was written a state can be told from a later one; `None` if there is no
+    /// bound. A key that returns to its slot later than that may be denied for what it did then,
+    /// for no longer than the largest debt and the skew tolerance together. For a token bucket on
+    /// such a grid, that is up to sixteen times what its burst takes to come back.
     fn horizon(&self) -> Option<Duration> {
         self.grid().horizon()
     }
@@ -350,7 +355,7 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     fn oracle(&self) -> Self::Oracle;
 }
 
-/// A machine whose charges can be taken back.
+/// A machine whose charges can be refunded.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, Refund, StateMachine, NoRing, Receipt, Step};
@@ -359,38 +364,38 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
 /// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
 /// let Step::Admit { next } = params.step(params.fresh(Tick::ZERO), Tick::ZERO, 10) else { panic!() };
 /// let receipt = Receipt { cells: 10, at: Tick::ZERO, next };
-/// // Half a second later time has restored five of them; so that is what is left to give back.
+/// // Half a second later time has restored five of them; so five are left to refund.
 /// let now = Tick::from_nanos(500_000_000);
 /// let word = params.refund(next, &receipt, now, 10);
 /// assert_eq!(params.answer(params.read(word, NoRing, now, 0), now, 0)?.remaining(), 10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Refund: StateMachine {
-    /// The state after `n` of the cells of a charge are given back, as far as time has not restored
-    /// them by `now`: of `cells` charged, time restores one after the other from then on.
+    /// The state after a refund of `n` cells of a charge, as far as time has not restored them by
+    /// `now`: of `cells` charged, time restores one after the other from then on.
     ///
-    /// The state must be of the same life as the one that was charged. A bucket, or a window of the
-    /// wall clock, never is better than if those `n` had not been charged, whatever was charged or
-    /// given back in between; an anchored window stays where it was opened. (What was
-    /// [added](Self::add), or forgiven at the largest debt, in between is not looked at.)
+    /// The state must belong to the same key since the charge. A bucket, or a window of the wall
+    /// clock, is never better than if those `n` cells had not been charged, whatever was charged or
+    /// refunded in between. An anchored window stays where it was opened. (Cells that were
+    /// [added](Self::add), or forgiven at the largest debt, in between are not considered.)
     ///
-    /// A receipt is good for one give-back. In portions it would give back too much: what time has
-    /// restored of the charge is taken off each time as if it were the first.
+    /// A receipt is good for one refund. Several partial refunds would return too much: each
+    /// subtracts what time has restored of the charge as if it were the first.
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64;
 
-    /// The state after `n` cells are given that nobody has paid for: no better than one that is idle.
+    /// The state after `n` cells are added that no charge has taken: no better than an idle one.
     fn add(&self, word: u64, now: Tick, n: u64) -> u64;
 
-    /// The same algorithm on the same states, that admits as long as a state can hold what is
-    /// charged: for what has been spent already, whatever the limit.
+    /// The same algorithm on the same states, which admits as long as a state can hold the charge:
+    /// for cells that have been spent already, whatever the limit.
     #[must_use]
     fn overdrawn(&self) -> Self;
 
-    /// How long from `now` until no more is charged than may be at a time; zero if that time has come.
+    /// How long from `now` until the debt is within the limit again; zero if it is.
     fn turn(&self, word: u64, now: Tick) -> Duration;
 }
 
-/// A machine whose cells can be charged before their time has come.
+/// A machine whose cells can be charged before they have come back.
 ///
 /// ```
 /// use std::time::Duration;
@@ -405,13 +410,14 @@ pub trait Refund: StateMachine {
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub trait Ahead: Refund {
-    /// The same algorithm on the same states, that admits what would be admitted at `now`, or within
-    /// `wait` from then if nothing else were charged until then. `now` is the instant to step at.
+    /// The same algorithm on the same states, which admits what would be admitted at `now`, or
+    /// within `wait` after it if nothing else were charged until then. `now` is the instant to step
+    /// at.
     #[must_use]
     fn within(&self, now: Tick, wait: Duration) -> Self;
 }
 
-/// A machine whose states serve other quotas as well.
+/// A machine whose states also serve other quotas.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, StateMachine, PerKey};
@@ -423,15 +429,15 @@ pub trait Ahead: Refund {
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub trait PerKey: StateMachine {
-    /// The same algorithm on the same states, by another quota.
+    /// The same algorithm on the same states, with another quota.
     ///
     /// # Errors
     ///
-    /// The quota is out of range, or cannot be told by these states, with advice.
+    /// The quota is out of range, or these states cannot express it; the error says what to change.
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError>;
 }
 
-/// What is remembered of a charge, to take it back by.
+/// What a refund needs to know of a charge.
 ///
 /// ```
 /// use tollgate::Tick;
@@ -440,17 +446,18 @@ pub trait PerKey: StateMachine {
 /// assert_eq!(receipt.cells, 3);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "whoever tests an algorithm makes them")]
+#[allow(clippy::exhaustive_structs, reason = "tests of an algorithm make them")]
 pub struct Receipt {
-    /// How many cells were charged.
+    /// The number of cells charged.
     pub cells: u64,
-    /// By which time.
+    /// The instant of the charge.
     pub at: Tick,
     /// The state that the charge left.
     pub next: u64,
 }
 
-/// What [`StateMachine::dispatch`] does by an algorithm, whichever it is. It is open: callers write their own.
+/// The operation that [`StateMachine::dispatch`] applies to the concrete algorithm. The trait is
+/// open: callers write their own.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, StateMachine, Visitor};
@@ -468,14 +475,15 @@ pub struct Receipt {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Visitor {
-    /// What it returns.
+    /// The result.
     type Out;
 
-    /// Does it.
+    /// Applies the operation.
     fn by<M: StateMachine>(self, algo: &M) -> Self::Out;
 }
 
-/// What [`StateMachine::meet_revocable`] does by an algorithm whose charges can be taken back.
+/// The operation that [`StateMachine::meet_revocable`] applies to an algorithm that supports
+/// refunds.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, Refund, StateMachine, VisitRevocable};
@@ -493,10 +501,10 @@ pub trait Visitor {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait VisitRevocable {
-    /// What it returns.
+    /// The result.
     type Out;
 
-    /// Does it.
+    /// Applies the operation.
     fn by<M: Refund>(self, algo: &M) -> Self::Out;
 }
 
@@ -513,16 +521,16 @@ pub trait VisitRevocable {
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "whoever drives a machine must know all of them")]
+#[allow(clippy::exhaustive_enums, reason = "a driver of a machine handles every variant")]
 pub enum Standing {
-    /// The same as no state: another key may have its place.
+    /// The same as no state: another key may take the slot.
     Idle {
-        /// Units for which it has been so.
+        /// Units since it became idle.
         units: u64,
     },
-    /// Something would be forgotten if the state were dropped.
+    /// Debt would be lost if the state were dropped.
     Live {
-        /// How much, in units that compare between states of one limiter.
+        /// The debt, in units that compare between states of one limiter.
         debt: u64,
     },
 }
@@ -538,18 +546,18 @@ pub enum Standing {
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "whoever drives a machine must know all of them")]
+#[allow(clippy::exhaustive_enums, reason = "a driver of a machine handles every variant")]
 pub enum Step {
-    /// Go ahead, and let `next` be the state.
+    /// Admit; `next` becomes the state.
     Admit {
         /// The state after the charge.
         next: u64,
     },
-    /// Deny, and leave the state.
+    /// Deny; the state does not change.
     Deny,
-    /// Deny, and let the attempt count all the same.
+    /// Deny, and count the attempt.
     DenyCounted {
-        /// The state with the attempt in it.
+        /// The state that counts the attempt.
         next: u64,
     },
 }

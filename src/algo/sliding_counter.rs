@@ -10,9 +10,9 @@ use crate::quota::{Quota, QuotaError};
 /// The most older windows.
 const OLDER_MAX: u32 = 256;
 
-/// The two-window weighted estimate: cells of this window, and of the last one as much as the
-/// sliding window still overlaps it. A request is admitted while the estimate before it is below
-/// the limit.
+/// The two-window weighted estimate: the cells of this window, and those of the last one in
+/// proportion to its overlap with the sliding window. A request is admitted if the estimate,
+/// rounded down, leaves room for its cells below or at the limit.
 ///
 /// It smooths the fixed window's boundary at the price of two small counts. Limit 7, 5 cells in
 /// the last window, 3 in this one, of which 30 % has passed: the estimate is 3 + 0.7 * 5 = 6.5,
@@ -21,10 +21,10 @@ const OLDER_MAX: u32 = 256;
 /// **Guarantee.** At every admission the estimate, rounded down and with the cells that are asked
 /// for, is at most the limit, exactly and under any interleaving of threads.
 ///
-/// **Not guaranteed.** The estimate takes the older window's cells to be spread evenly. Where
+/// **Not guaranteed.** The estimate assumes that the older window's cells are spread evenly. If
 /// they were not, a span of one period may see up to twice the limit; and the first window of a
-/// steady overload grants all of the limit at its beginning. With [`older`](Self::older) windows of a fraction of the period, a span
-/// shorter than the period by one of them sees at most the limit;
+/// steady overload grants all of the limit at its beginning. With [`older`](Self::older) windows of
+/// a fraction of the period, a span shorter than the period by one of them sees at most the limit.
 /// [`SlidingLog`](crate::SlidingLog) is exact. The quota's burst is not used.
 ///
 /// It takes a ring of one word more than older windows for each key.

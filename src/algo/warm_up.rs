@@ -1,4 +1,4 @@
-//! Warm-up: a pace that starts slowly, and rises to the quota's rate while it is used.
+//! Warm-up: a rate that starts low and rises to the quota's rate with use.
 //!
 //! # Word
 //!
@@ -6,36 +6,36 @@
 //! bits 52..w  when it is cold again, in units of the grid | bits w-1..0  warmth, in units
 //! ```
 //!
-//! `w` is chosen from period and rate. The warmth is what has been warmed up of the period, at
-//! most all of it. The next request may go at *cold again* less the warmth; from then on, if none
-//! comes, it cools down, one unit a unit. So idle time needs no writing: past the time to go, the
-//! warmth is the distance to *cold again*, and past that, the key is as if never seen. Zero is a
-//! key that was cold at the clock's origin. No value is out of range: a warmth beyond the period
-//! counts as the period.
+//! `w` depends on the period and the rate. The warmth is the part of the period that has been
+//! warmed up. The next request may go at *cold again* less the warmth; if none comes after that,
+//! the key cools down, one unit a unit. So idle time needs no write: past the time to go, the
+//! warmth is the distance to *cold again*, and past that instant the key is as if never seen. Zero
+//! is a key that was cold at the clock's origin. No value is out of range: a warmth beyond the
+//! period counts as the period.
 //!
 //! # Step
 //!
-//! With `wait` units to the time to go and a warmth of `h`, `n` cells are admitted iff
-//! `wait <= max_wait`. Whoever comes after them pays: the time to go moves on by
+//! With `wait` units to the time to go and a warmth of `h`, `n` cells are admitted iff `wait <=
+//! max_wait`. Their cost delays the request after them: the time to go advances by
 //!
 //! ```text
 //! n * cell + extra,   extra = ceil(a * (y^2 - z^2) / b)
 //! y = max(0, ramp - h),   z = max(0, ramp - h - n * refill)
 //! ```
 //!
-//! and the warmth rises by `n * refill`. This is Guava's `SmoothWarmingUp` told backwards: what it
-//! stores is the period less the warmth, measured by the time it takes to store. With `s` the
-//! emission interval, `c` the cold factor and `p` the period, it has `p/2s` permits below the
-//! threshold and `2p/(s+cs)` above, so that storing one takes `refill = 2s(1+c)/(5+c)`, and what
-//! is above takes `ramp = 4p/(5+c)`. Above, the interval rises from `s` to `cs`; the area below
-//! that line is `n*s` and the extra, with `a = (5+c)(c-1)` and `b = 4(1+c) ramp`.
+//! and the warmth rises by `n * refill`. This is Guava's `SmoothWarmingUp` in reverse: its stored
+//! permits are the period less the warmth, measured by the time it takes to store them. With `s`
+//! the emission interval, `c` the cold factor and `p` the period, it has `p/2s` permits below the
+//! threshold and `2p/(s+cs)` above. So storing one takes `refill = 2s(1+c)/(5+c)`, and storing
+//! those above takes `ramp = 4p/(5+c)`. Above the threshold the interval rises from `s` to `cs`;
+//! the area below that line is `n*s` and the extra, with `a = (5+c)(c-1)` and `b = 4(1+c) ramp`.
 //!
 //! # Units
 //!
 //! A unit is an exact fraction of the emission interval, a sixteenth or finer, such that a permit
-//! takes a whole number of them to store; the period is rounded up to `5 + c` of them, or a
-//! multiple. Within that it is the finest with a ring of a year. What does not leave a ring of 64
-//! times the farthest that is written ahead is denied when built.
+//! takes a whole number of units to store. The period is rounded up to a multiple of `5 + c` units.
+//! Among these, the unit is the finest whose ring has a year. The parameters are rejected if the
+//! ring is less than 64 times the farthest instant that is written ahead.
 //!
 //! Source: the arithmetic of Guava's `RateLimiter` (its documentation in `SmoothRateLimiter`).
 
@@ -55,22 +55,22 @@ use crate::time::{Tick, saturating_nanos};
 use crate::word::Field;
 
 const COLD_FACTOR_MAX: u32 = 100;
-/// An emission interval has at least so many units.
+/// The fewest units in an emission interval.
 const UNITS_IN_CELL_MIN: u64 = 16;
-/// The ring is at least so many times what is written ahead.
+/// The ring is at least this many times what is written ahead.
 const RING_PER_REACH_MIN: u128 = 64;
 
-/// Warm-up: requests are paced, slowly at first, and at the quota's rate once they have gone on
-/// for the period. What is left alone cools down again in the same time.
+/// Warm-up: requests are spaced, widely at first, and at the quota's rate after they have gone on
+/// for the period. A key without requests cools down again in the same time.
 ///
-/// A request may go when the time that the one before it has cost is over. It costs
-/// `cold_factor` emission intervals (period / limit of the quota) a cell when cold and one when
-/// warm, and its cost delays whoever comes next, not itself. A request that would have to wait
-/// longer than `max_wait` is denied; else [`Permit::delay`] says how long.
+/// A request may go when the time that the request before it cost is over. It costs `cold_factor`
+/// emission intervals (period / limit of the quota) a cell when cold and one when warm, and its
+/// cost delays the next request, not itself. A request that would have to wait longer than
+/// `max_wait` is denied; otherwise [`Permit::delay`] says how long to wait.
 ///
-/// `remaining` is the burst (the most cells that one request may ask for) where a request would
-/// be admitted, else 0. `reset_after` is the time until all is cold, when the key is as if it had
-/// never been used: a key never seen starts cold.
+/// `remaining` is the burst (the most cells that one request may ask for) if a request would be
+/// admitted, else 0. `reset_after` is the time until the key is cold, as if it had never been used:
+/// a key never seen starts cold.
 ///
 /// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its
 /// place is granted at most `burst + rate * (span + max_wait + u)` cells, where `u` is one unit
@@ -82,12 +82,12 @@ const RING_PER_REACH_MIN: u128 = 64;
 /// `(5 + c)(c - 1) / (2 (1 + c))` units, with a cold factor of `c`: 2 for 3, 6.1 for 10. With a
 /// factor above 3 a difference can grow from ramp to ramp, as it does in the formula itself.
 ///
-/// **Not guaranteed.** That the caller waits. See [`Limiter`](crate::Limiter) for what happens to
-/// a key that loses its place: it starts cold. Where the grid wraps around, a key left alone for
-/// as long as its [`ring`](Grid::ring), give or take what it may write ahead, may pass for one
-/// that was used a moment ago: denied for so long, or warm. The ring has a year for periods up
-/// to `500,000 * s^2` seconds, with an emission interval of `s` seconds, a cold factor of 3 and a
-/// small burst (20,000 s at 5 a second); beyond, it is shorter (6 days for a minute at 1,000).
+/// **Not guaranteed.** That the caller waits. See [`Limiter`](crate::Limiter) for what happens to a
+/// key that loses its slot: it starts cold. If the grid wraps around, a key without requests for as
+/// long as its [`ring`](Grid::ring), give or take what it may write ahead, may read as one that was
+/// used a moment ago: denied for as long, or warm. The ring has a year for periods up to `500,000 *
+/// s^2` seconds, with an emission interval of `s` seconds, a cold factor of 3 and a small burst
+/// (20,000 s at 5 a second); beyond that it is shorter (6 days for a minute at 1,000).
 ///
 /// ```
 /// use std::time::Duration;
@@ -108,8 +108,8 @@ pub struct WarmUp {
 }
 
 impl WarmUp {
-    /// Warms up in `period` of constant use, and cools down in the same time. Cold, a cell takes
-    /// 3 times as long as warm, and nobody waits: what cannot go at once is denied.
+    /// Warms up in `period` of constant use, and cools down in the same time. When cold, a cell
+    /// takes 3 times as long as when warm. No request waits: one that cannot go at once is denied.
     ///
     /// A period of zero counts as the shortest that can be kept.
     ///
@@ -129,8 +129,8 @@ impl WarmUp {
         Self { period, cold_factor: 3, max_wait: Duration::ZERO }
     }
 
-    /// How many times longer a cell takes when all is cold: 1 (no warm-up) to 100. 3 unless said
-    /// otherwise.
+    /// How many times longer a cell takes when the key is cold: 1 (no warm-up) to 100. The default
+    /// is 3.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -147,7 +147,7 @@ impl WarmUp {
         Self { cold_factor: factor, ..self }
     }
 
-    /// The longest wait that a request is admitted with; zero unless said otherwise.
+    /// The longest wait with which a request is admitted. The default is zero.
     ///
     /// It is rounded down to a unit of the [`Grid`].
     ///
@@ -168,8 +168,8 @@ impl WarmUp {
         Self { max_wait: longest, ..self }
     }
 
-    /// The parameters with `cell` units in an emission interval; `None` where the word has no
-    /// room for them. The quota is valid, and `cell` at most the interval's nanoseconds.
+    /// The parameters with `cell` units in an emission interval; `None` if the word has no room for
+    /// them. The quota is valid, and `cell` is at most the interval's nanoseconds.
     fn with_units(&self, quota: &Quota, cell: u64) -> Option<WarmUpParams> {
         let factor = u64::from(self.cold_factor);
         let (units, period_nanos) = (quota.limit() * cell, quota.period_nanos());
@@ -219,7 +219,7 @@ impl Algorithm for WarmUp {
             return Err(QuotaError::ColdFactorOutOfRange);
         }
         let factor = u64::from(self.cold_factor);
-        // What makes `refill` whole; and even, so that half an interval is whole too.
+        // A multiple of this makes `refill` whole, and even, so that half an interval is whole too.
         let divisor = (5 + factor) / gcd(5 + factor, 2 * (1 + factor));
         let mut cell = UNITS_IN_CELL_MIN.next_multiple_of(2 * divisor);
         let interval_nanos = quota.period_nanos() / quota.limit();
@@ -236,9 +236,9 @@ impl Algorithm for WarmUp {
     }
 }
 
-/// [`WarmUp`] with a quota worked in.
+/// The parameters of [`WarmUp`] for a quota.
 ///
-/// A charge of nothing has no delay, since nothing has to wait.
+/// A request for 0 cells has no delay.
 ///
 /// ```
 /// use std::time::Duration;
@@ -253,12 +253,12 @@ impl Algorithm for WarmUp {
 pub struct WarmUpParams {
     grid: Grid,
     burst: u64,
-    /// Units that one cell costs when all is warm.
+    /// Units that one cell costs when the key is warm.
     cell: u64,
-    /// Units of warmth in one cell.
+    /// Units of warmth that one cell adds.
     refill: u64,
     cold_factor: u64,
-    /// Units of warmth at most.
+    /// The largest warmth in units.
     period: u64,
     /// The warmth from which on a cell costs no more than `cell`.
     ramp: u64,
@@ -280,14 +280,14 @@ struct View {
 }
 
 impl View {
-    /// Units until all is cold.
+    /// Units until the key is cold.
     fn until_cold(self) -> u64 {
         self.wait + self.warmth
     }
 }
 
 impl WarmUpParams {
-    /// Whether the ring has a year, or does not end.
+    /// Whether the ring has a year, or is endless.
     fn lasts_a_year(&self) -> bool {
         let (units, nanos) = self.grid.ratio();
         let Some(ring) = self.grid.ring() else { return true };
@@ -344,8 +344,8 @@ impl Rebase for WarmUpParams {
         [units, nanos, burst, cell, refill, cold_factor, period, max_wait]
     }
 
-    /// The time to go is rounded up, and when it is cold again, down: neither a turn nor what is
-    /// warm comes early.
+    /// The time to go is rounded up, and *cold again* is rounded down: neither a turn nor warmth
+    /// comes early.
     fn rebase(&self, word: u64, _: &mut [u64], passage: &Rebased) -> Option<u64> {
         let warmth = self.warmth.of(word).min(self.period);
         let (more, less) = passage.left(&self.grid, self.cold_at.of(word));
@@ -478,7 +478,7 @@ mod tests {
             for factor in [1, 2, 3, 10, 100] {
                 let warm_up = WarmUp::new(SECOND * secs).cold_factor(factor);
                 let Ok(params) = params(quota, warm_up) else {
-                    assert!(factor > 3, "{quota} in {secs} s is denied");
+                    assert!(factor > 3, "{quota} in {secs} s is rejected");
                     continue;
                 };
                 assert!(tile(&[params.warmth, params.cold_at], PAYLOAD_BITS));
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_denied_when_built() {
+    fn a_period_without_room_in_the_word_is_rejected() {
         use QuotaError as E;
         let long = WarmUp::new(SECOND * 60);
         assert_eq!(params("1000000/s", long), Err(E::WarmUpTooLong));
@@ -507,16 +507,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_just_in_range_is_accepted() {
+    fn the_edges_of_the_range_are_accepted() {
         assert!(params("5/s", WarmUp::new(SECOND * 60).cold_factor(100)).is_ok());
-        // Sixteen units are the least that an interval is divided in.
+        // An interval has at least sixteen units.
         assert!(params("62500000/s", WarmUp::new(Duration::ZERO)).is_ok());
         let faster = params("62500001/s", WarmUp::new(Duration::ZERO));
         assert_eq!(faster, Err(QuotaError::WarmUpTooLong));
     }
 
     #[test]
-    fn units_are_the_finest_of_which_the_ring_has_a_year() {
+    fn units_are_the_finest_whose_ring_has_a_year() {
         let has_a_year = |params: &WarmUpParams| {
             let (units, nanos) = params.grid.ratio();
             let ring = params.grid.ring().unwrap_or(u64::MAX);
@@ -533,14 +533,14 @@ mod tests {
             let none_finer = finer.is_none_or(|finer| !has_a_year(&finer));
             assert!(none_finer || params.cell > interval_nanos / 2, "{text}");
         }
-        // Where none has a year, the coarsest have to do.
+        // If no unit gives a year, the coarsest is taken.
         let short = params("1000/s", WarmUp::new(SECOND * 60)).expect("in range");
         assert!(!has_a_year(&short) && short.cell == UNITS_IN_CELL_MIN);
     }
 
-    /// From one clock to another, of which the origins are no whole number of units apart.
+    /// Between clocks whose origins are no whole number of units apart.
     #[test]
-    fn what_is_cold_is_carried_with_its_turn_and_what_is_over_is_not() {
+    fn rebasing_keeps_the_turn_of_a_cold_key_and_drops_an_expired_one() {
         use crate::algo::{Moment, Restart};
         let params = params("5/s", WarmUp::new(SECOND * 4).max_wait(SECOND * 60));
         let params = params.expect("in range");
@@ -548,23 +548,23 @@ mod tests {
         let part = (nanos / units / 2).max(1);
         let moment = |nanos| Moment { tick: Tick::from_nanos(nanos), unix_origin_nanos: 0 };
         let (then, now) = (moment(1_000_000_000), moment(77_000_000_000 + part));
-        let carried = |word: u64, elapsed| {
+        let rebased = |word: u64, elapsed| {
             let passage = params.passage(&Restart { then, elapsed, now });
             params.rebase(word, &mut [], &passage)
         };
         let cold = params.fresh(then.tick);
-        assert_eq!(carried(cold, Duration::ZERO), None);
-        // Cold, and yet with a time to go.
+        assert_eq!(rebased(cold, Duration::ZERO), None);
+        // Cold, but with a time to go.
         let ahead = params.cold_at.of(cold) + 1_000;
         let waits = params.cold_at.set(0, ahead);
-        let word = carried(waits, Duration::ZERO).expect("a thousand units are to go");
+        let word = rebased(waits, Duration::ZERO).expect("a thousand units are to go");
         assert_eq!(params.warmth.of(word), 0);
         let left = params.grid.ahead(params.cold_at.of(word), params.grid.floor(now.tick));
         assert!((1_000..=1_001).contains(&left), "{left}");
-        assert_eq!(carried(waits, SECOND * 3_600), None);
+        assert_eq!(rebased(waits, SECOND * 3_600), None);
     }
 
-    /// Without a ramp it is a pace: one interval a cell, warm or cold.
+    /// Without a ramp every cell takes one interval, warm or cold.
     #[test]
     fn a_cold_factor_of_one_is_an_even_pace() {
         let warm_up = WarmUp::new(SECOND * 4).cold_factor(1).max_wait(SECOND * 10);
@@ -580,7 +580,7 @@ mod tests {
         }
     }
 
-    /// The whole ramp takes the period, and the cells in it are Guava's.
+    /// The whole ramp takes the period, and has as many cells as in Guava.
     #[test]
     fn warming_up_takes_the_period() {
         for (factor, cells) in [(3, 10), (9, 4), (19, 2)] {
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn left_alone_it_cools_down_in_the_period() {
+    fn an_unused_key_cools_down_in_the_period() {
         let params = params("5/s burst 100", WarmUp::new(SECOND * 4)).expect("in range");
         let Step::Admit { next } = params.step(params.fresh(Tick::ZERO), Tick::ZERO, 100) else {
             panic!("a key never seen")

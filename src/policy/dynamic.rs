@@ -394,12 +394,12 @@ impl StateMachine for DynamicGcraParams {
 
     /// Of any quota that may come: a faster one tells less apart.
     fn skew_tolerance(&self) -> Option<Duration> {
-        PacedParams::least_grid().skew_tolerance()
+        PacedParams::min_grid().skew_tolerance()
     }
 
     /// As the tolerance.
     fn horizon(&self) -> Option<Duration> {
-        PacedParams::least_horizon()
+        PacedParams::min_horizon()
     }
 
     fn oracle(&self) -> Level {

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use tollgate::algo::StateMachine;
 use tollgate::{
     FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SlidingLog, SubWindows, WarmUp,
 };
+
+use super::grid::{units_in_cell, units_in_window, units_within};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const YEAR: u64 = 365 * 24 * 3_600 * SECOND;
@@ -26,8 +29,7 @@ pub(crate) const EXTREMES: [(u64, u64); 10] = [
 /// A Unix time in 2025, for windows aligned to the wall clock.
 pub(crate) const ORIGIN_2025: u64 = 1_735_700_000_123_456_789;
 
-/// A new one needs a line here, in [`with_algorithm`], in [`Choice::fits`] where its most at once
-/// is not the limit, and in [`reach`](super::grid::reach) if it writes ahead of its clock.
+/// The compiler finds each place in this file that needs a line for a new algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Choice {
     Bucket(Gcra),
@@ -81,7 +83,7 @@ impl Choice {
         match self {
             Self::Bucket(_) | Self::Queue(_) | Self::WarmUp(_) => quota.burst_cells(),
             Self::Log(rates) => rates.all(quota).map(|rate| rate.limit()).min().expect("a rate"),
-            _ => quota.limit(),
+            Self::Window(_) | Self::SubWindows(_) | Self::Counter(_) => quota.limit(),
         }
     }
 
@@ -94,9 +96,32 @@ impl Choice {
         self.fits(quota).saturating_add(u64::try_from(cells).unwrap_or(u64::MAX))
     }
 
+    /// Units that the algorithm may write ahead of its clock, or that end a state: a bucket's
+    /// burst, a window, a log's longest window, the sub-windows that count.
+    pub(crate) fn reach<P: StateMachine>(self, params: &P, quota: &Quota) -> u64 {
+        match self {
+            Self::Bucket(_) | Self::Queue(_) => units_in_cell(params, quota) * quota.burst_cells(),
+            Self::Window(_) => units_in_window(params, quota),
+            Self::WarmUp(pace) => {
+                let parts = 2 * (5 + u64::from(pace.cold_factor));
+                let spans = units_within(params, pace.period * 2 + pace.max_wait) + 2;
+                units_in_cell(params, quota) * quota.burst_cells() + spans + parts
+            }
+            // One for each sub-window that counts, or some more.
+            Self::SubWindows(_) | Self::Counter(_) => params.ring_cells() as u64,
+            Self::Log(rates) => {
+                let windows = rates.all(quota).map(|rate| units_in_window(params, &rate));
+                windows.max().expect("a rate")
+            }
+        }
+    }
+
     /// Whether there are words beside the state word.
     pub(crate) fn has_ring(self) -> bool {
-        matches!(self, Self::SubWindows(_) | Self::Counter(_) | Self::Log(_))
+        match self {
+            Self::SubWindows(_) | Self::Counter(_) | Self::Log(_) => true,
+            Self::Bucket(_) | Self::Queue(_) | Self::Window(_) | Self::WarmUp(_) => false,
+        }
     }
 
     /// Whether a denial of a request that could fit is written into the state.

@@ -11,26 +11,6 @@ pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Units that the algorithm may write ahead of its clock, or that end a state: a bucket's burst,
-/// a window, a log's longest window, the sub-windows that count.
-pub(crate) fn reach<P: StateMachine>(params: &P, choice: Choice, quota: &Quota) -> u64 {
-    match choice {
-        Choice::Bucket(_) | Choice::Queue(_) => units_in_cell(params, quota) * quota.burst_cells(),
-        Choice::Window(_) => units_in_window(params, quota),
-        Choice::WarmUp(pace) => {
-            let parts = 2 * (5 + u64::from(pace.cold_factor));
-            let spans = units_within(params, pace.period * 2 + pace.max_wait) + 2;
-            units_in_cell(params, quota) * quota.burst_cells() + spans + parts
-        }
-        // A cell for each that counts, or some more.
-        Choice::SubWindows(_) | Choice::Counter(_) => params.ring_cells() as u64,
-        Choice::Log(rates) => {
-            let windows = rates.all(quota).map(|rate| units_in_window(params, &rate));
-            windows.max().expect("a rate")
-        }
-    }
-}
-
 /// Units of a bucket's grid in a cell.
 pub(crate) fn units_in_cell<P: StateMachine>(params: &P, quota: &Quota) -> u64 {
     whole_units(params, quota, u128::from(quota.limit()))
@@ -41,7 +21,7 @@ pub(crate) fn units_in_window<P: StateMachine>(params: &P, quota: &Quota) -> u64
     whole_units(params, quota, 1)
 }
 
-fn units_within<P: StateMachine>(params: &P, span: Duration) -> u64 {
+pub(super) fn units_within<P: StateMachine>(params: &P, span: Duration) -> u64 {
     let (units, per_nanos) = params.grid().ratio();
     let within = span.as_nanos() * u128::from(units) / u128::from(per_nanos);
     u64::try_from(within).expect("what fits a word")
@@ -89,7 +69,7 @@ pub(crate) fn ring_horizon<P: StateMachine>(
     quota: &Quota,
     first: u64,
 ) -> u64 {
-    let told_apart = units_told_apart(params, reach(params, choice, quota));
+    let told_apart = units_told_apart(params, choice.reach(params, quota));
     let units = match choice {
         Choice::Bucket(_) | Choice::Queue(_) | Choice::Window(_) | Choice::WarmUp(_) => None,
         // 52 bits of time, half of them before and half of them after the beginning of a life.

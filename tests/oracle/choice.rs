@@ -25,6 +25,17 @@ pub(crate) fn cases(count: u32) -> ProptestConfig {
     ProptestConfig { cases: count, ..default }
 }
 
+/// Calls `$property!(name, choices)` for each algorithm whose state is one word.
+macro_rules! each_one_word_algorithm {
+    ($property:ident) => {
+        $property!(bucket, $crate::choice::buckets());
+        $property!(queue, $crate::choice::queues());
+        $property!(warm_up, $crate::choice::warm_ups());
+        $property!(window, $crate::choice::windows());
+    };
+}
+pub(crate) use each_one_word_algorithm;
+
 fn accepts(choice: Choice, quota: &Quota) -> bool {
     with_algorithm!(choice, algorithm => algorithm.params(quota, ORIGIN_2025).is_ok())
 }

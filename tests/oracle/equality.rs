@@ -11,8 +11,8 @@ use tollgate::{Direct, ManualClock, Quota, Tick};
 use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
 use crate::bodies::grid::{horizon, ring_horizon};
 use crate::choice::{
-    Last, Move, buckets, cases, costs, counters, logs, moves, queues, quotas, starts, sub_windows,
-    warm_ups, windows,
+    Last, Move, cases, costs, counters, each_one_word_algorithm, logs, moves, quotas, starts,
+    sub_windows,
 };
 
 fn equals_its_oracle<A: Algorithm>(
@@ -77,44 +77,27 @@ fn one_equals_its_oracle(
     })
 }
 
-proptest! {
-    #![proptest_config(cases(20_000))]
+macro_rules! one_word_equals_its_oracle {
+    ($name:ident, $choices:expr) => {
+        proptest! {
+            #![proptest_config(cases(20_000))]
 
-    #[test]
-    fn a_bucket_equals_its_oracle_wherever_time_goes(
-        chosen in quotas(buckets()),
-        start in starts(),
-        steps in prop::collection::vec((moves(), costs()), 1..60),
-    ) {
-        one_equals_its_oracle(chosen, start, &steps)?;
-    }
+            #[test]
+            fn $name(
+                chosen in quotas($choices),
+                start in starts(),
+                steps in prop::collection::vec((moves(), costs()), 1..60),
+            ) {
+                one_equals_its_oracle(chosen, start, &steps)?;
+            }
+        }
+    };
+}
 
-    #[test]
-    fn a_queue_equals_its_oracle_wherever_time_goes(
-        chosen in quotas(queues()),
-        start in starts(),
-        steps in prop::collection::vec((moves(), costs()), 1..60),
-    ) {
-        one_equals_its_oracle(chosen, start, &steps)?;
-    }
+mod one_word_equals_its_oracle_wherever_time_goes {
+    use super::*;
 
-    #[test]
-    fn a_warm_up_equals_its_oracle_wherever_time_goes(
-        chosen in quotas(warm_ups()),
-        start in starts(),
-        steps in prop::collection::vec((moves(), costs()), 1..60),
-    ) {
-        one_equals_its_oracle(chosen, start, &steps)?;
-    }
-
-    #[test]
-    fn a_window_equals_its_oracle_wherever_time_goes(
-        chosen in quotas(windows()),
-        start in starts(),
-        steps in prop::collection::vec((moves(), costs()), 1..60),
-    ) {
-        one_equals_its_oracle(chosen, start, &steps)?;
-    }
+    each_one_word_algorithm!(one_word_equals_its_oracle);
 }
 
 proptest! {

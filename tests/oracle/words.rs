@@ -11,8 +11,8 @@ use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
 use crate::bodies::grid::waits_end;
 use crate::bodies::total::{Cells, steps_are_total};
 use crate::choice::{
-    buckets, cases, costs, counters, logs, queues, quotas, scales, starts, sub_windows, warm_ups,
-    windows,
+    buckets, cases, costs, counters, each_one_word_algorithm, logs, quotas, scales, starts,
+    sub_windows, windows,
 };
 
 /// Words anywhere, and words that lie near an instant so that they are live.
@@ -107,48 +107,32 @@ fn refunds<A: Algorithm<Params: Refund>>(
     }
 }
 
+macro_rules! one_word_is_total {
+    ($name:ident, $choices:expr) => {
+        proptest! {
+            #![proptest_config(cases(40_000))]
+
+            #[test]
+            fn $name(
+                chosen in quotas($choices),
+                word in any_word(),
+                now in starts(),
+                asked in prop::collection::vec(costs(), 1..12),
+            ) {
+                one_is_total(chosen, (word, &[]), now, &asked);
+            }
+        }
+    };
+}
+
+mod any_word_is_decided_without_panic {
+    use super::*;
+
+    each_one_word_algorithm!(one_word_is_total);
+}
+
 proptest! {
     #![proptest_config(cases(40_000))]
-
-    #[test]
-    fn a_bucket_makes_sense_of_any_word(
-        chosen in quotas(buckets()),
-        word in any_word(),
-        now in starts(),
-        asked in prop::collection::vec(costs(), 1..12),
-    ) {
-        one_is_total(chosen, (word, &[]), now, &asked);
-    }
-
-    #[test]
-    fn a_queue_makes_sense_of_any_word(
-        chosen in quotas(queues()),
-        word in any_word(),
-        now in starts(),
-        asked in prop::collection::vec(costs(), 1..12),
-    ) {
-        one_is_total(chosen, (word, &[]), now, &asked);
-    }
-
-    #[test]
-    fn a_warm_up_makes_sense_of_any_word(
-        chosen in quotas(warm_ups()),
-        word in any_word(),
-        now in starts(),
-        asked in prop::collection::vec(costs(), 1..12),
-    ) {
-        one_is_total(chosen, (word, &[]), now, &asked);
-    }
-
-    #[test]
-    fn a_window_makes_sense_of_any_word(
-        chosen in quotas(windows()),
-        word in any_word(),
-        now in starts(),
-        asked in prop::collection::vec(costs(), 1..12),
-    ) {
-        one_is_total(chosen, (word, &[]), now, &asked);
-    }
 
     #[test]
     fn sub_windows_make_sense_of_any_word_and_ring(

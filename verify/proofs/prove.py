@@ -18,8 +18,8 @@ sys.path.insert(0, str(MODELS))
 import kit
 import vectors
 
-NAMES = ["words", "grid", "gcra", "fixed_window", "leaky_queue", "paced", "warm_up", "sub_windows",
-         "sliding_counter", "sliding_log"]
+# Every file but the tools that they share.
+NAMES = sorted(file.stem for file in MODELS.glob("*.py") if file.stem != "kit")
 # Property: why it may stay open. There is none.
 OPEN = {}
 

@@ -1,6 +1,7 @@
 use core::time::Duration;
 
 use super::*;
+use crate::algo::{StateMachine, Step};
 
 const NOW: Tick = Tick::from_nanos(77_000_000_123);
 

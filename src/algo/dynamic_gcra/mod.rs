@@ -6,38 +6,38 @@
 //! bits 52..0  theoretical arrival time (TAT), in fractions of a cell
 //! ```
 //!
-//! It is [`gcra`] by a clock of its own, which does not count time but the cells that
-//! flow in, in fractions: at `limit` cells a period it moves on by `limit` cells' worth of units in
-//! every period. A debt is then a number of cells, and not a time; and when the quota changes, only
-//! the clock changes its pace: no word is touched, whatever their number, and no charge is lost.
+//! It is [`gcra`] with a virtual clock, which counts the cells that flow in, in fractions, instead
+//! of time: at `limit` cells a period, the clock advances by the units of `limit` cells in every
+//! period. A debt is then a number of cells, not a time. When the quota changes, only the rate of
+//! the clock changes: no word is written, however many there are, and no charge is lost.
 //!
 //! # Inheritance
 //!
-//! What a word means is its distance from the clock, in units of which so many are a cell. So the
-//! clock's hand and the worth of a unit are all that there is to change:
+//! A word's meaning is its distance from the clock, in units of a fixed number to a cell. So a
+//! change can only set the clock and the value of a unit:
 //!
-//! | [`Inherit`] | the clock is put | units in a cell |
+//! | [`Inherit`] | the clock is set | units in a cell |
 //! |---|---|---|
-//! | as is | back by what the burst grows, or on by what it shrinks | the same |
-//! | additive | as is, but never back | the same |
+//! | as is | back by the growth of the burst, or forward by its reduction | the same |
+//! | additive | as for *as is*, but never back | the same |
 //! | spent | not at all | the same |
 //! | proportional | not at all | in inverse proportion to the burst |
-//! | reset | on, by the largest debt there may be | the same |
+//! | reset | forward, by the largest possible debt | the same |
 //!
 //! # Wear
 //!
-//! The clock runs on a ring. A state that the clock has left behind by nearly all of the ring is taken
-//! for one that owes something. Time alone needs months for that, but each reset, and each additive
-//! change to a smaller burst, puts the clock on at once. The clock is worn when it is more than an eighth
-//! of the ring ahead of where it was when states were last renewed. A change that would leave it so first
-//! renews every idle state: the state becomes idle since now. Renewing takes time for each slot. A reset
-//! puts the clock on by at most 16 bursts, so the ordinary quota renews once in thousands of resets, and
-//! one that takes months to fill up once in dozens.
+//! The clock runs on a ring. A state that the clock has left behind by nearly the whole ring reads
+//! as one in debt. Time alone needs months for that, but each reset, and each additive change to a
+//! smaller burst, sets the clock forward at once. The clock is *worn* when it is more than an
+//! eighth of the ring ahead of where it was when states were last renewed. A change that would
+//! leave it worn first renews every idle state: the state becomes idle since now. Renewing takes
+//! time for each slot. A reset sets the clock forward by at most 16 bursts, so an ordinary quota
+//! renews once in thousands of resets, and one that takes months to fill up once in dozens.
 //!
 //! # Before the quota held
 //!
-//! An instant from before the last change is judged as that of the change, and the times that are told
-//! then count from the caller's own instant.
+//! An instant before the last change is decided as the instant of the change. The times in the
+//! answer then count from the caller's own instant.
 //!
 //! Source: the virtual clock of L. Zhang, "VirtualClock: a new traffic control algorithm for packet
 //! switching networks" (1990), with one clock for all keys; the inheritances are Bucket4j's.
@@ -63,25 +63,25 @@ const TAT: Field = Field::new(0, PAYLOAD_BITS);
 const BURST_UNITS_MAX: u64 = 1 << (PAYLOAD_BITS - 6);
 /// The largest debt in units.
 const REACH_MAX: u64 = 1 << (PAYLOAD_BITS - 3);
-/// How far the clock may be put from where it was when states were last renewed.
+/// How far the clock may be set from where it was when states were last renewed.
 #[cfg(feature = "std")]
 const WORN_MAX: u64 = 1 << (PAYLOAD_BITS - 3);
-/// Where the clock was then is kept without this many low bits, above the base in its word.
+/// Where the clock was then is stored without this many low bits, above the base in its word.
 #[cfg(feature = "std")]
 const RENEWED_COARSE_BITS: u32 = 2 * PAYLOAD_BITS - u64::BITS;
 #[cfg(feature = "std")]
 const RENEWED: Field = TAT.above(u64::BITS - PAYLOAD_BITS);
-/// The rate may grow by this much, if a nanosecond leaves it so much.
+/// The factor by which the rate may grow, if a nanosecond leaves that much.
 const HEADROOM: u64 = 32;
-/// Units in a cell, if the headroom leaves so many.
+/// Units in a cell, if the headroom leaves that many.
 const UNITS_IN_CELL: u64 = 1_000;
-/// Fewer units in a cell would make too much of a proportion.
+/// With fewer units in a cell, a proportion would be too coarse.
 const UNITS_IN_CELL_MIN: u128 = 100;
 
-/// What becomes of the cells that are left to a key when the quota changes.
+/// Which cells a key has left when the quota changes.
 ///
-/// A key that has all its cells is hardly told from one that was never seen: it may have all its cells
-/// afterwards, too.
+/// A key that has all its cells can hardly be told from one that was never seen: it may have all
+/// its cells after a change, too.
 ///
 /// ```
 /// use tollgate::{Direct, Inherit, DynamicGcra, ManualClock, Quota};
@@ -104,25 +104,26 @@ const UNITS_IN_CELL_MIN: u128 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Inherit {
-    /// As many as there were, but no more than the new burst.
+    /// As many as before, but no more than the new burst.
     AsIs,
-    /// As many as there were, and what the burst has grown by. If it has shrunk, as [`AsIs`](Self::AsIs).
+    /// As many as before, and the growth of the burst. If the burst shrinks, as
+    /// [`AsIs`](Self::AsIs).
     Additive,
     /// The new burst less the cells that the key has spent and that have not come back: of 1,000 cells,
     /// 5 spent, a burst of 10 leaves 5. A key that has spent more than the new burst is denied until
     /// the excess has come back at the new rate.
     ///
-    /// **Guarantee.** However often the quota changes in this way, no key that keeps its place is granted
-    /// more within any span than the largest of the bursts, the cells that the rates in force bring
-    /// within the span, and the unit that [`DynamicGcra`](crate::Live) states.
+    /// **Guarantee.** However often the quota changes in this way, no key that keeps its slot is
+    /// granted more within any span than the largest of the bursts, the cells that the rates in
+    /// force bring within the span, and the unit that [`DynamicGcra`](crate::DynamicGcra) states.
     Spent,
     /// The same share of the burst.
     Proportional,
-    /// All: it is as if no key had ever been seen.
+    /// All cells: as if no key had ever been seen.
     Reset,
 }
 
-/// A token bucket with a quota that holds from some instant on.
+/// A token bucket with a quota that applies from some instant on.
 ///
 /// ```
 /// use tollgate::algo::StateMachine;
@@ -136,13 +137,13 @@ pub enum Inherit {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacedParams {
-    /// By a clock that begins at [`since`](Self::since), on words less [`base`](Self::base).
+    /// On a clock that begins at [`since`](Self::since), for words less [`base`](Self::base).
     gcra: GcraParams,
     since: Tick,
-    /// What words are less by, and where that was when states were last renewed.
+    /// The offset that is subtracted from words, and its value when states were last renewed.
     ///
     /// ```text
-    /// bits 63..53 upper bits of the base of then | bits 52..0 base
+    /// bits 63..53 upper bits of the base at the last renewal | bits 52..0 base
     /// ```
     base: u64,
 }
@@ -156,7 +157,7 @@ impl PacedParams {
     ///
     /// # Errors
     ///
-    /// What is out of range, with advice.
+    /// The quota is out of range; the error says what to change.
     ///
     /// ```
     /// use tollgate::Quota;
@@ -174,11 +175,11 @@ impl PacedParams {
         Ok(Self { gcra, since: Tick::ZERO, base: 0 })
     }
 
-    /// The same words under another quota, from `now` on.
+    /// The same words with another quota, from `now` on.
     ///
     /// # Errors
     ///
-    /// What is out of range, with advice.
+    /// The quota is out of range; the error says what to change.
     ///
     /// ```
     /// # use tollgate::{Inherit, Quota, QuotaError, Tick};
@@ -199,14 +200,14 @@ impl PacedParams {
             Inherit::Spent => (cell, here),
             Inherit::Additive if new > old => (cell, here),
             Inherit::AsIs | Inherit::Additive => {
-                // The largest debt there may be has grown as well.
+                // The largest possible debt grows as well.
                 reach = reach.saturating_add(new.saturating_sub(old).saturating_mul(cell));
                 (cell, here.wrapping_sub(grown))
             }
             Inherit::Proportional => (in_proportion(cell, old, new)?, here),
             Inherit::Reset => {
                 let base = here.wrapping_add(reach);
-                // No debt is left that the last quota allowed.
+                // No debt of the previous quota is left.
                 reach = 0;
                 (cell, base)
             }
@@ -215,18 +216,19 @@ impl PacedParams {
         Ok(Self { gcra, since, base: TAT.set(self.base, TAT.of(base)) })
     }
 
-    /// Whether states have to be [renewed](Self::renewed) before this quota may hold.
+    /// Whether states must be [renewed](Self::renewed) before this quota may apply.
     #[cfg(feature = "std")]
     pub(crate) fn is_worn(&self) -> bool {
         let renewed_at = RENEWED.of(self.base) << RENEWED_COARSE_BITS;
         let passed = TAT.of(self.base.wrapping_sub(renewed_at));
-        // What is as good as all of the ring was put back, by a burst that grew.
+        // A distance of nearly the whole ring means that the clock was set back, by a burst that
+        // grew.
         let put_back = TAT.max() - passed <= BURST_UNITS_MAX;
         passed > WORN_MAX && !put_back
     }
 
-    /// A state that is idle at `instant` made idle since then, which is the same to every clock that is
-    /// not behind `instant`; any other as it is.
+    /// A state that is idle at `instant` becomes idle since then, which is the same for every clock
+    /// that is not behind `instant`. Any other state does not change.
     #[cfg(feature = "std")]
     pub(crate) fn renewed(&self, word: u64, instant: u64) -> u64 {
         match self.standing(word, instant) {
@@ -235,10 +237,11 @@ impl PacedParams {
         }
     }
 
-    /// The same quota, with all states renewed by `earlier`, one that held before it or still does.
+    /// The same quota after all states were renewed by `earlier`, a quota that applied before it or
+    /// still does.
     #[cfg(feature = "std")]
     pub(crate) fn renewed_by(self, earlier: &Self) -> Self {
-        // One less: for clocks that are behind, states are idle that are further behind.
+        // One less, since for clocks that are behind, idle states are further behind.
         let renewed_at = (TAT.of(earlier.base) >> RENEWED_COARSE_BITS).wrapping_sub(1);
         Self { base: RENEWED.set(self.base, renewed_at & RENEWED.max()), ..self }
     }
@@ -263,17 +266,17 @@ impl PacedParams {
         }
     }
 
-    /// The grid that tells least apart, of all that a quota may come to have: no unit is shorter than a
-    /// nanosecond, and none reaches further.
+    /// The grid that can tell the shortest spans apart, of all grids that a quota may come to have:
+    /// no unit is shorter than a nanosecond, and none reaches further.
     #[cfg(feature = "std")]
-    pub(crate) fn least_grid() -> Grid {
+    pub(crate) fn min_grid() -> Grid {
         Grid::wrapping(1, 1, TAT.max(), REACH_MAX)
     }
 
-    /// The horizon on that grid, of which changes may have used up an eighth of the ring.
+    /// The horizon on that grid, less the eighth of the ring that changes may have used up.
     #[cfg(feature = "std")]
-    pub(crate) fn least_horizon() -> Option<Duration> {
-        let grid = Self::least_grid();
+    pub(crate) fn min_horizon() -> Option<Duration> {
+        let grid = Self::min_grid();
         grid.horizon().map(|horizon| horizon.saturating_sub(grid.span(WORN_MAX)))
     }
 
@@ -283,13 +286,13 @@ impl PacedParams {
         self.gcra.burst()
     }
 
-    /// The instant by a clock that begins when this quota does.
+    /// The instant on a clock that begins when this quota does.
     #[inline(always)]
     fn elapsed(&self, now: Tick) -> Tick {
         Tick::from_nanos(now.as_nanos().saturating_sub(self.since.as_nanos()))
     }
 
-    /// How many nanoseconds an instant is before the quota held.
+    /// The nanoseconds from an instant to the beginning of the quota, if it is earlier.
     #[inline(always)]
     fn gap(&self, now: Tick) -> u64 {
         self.since.as_nanos().saturating_sub(now.as_nanos())
@@ -305,13 +308,13 @@ impl PacedParams {
         TAT.of(word.wrapping_add(self.base))
     }
 
-    /// The same with another way to admit.
+    /// The same with other parameters of the bucket.
     fn with(self, gcra: GcraParams) -> Self {
         Self { gcra, ..self }
     }
 }
 
-/// The bucket of a valid quota with `cell` units to a cell, which may reach so far at least.
+/// The bucket of a valid quota with `cell` units to a cell, which reaches at least `reach` units.
 fn bucket(
     quota: &Quota,
     cell: u64,
@@ -331,7 +334,7 @@ fn bucket(
     Ok(GcraParams::on(grid, cell, burst, start_empty))
 }
 
-/// Units in a cell where the same units are to be the same share of another burst.
+/// Units in a cell such that the same units are the same share of another burst.
 fn in_proportion(cell: u64, old: u64, new: u64) -> Result<u64, QuotaError> {
     let whole = u128::from(cell) * u128::from(old);
     let scaled = whole / u128::from(new);
@@ -382,8 +385,8 @@ impl StateMachine for PacedParams {
         self.gcra.denied(seen, self.elapsed(now), n).seen_before(self.gap(now))
     }
 
-    /// Before the quota held, as if it had held then: it is asked for how long ago a state became
-    /// idle.
+    /// Before the quota applied, as if it had applied then: the table asks how long ago a state
+    /// became idle.
     #[inline]
     fn instant(&self, now: Tick) -> u64 {
         let before = self.gap(now);
@@ -418,7 +421,7 @@ impl StateMachine for PacedParams {
 }
 
 impl Refund for PacedParams {
-    /// What was charged before the quota changed is not given back: how much of it time has restored
+    /// A charge from before the quota changed is not refunded: how much of it time has restored
     /// since is not known any more.
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         if receipt.at < self.since {

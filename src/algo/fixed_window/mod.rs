@@ -7,29 +7,29 @@
 //! bits c-1..0 cells counted in it; c is the number of bits that one more than the limit needs
 //! ```
 //!
-//! A window that has ended counts nothing, and says the same as no state. So does a window that
-//! has counted nothing yet: its end is only a stamp. A window that ends later than any our clock
-//! could have opened was opened by a clock ahead of ours: it is kept and counted into, never
-//! reset.
+//! A window that has ended counts nothing and means the same as no state. So does a window that has
+//! counted nothing yet: its end is only a stamp. A window that ends later than any that this clock
+//! could have opened was opened by a clock ahead: it is kept and counted into, never reset.
 //!
-//! The largest count stands for itself and all beyond it. It is always above the limit, and can be
-//! charged only as what has been spent already. Nothing is given back from it, since it is not known
-//! how much was forgiven.
+//! The largest count stands for itself and every larger one. It is always above the limit, and only
+//! cells that have been spent already are charged up to it. No refund is taken from it, since the
+//! count that saturated is not known.
 //!
 //! # Step
 //!
 //! `n` cells are admitted iff `counted + n <= limit`, in the window of `now`. An anchored window
 //! opens with the first event after the last one ended and lasts one period. An aligned window
-//! covers one period of the wall clock, whoever comes first.
+//! covers one period of the wall clock.
 //!
 //! # Units
 //!
-//! A [compact](super::COMPACT_BITS) state has 37 bits for both, and thus a shorter ring: quotas for
-//! which that is less than a day, or clocks could not differ by ten seconds, have none.
+//! A [compact](super::COMPACT_BITS) state has 37 bits for both fields, and thus a shorter ring.
+//! Quotas for which that ring is less than a day, or tolerates less than ten seconds of clock skew,
+//! have no compact state.
 //!
-//! Aligned: one period. Anchored: the period divided into a whole number of units, as near as
-//! possible (from above, in steps of 1, 2, 5) to what makes the ring outlast every [`Tick`], but
-//! at least 10,000 of them (1,000 above 10^6 cells a second) where that leaves a nanosecond each.
+//! Aligned: one period. Anchored: the period divided into a whole number of units. The unit is the
+//! smallest (in steps of 1, 2, 5) that lets the ring outlast every [`Tick`], but a window has at
+//! least 10,000 units (1,000 above 10^6 cells a second) if that leaves a nanosecond each.
 
 mod refund;
 
@@ -50,7 +50,7 @@ use crate::word::Field;
 
 /// The largest limit: 31 bits of the word, so that one more fits, which leaves 22 for the time.
 const LIMIT_MAX: u64 = (1 << 30) - 1;
-/// What a compact state must be good for.
+/// What a compact state must cover.
 const COMPACT_HORIZON_MIN: Duration = Duration::from_secs(24 * 3_600);
 const COMPACT_TOLERANCE_MIN: Duration = Duration::from_secs(10);
 const DAY_SECS: i32 = 24 * 3_600;
@@ -62,13 +62,13 @@ const EPOCH_INTO_WEEK_NANOS: u64 = 3 * 24 * 3_600 * 1_000_000_000;
 ///
 /// **Guarantee.** No window grants more than `limit` cells, under any interleaving of threads.
 ///
-/// **Not guaranteed.** Two windows meet at a boundary, so that up to twice the limit can pass in
-/// a short time around it; that is what fixed windows are. Use [`Gcra`](crate::Gcra) where it
-/// matters. The quota's burst is not used.
+/// **Not guaranteed.** Two windows meet at a boundary, so up to twice the limit can pass in a short
+/// time around it. Use [`Gcra`](crate::Gcra) if that matters. The quota's burst is not used.
 ///
-/// A caller may be late: its `now` lies in a window, and another caller has already been counted in the
-/// next one. The next window then decides and is charged, and the times that the late caller is told
-/// run from its `now` to the end of the next window. Cells that the earlier window had left are gone.
+/// A caller may be late: its `now` lies in a window, and another caller has already been counted in
+/// the next one. The next window then decides and is charged, and the times in the late caller's
+/// answer run from its `now` to the end of the next window. Cells that the earlier window had left
+/// are lost.
 ///
 /// ```
 /// use std::time::Duration;
@@ -169,7 +169,7 @@ impl Algorithm for FixedWindow {
 }
 
 impl FixedWindow {
-    /// With a state of so many bits; `None` where they leave too few for the time.
+    /// With a state of `bits` bits; `None` if they leave too few for the time.
     fn with_bits(
         self,
         quota: &Quota,
@@ -230,7 +230,7 @@ fn units_in_window(quota: &Quota, end: Field) -> u64 {
         .min(period)
 }
 
-/// [`FixedWindow`] with a quota worked in.
+/// The parameters of [`FixedWindow`] for a quota.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, StateMachine};
@@ -283,8 +283,8 @@ impl FixedWindowParams {
         View { now, floor, counted, ahead }
     }
 
-    /// Units until the window ends that a charge is counted in. One that has counted nothing
-    /// opens now, but ends no earlier than its stamp says.
+    /// Units until the end of the window that a charge is counted in. A window that has counted
+    /// nothing opens now, but ends no earlier than its stamp says.
     #[inline(always)]
     fn ahead_after(&self, view: &View) -> u64 {
         if view.counted > 0 { view.ahead } else { view.ahead.max(self.length) }
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_windows_tell_all_instants_apart_or_tolerate_an_hour() {
+    fn ordinary_windows_are_endless_or_tolerate_an_hour_of_skew() {
         for (text, endless) in
             [("20/min", true), ("1000/h", true), ("5/day", true), ("100/s", false)]
         {
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_minutes_have_compact_states_where_the_count_leaves_room() {
+    fn windows_of_minutes_have_compact_states_if_the_count_leaves_room() {
         for (quota, anchored, aligned) in [
             ("20/min", true, true),
             ("1000/h", true, true),
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_clock_that_gives_back_leaves_what_an_early_one_still_counts() {
+    fn a_refund_by_a_late_clock_keeps_what_an_early_clock_still_counts() {
         use crate::algo::{Receipt, Refund};
         let params = params(FixedWindow::anchored(), "5/min", 0);
         let opened = Tick::from_nanos(1_000_000_000_000);
@@ -520,7 +520,7 @@ mod tests {
     /// 50 bits of time and more are endless with units of 20 microseconds. Where a cell takes less
     /// than a thousandth of a microsecond, a thousand units do, else there are ten thousand.
     #[test]
-    fn a_window_has_the_units_that_make_it_endless_or_a_stated_number() {
+    fn a_window_has_the_units_that_make_it_endless_or_the_documented_number() {
         for (text, length) in [
             ("1/s", 50_000),
             ("1/min", 3_000_000),
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_say_whether_they_are_the_wall_clocks() {
+    fn aligned_windows_are_told_from_anchored_ones() {
         assert!(params(FixedWindow::aligned(), "20/min", 0).is_aligned());
         assert!(!params(FixedWindow::anchored(), "20/min", 0).is_aligned());
     }
@@ -589,7 +589,7 @@ mod tests {
         /// Whatever the quota: the fields are those of a compact state, and a window has its
         /// thousand units, or is one.
         #[test]
-        fn a_compact_state_keeps_what_is_promised(
+        fn a_compact_state_keeps_its_bounds_for_every_quota(
             limit_bits in 0_u32..20, period_bits in 30_u32..57, less: u64, aligned: bool,
         ) {
             let limit = (1 << limit_bits) + (less & ((1 << limit_bits) - 1));

@@ -1,5 +1,5 @@
-//! What a window is asked beside a check: to take back, to charge beyond the limit, to go by another
-//! quota, to go on by another clock.
+//! Operations on a window other than a check: refund, charge beyond the limit, change the quota,
+//! rebase to another clock.
 
 use core::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
 
 impl Refund for FixedWindowParams {
-    /// Time restores all at once, at the window's end: so what was charged in the window that is
-    /// still open can be given back to it, and nothing else.
+    /// Time restores all cells at once, at the end of the window. So a charge can be refunded while
+    /// its window is open, and not later.
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         let View { floor, counted, .. } = self.view(word, now);
         let passed = floor.saturating_sub(self.grid.floor(self.aligned(receipt.at)));
@@ -35,7 +35,7 @@ impl Refund for FixedWindowParams {
 }
 
 impl PerKey for FixedWindowParams {
-    /// Windows may be as long as there are whole units; aligned ones are as long as they are.
+    /// A window may have any whole number of units; the length of aligned ones does not change.
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         quota.validate()?;
         if quota.limit() >= self.count.max() {
@@ -54,7 +54,7 @@ impl PerKey for FixedWindowParams {
 }
 
 impl FixedWindowParams {
-    /// The word with fewer cells counted than these, if it is known how many they are.
+    /// The word with `n` fewer cells counted, unless the count has saturated.
     fn less(&self, word: u64, counted: u64, n: u64) -> u64 {
         let known = counted > 0 && counted < self.count.max();
         let left = if known { counted.saturating_sub(n) } else { self.count.of(word) };
@@ -69,7 +69,7 @@ impl Rebase for FixedWindowParams {
 
     fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
         let (units, nanos) = self.grid.ratio();
-        // When a window of the wall clock began, whatever the clock.
+        // The beginning of a window of the wall clock, by any clock.
         let phase = match self.is_aligned() {
             true => i128::from(unix_origin_nanos) - i128::from(self.ahead_nanos),
             false => 0,
@@ -78,7 +78,7 @@ impl Rebase for FixedWindowParams {
         [units, nanos, self.limit, self.length, phase, 0, 0, 0]
     }
 
-    /// Windows of the wall clock are the same windows by any clock.
+    /// Aligned windows are the same by any clock.
     fn passage(&self, restart: &Restart) -> Rebased {
         if !self.is_aligned() {
             return Rebased::on(&self.grid, restart);

@@ -6,35 +6,36 @@
 //! bits 52..0  theoretical arrival time (TAT), in units of the grid
 //! ```
 //!
-//! The TAT is the instant at which all that was charged will have drained. At or before `now` it
-//! means a full bucket (and says the same as no state). Ahead of `now`, the distance is the debt.
-//! A cell costs a whole number of units, `cell`, and the bucket holds `burst * cell` of them.
+//! The TAT is the instant at which everything charged will have drained. A TAT at or before `now`
+//! means a full bucket, the same as no state. For a TAT ahead of `now`, the distance is the debt. A
+//! cell costs a whole number of units, `cell`, and the bucket holds `burst * cell` of them.
 //!
 //! # Step
 //!
 //! `n` cells are admitted iff `max(TAT, now) - now + n * cell <= burst * cell`; the TAT then
-//! becomes `max(TAT, now) + n * cell`. A debt beyond the bucket is what a clock sees that is
-//! behind the one that charged: it denies, and never reads as idle.
+//! becomes `max(TAT, now) + n * cell`. A clock that is behind the one that charged can see a debt
+//! larger than the bucket: it denies, and never reads the key as idle.
 //!
 //! # Units
 //!
-//! A unit is an exact fraction of the emission interval (period / limit): as near as possible to
-//! 2.5 microseconds from above, so that 53 bits outlast every [`Tick`], but no more than a
-//! thousandth of the time the whole burst takes, and no more than the interval itself. It is
-//! never less than a nanosecond, since no clock is finer.
+//! A unit is an exact fraction of the emission interval (period / limit). It is the smallest such
+//! fraction of at least 2.5 microseconds, so that 53 bits outlast every [`Tick`], but no more than
+//! a thousandth of the time in which the whole burst comes back, and no more than the interval
+//! itself. It is never less than a nanosecond, since no clock is finer.
 //!
-//! A [compact](super::COMPACT_BITS) state has units as near as possible to 250 microseconds from
-//! above, under the same two rules, and at least 640 nanoseconds: its ring then has a year, or a
-//! day at the least. Quotas for which that cannot be have no compact state: rates above 1.5 million
-//! cells a second, bursts that come back in less than 0.64 ms, and those of more than 2^31 cells.
-//! As the TAT never leaves its ring, the step is the same for both.
+//! A [compact](super::COMPACT_BITS) state has units of at least 250 microseconds, chosen by the
+//! same rules, or at least 640 nanoseconds where those rules force a smaller unit: its ring then
+//! has a year, or at the least a day. Quotas for which that is impossible have no compact state:
+//! rates above 1.5 million cells a second, bursts that come back in less than 0.64 ms, and bursts
+//! of more than 2^31 cells. The TAT never leaves its ring, so the step is the same for both kinds
+//! of state.
 //!
 //! # Debt
 //!
-//! What has been spent already is charged beyond the bucket, up to 16 bursts in all: on an endless
-//! grid as far as the field goes beyond the last tick, on others as far as a quarter of a compact
-//! ring (1/64 where the unit is below a microsecond, so that a day is left), or 1/8 of another. All
-//! of that is ahead of a clock, and so much shorter is the grid's horizon.
+//! Cells that have been spent already are charged beyond the bucket, up to 16 bursts in all: on an
+//! endless grid as far as the field reaches beyond the last tick, on others as far as a quarter of
+//! a compact ring (1/64 if the unit is below a microsecond, so that a day is left), or 1/8 of
+//! another ring. All of that lies ahead of a clock and shortens the grid's horizon by as much.
 //!
 //! Source: ITU-T I.371 and ATM Forum TM 4.0, virtual scheduling form; n cells at once after
 //! Brandur Leach's redis-cell.
@@ -76,15 +77,15 @@ const COMPACT_UNIT_NANOS: u64 = 250_000;
 const COMPACT_UNIT_NANOS_MIN: u64 = 640;
 /// The largest burst in units of a compact state: a sixty-fourth of the ring.
 const COMPACT_BURST_UNITS_MAX: u64 = 1 << (COMPACT_BITS - 6);
-/// The rate of another quota on the same grid is right to one part in so many.
+/// The cost of a cell under another quota on the same grid is exact to one part in this many.
 const PLAN_PRECISION: u128 = 1_000;
-/// Units in a cell where plans are to be told.
+/// Units in a cell of a bucket for plans.
 const PLANS_UNITS_IN_CELL: u64 = 1_000;
 /// From this unit on, three quarters of the ring are longer than a day.
 const COMPACT_LONG_UNIT_NANOS: u64 = 1_000;
 /// The largest debt in units of a compact state, where the ring is long enough: a quarter of it.
 const COMPACT_DEBT_UNITS_MAX: u64 = COMPACT_TAT.max() / 4;
-/// A debt may be so many bursts, as far as the ring has room for it; on an endless grid it may be
+/// The largest debt in bursts, as far as the ring has room for it; on an endless grid it may be
 /// more.
 const DEBT_BURSTS: u64 = 16;
 
@@ -106,7 +107,7 @@ const DEBT_BURSTS: u64 = 16;
 /// use std::time::Duration;
 /// use tollgate::{Direct, Quota, Tick};
 ///
-/// let gate = Direct::new(Quota::per_second(10).burst(3))?; // Gcra unless told otherwise
+/// let gate = Direct::new(Quota::per_second(10).burst(3))?; // Gcra is the default
 /// assert_eq!(gate.check_at(3, Tick::ZERO)?.remaining(), 0);
 /// let denied = gate.check_at(2, Tick::ZERO).unwrap_err();
 /// assert_eq!(denied.retry_after(), Some(Duration::from_millis(200)));
@@ -148,8 +149,8 @@ impl Gcra {
         Self { start_empty: true, for_plans: false, lease_cells: 0 }
     }
 
-    /// Lets lanes take so many cells at a time: see [`LocalLease`](crate::Lane). All requests, with a lane
-    /// or without, are then held to a burst that is lower by as many, which is what keeps the whole
+    /// Allows leases of `cells` cells at a time: see [`LocalLease`](crate::LocalLease). The burst
+    /// of every request, with a lease or without, is lower by as many cells, which keeps the total
     /// exact. At most half of the burst.
     ///
     /// ```
@@ -167,12 +168,12 @@ impl Gcra {
         Self { lease_cells: cells, ..self }
     }
 
-    /// Keeps states in which the quotas of all [plans](crate::Plan) can be told that are slower than the
-    /// limiter's own: in units of a thousandth of its emission interval at most (a nanosecond at
-    /// least), with room for long debts, in [wide slots](crate::Slots).
+    /// Keeps states that can express the quota of every [plan](crate::Plan) slower than the
+    /// limiter's own: in units of at most a thousandth of its emission interval (at least a
+    /// nanosecond), with room for long debts, in [wide slots](crate::SlotLayout).
     ///
-    /// The price, above 400 cells a second: a state is told from one that is older than some years only
-    /// (90 days at a million cells a second and above), instead of for ever.
+    /// The price, above 400 cells a second: a state can be told only from one that is up to some
+    /// years older (90 days at a million cells a second and above), instead of from any.
     ///
     /// ```
     /// # use tollgate::{Gcra, Limiter, Quota};
@@ -259,8 +260,8 @@ pub(super) fn units_in_cell(quota: &Quota, least: u64) -> NonZeroU64 {
     NonZeroU64::new(units).expect("at most 10^9 cells a second, at most 2^40 at once")
 }
 
-/// The same for a compact state; `None` where it would be too coarse, or its ring too short. The
-/// quota is valid.
+/// The same for a compact state; `None` if its units would be too coarse, or its ring too short.
+/// The quota is valid.
 fn compact_units_in_cell(quota: &Quota) -> Option<NonZeroU64> {
     let burst = quota.burst_cells();
     let interval_nanos = quota.period_nanos() / quota.limit();
@@ -272,7 +273,7 @@ fn compact_units_in_cell(quota: &Quota) -> Option<NonZeroU64> {
     (fine && interval_nanos / units >= COMPACT_UNIT_NANOS_MIN).then_some(units)
 }
 
-/// [`Gcra`] with a quota worked in.
+/// The parameters of [`Gcra`] for a quota.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, StateMachine};
@@ -290,7 +291,7 @@ pub struct GcraParams {
     /// Units that the bucket holds.
     capacity: u64,
     burst: NonZeroU64,
-    /// Units that a fresh key owes: the capacity where it starts empty, whatever is charged by then.
+    /// The debt of a fresh key: the capacity if it starts empty, whatever is charged until then.
     first_debt: u64,
     lease_cells: u64,
 }
@@ -300,7 +301,7 @@ pub struct GcraParams {
 pub(super) const WORDS: usize = grid::WORDS + 3;
 
 impl GcraParams {
-    /// The bucket of `burst` cells of `cell` units each on a grid that may reach as far.
+    /// A bucket of `burst` cells of `cell` units each, on a grid that reaches as far.
     pub(super) fn on(grid: Grid, cell: NonZeroU64, burst: NonZeroU64, start_empty: bool) -> Self {
         let capacity = burst.get() * cell.get();
         let first_debt = if start_empty { capacity } else { 0 };
@@ -317,7 +318,7 @@ impl GcraParams {
         self.burst.get()
     }
 
-    /// What [`from_words`](Self::from_words) reads, of a bucket without lanes.
+    /// The form that [`from_words`](Self::from_words) reads, for a bucket without leases.
     #[cfg(feature = "std")]
     pub(super) fn to_words(self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
@@ -343,19 +344,19 @@ impl GcraParams {
         cells.saturating_mul(self.cell.get())
     }
 
-    /// The distance of the TAT ahead of `floor`, in units: what is still to drain.
+    /// The distance of the TAT ahead of `floor`, in units: what has not drained yet.
     #[inline(always)]
     pub(super) fn debt(&self, word: u64, floor: u64) -> u64 {
         self.grid.ahead(TAT.of(word), floor)
     }
 
-    /// The same with a bucket of so many units, at least one cell.
+    /// The same with a bucket of `capacity` units, at least one cell.
     fn with_capacity(self, capacity: u64) -> Self {
         let burst = NonZeroU64::new(capacity / self.cell).unwrap_or(NonZeroU64::MIN);
         Self { capacity, burst, ..self }
     }
 
-    /// What there is to tell at `now`, whose floor is `floor`, with `debt` units to drain.
+    /// The measurements at `now`, whose floor is `floor`, with `debt` units to drain.
     #[inline(always)]
     pub(super) fn reading(&self, now: Tick, floor: u64, debt: u64) -> Reading {
         Reading {
@@ -407,7 +408,8 @@ impl StateMachine for GcraParams {
         if n == 0 {
             return Step::Admit { next: TAT.of(word) };
         }
-        // The burst is known not to be zero, so that asking for one cell compares nothing here.
+        // The type says that the burst is not zero, so a request for one cell needs no comparison
+        // here.
         if n > self.burst.get() {
             return Step::Deny;
         }

@@ -1,5 +1,5 @@
-//! What a bucket is asked beside a check: to take back, to charge ahead or beyond the burst, to go by
-//! another quota, to go on by another clock.
+//! Operations on a bucket other than a check: refund, charge ahead of time or beyond the burst,
+//! change the quota, rebase to another clock.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -13,13 +13,13 @@ use crate::time::Tick;
 
 #[cfg(feature = "std")]
 impl GcraParams {
-    /// Cells that a lane takes at a time; 0 where there are no lanes.
+    /// Cells that a lease takes at a time; 0 if there are no leases.
     pub(crate) fn lease_cells(&self) -> u64 {
         self.lease_cells
     }
 
-    /// The permit of a request that was given cells charged ahead, of which `left` are left, by the
-    /// state which that charge left: as if nobody else had charged since.
+    /// The permit of a request that spends cells charged ahead, of which `left` are left. `word` is
+    /// the state which that charge left, so later charges do not count.
     #[inline(always)]
     pub(crate) fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
         let floor = self.grid.floor(now);
@@ -27,26 +27,26 @@ impl GcraParams {
         Permit::new(self.reading(now, floor, debt))
     }
 
-    /// How long from `now` until so many more cells, one request after the other, will have had
-    /// their turn: [`turn`](GiveBack::turn) if they were charged.
+    /// How long from `now` until `cells` more cells, one request after the other, will have had
+    /// their turn: [`turn`](Refund::turn) if they were charged.
     pub(crate) fn turn_behind(&self, word: u64, now: Tick, cells: u64) -> Duration {
         let floor = self.grid.floor(now);
         let debt = self.debt(word, floor).saturating_add(self.cost(cells));
         self.grid.scale(now, floor).span(debt.saturating_sub(self.capacity))
     }
 
-    /// How far ahead of a clock a turn may be that is charged: no further than this, rounded down.
+    /// How far ahead of a clock a charged turn may be, rounded down.
     pub(crate) fn ahead_max(&self) -> Duration {
         self.grid.span((self.grid.reach() - self.capacity).saturating_sub(1))
     }
 
-    /// The turn of what was charged last: no later than that, if it has passed.
+    /// The turn of the last charge, or a bound that is no later if the turn has passed.
     pub(crate) fn turn_of_last(&self, word: u64, now: Tick) -> Tick {
         let floor = self.grid.floor(now);
         let debt = self.debt(word, floor);
         match debt.checked_sub(self.capacity) {
             Some(ahead) => now.saturating_add(self.grid.scale(now, floor).span(ahead)),
-            // A unit more, since `now` is somewhere in its own.
+            // One more unit, since `now` is somewhere within its own.
             None => {
                 let passed = self.grid.span(self.capacity - debt + 2);
                 now.saturating_sub(passed)
@@ -54,8 +54,8 @@ impl GcraParams {
         }
     }
 
-    /// The state if so many cells, charged before, had been charged at `now`, last of all; and the time
-    /// by which it is worse for that.
+    /// The state if `cells` of the cells charged before had been charged at `now`, last of all; and
+    /// the time by which it is worse for that.
     pub(crate) fn deferred(&self, word: u64, cells: u64, now: Tick) -> (u64, Duration) {
         let floor = self.grid.floor(now);
         let (debt, cost) = (self.debt(word, floor), self.cost(cells));
@@ -63,29 +63,30 @@ impl GcraParams {
         (next, self.grid.span(cost.saturating_sub(debt)))
     }
 
-    /// How long time takes to restore so many cells, rounded down to a nanosecond.
+    /// How long time takes to restore `cells` cells, rounded down to a nanosecond.
     pub(crate) fn restored_after(&self, cells: u64) -> Duration {
         self.grid.span(self.cost(cells))
     }
 }
 
 impl Refund for GcraParams {
-    /// # Why it never gives too much
+    /// # Why a refund is never too large
     ///
-    /// Call `A` the TAT, and `W` what it would be if no cell were charged that is given back, now or
-    /// later. For every charge of `k` cells at `a`, of which `u` are not spent, let
-    /// `r(t) = min(u, k - (t - a))` in units, not below 0: what may be given back at `t`. Then
-    /// `max(A, t) >= max(W, t) + sum of r(t)`, always. It holds after a charge, which moves `A` by
-    /// `k`, `W` by `k - u`, and adds `u` to the sum. It holds after `r(t)` is given back, which
-    /// leaves the sum. As time passes, `A`, `W` and the sum stand still while `t` is before `W`, and
-    /// that lasts at least until the spent part of each charge, `a + k - u`, which is no later than
-    /// `W`. From then on every `r` that is not 0 yet shrinks as fast as time passes, so that the sum
-    /// shrinks at least as fast as `t` grows towards `A`. So what is left after all is given back is
-    /// never better than `W`.
+    /// Let `A` be the TAT, and `W` what it would be if no cell were charged that is refunded, now
+    /// or later. For every charge of `k` cells at `a`, of which `u` are not spent, let `r(t) =
+    /// min(u, k - (t - a))` in units, not below 0: what may be refunded at `t`. Then `max(A, t) >=
+    /// max(W, t) + sum of r(t)`, always. It holds after a charge, which moves `A` by `k`, `W` by `k
+    /// - u`, and adds `u` to the sum. It holds after `r(t)` is refunded, which leaves the sum. As
+    /// time passes, `A`, `W` and the sum do not change while `t` is before `W`, and that lasts at
+    /// least until the spent part of each charge, `a + k - u`, which is no later than `W`. From
+    /// then on every `r` that is not 0 yet shrinks as fast as time passes, so the sum shrinks at
+    /// least as fast as `t` grows towards `A`. So the state after all refunds is never better than
+    /// `W`.
     ///
-    /// A charge ahead of its turn counts as made when its turn comes. Until then the key owes more than
-    /// the burst, so that nobody charges behind it; and that is not after what it owed before,
-    /// which is no later than `W`: so until then nothing of it need be taken for restored.
+    /// A charge ahead of its turn counts as made when its turn comes. Until then the key owes more
+    /// than the burst, so no other request can charge behind it. That turn is not after what the
+    /// key owed before the charge, which is no later than `W`. So until then none of the charge
+    /// counts as restored.
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         let floor = self.grid.floor(now);
         let passed = floor.saturating_sub(self.grid.floor(receipt.at));
@@ -148,7 +149,7 @@ impl PerKey for GcraParams {
 impl Ahead for GcraParams {
     fn within(&self, now: Tick, wait: Duration) -> Self {
         let floor = self.grid.floor(now);
-        // A turn is at the beginning of a unit, and no later than this one.
+        // A turn is the beginning of a unit, at the latest of this one.
         let last = self.grid.floor(now.saturating_add(wait));
         let capacity = self.capacity.saturating_add(last - floor);
         self.with_capacity(capacity.min(self.grid.reach()))

@@ -30,8 +30,8 @@ impl Lcg {
     }
 }
 
-/// Asserts what `verdict`, just given for `n` cells, says of the same request's next chance: that
-/// `oracle` denies it at every instant before that one, and admits it then.
+/// Asserts the retry time of `verdict`, just given for `n` cells: `oracle` denies the request at
+/// every earlier instant, and admits it then.
 pub(super) fn fits_first_after(oracle: &impl Oracle, now: Tick, n: u64, verdict: &Verdict) {
     let admits = |wait: u64| {
         let later = now.saturating_add(Duration::from_nanos(wait));

@@ -1,21 +1,21 @@
 //! Naive exact models of the algorithms, for tests, fuzzing and `tollgate replay --verify`.
 //!
-//! They are written the way the algorithms are explained, not the way they are computed: the
-//! token bucket as a level that drains, the window as a start and a count, sub-windows as counts
-//! by their number, the log as a list, instants by plain 128-bit division. So a mistake in the
-//! packed arithmetic cannot be shared. They are slow, and they know one key and one thread.
+//! They are written the way the algorithms are explained, not the way they are computed: the token
+//! bucket as a level that drains, the window as a start and a count, sub-windows as counts by their
+//! number, the log as a list, instants by plain 128-bit division. So an oracle cannot share a
+//! mistake of the packed arithmetic. Oracles are slow, and model one key and one thread.
 //!
-//! An oracle sees the same time units as its algorithm (an instant counts as the beginning of
-//! its unit, an event in a log as its end), and never wraps around: it is the limit's word on what
-//! a clock may do, too.
+//! An oracle has the same time units as its algorithm (an instant counts as the beginning of its
+//! unit, an event in a log as its end), and never wraps around. It also defines what a clock that
+//! goes back may do.
 
-mod any;
 #[cfg(test)]
 mod brute;
 mod sliding_log;
 mod sub_windows;
 
-pub use {any::AnyOracle, sliding_log::EventLog, sub_windows::SubWindowCounts};
+pub use super::any::AnyOracle;
+pub use {sliding_log::EventLog, sub_windows::SubWindowCounts};
 
 use core::time::Duration;
 
@@ -23,7 +23,7 @@ use super::sealed::Sealed;
 use crate::decision::Decision;
 use crate::time::Tick;
 
-/// What an oracle, or a limiter, says of a request.
+/// The answer of an oracle or of a limiter to a request.
 ///
 /// ```
 /// use tollgate::algo::StateMachine;
@@ -39,17 +39,18 @@ use crate::time::Tick;
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "whoever compares with an oracle makes them")]
+#[allow(clippy::exhaustive_structs, reason = "tests compare with an oracle by making one")]
 pub struct Verdict {
     /// Whether the request may go ahead.
     pub admitted: bool,
     /// Whole cells that could be spent next.
     pub remaining: u64,
-    /// Until the key is as if never used.
+    /// The time until the key is as if never used.
     pub reset_after: Duration,
-    /// Until the same request would be admitted; zero if it was, `None` if it never would be.
+    /// The time until the same request would be admitted; zero if it was, `None` if it never would
+    /// be.
     pub retry_after: Option<Duration>,
-    /// Until an admitted request may go ahead; zero if it was denied.
+    /// The time until an admitted request may go ahead; zero if it was denied.
     pub delay: Duration,
 }
 
@@ -92,7 +93,6 @@ pub trait Oracle: Clone + Sealed {
     fn decide(&mut self, now: Tick, n: u64) -> Verdict;
 }
 
-impl Sealed for AnyOracle {}
 impl Sealed for EventLog {}
 impl Sealed for Level {}
 impl Sealed for Queue {}
@@ -136,7 +136,7 @@ fn span(nanos: u128) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// The token bucket as a leaky level: what was poured in and has not yet drained.
+/// The token bucket as a leaky level: cells that were poured in and have not drained yet.
 #[derive(Clone, Debug)]
 pub struct Level {
     grid: Units,
@@ -158,7 +158,7 @@ impl Level {
             None if self.start_empty => self.capacity(),
             None => 0,
             Some((level, measured)) if unit >= measured => level.saturating_sub(unit - measured),
-            // A clock behind the one that measured: there was yet more to drain.
+            // A clock behind the one that measured: more had yet to drain.
             Some((level, measured)) => level + (measured - unit),
         }
     }
@@ -200,7 +200,7 @@ impl Oracle for Level {
     }
 }
 
-/// The leaky bucket as a queue: a level, and what a request finds in front of it.
+/// The leaky bucket as a queue: a level, and the queue ahead of a request.
 #[derive(Clone, Debug)]
 pub struct Queue {
     bucket: Level,
@@ -222,8 +222,8 @@ impl Oracle for Queue {
         if !verdict.admitted || n == 0 {
             return verdict;
         }
-        // It waits until it and what is in front of it are no more than may pass at once. No
-        // request waits for itself.
+        // The request waits until it and the queue ahead of it are at most what may pass at once.
+        // No request waits for itself.
         let own = u128::from(n) * self.bucket.cell;
         let at_once = u128::from(self.immediate.max(n)) * self.bucket.cell;
         let turn = unit + (in_front + own).saturating_sub(at_once);
@@ -231,8 +231,8 @@ impl Oracle for Queue {
     }
 }
 
-/// A warm-up as Guava explains it: permits stored while idle cost more the more are stored, and
-/// whoever comes after a charge waits for it.
+/// A warm-up as Guava explains it: permits stored while idle cost more the more are stored, and the
+/// next request waits for the cost of a charge.
 #[derive(Clone, Debug)]
 pub struct Ramp {
     grid: Units,
@@ -242,12 +242,12 @@ pub struct Ramp {
     cold_factor: u128,
     burst: u64,
     max_wait: u128,
-    /// Stored permits, in units of the time it takes to store them: the most, and from where on
-    /// they cost more.
+    /// Stored permits, in units of the time it takes to store them: the maximum, and the threshold
+    /// above which they cost more.
     stored_max: u128,
     threshold: u128,
     stored: u128,
-    /// The unit from which on the next request may go; nothing was charged while it is `None`.
+    /// The unit from which on the next request may go; `None` before the first charge.
     next_free: Option<u128>,
 }
 
@@ -280,7 +280,8 @@ impl Ramp {
         }
     }
 
-    /// Units that `take` (in units of refill time) costs of what is stored, and what is left.
+    /// The units that `take` (in units of refill time) of the stored permits cost, and what is
+    /// left.
     ///
     /// The interval is `stable` up to the threshold and rises evenly to `cold_factor * stable`
     /// at the most. The time is the area below that line, with one rounding, at the end.
@@ -333,7 +334,7 @@ impl Oracle for Ramp {
     }
 }
 
-/// A fixed window: when it began, and what it has counted.
+/// A fixed window: its beginning and its count.
 #[derive(Clone, Debug)]
 pub struct Window {
     grid: Units,

@@ -6,19 +6,19 @@ use std::collections::VecDeque;
 use super::{Oracle, Units, Verdict};
 use crate::time::Tick;
 
-/// A log of events: when each of the latest cells was spent.
+/// A log of events: the time of each of the latest cells.
 ///
-/// A rate `(limit, window)` is kept iff fewer than `window` units have passed since at most
-/// `limit` cells, those asked for included; an event later than `now` counts, too. `n` cells are
-/// admitted iff all rates are kept, and are entered at `now`, or with the last event if that is
-/// later. What happens within a unit is entered at its end, so that it never leaves too early. A
-/// least gap between two cells is a rate of 1. Where denials are counted, cells that were denied
-/// but could fit are entered as if they had been admitted.
+/// A rate `(limit, window)` is kept iff fewer than `window` units have passed since at most `limit`
+/// cells, including those asked for; an event later than `now` counts, too. `n` cells are admitted
+/// iff all rates are kept. They are entered at `now`, or at the time of the last event if that is
+/// later. A cell within a unit is entered at its end, so that it never leaves too early. A minimum
+/// gap between two cells is a rate of 1. If denials are counted, denied cells that could fit are
+/// entered as if they had been admitted.
 ///
-/// Only the latest cells are kept, as many as the largest limit. That is enough: the log is in
-/// the order of time, so what a window covers is its latest part, and counting on beyond its
-/// limit would tell a rate nothing more. (So a denied attempt that finds the whole log at its own
-/// instant changes nothing by being entered.)
+/// Only the latest cells are kept, as many as the largest limit. That is enough: the log is in the
+/// order of time, so a window covers its latest part, and a count beyond a rate's limit does not
+/// change the rate's answer. (So a denied attempt that finds the whole log at its own instant
+/// changes nothing.)
 #[derive(Clone, Debug)]
 pub struct EventLog {
     grid: Units,
@@ -47,11 +47,11 @@ impl EventLog {
         }
     }
 
-    fn least_limit(&self) -> u64 {
+    fn min_limit(&self) -> u64 {
         self.rates.iter().map(|rate| rate.limit).min().expect("there is a rate")
     }
 
-    /// Cells that have not left the rate's window: they leave exactly one window after they came.
+    /// Cells that are still in the rate's window: they leave exactly one window after they came.
     fn inside(&self, rate: Rate, unit: u128) -> u64 {
         let inside = self.events.iter().filter(|event| **event + rate.window > unit);
         u64::try_from(inside.count()).expect("a length")
@@ -70,8 +70,9 @@ impl EventLog {
         self.events.drain(..self.events.len().saturating_sub(most));
     }
 
-    /// The first unit from `unit` on that keeps the rate for `n` more cells, of at most its
-    /// limit. If not at once, that is when an event leaves the window; and once kept, it stays so.
+    /// The first unit from `unit` on at which the rate is kept for `n` more cells (at most its
+    /// limit). If that is not `unit` itself, it is when an event leaves the window; and once kept,
+    /// the rate stays kept.
     fn first_kept(&self, rate: Rate, unit: u128, n: u64) -> u128 {
         if self.keeps(rate, unit, n) {
             return unit;
@@ -84,7 +85,7 @@ impl EventLog {
 impl Oracle for EventLog {
     fn decide(&mut self, now: Tick, n: u64) -> Verdict {
         let unit = self.grid.begun(now);
-        let possible = n <= self.least_limit();
+        let possible = n <= self.min_limit();
         let admitted = n == 0 || self.rates.iter().all(|rate| self.keeps(*rate, unit, n));
         if possible && (admitted || self.count_denials) {
             self.enter(now, n);
@@ -130,13 +131,13 @@ mod tests {
         EventLog::new((1, MS), rates.to_vec(), true)
     }
 
-    /// What would be said, with nothing changed.
+    /// The answer, without a change of the log.
     fn peek(log: &EventLog, now: Tick, n: u64) -> Verdict {
         log.clone().decide(now, n)
     }
 
     #[test]
-    fn most_in_an_interval() {
+    fn max_in_any_interval() {
         let mut log = rolling(&[(2, 10)]);
         assert!(log.decide(ms(0), 1).admitted);
         assert!(peek(&log, ms(1), 1).admitted);
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_least_gap_is_a_rate_of_one() {
+    fn a_minimum_gap_is_a_rate_of_one() {
         let mut log = rolling(&[(4, 10), (1, 2)]);
         let admitted = [0, 0, 1, 3, 3].map(|at| log.decide(ms(at), 1).admitted);
         assert_eq!(admitted, [true, false, false, true, false]);
@@ -165,9 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_attempts_and_of_looks() {
+    fn attempts_and_peeks_have_the_expected_answers() {
         let mut log = rolling(&[(3, 10)]);
-        // ms, looked only, admitted, ms until another would be, remaining
+        // ms, peeked only, admitted, ms until another would be, remaining
         let rows = [
             (0, false, true, 0, 2),
             (4, false, true, 0, 1),
@@ -177,7 +178,7 @@ mod tests {
             (17, true, true, 0, 1),
         ];
         for (at, read, admitted, until_another, remaining) in rows {
-            // A look tells what the attempt would have: a denied one counts itself.
+            // A peek answers what the attempt would: a denied one counts itself.
             let mut state = log.clone();
             let verdict = state.decide(ms(at), 1);
             assert_eq!((verdict.admitted, verdict.remaining), (admitted, remaining), "at {at}");
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_an_attempt_can_stand_for_it() {
+    fn part_of_a_denied_attempt_can_fill_the_log() {
         let mut log = rolling(&[(3, 10)]);
         assert!(log.decide(ms(0), 2).admitted);
         let denied = log.decide(ms(4), 2);
@@ -270,8 +271,8 @@ mod tests {
         assert!(log.decide(tick(110 * SEC), 3).admitted);
     }
 
-    /// A clock that is behind sees the windows as they were: they cover what it has not yet seen
-    /// leave, and all that lies ahead of it.
+    /// A clock that is behind sees the windows as they were: with events that have left since, and
+    /// all that lies ahead of it.
     #[test]
     fn a_clock_behind_the_last_event_still_sees_what_has_left_since() {
         let mut log = EventLog::new((1, SEC), vec![(2, 10)], false);
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_time_and_of_cost() {
+    fn extreme_instants_and_costs_do_not_overflow() {
         let nanos = i64::MAX as u64;
         for grid in [(1, 1), (1, nanos), (nanos - 1, nanos)] {
             for count_denials in [false, true] {
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!(none.decide(Tick::ZERO, 0).reset_after, Duration::ZERO);
     }
 
-    /// Every event there ever was, and the definition.
+    /// The definition, over every event since the beginning.
     fn admits(events: &mut Vec<u128>, model: &EventLog, nanos: u64, n: u64) -> bool {
         let unit = u128::from(nanos) * model.grid.units / model.grid.nanos;
         let kept = |rate: &Rate| {
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn equals_the_definition_and_tells_the_least_wait() {
+    fn decisions_equal_the_definition_and_waits_are_minimal() {
         let mut random = Lcg::new(8);
         for round in 0..600 {
             let nanos = 1 + random.below(5);

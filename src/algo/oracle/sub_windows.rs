@@ -1,4 +1,4 @@
-//! A window that moves on by sub-windows, as counts by the number of the sub-window.
+//! A window that advances by sub-windows, as counts by the number of the sub-window.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use super::{Oracle, Units, Verdict, span};
 use crate::time::Tick;
 
-/// A window of sub-windows: how many cells each of them has counted.
+/// A window of sub-windows: the cells counted in each.
 ///
-/// The current sub-window is the one that `now` is in, or the latest that was charged, if that is
-/// later. The estimate is what it and the `older` ones before it have counted; where the window is
-/// *weighed*, the oldest of them counts only for as much of it as the window still covers, which
-/// is as much as has not yet passed of the current one. `n` cells are admitted iff
-/// `floor(estimate) + n <= limit`, and are counted in the current sub-window.
+/// The current sub-window is the one that contains `now`, or the latest that was charged, if that
+/// is later. The estimate is what it and the `older` ones before it have counted. If the window is
+/// *weighed*, the oldest of them counts only for the part that the window still covers, which is
+/// the part of the current one that has not passed yet. `n` cells are admitted iff `floor(estimate)
+/// + n <= limit`, and are counted in the current sub-window.
 #[derive(Clone, Debug)]
 pub struct SubWindowCounts {
     /// A unit is a sub-window.
@@ -22,7 +22,7 @@ pub struct SubWindowCounts {
     limit: u64,
     older: u128,
     weighed: bool,
-    /// Cells by the number of their sub-window: what has been charged, and has not left for good.
+    /// Cells by the number of their sub-window: what has been charged and has not left for good.
     counts: BTreeMap<u128, u64>,
 }
 
@@ -49,7 +49,7 @@ impl SubWindowCounts {
         self.counts.keys().next_back().copied()
     }
 
-    /// The sub-window current at an instant, and how much of it has passed, in parts of which it
+    /// The current sub-window at an instant, and how much of it has passed, in parts of which it
     /// has `grid.nanos`.
     fn current(&self, nanos: u128) -> (u128, u128) {
         let placed = nanos * self.grid.units;
@@ -68,7 +68,7 @@ impl SubWindowCounts {
         let oldest = current.checked_sub(self.older).and_then(|index| self.counts.get(&index));
         let oldest = oldest.map_or(0, |count| u128::from(*count));
         if self.weighed {
-            // The newer ones are whole cells, so only this summand has anything to round.
+            // The newer counts are whole cells, so only this summand is rounded.
             newer + oldest * (self.grid.nanos - passed) / self.grid.nanos
         } else {
             newer + oldest
@@ -82,17 +82,17 @@ impl SubWindowCounts {
     fn charge(&mut self, nanos: u128, n: u64) {
         let (current, _) = self.current(nanos);
         *self.counts.entry(current).or_default() += n;
-        // The current sub-window is never again an earlier one than this.
+        // The current sub-window is never earlier than this from now on.
         self.counts.retain(|index, _| index + self.older >= current);
     }
 
-    /// The sub-window with which nothing of what has been charged counts any more.
+    /// The sub-window from which on no charge counts any more.
     fn all_left(&self) -> Option<u128> {
         Some(self.latest()? + self.older + 1)
     }
 
-    /// The first instant at which `n` cells fit, which do not fit at `denied` but in an empty
-    /// window. While nothing is charged, an estimate never rises: what fits once will fit later.
+    /// The first instant at which `n` cells fit, if they do not fit at `denied` but do in an empty
+    /// window. While nothing is charged, an estimate never rises: cells that fit once fit later.
     fn first_fitting(&self, denied: u128, n: u64) -> u128 {
         let left = self.all_left().expect("an empty window does not deny what can fit");
         let mut too_early = denied;
@@ -149,7 +149,7 @@ mod tests {
         SubWindowCounts::new((1, window_nanos), 0, limit, 1, true)
     }
 
-    /// A counter that has counted `previous` in one window, and `current` by `now` in the next.
+    /// A counter with a count of `previous` in one window, and of `current` by `now` in the next.
     fn counted(limit: u64, window: u64, previous: u64, current: u64, now: u64) -> SubWindowCounts {
         let mut counter = counter(limit, window);
         assert!(counter.decide(Tick::ZERO, previous).admitted);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_textbook_example() {
+    fn the_textbook_example_is_reproduced() {
         let now = tick(78 * SEC);
         let mut counter = counted(7, 60 * SEC, 5, 3, 18 * SEC);
         // 3 + 5 * 0.7 = 6.5, "rounded down to 6".
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn upstash_rows() {
+    fn upstash_rows_are_reproduced() {
         // limit, previous, current, now and window in ms, n, remaining or `None`: denied
         let rows = [
             (7, 5, 3, 18_000, 60_000, 1, Some(0)),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_is_left_and_more_than_ever_fits() {
+    fn a_cost_above_the_rest_waits_and_a_cost_above_the_limit_never_fits() {
         let mut counter = counted(10, SEC, 0, 9, 0);
         let never = counter.decide(tick(SEC), 100);
         assert_eq!((never.admitted, never.remaining, never.retry_after), (false, 1, None));
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Within the current sub-window, the estimate is the one of the clock that asks.
+    /// Within the current sub-window, the estimate is that of the clock that asks.
     #[test]
     fn a_clock_behind_in_the_same_sub_window_sees_more_of_the_oldest() {
         let mut counter = counted(4, SEC, 4, 3, SEC * 9 / 10);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_charged_by_nothing() {
+    fn a_cost_of_zero_charges_nothing() {
         let mut counter = counter(0, SEC);
         let nothing = counter.decide(Tick::MAX, 0);
         assert!(nothing.admitted);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_time_and_of_cost() {
+    fn extreme_instants_and_costs_do_not_overflow() {
         for weighed in [false, true] {
             for grid in [(1, 1), (1, i64::MAX as u64), (i64::MAX as u64 - 1, i64::MAX as u64)] {
                 let mut windows = SubWindowCounts::new(grid, u64::MAX, u64::MAX, 3, weighed);
@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    /// Every charge there ever was, and the definition.
+    /// The definition, over every charge since the beginning.
     #[derive(Default)]
     struct Definition {
         charges: Vec<(u128, u128)>,
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn equals_the_definition_and_tells_the_least_wait() {
+    fn decisions_equal_the_definition_and_waits_are_minimal() {
         let mut random = Lcg::new(7);
         for round in 0..600 {
             let nanos = 1 + random.below(9);

@@ -1,16 +1,16 @@
-//! States that outlive their clock: what a word means is said again by another clock.
+//! Rebasing: a state that was saved by one clock is expressed by another.
 //!
-//! Instants in a word count from the origin of the limiter's clock, which is gone after a restart.
-//! So a [`Restart`] says how the two clocks lie to each other, and a state of the old one becomes
-//! the state of the new one that holds the same against its key.
+//! Instants in a word count from the origin of the limiter's clock, which is lost at a restart. A
+//! [`Restart`] relates the old clock to the new one, and [`Rebase::rebase`] turns a state of the
+//! old clock into a state of the new one that holds the same debt.
 //!
 //! # Rounding
 //!
-//! The two origins need not differ by a whole number of units. Say they differ by `s`, in units.
-//! `floor(t + s) <= floor(t) + ceil(s)`, so an instant that is moved by `ceil(s)` units is never
-//! less far ahead, at any time, than it would have been by the old clock, and by no more than one
-//! unit farther. Where `s` is a whole number, nothing is rounded, and every later decision is the
-//! one that would have been made.
+//! The two origins need not differ by a whole number of units. Let them differ by `s` units.
+//! `floor(t + s) <= floor(t) + ceil(s)`, so an instant that is moved by `ceil(s)` units is at any
+//! time at least as far ahead as it would have been by the old clock, and at most one unit farther.
+//! If `s` is a whole number, nothing is rounded, and every later decision is the one that the old
+//! clock would have made.
 
 use core::time::Duration;
 
@@ -18,10 +18,10 @@ use super::StateMachine;
 use super::grid::Grid;
 use crate::time::Tick;
 
-/// How many figures tell one machine from another.
+/// The number of values that distinguish two machines.
 pub const FIGURES: usize = 8;
 
-/// An instant by a clock, and what is known of that clock.
+/// An instant by a clock, and the clock's origin.
 ///
 /// ```
 /// use tollgate::Tick;
@@ -31,7 +31,7 @@ pub const FIGURES: usize = 8;
 /// assert_eq!(moment.tick.as_nanos(), 0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "whoever tests an algorithm makes them")]
+#[allow(clippy::exhaustive_structs, reason = "tests of an algorithm make them")]
 pub struct Moment {
     /// The instant.
     pub tick: Tick,
@@ -39,7 +39,7 @@ pub struct Moment {
     pub unix_origin_nanos: u64,
 }
 
-/// From one clock to another: `now` is `elapsed` after `then`.
+/// The relation of two clocks: `now` is `elapsed` after `then`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,13 +52,13 @@ pub struct Moment {
 /// assert_eq!(restart.elapsed.as_nanos(), 2_000);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "whoever tests an algorithm makes them")]
+#[allow(clippy::exhaustive_structs, reason = "tests of an algorithm make them")]
 pub struct Restart {
-    /// When the state was saved, by the clock that it was written by.
+    /// The instant at which the state was saved, by the clock that it was written by.
     pub then: Moment,
-    /// Time that has passed since.
+    /// The time that has passed since.
     pub elapsed: Duration,
-    /// The present, by the clock that it is to be read by.
+    /// The present, by the clock that the state will be read by.
     pub now: Moment,
 }
 
@@ -78,20 +78,21 @@ pub struct Restart {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rebased {
-    /// The units that have begun, by the one clock and by the other.
+    /// The units that have begun, by the old clock and by the new one.
     then: u64,
     now: u64,
-    /// Units that come to what is left of a span; below 0, since time has passed. Rounded up.
+    /// Units to add to what is left of a span, rounded up; below 0, since time has passed.
     gain: i128,
     /// Whether that was rounded.
     rounded: bool,
 }
 
-/// A machine whose states can be carried from one clock to another, as
-/// [`Limiter::snapshot`](crate::Limiter::snapshot) asks for.
+/// A machine whose states can be rebased from one clock to another, as
+/// [`Limiter::snapshot`](crate::Limiter::snapshot) needs.
 ///
-/// Every algorithm of this crate has one but [`Live`](crate::Live): its quota is no part of what it
-/// was built from, so nothing tells by which quota a state was saved.
+/// Every algorithm of this crate implements it except [`DynamicGcra`](crate::DynamicGcra): its
+/// quota is no part of what it was built from, so nothing shows under which quota a state was
+/// saved.
 ///
 /// ```
 /// use std::time::Duration;
@@ -110,31 +111,31 @@ pub struct Rebased {
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub trait Rebase: StateMachine {
-    /// Which algorithm it is: a number that means the same in every version of this crate.
+    /// The number of the algorithm: the same in every version of this crate, and used by no other
+    /// algorithm.
     fn algorithm(&self) -> u64;
 
-    /// Cells of a ring that are part of a state: all but the note, which is a guess.
+    /// The number of ring cells that are part of a state: all but the note, which is a hint.
     fn kept_cells(&self) -> usize {
         self.ring_cells() - usize::from(self.has_note())
     }
 
-    /// What decides how a state is read; the same in two machines that read it alike.
+    /// The values that determine how a state is read: equal in two machines that read states alike.
     /// `unix_origin_nanos` is that of the clock that the machine was made for.
     fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES];
 
-    /// Works out what [`rebase`](Self::carry) needs, once for all words. The machine must have been
+    /// Computes once what [`rebase`](Self::rebase) needs for every word. The machine must have been
     /// made for the clock of [`Restart::now`].
     fn passage(&self, restart: &Restart) -> Rebased {
         Rebased::on(self.grid(), restart)
     }
 
-    /// The state that holds against its key by the new clock what `word` held by the old one, less
-    /// what time has forgiven; `None` if that is nothing. It never holds less, and at most one unit
-    /// of the grid more. Any word gives an answer.
+    /// The state that holds by the new clock the debt that `word` held by the old one, less what
+    /// time has restored; `None` if that is nothing. It never holds less, and at most one unit of
+    /// the grid more. Every word has an answer.
     ///
-    /// `ring` is what stands in the [kept cells](Self::kept_cells), as many as they are, and becomes
-    /// what stands there with the new state: all instants are moved by the same number of units.
-    /// Any cells give an answer.
+    /// `ring` holds the [kept cells](Self::kept_cells) on entry, and those of the new state on
+    /// return: all instants are moved by the same number of units. Every ring has an answer.
     fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64>;
 }
 
@@ -142,7 +143,7 @@ impl Rebased {
     /// By real time, on a grid that counts from the clock's origin.
     pub(super) fn on(grid: &Grid, restart: &Restart) -> Self {
         let Restart { then, elapsed, now } = restart;
-        // The present by the old clock. Beyond the end of time a state is not so old as it is.
+        // The present by the old clock. Past the last tick, a state counts as younger than it is.
         let here = then.tick.saturating_add(*elapsed);
         let (units, nanos) = grid.ratio();
         // Below 2^64 nanoseconds, and less than 2^63 units in one of them.
@@ -154,14 +155,14 @@ impl Rebased {
         Self { then, now, gain: i128::from(then) + shift - i128::from(now), rounded }
     }
 
-    /// By whole units: `then` and `now` have begun, `passed` of them apart.
+    /// In whole units: `then` and `now` have begun, `passed` units apart.
     pub(super) fn of_units(then: u64, now: u64, passed: u64) -> Self {
         Self { then, now, gain: -i128::from(passed), rounded: false }
     }
 
-    /// On a grid that counts from the beginning of a period of the wall clock: its windows are the
-    /// same by any clock. By the new one the period began `ahead_nanos` before the origin, or whole
-    /// periods later than that.
+    /// On a grid that counts from the beginning of a period of the wall clock, where both clocks
+    /// have the same windows. By the new clock, the period began `ahead_nanos` before the origin,
+    /// or whole periods later.
     pub(super) fn on_wall_clock(
         grid: &Grid,
         period_nanos: u64,
@@ -174,7 +175,7 @@ impl Rebased {
         let apart = i128::from(then.unix_origin_nanos) - i128::from(now.unix_origin_nanos);
         let (begun, ahead_now) = (i128::from(begun), i128::from(ahead_now));
         let ahead_then = (ahead_now + apart).rem_euclid(period) + begun;
-        // What is between the two clocks' first periods is whole ones.
+        // The two clocks' first periods are whole periods apart.
         let periods = (apart + ahead_now - ahead_then) / period;
         let (units, nanos) = grid.ratio();
         let units_in_period = period * i128::from(units) / i128::from(nanos);
@@ -184,22 +185,22 @@ impl Rebased {
         };
         let (then, now) = (floor(then.tick, ahead_then), floor(now.tick, ahead_now));
         let passed = i128::from(now) - i128::from(then) - periods * units_in_period;
-        // If the wall clock was set back, the window that was open is taken for the one that is.
+        // If the wall clock was set back, the window that was open counts as the current one.
         Self::of_units(then, now, u64::try_from(passed).unwrap_or(0))
     }
 
-    /// The same, where instants count from so many units before the origin, by either clock.
+    /// The same for instants that count from `units` before the origin, by either clock.
     pub(super) fn counted_before(self, units: u64) -> Self {
         let (then, now) = (self.then.wrapping_add(units), self.now.wrapping_add(units));
         Self { then, now, ..self }
     }
 
-    /// The unit that had begun by the old clock.
+    /// The unit that had begun at `then`, by the old clock.
     pub(super) fn then(&self) -> u64 {
         self.then
     }
 
-    /// The unit that has begun by the new clock.
+    /// The unit that has begun at `now`, by the new clock.
     pub(super) fn now(&self) -> u64 {
         self.now
     }
@@ -213,16 +214,15 @@ impl Rebased {
         ahead + self.gain
     }
 
-    /// How many units of `instant` are left by the new clock, rounded up, and how many rounded
-    /// down; 0 where none are.
+    /// The units until `instant` by the new clock, rounded up and rounded down; 0 if it has passed.
     pub(super) fn left(&self, grid: &Grid, instant: u64) -> (u64, u64) {
         let ahead = grid.ahead(instant, self.then);
         if ahead == 0 {
             return (0, 0);
         }
         let left = u64::try_from(i128::from(ahead) + self.gain).unwrap_or(0);
-        // As much as is still told from what is past.
-        let left = grid.ahead_at_most(left);
+        // No more than can be told from a past instant.
+        let left = grid.clamp_ahead(left);
         (left, left.saturating_sub(self.rounded.into()))
     }
 }

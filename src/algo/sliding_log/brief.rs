@@ -1,27 +1,27 @@
-//! Yes or no by one event, where there is one rate and denials are not counted.
+//! A brief decision from one event, for a log with one rate that does not count denials.
 
 use super::events::{Entry, View};
-use super::{SlidingLogParams, SlidingLogSeen, Step, has_unwritten};
+use super::{SlidingLogParams, SlidingLogView, Step, has_unwritten};
 use crate::algo::Ring;
 use crate::decision::NEVER;
 use crate::time::Tick;
 
 impl SlidingLogParams {
-    /// What a yes or no about `n` cells (at most the limit, and not 0) is judged by.
+    /// Evaluates a request for `n` cells (at most the limit, and not 0), for its decision only.
     #[inline(always)]
-    pub(super) fn see_briefly<R: Ring>(
+    pub(super) fn evaluate_one_rate<R: Ring>(
         &self,
         word: u64,
         ring: R,
         now: Tick,
         n: u64,
-    ) -> SlidingLogSeen {
+    ) -> SlidingLogView {
         let view = self.view_unborn(word, ring, now);
         let Some(view) = self.admits(view, n) else {
             return self.left_as_is(&view, Step::Deny, NEVER, 0);
         };
         let (time, ahead) = self.entered_at(&view, now);
-        SlidingLogSeen {
+        SlidingLogView {
             step: Step::Admit { next: self.enter(&view, n, time) },
             lap: view.lap,
             filled: view.filled,
@@ -35,12 +35,12 @@ impl SlidingLogParams {
         }
     }
 
-    /// Whether `n` cells (at most the limit, and not 0) are within the only rate, by a log of which
-    /// the birth is not read; and the log with its birth, if they are.
+    /// The log with its birth read, if `n` cells (at most the limit, and not 0) are within its only
+    /// rate; else `None`. The birth of `view` has not been read.
     ///
-    /// From a life's third round on, the one event tells. Before that, an event of an earlier life
-    /// stands for the latest one. Where both are inside, and they are whenever the limit is used up, it
-    /// makes no difference whose it is.
+    /// From a life's third round on, one event decides. Before that, an event of an earlier life
+    /// means that the latest one applies. If both are inside the window, which is so whenever the
+    /// limit is used up, it makes no difference whose event it is.
     #[inline(always)]
     fn admits<R: Ring>(&self, view: View<R>, n: u64) -> Option<View<R>> {
         let rate = &self.rates[0];
@@ -125,7 +125,7 @@ mod tests {
 
     /// In the second round the birth is read in addition, in later ones not.
     #[test]
-    fn a_denial_reads_one_event_and_an_admission_that_before_the_latest_too() {
+    fn a_denial_reads_one_event_and_an_admission_two() {
         let params = four();
         for (lap, before, births_read) in [(SECOND, FIRST, 1), (3, 0, 0), (0, 3, 0)] {
             let word = word(&params, lap, 20_400);
@@ -153,7 +153,7 @@ mod tests {
     /// All four were charged at once in the second round. What stands in two of their places was left
     /// there by a life of the same generation, and this one began later.
     #[test]
-    fn what_an_earlier_life_left_admits_nothing() {
+    fn cells_of_an_earlier_life_admit_nothing() {
         let params = four();
         let (birth, first) = (cell(FIRST, 20_350), cell(FIRST, 20_350));
         // By itself it would have left, or would not; it stands for the latest event, which has not.

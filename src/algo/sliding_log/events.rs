@@ -1,4 +1,4 @@
-//! The events of a log: which of them there are, when they happened, how many are in a window.
+//! The events of a log: which exist, when they happened, and how many are in a window.
 
 use super::{FIRST, Rate, SlidingLogParams, TIME, cell_at, has_unwritten, round_of};
 use crate::algo::Ring;
@@ -10,20 +10,20 @@ pub(super) struct View<R> {
     pub(super) ring: R,
     pub(super) word: u64,
     pub(super) lap: u64,
-    /// Places that events of this round have.
+    /// Places that hold events of this round.
     pub(super) filled: u64,
     pub(super) last: u64,
     pub(super) floor: u64,
-    /// Units from `floor` to the latest event, if it is later: by a clock ahead of ours, or by
-    /// less than a unit.
+    /// Units from `floor` to the latest event, if it is later: written by a clock ahead, or later
+    /// by less than a unit.
     pub(super) ahead: u64,
-    /// When this life of the ring began, where that matters and was read.
+    /// When the current life of the ring began, if that matters and was read.
     pub(super) birth: u64,
 }
 
 /// What the ring says of an event.
 pub(super) enum Entry {
-    /// It is of the latest charge.
+    /// An event of the latest charge.
     Latest,
     Older {
         time: u64,
@@ -31,17 +31,17 @@ pub(super) enum Entry {
 }
 
 impl SlidingLogParams {
-    /// A log of which the birth is not read yet.
+    /// A log whose birth has not been read.
     #[inline(always)]
     pub(super) fn view_unborn<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
         self.view_at(word, ring, self.floor(now))
     }
 
-    /// The same, where the unit is known that has begun.
+    /// The same for a known floor of `now`.
     #[inline(always)]
     fn view_at<R: Ring>(&self, word: u64, ring: R, floor: u64) -> View<R> {
         let (last, ahead) = self.last(word, floor);
-        // Any word makes sense, also one that fills more places than there are.
+        // Every word has a meaning, also one that fills more places than there are.
         let (lap, filled) = (self.lap.of(word), self.filled.lowest_of(word).min(self.places));
         View { ring, word, lap, filled, last, floor, ahead, birth: 0 }
     }
@@ -57,7 +57,7 @@ impl SlidingLogParams {
         View { birth: self.birth(view.lap, view.ring), ..view }
     }
 
-    /// When a life of the ring began; read once for all cells that are compared with it.
+    /// When the current life of the ring began; read once for all cells that are compared with it.
     #[inline(always)]
     pub(super) fn birth<R: Ring>(&self, lap: u64, ring: R) -> u64 {
         if has_unwritten(lap) { TIME.of(ring.cell(cell_at(self.places))) } else { 0 }
@@ -68,9 +68,9 @@ impl SlidingLogParams {
     pub(super) fn last(&self, word: u64, floor: u64) -> (u64, u64) {
         let distance = self.time.of(word).wrapping_sub(floor) & self.time.max();
         let behind = self.time.max() - distance + 1;
-        // Nothing happened before the origin. (But what the grid does not see ahead would count for
-        // nothing, however often it was charged.)
-        // Units of a nanosecond come round to 0 at the end of time.
+        // No event happened before the origin. (But an event that the grid does not read as ahead
+        // would count for nothing, however often it was charged.) Units of a nanosecond wrap around
+        // to 0 at the last tick.
         let come_round = || floor < self.window_max;
         let origin_tells =
             || behind > floor && !come_round() && distance <= self.grid.tolerance_units();
@@ -91,14 +91,14 @@ impl SlidingLogParams {
         }
     }
 
-    /// How many of the latest events are known.
+    /// The number of events that are stored.
     #[inline(always)]
     pub(super) fn known<R: Ring>(&self, view: &View<R>) -> u64 {
         if view.lap == FIRST { view.filled } else { self.places }
     }
 
-    /// Where the event `back` (below the number of known ones) before the latest is, or would be:
-    /// its place, and a lap that is odd or even as its own.
+    /// The place of the event `back` (below the number of stored ones) before the latest, written
+    /// or not, and a lap with the parity of its own.
     #[inline(always)]
     pub(super) fn position<R: Ring>(&self, view: &View<R>, back: u64) -> (u64, u64) {
         let after = back + 1;
@@ -108,7 +108,7 @@ impl SlidingLogParams {
         }
     }
 
-    /// The event `back` (below the number of known ones) before the latest.
+    /// The event `back` (below the number of stored ones) before the latest.
     #[inline(always)]
     pub(super) fn entry<R: Ring>(&self, view: &View<R>, back: u64) -> Entry {
         match self.found(view, back) {
@@ -117,26 +117,26 @@ impl SlidingLogParams {
         }
     }
 
-    /// The same, as far as the cell tells whose birth is not read.
+    /// The same, without comparing the cell with the birth.
     #[inline(always)]
     pub(super) fn found<R: Ring>(&self, view: &View<R>, back: u64) -> Entry {
         if back == 0 {
             return Entry::Latest;
         }
         let (place, lap) = self.position(view, back);
-        let apart = view.ring.apart(cell_at(place), round_of(lap) << TIME.bits());
-        if apart > TIME.max() { Entry::Latest } else { Entry::Older { time: apart } }
+        let content = view.ring.apart(cell_at(place), round_of(lap) << TIME.bits());
+        if content > TIME.max() { Entry::Latest } else { Entry::Older { time: content } }
     }
 
-    /// Whether a cell was written before this life of the ring, 1,024 lives ago.
+    /// Whether a cell was written before the current life of the ring, 1,024 lives ago.
     #[inline(always)]
     pub(super) fn before_birth<R: Ring>(&self, view: &View<R>, time: u64) -> bool {
-        // By the shift the sign is that of a word of as many bits as a time.
+        // The shift moves the sign to the top bit of the time.
         let older = view.birth.wrapping_sub(time) << (u64::BITS - TIME.bits());
         has_unwritten(view.lap) && older.cast_signed() > 0
     }
 
-    /// When the event `back` (below the number of known ones) before the latest happened.
+    /// When the event `back` (below the number of stored ones) before the latest happened.
     #[inline(always)]
     pub(super) fn event<R: Ring>(&self, view: &View<R>, back: u64) -> u64 {
         match self.entry(view, back) {
@@ -145,7 +145,7 @@ impl SlidingLogParams {
         }
     }
 
-    /// Units until `n` cells (at most the least limit, and not 0) are within every rate.
+    /// Units until `n` cells (at most the smallest limit, and not 0) are within every rate.
     ///
     /// With `again`, as if the same request had just been entered at that time.
     #[inline(always)]
@@ -187,9 +187,9 @@ impl SlidingLogParams {
         self.until_left(self.event(view, back), view.floor, rate.window)
     }
 
-    /// How many events are in the longest window, of a word that knows of some.
+    /// The number of events in the longest window, for a word that has some.
     ///
-    /// A log of one event is told by its word alone; another's ring is read in about three places.
+    /// A log of one event needs only its word; any other reads about three places of its ring.
     pub(super) fn count_live<R: Ring>(&self, word: u64, ring: R, floor: u64) -> u64 {
         let view = self.view_at(word, ring, floor);
         if self.known(&view) == 1 {
@@ -199,27 +199,27 @@ impl SlidingLogParams {
         self.count_inside(&self.born(view), &longest, self.places, ring.note())
     }
 
-    /// How many of the latest events are in a rate's window, at most `most`.
+    /// The number of events in a rate's window, at most `max`.
     #[inline(always)]
     pub(super) fn count_inside<R: Ring>(
         &self,
         view: &View<R>,
         rate: &Rate,
-        most: u64,
+        max: u64,
         guess: u64,
     ) -> u64 {
         let inside = |event| self.grid.within(event, view.floor, rate.window);
-        let most = most.min(self.known(view));
-        if most == 0 || !inside(view.last) {
+        let max = max.min(self.known(view));
+        if max == 0 || !inside(view.last) {
             return 0;
         }
-        // Most often one event has left for the one that came.
-        let guess = guess.clamp(1, most);
+        // In most cases one event has left for the one that came.
+        let guess = guess.clamp(1, max);
         if inside(self.event(view, guess - 1)) {
-            if guess == most || !inside(self.event(view, guess)) {
+            if guess == max || !inside(self.event(view, guess)) {
                 return guess;
             }
-            return self.search_inside(*view, rate, [guess + 1, most + 1], guess + 3);
+            return self.search_inside(*view, rate, [guess + 1, max + 1], guess + 3);
         }
         if inside(self.event(view, guess - 2)) {
             return guess - 1;
@@ -227,7 +227,7 @@ impl SlidingLogParams {
         self.search_inside(*view, rate, [1, guess - 1], guess.saturating_sub(3))
     }
 
-    /// The same: `low` are inside, `high` are not, and about `count` may be.
+    /// The same by search: `low` are inside, `high` are not, and `count` is a guess.
     #[inline(never)]
     pub(super) fn search_inside<R: Ring>(
         &self,
@@ -236,7 +236,7 @@ impl SlidingLogParams {
         [mut low, mut high]: [u64; 2],
         mut count: u64,
     ) -> u64 {
-        // In ever longer strides, and by halves once both sides are known.
+        // In doubling strides, and by halves once both sides are known.
         let mut stride = 4;
         while high - low > 1 {
             if count <= low || count >= high {
@@ -254,8 +254,8 @@ impl SlidingLogParams {
         low
     }
 
-    /// What is left of every rate after `n` more events, and what the first counts before them:
-    /// each at most its limit less `spare`.
+    /// The remaining cells of all rates after `n` more events, and the count of the first rate
+    /// before them: each count at most its limit less `spare`.
     #[inline(always)]
     pub(super) fn remaining<R: Ring>(&self, view: &View<R>, n: u64, spare: u64) -> (u64, u64) {
         let rate = &self.rates[0];
@@ -267,7 +267,7 @@ impl SlidingLogParams {
         (left.min(self.remaining_of_others(*view, n, spare)), first)
     }
 
-    /// What is left of the further rates.
+    /// The remaining cells of the further rates.
     #[inline(never)]
     pub(super) fn remaining_of_others<R: Ring>(&self, view: View<R>, n: u64, spare: u64) -> u64 {
         let left = |rate: &Rate| {
@@ -277,7 +277,7 @@ impl SlidingLogParams {
         self.rates()[1..].iter().map(left).min().unwrap_or(u64::MAX)
     }
 
-    /// What is left of every rate as it is: seldom asked, so apart from the straight line.
+    /// The remaining cells of all rates without a charge: a rare question, so out of line.
     #[cold]
     #[inline(never)]
     pub(super) fn remaining_now<R: Ring>(&self, view: View<R>) -> u64 {

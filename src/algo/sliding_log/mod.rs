@@ -6,42 +6,46 @@
 //! word    bits 52..p+2 time of the latest event, its low bits | p+1..p lap | p-1..0 filled
 //! cells   bit 53 set | bit 52 whether its round is odd | bits 51..0 time of an older event, by its place
 //! birth   when this life of the ring began, as a cell
-//! note    cells that the first rate counted last
+//! note    cells that the first rate counted at the latest decision
 //! ```
 //!
-//! The events follow one another through the `L` places round by round, `L` being the largest
-//! limit: so the `L` latest are at hand, and no rate asks for more. *Filled* are the places that events
-//! of this round have, none before the first event. *Lap* is 1 in the first round, 2 in the second, then
-//! 3 and 0 in turn. Whether it is odd tells whether a place holds the event of this round or still that
-//! of the one before; that it is 3 or 0, that this life has written every place.
+//! The events fill the `L` places of the ring in order, round by round, where `L` is the largest
+//! limit: so the `L` latest are stored, and no rate needs more. *Filled* is the number of places
+//! that events of this round have; it is 0 only before the first event. *Lap* is 1 in the first
+//! round, 2 in the second, then 3 and 0 in turn. Its parity shows whether a place holds an event of
+//! this round or of the one before. A lap of 3 or 0 means that the current key has written every
+//! place.
 //!
-//! Only the latest event's time is in the word. Before the word moves on, that time is put in the
-//! place of every event that has it: one, or the `n` of a charge of `n` cells, which are found by
-//! their places still holding the round before. So a place that should hold an event and does
-//! not holds one of the latest charge, and its time is the word's. They are put the oldest first,
-//! for two threads may do it at once: whoever finds one in its place finds all before it there.
+//! Only the latest event's time is in the word. Before the word advances, a thread writes that time
+//! to the place of every event that has it: one, or the `n` of a charge of `n` cells. Those places
+//! still hold the round before, which is how they are found. So a place that should hold an event
+//! of this round and does not belongs to the latest charge, and its time is the word's. The oldest
+//! is written first, since two threads may write at once: a thread that finds one of them written
+//! finds all before it written too.
 //!
 //! # Step
 //!
 //! A rate of `limit` in a window admits `n` cells iff the event `limit - n` before the latest has
-//! left the window, or never was: one look, at any limit. An event leaves exactly one window
-//! after it happened (`now - event >= window`). Several rates look at several events of one log,
-//! and a minimum gap is the rate 1 in a window of that length.
+//! left the window, or does not exist: one read, at any limit. An event leaves exactly one window
+//! after it happened (`now - event >= window`). Several rates read several events of one log. A
+//! minimum gap is the rate 1 in a window of that length.
 //!
-//! A yes or no by one rate reads that event and no more where it denies. An admission reads the event
-//! before the latest too, which stands beside it; and in the first two rounds of a life its birth.
+//! A brief decision by one rate reads that event, and no other if it denies. An admission also
+//! reads the event before the latest, which is its neighbour, and in the first two rounds of a key
+//! the birth.
 //!
-//! How many events are in a window (for `remaining`) is searched from where it was last: the note.
+//! The number of events in a window (for `remaining`) is searched from the last known number: the
+//! note.
 //!
 //! # Units
 //!
-//! An exact fraction of the windows' greatest common divisor: 5 microseconds, or what it takes for
-//! the word's time to span a year, but at least 10,000 of them in the shortest window; and in
-//! every case so coarse that the word tells 1,024 of the longest windows apart. An event counts
-//! as the end of its unit, `now` as the beginning of its: so no event leaves early, and late by
-//! less than a unit. Times in cells have 52 bits, which outlast every tick at 5 microseconds. They
-//! count from one longest window before the clock's origin, so that what counts at the origin (of a
-//! log that was restored) has a time too.
+//! A unit is an exact fraction of the windows' greatest common divisor: 5 microseconds, or what
+//! lets the word's time span a year, but at least 10,000 units in the shortest window; and in every
+//! case coarse enough that the word can tell 1,024 of the longest windows apart. An event counts as
+//! the end of its unit, `now` as the beginning of its unit: so no event leaves early, and none is
+//! late by a unit or more. Times in cells have 52 bits, which outlast every tick at 5 microseconds.
+//! They count from one longest window before the clock's origin, so that an event that counts at
+//! the origin (of a restored log) has a time too.
 //!
 //! Source: the log of A. Xu, System Design Interview, ch. 4, and ClassDojo's rolling-rate-limiter
 //! (minimum gap, denials counted), without their sorted sets.
@@ -79,11 +83,11 @@ const SECOND: u64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rate {
     limit: u64,
-    /// In units, once the grid is chosen.
+    /// In nanoseconds at first, and in units once the grid is chosen.
     window: u64,
 }
 
-/// [`SlidingLog`] with a quota worked in.
+/// The parameters of [`SlidingLog`] for a quota.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, StateMachine};
@@ -111,20 +115,20 @@ pub struct SlidingLogParams {
     /// Both of them.
     round: Field,
     time: Field,
-    /// Units up to which the word's time is ahead of a clock; beyond, it is behind.
+    /// Units up to which the word's time counts as ahead of a clock; beyond that it is behind.
     ahead_max: u64,
 }
 
-/// What a decision is judged by.
+/// What a decision is made from.
 #[derive(Clone, Copy, Debug)]
-pub struct SlidingLogSeen {
+pub struct SlidingLogView {
     step: Step,
     lap: u64,
     filled: u64,
     /// When the latest event happened, in units.
     last: u64,
     floor: u64,
-    /// When this life of the ring began, where that matters.
+    /// When the current key's life of the ring began, if that matters.
     birth: u64,
     remaining: u64,
     until_idle: u64,
@@ -166,7 +170,7 @@ impl SlidingLogParams {
         self.time.set(0, time) | self.lap.set(0, lap) | self.filled.set(0, filled - self.places)
     }
 
-    /// The word before the first event, which counts for none whenever that is.
+    /// The word of a log without an event. Its time counts for nothing.
     #[inline]
     fn unused(&self, time: u64) -> u64 {
         self.time.set(self.lap.set(0, FIRST), time)
@@ -178,7 +182,7 @@ impl SlidingLogParams {
         self.round.lowest_of(word) == self.unused(0)
     }
 
-    /// Units for which the word's event counts after it happened: none, if there was none.
+    /// Units for which the word's event counts after it happened: 0 if there was none.
     #[inline]
     fn counts_for(&self, word: u64) -> u64 {
         if self.is_unused(word) { 0 } else { self.window_max }
@@ -192,7 +196,7 @@ impl SlidingLogParams {
         }
     }
 
-    /// What is seen where nothing is entered.
+    /// The view of a request that enters no event.
     #[inline(always)]
     fn left_as_is<R: Ring>(
         &self,
@@ -200,8 +204,8 @@ impl SlidingLogParams {
         step: Step,
         until_admitted: u64,
         remaining: u64,
-    ) -> SlidingLogSeen {
-        SlidingLogSeen {
+    ) -> SlidingLogView {
+        SlidingLogView {
             step,
             lap: view.lap,
             filled: view.filled,
@@ -215,20 +219,20 @@ impl SlidingLogParams {
         }
     }
 
-    /// What a yes or no by several rates is judged by, or where denials are counted.
+    /// A brief decision by several rates, or one that may count denials.
     #[inline(never)]
-    fn see_in_part<R: Ring>(
+    fn evaluate_out_of_line<R: Ring>(
         &self,
         word: u64,
         ring: R,
         now: Tick,
         n: u64,
-    ) -> OutOfLine<SlidingLogSeen> {
-        OutOfLine(self.see(word, ring, now, n, false))
+    ) -> OutOfLine<SlidingLogView> {
+        OutOfLine(self.evaluate(word, ring, now, n, false))
     }
 
-    /// When cells that are charged now count as happening, and how far ahead of now that is: time in
-    /// a log never moves back, and an event counts as the end of its unit.
+    /// The time of cells that are charged now, and its distance ahead of now: time in a log never
+    /// moves back, and an event counts as the end of its unit.
     #[inline(always)]
     fn entered_at<R: Ring>(&self, view: &View<R>, now: Tick) -> (u64, u64) {
         let begun = self.scale(now, view.floor).phase == 0;
@@ -236,10 +240,17 @@ impl SlidingLogParams {
         (view.floor.wrapping_add(ahead), ahead)
     }
 
-    /// What a decision is judged by; and if it is to be told, all there is to tell.
+    /// Evaluates a request. `detailed` asks for what a permit or a denial reports as well.
     #[inline(always)]
-    fn see<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64, telling: bool) -> SlidingLogSeen {
-        let remaining_now = |view| if telling { self.remaining_now(view) } else { 0 };
+    fn evaluate<R: Ring>(
+        &self,
+        word: u64,
+        ring: R,
+        now: Tick,
+        n: u64,
+        detailed: bool,
+    ) -> SlidingLogView {
+        let remaining_now = |view| if detailed { self.remaining_now(view) } else { 0 };
         let view = self.view(word, ring, now);
         if n == 0 {
             let next = word & (u64::MAX >> (u64::BITS - PAYLOAD_BITS));
@@ -250,27 +261,29 @@ impl SlidingLogParams {
         }
         let wait = self.until_admitted(&view, n, None);
         let (time, ahead) = self.entered_at(&view, now);
-        // Where all places hold that time, one more would change nothing.
+        // If all places hold that time, one more event changes nothing.
         let full = || {
             let oldest = self.places - 1;
             oldest < self.known(&view) && TIME.of(self.event(&view, oldest)) == TIME.of(time)
         };
         if wait > 0 && (!self.count_denials || full()) {
-            // If one more does not fit, none does.
+            // If one cell does not fit, none are left.
             let remaining = if n == 1 { 0 } else { remaining_now(view) };
             return self.left_as_is(&view, Step::Deny, wait, remaining);
         }
         let next = self.enter(&view, n, time);
-        // What is admitted leaves room for itself.
+        // An admission leaves room for its own cells.
         let spare = if wait == 0 { n } else { 0 };
         let (remaining, noted) =
-            if telling { self.remaining(&view, n, spare) } else { (0, view.ring.note()) };
+            if detailed { self.remaining(&view, n, spare) } else { (0, view.ring.note()) };
         let (step, until_admitted) = match wait {
             0 => (Step::Admit { next }, 0),
-            _ if telling => (Step::DenyCounted { next }, self.until_admitted(&view, n, Some(time))),
+            _ if detailed => {
+                (Step::DenyCounted { next }, self.until_admitted(&view, n, Some(time)))
+            }
             _ => (Step::DenyCounted { next }, wait),
         };
-        SlidingLogSeen {
+        SlidingLogView {
             step,
             lap: view.lap,
             filled: view.filled,
@@ -285,19 +298,19 @@ impl SlidingLogParams {
     }
 }
 
-/// What stands in the ring for an event of the round `lap`.
+/// The content of a cell for an event of the round `lap`.
 #[inline(always)]
 const fn cell(time: u64, lap: u64) -> u64 {
     ROUND.set(TIME.of(time), round_of(lap))
 }
 
-/// Whether a life that is in this lap may not have written every cell yet: before its third round.
+/// Whether a life in this lap may not have written every cell yet: before its third round.
 #[inline(always)]
 const fn has_unwritten(lap: u64) -> bool {
     matches!(lap, FIRST | SECOND)
 }
 
-/// How a round is told in the ring.
+/// How a cell encodes its round.
 #[inline(always)]
 const fn round_of(lap: u64) -> u64 {
     2 | lap & 1
@@ -314,7 +327,7 @@ impl Sealed for SlidingLogParams {}
 impl StateMachine for SlidingLogParams {
     #[cfg(feature = "std")]
     type Oracle = EventLog;
-    type View = SlidingLogSeen;
+    type View = SlidingLogView;
     const RINGED: bool = true;
     const OWED_BY_RING: bool = true;
 
@@ -336,32 +349,32 @@ impl StateMachine for SlidingLogParams {
     }
 
     #[inline(always)]
-    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
-        self.see(word, ring, now, n, true)
+    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogView {
+        self.evaluate(word, ring, now, n, true)
     }
 
     #[inline(always)]
-    fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogSeen {
+    fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogView {
         if self.is_plain && n > 0 && n <= self.limit_min {
-            return self.see_briefly(word, ring, now, n);
+            return self.evaluate_one_rate(word, ring, now, n);
         }
-        let OutOfLine(seen) = self.see_in_part(word, ring, now, n);
+        let OutOfLine(seen) = self.evaluate_out_of_line(word, ring, now, n);
         seen
     }
 
     #[inline(always)]
-    fn step(&self, seen: SlidingLogSeen, _: Tick, _: u64) -> Step {
+    fn step(&self, seen: SlidingLogView, _: Tick, _: u64) -> Step {
         seen.step
     }
 
     #[inline(always)]
     fn publish<R: Ring>(
         &self,
-        seen: SlidingLogSeen,
+        seen: SlidingLogView,
         ring: R,
         mut put: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        let SlidingLogSeen { lap, filled, last, floor, birth, .. } = seen;
+        let SlidingLogView { lap, filled, last, floor, birth, .. } = seen;
         let view = View { ring, word: 0, lap, filled, last, floor, ahead: 0, birth };
         let known = self.known(&view);
         if known == 0 {
@@ -375,17 +388,17 @@ impl StateMachine for SlidingLogParams {
     }
 
     #[inline(always)]
-    fn note(&self, seen: SlidingLogSeen, n: u64) -> u64 {
+    fn note(&self, seen: SlidingLogView, n: u64) -> u64 {
         seen.noted + n
     }
 
     #[inline(always)]
-    fn permit(&self, seen: SlidingLogSeen, now: Tick, _: u64) -> Permit {
+    fn permit(&self, seen: SlidingLogView, now: Tick, _: u64) -> Permit {
         Permit::new(self.reading(&seen, now))
     }
 
     #[inline(always)]
-    fn denied(&self, seen: SlidingLogSeen, now: Tick, _: u64) -> Denied {
+    fn denied(&self, seen: SlidingLogView, now: Tick, _: u64) -> Denied {
         Denied::new(self.reading(&seen, now), seen.until_admitted)
     }
 
@@ -405,8 +418,8 @@ impl StateMachine for SlidingLogParams {
         }
     }
 
-    /// The events that still count by the longest window, times the units until the latest has left:
-    /// about what a token bucket would owe.
+    /// The events that still count in the longest window, times the units until the latest has
+    /// left: about what a token bucket would owe.
     fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {
         match self.standing(word, instant) {
             Standing::Idle { .. } => 0,
@@ -466,7 +479,7 @@ impl SlidingLogParams {
     }
 
     #[inline(always)]
-    fn reading(&self, seen: &SlidingLogSeen, now: Tick) -> Reading {
+    fn reading(&self, seen: &SlidingLogView, now: Tick) -> Reading {
         Reading {
             limit: self.limit_min,
             room: seen.remaining,

@@ -1,4 +1,4 @@
-//! What a log holds its keys to, and how the rates are worked in.
+//! The rates of a log, and the parameters for them.
 
 use core::time::Duration;
 
@@ -10,30 +10,30 @@ use crate::word::Field;
 
 /// The largest limit.
 const LIMIT_MAX: u64 = 1 << 16;
-/// The finest unit that is wanted: 52 bits of it outlast every tick.
+/// The preferred unit: 52 bits of it outlast every tick.
 const UNIT_NANOS: u128 = 5_000;
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Units in the shortest window: wanted, and at least.
+/// Units in the shortest window: preferred, and required.
 const UNITS_IN_WINDOW: u128 = 10_000;
 const UNITS_IN_WINDOW_MIN: u128 = 1_000;
-/// Longest windows that the word's time tells apart.
+/// How many of the longest windows the word's time can tell apart.
 const WINDOWS_APART: u128 = 1_024;
 
 /// Every event of the window, exactly: at most `limit` cells in any span of one period.
 ///
-/// **Guarantee.** No span of one period sees more than `limit` cells, wherever it begins, under
-/// any interleaving of threads; nor does a span of any further rate's period see more than that
-/// rate's limit. A decision looks at one event for each rate, whatever the limit.
+/// **Guarantee.** No span of one period has more than `limit` cells, wherever it begins, under any
+/// interleaving of threads; and no span of a further rate's period has more than that rate's limit.
+/// A decision reads one event for each rate, whatever the limit.
 ///
-/// **Not guaranteed.** An event leaves its window exactly one period after it happened where it
-/// fell on the beginning of a unit of the [`Grid`] (5 microseconds in ordinary cases, never more
-/// than a thousandth of the shortest window), else less than a unit later. See
-/// [`Limiter`](crate::Limiter) for what happens to a key that loses its place, and
-/// [`horizon`](crate::algo::Machine::horizon) for one that keeps it unused for months. The
+/// **Not guaranteed.** An event that falls on the beginning of a unit of the [`Grid`] (5
+/// microseconds in ordinary cases, never more than a thousandth of the shortest window) leaves its
+/// window exactly one period after it happened, any other less than a unit later. See
+/// [`Limiter`](crate::Limiter) for what happens to a key that loses its slot, and
+/// [`horizon`](crate::algo::StateMachine::horizon) for a key that keeps it unused for months. The
 /// quota's burst is not used.
 ///
-/// It takes a ring of 8 bytes for each cell of the largest limit, and 16 more, for each key: at
-/// most 65,536 cells, so half a megabyte.
+/// Each key takes a ring of 8 bytes for each cell of the largest limit, and 16 bytes more: at most
+/// 65,536 cells, so half a megabyte.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,8 +71,8 @@ impl SlidingLog {
         Self { more: [None; RATES_MAX - 1], too_many: false, count_denials: false }
     }
 
-    /// Holds every key to a further rate as well; up to three. What one of them denies counts
-    /// in none.
+    /// Holds every key to a further rate as well, up to three. A request that one rate denies
+    /// counts in none.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -113,7 +113,7 @@ impl SlidingLog {
         self.and(Quota::new(1, gap))
     }
 
-    /// Lets denied requests count like admitted ones, so that who keeps asking keeps waiting.
+    /// Counts denied requests like admitted ones, so that a client that keeps asking keeps waiting.
     /// (A request for more cells than can ever fit still counts for nothing.)
     ///
     /// ```
@@ -184,7 +184,7 @@ impl SlidingLogParams {
         let time = lap.above(PAYLOAD_BITS - LAP_BITS - filled.bits());
         let units = units_in(common, shortest, longest, time)?;
         for rate in given {
-            // The windows are multiples of what the units divide.
+            // All windows are multiples of their common divisor.
             rate.window = rate.window / common * units;
         }
         let window_max = longest / common * units;
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn four_rates_are_as_many_as_there_may_be() {
+    fn a_fifth_rate_is_rejected() {
         let minute = Quota::per_minute(60);
         let mut log = SlidingLog::new();
         for count in 1..RATES_MAX {
@@ -246,16 +246,16 @@ mod tests {
     }
 
     #[test]
-    fn a_log_has_as_many_events_as_its_memory_may_hold() {
+    fn a_limit_above_65536_is_rejected() {
         assert!(params(SlidingLog::new(), Quota::per_day(65_536)).is_ok());
         let more = params(SlidingLog::new(), Quota::per_day(65_537));
         assert_eq!(more, Err(QuotaError::LogLimitTooLarge));
     }
 
-    /// Five microseconds in ordinary cases; a ten-thousandth of a short window; and what a year, or a
-    /// thousand of the longest windows, leaves of the word's time.
+    /// Five microseconds in ordinary cases; a ten-thousandth of a short window; and what a year, or
+    /// 1,024 of the longest windows, leave of the word's time.
     #[test]
-    fn units_are_as_fine_as_windows_and_the_words_time_allow() {
+    fn units_are_as_fine_as_the_windows_and_the_words_time_allow() {
         let unit_nanos = |log, quota| {
             params(log, quota).map(|params: SlidingLogParams| {
                 let (units, nanos) = params.grid().ratio();
@@ -274,14 +274,14 @@ mod tests {
         // With 17 bits for the places, 34 are left: they hold 1,024 such windows, to the unit.
         let longest = Quota::new(1 << 16, Duration::from_nanos(2_000_000 << 24));
         assert_eq!(unit_nanos(log, longest), Ok(2_000_000));
-        // So of a day they tell 5.1 ms at best, which is too much of a second.
+        // So for a day the unit is 5.1 ms at best, too coarse for a second.
         let and_a_second = log.and(Quota::per_second(1));
         let apart = unit_nanos(and_a_second, Quota::per_day(1 << 16));
         assert_eq!(apart, Err(QuotaError::LogWindowsTooFarApart));
     }
 
     #[test]
-    fn a_log_says_for_how_long_and_by_which_clocks_it_is_read_right() {
+    fn horizon_and_skew_tolerance_follow_from_the_bits_of_the_time() {
         let log = params(SlidingLog::new(), Quota::per_second(16)).expect("in range");
         // 51 bits of payload less five for the places: 46 of time, in units of 5 microseconds.
         let time = log.time.max();
@@ -290,6 +290,7 @@ mod tests {
         assert_eq!(log.skew_tolerance(), Some(span(log.ahead_max - 1)));
         assert_eq!(log.ahead_max, 720_000_000, "an hour");
     }
+
     #[test]
     fn a_log_is_idle_once_its_latest_event_has_left_the_window() {
         let log = params(SlidingLog::new(), Quota::per_second(10)).expect("in range");

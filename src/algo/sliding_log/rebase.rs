@@ -1,11 +1,11 @@
-//! A log from one clock to another.
+//! Rebasing a log.
 
 use super::events::{Entry, View};
 use super::{FIRST, SlidingLogParams, TIME, cell, cell_at, has_unwritten};
 use crate::algo::{FIGURES, Rebase, Rebased, Restart};
 
-/// Places and laps stay; all times move by the same number of units. What has left every window is
-/// said to have done so just now.
+/// Places and laps stay; all times move by the same number of units. An event that has left every
+/// window counts as one that has just left.
 impl Rebase for SlidingLogParams {
     fn algorithm(&self) -> u64 {
         7
@@ -37,29 +37,30 @@ impl Rebase for SlidingLogParams {
             let units = u64::try_from(ahead.unsigned_abs()).unwrap_or(0);
             TIME.of(if ahead < 0 { now.wrapping_sub(units) } else { now.wrapping_add(units) })
         };
-        let ahead_of =
-            |time: u64, least: i128| passage.ahead(&self.grid, time).min(last_ahead).max(least);
+        let ahead_of = |time: u64, min_ahead: i128| {
+            passage.ahead(&self.grid, time).min(last_ahead).max(min_ahead)
+        };
         let birth_cell = cell_at(self.places);
         let birth_ahead = match ring[birth_cell] {
             0 => -longest,
             birth => ahead_of(TIME.of(birth), -longest),
         };
-        // Where the birth is not looked at, it says nothing of the events.
-        let least = if has_unwritten(lap) { birth_ahead } else { -longest };
+        // If the birth is not read, it bounds no event.
+        let min_ahead = if has_unwritten(lap) { birth_ahead } else { -longest };
         let birth = self.birth(lap, &*ring);
         let floor = passage.then();
         for back in 0..self.places {
             let view =
                 View { ring: &*ring, word, lap, filled, last, floor, ahead: word_ahead, birth };
             if back >= self.known(&view) {
-                // Places that the first round has not come to.
+                // Places that the first round has not reached.
                 ring[cell_at(self.places + filled - 1 - back)] = 0;
                 continue;
             }
             let (place, lap) = self.position(&view, back);
             ring[cell_at(place)] = match self.entry(&view, back) {
                 Entry::Latest => 0,
-                Entry::Older { time } => cell(at(ahead_of(time, least)), lap),
+                Entry::Older { time } => cell(at(ahead_of(time, min_ahead)), lap),
             };
         }
         ring[birth_cell] = cell(at(birth_ahead), FIRST);

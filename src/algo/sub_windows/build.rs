@@ -1,4 +1,4 @@
-//! How many sub-windows, and how a quota is worked in.
+//! The options of [`SubWindows`], and the parameters for a quota.
 
 use super::SubWindowParams;
 use super::scan::reciprocal;
@@ -8,7 +8,7 @@ use crate::algo::{Algorithm, PAYLOAD_BITS, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
 use crate::word::Field;
 
-/// The most sub-windows: an older count each is looked at when the window moves on.
+/// The most sub-windows: when the window advances, it reads an older count for each.
 const SUB_WINDOWS_MAX: u32 = 256;
 /// The largest count of cells.
 const COUNT_BITS_MAX: u32 = 30;
@@ -19,10 +19,10 @@ const COUNT_BITS_MAX: u32 = 30;
 /// **Guarantee.** No `n` successive sub-windows grant more than `limit` cells, under any
 /// interleaving of threads, hence no span of one period less one sub-window does.
 ///
-/// **Not guaranteed.** A span of one whole period touches `n + 1` sub-windows, and may see the
-/// grants of the first and the last of them together: never more than twice the limit, less than
-/// that the more sub-windows there are. [`SlidingLog`](crate::SlidingLog) is exact. The quota's
-/// burst is not used.
+/// **Not guaranteed.** A span of one whole period touches `n + 1` sub-windows, and may get the
+/// grants of the first and the last of them together: never more than twice the limit, and the less
+/// the more sub-windows there are. [`SlidingLog`](crate::SlidingLog) is exact. The quota's burst is
+/// not used.
 ///
 /// It takes a ring of `n` words for each key.
 ///
@@ -119,13 +119,14 @@ impl SubWindowParams {
     ) -> Result<Self, QuotaError> {
         quota.validate()?;
         let period = quota.period_nanos();
-        // One place for each older count, and one for what is put before the word moves on.
+        // One place for each older count, and one for the count that is published before the word
+        // advances.
         let places = older + 1;
         let (in_period, older) = (u64::from(in_period), u64::from(older));
         if in_period > period {
             return Err(QuotaError::SubWindowCount);
         }
-        // With the oldest whole, up to the limit more than the estimate may be counted.
+        // With the oldest counted whole, the total may exceed the estimate by up to the limit.
         let total_max = quota.limit().saturating_mul(1 + u64::from(weighed));
         let count_bits = u64::BITS - total_max.leading_zeros();
         if count_bits > COUNT_BITS_MAX
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_denied_when_built() {
+    fn quotas_out_of_range_are_rejected() {
         let built = |count, text: &str| {
             SubWindows::new().count(count).params(&text.parse().expect("a quota"), 0)
         };

@@ -1,37 +1,37 @@
-//! A sliding window of sub-windows: a count for each of the last few, and their sum.
+//! A sliding window of sub-windows: a count for each of the latest ones, and their sum.
 //!
 //! # Word and ring
 //!
 //! ```text
-//! word  bits 52..c index of the latest sub-window charged | bits c-1..0 cells counted, all in all
+//! word  bits 52..c index of the latest sub-window charged | bits c-1..0 total of cells counted
 //! cell  the same fields: index of an older sub-window | cells charged in it
 //! ```
 //!
-//! *All in all* is what was charged in that sub-window and in the `older` ones before it, so
-//! that a decision within one sub-window needs the word alone (and the oldest count, where that
-//! is weighed). `c` is the number of bits that the limit needs. A sub-window's count has its place
-//! in the ring by its index; another index there means that nothing was charged in it.
+//! The *total* is what was charged in that sub-window and in the `older` ones before it, so that a
+//! decision within one sub-window needs only the word (and the oldest count, if that is weighed).
+//! `c` is the number of bits that the limit needs. The index of a sub-window determines the place
+//! of its count in the ring. Another index at that place means that nothing was charged in it.
 //!
 //! # Step
 //!
-//! The current sub-window is that of `now`, or the word's where that is later. What lies more
-//! than `older` before it no longer counts. `n` cells are admitted iff `estimate + n <= limit`.
+//! The current sub-window is that of `now`, or the word's if that is later. A sub-window more than
+//! `older` before it no longer counts. `n` cells are admitted iff `estimate + n <= limit`.
 //!
 //! - [`SubWindows`]: `older` is one less than the number of sub-windows, and the estimate is the
 //!   sum.
 //! - [`SlidingCounter`](crate::SlidingCounter): the oldest of `older + 1` weighs only as much as
 //!   the window still overlaps it, and the estimate is rounded down to whole cells.
 //!
-//! When the word moves on to a later sub-window, the count of the one it leaves is put in the
-//! ring first: all in all, less the older ones.
+//! Before the word advances to a later sub-window, the count of the one that it leaves is published
+//! to the ring: the total less the older counts.
 //!
 //! # Units
 //!
-//! One sub-window; they begin where the wall clock's do. In ordinary cases the index outlasts
-//! every tick. Where the limit takes its bits, it comes round again after a year or more: a count
-//! that stood in the ring all that time, to the sub-window, would then count once more, and as
-//! much less would be counted in the sub-window before. (Clearing such counts when the word moves
-//! on was tried; it made every admission half as dear again.)
+//! A unit is one sub-window; they begin where the wall clock's do. In ordinary cases the index
+//! outlasts every tick. If the limit takes bits from it, the index wraps around after a year or
+//! more: a count that stayed in the ring all that time, to the sub-window, would then count once
+//! more, and the sub-window before it would count as much less. (Clearing such counts when the word
+//! advances was tried; it made every admission half as expensive again.)
 //!
 //! Sources: the sub-windows are those of Sentinel's LeapArray and of the "sliding window" of
 //! many gateways; the weighed form is Cloudflare's, after A. Xu, System Design Interview, ch. 4.
@@ -54,7 +54,7 @@ use crate::time::Tick;
 use crate::word::Field;
 use scan::{Waits, remainder};
 
-/// [`SubWindows`] or [`SlidingCounter`](crate::SlidingCounter) with a quota worked in.
+/// The parameters of [`SubWindows`] or [`SlidingCounter`](crate::SlidingCounter) for a quota.
 ///
 /// ```
 /// use tollgate::algo::{Algorithm, StateMachine};
@@ -69,14 +69,14 @@ use scan::{Waits, remainder};
 pub struct SubWindowParams {
     grid: Grid,
     limit: u64,
-    /// The most that can be counted all in all.
+    /// The largest total.
     total_max: u64,
     /// Sub-windows before the current one that count.
     older: u64,
     /// Whether the oldest weighs by its overlap.
     weighed: bool,
-    /// Added to every instant, so that sub-windows begin where the wall clock's do; and a period, so
-    /// that what counts at the clock's origin has an index too.
+    /// Added to every instant, so that sub-windows begin where the wall clock's do; plus a period,
+    /// so that sub-windows that count at the clock's origin have an index too.
     ahead_nanos: u64,
     count: Field,
     index: Field,
@@ -85,23 +85,23 @@ pub struct SubWindowParams {
     reciprocal: u64,
 }
 
-/// What a decision is judged by.
+/// What a decision is made from.
 #[derive(Clone, Copy, Debug)]
-pub struct SubWindowSeen {
+pub struct SubWindowView {
     admits: bool,
     /// The word with the cells charged, if they are admitted.
     next: u64,
-    /// The cell that must be in the ring first; its index is its own. 0: none.
+    /// The cell to publish before the word advances; its place is that of its index. 0: none.
     put: u64,
     /// Cells that count whole, before the charge.
     whole: u64,
-    /// Cells of the oldest sub-window, where that is weighed; and how much of one sub-window the
+    /// Cells of the oldest sub-window, if that is weighed; and how much of one sub-window the
     /// window still overlaps it, in shares of the grid.
     oldest: u64,
     overlap: u64,
     /// Units until nothing counts any more, if the cells are charged.
     until_idle: u64,
-    /// If they are denied, or none are asked for.
+    /// For a denial, or a request for 0 cells.
     waits: Waits,
 }
 
@@ -117,16 +117,23 @@ impl SubWindowParams {
     }
 
     #[inline(always)]
-    fn remaining(&self, seen: &SubWindowSeen, n: u64) -> u64 {
-        // What weighs nothing needs no division.
+    fn remaining(&self, seen: &SubWindowView, n: u64) -> u64 {
+        // A count of zero needs no division.
         let weighed = if seen.oldest == 0 { 0 } else { self.weigh(seen.oldest, seen.overlap) };
         let estimate = seen.whole.saturating_add(weighed);
         self.limit.saturating_sub(estimate.saturating_add(n))
     }
 
-    /// What a decision is judged by; and if it is to be told, how long to wait.
+    /// Evaluates a request. `detailed` asks for the waits as well.
     #[inline(always)]
-    fn see<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64, telling: bool) -> SubWindowSeen {
+    fn evaluate<R: Ring>(
+        &self,
+        word: u64,
+        ring: R,
+        now: Tick,
+        n: u64,
+        detailed: bool,
+    ) -> SubWindowView {
         let now = self.aligned(now);
         let view = self.view(word, ring, now);
         let (counted, put) = if view.passed == 0 {
@@ -142,15 +149,15 @@ impl SubWindowParams {
             true => self.count_from_oldest(&self.placed(view), 0),
             false => 0,
         };
-        // A clock behind the word's sub-window sees it at its beginning.
+        // For a clock behind the word's sub-window, that sub-window has just begun.
         let overlap = if view.ahead > 0 { nanos } else { nanos - view.phase };
         let whole = counted.saturating_sub(oldest);
         let admits = n == 0 || self.fits(whole, oldest, overlap, n);
-        let waits = match (admits && n > 0) || !telling {
+        let waits = match (admits && n > 0) || !detailed {
             true => Waits { idle: 0, wait: 0, scale: Scale::NANOS },
             false => self.waits(view, now, counted, n),
         };
-        SubWindowSeen {
+        SubWindowView {
             admits,
             next: match admits {
                 true if n == 0 => self.index.set(self.count.lowest_of(word), self.index.of(word)),
@@ -172,7 +179,7 @@ impl Sealed for SubWindowParams {}
 impl StateMachine for SubWindowParams {
     #[cfg(feature = "std")]
     type Oracle = SubWindowCounts;
-    type View = SubWindowSeen;
+    type View = SubWindowView;
     const RINGED: bool = true;
 
     fn ring_cells(&self) -> usize {
@@ -189,24 +196,24 @@ impl StateMachine for SubWindowParams {
     }
 
     #[inline(always)]
-    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
-        self.see(word, ring, now, n, true)
+    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowView {
+        self.evaluate(word, ring, now, n, true)
     }
 
     #[inline(always)]
-    fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowSeen {
-        self.see(word, ring, now, n, false)
+    fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowView {
+        self.evaluate(word, ring, now, n, false)
     }
 
     #[inline(always)]
-    fn step(&self, seen: SubWindowSeen, _: Tick, _: u64) -> Step {
+    fn step(&self, seen: SubWindowView, _: Tick, _: u64) -> Step {
         if seen.admits { Step::Admit { next: seen.next } } else { Step::Deny }
     }
 
     #[inline(always)]
     fn publish<R: Ring>(
         &self,
-        seen: SubWindowSeen,
+        seen: SubWindowView,
         _: R,
         mut put: impl FnMut(usize, u64) -> bool,
     ) -> bool {
@@ -214,7 +221,7 @@ impl StateMachine for SubWindowParams {
     }
 
     #[inline(always)]
-    fn permit(&self, seen: SubWindowSeen, now: Tick, n: u64) -> Permit {
+    fn permit(&self, seen: SubWindowView, now: Tick, n: u64) -> Permit {
         let now = self.aligned(now);
         let scale = self.grid.scale(now, self.grid.floor(now));
         let (until_idle, scale) =
@@ -224,7 +231,7 @@ impl StateMachine for SubWindowParams {
     }
 
     #[inline(always)]
-    fn denied(&self, seen: SubWindowSeen, _: Tick, _: u64) -> Denied {
+    fn denied(&self, seen: SubWindowView, _: Tick, _: u64) -> Denied {
         let reading = Reading {
             limit: self.limit,
             room: self.remaining(&seen, 0),
@@ -249,7 +256,7 @@ impl StateMachine for SubWindowParams {
         } else if passed > self.older {
             Standing::Idle { units: passed - self.older }
         } else {
-            // What counts longest and most.
+            // The larger the count and the longer it stays, the larger the debt.
             Standing::Live { debt: total.saturating_mul(ahead + self.older + 1 - passed) }
         }
     }

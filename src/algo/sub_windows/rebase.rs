@@ -1,4 +1,4 @@
-//! Sub-windows and their ring from one clock to another.
+//! Rebasing sub-windows and their ring.
 
 use super::SubWindowParams;
 use super::scan::View;
@@ -21,7 +21,7 @@ impl Rebase for SubWindowParams {
 
     fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
         let (units, nanos) = self.grid.ratio();
-        // When a period of the wall clock began, whatever the clock.
+        // The beginning of a period of the wall clock, by any clock.
         let phase = i128::from(unix_origin_nanos) - i128::from(self.ahead_nanos);
         let phase = phase.rem_euclid(i128::from(self.period_nanos()));
         let phase = u64::try_from(phase).unwrap_or(0);
@@ -32,7 +32,7 @@ impl Rebase for SubWindowParams {
         Rebased::on_wall_clock(&self.grid, self.period_nanos(), self.ahead_nanos, restart)
     }
 
-    /// What no longer counts is left out of the ring, and of what is counted all in all.
+    /// Counts that no longer count are dropped from the ring and from the total.
     #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
     fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64> {
         let last = self.index.of(word);
@@ -40,7 +40,7 @@ impl Rebase for SubWindowParams {
         let oldest = u64::try_from(ahead + i128::from(self.older)).ok()?;
         let now = passage.now();
         let moved = match u64::try_from(ahead) {
-            Ok(ahead) => self.grid.later_in(self.index, now, self.grid.ahead_at_most(ahead)),
+            Ok(ahead) => self.grid.later_in(self.index, now, self.grid.clamp_ahead(ahead)),
             Err(_) => self.before(now, u64::try_from(-ahead).unwrap_or(0)),
         };
         let (place, total) = (self.place(last), self.count.of(word).min(self.total_max));
@@ -57,7 +57,7 @@ impl Rebase for SubWindowParams {
             };
             ring[self.place(self.before(last, back))] = content;
         }
-        // The latest has no cell yet, nor have those that are to come.
+        // The latest sub-window has no cell yet, nor have later ones.
         let cells = self.ring_cells();
         (0..cells - self.older as usize).for_each(|later| ring[(place + later) % cells] = 0);
         ring.rotate_right((self.place(moved) + cells - place) % cells);

@@ -1,4 +1,4 @@
-//! What counts at an instant, and when there is room again: the word, and scans of its ring.
+//! What counts at an instant, and when there is room again, from the word and scans of its ring.
 
 use core::num::NonZeroU64;
 
@@ -15,17 +15,17 @@ pub(super) struct Waits {
     pub(super) scale: Scale,
 }
 
-/// Where `now` lies, seen from a word.
+/// A word read at an instant.
 #[derive(Clone, Copy)]
 pub(super) struct View<R> {
     pub(super) ring: R,
     /// The word's sub-window, and what counts in it.
     pub(super) last: u64,
-    /// Its place, once it was asked for: it takes a division.
+    /// Its place, once computed: that takes a division.
     pub(super) place: usize,
     pub(super) total: u64,
     pub(super) floor: u64,
-    /// Units from the one that has begun to the current one: 0, unless the clock is behind.
+    /// Units from the sub-window of `now` to the current one: 0, unless the clock is behind.
     pub(super) ahead: u64,
     /// Units from the word's to the current one.
     pub(super) passed: u64,
@@ -40,13 +40,14 @@ impl SubWindowParams {
         let last = self.index.of(word);
         let (ahead, passed) = self.apart(last, floor);
         let phase = if self.weighed { self.grid.scale(now, floor).phase } else { 0 };
-        // No state counts more; but of any word, what is above must not be lost beyond the field.
+        // No valid state counts more; an arbitrary word may, and its excess must not overflow the
+        // field.
         let total = self.count.lowest_of(word).min(self.total_max);
         View { ring, last, place: 0, total, floor, ahead, passed, phase }
     }
 
-    /// Sub-windows from the one that has begun to the word's, if that is ahead, and from the word's
-    /// to it, if it is behind.
+    /// Sub-windows from that of `now` to the word's, if that is ahead; and from the word's to that
+    /// of `now`, if it is behind.
     #[inline(always)]
     pub(super) fn apart(&self, last: u64, floor: u64) -> (u64, u64) {
         match self.grid.ahead(last, floor) {
@@ -55,7 +56,7 @@ impl SubWindowParams {
         }
     }
 
-    /// A view that can be asked for older counts.
+    /// A view with its place computed, for reading older counts.
     #[inline(always)]
     pub(super) fn placed<R: Ring>(&self, view: View<R>) -> View<R> {
         View { place: self.place(view.last), ..view }
@@ -74,7 +75,7 @@ impl SubWindowParams {
         let index = self.before(view.last, back);
         let back = back as usize;
         let wrapped = if back > view.place { self.cells as usize } else { 0 };
-        // Its count, if the index above it is the same; else more than any count.
+        // The count if the index above it is the same; else more than any count.
         let count = view.ring.apart(view.place + wrapped - back, self.index.set(0, index));
         if count <= self.count.max() { count.min(self.limit) } else { 0 }
     }
@@ -96,7 +97,8 @@ impl SubWindowParams {
         }
     }
 
-    /// The window has moved on by `passed` sub-windows: what still counts, and the cell to put.
+    /// The window has advanced by `passed` sub-windows: the total that still counts, and the cell
+    /// to publish.
     #[cold]
     #[inline(never)]
     pub(super) fn moved_on<R: Ring>(&self, view: View<R>) -> OutOfLine<(u64, u64)> {
@@ -159,7 +161,7 @@ impl SubWindowParams {
         self.older + 1 - view.passed
     }
 
-    /// The same where the oldest is weighed, and the shares of that sub-window that have to pass.
+    /// The same if the oldest is weighed, with the shares of that sub-window that have to pass.
     #[inline(always)]
     pub(super) fn shares_until_room<R: Ring>(
         &self,
@@ -169,7 +171,7 @@ impl SubWindowParams {
     ) -> (u64, u64) {
         let nanos = self.grid.ratio().1;
         let mut later = 0;
-        // Once the word's own sub-window has left, nothing counts.
+        // After the word's own sub-window has left, nothing counts.
         while counted > 0 && view.passed + later <= self.older {
             let oldest = self.count_from_oldest(view, later);
             counted = counted.saturating_sub(oldest);
@@ -188,7 +190,7 @@ impl SubWindowParams {
         (later, 0)
     }
 
-    /// What a denial tells: until nothing counts, until `n` cells fit, and in which scale.
+    /// The waits of a denial: until nothing counts, until `n` cells fit, and their scale.
     #[inline(always)]
     pub(super) fn waits<R: Ring>(&self, view: View<R>, now: Tick, counted: u64, n: u64) -> Waits {
         let idle = if counted == 0 { 0 } else { view.ahead + self.older + 1 - view.passed };
@@ -204,7 +206,7 @@ impl SubWindowParams {
         Waits { idle, wait, scale: self.grid.scale(now, view.floor) }
     }
 
-    /// The same where the oldest is weighed, in shares of a sub-window.
+    /// The same if the oldest is weighed, in shares of a sub-window.
     #[inline(never)]
     pub(super) fn weighed_waits<R: Ring>(
         &self,

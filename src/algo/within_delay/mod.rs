@@ -1,6 +1,7 @@
-//! Any algorithm, which denies in addition what would have to wait too long for its turn.
+//! A wrapper of any algorithm that also denies requests that would have to wait too long for their
+//! turn.
 //!
-//! It works on the states of the algorithm that it wraps. So a limiter can decide one request with a
+//! It works on the states of the wrapped algorithm. So a limiter can decide one request with a
 //! bound on its delay, and the next without.
 
 use core::time::Duration;
@@ -11,7 +12,7 @@ use crate::decision::parts::DecisionParts;
 use crate::decision::{Denied, Permit};
 use crate::time::Tick;
 
-/// The machine `M`, that admits only what has to wait for `max_delay` at most.
+/// The machine `M`, which admits a request only if it has to wait for `max_delay` at most.
 #[derive(Clone, Debug)]
 pub(crate) struct WithinDelay<M> {
     machine: M,
@@ -23,7 +24,7 @@ impl<M: StateMachine> WithinDelay<M> {
         Self { machine, max_delay }
     }
 
-    /// How much too long `n` cells would have to wait, if they would be admitted at all.
+    /// By how much the delay of `n` cells exceeds the bound, if they would be admitted at all.
     fn excess(&self, seen: M::View, now: Tick, n: u64) -> Option<Duration> {
         if !matches!(self.machine.step(seen, now, n), Step::Admit { .. }) {
             return None;

@@ -4,7 +4,7 @@ use super::*;
 use crate::algo::{Algorithm, NoRing};
 use crate::{LeakyQueue, Quota, WarmUp};
 
-/// Requests one after the other at one instant, and how each is answered.
+/// The answers to requests at one instant, one after the other.
 fn answers<M: StateMachine>(
     machine: M,
     max_delay_ms: u64,
@@ -33,7 +33,7 @@ fn delays(answers: &[Result<u128, Denied>]) -> Vec<Option<u128>> {
 }
 
 #[test]
-fn only_what_waits_no_longer_than_the_bound_is_admitted() {
+fn requests_within_the_bound_are_admitted_and_others_denied() {
     const ONES: &[u64] = &[1; 7];
     type Case = (u64, u64, &'static [u64], &'static [Option<u128>]);
     let cases: [Case; 6] = [
@@ -51,7 +51,7 @@ fn only_what_waits_no_longer_than_the_bound_is_admitted() {
 }
 
 #[test]
-fn a_denial_for_the_wait_tells_what_is_left_and_when_it_would_be_admitted() {
+fn a_denial_for_its_delay_has_remaining_cells_and_a_retry_time() {
     let found = answers(queue(1), 150, &[1, 1, 1, 7]);
     let denied = found[2].expect_err("its turn is in 200 ms");
     assert_eq!((denied.limit(), denied.remaining()), (6, 4));
@@ -61,7 +61,7 @@ fn a_denial_for_the_wait_tells_what_is_left_and_when_it_would_be_admitted() {
 }
 
 #[test]
-fn a_warm_up_that_lets_requests_wait_is_bounded_too() {
+fn the_delay_of_a_warm_up_is_bounded_too() {
     let warm_up = WarmUp::new(Duration::from_secs(10)).max_wait(Duration::from_secs(1));
     let machine = || warm_up.params(&Quota::per_second(100), 0).expect("in range");
     assert_eq!(delays(&answers(machine(), 1_000, &[1, 1])), [Some(0), Some(30)]);

@@ -25,45 +25,47 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Bucket,
-        Self::Queue,
-        Self::WarmUp,
-        Self::Window,
-        Self::SubWindows,
-        Self::Counter,
-        Self::Log,
+    /// Each family, its name, and how many cases of 100 are drawn of it. Oracles with a ring take
+    /// ten times as long, so fewer cases are drawn of them.
+    const TABLE: [(Self, &str, u64); 7] = [
+        (Self::Bucket, "bucket", 35),
+        (Self::Queue, "queue", 15),
+        (Self::WarmUp, "warm-up", 12),
+        (Self::Window, "fixed window", 26),
+        (Self::SubWindows, "sub-windows", 4),
+        (Self::Counter, "counter", 4),
+        (Self::Log, "log", 4),
     ];
 
-    /// Oracles with a ring take ten times as long, so that they are drawn less often.
+    pub(crate) const COUNT: usize = Self::TABLE.len();
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Self::TABLE.iter().map(|(family, ..)| *family)
+    }
+
     pub(crate) fn any(chance: &mut Chance) -> Self {
-        match chance.below(100) {
-            0..=34 => Self::Bucket,
-            35..=49 => Self::Queue,
-            50..=61 => Self::WarmUp,
-            62..=87 => Self::Window,
-            88..=91 => Self::SubWindows,
-            92..=95 => Self::Counter,
-            _ => Self::Log,
+        let mut drawn = chance.below(Self::TABLE.iter().map(|(.., share)| share).sum());
+        for (family, _, share) in Self::TABLE {
+            match drawn.checked_sub(share) {
+                Some(rest) => drawn = rest,
+                None => return family,
+            }
         }
+        unreachable!("the shares add up to more than what is drawn")
     }
 
     pub(crate) fn index(self) -> usize {
-        Self::ALL.iter().position(|family| *family == self).expect("all are listed")
+        Self::all().position(|family| family == self).expect("the table lists every family")
     }
 
     pub(crate) fn name(self) -> &'static str {
-        ["bucket", "queue", "warm-up", "fixed window", "sub-windows", "counter", "log"]
-            [self.index()]
+        Self::TABLE[self.index()].1
     }
 
     /// The algorithm, and a quota that it accepts.
     pub(crate) fn draw(self, chance: &mut Chance) -> (Choice, Quota) {
         loop {
-            let (choice, quota) = match self {
-                Self::Log => log(chance),
-                _ => (self.choice(chance), quota(chance)),
-            };
+            let (choice, quota) = self.choice(chance);
             let accepted = quota.validate().is_ok()
                 && with_algorithm!(choice, algorithm => {
                     algorithm.params(&quota, ORIGIN_2025).is_ok()
@@ -74,8 +76,8 @@ impl Family {
         }
     }
 
-    fn choice(self, chance: &mut Chance) -> Choice {
-        match self {
+    fn choice(self, chance: &mut Chance) -> (Choice, Quota) {
+        let choice = match self {
             Self::Bucket if chance.below(4) == 0 => Choice::Bucket(Gcra::start_empty()),
             Self::Bucket => Choice::Bucket(Gcra::new()),
             Self::Queue => Choice::Queue(queue(chance)),
@@ -89,8 +91,10 @@ impl Family {
                 let counter = SlidingCounter::new().older(count(chance, 1));
                 Choice::Counter(counter.utc_offset_secs(offset_secs(chance)))
             }
-            Self::Log => unreachable!("a log is drawn with its rates"),
-        }
+            // A log's further rates depend on its quota.
+            Self::Log => return log(chance),
+        };
+        (choice, quota(chance))
     }
 }
 

@@ -21,7 +21,7 @@ use request::Request;
 use tollgate::algo::dynamic_gcra::PacedParams;
 use tollgate::algo::{Algorithm, Receipt, Refund, Standing, StateMachine, Step};
 use tollgate::{
-    FixedWindow, Gcra, Inherit, LeakyQueue, QuotaError, SlidingCounter, SlidingLog, SubWindows,
+    AnyAlgorithm, FixedWindow, Gcra, Inherit, LeakyQueue, QuotaError, SlidingCounter, SubWindows,
     Tick, WarmUp,
 };
 
@@ -61,9 +61,12 @@ fn answer(request: &Request) -> Result<String, QuotaError> {
         }
         "sub_windows" => built(SubWindows::new().count(small("count")), request),
         "sliding_counter" => built(SlidingCounter::new().older(small("older")), request),
-        "sliding_log" => built(SlidingLog::new(), request),
         "paced" => paced(request),
-        other => panic!("no such algorithm: {other}"),
+        // An algorithm whose options no model draws.
+        name => match name.replace('_', "-").parse::<AnyAlgorithm>() {
+            Ok(algorithm) => built(algorithm, request),
+            Err(error) => panic!("{name}: {error}"),
+        },
     }
 }
 

@@ -1,0 +1,159 @@
+//! [`AnyParams`] does what the machine of the chosen algorithm does.
+//!
+//! Nothing here names an algorithm: the matches are in the [table](super).
+
+use core::time::Duration;
+
+#[cfg(feature = "std")]
+use super::AnyOracle;
+use super::{AnyParams, AnyView};
+use crate::algo::gcra::GcraParams;
+use crate::algo::grid::Grid;
+use crate::algo::{
+    FIGURES, Rebase, Rebased, Restart, Ring, Standing, StateMachine, Step, VisitRevocable, Visitor,
+    sealed::Sealed,
+};
+use crate::decision::{Denied, Permit};
+use crate::time::Tick;
+
+/// As the algorithm itself does: a snapshot of the one can be restored to the other.
+impl Rebase for AnyParams {
+    fn algorithm(&self) -> u64 {
+        each_machine!(self, each => each.algorithm())
+    }
+
+    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
+        each_machine!(self, each => each.figures(unix_origin_nanos))
+    }
+
+    fn passage(&self, restart: &Restart) -> Rebased {
+        each_machine!(self, each => each.passage(restart))
+    }
+
+    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64> {
+        each_machine!(self, each => each.rebase(word, ring, passage))
+    }
+}
+
+impl Sealed for AnyParams {}
+
+impl StateMachine for AnyParams {
+    #[cfg(feature = "std")]
+    type Oracle = AnyOracle;
+    type View = AnyView;
+    const RINGED: bool = true;
+    const MAY_DELAY: bool = true;
+    const OWED_BY_RING: bool = true;
+
+    #[inline(always)]
+    fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
+        each_machine!(self, each => visit.by(each))
+    }
+
+    fn as_gcra(&self) -> Option<&GcraParams> {
+        each_machine!(self, each => each.as_gcra())
+    }
+
+    #[inline(always)]
+    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
+        each_machine!(self, each => each.meet_revocable(visit))
+    }
+
+    fn ring_cells(&self) -> usize {
+        each_machine!(self, each => each.ring_cells())
+    }
+
+    #[inline]
+    fn has_note(&self) -> bool {
+        each_machine!(self, each => each.has_note())
+    }
+
+    fn cells_to_clear(&self) -> usize {
+        each_machine!(self, each => each.cells_to_clear())
+    }
+
+    fn fresh(&self, now: Tick) -> u64 {
+        each_machine!(self, each => each.fresh(now))
+    }
+
+    fn starts_in_debt(&self) -> bool {
+        each_machine!(self, each => each.starts_in_debt())
+    }
+
+    fn remembers_denials(&self) -> bool {
+        each_machine!(self, each => each.remembers_denials())
+    }
+
+    #[inline]
+    fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> AnyView {
+        each_machine!(self, each => each.read(word, ring, now, n).into())
+    }
+
+    #[inline]
+    fn step(&self, seen: AnyView, now: Tick, n: u64) -> Step {
+        // No state of another algorithm is ever seen; if it were, nothing would be granted.
+        each_view!(self, seen, each, its => each.step(its, now, n), else Step::Deny)
+    }
+
+    #[inline]
+    fn publish<R: Ring>(
+        &self,
+        seen: AnyView,
+        ring: R,
+        put: impl FnMut(usize, u64) -> bool,
+    ) -> bool {
+        each_view!(self, seen, each, its => each.publish(its, ring, put), else true)
+    }
+
+    #[inline]
+    fn note(&self, seen: AnyView, n: u64) -> u64 {
+        each_view!(self, seen, each, its => each.note(its, n), else 0)
+    }
+
+    #[inline]
+    fn permit(&self, seen: AnyView, now: Tick, n: u64) -> Permit {
+        each_view!(self, seen, each, its => each.permit(its, now, n), else {
+            unreachable!("{self:?} saw {seen:?}")
+        })
+    }
+
+    #[inline]
+    fn denied(&self, seen: AnyView, now: Tick, n: u64) -> Denied {
+        each_view!(self, seen, each, its => each.denied(its, now, n), else {
+            unreachable!("{self:?} saw {seen:?}")
+        })
+    }
+
+    fn instant(&self, now: Tick) -> u64 {
+        each_machine!(self, each => each.instant(now))
+    }
+
+    fn standing(&self, word: u64, instant: u64) -> Standing {
+        each_machine!(self, each => each.standing(word, instant))
+    }
+
+    fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {
+        each_machine!(self, each => each.owed(word, ring, instant))
+    }
+
+    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        each_machine!(self, each => each.no_place(word, now, skew))
+    }
+
+    fn grid(&self) -> &Grid {
+        each_machine!(self, each => each.grid())
+    }
+
+    fn skew_tolerance(&self) -> Option<Duration> {
+        each_machine!(self, each => each.skew_tolerance())
+    }
+
+    fn horizon(&self) -> Option<Duration> {
+        each_machine!(self, each => each.horizon())
+    }
+
+    #[cfg(feature = "std")]
+    fn oracle(&self) -> AnyOracle {
+        each_machine!(self, each => each.oracle().into())
+    }
+}
