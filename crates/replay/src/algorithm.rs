@@ -21,7 +21,7 @@ pub struct Algorithm {
     /// The most that the algorithm admits to a key in one period, wherever that begins, and why. A
     /// delayed request counts from the end of its delay.
     pub(crate) worst_window: &'static str,
-        build: fn(&Setup) -> Result<Box<dyn Contender>>,
+    build: fn(&Setup) -> Result<Box<dyn Contender>>,
 }
 
 impl Algorithm {
