@@ -16,9 +16,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tollgate_http::RateLimitLayer;
 
-use crate::metrics::{Metrics, Page};
+use crate::metrics::{Metrics, PrometheusText};
 use crate::rules::RulesGate;
-use crate::stores::Down;
+use crate::stores::StoreDown;
 use crate::{log, rules, stores};
 
 const CONNECTIONS_MAX: usize = 16;
@@ -70,7 +70,7 @@ impl Admin {
             (true, false) => (StatusCode::OK, "degraded\n"),
             (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
         };
-        let lines = down.iter().map(|Down { store, health, blocks }| {
+        let lines = down.iter().map(|StoreDown { store, health, blocks }| {
             let what = if *blocks { "some requests are denied" } else { "rules do without it" };
             format!("store {store} is down: {health}; {what}\n")
         });
@@ -78,7 +78,7 @@ impl Admin {
     }
 
     fn metrics_page(&self) -> String {
-        let mut page = Page::default();
+        let mut page = PrometheusText::default();
         self.metrics.write(&mut page, self.layer.stats(), log::dropped());
         rules::write(&mut page, &self.gate);
         stores::write(&mut page, &self.gate.shared());

@@ -18,20 +18,20 @@ pub(crate) const ORIGINS: [(Origin, &str); 4] = [
 
 /// Of the rules in force, by name. Another one takes its place when they change.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
-    pages: HashMap<String, Arc<Page>>,
+pub(crate) struct RuleCounters {
+    entries: HashMap<String, Arc<RuleEntry>>,
 }
 
 /// Of one rule.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct RuleEntry {
     /// In the order of the rule's limits.
     pub(crate) policies: Vec<Policy>,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counts: Arc<Counters>,
 }
 
-impl Page {
-    fn new(rule: &Rule, index: Option<usize>, counts: Arc<Counts>) -> Self {
+impl RuleEntry {
+    fn new(rule: &Rule, index: Option<usize>, counts: Arc<Counters>) -> Self {
         let policies = rule.limits().iter().map(|limit| policy(rule, limit, index)).collect();
         Self { policies, counts }
     }
@@ -39,7 +39,7 @@ impl Page {
 
 /// How often a rule denied. It outlives a change of the rule.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct Counters {
     pub(crate) denied: AtomicU64,
     pub(crate) shadow_denied: AtomicU64,
     /// Requests that all limits in a store admitted.
@@ -47,7 +47,7 @@ pub(crate) struct Counts {
     origins: [AtomicU64; ORIGINS.len()],
 }
 
-impl Counts {
+impl Counters {
     pub(crate) fn count_denial(&self) {
         self.denied.fetch_add(1, Ordering::Relaxed);
     }
@@ -74,22 +74,22 @@ impl Counts {
     }
 }
 
-impl Book {
+impl RuleCounters {
     /// Of these rules; those that were there before count on.
     pub(crate) fn new(gate: &Gate, before: &Self) -> Self {
-        let page = |(index, rule): (usize, &Rule)| {
-            let counts = before.pages.get(rule.name()).map(|page| Arc::clone(&page.counts));
-            let page = Page::new(rule, Some(index), counts.unwrap_or_default());
-            (rule.name().to_owned(), Arc::new(page))
+        let entry = |(index, rule): (usize, &Rule)| {
+            let counts = before.entries.get(rule.name()).map(|entry| Arc::clone(&entry.counts));
+            let entry = RuleEntry::new(rule, Some(index), counts.unwrap_or_default());
+            (rule.name().to_owned(), Arc::new(entry))
         };
-        Self { pages: gate.rules().enumerate().map(page).collect() }
+        Self { entries: gate.rules().enumerate().map(entry).collect() }
     }
 
     /// What clients are told of a limit of a rule.
     pub(crate) fn policy(&self, rule: &Rule, limit: &Limit) -> Policy {
         let position = rule.limits().iter().position(|its| std::ptr::eq(its, limit));
-        let known = self.pages.get(rule.name()).zip(position);
-        let known = known.and_then(|(page, position)| page.policies.get(position));
+        let known = self.entries.get(rule.name()).zip(position);
+        let known = known.and_then(|(entry, position)| entry.policies.get(position));
         match known {
             Some(policy) => policy.clone(),
             // The rules have just changed, and the book is about to.
@@ -98,29 +98,29 @@ impl Book {
     }
 
     /// A rule's page, for whoever outlives the book.
-    pub(crate) fn page(&self, rule: &Rule) -> Arc<Page> {
-        let known = self.pages.get(rule.name());
-        match known.filter(|page| page.policies.len() == rule.limits().len()) {
-            Some(page) => Arc::clone(page),
+    pub(crate) fn entry(&self, rule: &Rule) -> Arc<RuleEntry> {
+        let known = self.entries.get(rule.name());
+        match known.filter(|entry| entry.policies.len() == rule.limits().len()) {
+            Some(entry) => Arc::clone(entry),
             // The rules have just changed, and the book is about to.
             None => {
-                let counts = known.map(|page| Arc::clone(&page.counts));
-                Arc::new(Page::new(rule, None, counts.unwrap_or_default()))
+                let counts = known.map(|entry| Arc::clone(&entry.counts));
+                Arc::new(RuleEntry::new(rule, None, counts.unwrap_or_default()))
             }
         }
     }
 
     /// Counts a denial; a rule that has just left the file is not counted any more.
-    pub(crate) fn count(&self, rule: &Rule, of: impl Fn(&Counts) -> &AtomicU64) {
-        if let Some(page) = self.pages.get(rule.name()) {
-            of(&page.counts).fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count(&self, rule: &Rule, of: impl Fn(&Counters) -> &AtomicU64) {
+        if let Some(entry) = self.entries.get(rule.name()) {
+            of(&entry.counts).fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Every rule's name and counts, by name.
-    pub(crate) fn counts(&self) -> Vec<(&str, &Counts)> {
-        let pages = self.pages.iter();
-        let mut counts: Vec<_> = pages.map(|(name, page)| (name.as_str(), &*page.counts)).collect();
+    pub(crate) fn counts(&self) -> Vec<(&str, &Counters)> {
+        let entries = self.entries.iter();
+        let mut counts: Vec<_> = entries.map(|(name, entry)| (name.as_str(), &*entry.counts)).collect();
         counts.sort_unstable_by_key(|(name, _)| *name);
         counts
     }
@@ -158,10 +158,10 @@ mod tests {
                 { name = "drei Straßen", limits = "3/s" },
             ]"#,
         );
-        let book = Book::new(&gate, &Book::default());
+        let counters = RuleCounters::new(&gate, &RuleCounters::default());
         let policies = gate.rules().flat_map(|rule| rule.limits().iter().map(move |l| (rule, l)));
         let policies: Vec<_> =
-            policies.map(|(rule, limit)| book.policy(rule, limit).to_string()).collect();
+            policies.map(|(rule, limit)| counters.policy(rule, limit).to_string()).collect();
         let expected = [
             r#""one";q=1;w=1"#,
             r#""two/2/s";q=2;w=1"#,
@@ -175,14 +175,14 @@ mod tests {
     fn counts_outlive_a_change() {
         let before =
             gate(r#"rule = [{ name = "a", limits = "1/s" }, { name = "b", limits = "1/s" }]"#);
-        let book = Book::new(&before, &Book::default());
-        before.rules().for_each(|rule| book.count(rule, |counts| &counts.denied));
+        let counters = RuleCounters::new(&before, &RuleCounters::default());
+        before.rules().for_each(|rule| counters.count(rule, |counts| &counts.denied));
         let after =
             gate(r#"rule = [{ name = "c", limits = "1/s" }, { name = "a", limits = "9/s" }]"#);
-        let book = Book::new(&after, &book);
-        after.rules().for_each(|rule| book.count(rule, |counts| &counts.denied));
-        before.rules().for_each(|rule| book.count(rule, |counts| &counts.shadow_denied));
-        let counts = book.counts().into_iter().map(|(name, counts)| {
+        let counters = RuleCounters::new(&after, &counters);
+        after.rules().for_each(|rule| counters.count(rule, |counts| &counts.denied));
+        before.rules().for_each(|rule| counters.count(rule, |counts| &counts.shadow_denied));
+        let counts = counters.counts().into_iter().map(|(name, counts)| {
             let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
             (name, read(&counts.denied), read(&counts.shadow_denied))
         });

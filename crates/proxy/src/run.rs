@@ -15,16 +15,16 @@ use crate::admin::Admin;
 use crate::banner::Banner;
 use crate::config::Config;
 use crate::connection::per_client::PerClient;
-use crate::connection::write_timeout::Patience;
+use crate::connection::write_timeout::ClientTimeouts;
 use crate::metrics::Metrics;
 use crate::metrics::Task;
-use crate::process::descriptors::Budget;
-use crate::process::signals::{Hangups, Stops};
+use crate::process::descriptors::ConnectionBudget;
+use crate::process::signals::{HangupSignals, StopSignals};
 use crate::process::tasks;
-use crate::request::client::Finder;
+use crate::request::client::ClientFinder;
 use crate::rules::RulesGate;
 use crate::server::Server;
-use crate::server::service::Front;
+use crate::server::service::ServiceContext;
 use crate::upstream::forward::Forward;
 use crate::upstream::forward::ForwardOptions;
 use crate::upstream::{PoolOptions, Upstream};
@@ -55,9 +55,9 @@ pub fn run(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Result<
 }
 
 async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Result<ExitCode> {
-    let mut stops = Stops::listen().context("cannot listen to signals")?;
-    let hangups = Hangups::listen().context("cannot listen to signals")?;
-    let budget = Budget::claim(config.max_connections, config.upstream.is_none())?;
+    let mut stops = StopSignals::listen().context("cannot listen to signals")?;
+    let hangups = HangupSignals::listen().context("cannot listen to signals")?;
+    let budget = ConnectionBudget::claim(config.max_connections, config.upstream.is_none())?;
     let metrics = Arc::new(Metrics::new(budget.clients));
     let (gate, file) =
         RulesGate::open(config.rules.as_deref(), config.preserve_host, Arc::clone(&metrics))?;
@@ -108,22 +108,22 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
         stores::watch(move || watched.shared())
     });
     if let Some(file) = file {
-        let follower = rules::Follower::new(file, gate, hangups);
+        let follower = rules::RulesFollower::new(file, gate, hangups);
         tasks::keep(Task::Rules, Arc::clone(&metrics), move || {
             rules::follow(Arc::clone(&follower))
         });
     }
-    let finder = Arc::new(Finder::new(config.trust()));
+    let finder = Arc::new(ClientFinder::new(config.trust()));
     let server = Server {
-        front: Front {
+        context: ServiceContext {
             service,
             finder,
             metrics: Arc::clone(&metrics),
-            rest_patience: config.timeouts.header,
+            rest_timeout: config.timeouts.header,
         },
         header_timeout: config.timeouts.header,
         drain_timeout: config.timeouts.drain,
-        patience: Patience {
+        timeouts: ClientTimeouts {
             reader: config.timeouts.body,
             half_closed: config.timeouts.half_close,
         },
@@ -164,8 +164,8 @@ fn under_way(metrics: &Metrics) -> String {
     }
 }
 
-fn tell_bound(budget: Budget, wanted: u32) {
-    let Budget { files, clients, .. } = budget;
+fn tell_bound(budget: ConnectionBudget, wanted: u32) {
+    let ConnectionBudget { files, clients, .. } = budget;
     if clients < wanted {
         log::warn(format_args!(
             "at most {clients} connections of clients at a time, not {wanted}: {files} files may be \

@@ -27,10 +27,10 @@ impl PerClient {
     }
 
     /// Counts a connection until what is returned is dropped; `None` if there are too many.
-    pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Entry> {
+    pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<PerClientSlot> {
         let peer = peer.to_canonical();
         if self.max == 0 || self.exempt.as_ref().is_some_and(|trust| trust.trusts(peer)) {
-            return Some(Entry(None));
+            return Some(PerClientSlot(None));
         }
         let client = client(peer);
         let mut open = self.open();
@@ -40,7 +40,7 @@ impl PerClient {
         }
         *count += 1;
         drop(open);
-        Some(Entry(Some((Arc::clone(self), client))))
+        Some(PerClientSlot(Some((Arc::clone(self), client))))
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, u32>> {
@@ -60,9 +60,9 @@ fn client(peer: IpAddr) -> IpAddr {
 
 /// A connection that is counted, if it is.
 #[derive(Debug)]
-pub(crate) struct Entry(Option<(Arc<PerClient>, IpAddr)>);
+pub(crate) struct PerClientSlot(Option<(Arc<PerClient>, IpAddr)>);
 
-impl Drop for Entry {
+impl Drop for PerClientSlot {
     fn drop(&mut self) {
         let Some((counts, client)) = self.0.take() else { return };
         let mut open = counts.open();

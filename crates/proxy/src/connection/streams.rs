@@ -1,5 +1,5 @@
 //! Streams of HTTP/2: one whose client takes nothing is ended by itself, since its connection moves on
-//! with the others, and [`Patient`](crate::connection::write_timeout::Patient) has nothing to complain of.
+//! with the others, and [`ClientStream`](crate::connection::write_timeout::Patient) has nothing to complain of.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,7 +16,7 @@ use crate::metrics::{Metrics, Stall};
 
 /// How long a client is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ClientTimeouts {
     /// One that reads nothing of what it is sent.
     pub(crate) reader: Duration,
     /// One that has closed its sending side, and is sent nothing.
@@ -25,11 +25,11 @@ pub(crate) struct Patience {
 
 /// The connection.
 #[derive(Debug)]
-pub(crate) struct Patient {
+pub(crate) struct ClientStream {
     stream: TcpStream,
-    patience: Patience,
+    timeouts: ClientTimeouts,
     /// Set while a write waits.
-    alarm: Option<Pin<Box<Sleep>>>,
+    timer: Option<Pin<Box<Sleep>>>,
     /// Set while the client's sending side is closed, and begun anew by each write.
     half_closed: Option<Pin<Box<Sleep>>>,
     /// Whether an answer was cut off that ends with the connection. The connection is then reset: a
@@ -38,32 +38,32 @@ pub(crate) struct Patient {
     metrics: Arc<Metrics>,
 }
 
-impl Patient {
+impl ClientStream {
     pub(crate) fn new(
         stream: TcpStream,
-        patience: Patience,
+        timeouts: ClientTimeouts,
         is_cut: Arc<AtomicBool>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { stream, patience, alarm: None, half_closed: None, is_cut, metrics }
+        Self { stream, timeouts, timer: None, half_closed: None, is_cut, metrics }
     }
 
-    fn judge<R>(
+    fn check_stall<R>(
         &mut self,
         polled: Poll<io::Result<R>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<R>> {
         if polled.is_ready() {
-            self.alarm = None;
+            self.timer = None;
             self.half_closed = None;
             return polled;
         }
-        let span = self.patience.reader;
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
-        if alarm.as_mut().poll(context).is_pending() {
+        let span = self.timeouts.reader;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
+        if timer.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        self.alarm = None;
+        self.timer = None;
         self.metrics.count_stall(Stall::Reader);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -74,10 +74,10 @@ impl Patient {
         let mut byte = [0];
         match self.stream.poll_peek(context, &mut ReadBuf::new(&mut byte)) {
             Poll::Ready(Ok(0)) => {
-                let span = self.patience.half_closed;
-                let alarm =
+                let span = self.timeouts.half_closed;
+                let timer =
                     self.half_closed.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
-                alarm.as_mut().poll(context).is_ready()
+                timer.as_mut().poll(context).is_ready()
             }
             Poll::Ready(Err(_)) => true,
             Poll::Ready(Ok(_)) | Poll::Pending => false,
@@ -85,7 +85,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for ClientStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -95,14 +95,14 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for ClientStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(polled, context)
+        self.check_stall(polled, context)
     }
 
     fn poll_write_vectored(
@@ -111,7 +111,7 @@ impl AsyncWrite for Patient {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.judge(polled, context)
+        self.check_stall(polled, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -135,7 +135,7 @@ impl AsyncWrite for Patient {
     }
 }
 
-impl Drop for Patient {
+impl Drop for ClientStream {
     fn drop(&mut self) {
         if self.is_cut.load(Ordering::Relaxed) {
             // If the client has closed the connection already, there is nothing to reset.

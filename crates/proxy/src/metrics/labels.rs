@@ -36,7 +36,7 @@ pub(crate) enum Fault {
 
 /// The ways through a tunnel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     ToUpstream,
     ToClient,
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use http::StatusCode;
 use tollgate_http::Stats;
 
-pub(crate) use self::labels::{Decision, Failure, Fault, Stall, Task, Way};
-pub(crate) use self::prometheus::Page;
+pub(crate) use self::labels::{Decision, Failure, Fault, Stall, Task, Direction};
+pub(crate) use self::prometheus::PrometheusText;
 
 /// The upper bounds of the histogram's buckets, as they are written, and in microseconds.
 const BOUNDS: [(&str, u64); 12] = [
@@ -178,7 +178,7 @@ impl Metrics {
         self.tunnels_open.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn count_tunnelled(&self, way: Way, bytes: usize) {
+    pub(crate) fn count_tunnelled(&self, way: Direction, bytes: usize) {
         self.tunnel_bytes[way as usize].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
@@ -193,7 +193,7 @@ impl Metrics {
     }
 
     /// Writes every counter. `layer` counts what waited, and `messages_dropped` what was not logged.
-    pub(crate) fn write(&self, page: &mut Page, layer: Stats, messages_dropped: u64) {
+    pub(crate) fn write(&self, page: &mut PrometheusText, layer: Stats, messages_dropped: u64) {
         self.write_process(page, messages_dropped);
         self.write_connections(page);
         self.write_requests(page);
@@ -201,7 +201,7 @@ impl Metrics {
         self.write_decisions(page, layer);
     }
 
-    fn write_process(&self, page: &mut Page, messages_dropped: u64) {
+    fn write_process(&self, page: &mut PrometheusText, messages_dropped: u64) {
         let version = env!("CARGO_PKG_VERSION");
         page.family("tollgate_build_info", "gauge", "The version that runs; always 1.");
         page.labelled("version", version, 1);
@@ -215,7 +215,7 @@ impl Metrics {
         page.single(name, "counter", help, messages_dropped);
     }
 
-    fn write_connections(&self, page: &mut Page) {
+    fn write_connections(&self, page: &mut PrometheusText) {
         let name = "tollgate_connections_total";
         page.single(name, "counter", "Connections of clients.", read(&self.connections));
         let open = self.connections_open.load(Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl Metrics {
         page.single(name, "counter", help, read(&self.accept_errors));
     }
 
-    fn write_requests(&self, page: &mut Page) {
+    fn write_requests(&self, page: &mut PrometheusText) {
         let name = "tollgate_http_requests_total";
         page.family(name, "counter", "Requests by the status of their response.");
         for (index, count) in self.responses.iter().enumerate() {
@@ -269,7 +269,7 @@ impl Metrics {
         page.single(name, "counter", help, read(&self.retries));
     }
 
-    fn write_bodies(&self, page: &mut Page) {
+    fn write_bodies(&self, page: &mut PrometheusText) {
         let name = "tollgate_stalls_total";
         page.family(name, "counter", "Bodies and tunnels that were ended, by who did not move.");
         for (stall, word) in [
@@ -295,12 +295,12 @@ impl Metrics {
         let open = self.tunnels_open();
         page.single("tollgate_tunnels_open", "gauge", "Upgraded ones open now.", open);
         page.family("tollgate_tunnel_bytes_total", "counter", "What went through them, by way.");
-        for (way, word) in [(Way::ToUpstream, "upstream"), (Way::ToClient, "client")] {
+        for (way, word) in [(Direction::ToUpstream, "upstream"), (Direction::ToClient, "client")] {
             page.labelled("to", word, read(&self.tunnel_bytes[way as usize]));
         }
     }
 
-    fn write_decisions(&self, page: &mut Page, layer: Stats) {
+    fn write_decisions(&self, page: &mut PrometheusText, layer: Stats) {
         page.family("tollgate_decisions_total", "counter", "Requests by what the rules say.");
         for (decision, word) in [
             (Decision::NoRule, "no_rule"),

@@ -4,12 +4,12 @@ use std::fmt::{Display, Write};
 
 /// The text so far, and the family that samples belong to.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub(crate) struct PrometheusText {
     text: String,
     family: &'static str,
 }
 
-impl Page {
+impl PrometheusText {
     /// Begins a family; its samples follow.
     pub(crate) fn family(&mut self, name: &'static str, kind: &str, help: &str) {
         self.family = name;
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn label_values_are_escaped() {
-        let mut page = Page::default();
+        let mut page = PrometheusText::default();
         page.family("a_total", "counter", "Such.");
         page.labelled("rule", "a \"b\"\\\nc", 3);
         page.labelled_twice(("rule", "a\""), ("by", "b\n"), 4);

@@ -12,14 +12,14 @@ const FILES_DEFAULT: u64 = 1 << 20;
 
 /// Connections at one time, for which there are descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Budget {
+pub(crate) struct ConnectionBudget {
     /// Files that may be open.
     pub(crate) files: u64,
     pub(crate) clients: u32,
     pub(crate) upstream: usize,
 }
 
-impl Budget {
+impl ConnectionBudget {
     /// Raises the limit of open files as far as the system lets it, and divides it. `clients_wanted`
     /// is the most that there may be; of the built-in upstream both ends are in this process.
     pub(crate) fn claim(clients_wanted: u32, is_upstream_built_in: bool) -> Result<Self> {
@@ -69,7 +69,7 @@ mod tests {
         for files in (88..5_000).chain([20_000, 1 << 20]) {
             for (is_built_in, each) in [(false, 1), (true, 2)] {
                 for wanted in [1, 100, 10_000, 1_000_000] {
-                    let budget = Budget::divide(files, wanted, is_built_in).expect("enough");
+                    let budget = ConnectionBudget::divide(files, wanted, is_built_in).expect("enough");
                     let needed = u64::from(budget.clients) + budget.upstream as u64 * each;
                     assert!(needed + RESERVE.0 <= files, "{budget:?}");
                     assert!(budget.clients <= wanted && budget.clients >= 1, "{budget:?}");
@@ -81,16 +81,16 @@ mod tests {
 
     #[test]
     fn what_is_wanted_is_had_where_there_are_files_for_it() {
-        let budget = Budget::divide(1 << 20, 10_000, false).expect("enough");
+        let budget = ConnectionBudget::divide(1 << 20, 10_000, false).expect("enough");
         assert_eq!(budget.clients, 10_000);
-        assert_eq!(Budget::divide(200, 10_000, false).expect("enough").clients, 68);
+        assert_eq!(ConnectionBudget::divide(200, 10_000, false).expect("enough").clients, 68);
     }
 
     #[test]
     fn too_few_files_are_an_error_that_says_how_many_are_needed() {
-        let error = Budget::divide(79, 1, false).expect_err("too few").to_string();
+        let error = ConnectionBudget::divide(79, 1, false).expect_err("too few").to_string();
         assert!(error.contains("only 79 files") && error.contains("at least 80"), "{error}");
-        assert!(Budget::divide(80, 1, false).is_ok());
-        assert!(Budget::divide(87, 1, true).is_err() && Budget::divide(88, 1, true).is_ok());
+        assert!(ConnectionBudget::divide(80, 1, false).is_ok());
+        assert!(ConnectionBudget::divide(87, 1, true).is_err() && ConnectionBudget::divide(88, 1, true).is_ok());
     }
 }

@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// SIGINT and SIGTERM, or Ctrl-C.
 #[derive(Debug)]
-pub(crate) struct Stops {
+pub(crate) struct StopSignals {
     #[cfg(unix)]
     interrupt: Signal,
     #[cfg(unix)]
@@ -16,13 +16,13 @@ pub(crate) struct Stops {
 
 /// SIGHUP; never, where there is no such thing.
 #[derive(Debug)]
-pub(crate) struct Hangups {
+pub(crate) struct HangupSignals {
     #[cfg(unix)]
     hangup: Signal,
 }
 
 #[cfg(unix)]
-impl Stops {
+impl StopSignals {
     /// From now on they do not end the process.
     pub(crate) fn listen() -> io::Result<Self> {
         let interrupt = signal(SignalKind::interrupt())?;
@@ -39,7 +39,7 @@ impl Stops {
 }
 
 #[cfg(not(unix))]
-impl Stops {
+impl StopSignals {
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {})
     }
@@ -52,7 +52,7 @@ impl Stops {
 }
 
 #[cfg(unix)]
-impl Hangups {
+impl HangupSignals {
     /// From now on it does not end the process.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self { hangup: signal(SignalKind::hangup())? })
@@ -67,7 +67,7 @@ impl Hangups {
 }
 
 #[cfg(not(unix))]
-impl Hangups {
+impl HangupSignals {
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {})
     }

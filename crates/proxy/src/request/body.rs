@@ -18,29 +18,29 @@ const REST_BYTES_MAX: usize = 16 << 20;
 
 /// The body.
 #[derive(Debug)]
-pub(crate) struct Inbound {
+pub(crate) struct RequestBody {
     body: Option<Incoming>,
     /// How long the rest may take; `None` if it is not read.
-    patience: Option<Duration>,
+    rest_timeout: Option<Duration>,
 }
 
-impl Inbound {
+impl RequestBody {
     /// The body of this request, of whose rest at most 16 MiB are read, for so long.
-    pub(crate) fn new(head: &request::Parts, body: Incoming, patience: Duration) -> Self {
+    pub(crate) fn new(head: &request::Parts, body: Incoming, rest_timeout: Duration) -> Self {
         // HTTP/2 has a reset for one stream. A client that waits for `100 Continue` would be told to send.
         let has_rest = head.version < Version::HTTP_2
             && !head.headers.contains_key(EXPECT)
             && !body.is_end_stream();
-        Self { body: Some(body), patience: has_rest.then_some(patience) }
+        Self { body: Some(body), rest_timeout: has_rest.then_some(rest_timeout) }
     }
 
     /// Gives up the rest: the client has stopped sending it.
     pub(crate) fn abandon(&mut self) {
-        self.patience = None;
+        self.rest_timeout = None;
     }
 }
 
-impl Body for Inbound {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -65,15 +65,15 @@ impl Body for Inbound {
     }
 }
 
-impl Drop for Inbound {
+impl Drop for RequestBody {
     fn drop(&mut self) {
-        let (Some(body), Some(patience)) = (self.body.take(), self.patience) else { return };
+        let (Some(body), Some(rest_timeout)) = (self.body.take(), self.rest_timeout) else { return };
         if body.is_end_stream() {
             return;
         }
         // There is no runtime any more if the process ends.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(tokio::time::timeout(patience, discard(body)));
+            runtime.spawn(tokio::time::timeout(rest_timeout, discard(body)));
         }
     }
 }

@@ -19,9 +19,9 @@ pub(crate) struct Client {
 
 /// How the client is found.
 #[derive(Debug)]
-pub(crate) struct Finder(Option<ClientIp>);
+pub(crate) struct ClientFinder(Option<ClientIp>);
 
-impl Finder {
+impl ClientFinder {
     pub(crate) fn new(trust: Option<Trust>) -> Self {
         // The rules say how much of an address counts.
         let whole = IpPrefix::new(32, 128);
@@ -50,7 +50,7 @@ mod tests {
         let request = http::Request::builder().header("x-forwarded-for", forwarded);
         let (mut parts, ()) = request.body(()).expect("a request").into_parts();
         let peer = SocketAddr::from(([10, 0, 0, 1], 4_000));
-        let client = Finder::new(trust).mark(&mut parts, peer);
+        let client = ClientFinder::new(trust).mark(&mut parts, peer);
         (client.address, client.is_behind_trusted)
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// The host that a request asks for: of the target where that has one, or of `Host`.
-pub(crate) fn asked_host<'a>(target: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+pub(crate) fn requested_host<'a>(target: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let of_target = target.authority().map(|authority| authority.as_str());
     of_target.or_else(|| headers.get(HOST)?.to_str().ok())
 }
@@ -70,7 +70,7 @@ pub(crate) fn to_upstream(
     headers.remove(EXPECT);
     join_cookies(headers);
 
-    let asked_host = asked_host(asked, headers).and_then(|host| HeaderValue::from_str(host).ok());
+    let requested_host = requested_host(asked, headers).and_then(|host| HeaderValue::from_str(host).ok());
     let address = HeaderValue::try_from(client.peer.to_string()).expect("an address is ASCII");
     headers.append(X_FORWARDED_FOR, address);
     // What a client writes here counts only if it is a proxy that is trusted.
@@ -80,13 +80,13 @@ pub(crate) fn to_upstream(
             Entry::Occupied(mut entry) => drop(entry.insert(value)),
             Entry::Vacant(entry) => drop(entry.insert(value)),
         };
-    match &asked_host {
+    match &requested_host {
         Some(value) => told(headers, X_FORWARDED_HOST, value.clone()),
         None if client.is_behind_trusted => {}
         None => drop(headers.remove(X_FORWARDED_HOST)),
     }
     told(headers, X_FORWARDED_PROTO, HeaderValue::from_static("http"));
-    match asked_host {
+    match requested_host {
         Some(value) if preserve_host => drop(headers.insert(HOST, value)),
         _ => drop(headers.remove(HOST)),
     }
@@ -250,8 +250,8 @@ mod tests {
     #[test]
     fn the_host_is_the_target_s_before_the_header_s() {
         let headers = map(&[("host", "a.example")]);
-        assert_eq!(asked_host(&Uri::from_static("/x"), &headers), Some("a.example"));
-        assert_eq!(asked_host(&Uri::from_static("http://b/x"), &headers), Some("b"));
-        assert_eq!(asked_host(&Uri::from_static("/x"), &HeaderMap::new()), None);
+        assert_eq!(requested_host(&Uri::from_static("/x"), &headers), Some("a.example"));
+        assert_eq!(requested_host(&Uri::from_static("http://b/x"), &headers), Some("b"));
+        assert_eq!(requested_host(&Uri::from_static("/x"), &HeaderMap::new()), None);
     }
 }

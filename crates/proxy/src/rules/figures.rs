@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::gate::RulesGate;
-use crate::metrics::Page;
+use crate::metrics::PrometheusText;
 
 /// Writes what the rules in force have counted.
-pub(crate) fn write(page: &mut Page, gate: &RulesGate) {
-    let book = gate.book();
-    let counts = book.counts();
+pub(crate) fn write(page: &mut PrometheusText, gate: &RulesGate) {
+    let counters = gate.counters();
+    let counts = counters.counts();
     let (mut evictions, mut live, mut capacity) = (Vec::new(), Vec::new(), Vec::new());
     let name = "tollgate_rule_admissions_total";
     page.family(name, "counter", "Requests that were charged to all limits of a rule.");

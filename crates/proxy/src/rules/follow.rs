@@ -9,7 +9,7 @@ use tollgate_rules::{ReloadError, RulesFile};
 
 use super::gate::RulesGate;
 use crate::log;
-use crate::process::signals::Hangups;
+use crate::process::signals::HangupSignals;
 
 /// How often the file is looked at.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -20,17 +20,17 @@ const MISTAKES_LOGGED: usize = 5;
 
 /// A rules file, the rules that it keeps up to date, and the signals that ask for it.
 #[derive(Debug)]
-pub(crate) struct Follower {
+pub(crate) struct RulesFollower {
     file: RulesFile,
     gate: Arc<RulesGate>,
-    hangups: Hangups,
+    hangups: HangupSignals,
     /// The mistake that was logged last, until the file is right.
-    told: Option<String>,
+    all_mistakes: Option<String>,
 }
 
-impl Follower {
-    pub(crate) fn new(file: RulesFile, gate: Arc<RulesGate>, hangups: Hangups) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self { file, gate, hangups, told: None }))
+impl RulesFollower {
+    pub(crate) fn new(file: RulesFile, gate: Arc<RulesGate>, hangups: HangupSignals) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { file, gate, hangups, all_mistakes: None }))
     }
 
     /// Looks at the file, and says what came of it. A mistake is logged again only if the process was
@@ -39,7 +39,7 @@ impl Follower {
         match self.gate.renew(&mut self.file, is_told) {
             Ok(None) => {}
             Ok(Some(carried)) => {
-                self.told = None;
+                self.all_mistakes = None;
                 log::info(format_args!("rules reloaded: {carried}"));
                 for warning in &carried.warnings {
                     log::warn(warning);
@@ -49,10 +49,10 @@ impl Follower {
                 self.gate.note_reload(true);
             }
             Err(error) => {
-                let why = briefly(&error);
-                if is_told || self.told.as_ref() != Some(&why) {
+                let why = first_mistakes(&error);
+                if is_told || self.all_mistakes.as_ref() != Some(&why) {
                     log::error(format_args!("the rules in force stay as they are\n{why}"));
-                    self.told = Some(why);
+                    self.all_mistakes = Some(why);
                 }
                 // The reason is in the log before the metric shows the failure.
                 log::flush(LOG_PATIENCE);
@@ -64,7 +64,7 @@ impl Follower {
 
 /// Looks at the file every second, and at each SIGHUP. Returns only if a look panics; the rules in force
 /// then stay as they are.
-pub(crate) async fn follow(follower: Arc<Mutex<Follower>>) {
+pub(crate) async fn follow(follower: Arc<Mutex<RulesFollower>>) {
     let mut ticks = tokio::time::interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut follower = follower.lock_owned().await;
@@ -87,7 +87,7 @@ pub(crate) async fn follow(follower: Arc<Mutex<Follower>>) {
 }
 
 /// The first mistakes, each with its line, in a few lines.
-fn briefly(error: &ReloadError) -> String {
+fn first_mistakes(error: &ReloadError) -> String {
     let ReloadError::Rules(wrong) = error else { return error.to_string() };
     let (file, errors) = (wrong.file(), wrong.errors());
     let shown = errors.iter().take(MISTAKES_LOGGED);

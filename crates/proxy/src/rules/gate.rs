@@ -17,16 +17,16 @@ use tollgate_rules::{
 use crate::demo;
 use crate::log;
 use crate::metrics::{Decision, Metrics};
-use crate::rule_counters::Book;
-use crate::rules::request_view::Head;
-use crate::stores::{Inquiry, Question, Shared};
+use crate::rule_counters::RuleCounters;
+use super::request_view::HeadView;
+use crate::stores::{PendingDecision, PendingRule, StoreLimits};
 
 /// Decides requests by rules.
 #[derive(Debug)]
 pub(crate) struct RulesGate {
     source: Source,
-    book: ArcSwap<Book>,
-    shared: ArcSwap<Shared>,
+    counters: ArcSwap<RuleCounters>,
+    shared: ArcSwap<StoreLimits>,
     metrics: Arc<Metrics>,
     /// Whether the upstream is sent the host that a client asks for.
     preserves_host: bool,
@@ -46,7 +46,7 @@ impl RulesGate {
         preserves_host: bool,
         metrics: Arc<Metrics>,
     ) -> Result<(Self, Option<RulesFile>)> {
-        let file = file.map(RulesFile::open).transpose().map_err(|error| anyhow!(told(&error)))?;
+        let file = file.map(RulesFile::open).transpose().map_err(|error| anyhow!(all_mistakes(&error)))?;
         let source = match &file {
             Some(file) => Source::File(file.live()),
             None => {
@@ -54,12 +54,12 @@ impl RulesGate {
                 Source::BuiltIn(Box::new(Gate::new(rules).context("the built-in rules")?))
             }
         };
-        let (book, shared) = (ArcSwap::default(), ArcSwap::default());
+        let (counters, shared) = (ArcSwap::default(), ArcSwap::default());
         let last_reload_failed = AtomicBool::new(false);
-        let gate = Self { source, book, shared, metrics, preserves_host, last_reload_failed };
-        let shared = gate.read(|gate| Shared::new(gate.rules(), &Shared::default()));
+        let gate = Self { source, counters, shared, metrics, preserves_host, last_reload_failed };
+        let shared = gate.read(|gate| StoreLimits::new(gate.rules(), &StoreLimits::default()));
         gate.shared.store(Arc::new(shared.map_err(|why| anyhow!(why))?));
-        gate.renew_book();
+        gate.renew_counters();
         gate.warn_of_hosts();
         Ok((gate, file))
     }
@@ -80,9 +80,9 @@ impl RulesGate {
         });
     }
 
-    fn renew_book(&self) {
-        let book = self.read(|gate| Book::new(gate, &self.book.load()));
-        self.book.store(Arc::new(book));
+    fn renew_counters(&self) {
+        let counters = self.read(|gate| RuleCounters::new(gate, &self.counters.load()));
+        self.counters.store(Arc::new(counters));
     }
 
     /// Looks at the file; takes it over, if it changed or `is_told`, and all its limits can be kept.
@@ -92,11 +92,11 @@ impl RulesGate {
         is_told: bool,
     ) -> Result<Option<ReloadSummary>, ReloadError> {
         let before = self.shared.load_full();
-        let mut undo = Undo { shared: &self.shared, before: Some(Arc::clone(&before)) };
+        let mut undo = RestoreOnDrop { shared: &self.shared, before: Some(Arc::clone(&before)) };
         // Those of the new rules are there before these are in force, and those of the old ones
         // still after.
         let fits = |rules: &Rules| {
-            self.shared.store(Arc::new(Shared::new(rules.rules().iter(), &before)?));
+            self.shared.store(Arc::new(StoreLimits::new(rules.rules().iter(), &before)?));
             Ok(())
         };
         let outcome = match is_told {
@@ -105,7 +105,7 @@ impl RulesGate {
         };
         if let Ok(Some(_)) = outcome {
             undo.before = None;
-            self.renew_book();
+            self.renew_counters();
         }
         outcome
     }
@@ -119,12 +119,12 @@ impl RulesGate {
     }
 
     /// What is kept of each rule.
-    pub(crate) fn book(&self) -> Arc<Book> {
-        self.book.load_full()
+    pub(crate) fn counters(&self) -> Arc<RuleCounters> {
+        self.counters.load_full()
     }
 
     /// The limits in stores.
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    pub(crate) fn shared(&self) -> Arc<StoreLimits> {
         self.shared.load_full()
     }
 
@@ -147,21 +147,21 @@ impl RulesGate {
     }
 
     fn judge(&self, verdict: &tollgate_rules::Verdict<'_>, report: &mut Report) -> Verdict {
-        let book = self.book.load();
+        let counters = self.counters.load();
         for denied in verdict.shadowed() {
-            book.count(denied.rule(), |counts| &counts.shadow_denied);
-            report.note_shadow(denial(&book, denied));
+            counters.count(denied.rule(), |counts| &counts.shadow_denied);
+            report.note_shadow(denial(&counters, denied));
         }
         let standing = match verdict.outcome() {
             Outcome::NoRule => None,
             Outcome::Admitted(standing) => Some(standing),
-            Outcome::Denied(denied) => return self.deny(&book, denied, report),
+            Outcome::Denied(denied) => return self.deny(&counters, denied, report),
         };
-        let reading = standing.map(|standing| admitted(&book, standing));
+        let reading = standing.map(|standing| admitted(&counters, standing));
         let delay = reading.as_ref().map_or(Duration::ZERO, |reading| reading.delay);
         let admission = Admission { delay, charge: None };
         if !verdict.elsewhere().is_empty() {
-            return self.ask(&book, verdict.elsewhere(), admission, reading, report);
+            return self.ask(&counters, verdict.elsewhere(), admission, reading, report);
         }
         let decision = if standing.is_some() { Decision::Admitted } else { Decision::NoRule };
         self.metrics.count_decision(decision);
@@ -169,9 +169,9 @@ impl RulesGate {
         Verdict::Admit(admission)
     }
 
-    fn deny(&self, book: &Book, denied: &Denial<'_>, report: &mut Report) -> Verdict {
+    fn deny(&self, counters: &RuleCounters, denied: &Denial<'_>, report: &mut Report) -> Verdict {
         self.metrics.count_decision(Decision::Denied);
-        book.count(denied.rule(), |counts| &counts.denied);
+        counters.count(denied.rule(), |counts| &counts.denied);
         let bad_request = match denied.why() {
             DenyReason::NoKey => Some(KeyError::Missing),
             DenyReason::UnclearPath => Some(KeyError::Malformed),
@@ -181,7 +181,7 @@ impl RulesGate {
             report.note_without_key(error);
             return Verdict::WithoutKey(error);
         }
-        report.note(denial(book, denied));
+        report.note(denial(counters, denied));
         // It has its cell, so its turn is what comes too late.
         let fits = matches!(denied.why(), DenyReason::Limit(..)) && denied.remaining() > 0;
         if fits { Verdict::QueueFull } else { Verdict::Deny }
@@ -190,7 +190,7 @@ impl RulesGate {
     /// Goes on with the limits in stores, since those of this process admit the request.
     fn ask(
         &self,
-        book: &Book,
+        counters: &RuleCounters,
         elsewhere: &[Deferred<'_>],
         admission: Admission,
         reading: Option<Reading>,
@@ -199,17 +199,17 @@ impl RulesGate {
         let shared = self.shared.load();
         let question = |asked: &Deferred<'_>| {
             let limits = Arc::clone(shared.find(asked.rule())?);
-            Some(Question::new(asked, limits, book.page(asked.rule())))
+            Some(PendingRule::new(asked, limits, counters.entry(asked.rule())))
         };
         let questions: Option<Vec<_>> = elsewhere.iter().map(question).collect();
         let found = questions.is_some();
         let metrics = Arc::clone(&self.metrics);
-        let mut inquiry = Inquiry::new(questions.unwrap_or_default(), admission, reading, metrics);
+        let mut pending = PendingDecision::new(questions.unwrap_or_default(), admission, reading, metrics);
         // Without its limits, of rules that were replaced twice meanwhile, nobody can tell.
-        let ruling = if found { inquiry.ask_now() } else { Some(Err(Reason::Unavailable)) };
+        let ruling = if found { pending.try_decide() } else { Some(Err(Reason::Unavailable)) };
         let (ruling, said) = match ruling {
-            None => return Verdict::Ask(Asking::new(inquiry.ask())),
-            Some(ruling) => inquiry.rule(ruling),
+            None => return Verdict::Ask(Asking::new(pending.ask())),
+            Some(ruling) => pending.rule(ruling),
         };
         match ruling {
             Err(Reason::OverLimit) => {
@@ -227,21 +227,21 @@ impl RulesGate {
 
 impl tollgate_http::Gate for RulesGate {
     fn decide(&self, request: &Parts, report: &mut Report) -> Verdict {
-        self.read(|gate| self.judge(&gate.decide(&Head(request)), report))
+        self.read(|gate| self.judge(&gate.decide(&HeadView(request)), report))
     }
 
     fn decide_queued(&self, request: &Parts, max_waiting: u64, report: &mut Report) -> Verdict {
-        self.read(|gate| self.judge(&gate.decide_queued(&Head(request), max_waiting), report))
+        self.read(|gate| self.judge(&gate.decide_queued(&HeadView(request), max_waiting), report))
     }
 }
 
 /// Puts the limits in stores back when it is dropped, also by a panic, unless nothing is left to undo.
-struct Undo<'a> {
-    shared: &'a ArcSwap<Shared>,
-    before: Option<Arc<Shared>>,
+struct RestoreOnDrop<'a> {
+    shared: &'a ArcSwap<StoreLimits>,
+    before: Option<Arc<StoreLimits>>,
 }
 
-impl Drop for Undo<'_> {
+impl Drop for RestoreOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(before) = self.before.take() {
             self.shared.store(before);
@@ -256,8 +256,8 @@ fn tell(report: &mut Report, said: &Report) {
 }
 
 /// How a request stands, as clients are told of it.
-fn admitted(book: &Book, standing: &Standing<'_>) -> Reading {
-    let policy = book.policy(standing.rule(), standing.limit());
+fn admitted(counters: &RuleCounters, standing: &Standing<'_>) -> Reading {
+    let policy = counters.policy(standing.rule(), standing.limit());
     let limit = standing.limit().quota().limit();
     let mut reading = Reading::new(policy, limit, standing.remaining());
     (reading.reset_after, reading.delay) = (standing.reset_after(), standing.delay());
@@ -266,9 +266,9 @@ fn admitted(book: &Book, standing: &Standing<'_>) -> Reading {
 
 /// A denial as clients are told of it. Of a ban, and where there is no key, the rule's first limit
 /// is named.
-fn denial(book: &Book, denied: &Denial<'_>) -> Reading {
+fn denial(counters: &RuleCounters, denied: &Denial<'_>) -> Reading {
     let limit = denied.limit().unwrap_or(&denied.rule().limits()[0]);
-    let policy = book.policy(denied.rule(), limit);
+    let policy = counters.policy(denied.rule(), limit);
     let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());
     reading.reset_after = denied.reset_after();
     reading.retry_after = denied.retry_after();
@@ -277,7 +277,7 @@ fn denial(book: &Book, denied: &Denial<'_>) -> Reading {
 }
 
 /// All that is wrong, with the lines.
-fn told(error: &ReloadError) -> String {
+fn all_mistakes(error: &ReloadError) -> String {
     match error {
         ReloadError::Rules(wrong) => wrong.with_source(),
         other => other.to_string(),

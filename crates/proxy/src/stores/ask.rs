@@ -6,15 +6,15 @@ use tollgate_http::{Admission, Reading, Reason, Report, Ruling};
 use tollgate_redis::{Answer, Origin};
 use tollgate_rules::Deferred;
 
-use super::SharedRule;
+use super::limits::RuleLimits;
 use crate::metrics::{Decision, Metrics};
-use crate::rule_counters::Page;
+use crate::rule_counters::RuleEntry;
 
 /// About one rule: its limits one after the other, until one denies.
 #[derive(Debug)]
-pub(crate) struct Question {
-    limits: Arc<SharedRule>,
-    page: Arc<Page>,
+pub(crate) struct PendingRule {
+    limits: Arc<RuleLimits>,
+    entry: Arc<RuleEntry>,
     key: Box<[u8]>,
     cells: u64,
     is_shadow: bool,
@@ -22,30 +22,30 @@ pub(crate) struct Question {
     answered: usize,
 }
 
-impl Question {
-    pub(crate) fn new(asked: &Deferred<'_>, limits: Arc<SharedRule>, page: Arc<Page>) -> Self {
+impl PendingRule {
+    pub(crate) fn new(asked: &Deferred<'_>, limits: Arc<RuleLimits>, entry: Arc<RuleEntry>) -> Self {
         let (key, cells) = (asked.key().into(), asked.cells());
-        Self { limits, page, key, cells, is_shadow: asked.rule().is_shadow(), answered: 0 }
+        Self { limits, entry, key, cells, is_shadow: asked.rule().is_shadow(), answered: 0 }
     }
 
     /// The next limit's answer, if it can be told at once.
     fn try_next(&self) -> Option<Answer> {
-        self.limits.tiers[self.answered].try_check_n(&self.key, self.cells)
+        self.limits.store_limits[self.answered].try_check_n(&self.key, self.cells)
     }
 
     async fn next(&self) -> Answer {
-        self.limits.tiers[self.answered].check_n(&self.key, self.cells).await
+        self.limits.store_limits[self.answered].check_n(&self.key, self.cells).await
     }
 
     fn is_settled(&self) -> bool {
-        self.answered == self.limits.tiers.len()
+        self.answered == self.limits.store_limits.len()
     }
 }
 
 /// All that a request asks, and what was said so far. It borrows nothing, so that it can wait.
 #[derive(Debug)]
-pub(crate) struct Inquiry {
-    questions: Vec<Question>,
+pub(crate) struct PendingDecision {
+    rules: Vec<PendingRule>,
     /// Which of them is asked.
     current: usize,
     admission: Admission,
@@ -54,26 +54,26 @@ pub(crate) struct Inquiry {
     metrics: Arc<Metrics>,
 }
 
-impl Inquiry {
+impl PendingDecision {
     /// For a request that the limits of this process have admitted, and what they said of it.
     ///
     /// Rules in shadow are asked last: were they in force, those before them would decide.
     pub(crate) fn new(
-        mut questions: Vec<Question>,
+        mut rules: Vec<PendingRule>,
         admission: Admission,
         reading: Option<Reading>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        questions.sort_by_key(|question| question.is_shadow);
+        rules.sort_by_key(|rule| rule.is_shadow);
         let readings = reading.into_iter().collect();
         let shadow_denials = Vec::new();
-        Self { questions, current: 0, admission, readings, shadow_denials, metrics }
+        Self { rules, current: 0, admission, readings, shadow_denials, metrics }
     }
 
     /// Asks as far as answers can be told at once; a ruling, if that was all, or enough.
-    pub(crate) fn ask_now(&mut self) -> Option<Result<(), Reason>> {
-        while let Some(question) = self.questions.get(self.current) {
-            if let Err(reason) = self.hear(question.try_next()?) {
+    pub(crate) fn try_decide(&mut self) -> Option<Result<(), Reason>> {
+        while let Some(rule) = self.rules.get(self.current) {
+            if let Err(reason) = self.record(rule.try_next()?) {
                 return Some(Err(reason));
             }
         }
@@ -82,9 +82,9 @@ impl Inquiry {
 
     /// Asks for what is missing yet.
     pub(crate) async fn ask(mut self) -> (Ruling, Report) {
-        while let Some(question) = self.questions.get(self.current) {
-            let answer = question.next().await;
-            if let Err(reason) = self.hear(answer) {
+        while let Some(rule) = self.rules.get(self.current) {
+            let answer = rule.next().await;
+            if let Err(reason) = self.record(answer) {
                 return self.rule(Err(reason));
             }
         }
@@ -105,21 +105,21 @@ impl Inquiry {
     }
 
     /// Takes an answer in, and goes on to the next limit or question.
-    fn hear(&mut self, answer: Answer) -> Result<(), Reason> {
-        let question = &mut self.questions[self.current];
-        let counts = &question.page.counts;
+    fn record(&mut self, answer: Answer) -> Result<(), Reason> {
+        let rule = &mut self.rules[self.current];
+        let counts = &rule.entry.counts;
         counts.count_origin(answer.origin);
-        let policy = question.page.policies[question.answered].clone();
+        let policy = rule.entry.policies[rule.answered].clone();
         let reading = Reading::of(policy, &answer.decision);
-        question.answered += 1;
+        rule.answered += 1;
         let is_denied = answer.decision.is_err();
-        if question.is_settled() && !is_denied {
+        if rule.is_settled() && !is_denied {
             counts.count_store_admission();
         }
-        if question.is_settled() || is_denied {
+        if rule.is_settled() || is_denied {
             self.current += 1;
         }
-        match (is_denied, question.is_shadow) {
+        match (is_denied, rule.is_shadow) {
             (false, true) => {}
             (false, false) => self.readings.push(reading),
             (true, true) => {
@@ -129,7 +129,7 @@ impl Inquiry {
             (true, false) => {
                 counts.count_denial();
                 self.readings.clear();
-                if answer.origin == Origin::Fallback && question.limits.denies_without_store() {
+                if answer.origin == Origin::Fallback && rule.limits.denies_without_store() {
                     return Err(Reason::Unavailable);
                 }
                 self.readings.push(reading);

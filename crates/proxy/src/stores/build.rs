@@ -9,7 +9,7 @@ use tollgate_redis::{
 };
 use tollgate_rules::{Limit, Rule};
 
-use super::{SharedRule, Tier};
+use super::limits::{RuleLimits, StoreLimit};
 use crate::log;
 
 /// A lease that brings fewer cells saves next to no calls.
@@ -50,13 +50,13 @@ pub(crate) fn rule(
     rule: &Rule,
     at: &tollgate_rules::Store,
     store: &Store,
-) -> Result<SharedRule, String> {
-    let tiers = rule.limits().iter().map(|limit| {
-        tier(rule, limit, at, store)
+) -> Result<RuleLimits, String> {
+    let store_limits = rule.limits().iter().map(|limit| {
+        store_limit(rule, limit, at, store)
             .map_err(|why| format!("limit \"{}\" in store {at}: {why}", limit.name()))
     });
-    Ok(SharedRule {
-        tiers: tiers.collect::<Result<_, _>>()?,
+    Ok(RuleLimits {
+        store_limits: store_limits.collect::<Result<_, _>>()?,
         key: rule.key().clone(),
         limits: rule.limits().to_vec(),
         capacity: rule.capacity(),
@@ -64,12 +64,12 @@ pub(crate) fn rule(
     })
 }
 
-fn tier(
+fn store_limit(
     rule: &Rule,
     limit: &Limit,
     at: &tollgate_rules::Store,
     store: &Store,
-) -> Result<Tier, String> {
+) -> Result<StoreLimit, String> {
     let algorithm: Algorithm = limit.algorithm_name().parse().map_err(text)?;
     let nodes = u32::try_from(at.nodes()).unwrap_or(u32::MAX);
     let wished = if at.is_asked_always() { None } else { lifetime(&limit.quota(), nodes) };
@@ -90,10 +90,10 @@ fn tier(
         tollgate_rules::Fallback::Admit => Fallback::Admit,
     };
     if central.lease_lifetime().is_zero() {
-        return Ok(Tier::Always(WithFallback::new(central, fallback)));
+        return Ok(StoreLimit::PerRequest(WithFallback::new(central, fallback)));
     }
     let leased = Leased::builder(central).capacity(rule.capacity()).build().map_err(text)?;
-    Ok(Tier::Ahead(WithFallback::new(leased, fallback)))
+    Ok(StoreLimit::Leased(WithFallback::new(leased, fallback)))
 }
 
 fn text(error: impl std::error::Error) -> String {
@@ -175,7 +175,7 @@ mod tests {
             let at = asked.store().expect("it has one");
             let store = store(at).expect("nodes of a cluster");
             let built = super::rule(asked, at, &store).expect("it can be kept");
-            matches!(built.tiers[0], Tier::Ahead(_))
+            matches!(built.store_limits[0], StoreLimit::Leased(_))
         };
         assert!(is_ahead("\"100/s\"", ""));
         assert!(!is_ahead("\"100/s\"", ", ask = \"always\""));

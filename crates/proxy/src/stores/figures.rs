@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use tollgate_redis::{Health, StoreStats, Unavailable};
 
-use super::Shared;
-use crate::metrics::Page;
+use super::registry::StoreLimits;
+use crate::metrics::PrometheusText;
 
 /// The columns of `tollgate_store_calls_total`: how calls ended, and those that were not made.
 type Column = (&'static str, fn(&StoreStats) -> u64);
@@ -30,7 +30,7 @@ struct Figures {
 }
 
 /// Of all stores of the rules in force.
-pub(crate) fn write(page: &mut Page, shared: &Shared) {
+pub(crate) fn write(page: &mut PrometheusText, shared: &StoreLimits) {
     let mut stores = BTreeMap::<String, Figures>::new();
     for (at, store) in &shared.stores {
         let (stats, figures) = (store.stats(), stores.entry(at.to_string()).or_default());

@@ -7,14 +7,14 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tollgate_redis::Health;
 
-use super::Shared;
+use super::registry::StoreLimits;
 
 /// How often each server is asked for a sign of life.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A store that is down.
 #[derive(Debug)]
-pub(crate) struct Down {
+pub(crate) struct StoreDown {
     /// Its URL, without user and password.
     pub(crate) store: String,
     pub(crate) health: Health,
@@ -22,15 +22,15 @@ pub(crate) struct Down {
     pub(crate) blocks: bool,
 }
 
-impl Shared {
+impl StoreLimits {
     /// Stores that are down, in the order of the file.
-    pub(crate) fn down(&self) -> Vec<Down> {
+    pub(crate) fn down(&self) -> Vec<StoreDown> {
         let stores = self.stores.iter().map(|(at, store)| (at, store.health()));
         let down = stores.filter(|(_, health)| *health != Health::Up);
         let down = down.map(|(at, health)| {
             let mut rules = self.rules.values().filter(|rule| rule.store.is_reached_like(at));
             let blocks = rules.any(|rule| rule.denies_without_store());
-            Down { store: at.to_string(), health, blocks }
+            StoreDown { store: at.to_string(), health, blocks }
         });
         down.collect()
     }
@@ -38,7 +38,7 @@ impl Shared {
 
 /// Asks every server every second, for ever. One that is gone is noticed without a request, and so is
 /// one that is back.
-pub(crate) async fn watch(stores: impl Fn() -> Arc<Shared>) {
+pub(crate) async fn watch(stores: impl Fn() -> Arc<StoreLimits>) {
     let mut ticks = tokio::time::interval(PING_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

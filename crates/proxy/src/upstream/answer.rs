@@ -9,7 +9,7 @@ use super::download::Download;
 use crate::metrics::Failure;
 
 /// A body of the upstream's, passed on as it comes; or one of the proxy's.
-pub(crate) type Content = Either<Download, Full<Bytes>>;
+pub(crate) type ResponseBody = Either<Download, Full<Bytes>>;
 
 impl Failure {
     fn status(self) -> StatusCode {
@@ -40,7 +40,7 @@ impl Failure {
     }
 
     /// What the client is answered.
-    pub(crate) fn answer(self) -> Response<Content> {
+    pub(crate) fn answer(self) -> Response<ResponseBody> {
         let status = self.status();
         let title = status.canonical_reason().unwrap_or_default();
         let (code, detail) = (status.as_u16(), self.detail());

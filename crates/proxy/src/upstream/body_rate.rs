@@ -34,17 +34,17 @@ impl BodyRate {
 /// The time that one client was waited for, and the bytes that it sent. Time in which the upstream did not
 /// ask for more does not count against the client.
 #[derive(Debug)]
-pub(crate) struct Waits {
+pub(crate) struct ClientWait {
     rate: BodyRate,
     bytes: u64,
     waited: Duration,
     since: Option<Instant>,
-    alarm: Option<Pin<Box<Sleep>>>,
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Waits {
+impl ClientWait {
     pub(crate) fn new(rate: BodyRate) -> Self {
-        Self { rate, bytes: 0, waited: Duration::ZERO, since: None, alarm: None }
+        Self { rate, bytes: 0, waited: Duration::ZERO, since: None, timer: None }
     }
 
     /// Notes that the body gave so many bytes, or none yet. Whether the client has been waited for too
@@ -56,11 +56,11 @@ impl Waits {
             return true;
         }
         let sleep = || Box::pin(tokio::time::sleep_until(deadline));
-        let alarm = self.alarm.get_or_insert_with(sleep);
-        if alarm.deadline() != deadline {
-            alarm.as_mut().reset(deadline);
+        let timer = self.timer.get_or_insert_with(sleep);
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
         }
-        matches!(alarm.as_mut().poll(context), Poll::Ready(()))
+        matches!(timer.as_mut().poll(context), Poll::Ready(()))
     }
 
     /// Until when the client may be waited for, if it is waited for.
@@ -86,17 +86,17 @@ mod tests {
 
     /// How long a client lasts that sends so many bytes each `every` ms, up to an hour.
     fn lasts(rate: BodyRate, bytes: usize, every_ms: u64) -> Option<u64> {
-        let (mut waits, mut now) = (Waits::new(rate), Instant::now());
+        let (mut wait, mut now) = (ClientWait::new(rate), Instant::now());
         let began = now;
         while now - began < Duration::from_secs(3_600) {
             let next = now + Duration::from_millis(every_ms);
-            if let Some(deadline) = waits.note(None, now)
+            if let Some(deadline) = wait.note(None, now)
                 && deadline <= next
             {
                 return Some((deadline - began).as_secs());
             }
             now = next;
-            assert_eq!(waits.note(Some(bytes), now), None);
+            assert_eq!(wait.note(Some(bytes), now), None);
         }
         None
     }
@@ -113,13 +113,13 @@ mod tests {
 
     #[test]
     fn time_in_which_nobody_asks_is_not_the_clients() {
-        let (mut waits, now) = (Waits::new(RATE), Instant::now());
+        let (mut wait, now) = (ClientWait::new(RATE), Instant::now());
         let at = |secs| now + Duration::from_secs(secs);
-        assert_eq!(waits.note(None, at(0)), Some(at(20)));
-        assert_eq!(waits.note(Some(0), at(5)), None);
+        assert_eq!(wait.note(None, at(0)), Some(at(20)));
+        assert_eq!(wait.note(Some(0), at(5)), None);
         // The upstream takes nothing for a quarter of an hour.
-        assert_eq!(waits.note(None, at(900)), Some(at(915)));
-        assert_eq!(waits.note(None, at(901)), Some(at(915)), "asked again");
+        assert_eq!(wait.note(None, at(900)), Some(at(915)));
+        assert_eq!(wait.note(None, at(901)), Some(at(915)), "asked again");
     }
 
     #[test]

@@ -12,14 +12,14 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::exchange::Trace;
-use super::idle::{BoxError, Idle};
+use super::idle::{BoxError, IdleTimeout};
 use crate::metrics::{Fault, Metrics, Stall};
 
 /// The body, watched.
 #[derive(Debug)]
 pub(crate) struct Download {
     body: Incoming,
-    idle: Idle,
+    idle: IdleTimeout,
     announced: Option<Announced>,
     metrics: Arc<Metrics>,
 }
@@ -41,7 +41,7 @@ impl Announced {
 impl Download {
     pub(crate) fn new(
         body: Incoming,
-        idle: Idle,
+        idle: IdleTimeout,
         announced: Option<Announced>,
         metrics: Arc<Metrics>,
     ) -> Self {

@@ -20,7 +20,7 @@ const STATUS: std::ops::Range<usize> = 9..12;
 
 /// The connection.
 #[derive(Debug)]
-pub(crate) struct Noted<T> {
+pub(crate) struct TracedStream<T> {
     stream: T,
     trace: Trace,
     head: HeadEnd,
@@ -28,7 +28,7 @@ pub(crate) struct Noted<T> {
     is_http2: bool,
 }
 
-impl<T> Noted<T> {
+impl<T> TracedStream<T> {
     pub(crate) fn new(stream: T, is_http2: bool) -> Self {
         Self { stream, trace: Trace::new(), head: HeadEnd::default(), is_http2 }
     }
@@ -55,13 +55,13 @@ impl<T> Noted<T> {
     }
 }
 
-impl<T: Connection> Connection for Noted<T> {
+impl<T: Connection> Connection for TracedStream<T> {
     fn connected(&self) -> Connected {
         self.stream.connected().extra(self.trace.clone())
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Noted<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for TracedStream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -74,7 +74,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Noted<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for TracedStream<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -238,7 +238,7 @@ mod tests {
     async fn a_clone_stays_with_its_exchange() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let (near, mut far) = tokio::io::duplex(1_024);
-        let mut noted = Noted::new(near, false);
+        let mut noted = TracedStream::new(near, false);
         noted.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("written");
         assert!(!noted.trace.clone().is_reused_in_vain());
         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";

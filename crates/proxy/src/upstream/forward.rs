@@ -20,19 +20,19 @@ use hyper_util::client::legacy::connect::capture_connection;
 use tower_service::Service;
 
 use super::address::Upstream;
-use super::answer::Content;
+use super::answer::ResponseBody;
 use super::body_rate::BodyRate;
-use super::connect::DialError;
+use super::connect::ConnectError;
 use super::download::{Announced, Download};
 use super::exchange::Trace;
-use super::idle::{Idle, Pulse};
-use super::pool::{Links, Over, PoolOptions};
+use super::idle::{IdleTimeout, Activity};
+use super::pool::{Pool, Reuse, PoolOptions};
 use super::tunnel::Tunnel;
-use super::upgrade::Asked;
+use super::upgrade::UpgradeRequest;
 use super::upload::{Progress, Upload};
 use crate::metrics::Failure;
 use crate::metrics::Metrics;
-use crate::request::body::Inbound;
+use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::headers::{name_connection_options, to_client, to_upstream};
 
@@ -52,7 +52,7 @@ pub(crate) struct ForwardOptions {
 
 #[derive(Debug)]
 struct Inner {
-    links: Links,
+    pool: Pool,
     upstream: Upstream,
     options: ForwardOptions,
     metrics: Arc<Metrics>,
@@ -65,21 +65,21 @@ impl Forward {
         options: ForwardOptions,
         metrics: Arc<Metrics>,
     ) -> Result<Self> {
-        let links = Links::new(&upstream, &options.pool)?;
-        Ok(Self(Arc::new(Inner { links, upstream, options, metrics })))
+        let pool = Pool::new(&upstream, &options.pool)?;
+        Ok(Self(Arc::new(Inner { pool, upstream, options, metrics })))
     }
 }
 
-impl Service<Request<Inbound>> for Forward {
-    type Response = Response<Content>;
+impl Service<Request<RequestBody>> for Forward {
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Content>, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Inbound>) -> Self::Future {
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             Ok(inner.pass(request).await.unwrap_or_else(|failure| {
@@ -91,8 +91,8 @@ impl Service<Request<Inbound>> for Forward {
 }
 
 impl Inner {
-    async fn pass(&self, mut request: Request<Inbound>) -> Result<Response<Content>, Failure> {
-        let asked = self.links.can_upgrade().then(|| Asked::of(&mut request)).flatten();
+    async fn pass(&self, mut request: Request<RequestBody>) -> Result<Response<ResponseBody>, Failure> {
+        let asked = self.pool.can_upgrade().then(|| UpgradeRequest::of(&mut request)).flatten();
         let (mut head, body) = request.into_parts();
         let target = self.upstream.target(&head.method, &head.uri);
         let target = target.map_err(|_| Failure::NotPassedOn)?;
@@ -107,7 +107,7 @@ impl Inner {
         if let Some(asked) = &asked {
             head.headers.insert(UPGRADE, asked.protocols.clone());
         }
-        if asked.is_some() || self.links.are_http1() {
+        if asked.is_some() || self.pool.are_http1() {
             name_connection_options(&mut head.headers);
         }
         head.uri = target;
@@ -117,11 +117,11 @@ impl Inner {
 
         let is_upgrade = asked.is_some();
         let again = may_be_repeated(&head, &body).then(|| head.clone());
-        let pulse = Pulse::new();
-        let mut sent = self.send(head, Some(body), is_upgrade, Over::Any, &pulse).await;
+        let activity = Activity::new();
+        let mut sent = self.send(head, Some(body), is_upgrade, Reuse::Any, &activity).await;
         if let (Err(Failure::Closed), Some(head)) = (&sent, again) {
             self.metrics.count_retry();
-            sent = self.send(head, None, is_upgrade, Over::New, &pulse).await;
+            sent = self.send(head, None, is_upgrade, Reuse::New, &activity).await;
         }
         let (response, announced) = sent?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -132,7 +132,7 @@ impl Inner {
         to_client(&mut head.headers, head.version);
         // The server side writes the version that its client speaks.
         head.version = Version::HTTP_11;
-        let idle = Idle::new(pulse, self.options.body_timeout);
+        let idle = IdleTimeout::new(activity, self.options.body_timeout);
         let body = Download::new(body, idle, announced, Arc::clone(&self.metrics));
         Ok(Response::from_parts(head, Either::Left(body)))
     }
@@ -141,18 +141,18 @@ impl Inner {
     async fn send(
         &self,
         head: request::Parts,
-        body: Option<Inbound>,
+        body: Option<RequestBody>,
         is_upgrade: bool,
-        over: Over,
-        pulse: &Arc<Pulse>,
+        over: Reuse,
+        activity: &Arc<Activity>,
     ) -> Result<(Response<Incoming>, Option<Announced>), Failure> {
         let is_head = head.method == Method::HEAD;
-        let idle = Idle::new(Arc::clone(pulse), self.options.body_timeout);
+        let idle = IdleTimeout::new(Arc::clone(activity), self.options.body_timeout);
         let (upload, progress) =
             Upload::new(body, idle, self.options.body_rate, Arc::clone(&self.metrics));
         let mut request = Request::from_parts(head, upload);
         let connection = capture_connection(&mut request);
-        let sent = self.links.send(request, is_upgrade, over);
+        let sent = self.pool.send(request, is_upgrade, over);
         let mut response = self.in_time(sent, &progress).await?;
         progress.answered();
         let trace: Trace = response.extensions_mut().remove().expect("its connection is noted");
@@ -169,9 +169,9 @@ impl Inner {
     /// The upstream agrees to another protocol: what comes then goes through a tunnel.
     fn switch(
         &self,
-        asked: Asked,
+        asked: UpgradeRequest,
         mut response: Response<Incoming>,
-    ) -> Result<Response<Content>, Failure> {
+    ) -> Result<Response<ResponseBody>, Failure> {
         let chosen = asked.chosen(response.headers()).ok_or(Failure::Protocol)?;
         let tunnel = Tunnel {
             client: asked.client,
@@ -211,7 +211,7 @@ impl Inner {
 }
 
 /// Whether a request may be executed twice, and can be sent twice.
-fn may_be_repeated(head: &request::Parts, body: &Inbound) -> bool {
+fn may_be_repeated(head: &request::Parts, body: &RequestBody) -> bool {
     head.method.is_idempotent() && body.is_end_stream()
 }
 
@@ -247,9 +247,9 @@ fn failure(error: &Error) -> Failure {
         return if is_reused && has_closed(error) { Failure::Closed } else { Failure::Protocol };
     }
     match error.source().and_then(|cause| cause.downcast_ref()) {
-        Some(DialError::Timeout) => Failure::ConnectTimeout,
-        Some(DialError::Tls(_)) => Failure::Tls,
-        Some(DialError::Tcp(_)) => Failure::Connect,
+        Some(ConnectError::Timeout) => Failure::ConnectTimeout,
+        Some(ConnectError::Tls(_)) => Failure::Tls,
+        Some(ConnectError::Tcp(_)) => Failure::Connect,
         // The first words of HTTP/2 were not understood.
         None => Failure::Protocol,
     }

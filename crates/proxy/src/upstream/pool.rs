@@ -13,8 +13,8 @@ use rustls::RootCertStore;
 use tokio::sync::Semaphore;
 
 use super::address::Upstream;
-use super::connect::Dial;
-use super::connect_limit::Bounded;
+use super::connect::Connector;
+use super::connect_limit::BoundedConnector;
 use super::tls_roots;
 use super::upload::Upload;
 
@@ -39,29 +39,29 @@ pub(crate) struct PoolOptions {
 
 /// All of them.
 #[derive(Debug)]
-pub(crate) struct Links {
-    usual: Pair,
-    upgradable: Option<Pair>,
+pub(crate) struct Pool {
+    usual: ClientPair,
+    upgradable: Option<ClientPair>,
     are_http1: bool,
 }
 
 /// Connections that are kept, and those that serve one request.
 #[derive(Clone, Debug)]
-struct Pair {
-    kept: Client<Bounded, Upload>,
-    fresh: Client<Bounded, Upload>,
+struct ClientPair {
+    kept: Client<BoundedConnector, Upload>,
+    fresh: Client<BoundedConnector, Upload>,
 }
 
 /// Which connection a request is sent over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum Reuse {
     /// One that is kept, or a new one if none is free.
     Any,
     /// A new one.
     New,
 }
 
-impl Links {
+impl Pool {
     /// At most `connections_max` connections at a time.
     pub(crate) fn new(upstream: &Upstream, options: &PoolOptions) -> Result<Self> {
         let is_secure = upstream.is_secure();
@@ -74,15 +74,15 @@ impl Links {
         };
         // Each of two pools may keep connections that the other cannot use.
         let kept_max = IDLE_CONNECTIONS.min(options.connections_max / 4);
-        let places = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
+        let slots = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
         let pair = |protocols: &[&str]| {
             let tls = tls_roots::config(roots.clone(), protocols)?;
-            let (timeout, places) = (options.connect_timeout, Arc::clone(&places));
-            let dial = Dial::new(tls, timeout, options.is_http2);
-            let dial = Bounded { dial, places, timeout };
-            anyhow::Ok(Pair {
-                kept: client(dial.clone(), options.is_http2, kept_max),
-                fresh: client(dial, options.is_http2, 0),
+            let (timeout, slots) = (options.connect_timeout, Arc::clone(&slots));
+            let connector = Connector::new(tls, timeout, options.is_http2);
+            let connector = BoundedConnector { connector, slots, timeout };
+            anyhow::Ok(ClientPair {
+                kept: client(connector.clone(), options.is_http2, kept_max),
+                fresh: client(connector, options.is_http2, 0),
             })
         };
         if options.is_http2 {
@@ -111,18 +111,18 @@ impl Links {
         &self,
         request: Request<Upload>,
         is_upgrade: bool,
-        over: Over,
+        over: Reuse,
     ) -> ResponseFuture {
         let upgradable = self.upgradable.as_ref().filter(|_| is_upgrade);
         let pair = upgradable.unwrap_or(&self.usual);
         match over {
-            Over::Any => pair.kept.request(request),
-            Over::New => pair.fresh.request(request),
+            Reuse::Any => pair.kept.request(request),
+            Reuse::New => pair.fresh.request(request),
         }
     }
 }
 
-fn client(dial: Bounded, is_http2: bool, kept_max: usize) -> Client<Bounded, Upload> {
+fn client(connector: BoundedConnector, is_http2: bool, kept_max: usize) -> Client<BoundedConnector, Upload> {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -130,5 +130,5 @@ fn client(dial: Bounded, is_http2: bool, kept_max: usize) -> Client<Bounded, Upl
         .pool_max_idle_per_host(kept_max)
         .http2_only(is_http2)
         .http2_keep_alive_interval(PING_INTERVAL)
-        .build(dial)
+        .build(connector)
 }

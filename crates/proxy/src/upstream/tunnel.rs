@@ -9,8 +9,8 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::connection::open::Open;
-use crate::metrics::{Metrics, Stall, Way};
+use crate::connection::open::OpenConnection;
+use crate::metrics::{Metrics, Stall, Direction};
 
 const PIECE_BYTES: usize = 16 << 10;
 
@@ -20,7 +20,7 @@ pub(crate) struct Tunnel {
     pub(crate) client: OnUpgrade,
     pub(crate) upstream: OnUpgrade,
     /// The client's connection counts as open until this ends.
-    pub(crate) open: Arc<Open>,
+    pub(crate) open: Arc<OpenConnection>,
     pub(crate) idle_timeout: Duration,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -30,19 +30,19 @@ impl Tunnel {
         let Self { client, upstream, open, idle_timeout, metrics } = self;
         // The client may be gone before it has the answer.
         let Ok((client, upstream)) = tokio::try_join!(client, upstream) else { return };
-        let count = Count::begin(metrics);
+        let guard = TunnelGuard::begin(metrics);
         let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
         let (from_upstream, to_upstream) = tokio::io::split(TokioIo::new(upstream));
         let both = async {
             tokio::try_join!(
-                carry(from_client, to_upstream, |bytes| count.add(Way::ToUpstream, bytes)),
-                carry(from_upstream, to_client, |bytes| count.add(Way::ToClient, bytes)),
+                carry(from_client, to_upstream, |bytes| guard.add(Direction::ToUpstream, bytes)),
+                carry(from_upstream, to_client, |bytes| guard.add(Direction::ToClient, bytes)),
             )
         };
         // An end that breaks off is the end of both.
         tokio::select! {
             _ = both => {}
-            () = count.rests(idle_timeout) => count.metrics.count_stall(Stall::Tunnel),
+            () = guard.rests(idle_timeout) => guard.metrics.count_stall(Stall::Tunnel),
         }
         drop(open);
     }
@@ -52,7 +52,7 @@ impl Tunnel {
 async fn carry(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    count: impl Fn(usize),
+    guard: impl Fn(usize),
 ) -> io::Result<()> {
     let mut bytes = vec![0; PIECE_BYTES];
     loop {
@@ -61,25 +61,25 @@ async fn carry(
             length => {
                 to.write_all(&bytes[..length]).await?;
                 to.flush().await?;
-                count(length);
+                guard(length);
             }
         }
     }
 }
 
 /// Counts a tunnel until this is dropped, and what goes through it.
-struct Count {
+struct TunnelGuard {
     metrics: Arc<Metrics>,
     pieces: AtomicU64,
 }
 
-impl Count {
+impl TunnelGuard {
     fn begin(metrics: Arc<Metrics>) -> Self {
         metrics.tunnel_opened();
         Self { metrics, pieces: AtomicU64::new(0) }
     }
 
-    fn add(&self, way: Way, bytes: usize) {
+    fn add(&self, way: Direction, bytes: usize) {
         self.metrics.count_tunnelled(way, bytes);
         self.pieces.fetch_add(1, Ordering::Relaxed);
     }
@@ -96,7 +96,7 @@ impl Count {
     }
 }
 
-impl Drop for Count {
+impl Drop for TunnelGuard {
     fn drop(&mut self) {
         self.metrics.tunnel_closed();
     }

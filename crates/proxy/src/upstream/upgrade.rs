@@ -6,7 +6,7 @@ use http::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
 use http::{Request, Version};
 use hyper::upgrade::OnUpgrade;
 
-use crate::connection::open::Open;
+use crate::connection::open::OpenConnection;
 use crate::request::headers::words;
 
 /// These would carry requests past the rules.
@@ -14,13 +14,13 @@ const HIDING: [&[u8]; 4] = [b"h2", b"h2c", b"http", b"tls"];
 
 /// What is asked for, and the client's end of it.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct UpgradeRequest {
     pub(crate) protocols: HeaderValue,
     pub(crate) client: OnUpgrade,
-    pub(crate) open: Arc<Open>,
+    pub(crate) open: Arc<OpenConnection>,
 }
 
-impl Asked {
+impl UpgradeRequest {
     /// `None` if nothing is asked for that can be passed on.
     pub(crate) fn of<B>(request: &mut Request<B>) -> Option<Self> {
         if request.version() != Version::HTTP_11 {

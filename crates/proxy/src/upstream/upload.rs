@@ -8,10 +8,10 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::body_rate::{BodyRate, Waits};
-use super::idle::{BoxError, Idle};
+use super::body_rate::{BodyRate, ClientWait};
+use super::idle::{BoxError, IdleTimeout};
 use crate::metrics::{Metrics, Stall};
-use crate::request::body::Inbound;
+use crate::request::body::RequestBody;
 
 /// What is known of an upload.
 #[derive(Debug, Default)]
@@ -57,22 +57,22 @@ type Polled = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
 #[derive(Debug)]
 pub(crate) struct Upload {
     /// `None` where there is none to send.
-    body: Option<Inbound>,
-    idle: Idle,
-    waits: Waits,
+    body: Option<RequestBody>,
+    idle: IdleTimeout,
+    wait: ClientWait,
     progress: Arc<Progress>,
     metrics: Arc<Metrics>,
 }
 
 impl Upload {
     pub(crate) fn new(
-        body: Option<Inbound>,
-        idle: Idle,
+        body: Option<RequestBody>,
+        idle: IdleTimeout,
         body_rate: BodyRate,
         metrics: Arc<Metrics>,
     ) -> (Self, Arc<Progress>) {
-        let (progress, waits) = (Arc::new(Progress::default()), Waits::new(body_rate));
-        (Self { body, idle, waits, progress: Arc::clone(&progress), metrics }, progress)
+        let (progress, wait) = (Arc::new(Progress::default()), ClientWait::new(body_rate));
+        (Self { body, idle, wait, progress: Arc::clone(&progress), metrics }, progress)
     }
 
     /// The client sends more slowly than it must, and there is no answer yet. After that both ways
@@ -83,7 +83,7 @@ impl Upload {
             Poll::Ready(Some(Ok(frame))) => Some(frame.data_ref().map_or(0, Bytes::len)),
             Poll::Ready(_) => Some(0),
         };
-        let is_too_slow = self.waits.is_too_slow(bytes, context);
+        let is_too_slow = self.wait.is_too_slow(bytes, context);
         is_too_slow && !self.progress.is_answered.load(Ordering::Relaxed)
     }
 
@@ -112,7 +112,7 @@ impl Body for Upload {
         };
         if this.is_too_slow(&polled, context) {
             // The rest would come as slowly, and keep the connection from others.
-            this.body.iter_mut().for_each(Inbound::abandon);
+            this.body.iter_mut().for_each(RequestBody::abandon);
             this.metrics.count_slow_body();
             return Poll::Ready(Some(Err(this.stalled())));
         }
@@ -127,10 +127,10 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Inbound::is_end_stream)
+        self.body.as_ref().is_none_or(RequestBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), RequestBody::size_hint)
     }
 }
