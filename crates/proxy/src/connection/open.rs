@@ -1,4 +1,4 @@
-//! A client's connection that is open, and the slots that it holds.
+//! An open connection of a client, and the slots that it holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::per_client::PerClientSlot;
 use crate::metrics::Metrics;
 
-/// A client's connection is open until this is dropped, an upgraded one too.
+/// An open connection of a client. It counts as open until this is dropped; that includes an upgraded
+/// connection.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     metrics: Arc<Metrics>,
@@ -16,18 +17,18 @@ pub(crate) struct OpenConnection {
     _alive: mpsc::Sender<()>,
 }
 
-/// The places that a connection holds in the bounds on connections.
+/// The slots of a connection: one of all connections, and one of its client.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {
     pub(crate) slot: Slot,
     pub(crate) _per_client: PerClientSlot,
 }
 
-/// Places of connections.
+/// The bound on all connections of clients.
 #[derive(Debug)]
 pub(crate) struct Slots {
     free: Arc<Semaphore>,
-    /// A client has connected and waits for one.
+    /// Whether a client has connected and waits for a slot.
     is_wanted: AtomicBool,
 }
 
@@ -37,14 +38,14 @@ impl Slots {
         Arc::new(Self { free, is_wanted: AtomicBool::new(false) })
     }
 
-    /// The next that is free.
+    /// Takes a slot, and waits until one is free.
     pub(crate) async fn take(self: &Arc<Self>) -> Slot {
         let free = Arc::clone(&self.free);
         let permit = match Arc::clone(&free).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
                 self.is_wanted.store(true, Ordering::Relaxed);
-                let permit = free.acquire_owned().await.expect("it is never closed");
+                let permit = free.acquire_owned().await.expect("the semaphore is never closed");
                 self.is_wanted.store(false, Ordering::Relaxed);
                 permit
             }
@@ -53,7 +54,7 @@ impl Slots {
     }
 }
 
-/// One that is taken, until this is dropped.
+/// A slot. Dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct Slot {
     slots: Arc<Slots>,
@@ -61,12 +62,16 @@ pub(crate) struct Slot {
 }
 
 impl OpenConnection {
-    pub(crate) fn begin(metrics: Arc<Metrics>, held: ConnectionSlots, alive: mpsc::Sender<()>) -> Arc<Self> {
+    pub(crate) fn begin(
+        metrics: Arc<Metrics>,
+        held: ConnectionSlots,
+        alive: mpsc::Sender<()>,
+    ) -> Arc<Self> {
         metrics.connection_opened();
         Arc::new(Self { metrics, held, _alive: alive })
     }
 
-    /// Whether another client waits for a connection to end, because there may be no more of them.
+    /// Whether another client waits for a slot because all are taken.
     pub(crate) fn is_wanted(&self) -> bool {
         self.held.slot.slots.is_wanted.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! A client's connection, given up when the client reads nothing of what it is sent for too long, or is
-//! gone while it waits for an answer.
+//! The connection of a client, with a write timeout: the connection fails if the client reads nothing for
+//! too long, or is gone while its request is in flight.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,26 +14,26 @@ use tokio::time::Sleep;
 
 use crate::metrics::{Metrics, Stall};
 
-/// How long a client is waited for.
+/// How long the proxy waits for a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientTimeouts {
-    /// One that reads nothing of what it is sent.
-    pub(crate) reader: Duration,
-    /// One that has closed its sending side, and is sent nothing.
-    pub(crate) half_closed: Duration,
+    /// For a client that reads nothing of what it is sent.
+    pub(crate) write: Duration,
+    /// For a client that has closed its sending side, while nothing is sent to it.
+    pub(crate) half_close: Duration,
 }
 
-/// The connection.
+/// A client's TCP connection.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     stream: TcpStream,
     timeouts: ClientTimeouts,
-    /// Set while a write waits.
-    timer: Option<Pin<Box<Sleep>>>,
-    /// Set while the client's sending side is closed, and begun anew by each write.
-    half_closed: Option<Pin<Box<Sleep>>>,
-    /// Whether an answer was cut off that ends with the connection. The connection is then reset: a
-    /// close would make the answer look complete.
+    /// Runs while a write is pending.
+    write_timer: Option<Pin<Box<Sleep>>>,
+    /// Runs while the client's sending side is closed. Each write restarts it.
+    half_close_timer: Option<Pin<Box<Sleep>>>,
+    /// Whether a response was cut off whose end is the end of the connection. The connection is then
+    /// reset, because a close would make the response look complete.
     is_cut: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
 }
@@ -45,7 +45,7 @@ impl ClientStream {
         is_cut: Arc<AtomicBool>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { stream, timeouts, timer: None, half_closed: None, is_cut, metrics }
+        Self { stream, timeouts, write_timer: None, half_close_timer: None, is_cut, metrics }
     }
 
     fn check_stall<R>(
@@ -54,29 +54,29 @@ impl ClientStream {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<R>> {
         if polled.is_ready() {
-            self.timer = None;
-            self.half_closed = None;
+            self.write_timer = None;
+            self.half_close_timer = None;
             return polled;
         }
-        let span = self.timeouts.reader;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
+        let span = self.timeouts.write;
+        let timer = self.write_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
         if timer.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        self.timer = None;
+        self.write_timer = None;
         self.metrics.count_stall(Stall::Reader);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Whether the client has reset the connection, or has closed its sending side for too long. Whether
-    /// it still receives cannot be seen before something is sent to it.
+    /// Whether the client has reset the connection, or has closed its sending side for too long. TCP does
+    /// not show whether it still receives until something is sent.
     fn is_gone(&mut self, context: &mut Context<'_>) -> bool {
         let mut byte = [0];
         match self.stream.poll_peek(context, &mut ReadBuf::new(&mut byte)) {
             Poll::Ready(Ok(0)) => {
-                let span = self.timeouts.half_closed;
+                let span = self.timeouts.half_close;
                 let timer =
-                    self.half_closed.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
+                    self.half_close_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
                 timer.as_mut().poll(context).is_ready()
             }
             Poll::Ready(Err(_)) => true,
@@ -118,8 +118,8 @@ impl AsyncWrite for ClientStream {
         self.stream.is_write_vectored()
     }
 
-    /// TCP has nothing to flush. But hyper flushes whenever it looks at the connection, also while it
-    /// reads nothing since a request is under way.
+    /// TCP has nothing to flush. But hyper flushes each time it polls the connection, also while a request
+    /// is in flight and hyper does not read. So this is where the proxy notices that the client is gone.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.is_gone(context) {
             false => Poll::Ready(Ok(())),
@@ -138,7 +138,7 @@ impl AsyncWrite for ClientStream {
 impl Drop for ClientStream {
     fn drop(&mut self) {
         if self.is_cut.load(Ordering::Relaxed) {
-            // If the client has closed the connection already, there is nothing to reset.
+            // This fails if the client has already closed the connection; then there is nothing to reset.
             let _ = self.stream.set_zero_linger();
         }
     }

@@ -1,4 +1,4 @@
-//! The signals that a proxy listens to.
+//! The signals that the proxy handles.
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub(crate) struct StopSignals {
     terminate: Signal,
 }
 
-/// SIGHUP; never, where there is no such thing.
+/// SIGHUP; on systems without it, this never completes.
 #[derive(Debug)]
 pub(crate) struct HangupSignals {
     #[cfg(unix)]
@@ -23,13 +23,13 @@ pub(crate) struct HangupSignals {
 
 #[cfg(unix)]
 impl StopSignals {
-    /// From now on they do not end the process.
+    /// Installs the handlers. From now on these signals do not end the process.
     pub(crate) fn listen() -> io::Result<Self> {
         let interrupt = signal(SignalKind::interrupt())?;
         Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -53,12 +53,12 @@ impl StopSignals {
 
 #[cfg(unix)]
 impl HangupSignals {
-    /// From now on it does not end the process.
+    /// Installs the handler. From now on the signal does not end the process.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self { hangup: signal(SignalKind::hangup())? })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         if self.hangup.recv().await.is_none() {
             std::future::pending::<()>().await;

@@ -17,7 +17,7 @@ use self::service::{ConnectionService, ServiceContext};
 use crate::connection::open::{ConnectionSlots, OpenConnection, Slots};
 use crate::connection::per_client::PerClient;
 use crate::connection::streams::Streams;
-use crate::connection::write_timeout::{ClientTimeouts, ClientStream};
+use crate::connection::write_timeout::{ClientStream, ClientTimeouts};
 use crate::process::signals::StopSignals;
 
 /// An HTTP/2 client that does not answer a ping sent so often is gone.
@@ -85,7 +85,7 @@ impl Server {
                     continue;
                 }
             };
-            let Some(entry) = self.per_client.enter(peer.ip()) else {
+            let Some(entry) = self.per_client.acquire(peer.ip()) else {
                 self.context.metrics.count_connection_denied();
                 continue;
             };
@@ -104,7 +104,7 @@ impl Server {
 
     fn builder(&self) -> Builder<Streams> {
         let mut builder = Builder::new(Streams {
-            read_timeout: self.timeouts.reader,
+            read_timeout: self.timeouts.write,
             metrics: Arc::clone(&self.context.metrics),
         });
         builder
@@ -137,7 +137,8 @@ impl Connection {
         let _ = stream.set_nodelay(true);
         let metrics = Arc::clone(&self.context.metrics);
         let is_cut = Arc::new(AtomicBool::new(false));
-        let stream = ClientStream::new(stream, self.timeouts, Arc::clone(&is_cut), Arc::clone(&metrics));
+        let stream =
+            ClientStream::new(stream, self.timeouts, Arc::clone(&is_cut), Arc::clone(&metrics));
         let is_used = Arc::new(AtomicBool::new(false));
         let (context, open) = (self.context.clone(), Arc::clone(&self.open));
         let door = ConnectionService { context, peer, is_used: Arc::clone(&is_used), is_cut, open };

@@ -1,4 +1,4 @@
-//! What one request asks of stores.
+//! The store limits of one request.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::limits::RuleLimits;
 use crate::metrics::{Decision, Metrics};
 use crate::rule_counters::RuleEntry;
 
-/// About one rule: its limits one after the other, until one denies.
+/// One rule of a request: its limits are asked one after another, until one denies.
 #[derive(Debug)]
 pub(crate) struct PendingRule {
     limits: Arc<RuleLimits>,
@@ -18,17 +18,21 @@ pub(crate) struct PendingRule {
     key: Box<[u8]>,
     cells: u64,
     is_shadow: bool,
-    /// How many limits have answered.
+    /// The number of limits that have answered.
     answered: usize,
 }
 
 impl PendingRule {
-    pub(crate) fn new(asked: &Deferred<'_>, limits: Arc<RuleLimits>, entry: Arc<RuleEntry>) -> Self {
+    pub(crate) fn new(
+        asked: &Deferred<'_>,
+        limits: Arc<RuleLimits>,
+        entry: Arc<RuleEntry>,
+    ) -> Self {
         let (key, cells) = (asked.key().into(), asked.cells());
         Self { limits, entry, key, cells, is_shadow: asked.rule().is_shadow(), answered: 0 }
     }
 
-    /// The next limit's answer, if it can be told at once.
+    /// The answer of the next limit, if it is available without waiting.
     fn try_next(&self) -> Option<Answer> {
         self.limits.store_limits[self.answered].try_check_n(&self.key, self.cells)
     }
@@ -42,11 +46,12 @@ impl PendingRule {
     }
 }
 
-/// All that a request asks, and what was said so far. It borrows nothing, so that it can wait.
+/// All rules of a request with limits in a store, and the answers so far. It owns its data, so that it
+/// can outlive the borrow of the request.
 #[derive(Debug)]
 pub(crate) struct PendingDecision {
     rules: Vec<PendingRule>,
-    /// Which of them is asked.
+    /// The index of the rule that is asked.
     current: usize,
     admission: Admission,
     readings: Vec<Reading>,
@@ -55,9 +60,9 @@ pub(crate) struct PendingDecision {
 }
 
 impl PendingDecision {
-    /// For a request that the limits of this process have admitted, and what they said of it.
+    /// For a request that the limits of this process have admitted. `reading` is their result.
     ///
-    /// Rules in shadow are asked last: were they in force, those before them would decide.
+    /// Rules in shadow are asked last, so that they are charged only for requests that the others admit.
     pub(crate) fn new(
         mut rules: Vec<PendingRule>,
         admission: Admission,
@@ -70,7 +75,7 @@ impl PendingDecision {
         Self { rules, current: 0, admission, readings, shadow_denials, metrics }
     }
 
-    /// Asks as far as answers can be told at once; a ruling, if that was all, or enough.
+    /// Asks as far as answers are available without waiting. Returns the ruling if it is complete.
     pub(crate) fn try_decide(&mut self) -> Option<Result<(), Reason>> {
         while let Some(rule) = self.rules.get(self.current) {
             if let Err(reason) = self.record(rule.try_next()?) {
@@ -80,19 +85,19 @@ impl PendingDecision {
         Some(Ok(()))
     }
 
-    /// Asks for what is missing yet.
-    pub(crate) async fn ask(mut self) -> (Ruling, Report) {
+    /// Asks the remaining limits.
+    pub(crate) async fn decide(mut self) -> (Ruling, Report) {
         while let Some(rule) = self.rules.get(self.current) {
             let answer = rule.next().await;
             if let Err(reason) = self.record(answer) {
-                return self.rule(Err(reason));
+                return self.finish(Err(reason));
             }
         }
-        self.rule(Ok(()))
+        self.finish(Ok(()))
     }
 
-    /// Ends, with what the request and its client are told.
-    pub(crate) fn rule(self, ruling: Result<(), Reason>) -> (Ruling, Report) {
+    /// Counts the ruling, and returns it with the report for the response.
+    pub(crate) fn finish(self, ruling: Result<(), Reason>) -> (Ruling, Report) {
         self.metrics.count_decision(match ruling {
             Ok(()) => Decision::Admitted,
             Err(Reason::Unavailable) => Decision::Unavailable,
@@ -104,7 +109,7 @@ impl PendingDecision {
         (ruling.map(|()| self.admission), report)
     }
 
-    /// Takes an answer in, and goes on to the next limit or question.
+    /// Records an answer, and advances to the next limit or rule.
     fn record(&mut self, answer: Answer) -> Result<(), Reason> {
         let rule = &mut self.rules[self.current];
         let counts = &rule.entry.counts;

@@ -10,21 +10,21 @@ pub(crate) struct RuleLimits {
     pub(super) limits: Vec<Limit>,
     pub(super) capacity: u64,
     pub(super) store: tollgate_rules::Store,
-    /// In the order of the rule's limits.
+    /// In the order of `limits`.
     pub(super) store_limits: Vec<StoreLimit>,
 }
 
-/// A limit on a server.
+/// A limit in a store.
 #[derive(Debug)]
 pub(super) enum StoreLimit {
-    /// The server is asked about each request.
+    /// The store decides each request.
     PerRequest(WithFallback<RedisLimiter>),
-    /// It is asked for some cells ahead.
+    /// The store grants leases, which this process spends.
     Leased(WithFallback<Leased<RedisLimiter>>),
 }
 
 impl RuleLimits {
-    /// Whether a rule asks for just these limits.
+    /// Whether these are the limits of a rule.
     pub(super) fn are_of(&self, rule: &Rule) -> bool {
         Some(&self.store) == rule.store()
             && self.limits == rule.limits()
@@ -32,7 +32,7 @@ impl RuleLimits {
             && self.capacity == rule.capacity()
     }
 
-    /// Whether requests are denied that the server gives no decision about.
+    /// Whether a request is denied if the store gives no decision.
     pub(super) fn denies_without_store(&self) -> bool {
         self.store.fallback() == Fallback::Block
     }
@@ -47,7 +47,7 @@ impl StoreLimit {
         }
     }
 
-    /// The answer, by the store's deadline.
+    /// The answer, within the deadline of the store.
     pub(super) async fn check_n(&self, key: &[u8], cells: u64) -> Answer {
         match self {
             Self::PerRequest(limiter) => limiter.check_n(key, cells).await,

@@ -12,18 +12,20 @@ use super::limits::RuleLimits;
 /// The limits of all rules that have a store.
 #[derive(Debug, Default)]
 pub(crate) struct StoreLimits {
-    /// One for each way in which a server is reached.
+    /// One for each distinct way to reach a server.
     pub(super) stores: Vec<(tollgate_rules::Store, Store)>,
     pub(super) rules: HashMap<String, Arc<RuleLimits>>,
-    /// Those of the rules before, whom some requests may still be judged by.
+    /// The limits before the last reload, which requests in flight may still need.
     before: HashMap<String, Arc<RuleLimits>>,
 }
 
 impl StoreLimits {
-    /// The limits of these rules. What is the same as before lives on: leases, and what is known of
-    /// the servers.
+    /// Builds the limits of these rules. A rule that did not change keeps its limits, with their leases and
+    /// the state of the server. This opens no connection and does not wait.
     ///
-    /// The error says which rule cannot be kept, and why. It waits for nobody, and connects nowhere.
+    /// # Errors
+    ///
+    /// A rule cannot be kept; the error names it and says why.
     pub(crate) fn new<'r>(
         rules: impl Iterator<Item = &'r Rule>,
         before: &Self,
@@ -54,7 +56,7 @@ impl StoreLimits {
         found.map(|(_, store)| store)
     }
 
-    /// A rule's limits. There are none of a rule that left the file two changes ago.
+    /// The limits of a rule; `None` if the rule left the file two reloads ago.
     pub(crate) fn find(&self, rule: &Rule) -> Option<&Arc<RuleLimits>> {
         let known = [&self.rules, &self.before];
         let mut known = known.iter().filter_map(|rules| rules.get(rule.name()));
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_lives_on_and_old_rules_are_known_for_one_change() {
+    fn unchanged_rules_keep_their_limits_and_old_rules_are_known_for_one_reload() {
         let here = "\"redis://127.0.0.1:1\"";
         let text = [rule("a", "\"100/s\"", here), rule("b", "\"9/min\"", here)].concat();
         let (old_rules, first) = shared(&text, &StoreLimits::default());
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_share_what_is_known_of_a_server_if_they_reach_it_in_the_same_way() {
+    fn rules_share_a_store_if_they_reach_the_server_in_the_same_way() {
         let url = "url = \"redis://127.0.0.1:1\"";
         let stores = ["", ", nodes = 2", ", deadline = \"1 s\"", ", prefix = \"b\""];
         let text = stores.iter().zip('a'..).map(|(more, name)| {
@@ -110,11 +112,11 @@ mod tests {
         let second = second.expect("they can be kept");
         assert_eq!(second.stores.len(), 3);
         assert!(Arc::ptr_eq(&first.rules["d"], &second.rules["d"]));
-        assert!(!Arc::ptr_eq(&first.rules["c"], &second.rules["c"]), "its deadline is another");
+        assert!(!Arc::ptr_eq(&first.rules["c"], &second.rules["c"]), "its deadline changed");
     }
 
     #[test]
-    fn what_a_server_cannot_keep_names_the_rule_and_hides_the_password() {
+    fn an_error_names_the_rule_and_hides_the_password() {
         let wrong = [
             (rule("a", "\"9/min\"", "\"redis://user:secret@:x:y/z\""), "store redis://"),
             (

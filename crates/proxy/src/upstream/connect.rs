@@ -23,7 +23,8 @@ use crate::log;
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A connection.
-pub(crate) type UpstreamStream = TokioIo<TracedStream<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
+pub(crate) type UpstreamStream =
+    TokioIo<TracedStream<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
 
 /// Opens connections.
 #[derive(Clone, Debug)]
@@ -70,7 +71,9 @@ impl Service<Uri> for Connector {
         let connected_stream = tokio::time::timeout(self.timeout, self.connector.call(target));
         Box::pin(async move {
             let connected_stream = connected_stream.await.map_err(|_| ConnectError::Timeout)?;
-            let stream = connected_stream.map_err(ConnectError::from).inspect_err(|error| last_error.log_once(error))?;
+            let stream = connected_stream
+                .map_err(ConnectError::from)
+                .inspect_err(|error| last_error.log_once(error))?;
             let is_http2 = is_http2 || stream.connected().is_negotiated_h2();
             Ok(TokioIo::new(TracedStream::new(TokioIo::new(stream), is_http2)))
         })

@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
 
-use super::connect::{Connector, ConnectError};
+use super::connect::{ConnectError, Connector};
 
 /// Opens connections, up to a bound.
 #[derive(Clone, Debug)]

@@ -25,8 +25,8 @@ use super::body_rate::BodyRate;
 use super::connect::ConnectError;
 use super::download::{Announced, Download};
 use super::exchange::Trace;
-use super::idle::{IdleTimeout, Activity};
-use super::pool::{Pool, Reuse, PoolOptions};
+use super::idle::{Activity, IdleTimeout};
+use super::pool::{Pool, PoolOptions, Reuse};
 use super::tunnel::Tunnel;
 use super::upgrade::UpgradeRequest;
 use super::upload::{Progress, Upload};
@@ -91,7 +91,10 @@ impl Service<Request<RequestBody>> for Forward {
 }
 
 impl Inner {
-    async fn pass(&self, mut request: Request<RequestBody>) -> Result<Response<ResponseBody>, Failure> {
+    async fn pass(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, Failure> {
         let asked = self.pool.can_upgrade().then(|| UpgradeRequest::of(&mut request)).flatten();
         let (mut head, body) = request.into_parts();
         let target = self.upstream.target(&head.method, &head.uri);

@@ -122,7 +122,11 @@ impl Pool {
     }
 }
 
-fn client(connector: BoundedConnector, is_http2: bool, kept_max: usize) -> Client<BoundedConnector, Upload> {
+fn client(
+    connector: BoundedConnector,
+    is_http2: bool,
+    kept_max: usize,
+) -> Client<BoundedConnector, Upload> {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
