@@ -8,7 +8,7 @@ use tollgate_rules::RequestView;
 use crate::request::client::Client;
 use crate::request::headers::requested_host;
 
-/// A request's head, which [`ClientFinder::mark`](crate::request::client::Finder::mark) has marked.
+/// The head of a request that [`ClientFinder::mark`](crate::request::client::ClientFinder::mark) has marked.
 pub(crate) struct HeadView<'a>(pub(crate) &'a Parts);
 
 impl RequestView for HeadView<'_> {

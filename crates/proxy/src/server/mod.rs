@@ -1,4 +1,4 @@
-//! Connections: accepted up to a bound, served in HTTP/1.1 or HTTP/2, and let go when it is time.
+//! Accepts connections up to a bound, serves HTTP/1.1 and HTTP/2, and drains them at shutdown.
 
 pub(crate) mod service;
 
@@ -20,14 +20,14 @@ use crate::connection::streams::Streams;
 use crate::connection::write_timeout::{ClientStream, ClientTimeouts};
 use crate::process::signals::StopSignals;
 
-/// An HTTP/2 client that does not answer a ping sent so often is gone.
+/// The interval of pings to an HTTP/2 client; a missing reply ends the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// Requests of one HTTP/2 connection at one time.
+/// The most concurrent requests of one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// After the system has denied a connection (out of descriptors, say).
+/// The pause after accepting failed, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How to serve.
+/// The server, before it runs.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) context: ServiceContext,
@@ -39,7 +39,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves until it is told to stop. Whether all requests under way came to their end.
+    /// Serves until a stop signal. Returns whether all requests in flight finished.
     pub(crate) async fn run(
         self,
         listener: TcpListener,
@@ -54,7 +54,7 @@ impl Server {
         }
         drop(listener);
         on_stop();
-        // What was upgraded is no longer watched over by hyper, but open still.
+        // hyper no longer tracks an upgraded connection, but `alive` does.
         let closed = async {
             graceful.shutdown().await;
             all_closed.recv().await;
@@ -66,15 +66,15 @@ impl Server {
         }
     }
 
-    /// For ever.
+    /// Accepts connections forever.
     async fn accept(
         &self,
         listener: &TcpListener,
         graceful: &GracefulShutdown,
         alive: mpsc::Sender<()>,
     ) {
-        let most = usize::try_from(self.max_connections).unwrap_or(Semaphore::MAX_PERMITS);
-        let slots = Slots::new(most);
+        let max = usize::try_from(self.max_connections).unwrap_or(Semaphore::MAX_PERMITS);
+        let slots = Slots::new(max);
         let builder = Arc::new(self.builder());
         loop {
             let (stream, peer) = match listener.accept().await {
@@ -85,12 +85,12 @@ impl Server {
                     continue;
                 }
             };
-            let Some(entry) = self.per_client.acquire(peer.ip()) else {
+            let Some(per_client) = self.per_client.acquire(peer.ip()) else {
                 self.context.metrics.count_connection_denied();
                 continue;
             };
             let slot = slots.take().await;
-            let held = ConnectionSlots { slot, _per_client: entry };
+            let held = ConnectionSlots { slot, _per_client: per_client };
             let connection = Connection {
                 context: self.context.clone(),
                 header_timeout: self.header_timeout,
@@ -122,7 +122,7 @@ impl Server {
     }
 }
 
-/// One that is open.
+/// A connection to serve.
 struct Connection {
     context: ServiceContext,
     header_timeout: Duration,
@@ -141,15 +141,16 @@ impl Connection {
             ClientStream::new(stream, self.timeouts, Arc::clone(&is_cut), Arc::clone(&metrics));
         let is_used = Arc::new(AtomicBool::new(false));
         let (context, open) = (self.context.clone(), Arc::clone(&self.open));
-        let door = ConnectionService { context, peer, is_used: Arc::clone(&is_used), is_cut, open };
-        let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), door);
+        let service =
+            ConnectionService { context, peer, is_used: Arc::clone(&is_used), is_cut, open };
+        let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let served = watcher.watch(served.into_owned());
         tokio::pin!(served);
-        // What a connection comes to is the client's affair; its requests are counted.
+        // The outcome of a connection is not logged; its requests are counted.
         tokio::select! {
             _ = &mut served => {}
             () = tokio::time::sleep(self.header_timeout) => {
-                // The version is told by the first bytes, for which there is no other limit.
+                // hyper has no timeout for the first bytes, which select the version.
                 if is_used.load(Ordering::Relaxed) {
                     let _ = served.await;
                 } else {

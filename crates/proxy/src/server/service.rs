@@ -1,5 +1,5 @@
-//! The front door: every request is marked with its client, decided, passed on, and counted until
-//! the last byte of its response.
+//! The service of a connection: it finds the client of each request, lets the rules decide, forwards the
+//! request, and counts it until the last byte of its response.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -31,24 +31,24 @@ use crate::rules::RulesGate;
 use crate::upstream::answer::ResponseBody;
 use crate::upstream::forward::Forward;
 
-/// What all connections share.
+/// What the services of all connections share.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceContext {
     pub(crate) service: RateLimit<Forward, Arc<RulesGate>>,
     pub(crate) finder: Arc<ClientFinder>,
     pub(crate) metrics: Arc<Metrics>,
-    /// How long the rest of a body is read that was answered early.
+    /// How long the rest of a body is read if the request was answered early.
     pub(crate) rest_timeout: Duration,
 }
 
-/// The front door as one connection sees it.
+/// The service of one connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionService {
     pub(crate) context: ServiceContext,
     pub(crate) peer: SocketAddr,
-    /// Whether a request has come in.
+    /// Whether a request has arrived.
     pub(crate) is_used: Arc<AtomicBool>,
-    /// Set if an answer is cut off whose end is the end of the connection.
+    /// Set if a response is cut off whose end is the end of the connection.
     pub(crate) is_cut: Arc<AtomicBool>,
     pub(crate) open: Arc<OpenConnection>,
 }
@@ -65,8 +65,8 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         let (mut head, body) = request.into_parts();
         if host::check(&head).is_err() {
             metrics.count_failure(Failure::Host);
-            let denied = Failure::Host.answer().map(Either::Right);
-            return Box::pin(std::future::ready(Ok(in_flight.answer(denied, None))));
+            let response = Failure::Host.answer().map(Either::Right);
+            return Box::pin(std::future::ready(Ok(in_flight.answer(response, None))));
         }
         if head.headers.contains_key(UPGRADE) {
             head.extensions.insert(Arc::clone(&self.open));
@@ -81,11 +81,11 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         Box::pin(async move {
             let mut response = response.await?;
             if version <= Version::HTTP_11 && open.is_wanted() {
-                // Between two requests it would keep its place from a client that has one to make.
+                // An idle connection would keep its slot from a client that waits.
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().entry(CONNECTION).or_insert(close);
             }
-            // HTTP/1.0 has no chunks: without a length, an answer ends with the connection.
+            // HTTP/1.0 has no chunks: without a length, a response ends with the connection.
             let ends_with_connection =
                 version <= Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH);
             let is_cut = ends_with_connection.then_some(is_cut);
@@ -94,10 +94,10 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
     }
 }
 
-/// The body of a response, made by the rate-limit layer or by the door itself.
+/// The body of a response from the rate-limit layer, or from this service itself.
 type ServiceBody = Either<tollgate_http::Body<ResponseBody>, ResponseBody>;
 
-/// A request that is under way, until this is dropped.
+/// Counts a request as in flight until this is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlightRequest {
     metrics: Arc<Metrics>,
@@ -111,7 +111,7 @@ impl InFlightRequest {
         Self { metrics, began: Instant::now(), is_answered: false }
     }
 
-    /// There is a response, whose body is still to be sent. `is_cut` is set if the body breaks off.
+    /// Attaches this to the body of the response. `is_cut` is set if the body fails.
     fn answer<B>(
         mut self,
         response: Response<B>,
@@ -130,7 +130,7 @@ impl Drop for InFlightRequest {
 }
 
 pin_project! {
-    /// The body of a response that is under way.
+    /// The body of a response in flight.
     #[derive(Debug)]
     pub(crate) struct TrackedBody<B> {
         #[pin]

@@ -1,4 +1,4 @@
-//! Connections to the upstream: TCP, and TLS over it where that is asked for, both within one time.
+//! Opens connections to the upstream: TCP, and TLS if the scheme is https, within one timeout.
 
 use std::error::Error;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::log;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A connection.
+/// A connection to the upstream.
 pub(crate) type UpstreamStream =
     TokioIo<TracedStream<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
 
@@ -35,14 +35,14 @@ pub(crate) struct Connector {
     last_error: Arc<LastTlsError>,
 }
 
-/// Why there is no connection.
+/// Why no connection was opened.
 #[derive(Debug)]
 pub(crate) enum ConnectError {
-    /// It took too long.
+    /// The timeout expired.
     Timeout,
-    /// There is a server, but not one that is trusted and speaks TLS.
+    /// The server does not speak TLS, or is not trusted.
     Tls(BoxError),
-    /// There is none.
+    /// The TCP connection failed.
     Tcp(BoxError),
 }
 
@@ -82,7 +82,7 @@ impl Service<Uri> for Connector {
 
 impl From<BoxError> for ConnectError {
     fn from(error: BoxError) -> Self {
-        // Those of TCP are in a type of their own.
+        // Errors of TCP have their own type; a bare io::Error comes from TLS.
         if error.is::<io::Error>() {
             return Self::Tls(error);
         }
@@ -102,8 +102,8 @@ impl From<BoxError> for ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout => f.write_str("no connection in time"),
-            Self::Tls(error) => write!(f, "no secure connection: {error}"),
+            Self::Timeout => f.write_str("no connection within the timeout"),
+            Self::Tls(error) => write!(f, "no TLS connection: {error}"),
             Self::Tcp(error) => write!(f, "no connection: {error}"),
         }
     }
@@ -111,7 +111,7 @@ impl fmt::Display for ConnectError {
 
 impl Error for ConnectError {}
 
-/// What the operator has been told: each reason once, until it is another.
+/// The TLS error that was logged last. An error is logged again only after another one.
 #[derive(Debug, Default)]
 struct LastTlsError(ArcSwap<String>);
 
@@ -120,7 +120,7 @@ impl LastTlsError {
         let ConnectError::Tls(why) = error else { return };
         let why = why.to_string();
         if **self.0.load() != why {
-            log::warn(format_args!("no secure connection to the upstream: {why}"));
+            log::warn(format_args!("no TLS connection to the upstream: {why}"));
             self.0.store(Arc::new(why));
         }
     }

@@ -1,5 +1,5 @@
-//! Connections to the upstream, no more than there are descriptors for. A request that would need
-//! one more waits until one is free or ends, for as long as a connection may take.
+//! Bounds the connections to the upstream by the limit of open files. A request that needs one more waits
+//! for a slot, up to the connect timeout.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,12 +16,12 @@ use tower_service::Service;
 
 use super::connect::{ConnectError, Connector};
 
-/// Opens connections, up to a bound.
+/// Opens connections up to a bound.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundedConnector {
     pub(crate) connector: Connector,
     pub(crate) slots: Arc<Semaphore>,
-    /// How long to wait for a place.
+    /// How long to wait for a slot.
     pub(crate) timeout: Duration,
 }
 
@@ -38,14 +38,15 @@ impl Service<Uri> for BoundedConnector {
         let Self { mut connector, slots, timeout } = self.clone();
         Box::pin(async move {
             let slot = tokio::time::timeout(timeout, slots.acquire_owned()).await;
-            let slot = slot.map_err(|_| ConnectError::Timeout)?.expect("it is never closed");
+            let slot =
+                slot.map_err(|_| ConnectError::Timeout)?.expect("the semaphore is never closed");
             Ok(LimitedStream { stream: connector.call(target).await?, _slot: slot })
         })
     }
 }
 
 pin_project! {
-    /// A connection, which keeps its place until it is dropped.
+    /// A connection that holds its slot until it is dropped.
     #[derive(Debug)]
     pub(crate) struct LimitedStream<S> {
         #[pin]

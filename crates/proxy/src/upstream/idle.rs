@@ -1,4 +1,4 @@
-//! How long nothing has moved on the two bodies of a request.
+//! An idle timeout for the two bodies of a request and its response.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::metrics::{Metrics, Stall};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What polling a body comes to.
+/// The result of polling a body.
 type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
 
-/// When something last moved, either way. A stream of which one way rests is not idle.
+/// When a frame last moved in either direction. One idle direction does not make the exchange idle.
 #[derive(Debug)]
 pub(crate) struct Activity {
     began: Instant,
@@ -40,13 +40,13 @@ impl Activity {
     }
 }
 
-/// Watches one of the bodies.
+/// The idle timeout of one of the two bodies.
 #[derive(Debug)]
 pub(crate) struct IdleTimeout {
     activity: Arc<Activity>,
     span: Duration,
-    /// Set when the body is first waited for, and moved on only when it ends: a body that moves costs
-    /// no timer.
+    /// Created when the body first waits, and reset only when it fires, so that an active body costs no
+    /// timer operations.
     timer: Option<Pin<Box<Sleep>>>,
     is_waiting: bool,
 }
@@ -56,7 +56,7 @@ impl IdleTimeout {
         Self { activity, span, timer: None, is_waiting: false }
     }
 
-    /// Polls a body; `None` if nothing has moved for too long.
+    /// Polls a body; `None` if the exchange was idle for too long.
     pub(crate) fn poll<B: Body + Unpin>(
         &mut self,
         body: &mut B,
@@ -64,7 +64,7 @@ impl IdleTimeout {
     ) -> Option<Polled<B>> {
         let polled = Pin::new(body).poll_frame(context);
         let is_waiting = polled.is_pending();
-        // The time in which nobody asked for a frame is not the body's.
+        // Time in which no frame was requested does not count.
         if !is_waiting || !self.is_waiting {
             self.activity.note();
         }
@@ -85,11 +85,11 @@ impl IdleTimeout {
         false
     }
 
-    /// Counts the stall, unless the other body's watch has, and says it.
+    /// Counts the stall, unless the other body has counted it. Returns the error for the body.
     pub(crate) fn count(&self, metrics: &Metrics, of: Stall) -> BoxError {
         if !self.activity.is_over.swap(true, Ordering::Relaxed) {
             metrics.count_stall(of);
         }
-        "nothing has moved for too long".into()
+        "the exchange was idle for too long".into()
     }
 }
