@@ -61,7 +61,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_burst: true,
         uses_sub_windows: false,
         uses_immediate: false,
-        worst_window: "burst + limit: a full bucket, plus the refill of one period",
+        worst_window: "burst + limit: a full bucket, plus the refill of a period",
         build: |setup| setup.build(&Gcra::new()),
     },
     Algorithm {

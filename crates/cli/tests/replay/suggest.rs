@@ -56,23 +56,23 @@ fn the_report_shows_the_suggestion_and_its_reasons() {
     let ran = replay(&["--suggest", &data(NASA)]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let expected = "
-2,328 of 2,365 keys are taken for well-behaved; 37 left out, with more than 18
-  in a busiest minute or more than 81 in all (the 99th percentiles)
-the smallest burst that ever denies at most 1 % (23 of them), what it denies,
+2,328 of 2,365 keys are well-behaved; 37 left out, with more than 18 in the
+  busiest minute or more than 81 in total (the 99th percentiles)
+the smallest burst that denies at most 1 % of them (23 keys), what it denies,
   and the burst that denies none of them:
 
-rate    burst  good keys       %  all keys       %  requests       %  for none
-30/h       39         20  0.86 %        35  1.48 %     1,045  3.37 %        75
-1/min      30         22  0.95 %        36  1.52 %       767  2.48 %        68
-2/min      23         18  0.77 %        33  1.40 %       436  1.41 %        54
-5/min      15         18  0.77 %        37  1.56 %       157  0.51 %        28
-10/min     10         18  0.77 %        35  1.48 %       176  0.57 %        18
-20/min      8         17  0.73 %        31  1.31 %       142  0.46 %        14
-30/min      7         20  0.86 %        30  1.27 %       124  0.40 %        14
-1/s         6         10  0.43 %        16  0.68 %        54  0.17 %        12
+rate    burst  well-behaved       %  keys       %  requests       %  for none
+30/h       39            20  0.86 %    35  1.48 %     1,045  3.37 %        75
+1/min      30            22  0.95 %    36  1.52 %       767  2.48 %        68
+2/min      23            18  0.77 %    33  1.40 %       436  1.41 %        54
+5/min      15            18  0.77 %    37  1.56 %       157  0.51 %        28
+10/min     10            18  0.77 %    35  1.48 %       176  0.57 %        18
+20/min      8            17  0.73 %    31  1.31 %       142  0.46 %        14
+30/min      7            20  0.86 %    30  1.27 %       124  0.40 %        14
+1/s         6            10  0.43 %    16  0.68 %        54  0.17 %        12
 
-suggested: 5/min burst 15, the one of these that lets a key have the least in
-  any minute: at most 20 requests
+suggested: 5/min burst 15, which of these admits the least to a key in any
+  minute: at most 20 requests
 
 [[rule]]
 name = \"suggested\"

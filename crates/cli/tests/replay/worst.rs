@@ -98,7 +98,7 @@ The most requests that one key was admitted within any minute
   sliding-log                     10     1.00x  06:11:53  dialup12.leuven.eunet…
 
 algorithm             at most
-gcra                  burst + limit: a full bucket, plus the refill of one period
+gcra                  burst + limit: a full bucket, plus the refill of a period
 fixed-window          2 x limit: one on each side of a window's edge
 fixed-window-aligned  2 x limit: one on each side of a window's edge
 leaky-queue           limit + one request, or + --immediate cells if more

@@ -7,7 +7,7 @@ use crate::words::{self, counted, percent, thousands};
 
 /// The head of the table of rates.
 pub(super) const HEAD: [&str; 9] =
-    ["rate", "burst", "well-behaved", "%", "all keys", "%", "requests", "%", "for none"];
+    ["rate", "burst", "well-behaved", "%", "keys", "%", "requests", "%", "for none"];
 
 /// One row per rate.
 pub(super) fn rows(analysis: &Analysis, suggestion: &Suggestion) -> Vec<Vec<String>> {
