@@ -1,15 +1,14 @@
-//! What `tollgate proxy` costs a request, beside a bare hyper proxy: processor time of the proxy's
-//! process, over real sockets.
+//! Measures what `tollgate proxy` costs per request, compared with a bare hyper proxy: processor time of
+//! the process, over real sockets.
 //!
 //! ```sh
 //! cargo build --release -p tollgate-cli
 //! cargo run --release -p tollgate-cli --example proxy_overhead -- target/release/tollgate
 //! ```
 //!
-//! Every proxy is a process of its own; so are the upstream and the load, which is this one. Rounds
-//! are short, of as many requests each, over connections that stay open; those of the variants follow
-//! one another in turn, and what is told is the median of ratios within a turn, with the interval that
-//! holds it 19 times of 20. Linux only: the time is read from `/proc`.
+//! Each proxy and the upstream are separate processes; this process makes the load. Rounds are short and
+//! of equal size, over connections that stay open. The variants take turns. The result is the median of
+//! the ratios within a turn, with its 95 % confidence interval. Linux only: the time is read from `/proc`.
 
 #![allow(clippy::disallowed_types, reason = "the load's clock, not a limiter's")]
 
@@ -40,7 +39,7 @@ const ROUND: u32 = 150;
 const NO_RULE: &str =
     r#"rule = [{ name = "other", match = { path = "/other/**" }, limits = "1/s" }]"#;
 const ONE_RULE: &str = r#"rule = [{ name = "all", limits = "10000000/s" }]"#;
-/// Decides and charges the same, and tells clients nothing.
+/// Decides and charges the same, without headers for clients.
 const IN_SHADOW: &str = r#"rule = [{ name = "all", limits = "10000000/s", shadow = true }]"#;
 const DENIED: &str = r#"rule = [{ name = "all", limits = "1/d" }]"#;
 
@@ -54,7 +53,7 @@ fn main() {
     }
 }
 
-/// A server of `ok`, or a proxy that does nothing but pass on.
+/// A server that answers `ok`, or a proxy that only forwards.
 #[tokio::main]
 async fn serve(upstream: Option<Authority>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -92,14 +91,14 @@ fn passed_on(mut request: Request<Incoming>, upstream: Authority) -> Request<Inc
     request
 }
 
-/// A process, and where it listens.
+/// A process, and its address.
 struct Server {
     name: &'static str,
     child: Child,
     address: SocketAddr,
     rules: Option<PathBuf>,
     clients: Vec<TcpStream>,
-    /// Requests a second, and microseconds of processor time a request.
+    /// Requests per second, and microseconds of processor time per request.
     rounds: Vec<(f64, f64)>,
 }
 
@@ -118,7 +117,7 @@ impl Server {
         Self { name, child, address, rules: None, clients, rounds: Vec::new() }
     }
 
-    /// A proxy with these rules before that upstream.
+    /// A proxy with these rules in front of that upstream.
     fn tollgate(name: &'static str, program: &str, upstream: SocketAddr, rules: &str) -> Self {
         let id = std::process::id();
         let file = std::env::temp_dir().join(format!("tollgate-overhead-{id}-{name}.toml"));
@@ -135,7 +134,7 @@ impl Server {
     fn processor_micros(&self) -> f64 {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("Linux");
         let nanos = threads.map(|thread| {
-            // A thread that has just ended is no longer there.
+            // A thread may have ended since it was listed.
             let path = thread.expect("Linux").path().join("schedstat");
             let text = std::fs::read_to_string(path).unwrap_or_default();
             text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0.0)
@@ -156,7 +155,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(file) = &self.rules {
@@ -165,7 +164,7 @@ impl Drop for Server {
     }
 }
 
-/// One request after the other.
+/// Sends one request after another.
 fn load(stream: &mut TcpStream) {
     let mut bytes = [0; 2_048];
     for _ in 0..ROUND {
@@ -212,17 +211,17 @@ fn measure(tollgate: &str) {
     println!("none matching, to itself in the next turn:  {}", shifted(&servers[1]));
 }
 
-/// What one takes of the other's processor time in the same turn.
+/// The ratio of the processor times of two processes in the same turn.
 fn paired(one: &Server, other: &Server) -> Spread {
     Spread::of(one.rounds.iter().zip(&other.rounds).map(|(one, other)| one.1 / other.1))
 }
 
-/// A server beside itself in neighbouring turns: what the measurement shows where there is nothing.
+/// A server compared with itself in neighbouring turns: the noise of the measurement.
 fn shifted(server: &Server) -> Spread {
     Spread::of(server.rounds.windows(2).step_by(2).map(|pair| pair[0].1 / pair[1].1))
 }
 
-/// The median of some figures, and the interval that holds it 19 times of 20.
+/// The median of some figures, and its 95 % confidence interval.
 struct Spread {
     median: f64,
     from: f64,

@@ -71,7 +71,8 @@ impl<'a> DescribedRequest<'a> {
             [method, target] => (method, target),
             _ => bail!("write a request like \"POST /login%2f\", not \"{request}\""),
         };
-        let target = target.parse().with_context(|| format!("\"{target}\" is not a request target"))?;
+        let target =
+            target.parse().with_context(|| format!("\"{target}\" is not a request target"))?;
         let line = |line: &'a String| {
             let (name, value) = line
                 .split_once(':')

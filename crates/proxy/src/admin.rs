@@ -1,4 +1,4 @@
-//! `/metrics`, `/healthz` and `/readyz`, on an address of their own.
+//! Serves `/metrics`, `/healthz` and `/readyz` on a separate address.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,17 +16,18 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tollgate_http::RateLimitLayer;
 
-use crate::metrics::{Metrics, Page};
+use crate::metrics::{Metrics, PrometheusText};
 use crate::rules::RulesGate;
-use crate::stores::Down;
+use crate::stores::StoreDown;
 use crate::{log, rules, stores};
 
 const CONNECTIONS_MAX: usize = 16;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-const FIGURES: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const PROMETHEUS_TEXT: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// What can be asked about.
+/// What the admin endpoints report.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) gate: Arc<RulesGate>,
@@ -36,11 +37,12 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Answers for ever.
+    /// Serves forever.
     pub(crate) async fn serve(self, listener: Arc<TcpListener>) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
-            let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
+            let slot =
+                Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -49,39 +51,40 @@ impl Admin {
             tokio::spawn(async move {
                 let answer = service_fn(|request| {
                     let admin = admin.clone();
-                    // Live keys of many limits take a while to count.
+                    // Counting the live keys of many limits takes a while.
                     tokio::task::spawn_blocking(move || admin.answer(&request))
                 });
                 let mut builder = http1::Builder::new();
                 builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
                 let _ = builder.serve_connection(TokioIo::new(stream), answer).await;
-                drop(place);
+                drop(slot);
             });
         }
     }
 
-    /// Whether requests should be sent here. A store that is down makes the proxy unready only if its rule
-    /// denies meanwhile. If a fallback decides, the answer names the store and stays 200.
+    /// Whether the proxy should receive requests. A store that is down makes the proxy unready only if a rule
+    /// denies requests meanwhile. If a fallback decides, the status stays 200 and the text names the store.
     fn readiness(&self) -> (StatusCode, String) {
-        let down = self.gate.shared().down();
-        let is_ready = !down.iter().any(|its| its.blocks);
+        let down = self.gate.store_limits().down();
+        let is_ready = !down.iter().any(|store| store.denies_requests);
         let (status, word) = match (is_ready, down.is_empty()) {
             (true, true) => (StatusCode::OK, "ready\n"),
             (true, false) => (StatusCode::OK, "degraded\n"),
             (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
         };
-        let lines = down.iter().map(|Down { store, health, blocks }| {
-            let what = if *blocks { "some requests are denied" } else { "rules do without it" };
+        let lines = down.iter().map(|StoreDown { store, health, denies_requests }| {
+            let what =
+                if *denies_requests { "some requests are denied" } else { "the fallback decides" };
             format!("store {store} is down: {health}; {what}\n")
         });
         (status, word.to_owned() + &lines.collect::<String>())
     }
 
     fn metrics_page(&self) -> String {
-        let mut page = Page::default();
+        let mut page = PrometheusText::default();
         self.metrics.write(&mut page, self.layer.stats(), log::dropped());
         rules::write(&mut page, &self.gate);
-        stores::write(&mut page, &self.gate.shared());
+        stores::write(&mut page, &self.gate.store_limits());
         page.into_text()
     }
 
@@ -91,7 +94,7 @@ impl Admin {
             "/metrics" | "/healthz" | "/readyz" if !is_read => {
                 (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".to_owned())
             }
-            "/metrics" => (StatusCode::OK, FIGURES, self.metrics_page()),
+            "/metrics" => (StatusCode::OK, PROMETHEUS_TEXT, self.metrics_page()),
             "/healthz" | "/readyz" if self.is_stopping.load(Ordering::Relaxed) => {
                 (StatusCode::SERVICE_UNAVAILABLE, TEXT, "stopping\n".to_owned())
             }
@@ -101,7 +104,7 @@ impl Admin {
                 (status, TEXT, text)
             }
             _ => {
-                let text = "there are /metrics, /healthz and /readyz\n".to_owned();
+                let text = "the paths are /metrics, /healthz and /readyz\n".to_owned();
                 (StatusCode::NOT_FOUND, TEXT, text)
             }
         };

@@ -1,4 +1,4 @@
-//! What the proxy says when it starts.
+//! The text that the proxy prints when it starts.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::rules::RulesGate;
 use crate::upstream::Upstream;
 
-/// What it does, and what to try.
+/// The configuration, and commands to try.
 pub(crate) struct Banner<'a> {
     pub(crate) config: &'a Config,
     pub(crate) listen: SocketAddr,
@@ -23,7 +23,7 @@ impl fmt::Display for Banner<'_> {
         writeln!(f, "  listen    http://{listen} (HTTP/1.1 and HTTP/2)")?;
         match config.upstream {
             Some(_) => writeln!(f, "  upstream  {upstream}")?,
-            None => writeln!(f, "  upstream  {upstream}, built in: it answers what it was sent")?,
+            None => writeln!(f, "  upstream  {upstream}, built in: it echoes requests")?,
         }
         let count = gate.read(|gate| match gate.rules().count() {
             1 => "1 rule".to_owned(),
@@ -32,20 +32,18 @@ impl fmt::Display for Banner<'_> {
         match &config.rules {
             Some(file) => writeln!(
                 f,
-                "  rules     {count} of {}, looked at every second and on SIGHUP",
+                "  rules     {count} of {}, checked every second and on SIGHUP",
                 file.display()
             )?,
             None => {
-                writeln!(f, "  rules     {count}, built in; --rules FILE takes yours")?;
+                writeln!(f, "  rules     {count}, built in; use --rules FILE for yours")?;
                 self.list_rules(f)?;
             }
         }
         let clients = match (&config.trusted_proxies, config.trusted_hops) {
-            (Some(_), _) => "whom the trusted proxies name in X-Forwarded-For".to_owned(),
+            (Some(_), _) => "named by trusted proxies in X-Forwarded-For".to_owned(),
             (_, Some(hops)) => format!("X-Forwarded-For, over {hops} trusted hops"),
-            (None, None) => {
-                "the other end of the connection; X-Forwarded-For is not believed".into()
-            }
+            (None, None) => "the peer of the connection; X-Forwarded-For is not trusted".into(),
         };
         writeln!(f, "  clients   {clients}")?;
         writeln!(f, "  metrics   http://{admin}/metrics\n\nTry:")?;

@@ -1,4 +1,4 @@
-//! What the proxy shows when it is given nothing: a few rules, and a server to stand before.
+//! The demonstration without options: a few rules, and an upstream that echoes requests.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -22,26 +22,26 @@ match = { path = "/posts/**", method = "POST" }
 key = "header:x-user"
 limits = "2/s"
 
-# Reports come one after the other, one a second; up to 5 wait for their turn.
+# Reports are admitted one per second; up to 5 wait for their turn.
 [[rule]]
 name = "reports"
 match = { path = "/reports/**" }
 algorithm = "leaky-queue"
 limits = "1/s burst 5"
 
-# Everything: 5 requests a second from each address, and 10 at once.
+# All requests: 5 per second from each address, and 10 at once.
 [[rule]]
 name = "everything"
 limits = "5/s burst 10"
 "#;
 
-/// Starts a server that answers every request with what it was sent, on a port of its own.
+/// Starts a server on a free port that echoes each request.
 pub(crate) async fn serve_upstream() -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
         loop {
-            // Out of descriptors, say: the proxy tells its client, and this tries again.
+            // Accepting can fail for want of descriptors. The proxy reports that to its client.
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::task::yield_now().await;
                 continue;
@@ -58,7 +58,7 @@ async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infal
     let (method, uri) = (request.method(), request.uri());
     let mut text = format!("hello from the built-in upstream\n\n{method} {uri}\n");
     for (name, value) in request.headers() {
-        // A string takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{name}: {}", String::from_utf8_lossy(value.as_bytes()));
     }
     Ok(Response::new(Full::new(Bytes::from(text))))

@@ -1,8 +1,8 @@
 //! The log: lines on standard error, each with the time (UTC), a level and a message.
 //!
-//! Logging neither panics nor blocks. Callers put lines in a bounded queue, and a thread of its own
-//! writes them. A line is dropped and counted if the queue is full, which happens if the pipe is not
-//! read, or if it cannot be written, which happens if the pipe is closed.
+//! Logging neither panics nor blocks. Callers put messages in a bounded queue, and a dedicated thread
+//! writes them. A message is dropped and counted if the queue is full (the pipe is not read) or if the
+//! write fails (the pipe is closed).
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Messages that may wait to be written.
+/// The capacity of the queue, in messages.
 const QUEUE_MAX: usize = 1_024;
-/// Lines of one message; the rest is counted.
+/// The most lines of one message; the rest is counted.
 const LINES_MAX: usize = 12;
-/// Characters of one line; the rest is cut off.
+/// The most characters of one line; the rest is cut off.
 const LINE_CHARS_MAX: usize = 500;
 
-/// How much a line matters.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug)]
 enum Level {
     Info,
@@ -36,10 +36,10 @@ impl Level {
     }
 }
 
-/// A task of the writing thread.
+/// A task for the writer thread.
 enum Task {
     Write(String),
-    /// Answer, since all before it is written.
+    /// Reply when all earlier tasks are done.
     Flush(SyncSender<()>),
 }
 
@@ -50,34 +50,34 @@ static QUEUE: LazyLock<Option<SyncSender<Task>>> = LazyLock::new(|| {
 });
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Logs what an operator may want to know.
+/// Logs an event.
 pub(crate) fn info(message: impl Display) {
     log(Level::Info, &message);
 }
 
-/// Logs what an operator should look at.
+/// Logs a condition that an operator should check.
 pub(crate) fn warn(message: impl Display) {
     log(Level::Warn, &message);
 }
 
-/// Logs a mistake of the proxy's own.
+/// Logs an error of the proxy or of its configuration.
 pub(crate) fn error(message: impl Display) {
     log(Level::Error, &message);
 }
 
-/// How many messages were not written.
+/// The number of dropped messages.
 pub(crate) fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Waits until what was logged so far is written, but no longer than `patience`.
-pub(crate) fn flush(patience: Duration) {
+/// Waits until all messages so far are written, but at most for `timeout`.
+pub(crate) fn flush(timeout: Duration) {
     let (written, is_written) = sync_channel(1);
     if let Some(queue) = &*QUEUE
         && queue.try_send(Task::Flush(written)).is_ok()
     {
-        // Nobody may read the pipe.
-        let _ = is_written.recv_timeout(patience);
+        // The wait is bounded because the pipe may not be read.
+        let _ = is_written.recv_timeout(timeout);
     }
 }
 
@@ -89,19 +89,19 @@ fn log(level: Level, message: &dyn Display) {
     }
 }
 
-/// A message as it is written: each of its lines begins with the time and the level, none is long,
-/// and there are only a few.
+/// Formats a message: each line starts with the time and the level, and lines are bounded in number and
+/// length.
 fn lines(time: &jiff::Timestamp, level: Level, message: &str) -> String {
     let level = level.word();
     let mut text = String::new();
     let mut add = |line: &dyn Display| {
-        writeln!(text, "{time:.3} {level} {line}").expect("a string takes everything");
+        writeln!(text, "{time:.3} {level} {line}").expect("writing to a String cannot fail");
     };
     let mut rest = message.lines();
     for line in rest.by_ref().take(LINES_MAX) {
         let is_cut = line.chars().nth(LINE_CHARS_MAX).is_some();
         let kept = line.chars().take(LINE_CHARS_MAX);
-        // A message may repeat what a file or a server says, which is not to move the cursor.
+        // A message may quote a file or a server, and must not move the cursor of a terminal.
         let kept: String = kept.map(|c| if c.is_control() { ' ' } else { c }).collect();
         add(&format_args!("{kept}{}", if is_cut { " ..." } else { "" }));
     }
@@ -112,19 +112,19 @@ fn lines(time: &jiff::Timestamp, level: Level, message: &str) -> String {
     text
 }
 
-/// Writes until the process ends.
+/// Runs the writer thread until the process ends.
 fn write_all(tasks: &Receiver<Task>, mut out: impl Write) {
-    let mut told = 0;
+    let mut reported = 0;
     for task in tasks {
         match task {
             Task::Write(text) => {
                 let dropped = dropped();
-                if dropped > told {
-                    let count = dropped - told;
-                    let text = format!("messages that were not logged: {count}");
+                if dropped > reported {
+                    let count = dropped - reported;
+                    let text = format!("messages not logged: {count}");
                     let text = lines(&jiff::Timestamp::now(), Level::Warn, &text);
                     if out.write_all(text.as_bytes()).is_ok() {
-                        told = dropped;
+                        reported = dropped;
                     }
                 }
                 if out.write_all(text.as_bytes()).is_err() {
@@ -132,14 +132,14 @@ fn write_all(tasks: &Receiver<Task>, mut out: impl Write) {
                 }
             }
             Task::Flush(written) => {
-                // The thread that asked may have stopped waiting.
+                // The caller may have stopped waiting.
                 let _ = written.send(());
             }
         }
     }
 }
 
-/// Standard error without its lock: a thread that waits in a write must not stop one that panics.
+/// Standard error without its lock, so that a blocked write cannot block a thread that panics.
 #[cfg(unix)]
 fn stderr() -> Box<dyn Write> {
     use std::os::fd::AsFd;
@@ -160,22 +160,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_a_few_short_lines_of_time_level_and_text() {
+    fn a_long_message_is_cut_to_a_few_short_lines() {
         let time = "2026-03-01T12:30:00.25Z".parse().expect("a time");
-        let said = lines(&time, Level::Warn, "one\ntwo \u{1b}[2J");
+        let text_lines = lines(&time, Level::Warn, "one\ntwo \u{1b}[2J");
         assert_eq!(
-            said,
+            text_lines,
             "2026-03-01T12:30:00.250Z WARN one\n2026-03-01T12:30:00.250Z WARN two  [2J\n"
         );
         let long = format!("{}\n{}", "ä".repeat(1 << 20), "x\n".repeat(1 << 20));
-        let said = lines(&time, Level::Error, &long);
-        assert!(said.len() < 2_000, "{}", said.len());
-        assert_eq!(said.lines().count(), LINES_MAX + 1);
-        assert!(said.ends_with("ERROR ... and 1048565 more lines\n"), "{said}");
+        let text_lines = lines(&time, Level::Error, &long);
+        assert!(text_lines.len() < 2_000, "{}", text_lines.len());
+        assert_eq!(text_lines.lines().count(), LINES_MAX + 1);
+        assert!(text_lines.ends_with("ERROR ... and 1048565 more lines\n"), "{text_lines}");
     }
 
     #[test]
-    fn what_cannot_be_written_is_counted_and_told_later() {
+    fn a_failed_write_is_counted_and_reported_later() {
         /// Fails at the first call.
         #[derive(Default)]
         struct Broken(Vec<u8>, bool);
@@ -201,6 +201,6 @@ mod tests {
         drop(sender);
         write_all(&receiver, &mut out);
         let text = String::from_utf8(out.0).expect("UTF-8");
-        assert!(text.ends_with("WARN messages that were not logged: 1\nkept\n"), "{text}");
+        assert!(text.ends_with("WARN messages not logged: 1\nkept\n"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the proxy keeps of each rule: the names that clients are told, and counts.
+//! The counters of each rule, and the policy names that responses carry.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tollgate_http::Policy;
 use tollgate_redis::Origin;
 use tollgate_rules::{Gate, Limit, Rule};
 
-/// Who decides about limits in a store, as metrics call it.
+/// The origins of decisions on limits in a store, and their labels in metrics.
 pub(crate) const ORIGINS: [(Origin, &str); 4] = [
     (Origin::Server, "server"),
     (Origin::Lease, "lease"),
@@ -16,38 +16,38 @@ pub(crate) const ORIGINS: [(Origin, &str); 4] = [
     (Origin::Fallback, "fallback"),
 ];
 
-/// Of the rules in force, by name. Another one takes its place when they change.
+/// The entries of the rules in force, by name. A reload replaces the whole value.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
-    pages: HashMap<String, Arc<Page>>,
+pub(crate) struct RuleCounters {
+    entries: HashMap<String, Arc<RuleEntry>>,
 }
 
-/// Of one rule.
+/// The policies and counters of one rule.
 #[derive(Debug)]
-pub(crate) struct Page {
-    /// In the order of the rule's limits.
+pub(crate) struct RuleEntry {
+    /// In the order of the limits of the rule.
     pub(crate) policies: Vec<Policy>,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counts: Arc<Counters>,
 }
 
-impl Page {
-    fn new(rule: &Rule, index: Option<usize>, counts: Arc<Counts>) -> Self {
+impl RuleEntry {
+    fn new(rule: &Rule, index: Option<usize>, counts: Arc<Counters>) -> Self {
         let policies = rule.limits().iter().map(|limit| policy(rule, limit, index)).collect();
         Self { policies, counts }
     }
 }
 
-/// How often a rule denied. It outlives a change of the rule.
+/// The counters of a rule. They survive a reload.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct Counters {
     pub(crate) denied: AtomicU64,
     pub(crate) shadow_denied: AtomicU64,
-    /// Requests that all limits in a store admitted.
+    /// Requests that all limits of the rule in a store admitted.
     pub(crate) store_admitted: AtomicU64,
     origins: [AtomicU64; ORIGINS.len()],
 }
 
-impl Counts {
+impl Counters {
     pub(crate) fn count_denial(&self) {
         self.denied.fetch_add(1, Ordering::Relaxed);
     }
@@ -60,83 +60,84 @@ impl Counts {
         self.shadow_denied.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a decision about a limit in a store.
+    /// Counts a decision on a limit in a store.
     pub(crate) fn count_origin(&self, origin: Origin) {
         if let Some(at) = ORIGINS.iter().position(|(its, _)| *its == origin) {
             self.origins[at].fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Decisions about limits in a store, by who made them.
+    /// Decisions on limits in a store, by origin.
     pub(crate) fn origins(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.origins.iter().map(|count| count.load(Ordering::Relaxed));
         ORIGINS.iter().map(|(_, word)| *word).zip(counts)
     }
 }
 
-impl Book {
-    /// Of these rules; those that were there before count on.
+impl RuleCounters {
+    /// Entries for these rules. A rule that existed before keeps its counters.
     pub(crate) fn new(gate: &Gate, before: &Self) -> Self {
-        let page = |(index, rule): (usize, &Rule)| {
-            let counts = before.pages.get(rule.name()).map(|page| Arc::clone(&page.counts));
-            let page = Page::new(rule, Some(index), counts.unwrap_or_default());
-            (rule.name().to_owned(), Arc::new(page))
+        let entry = |(index, rule): (usize, &Rule)| {
+            let counts = before.entries.get(rule.name()).map(|entry| Arc::clone(&entry.counts));
+            let entry = RuleEntry::new(rule, Some(index), counts.unwrap_or_default());
+            (rule.name().to_owned(), Arc::new(entry))
         };
-        Self { pages: gate.rules().enumerate().map(page).collect() }
+        Self { entries: gate.rules().enumerate().map(entry).collect() }
     }
 
-    /// What clients are told of a limit of a rule.
+    /// The policy that responses carry for a limit of a rule.
     pub(crate) fn policy(&self, rule: &Rule, limit: &Limit) -> Policy {
         let position = rule.limits().iter().position(|its| std::ptr::eq(its, limit));
-        let known = self.pages.get(rule.name()).zip(position);
-        let known = known.and_then(|(page, position)| page.policies.get(position));
+        let known = self.entries.get(rule.name()).zip(position);
+        let known = known.and_then(|(entry, position)| entry.policies.get(position));
         match known {
             Some(policy) => policy.clone(),
-            // The rules have just changed, and the book is about to.
+            // The rules have just changed, and this value is about to be replaced.
             None => policy(rule, limit, None),
         }
     }
 
-    /// A rule's page, for whoever outlives the book.
-    pub(crate) fn page(&self, rule: &Rule) -> Arc<Page> {
-        let known = self.pages.get(rule.name());
-        match known.filter(|page| page.policies.len() == rule.limits().len()) {
-            Some(page) => Arc::clone(page),
-            // The rules have just changed, and the book is about to.
+    /// The entry of a rule, shared so that it can outlive this value.
+    pub(crate) fn entry(&self, rule: &Rule) -> Arc<RuleEntry> {
+        let known = self.entries.get(rule.name());
+        match known.filter(|entry| entry.policies.len() == rule.limits().len()) {
+            Some(entry) => Arc::clone(entry),
+            // The rules have just changed, and this value is about to be replaced.
             None => {
-                let counts = known.map(|page| Arc::clone(&page.counts));
-                Arc::new(Page::new(rule, None, counts.unwrap_or_default()))
+                let counts = known.map(|entry| Arc::clone(&entry.counts));
+                Arc::new(RuleEntry::new(rule, None, counts.unwrap_or_default()))
             }
         }
     }
 
-    /// Counts a denial; a rule that has just left the file is not counted any more.
-    pub(crate) fn count(&self, rule: &Rule, of: impl Fn(&Counts) -> &AtomicU64) {
-        if let Some(page) = self.pages.get(rule.name()) {
-            of(&page.counts).fetch_add(1, Ordering::Relaxed);
+    /// Adds one to a counter of a rule. A rule that has just left the file is ignored.
+    pub(crate) fn count(&self, rule: &Rule, of: impl Fn(&Counters) -> &AtomicU64) {
+        if let Some(entry) = self.entries.get(rule.name()) {
+            of(&entry.counts).fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Every rule's name and counts, by name.
-    pub(crate) fn counts(&self) -> Vec<(&str, &Counts)> {
-        let pages = self.pages.iter();
-        let mut counts: Vec<_> = pages.map(|(name, page)| (name.as_str(), &*page.counts)).collect();
+    /// The names and counters of all rules, sorted by name.
+    pub(crate) fn counts(&self) -> Vec<(&str, &Counters)> {
+        let entries = self.entries.iter();
+        let mut counts: Vec<_> =
+            entries.map(|(name, entry)| (name.as_str(), &*entry.counts)).collect();
         counts.sort_unstable_by_key(|(name, _)| *name);
         counts
     }
 }
 
-/// Named by the rule; where that has several limits, by the limit too. A name that the header
-/// cannot carry is replaced by the rule's place in the file.
+/// The policy is named after the rule, and after the limit too if the rule has several. If the header
+/// cannot carry the name, the position of the rule in the file replaces it.
 fn policy(rule: &Rule, limit: &Limit, index: Option<usize>) -> Policy {
-    let full = match rule.limits() {
+    let name = match rule.limits() {
         [_] => rule.name().to_owned(),
         _ => format!("{}/{}", rule.name(), limit.name()),
     };
-    let place = index.map_or("rule".to_owned(), |index| format!("rule-{}", index + 1));
+    let fallback = index.map_or("rule".to_owned(), |index| format!("rule-{}", index + 1));
     let quota = limit.quota();
-    let policy = Policy::new(&full, &quota).or_else(|_| Policy::new(&place, &quota));
-    policy.expect("the place is printable")
+    let policy = Policy::new(&name, &quota).or_else(|_| Policy::new(&fallback, &quota));
+    policy.expect("the fallback name is printable")
 }
 
 #[cfg(test)]
@@ -158,10 +159,10 @@ mod tests {
                 { name = "drei Straßen", limits = "3/s" },
             ]"#,
         );
-        let book = Book::new(&gate, &Book::default());
+        let counters = RuleCounters::new(&gate, &RuleCounters::default());
         let policies = gate.rules().flat_map(|rule| rule.limits().iter().map(move |l| (rule, l)));
         let policies: Vec<_> =
-            policies.map(|(rule, limit)| book.policy(rule, limit).to_string()).collect();
+            policies.map(|(rule, limit)| counters.policy(rule, limit).to_string()).collect();
         let expected = [
             r#""one";q=1;w=1"#,
             r#""two/2/s";q=2;w=1"#,
@@ -172,17 +173,17 @@ mod tests {
     }
 
     #[test]
-    fn counts_outlive_a_change() {
+    fn counters_survive_a_reload() {
         let before =
             gate(r#"rule = [{ name = "a", limits = "1/s" }, { name = "b", limits = "1/s" }]"#);
-        let book = Book::new(&before, &Book::default());
-        before.rules().for_each(|rule| book.count(rule, |counts| &counts.denied));
+        let counters = RuleCounters::new(&before, &RuleCounters::default());
+        before.rules().for_each(|rule| counters.count(rule, |counts| &counts.denied));
         let after =
             gate(r#"rule = [{ name = "c", limits = "1/s" }, { name = "a", limits = "9/s" }]"#);
-        let book = Book::new(&after, &book);
-        after.rules().for_each(|rule| book.count(rule, |counts| &counts.denied));
-        before.rules().for_each(|rule| book.count(rule, |counts| &counts.shadow_denied));
-        let counts = book.counts().into_iter().map(|(name, counts)| {
+        let counters = RuleCounters::new(&after, &counters);
+        after.rules().for_each(|rule| counters.count(rule, |counts| &counts.denied));
+        before.rules().for_each(|rule| counters.count(rule, |counts| &counts.shadow_denied));
+        let counts = counters.counts().into_iter().map(|(name, counts)| {
             let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
             (name, read(&counts.denied), read(&counts.shadow_denied))
         });

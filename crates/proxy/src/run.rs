@@ -1,4 +1,4 @@
-//! Builds the parts of the proxy from its configuration, and serves.
+//! Builds the parts of the proxy, and serves until a signal.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -15,49 +15,55 @@ use crate::admin::Admin;
 use crate::banner::Banner;
 use crate::config::Config;
 use crate::connection::per_client::PerClient;
-use crate::connection::write_timeout::Patience;
+use crate::connection::write_timeout::ClientTimeouts;
 use crate::metrics::Metrics;
 use crate::metrics::Task;
-use crate::process::descriptors::Budget;
-use crate::process::signals::{Hangups, Stops};
+use crate::process::descriptors::ConnectionBudget;
+use crate::process::signals::{HangupSignals, StopSignals};
 use crate::process::tasks;
-use crate::request::client::Finder;
+use crate::request::client::ClientFinder;
 use crate::rules::RulesGate;
 use crate::server::Server;
-use crate::server::service::Front;
+use crate::server::service::ServiceContext;
 use crate::upstream::forward::Forward;
 use crate::upstream::forward::ForwardOptions;
 use crate::upstream::{PoolOptions, Upstream};
 use crate::{demo, log, rules, stores};
 
-/// The exit code of a proxy that had to cut requests off.
+/// The exit code if requests were cut off.
 const CUT_OFF: u8 = 1;
-/// Connections that the system completes before they are accepted: a burst of clients must not wait
-/// for the next attempt of their TCP, a second later. The system may set a lower bound.
+/// The length of the accept queue: with a short one, a burst of clients would wait a second for the next
+/// attempt of TCP. The system may lower it.
 const BACKLOG: u32 = 4_096;
 
-/// How long the end of the process may wait for its last words to be written.
-const LOG_PATIENCE: Duration = Duration::from_millis(200);
+/// How long the process waits at exit until the log is written.
+const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Serves until it is told to stop.
+/// Serves until SIGINT or SIGTERM. `announce` prints the text for the start.
+///
+/// The exit code is 1 if requests were cut off.
+///
+/// # Errors
+///
+/// The proxy cannot start: the configuration or the rules are wrong, or an address is in use.
 pub fn run(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Result<ExitCode> {
-    // The default hook writes to standard error, and blocks while the pipe is full.
+    // The default hook writes to standard error, and would block while the pipe is full.
     std::panic::set_hook(Box::new(|panic| log::error(panic)));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
     let code = runtime.block_on(serve(config, announce));
-    // A file that is being read must not keep the process.
+    // A slow read of a file must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(100));
-    log::flush(LOG_PATIENCE);
+    log::flush(LOG_FLUSH_TIMEOUT);
     code
 }
 
 async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Result<ExitCode> {
-    let mut stops = Stops::listen().context("cannot listen to signals")?;
-    let hangups = Hangups::listen().context("cannot listen to signals")?;
-    let budget = Budget::claim(config.max_connections, config.upstream.is_none())?;
+    let mut stops = StopSignals::listen().context("cannot listen to signals")?;
+    let hangups = HangupSignals::listen().context("cannot listen to signals")?;
+    let budget = ConnectionBudget::claim(config.max_connections, config.upstream.is_none())?;
     let metrics = Arc::new(Metrics::new(budget.clients));
     let (gate, file) =
         RulesGate::open(config.rules.as_deref(), config.preserve_host, Arc::clone(&metrics))?;
@@ -84,7 +90,7 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
         gate: &gate,
     };
     announce(&banner.to_string())?;
-    tell_bound(budget, config.max_connections);
+    warn_if_lowered(budget, config.max_connections);
 
     let layer = RateLimitLayer::builder(Arc::clone(&gate))
         .wait(tokio::time::sleep)
@@ -105,39 +111,39 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
     let watched = Arc::clone(&gate);
     tasks::keep(Task::Stores, Arc::clone(&metrics), move || {
         let watched = Arc::clone(&watched);
-        stores::watch(move || watched.shared())
+        stores::watch(move || watched.store_limits())
     });
     if let Some(file) = file {
-        let follower = rules::Follower::new(file, gate, hangups);
+        let follower = rules::RulesFollower::new(file, gate, hangups);
         tasks::keep(Task::Rules, Arc::clone(&metrics), move || {
             rules::follow(Arc::clone(&follower))
         });
     }
-    let finder = Arc::new(Finder::new(config.trust()));
+    let finder = Arc::new(ClientFinder::new(config.trust()));
     let server = Server {
-        front: Front {
+        context: ServiceContext {
             service,
             finder,
             metrics: Arc::clone(&metrics),
-            rest_patience: config.timeouts.header,
+            rest_timeout: config.timeouts.header,
         },
         header_timeout: config.timeouts.header,
         drain_timeout: config.timeouts.drain,
-        patience: Patience {
-            reader: config.timeouts.body,
-            half_closed: config.timeouts.half_close,
+        timeouts: ClientTimeouts {
+            write: config.timeouts.body,
+            half_close: config.timeouts.half_close,
         },
         max_connections: budget.clients,
         per_client: PerClient::new(config.max_connections_per_client, config.trust()),
     };
     let is_whole = server.run(listener, &mut stops, || {
         is_stopping.store(true, Ordering::Relaxed);
-        log::info(format_args!("stopping; requests under way: {}", under_way(&metrics)));
+        log::info(format_args!("stopping; requests in flight: {}", in_flight_text(&metrics)));
     });
     if is_whole.await {
         return Ok(ExitCode::SUCCESS);
     }
-    log::warn(format_args!("requests cut off: {}", under_way(&metrics)));
+    log::warn(format_args!("requests cut off: {}", in_flight_text(&metrics)));
     Ok(ExitCode::from(CUT_OFF))
 }
 
@@ -157,19 +163,19 @@ fn forward_options(config: &Config, connections_max: usize) -> ForwardOptions {
     }
 }
 
-fn under_way(metrics: &Metrics) -> String {
+fn in_flight_text(metrics: &Metrics) -> String {
     match metrics.tunnels_open() {
         0 => metrics.in_flight().to_string(),
-        open => format!("{}, and upgraded connections: {open}", metrics.in_flight()),
+        open => format!("{}, upgraded connections: {open}", metrics.in_flight()),
     }
 }
 
-fn tell_bound(budget: Budget, wanted: u32) {
-    let Budget { files, clients, .. } = budget;
+fn warn_if_lowered(budget: ConnectionBudget, wanted: u32) {
+    let ConnectionBudget { files, clients, .. } = budget;
     if clients < wanted {
         log::warn(format_args!(
-            "at most {clients} connections of clients at a time, not {wanted}: {files} files may be \
-             open; raise the limit (`ulimit -n`), or lower --max-connections"
+            "at most {clients} connections of clients at a time, not {wanted}: the limit of open files is \
+             {files}; raise it (`ulimit -n`), or lower --max-connections"
         ));
     }
 }
@@ -180,7 +186,7 @@ fn bind(address: SocketAddr) -> Result<TcpListener> {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
-        // Elsewhere it would let two proxies have one address.
+        // On other systems, this option would let two proxies share an address.
         #[cfg(unix)]
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;

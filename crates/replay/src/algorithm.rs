@@ -21,7 +21,7 @@ pub struct Algorithm {
     /// The most that the algorithm admits to a key in one period, wherever that begins, and why. A
     /// delayed request counts from the end of its delay.
     pub(crate) worst_window: &'static str,
-        build: fn(&Setup) -> Result<Box<dyn Contender>>,
+    build: fn(&Setup) -> Result<Box<dyn Contender>>,
 }
 
 impl Algorithm {
@@ -61,7 +61,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_burst: true,
         uses_sub_windows: false,
         uses_immediate: false,
-        worst_window: "burst + limit: a full bucket, plus the refill of one period",
+        worst_window: "burst + limit: a full bucket, plus the refill of a period",
         build: |setup| setup.build(&Gcra::new()),
     },
     Algorithm {

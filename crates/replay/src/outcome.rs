@@ -92,7 +92,10 @@ impl Outcome {
     /// Decisions that differ from the reference models; `None` without `--verify`.
     #[must_use]
     pub fn differences(&self) -> Option<u64> {
-        let counts = self.contenders.iter().map(|contender| contender.differences().map(|found| found.count));
+        let counts = self
+            .contenders
+            .iter()
+            .map(|contender| contender.differences().map(|found| found.count));
         counts.sum::<Option<u64>>().filter(|_| !self.contenders.is_empty())
     }
 }

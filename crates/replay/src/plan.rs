@@ -8,7 +8,7 @@ use crate::contender::{Options, Setup};
 use crate::log::charge::{Charge, Cost, Key};
 use crate::log::format::Format;
 use crate::log::lines::Input;
-use crate::suggest::{KeyList, AnalysisOptions, Share, SuggestOptions};
+use crate::suggest::{AnalysisOptions, KeyList, Share, SuggestOptions};
 
 /// What a replay is asked to do. The fields are the options of `tollgate replay`.
 #[derive(Clone, Debug)]

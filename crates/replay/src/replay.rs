@@ -43,7 +43,7 @@ pub fn run(plan: &Plan) -> Result<Outcome> {
     }
     session.outcome.tally.finish();
     if let (Some(analysis), Some(trace)) = (&plan.analysis, session.trace) {
-        session.outcome.analysis = Some(analysis.answer(trace)?);
+        session.outcome.analysis = Some(analysis.analyze(trace)?);
     }
     if let Some(decisions) = session.decisions {
         decisions.finish()?;

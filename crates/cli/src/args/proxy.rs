@@ -91,7 +91,6 @@ Examples:
   tollgate proxy
   tollgate proxy --upstream http://127.0.0.1:3000 --rules rules/example.toml --listen 0.0.0.0:8080";
 
-
 /// About as many connections as one browser opens.
 const CLIENT_CONNECTIONS_MIN: u32 = 8;
 

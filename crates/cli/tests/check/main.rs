@@ -26,7 +26,7 @@ fn scratch(name: &str, content: &str) -> String {
 }
 
 #[test]
-fn the_example_is_explained() {
+fn the_example_file_is_explained() {
     let (code, out, err) = check("rules/example.toml");
     assert_eq!((code, err.as_str()), (0, ""));
     let start = "\
@@ -40,7 +40,7 @@ posts
            across the edge of two, 200
 ";
     assert!(out.starts_with(start), "{out}");
-    for said in [
+    for text in [
         "\n  limit    10/d (sliding-log): at most 10 in any day\n",
         "\n  key      header x-device; requests without it are denied\n",
         "\n  limit    5/7d (sliding-log): at most 5 in any 7 days\n",
@@ -50,14 +50,14 @@ posts
         "at most 20 at once and 100 a second; in any second at most 120\n",
         "\npaths: %2F and backslashes are rejected where a rule depends on how they are read; \
          parameters (;v=1) and case are ignored\n",
-        "\nmemory in all: at most ",
+        "\nmemory in total: at most ",
     ] {
-        assert!(out.contains(said), "{said}\n{out}");
+        assert!(out.contains(text), "{text}\n{out}");
     }
 }
 
 #[test]
-fn mistakes_are_all_shown_with_carets() {
+fn all_mistakes_are_shown_with_carets() {
     let text = "[[rule]]\nname = \"a\"\nlimits = \"5/fortnight\"\nshadow = 1\n";
     let file = scratch("mistakes.toml", text);
     let (code, out, err) = check(&file);
@@ -83,7 +83,7 @@ error: a whole number, where true or false is needed
 }
 
 #[test]
-fn a_file_that_is_not_there() {
+fn a_missing_file_is_an_error() {
     let (code, out, err) = check("no/such/file.toml");
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.starts_with("tollgate: cannot read no/such/file.toml: "), "{err}");
@@ -111,24 +111,24 @@ everything: applies; counted by ip (IPv6 by /64): 192.0.2.7
 ";
     assert_eq!(out, expected);
     let out = explained(&["--explain", "/api/search?q=a", "--header", "X-Plan: free"]);
-    for said in [
+    for text in [
         "posts: does not apply, since the method is not POST or PUT\n",
         "search: applies in shadow; without ip (IPv6 by /64) and cookie session, so counted with all \
          such requests\n",
     ] {
-        assert!(out.contains(said), "{said}\n{out}");
+        assert!(out.contains(text), "{text}\n{out}");
     }
     let out = explained(&["--explain", "/api/x/../search"]);
-    for said in [
+    for text in [
         "path as /api/search: \"..\" is resolved\npath as /api/x/../search: \"..\" is kept\n",
         "search: does not apply, since this does not hold: header x-plan is \"free\"\n",
     ] {
-        assert!(out.contains(said), "{said}\n{out}");
+        assert!(out.contains(text), "{text}\n{out}");
     }
 }
 
 #[test]
-fn with_first_only_rules_up_to_the_first_are_looked_at() {
+fn with_apply_first_later_rules_are_skipped() {
     let text = "apply = \"first\"\nencoded_slash = \"decode\"\nrule = [\
         { name = \"files\", match = { path = \"/files/**\" }, limits = \"9/s\" }, \
         { name = \"host\", match = { host = \"a.example\" }, limits = \"9/s\" }, \
@@ -146,18 +146,18 @@ fn with_first_only_rules_up_to_the_first_are_looked_at() {
             "never: is not looked at, since files is the first",
         ]
     );
-    // By one reading it is the first, by the other it is not.
+    // Under one reading of the path it is the first match, under the other it is not.
     let out = explained("http://b.example/files/../x");
-    for said in [
+    for text in [
         "files: applies by some of these readings; ",
         "host: does not apply, since the host b.example is not a.example",
         "all: applies; counted by nothing: one bucket for all",
         "never: is not looked at, since all is the first",
     ] {
-        assert!(out.contains(said), "{said}\n{out}");
+        assert!(out.contains(text), "{text}\n{out}");
     }
-    for (wrong, said) in [("a b c", "write a request like"), ("GET a\\ b", "write a request")] {
+    for (wrong, text) in [("a b c", "write a request like"), ("GET a\\ b", "write a request")] {
         let (code, _, err) = check_with(&["--explain", wrong, &file]);
-        assert!(code == 2 && err.contains(said), "{err}");
+        assert!(code == 2 && err.contains(text), "{err}");
     }
 }

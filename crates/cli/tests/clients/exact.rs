@@ -1,15 +1,15 @@
-//! A quota that restores nothing during the run: exactly so many are admitted, by any client, and
-//! everybody counts the same.
+//! A quota that restores nothing during the run: any client is admitted exactly the quota, and client,
+//! proxy and upstream count the same.
 
 use crate::loads::{self, Seen, WRK_CONNECTIONS};
 use crate::nginx::Nginx;
 use crate::support::{Proxy, eventually, scratch};
 
-/// One is restored every 864 seconds.
+/// One cell is restored every 864 seconds.
 const RULES: &str = r#"rule = [{ name = "all", limits = "100 per day" }]"#;
 const QUOTA: u64 = 100;
 
-/// A proxy before nginx, or before its own upstream; and what its clients may count on.
+/// A proxy in front of nginx or of its built-in upstream, with this quota.
 pub(crate) fn proxy(name: &str, rules: &str, nginx: Option<&Nginx>) -> Proxy {
     let rules = scratch(&format!("{name}.toml"), rules);
     let url = nginx.map(|nginx| format!("http://{}", nginx.address));
@@ -17,12 +17,12 @@ pub(crate) fn proxy(name: &str, rules: &str, nginx: Option<&Nginx>) -> Proxy {
     Proxy::start(name, &[&["--rules", rules.to_str().expect("UTF-8")], &*upstream].concat())
 }
 
-/// A counter's value.
+/// The value of a counter.
 pub(crate) fn count(proxy: &Proxy, name: &str) -> u64 {
     proxy.metric(name).to_string().parse().expect("whole")
 }
 
-/// Asserts the bound and the counts; `unseen` answers the client may have left behind.
+/// Asserts the bound and the counts. The client may have missed up to `unseen` responses.
 fn assert_exact(proxy: &Proxy, nginx: Option<&Nginx>, seen: Seen, unseen: u64) {
     assert_eq!(seen.admitted, QUOTA, "{seen:?}");
     eventually("all is answered", || count(proxy, "tollgate_http_requests_in_flight") == 0);
@@ -33,7 +33,7 @@ fn assert_exact(proxy: &Proxy, nginx: Option<&Nginx>, seen: Seen, unseen: u64) {
     let denied = counted("tollgate_decisions_total{decision=\"denied\"}");
     assert!((seen.denied..=seen.denied + unseen).contains(&denied), "{denied}, {seen:?}");
     assert_eq!(counted("tollgate_rule_denials_total{rule=\"all\"}"), denied);
-    // Answers that the client did not wait for may not have been made.
+    // Responses that the client did not wait for may not exist.
     let answered = counted("tollgate_http_requests_total{code=\"429\"}");
     assert!((seen.denied..=denied).contains(&answered), "{answered}, {seen:?}");
     if let Some(nginx) = nginx {
@@ -41,7 +41,7 @@ fn assert_exact(proxy: &Proxy, nginx: Option<&Nginx>, seen: Seen, unseen: u64) {
     }
 }
 
-/// Before the built-in upstream, and before nginx.
+/// Runs in front of the built-in upstream, and in front of nginx.
 fn both(name: &str, unseen: u64, load: impl Fn(&str) -> Seen) {
     for nginx in [None, Some(Nginx::start(name))] {
         let proxy = proxy(&format!("exact-{name}"), RULES, nginx.as_ref());
@@ -58,7 +58,7 @@ pub(crate) fn curl_http2() {
     both("curl2", 0, |url| loads::curl_http2(url, 150));
 }
 
-/// The versions share the quota.
+/// Both versions share the quota.
 pub(crate) fn curl_in_both_versions() {
     both("curl12", 0, |url| {
         let first = loads::curl_http1(url, 60);

@@ -1,4 +1,4 @@
-//! Faulty upstreams as real clients see them, beside nginx before the same upstream.
+//! Faulty upstreams as real clients see them, compared with nginx in front of the same upstream.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use std::process::Command;
 use crate::nginx::Nginx;
 use crate::support::{Proxy, read_head, upstream};
 
-/// Of each proxy.
+/// The number of requests to each proxy.
 const REQUESTS: usize = 200;
 
-/// curl's exit code and what it writes.
+/// The exit code and the output of curl.
 fn curl(address: SocketAddr, words: &[&str]) -> (Option<i32>, String) {
     let url = format!("http://{address}/");
     let curl = Command::new("curl").args(["-s", "--max-time", "10"]).args(words).arg(&url).output();
@@ -18,7 +18,7 @@ fn curl(address: SocketAddr, words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).expect("UTF-8"))
 }
 
-/// The statuses of requests that follow each other, and how many there are of each.
+/// The statuses of sequential requests, and how often each occurred.
 fn statuses(address: SocketAddr) -> Vec<(String, usize)> {
     let url = format!("http://{address}/[1-{REQUESTS}]");
     let words = ["-s", "--max-time", "60", "-o", "/dev/null", "-w", "%{http_code}\n", &url];
@@ -31,7 +31,7 @@ fn statuses(address: SocketAddr) -> Vec<(String, usize)> {
     counts.into_iter().collect()
 }
 
-/// An upstream that closes each connection when it has read its third request.
+/// An upstream that closes each connection after reading the third request.
 fn two_answers_each() -> SocketAddr {
     upstream(|mut stream| {
         for _ in 0..2 {
@@ -55,7 +55,7 @@ pub(crate) fn an_upstream_that_closes_reused_connections() {
     assert!(proxy.metric("tollgate_upstream_retries_total") > 0.0);
 }
 
-/// An upstream that answers so and closes.
+/// An upstream that sends this response and closes.
 fn answers(response: &'static str) -> SocketAddr {
     upstream(move |mut stream| {
         read_head(&mut stream);
@@ -65,7 +65,7 @@ fn answers(response: &'static str) -> SocketAddr {
 
 const VERSIONS: [&str; 3] = ["--http1.0", "--http1.1", "--http2-prior-knowledge"];
 
-pub(crate) fn an_answer_with_two_lengths_or_a_longer_body_is_a_502() {
+pub(crate) fn a_response_with_two_lengths_or_a_longer_body_is_a_502() {
     for (number, response) in [
         "content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         "content-length: 5\r\n\r\nhello world",

@@ -1,23 +1,23 @@
-//! What curl, wrk and hey say that they saw.
+//! Runs curl, wrk and hey, and parses their results.
 
 use std::process::Command;
 
-/// Requests by their answers.
+/// Requests by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) admitted: u64,
     pub(crate) denied: u64,
 }
 
-/// So many requests by curl in HTTP/1.1, twenty at a time.
+/// Runs `count` requests by curl in HTTP/1.1, twenty at a time.
 pub(crate) fn curl_http1(url: &str, count: u32) -> Seen {
     let numbered = format!("{url}?[1-{count}]");
     let words = ["--http1.1", "-Z", "--parallel-max", "20"];
     answers(&run(curl().args(words).arg(numbered)), count, "1.1")
 }
 
-/// So many in HTTP/2, a curl each: curl 7.88 fails on the second request of a connection whose
-/// version it knew before, nginx's own included. Eight run at a time.
+/// Runs `count` requests by curl in HTTP/2, one process each, eight at a time: curl 7.88 fails on the
+/// second request of a connection with prior knowledge of the version, also with nginx.
 pub(crate) fn curl_http2(url: &str, count: u32) -> Seen {
     let one = |_| run(curl().args(["--http2-prior-knowledge", url]));
     let said = std::thread::scope(|scope| {
@@ -43,7 +43,7 @@ fn curl() -> Command {
     command
 }
 
-/// What curl says of so many requests, all of which were in that version.
+/// Parses the output of curl, and checks the number of requests and their version.
 fn answers(said: &str, count: u32, version: &str) -> Seen {
     let mut seen = Seen::default();
     for line in said.lines() {
@@ -57,7 +57,7 @@ fn answers(said: &str, count: u32, version: &str) -> Seen {
     seen
 }
 
-/// So many requests by hey, ten at a time; `words` besides.
+/// Runs `count` requests by hey, ten at a time, with these further arguments.
 pub(crate) fn hey(url: &str, count: u32, words: &[&str]) -> Seen {
     let count_text = count.to_string();
     let said = run(Command::new("hey").args(["-n", &count_text, "-c", "10"]).args(words).arg(url));
@@ -76,11 +76,11 @@ pub(crate) fn hey(url: &str, count: u32, words: &[&str]) -> Seen {
     seen
 }
 
-/// Connections of [`wrk`]: so many requests may be under way when it stops, and it does not see
-/// their answers.
+/// Connections of [`wrk`]. That many requests may be in flight when it stops, and it misses their
+/// responses.
 pub(crate) const WRK_CONNECTIONS: u64 = 16;
 
-/// As many requests as wrk makes in so many whole seconds.
+/// Runs wrk for `secs` seconds.
 pub(crate) fn wrk(url: &str, secs: u32) -> Seen {
     let (connections, span) = (format!("-c{WRK_CONNECTIONS}"), format!("-d{secs}s"));
     let said = run(Command::new("wrk").args(["-t2", &connections, &span]).arg(url));

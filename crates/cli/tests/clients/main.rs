@@ -1,7 +1,7 @@
-//! `tollgate proxy` between programs that are not ours: curl, wrk and hey before it, nginx behind it.
+//! `tollgate proxy` between other programs: curl, wrk and hey as clients, nginx as the upstream.
 //!
-//! A harness of its own, which says what was skipped and runs one test after the other, since they
-//! load the machine. Words on the command line choose tests by their names.
+//! A separate harness reports skipped tests, and runs tests one after another, because they load the
+//! machine. Arguments select tests by name.
 
 #![cfg_attr(not(unix), allow(unused))]
 #![allow(clippy::disallowed_types, reason = "locks and clocks of the tests, not of the limiter")]
@@ -43,9 +43,9 @@ fn main() -> std::process::ExitCode {
             faults::an_upstream_that_closes_reused_connections,
         ),
         (
-            "faults::an_answer_with_two_lengths_or_a_longer_body_is_a_502",
+            "faults::a_response_with_two_lengths_or_a_longer_body_is_a_502",
             &["curl"],
-            faults::an_answer_with_two_lengths_or_a_longer_body_is_a_502,
+            faults::a_response_with_two_lengths_or_a_longer_body_is_a_502,
         ),
         (
             "faults::a_body_that_is_cut_is_an_error",
@@ -73,10 +73,11 @@ mod harness {
     use std::process::ExitCode;
     use std::time::Instant;
 
-    /// Name, the programs that it needs, and what it does.
+    /// The name of a test, the programs that it needs, and its function.
     pub(crate) type Test = (&'static str, &'static [&'static str], fn());
 
-    /// Runs those that are chosen. Without a program a test is skipped, where CI is set it fails.
+    /// Runs the selected tests. A test whose programs are missing is skipped; if CI is set, that is a
+    /// failure.
     pub(crate) fn run(tests: &[Test]) -> ExitCode {
         let chosen: Vec<String> =
             std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
@@ -114,7 +115,7 @@ mod harness {
 
     fn is_there(program: &str) -> bool {
         let path = std::env::var("PATH").unwrap_or_default();
-        // nginx is where only root looks.
+        // nginx is in a folder that only the PATH of root contains.
         path.split(':').chain(["/usr/sbin"]).any(|folder| Path::new(folder).join(program).exists())
     }
 

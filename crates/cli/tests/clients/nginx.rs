@@ -1,4 +1,4 @@
-//! A real nginx, in a folder and on a port of its own.
+//! A real nginx, in its own folder and on a free port.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::eventually;
 
-/// It runs until this is dropped.
+/// A running nginx. Dropping it stops the server.
 pub(crate) struct Nginx {
     child: Child,
     folder: PathBuf,
@@ -14,21 +14,21 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// One that answers `/` with a few words, and everything else with files of its folder.
+    /// Answers `/` with a short text, and all other paths with files of its folder.
     pub(crate) fn start(name: &str) -> Self {
         Self::with(name, "", |_| {})
     }
 
-    /// One with these words behind `listen ADDRESS`; `prepare` fills its folder.
+    /// Starts nginx with these parameters after `listen ADDRESS`; `prepare` fills its folder.
     pub(crate) fn with(name: &str, words: &str, prepare: impl FnOnce(&std::path::Path)) -> Self {
         let hello = "location = / { return 200 'hello from nginx\\n'; }";
         Self::configured(name, "", words, hello, prepare)
     }
 
-    /// One that passes everything on to this server, over connections that it keeps.
+    /// Forwards all requests to this server, over kept connections.
     pub(crate) fn before(name: &str, upstream: SocketAddr) -> Self {
         let servers = format!("upstream behind {{ server {upstream}; keepalive 16; }}");
-        // It says of each connection that it found closed.
+        // nginx logs each kept connection that it finds closed.
         let pass = "error_log error.log; location / { proxy_pass http://behind; proxy_http_version 1.1; \
                     proxy_set_header Connection ''; }";
         Self::configured(name, &servers, "", pass, |_| {})
@@ -42,7 +42,7 @@ impl Nginx {
         prepare: impl FnOnce(&std::path::Path),
     ) -> Self {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("nginx-{name}"));
-        // Of a run that was killed.
+        // Left over from a run that was killed.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join("files")).expect("a place for scratch files");
         prepare(&folder);
@@ -72,7 +72,7 @@ impl Nginx {
         nginx
     }
 
-    /// `version status` of each request that it has answered.
+    /// `version status` of each answered request.
     pub(crate) fn log(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.folder.join("access.log")).expect("readable");
         log.lines().map(str::to_owned).collect()
@@ -81,14 +81,14 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// One process, so that nothing is left when it is killed; and nothing outside its folder.
+/// One process, so that killing it leaves nothing behind; and no files outside its folder.
 fn configuration(address: SocketAddr, servers: &str, words: &str, locations: &str) -> String {
     format!(
         "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr error;\n\

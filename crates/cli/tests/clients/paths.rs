@@ -1,5 +1,5 @@
-//! No spelling of a path reaches what an upstream serves under `/login` without being counted by the
-//! rule for it: each upstream says how it reads the path, and the answer's fields say what was counted.
+//! No spelling of a path reaches `/login` of an upstream uncounted by the rule for it. Each upstream
+//! reports how it reads the path, and the headers of the response show what was counted.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use crate::nginx::Nginx;
 use crate::support::{Proxy, connect, eventually, scratch};
 
-/// Ways to write a path of two parts: before, between and after them, and within their names.
+/// Spellings of a path of two segments: text before, between and after them, and within their names.
 const BETWEEN: [&str; 17] = [
     "/",
     "//",
@@ -62,7 +62,7 @@ const BEHIND: [&str; 18] = [
     "/x/..%2f..%2flogin",
     ";a/b",
 ];
-/// Those of the report from outside.
+/// Spellings from an external report.
 const REPORTED: [&str; 4] = ["/%2flogin", "/login%2f", "/x%2f..%2flogin", "/login%2Findex.html"];
 
 fn all_paths() -> Vec<String> {
@@ -79,7 +79,7 @@ fn all_paths() -> Vec<String> {
     REPORTED.iter().map(|&path| path.to_owned()).chain(rooted).collect()
 }
 
-/// What became of one request.
+/// The outcome of one request.
 struct Seen {
     status: u16,
     is_counted: bool,
@@ -88,13 +88,13 @@ struct Seen {
 }
 
 impl Seen {
-    /// Whether the upstream serves what is under `/login`.
+    /// Whether the upstream serves `/login`.
     fn reaches_login(&self) -> bool {
         self.status == 200 && (self.upstream == b"/login" || self.upstream.starts_with(b"/login/"))
     }
 }
 
-/// Asks for each path, over one connection as long as it is kept.
+/// Requests each path, over one connection as long as it is open.
 fn ask(proxy: &Proxy, paths: &[String]) -> Vec<Seen> {
     let mut stream = connect(proxy.listen);
     paths
@@ -112,7 +112,7 @@ fn ask(proxy: &Proxy, paths: &[String]) -> Vec<Seen> {
         .collect()
 }
 
-/// A head in lower case, and a body of the length that it says.
+/// Reads a head, in lower case, and a body of its Content-Length.
 fn read_answer(stream: &mut std::net::TcpStream) -> (String, Vec<u8>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -127,7 +127,7 @@ fn read_answer(stream: &mut std::net::TcpStream) -> (String, Vec<u8>) {
     (head, body)
 }
 
-/// A proxy that counts `/login`, with these lines before its rules.
+/// A proxy with a rule for `/login`, with these lines before its rules.
 fn proxy(name: &str, lines: &str, upstream: SocketAddr) -> Proxy {
     let text = format!(
         "{lines}\n[[rule]]\nname = \"login\"\nmatch = {{ path = \"/login/**\", method = \"POST\" }}\n\
@@ -138,7 +138,7 @@ fn proxy(name: &str, lines: &str, upstream: SocketAddr) -> Proxy {
     Proxy::start(name, &["--upstream", &url, "--rules", rules.to_str().expect("UTF-8")])
 }
 
-/// What reaches the login and is not counted. Some paths do reach it, or this shows nothing.
+/// The paths that reach the login uncounted. Also asserts that some paths reach it at all.
 fn uncounted(name: &str, lines: &str, upstream: SocketAddr) -> Vec<String> {
     let proxy = proxy(name, lines, upstream);
     let paths = all_paths();
@@ -163,12 +163,12 @@ pub(crate) fn nginx() {
     ] {
         assert_eq!(uncounted(name, lines, nginx.address), Vec::<String>::new(), "{lines}");
     }
-    // So it was before there was a choice, and so it is told to be.
+    // The rules file selects this reading explicitly.
     let evading = uncounted("paths-keep", "encoded_slash = \"keep\"", nginx.address);
     for path in REPORTED {
         assert!(evading.iter().any(|its| its == path), "{path}");
     }
-    // The default answers 400 to those, and passes others that have an encoded slash.
+    // By default, the proxy answers 400 to these, and forwards other paths with an encoded slash.
     let proxy = proxy("paths-reject", "", nginx.address);
     let answered = |paths: &[&str]| -> Vec<u16> {
         let paths: Vec<String> = paths.iter().map(|&path| path.to_owned()).collect();
@@ -178,7 +178,7 @@ pub(crate) fn nginx() {
     assert_eq!(answered(&["/files/a%2fb", "/login", "/LOGIN/../login;x"]), [200; 3]);
 }
 
-/// A server of Python's own, which answers with the path that an application of WSGI is given.
+/// A Python server that answers with the path that a WSGI application receives.
 const WSGI: &str = "
 import wsgiref.simple_server as server
 class Handler(server.WSGIRequestHandler):
@@ -197,7 +197,7 @@ struct Python(Child);
 
 impl Drop for Python {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,5 +1,5 @@
-//! A quota that is restored during the run: never more than burst and rate allow for the time, and
-//! nearly all of it.
+//! A quota that refills during the run: clients are admitted nearly all of, and never more than, what
+//! burst and rate allow.
 
 use std::time::Instant;
 
@@ -7,15 +7,14 @@ use crate::exact::{count, proxy};
 use crate::loads::{self, Seen, WRK_CONNECTIONS};
 use crate::nginx::Nginx;
 
-/// A pause of a client's that were too short to fill the bucket costs nothing: 2.5 seconds would be.
+/// A pause of a client costs nothing unless it fills the bucket, which takes 2.5 seconds.
 const RULES: &str = r#"rule = [{ name = "all", limits = "20/s burst 50" }]"#;
 const BURST: f64 = 50.0;
 const PER_SEC: f64 = 20.0;
-/// A cell that is not whole yet when the client stops; and the time in which the client starts and
-/// ends, two cells' worth (100 ms).
+/// One cell that is incomplete when the client stops, and two cells (100 ms) for its start and end.
 const TOLERANCE: f64 = 3.0;
 
-/// Asserts the bounds of a run whose client was at it for `secs`.
+/// Asserts the bounds of a run of `secs` seconds.
 fn assert_bounds(name: &str, secs: f64, unseen: u64, load: impl Fn(&str) -> Seen) {
     let nginx = Nginx::start(name);
     let proxy = proxy(&format!("refill-{name}"), RULES, Some(&nginx));
@@ -28,7 +27,7 @@ fn assert_bounds(name: &str, secs: f64, unseen: u64, load: impl Fn(&str) -> Seen
     assert!(figure <= most, "{admitted} of at most {most}");
     let least = BURST + PER_SEC * secs - TOLERANCE;
     assert!(figure >= least, "{admitted} of at least {least}");
-    // The last ones may be under way when the client stops.
+    // The last requests may be in flight when the client stops.
     assert!((seen.admitted..=seen.admitted + unseen).contains(&admitted), "{admitted}, {seen:?}");
     let denied = count(&proxy, "tollgate_decisions_total{decision=\"denied\"}");
     assert!((seen.denied..=seen.denied + unseen).contains(&denied), "{denied}, {seen:?}");
@@ -39,7 +38,7 @@ pub(crate) fn wrk() {
     assert_bounds("wrk", 2.0, WRK_CONNECTIONS, |url| loads::wrk(url, 2));
 }
 
-/// Ten workers, each at most ten requests a second, 200 requests: two seconds at least.
+/// Ten workers with at most ten requests per second each send 200 requests, so it takes 2 s or more.
 pub(crate) fn hey() {
     assert_bounds("hey", 1.9, 0, |url| loads::hey(url, 200, &["-q", "10"]));
 }

@@ -1,4 +1,4 @@
-//! What passes, passes whole: large bodies, and TLS to a real server.
+//! Large bodies, and TLS to a real server.
 
 use std::process::Command;
 
@@ -24,13 +24,13 @@ pub(crate) fn a_large_file() {
     assert_eq!(nginx.log(), ["HTTP/1.1 200"; 2]);
 }
 
-/// nginx chooses HTTP/2 where it has it.
+/// nginx chooses HTTP/2 if it supports it.
 pub(crate) fn an_upstream_with_tls() {
     let authority = Authority::new();
     for (words, version) in [("ssl", "HTTP/1.1 200"), ("ssl http2", "HTTP/2.0 200")] {
         let tls = format!("{words};\nssl_certificate tls.pem;\nssl_certificate_key tls.key");
         let nginx = Nginx::with("tls", &tls, |folder| {
-            let (certificate, key) = authority.vouch_in_pem(&["localhost"]);
+            let (certificate, key) = authority.certify_in_pem(&["localhost"]);
             std::fs::write(folder.join("tls.pem"), certificate).expect("written");
             std::fs::write(folder.join("tls.key"), key).expect("written");
         });

@@ -1,4 +1,4 @@
-//! What one proxy takes on: descriptors, connections, and bodies that hardly move.
+//! Bounds of one proxy: open files, connections, and slow bodies.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ use crate::support::{
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const DENIED: &str = "tollgate_connections_denied_total";
 
-/// A proxy before this upstream that may open so many files: the words of `ulimit`.
+/// A proxy in front of this upstream, started with these arguments of `ulimit`.
 fn limited(name: &str, upstream: SocketAddr, limits: &str, words: &[&str]) -> Proxy {
     let rules = scratch(&format!("{name}.toml"), UNLIMITED);
     let stderr = std::fs::File::create(scratch(&format!("{name}.stderr"), "")).expect("a file");
@@ -29,7 +29,7 @@ fn limited(name: &str, upstream: SocketAddr, limits: &str, words: &[&str]) -> Pr
     Proxy::launch(name, &[&given, words].concat(), &["sh", "-c", &shell, "sh"], stderr.into())
 }
 
-/// Answers every request of a connection.
+/// Answers each request of a connection.
 fn done() -> SocketAddr {
     upstream(|mut stream| {
         while !read_head(&mut stream).is_empty() {
@@ -38,12 +38,12 @@ fn done() -> SocketAddr {
     })
 }
 
-/// A request and its answer on a connection that stays open; the status.
+/// Sends a request on an open connection, and returns the status of the response.
 fn status(stream: &mut TcpStream) -> u16 {
     exchange(stream).0
 }
 
-/// The status, and whether the connection is to stay open.
+/// The status, and whether the connection stays open.
 fn exchange(stream: &mut TcpStream) -> (u16, bool) {
     stream.write_all(REQUEST).expect("written");
     let head = read_head(stream);
@@ -52,7 +52,7 @@ fn exchange(stream: &mut TcpStream) -> (u16, bool) {
 }
 
 #[test]
-fn four_hundred_clients_of_a_proxy_with_two_hundred_files_see_no_502() {
+fn four_hundred_clients_with_two_hundred_files_receive_no_502() {
     const CLIENTS: usize = 400;
     let proxy = limited("files", done(), "ulimit -n 200", &[]);
     let together = Arc::new(Barrier::new(CLIENTS));
@@ -86,14 +86,14 @@ fn four_hundred_clients_of_a_proxy_with_two_hundred_files_see_no_502() {
 }
 
 #[test]
-fn a_client_that_waits_gets_the_place_of_one_that_is_between_two_requests() {
+fn an_idle_connection_is_closed_for_a_client_that_waits() {
     let proxy =
         Proxy::before("rotate", done(), &["--max-connections", "1", "--header-timeout", "60"]);
     let mut first = connect(proxy.listen);
     assert_eq!(status(&mut first), 200);
     let mut second = connect(proxy.listen);
     second.write_all(REQUEST).expect("written");
-    // Until it is known that another one waits.
+    // Repeat until the proxy has noticed the waiting client.
     eventually("the first is asked to close", || exchange(&mut first) == (200, false));
     assert_eq!(first.read(&mut [0; 1]).expect("the end"), 0);
     assert!(read_head(&mut second).starts_with("HTTP/1.1 200 "));
@@ -113,7 +113,7 @@ fn more_streams_than_files_wait_for_connections_to_the_upstream() {
             Client::builder(TokioExecutor::new()).http2_only(true).build_http();
         let url = format!("http://{}/", proxy.listen);
         let get = || client.get(url.parse().expect("a URL"));
-        // One connection, which is there already.
+        // One connection, which exists already.
         assert_eq!(get().await.expect("an answer").status(), 200);
         let asked: Vec<_> = (0..STREAMS).map(|_| tokio::spawn(get())).collect();
         for asked in asked {
@@ -125,13 +125,13 @@ fn more_streams_than_files_wait_for_connections_to_the_upstream() {
 }
 
 #[test]
-fn the_soft_limit_of_files_is_raised_to_the_hard_one() {
+fn the_soft_limit_of_files_is_raised_to_the_hard_limit() {
     let proxy = limited("soft", done(), "ulimit -n 1000 && ulimit -S -n 90", &[]);
     assert_eq!(proxy.metric("tollgate_connections_max").to_bits(), 375_f64.to_bits());
 }
 
 #[test]
-fn too_few_files_are_told_at_start() {
+fn too_few_files_are_an_error_at_the_start() {
     let output = Command::new("sh")
         .args(["-c", "ulimit -n 70; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_tollgate"), "proxy"])
         .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
@@ -140,12 +140,13 @@ fn too_few_files_are_told_at_start() {
         .expect("the binary runs");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    let told = "tollgate: only 70 files may be open, and at least 88 are needed: raise the limit";
-    assert!(stderr.starts_with(told), "{stderr}");
+    let expected =
+        "tollgate: only 70 files may be open, and at least 88 are needed: raise the limit";
+    assert!(stderr.starts_with(expected), "{stderr}");
 }
 
 #[test]
-fn a_burst_of_connections_waits_in_the_systems_queue() {
+fn a_burst_of_connections_waits_in_the_accept_queue() {
     const BURST: usize = 300;
     let path = "/proc/sys/net/core/somaxconn";
     let bound = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
@@ -155,14 +156,14 @@ fn a_burst_of_connections_waits_in_the_systems_queue() {
     }
     let proxy =
         Proxy::start("burst", &["--max-connections", "1", "--max-connections-per-client", "0"]);
-    // Where the queue is full, TCP tries again after one second, three, seven, and so on.
+    // If the queue is full, TCP tries again after 1 s, 3 s, 7 s, and so on.
     let connect = |_| TcpStream::connect_timeout(&proxy.listen, PATIENCE).expect("completed");
     let held: Vec<_> = (0..BURST).map(connect).collect();
     assert_eq!(held.len(), BURST);
 }
 
 #[test]
-fn one_address_has_a_bounded_number_of_connections_and_others_have_theirs() {
+fn each_address_has_its_own_bound_on_connections() {
     let proxy = Proxy::before(
         "address",
         done(),
@@ -174,10 +175,10 @@ fn one_address_has_a_bounded_number_of_connections_and_others_have_theirs() {
     }
     let mut more = connect(proxy.listen);
     let _ = more.write_all(REQUEST);
-    // Closed or reset, and not answered.
+    // The connection is closed or reset without a response.
     assert_eq!(more.read(&mut [0; 1]).unwrap_or(0), 0);
     assert_eq!(proxy.metric(DENIED).to_bits(), 1_f64.to_bits());
-    // The whole of 127.0.0.0/8 is this machine.
+    // All of 127.0.0.0/8 is this machine.
     runtime().block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
         socket.bind("127.0.0.2:0".parse().expect("an address")).expect("bound");
@@ -187,7 +188,7 @@ fn one_address_has_a_bounded_number_of_connections_and_others_have_theirs() {
         other.read_exact(&mut head).await.expect("an answer");
         assert_eq!(&head, b"HTTP/1.1 200");
     });
-    // One that ends makes room.
+    // A connection that ends frees its slot.
     let [first, ..] = held;
     drop(first);
     eventually("it is counted no longer", || proxy.metric("tollgate_connections_open") <= 2.0);
@@ -206,7 +207,7 @@ fn connections_of_a_trusted_proxy_are_not_bounded_by_its_address() {
 }
 
 #[test]
-fn clients_that_trickle_their_bodies_do_not_hold_all_connections() {
+fn clients_with_trickled_bodies_do_not_hold_all_connections() {
     const CLIENTS: usize = 50;
     let reader = upstream(|mut stream| {
         if read_head(&mut stream).starts_with("POST ") {
@@ -232,7 +233,7 @@ fn clients_that_trickle_their_bodies_do_not_hold_all_connections() {
     });
     let listen = proxy.listen;
     let honest = std::thread::spawn(move || get(listen, "/", "").status);
-    // A byte now and then, some ten a second, until each is given up.
+    // Send about ten bytes per second until the proxy gives each client up.
     eventually("they are given up", || {
         for stream in &mut trickling {
             let _ = stream.write(b"x");
@@ -252,7 +253,7 @@ fn a_trickled_body_is_answered_408() {
     let mut client = connect(proxy.listen);
     let head = b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 1000\r\n\r\nx";
     client.write_all(head).expect("written");
-    // It sends no more, so that no byte is on its way when the answer comes.
+    // The client stops sending, so that no byte is in flight when the response arrives.
     let answer = answer(client);
     assert_eq!(answer.status, 408, "{answer:?}");
     assert_eq!(answer.header("content-type"), "application/problem+json");

@@ -1,4 +1,4 @@
-//! Upstreams that fail, and clients that misbehave: always a clear answer, and a count.
+//! Failing upstreams and misbehaving clients: each gets a clear response and is counted.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -42,7 +42,7 @@ fn an_upstream_that_is_slow_is_a_504() {
 }
 
 #[test]
-fn what_is_no_answer_in_http_is_a_502() {
+fn a_response_that_is_not_http_is_a_502() {
     let answers = [
         "220 mail.example ESMTP\r\n",
         "",
@@ -61,7 +61,7 @@ fn what_is_no_answer_in_http_is_a_502() {
 }
 
 #[test]
-fn targets_that_are_not_passed_on_are_a_501() {
+fn targets_that_cannot_be_forwarded_are_a_501() {
     let proxy = Proxy::start("targets", &[]);
     assert_problem(&ask(proxy.listen, "OPTIONS", "*", ""), 501);
     assert_problem(&ask(proxy.listen, "CONNECT", "other.example:443", ""), 501);
@@ -69,7 +69,7 @@ fn targets_that_are_not_passed_on_are_a_501() {
 }
 
 #[test]
-fn a_body_that_stops_is_a_408_and_one_that_is_malformed_a_400() {
+fn a_body_that_stops_is_a_408_and_a_malformed_one_is_a_400() {
     let proxy = Proxy::start("bodies", &["--response-timeout", "0.2"]);
     let post = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n";
     let stops = format!("{post}content-length: 10\r\n\r\nhalf");
@@ -85,20 +85,20 @@ fn a_body_that_stops_is_a_408_and_one_that_is_malformed_a_400() {
 }
 
 #[test]
-fn a_client_that_vanishes_takes_its_request_with_it() {
-    let (told, ended) = mpsc::channel();
-    let told = std::sync::Mutex::new(told);
+fn a_client_that_disconnects_cancels_its_request() {
+    let (sender, ended) = mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
     let slow = upstream(move |mut stream| {
         read_head(&mut stream);
-        // The proxy hangs up, so this ends.
+        // The proxy closes the connection, so this ends.
         let is_end = matches!(stream.read(&mut [0]), Ok(0) | Err(_));
-        told.lock().expect("no panic").send(is_end).expect("it is heard");
+        sender.lock().expect("no panic").send(is_end).expect("it is heard");
     });
-    // It may have closed its sending side only, and is waited for so long.
+    // The client may have closed only its sending side, so the proxy waits for `--half-close-timeout`.
     let proxy = Proxy::before("vanish", slow, &["--half-close-timeout", "0.3"]);
     let mut client = connect(proxy.listen);
     client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
-    eventually("it is under way", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
+    eventually("it is in flight", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
     drop(client);
     assert!(ended.recv_timeout(crate::support::PATIENCE / 2).expect("before its timeout"));
     eventually("it is counted", || proxy.metric("tollgate_http_requests_abandoned_total") == 1.0);
@@ -112,7 +112,7 @@ fn connections_that_send_no_request_are_closed() {
         let mut client = connect(proxy.listen);
         client.write_all(start.as_bytes()).expect("written");
         let mut rest = Vec::new();
-        // Closed, or reset: not left open.
+        // Closed or reset, not left open.
         let read = client.read_to_end(&mut rest);
         let waits = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
         assert!(!read.as_ref().is_err_and(waits), "{start}");
@@ -121,7 +121,7 @@ fn connections_that_send_no_request_are_closed() {
 }
 
 #[test]
-fn heads_beyond_measure_are_denied() {
+fn a_head_that_is_too_large_is_rejected() {
     let proxy = Proxy::start("heads", &[]);
     let many: String = (0..200).map(|n| format!("x-{n}: 1\r\n")).collect();
     assert_eq!(get(proxy.listen, "/", &many).status, 431);

@@ -1,5 +1,5 @@
-//! Upstreams that close a connection between two requests, or answer with a body of another length than
-//! they announce.
+//! Upstreams that close a connection between two requests, or send a body whose length is not the
+//! announced one.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -27,11 +27,11 @@ fn faults(proxy: &Proxy, fault: &str) -> u64 {
     proxy.metric(&name).to_string().parse().expect("whole")
 }
 
-/// An upstream that answers the first request of each connection, and reads the second to its end and
-/// closes. It tells the heads it was sent.
+/// An upstream that answers the first request of each connection, reads the second one, and closes. The
+/// receiver gets the heads of all requests.
 fn one_answer_each() -> (SocketAddr, mpsc::Receiver<String>) {
-    let (told, heads) = mpsc::channel();
-    let told = Mutex::new(told);
+    let (sender, heads) = mpsc::channel();
+    let sender = Mutex::new(sender);
     let address = upstream(move |mut stream| {
         for answer in [Some(OK), None] {
             let head = read_head(&mut stream);
@@ -39,7 +39,7 @@ fn one_answer_each() -> (SocketAddr, mpsc::Receiver<String>) {
                 return;
             }
             let has_body = !head.starts_with("HEAD ");
-            told.lock().expect("no panic").send(head).expect("it is heard");
+            sender.lock().expect("no panic").send(head).expect("it is heard");
             if let Some(answer) = answer {
                 let end = if has_body { answer.len() } else { answer.len() - 2 };
                 stream.write_all(&answer[..end]).expect("written");
@@ -49,8 +49,8 @@ fn one_answer_each() -> (SocketAddr, mpsc::Receiver<String>) {
     (address, heads)
 }
 
-/// Asks until a kept connection was taken and closed so often. Whether one is free for a request is not
-/// certain: it may not yet have been given back.
+/// Sends requests until the proxy has retried `count` times. A single request may not find a kept
+/// connection, because the pool may not have it back yet.
 fn until_retried(proxy: &Proxy, times: u64, mut ask: impl FnMut()) {
     eventually("a kept connection is taken", || {
         ask();
@@ -59,7 +59,7 @@ fn until_retried(proxy: &Proxy, times: u64, mut ask: impl FnMut()) {
 }
 
 #[test]
-fn a_get_on_a_reused_connection_that_is_closed_is_sent_once_more() {
+fn a_get_on_a_closed_reused_connection_is_sent_again() {
     let (up, heads) = one_answer_each();
     let proxy = Proxy::before("retry-get", up, &[]);
     let mut requests = 0;
@@ -75,7 +75,7 @@ fn a_get_on_a_reused_connection_that_is_closed_is_sent_once_more() {
 }
 
 #[test]
-fn only_idempotent_requests_without_a_body_are_sent_once_more() {
+fn only_idempotent_requests_without_a_body_are_sent_again() {
     for (method, headers) in
         [("HEAD", ""), ("OPTIONS", ""), ("PUT", "content-length: 0\r\n"), ("DELETE", "")]
     {
@@ -93,7 +93,7 @@ fn only_idempotent_requests_without_a_body_are_sent_once_more() {
         "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
         "PATCH / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
         "PURGE / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
-        // A body that may have been read is not there any more.
+        // A body may have been read, so it cannot be sent again.
         put,
     ] {
         let (up, heads) = one_answer_each();
@@ -113,16 +113,16 @@ fn only_idempotent_requests_without_a_body_are_sent_once_more() {
     }
 }
 
-/// All connections that are kept may be closed, and the second attempt must not take one of them.
+/// All kept connections may be closed, so the second attempt must not use one of them.
 #[test]
-fn the_second_attempt_uses_a_connection_of_its_own() {
+fn the_second_attempt_uses_a_new_connection() {
     const KEPT: usize = 4;
     let all_asked = Arc::new(Barrier::new(KEPT));
     let requests = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&requests);
     let up = upstream(move |mut stream| {
         read_head(&mut stream);
-        // The first ones are held until all are there, so each has a connection.
+        // Responses wait until all requests have arrived, so each request has its own connection.
         if count.fetch_add(1, Ordering::Relaxed) < KEPT {
             all_asked.wait();
         }
@@ -139,7 +139,7 @@ fn the_second_attempt_uses_a_connection_of_its_own() {
 }
 
 #[test]
-fn a_second_attempt_that_fails_is_the_last() {
+fn a_failed_second_attempt_is_not_repeated() {
     let is_down = Arc::new(AtomicBool::new(false));
     let requests = Arc::new(AtomicUsize::new(0));
     let (down, count) = (Arc::clone(&is_down), Arc::clone(&requests));
@@ -162,14 +162,14 @@ fn a_second_attempt_that_fails_is_the_last() {
         expected += 2;
     });
     assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (expected + 1, 1));
-    // A new connection that is closed is not an old one: nothing is sent again.
+    // A new connection that is closed is not a reused one: nothing is sent again.
     assert_problem(&get(proxy.listen, "/", ""), 502);
     assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (expected + 2, 1));
     assert_eq!(failures(&proxy, "closed"), 0);
 }
 
 #[test]
-fn an_answer_that_has_begun_is_not_asked_for_again() {
+fn a_request_whose_response_has_begun_is_not_sent_again() {
     let requests = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&requests);
     let up = upstream(move |mut stream| {
@@ -190,7 +190,7 @@ fn an_answer_that_has_begun_is_not_asked_for_again() {
     assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (asked, 0));
 }
 
-/// An upstream that answers every request with these bytes, and then closes or waits.
+/// An upstream that answers each request with these bytes, and then closes or waits.
 fn answers(response: &'static [u8], closes: bool) -> SocketAddr {
     upstream(move |mut stream| {
         while !read_head(&mut stream).is_empty() {
@@ -203,7 +203,7 @@ fn answers(response: &'static [u8], closes: bool) -> SocketAddr {
 }
 
 #[test]
-fn an_answer_whose_length_is_said_twice_or_in_an_unknown_way_is_a_502() {
+fn a_response_with_two_lengths_or_an_unknown_encoding_is_a_502() {
     let answers_of: [&[u8]; 8] = [
         b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 9\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
@@ -225,9 +225,9 @@ fn an_answer_whose_length_is_said_twice_or_in_an_unknown_way_is_a_502() {
     }
 }
 
-/// The bytes that follow could be a second answer, which nobody asked for.
+/// The bytes after the first response could be a second response without a request.
 #[test]
-fn a_connection_with_two_lengths_is_not_used_again() {
+fn a_connection_with_two_lengths_is_not_reused() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
     let up = upstream(move |mut stream| {
@@ -246,7 +246,7 @@ fn a_connection_with_two_lengths_is_not_used_again() {
 }
 
 #[test]
-fn a_body_longer_than_announced_is_a_502_if_it_comes_with_the_head() {
+fn a_body_longer_than_announced_is_a_502_if_it_arrives_with_the_head() {
     let answers_of: [&[u8]; 4] = [
         b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello world",
         b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nhello world",
@@ -260,7 +260,7 @@ fn a_body_longer_than_announced_is_a_502_if_it_comes_with_the_head() {
             assert_eq!(failures(&proxy, "framing"), 1, "{number}");
         }
     }
-    // What announces no length cannot exceed it, and what has no body announces another's.
+    // A response without a length cannot exceed it, and one without a body states the length of another.
     let fitting: [(&str, &[u8]); 4] = [
         ("GET", b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"),
         ("GET", b"HTTP/1.1 200 OK\r\n\r\nhello"),
@@ -274,7 +274,7 @@ fn a_body_longer_than_announced_is_a_502_if_it_comes_with_the_head() {
     }
 }
 
-/// What a client of HTTP/1.1 gets to see until its connection ends.
+/// What an HTTP/1.1 client receives until its connection ends.
 fn seen(proxy: &Proxy, after_head: impl FnOnce()) -> (String, String) {
     let mut client = connect(proxy.listen);
     client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
@@ -288,7 +288,7 @@ fn seen(proxy: &Proxy, after_head: impl FnOnce()) -> (String, String) {
     (head, body)
 }
 
-/// An upstream that sends the second part when it is told to.
+/// An upstream that sends the second part on request.
 fn in_two_parts(
     head: &'static [u8],
     rest: &'static [u8],
@@ -299,7 +299,7 @@ fn in_two_parts(
     let up = upstream(move |mut stream| {
         read_head(&mut stream);
         stream.write_all(head).expect("written");
-        wait.lock().expect("no panic").recv_timeout(PATIENCE).expect("told");
+        wait.lock().expect("no panic").recv_timeout(PATIENCE).expect("requested");
         stream.write_all(rest).expect("written");
         ends(stream);
     });
@@ -307,7 +307,7 @@ fn in_two_parts(
 }
 
 #[test]
-fn a_body_longer_than_announced_never_looks_whole() {
+fn a_body_longer_than_announced_never_looks_complete() {
     let stays = |mut stream: TcpStream| drop(stream.read_to_end(&mut Vec::new()));
     for (number, ends) in [drop as fn(TcpStream), stays].into_iter().enumerate() {
         let head = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello ";
@@ -321,7 +321,7 @@ fn a_body_longer_than_announced_never_looks_whole() {
 }
 
 #[test]
-fn a_body_shorter_than_announced_never_looks_whole() {
+fn a_body_shorter_than_announced_never_looks_complete() {
     for (number, (head, rest, shown)) in [
         ("content-length: 11\r\n\r\nhello ", "worl", "hello worl"),
         (
@@ -343,7 +343,7 @@ fn a_body_shorter_than_announced_never_looks_whole() {
         let proxy = Proxy::before(&format!("short-{number}"), up, &[]);
         let (head, body) = seen(&proxy, go);
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-        // What has not been sent yet when the end comes is not sent any more.
+        // Bytes that were not sent before the reset are lost.
         assert!(shown.starts_with(&body), "{body}");
         eventually("it is counted", || faults(&proxy, "short") == 1);
     }
@@ -351,7 +351,7 @@ fn a_body_shorter_than_announced_never_looks_whole() {
 
 /// HTTP/1.0 has no chunks, so the end of the connection is the end of the body.
 #[test]
-fn an_http_1_0_client_of_an_answer_without_length_sees_a_reset_if_it_is_cut_and_a_close_if_not() {
+fn an_http_1_0_client_sees_a_reset_if_a_response_without_length_is_cut_and_a_close_if_not() {
     let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\nhello \r\n";
     let rests: [(&[u8], bool); 2] = [(b"5\r\nwo", true), (b"5\r\nworld\r\n0\r\n\r\n", false)];
     for (rest, is_cut) in rests {
@@ -408,7 +408,7 @@ fn one_answer_each_in_http2() -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_get_on_a_reused_http2_connection_that_is_closed_is_sent_once_more() {
+fn a_get_on_a_closed_reused_http2_connection_is_sent_again() {
     let (up, requests) = one_answer_each_in_http2();
     let proxy = Proxy::before("retry-http2", up, &["--upstream-http2"]);
     for _ in 0..4 {
@@ -422,7 +422,7 @@ fn a_get_on_a_reused_http2_connection_that_is_closed_is_sent_once_more() {
 }
 
 #[test]
-fn connections_of_whole_answers_are_still_used_again() {
+fn connections_with_complete_responses_are_reused() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
     let up = upstream(move |mut stream| {
@@ -443,6 +443,6 @@ fn connections_of_whole_answers_are_still_used_again() {
     let proxy = Proxy::before("reused", up, &[]);
     let answers: Vec<Answer> = (0..40).map(|_| get(proxy.listen, "/", "")).collect();
     assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 204)), "{answers:?}");
-    // One that is not yet given back is not taken, so there may be more than one.
+    // A connection that the pool does not have back yet is not reused, so there may be several.
     assert!(connections.load(Ordering::Relaxed) < answers.len());
 }

@@ -12,7 +12,7 @@ use crate::server::runtime;
 use crate::support::{Proxy, scratch};
 
 #[test]
-fn a_denied_grpc_call_is_resource_exhausted_and_told_when_to_retry() {
+fn a_denied_grpc_call_is_resource_exhausted_with_a_retry_time() {
     runtime().block_on(async {
         let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
         let upstream = format!("http://{}", incoming.local_addr().expect("bound"));
@@ -30,7 +30,8 @@ fn a_denied_grpc_call_is_resource_exhausted_and_told_when_to_retry() {
         for _ in 0..3 {
             let denied = client.check(HealthCheckRequest::default()).await.expect_err("over it");
             assert_eq!(denied.code(), Code::ResourceExhausted, "{denied:?}");
-            let pushback = denied.metadata().get("grpc-retry-pushback-ms").expect("it is told");
+            let pushback =
+                denied.metadata().get("grpc-retry-pushback-ms").expect("the retry time is there");
             let millis: u64 = pushback.to_str().expect("ASCII").parse().expect("a number");
             assert!((1..=12 * 3_600_000).contains(&millis), "{millis}");
         }

@@ -1,4 +1,4 @@
-//! The host that a request asks for: clear, or answered 400; and no way around a rule that asks for it.
+//! The host of a request: unclear hosts are answered 400, and no spelling evades a rule by host.
 
 use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
@@ -21,7 +21,7 @@ const RULES: &str = "
     limits = \"1/day\"
     ";
 
-/// The status of a request with this target and these lines, each without its end.
+/// The status for a request with this target and these header lines.
 fn status(proxy: &Proxy, target: &str, version: &str, lines: &[&str]) -> u16 {
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
     let head = format!("GET {target} HTTP/{version}\r\n{lines}connection: close\r\n\r\n");
@@ -50,7 +50,7 @@ fn a_missing_repeated_or_malformed_host_is_answered_400() {
     assert_problem(&answer, 400);
     assert_eq!(failures(&proxy, "host"), 11);
     assert_eq!(status(&proxy, "http://x@a/", "1.1", &["host: a"]), 400);
-    // HTTP/1.0 may leave it out, and not repeat it.
+    // HTTP/1.0 may omit the host, but not repeat it.
     assert_eq!(status(&proxy, "/", "1.0", &[]), 200);
     assert_eq!(status(&proxy, "/", "1.0", &["host: a", "host: a"]), 400);
     for good in ["host: a", "Host: A.example.:8080", "host: [2001:db8::1]:80", "host: 192.0.2.7"] {
@@ -78,7 +78,7 @@ fn no_spelling_of_a_host_evades_its_rule() {
     assert_eq!(status(&proxy, target, "1.1", &["host: api.example.com"]), 400);
     assert_eq!(status(&proxy, "/", "1.1", &["host: [2001:db8:0:0::1]"]), 200);
     assert_eq!(status(&proxy, "/", "1.1", &["host: [2001:DB8::1]:80"]), 429);
-    // The target goes before the field, and is what the upstream is told.
+    // The target takes precedence over the field, and the upstream receives it.
     let other = send(
         proxy.listen,
         "GET http://other.example/ HTTP/1.1\r\nhost: api.example.com\r\nconnection: close\r\n\r\n",
@@ -112,17 +112,17 @@ fn in_http2_a_host_that_is_not_the_authority_is_answered_400() {
 }
 
 #[test]
-fn a_rule_by_host_is_warned_of_unless_the_upstream_is_sent_the_host() {
+fn a_rule_by_host_is_logged_unless_the_upstream_receives_the_host() {
     let file = scratch("host-rule.toml", RULES);
     let words = ["--rules", file.to_str().expect("UTF-8")];
-    let said = "WARN rule \"api\" asks for the host, ";
+    let warning = "WARN rule \"api\" matches the host, ";
     let proxy = Proxy::start("host-warned", &words);
-    eventually("it is told", || proxy.stderr().contains(said));
+    eventually("it is logged", || proxy.stderr().contains(warning));
     let preserving = Proxy::start("host-preserved", &[&words[..], &["--preserve-host"]].concat());
-    // And again when the file changes.
+    // A reload logs the warning again.
     scratch("host-rule.toml", &RULES.replace("\"api\"", "\"other\""));
-    let other = said.replace("api", "other");
-    eventually("it is told again", || proxy.stderr().contains(&other));
+    let other = warning.replace("api", "other");
+    eventually("it is logged again", || proxy.stderr().contains(&other));
     eventually("it is read", || preserving.stderr().contains("rules reloaded"));
-    assert!(!preserving.stderr().contains("asks for the host"), "{}", preserving.stderr());
+    assert!(!preserving.stderr().contains("matches the host"), "{}", preserving.stderr());
 }

@@ -1,4 +1,4 @@
-//! HTTP/2 to the upstream, and the ways between the two versions.
+//! HTTP/2 to the upstream, and conversions between the versions.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -20,8 +20,8 @@ use crate::support::{Proxy, answer, connect, get, read_head, send, upstream};
 
 const TRAILERS: [(&str, &str); 2] = [("grpc-status", "0"), ("grpc-message", "fine")];
 
-/// Answers in a body what it was sent, trailers included, and sends trailers.
-async fn told(request: Request<Incoming>) -> Response<Body> {
+/// Describes the request in the body of the response, trailers included, and sends trailers.
+async fn describe(request: Request<Incoming>) -> Response<Body> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.expect("a body");
     let trailers = body.trailers().cloned().unwrap_or_default();
@@ -44,7 +44,7 @@ fn call(proxy: &Proxy, body: Body) -> Request<Body> {
     request.header("trailer", "x-sum").body(body).expect("a request")
 }
 
-/// The answer's body and trailers.
+/// The body and trailers of the response.
 fn called(proxy: &Proxy) -> (String, HeaderMap) {
     runtime().block_on(async {
         let body = with_trailers("message", &[("x-sum", "7")]);
@@ -57,8 +57,8 @@ fn called(proxy: &Proxy) -> (String, HeaderMap) {
 }
 
 #[test]
-fn a_call_like_grpc_s_passes_whole() {
-    let up = serve(None, told);
+fn a_call_with_trailers_is_forwarded_completely() {
+    let up = serve(None, describe);
     let proxy = Proxy::before("grpc", up, &["--upstream-http2"]);
     let (said, trailers) = called(&proxy);
     let first = format!("HTTP/2.0 POST http://{up}/pkg.Service/Call\n");
@@ -75,8 +75,8 @@ fn a_call_like_grpc_s_passes_whole() {
 }
 
 #[test]
-fn trailers_pass_to_an_upstream_of_http1_and_back() {
-    let up = serve(None, told);
+fn trailers_pass_to_an_http1_upstream_and_back() {
+    let up = serve(None, describe);
     let proxy = Proxy::before("grpc-to-1", up, &[]);
     let (said, trailers) = called(&proxy);
     assert!(said.starts_with("HTTP/1.1 POST /pkg.Service/Call\n"), "{said}");
@@ -90,8 +90,8 @@ fn trailers_pass_to_an_upstream_of_http1_and_back() {
 }
 
 #[test]
-fn a_client_of_http1_reaches_an_upstream_of_http2() {
-    let up = serve(None, told);
+fn an_http1_client_reaches_an_http2_upstream() {
+    let up = serve(None, describe);
     let proxy = Proxy::before("1-to-2", up, &["--upstream-http2"]);
     let head = "POST /x HTTP/1.1\r\nhost: test.example\r\nconnection: close, te, x-own\r\nx-own: 1\r\n\
                 keep-alive: 5\r\nte: trailers\r\nupgrade: websocket\r\ntrailer: x-sum\r\n";
@@ -106,12 +106,12 @@ fn a_client_of_http1_reaches_an_upstream_of_http2() {
     for gone in ["\nhost: ", "\nconnection: ", "\nx-own: ", "\nkeep-alive: ", "\nupgrade: "] {
         assert!(!said.contains(gone), "{gone}: {said}");
     }
-    // The last chunk, and the trailers behind it.
+    // The last chunk, followed by the trailers.
     assert!(said.ends_with("\r\n0\r\ngrpc-status: 0\r\ngrpc-message: fine\r\n\r\n"), "{said}");
 }
 
 #[test]
-fn each_message_of_a_stream_passes_before_the_next_is_sent() {
+fn each_message_of_a_stream_is_forwarded_before_the_next_is_sent() {
     let up = serve(None, async |request: Request<Incoming>| {
         let frames = request.into_body();
         Response::new(frames.map_err(|error| panic!("{error}")).boxed())
@@ -135,7 +135,7 @@ fn each_message_of_a_stream_passes_before_the_next_is_sent() {
     });
 }
 
-/// What is sent into a channel, a frame each.
+/// A body whose frames come from a channel.
 struct Source(mpsc::Receiver<&'static str>);
 
 impl hyper::body::Body for Source {
@@ -169,7 +169,7 @@ fn many_requests_share_a_connection() {
 }
 
 #[test]
-fn an_upstream_that_speaks_no_http2_is_a_502() {
+fn an_upstream_without_http2_is_a_502() {
     let old = upstream(|mut stream| {
         read_head(&mut stream);
         let denial = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
@@ -181,8 +181,8 @@ fn an_upstream_that_speaks_no_http2_is_a_502() {
 }
 
 #[test]
-fn a_body_of_http1_that_breaks_off_is_not_taken_for_whole() {
-    let up = serve(None, told);
+fn an_http1_body_that_ends_early_never_looks_complete() {
+    let up = serve(None, describe);
     let proxy = Proxy::before("torn", up, &["--upstream-http2"]);
     let mut client = connect(proxy.listen);
     let head = b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 10\r\n\r\nhalf";

@@ -1,11 +1,11 @@
-//! What is admitted, and what the others are told.
+//! Which requests are admitted, and what denied requests receive.
 
 use std::time::Instant;
 
 use crate::support::{Proxy, ask, get};
 
 #[test]
-fn a_burst_over_many_connections_admits_what_the_quota_says() {
+fn a_burst_over_many_connections_admits_exactly_the_quota() {
     let proxy = Proxy::with_rules("burst", r#"rule = [{ name = "a", limits = "20/day" }]"#);
     let listen = proxy.listen;
     let clients = (0..8).map(|_| {
@@ -37,7 +37,7 @@ fn a_burst_over_many_connections_admits_what_the_quota_says() {
 }
 
 #[test]
-fn a_denial_says_why_and_when_to_come_back() {
+fn a_denial_has_a_reason_and_a_retry_time() {
     let rules = r#"rule = [{ name = "min", limits = "1/min" }, { name = "b", limits = "9/s" }]"#;
     let proxy = Proxy::with_rules("denial", rules);
     let admitted = get(proxy.listen, "/", "");
@@ -57,7 +57,7 @@ fn a_denial_says_why_and_when_to_come_back() {
 }
 
 #[test]
-fn the_example_s_rules_are_enforced() {
+fn the_example_rules_are_enforced() {
     let proxy = Proxy::start("example", &["--rules", "rules/example.toml"]);
     let post = |path: &str, headers: &str| {
         let headers = format!("content-length: 0\r\n{headers}");
@@ -66,7 +66,7 @@ fn the_example_s_rules_are_enforced() {
     let posts = |user: &str| [1, 2, 3].map(|_| post("/api/posts", &format!("x-user: {user}\r\n")));
     assert_eq!(posts("ada"), [200, 200, 429]);
     assert_eq!(posts("bob"), [200, 200, 429]);
-    // However it is written.
+    // The spelling of the path does not matter.
     assert_eq!(post("//api/./%70osts?x", "x-user: ada\r\n"), 429);
     let rewards = |device| post("/api/rewards/7/claim", device);
     assert_eq!(
@@ -99,7 +99,7 @@ fn a_queue_makes_requests_wait() {
 }
 
 #[test]
-fn a_client_that_is_turned_away_since_others_fill_the_queue_is_charged_nothing() {
+fn a_client_denied_because_the_queue_is_full_is_charged_nothing() {
     let rules = r#"rule = [{
         name = "q", key = "header:x-user", algorithm = "leaky-queue", limits = "1/h burst 10" }]"#;
     let file = crate::support::scratch("queue-full.toml", rules);
@@ -107,7 +107,7 @@ fn a_client_that_is_turned_away_since_others_fill_the_queue_is_charged_nothing()
     let proxy = Proxy::start("queue-full", &words);
     let listen = proxy.listen;
     assert_eq!(get(listen, "/", "x-user: busy\r\n").status, 200);
-    // It waits for its turn in an hour, as long as the connection is open.
+    // The request waits an hour for its turn, as long as the connection is open.
     let mut waits = crate::support::connect(listen);
     let request = b"GET / HTTP/1.1\r\nhost: a\r\nx-user: busy\r\n\r\n";
     std::io::Write::write_all(&mut waits, request).expect("connected");
@@ -124,7 +124,7 @@ fn a_client_that_is_turned_away_since_others_fill_the_queue_is_charged_nothing()
 }
 
 #[test]
-fn only_a_trusted_proxy_says_who_the_client_is() {
+fn only_a_trusted_proxy_names_the_client() {
     let rules = r#"rule = [{ name = "a", limits = "1/day" }]"#;
     let forged = |n: u8| format!("x-forwarded-for: 192.0.2.{n}\r\n");
     let proxy = Proxy::with_rules("forged", rules);
@@ -139,7 +139,7 @@ fn only_a_trusted_proxy_says_who_the_client_is() {
             |text: &str| get(proxy.listen, "/", &format!("x-forwarded-for: {text}\r\n")).status;
         assert_eq!(["192.0.2.1", "192.0.2.2", "192.0.2.1"].map(client), [200, 200, 429], "{name}");
         assert_eq!(client("192.0.2.9, 192.0.2.1"), 429, "{name}");
-        // What is no address: all of those share one bucket.
+        // Values that are not addresses share one bucket.
         assert_eq!(["what", "192.0.2.9, ever"].map(client), [200, 429], "{name}");
         assert_eq!(proxy.metric("tollgate_client_unknown_total").to_bits(), 2_f64.to_bits());
     }

@@ -1,4 +1,4 @@
-//! Standard error: what is logged there, and that nothing depends on who reads it.
+//! The log on standard error. The proxy must work whether or not its log is read.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -18,14 +18,14 @@ fn rules(name: &str, quota: &str) -> String {
     scratch(&format!("{name}.toml"), &text).to_str().expect("UTF-8").to_owned()
 }
 
-/// A proxy that goes on although its standard error is of no use: rules are reloaded, the metrics
-/// are right, and a request under way is finished.
+/// Checks that a proxy with an unusable standard error works: it reloads rules, its metrics are correct,
+/// and it finishes a request in flight.
 fn assert_works(name: &str, stderr: Stdio, is_closed: bool) {
     let (go, gone) = mpsc::channel();
     let gone = std::sync::Mutex::new(gone);
     let slow = upstream(move |mut stream| {
         if read_head(&mut stream).starts_with("GET /slow ") {
-            gone.lock().expect("no panic").recv().expect("told");
+            gone.lock().expect("no panic").recv().expect("requested");
         }
         let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\n";
         stream.write_all(format!("{head}done").as_bytes()).expect("written");
@@ -52,7 +52,7 @@ fn assert_works(name: &str, stderr: Stdio, is_closed: bool) {
     eventually("it is taken over", || get(proxy.listen, "/", "").status == 200);
     let mut client = connect(proxy.listen);
     client.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
-    eventually("it is under way", || count("tollgate_http_requests_in_flight") == 1.0);
+    eventually("it is in flight", || count("tollgate_http_requests_in_flight") == 1.0);
     eventually("what nobody can read is counted", || (count(DROPPED) > 0.0) == is_closed);
     proxy.signal("TERM");
     eventually("no more connections", || TcpStream::connect(proxy.listen).is_err());
@@ -74,7 +74,7 @@ fn with_stderr_full_and_unread_rules_are_reloaded_and_requests_finished() {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     rustix::io::ioctl_fionbio(&writer, true).expect("set");
     while writer.write(&[b'x'; 4 << 10]).is_ok() {}
-    // The proxy's writes wait for ever.
+    // All writes of the proxy block forever.
     rustix::io::ioctl_fionbio(&writer, false).expect("set");
     assert_works("full", writer.into(), false);
     drop(reader);
@@ -87,14 +87,14 @@ fn a_wrong_rules_file_of_a_megabyte_is_logged_in_a_few_lines_and_only_once() {
     let many = (0..1_000).map(wrong).collect::<String>();
     for (name, text) in [("long", long), ("many", many)] {
         let proxy = Proxy::with_rules(name, "rule = [{ name = \"a\", limits = \"1/s\" }]");
-        // The same mistakes in a file that is written again and again.
+        // The same mistakes in a file that is written repeatedly.
         for count in 1..=3 {
             scratch(&format!("{name}.toml"), &format!("{text}{}", "\n".repeat(count)));
             eventually("it is looked at", || proxy.metric(FAILURES) >= count as f64);
         }
-        eventually("it is logged", || proxy.stderr().contains("stay as they are"));
+        eventually("it is logged", || proxy.stderr().contains("stay unchanged"));
         let stderr = proxy.stderr();
-        assert_eq!(stderr.matches("the rules in force stay as they are").count(), 1, "{stderr}");
+        assert_eq!(stderr.matches("the rules in force stay unchanged").count(), 1, "{stderr}");
         assert!(stderr.contains(&format!("{name}.toml:")), "{stderr}");
         assert!(stderr.len() < 4_000, "{} bytes", stderr.len());
         let lines = stderr.lines().filter(|line| !line.contains(" WARN "));
@@ -103,10 +103,10 @@ fn a_wrong_rules_file_of_a_megabyte_is_logged_in_a_few_lines_and_only_once() {
             let (time, rest) = line.split_once("Z ERROR ").expect("a time and a level");
             assert!(time.starts_with("20") && time.len() == 23 && rest.len() <= 510, "{line}");
         }
-        // Asked, it says so again.
+        // SIGHUP logs them again.
         proxy.signal("HUP");
         eventually("it is logged again", || {
-            proxy.stderr().matches("the rules in force stay as they are").count() == 2
+            proxy.stderr().matches("the rules in force stay unchanged").count() == 2
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The page of metrics: what each rule has counted, its format, and its documentation.
+//! The metrics page: the counters of rules, the format, and the documentation.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -13,7 +13,7 @@ fn page(proxy: &Proxy) -> String {
 }
 
 #[test]
-fn a_rule_tells_its_admissions_live_keys_and_evictions() {
+fn metrics_of_a_rule_have_admissions_live_keys_and_evictions() {
     let rules = "[[rule]]\nname = \"small\"\nkey = \"header:k\"\ncapacity = 16\n\
                  limits = [\"5/day\", \"3/h\"]\n\
                  [[rule]]\nname = \"none\"\nmatch = { path = \"/none\" }\nlimits = \"1/s\"\n";
@@ -43,8 +43,8 @@ fn a_rule_tells_its_admissions_live_keys_and_evictions() {
 }
 
 #[test]
-fn the_page_is_what_prometheus_reads() {
-    // Names that need escapes, and a store that is not there.
+fn promtool_accepts_the_metrics_page() {
+    // Names that need escapes, and a store that does not exist.
     let rules = "[[rule]]\nname = 'a \"b\" \\ ü'\nlimits = [\"5/s\", \"9/h\"]\n\
                  [[rule]]\nname = \"c\"\nlimits = \"5/s\"\nstore = \"redis://127.0.0.1:1\"\n";
     let proxy = Proxy::with_rules("promtool", rules);
@@ -85,7 +85,7 @@ fn every_metric_is_documented_once() {
     let rows: Vec<&str> = rows.collect();
     let names: BTreeSet<&str> = rows.iter().copied().collect();
     assert_eq!(rows.len(), names.len(), "a name is there twice");
-    // The rest are of tollgate-observe.
+    // All other documented metrics belong to tollgate-observe.
     let observed = include_str!("../../../observe/README.md");
     let observed: BTreeSet<&str> =
         names.iter().copied().filter(|name| observed.contains(&format!("`{name}`"))).collect();

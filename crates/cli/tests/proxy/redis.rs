@@ -1,4 +1,4 @@
-//! A Redis server of the test's own, on a free port, which ends with the test.
+//! A Redis server for one test, on a free port. It ends with the test.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// A server that keeps nothing on disk; `None`, if there is no binary and none is required.
+    /// A server without persistence; `None` if there is no binary and none is required.
     pub(crate) fn start() -> Option<Self> {
         if Command::new(BINARY).arg("--version").stdout(Stdio::null()).status().is_err() {
             let advice = "there is no redis-server: apt-get install redis-server";
@@ -30,7 +30,7 @@ impl Redis {
         Some(redis)
     }
 
-    /// Runs it, with nothing of what it knew before.
+    /// Starts the server, without its previous data.
     pub(crate) fn run(&mut self) {
         let process = Command::new(BINARY)
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])

@@ -1,4 +1,4 @@
-//! Rules that change while requests are decided.
+//! Reloads of the rules file.
 
 use crate::support::{Proxy, eventually, get, scratch};
 
@@ -6,7 +6,7 @@ const FAILURES: &str = "tollgate_rules_reload_failures_total";
 const SUCCESSFUL: &str = "tollgate_rules_last_reload_successful";
 
 #[test]
-fn a_change_is_taken_over_and_other_rules_keep_their_state() {
+fn a_changed_file_is_reloaded_and_unchanged_rules_keep_their_state() {
     let rules = |quota: &str| {
         format!(
             "[[rule]]\nname = \"kept\"\nmatch = {{ path = \"/kept\" }}\nlimits = \"2/day\"\n\
@@ -17,17 +17,17 @@ fn a_change_is_taken_over_and_other_rules_keep_their_state() {
     let status = |path| get(proxy.listen, path, "").status;
     assert_eq!(["/kept", "/changed", "/changed"].map(status), [200, 200, 429]);
 
-    // By itself, within a second or so. Of 3 a day one is used.
+    // The proxy polls the file within about a second. One of 3 cells a day is used.
     scratch("reload.toml", &rules("3/day"));
     eventually("it is polled", || proxy.stderr().contains("rules reloaded: 1 limits kept, 1 with"));
     assert_eq!(["/changed"; 3].map(status), [200, 200, 429]);
     assert_eq!(["/kept"; 2].map(status), [200, 429]);
 
-    // A wrong file changes nothing, and is told.
+    // A wrong file changes nothing and is logged.
     scratch("reload.toml", &rules("3/fortnight"));
     eventually("it fails", || proxy.metric(SUCCESSFUL) == 0.0);
     assert_eq!(proxy.metric(FAILURES).to_bits(), 1_f64.to_bits());
-    let said = "the rules in force stay as they are";
+    let said = "the rules in force stay unchanged";
     eventually("it is logged", || proxy.stderr().contains(said));
     let stderr = proxy.stderr();
     assert!(stderr.contains("reload.toml:8:13"), "{stderr}");
@@ -37,7 +37,7 @@ fn a_change_is_taken_over_and_other_rules_keep_their_state() {
         2_f64.to_bits()
     );
 
-    // On SIGHUP at once; a rule with a new name is a new rule.
+    // SIGHUP reloads immediately. A rule with a new name is a new rule.
     scratch("reload.toml", &rules("3/day").replace("\"kept\"", "\"new\""));
     proxy.signal("HUP");
     eventually("it is right again", || proxy.metric(SUCCESSFUL) == 1.0);
@@ -50,13 +50,13 @@ fn a_change_is_taken_over_and_other_rules_keep_their_state() {
 }
 
 #[test]
-fn a_change_that_starts_a_limit_afresh_is_logged() {
+fn a_reload_that_resets_a_limit_is_logged() {
     let rules = |key: &str, quota: &str| {
         format!("[[rule]]\nname = \"a\"\nkey = \"{key}\"\nlimits = \"{quota}\"\n")
     };
     let proxy = Proxy::with_rules("afresh", &rules("ip", "9/day"));
     scratch("afresh.toml", &rules("ip", "8/day"));
-    eventually("it is taken over", || proxy.stderr().contains("0 limits kept, 1 with"));
+    eventually("it is reloaded", || proxy.stderr().contains("0 limits kept, 1 with"));
     assert!(!proxy.stderr().contains("start afresh"), "{}", proxy.stderr());
     scratch("afresh.toml", &rules("host", "8/day"));
     let said = "WARN rule \"a\": all limits and bans start afresh, since \"key\" changed";
@@ -64,7 +64,7 @@ fn a_change_that_starts_a_limit_afresh_is_logged() {
 }
 
 #[test]
-fn hangups_do_not_end_a_proxy_that_has_no_file() {
+fn sighup_does_not_end_a_proxy_without_a_file() {
     let proxy = Proxy::start("hangup", &[]);
     proxy.signal("HUP");
     assert_eq!(get(proxy.listen, "/", "").status, 200);

@@ -1,4 +1,4 @@
-//! Upstreams of hyper's, with TLS and without, for what raw sockets are too little for.
+//! Upstreams on hyper, with and without TLS, for tests that need more than raw sockets.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -31,12 +31,12 @@ pub(crate) fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
 }
 
-/// A body of this text.
+/// A body with this text.
 pub(crate) fn text(text: impl Into<Bytes>) -> Body {
     Full::new(text.into()).boxed()
 }
 
-/// One of a length that is not said beforehand, with these trailers behind it.
+/// A body without a length, followed by these trailers.
 pub(crate) fn with_trailers(
     text: impl Into<Bytes>,
     lines: &[(&'static str, &'static str)],
@@ -62,7 +62,7 @@ impl hyper::body::Body for Unsized {
     }
 }
 
-/// A server that answers so, in threads of its own. HTTP/1.1 or HTTP/2, as it is spoken to.
+/// A server with this handler on its own threads. It serves HTTP/1.1 and HTTP/2.
 pub(crate) fn serve<F>(
     tls: Option<ServerConfig>,
     answer: impl Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
@@ -86,7 +86,7 @@ where
                         async { Ok::<_, Infallible>(answered.await) }
                     });
                     let builder = auto::Builder::new(TokioExecutor::new());
-                    // What comes of a connection is the proxy's affair.
+                    // Errors of a connection are not checked here.
                     match tls {
                         None => {
                             let io = TokioIo::new(stream);
@@ -105,7 +105,7 @@ where
     address
 }
 
-/// An authority that no system knows.
+/// A certificate authority for one test.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -121,13 +121,13 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, key).expect("signed"))
     }
 
-    /// Its certificate.
+    /// The certificate of the authority.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         scratch(&format!("{name}.pem"), &self.0.pem())
     }
 
-    /// A server that it vouches for under these names, and that speaks these protocols.
-    pub(crate) fn vouch(&self, names: &[&str], protocols: &[&str]) -> ServerConfig {
+    /// A TLS configuration with a certificate for these names, and these protocols.
+    pub(crate) fn certify(&self, names: &[&str], protocols: &[&str]) -> ServerConfig {
         let (certificate, key) = self.sign(names);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -143,8 +143,8 @@ impl Authority {
         config
     }
 
-    /// A certificate under these names and its key, for servers that read files.
-    pub(crate) fn vouch_in_pem(&self, names: &[&str]) -> (String, String) {
+    /// A certificate for these names and its key, for servers that read files.
+    pub(crate) fn certify_in_pem(&self, names: &[&str]) -> (String, String) {
         let (certificate, key) = self.sign(names);
         (certificate.pem(), key.serialize_pem())
     }

@@ -1,7 +1,7 @@
-//! Limits that several proxies share, on a real server.
+//! Limits that several proxies share in a real Redis server.
 //!
-//! A call that a busy machine does not answer by the deadline may have been charged: such calls are
-//! counted, and only what they may have taken is allowed to be missing.
+//! A call that a busy machine does not answer by the deadline may have been charged. The tests count such
+//! calls, and allow only their cells to be missing.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -17,15 +17,15 @@ fn pair(name: &str, rules: &str) -> [Proxy; 2] {
     ["one", "two"].map(|which| Proxy::with_rules(&format!("{name}-{which}"), rules))
 }
 
-/// The sum of a figure over proxies.
+/// The sum of a metric over the proxies.
 fn sum(proxies: &[Proxy], name: &str) -> u64 {
-    // Counts are whole, and small.
+    // Counts are small whole numbers.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
     let whole = |proxy: &Proxy| proxy.metric(name) as u64;
     proxies.iter().map(whole).sum()
 }
 
-/// Calls that may have been charged though nobody knows.
+/// Calls without an answer, which may have been charged.
 fn lost(proxies: &[Proxy], redis: &Redis) -> u64 {
     let of = |outcome| {
         let store = redis.url();
@@ -35,7 +35,7 @@ fn lost(proxies: &[Proxy], redis: &Redis) -> u64 {
     of("timed_out") + of("disconnected")
 }
 
-/// Asks each proxy `count` times by each of two clients at a time; how many were admitted.
+/// Sends `count` requests to each proxy from each of two concurrent clients. Returns the number admitted.
 fn ask(proxies: &[Proxy], path: &'static str, count: usize) -> u64 {
     let clients = proxies.iter().chain(proxies).map(|proxy| {
         let listen = proxy.listen;
@@ -52,7 +52,7 @@ fn ask(proxies: &[Proxy], path: &'static str, count: usize) -> u64 {
 }
 
 #[test]
-fn two_proxies_that_ask_always_admit_exactly_the_quota() {
+fn two_proxies_that_always_ask_the_store_admit_exactly_the_quota() {
     let Some(redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"daily\"\nlimits = \"20 per day\"\n\
@@ -63,7 +63,7 @@ fn two_proxies_that_ask_always_admit_exactly_the_quota() {
     let admitted = ask(&proxies, "/", 15);
     let lost = lost(&proxies, &redis);
     assert!(admitted <= 20 && admitted + lost >= 20, "{admitted} admitted, {lost} lost");
-    // Each request is counted once, and so is each denial.
+    // Each request and each denial is counted once.
     let decided = |word| sum(&proxies, &format!("tollgate_decisions_total{{decision=\"{word}\"}}"));
     let denied = decided("denied") + decided("unavailable");
     assert_eq!((decided("admitted"), denied), (admitted, 60 - admitted));
@@ -98,7 +98,7 @@ fn two_proxies_with_leases_never_admit_more_than_the_quota() {
 }
 
 #[test]
-fn without_the_server_requests_are_answered_as_each_rule_says() {
+fn while_the_store_is_down_each_rule_uses_its_fallback() {
     let Some(mut redis) = Redis::start() else { return };
     let rule = |name: &str, limits: &str, rest: &str| {
         format!(
@@ -129,9 +129,9 @@ fn without_the_server_requests_are_answered_as_each_rule_says() {
     }
     let open = format!("tollgate_store_circuit_open{{store=\"{}\"}}", redis.url());
     assert_eq!(proxy.metric(&open).to_bits(), 1_f64.to_bits());
-    // Its share is 4, of which the server was asked for one.
+    // The share of one proxy is 4 cells, of which the server has granted one.
     assert_eq!(["/local"; 5].map(status), [200, 200, 200, 429, 429]);
-    // No limit is over: none is told, though one of this process was asked, too.
+    // No limit denies, so no limit is named, although a limit in memory was checked too.
     assert_eq!(get(proxy.listen, "/block", "").header("ratelimit"), "");
     redis.run();
     eventually("it is found again", || status("/block") == 200);
@@ -139,7 +139,7 @@ fn without_the_server_requests_are_answered_as_each_rule_says() {
 }
 
 #[test]
-fn a_change_that_no_server_can_keep_leaves_the_old_rules_in_force() {
+fn a_reload_that_no_store_can_keep_leaves_the_old_rules_in_force() {
     let Some(redis) = Redis::start() else { return };
     let rules = |more: &str| {
         format!(
@@ -157,13 +157,13 @@ fn a_change_that_no_server_can_keep_leaves_the_old_rules_in_force() {
     let file = scratch("unfit.toml", &bad);
     let successful = "tollgate_rules_last_reload_successful";
     eventually("it is denied", || proxy.metric(successful) == 0.0);
-    let said = "the rules in force stay as they are";
+    let said = "the rules in force stay unchanged";
     eventually("it is logged", || proxy.stderr().contains(said));
     let stderr = proxy.stderr();
     assert!(stderr.contains("rule \"other\": limit \"odd\" in store redis://"), "{stderr}");
     assert_eq!(["/other", "/"].map(status), [200, 429]);
 
-    // The same file is no beginning.
+    // The same file at the start is an error.
     let mut start = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     start.args(["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--rules"]);
     let output = start.arg(file).output().expect("the binary starts");
@@ -171,20 +171,20 @@ fn a_change_that_no_server_can_keep_leaves_the_old_rules_in_force() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("rule \"other\": limit \"odd\""), "{stderr}");
 
-    // What did not change counts on.
+    // Unchanged limits keep their state.
     scratch("unfit.toml", &good.replace("1000/s", "1001/s"));
     eventually("it is right again", || proxy.metric(successful) == 1.0);
     assert_eq!(["/other", "/"].map(status), [429, 429]);
 }
 
 #[test]
-fn limits_here_and_there_and_in_shadow_are_told_together() {
+fn limits_in_memory_in_a_store_and_in_shadow_are_reported_together() {
     let Some(redis) = Redis::start() else { return };
     let store =
         format!("store = {{ url = \"{}\", when_down = \"block\", {PATIENT} }}", redis.url());
     let rules = format!(
         "[[rule]]\nname = \"here\"\nlimits = \"50/day\"\n\
-         [[rule]]\nname = \"trial\"\nlimits = \"1/day\"\nshadow = true\n{store}\n\
+         [[rule]]\nname = \"shadow\"\nlimits = \"1/day\"\nshadow = true\n{store}\n\
          [[rule]]\nname = \"there\"\nlimits = [\"40/day\", \"3/h\"]\n{store}\n"
     );
     let proxies = [Proxy::with_rules("together", &rules)];
@@ -201,14 +201,14 @@ fn limits_here_and_there_and_in_shadow_are_told_together() {
     let denied = answers.iter().find(|answer| answer.status == 429).expect("over the limit");
     assert_eq!(denied.header("ratelimit-policy"), "\"there/3/h\";q=3;w=3600");
     assert!(!denied.header("retry-after").is_empty());
-    // The trial is asked about what is admitted, admits one, and is counted by itself.
-    let shadowed = sum(&proxies, "tollgate_rule_shadow_denials_total{rule=\"trial\"}");
+    // The rule in shadow sees only admitted requests. It admits one, and counts its denials separately.
+    let shadowed = sum(&proxies, "tollgate_rule_shadow_denials_total{rule=\"shadow\"}");
     assert!(shadowed < count && shadowed + 1 + lost >= count, "{shadowed} of {count}, {lost} lost");
-    assert_eq!(sum(&proxies, "tollgate_rule_denials_total{rule=\"trial\"}"), 0);
+    assert_eq!(sum(&proxies, "tollgate_rule_denials_total{rule=\"shadow\"}"), 0);
     assert_eq!(sum(&proxies, "tollgate_rule_denials_total{rule=\"there\"}"), 6 - count);
 }
 
-/// Why the store is down, as the metrics tell.
+/// The reasons why the store is down, from the metrics.
 fn reasons(proxy: &Proxy, redis: &Redis) -> [f64; 3] {
     ["timed_out", "disconnected", "failed"].map(|reason| {
         let labels = format!("store=\"{}\",reason=\"{reason}\"", redis.url());
@@ -217,7 +217,7 @@ fn reasons(proxy: &Proxy, redis: &Redis) -> [f64; 3] {
 }
 
 #[test]
-fn a_store_that_goes_and_comes_back_is_told_in_the_log_the_metrics_and_readiness() {
+fn a_store_that_goes_down_and_up_shows_in_log_metrics_and_readiness() {
     let Some(mut redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"a\"\nlimits = \"1000/s\"\n\
@@ -229,14 +229,15 @@ fn a_store_that_goes_and_comes_back_is_told_in_the_log_the_metrics_and_readiness
     assert_eq!((ready().status, ready().body.as_str()), (200, "ready\n"));
     assert_eq!(reasons(&proxy, &redis), [0.0; 3]);
 
-    // No request asks it.
+    // No request uses the store.
     redis.kill();
     let down = format!(" WARN store {} is down: the server cannot be reached (", redis.url());
     eventually("it is logged", || proxy.stderr().contains(&down));
     let answer = ready();
     assert_eq!(answer.status, 503);
-    let told = format!("not ready\nstore {} is down: the server cannot be reached (", redis.url());
-    assert!(answer.body.starts_with(&told), "{answer:?}");
+    let expected =
+        format!("not ready\nstore {} is down: the server cannot be reached (", redis.url());
+    assert!(answer.body.starts_with(&expected), "{answer:?}");
     assert_eq!(reasons(&proxy, &redis), [0.0, 1.0, 0.0]);
     assert_eq!(get(proxy.admin, "/healthz", "").status, 200);
 
@@ -251,8 +252,8 @@ fn a_store_that_goes_and_comes_back_is_told_in_the_log_the_metrics_and_readiness
 }
 
 #[test]
-fn a_store_that_rules_do_without_is_told_and_requests_are_still_wanted() {
-    // Nobody listens there.
+fn a_store_with_a_fallback_leaves_the_proxy_ready_but_degraded() {
+    // No server listens at this address.
     let rules = "[[rule]]\nname = \"a\"\nlimits = \"1000/s\"\n\
                  store = { url = \"redis://user:secret@127.0.0.1:1\", when_down = \"admit\" }\n";
     let proxy = Proxy::with_rules("degraded", rules);

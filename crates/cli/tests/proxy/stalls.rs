@@ -1,4 +1,4 @@
-//! Bodies that have begun and then do not move: ended, and counted by whose fault it is.
+//! Bodies that stall: the proxy ends them, and counts them by the side at fault.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn is_all_over(proxy: &Proxy) {
 }
 
 #[test]
-fn a_response_that_stops_is_ended_and_not_taken_for_whole() {
+fn a_response_that_stops_is_ended_and_never_looks_complete() {
     for (name, head, whole) in [
         ("half-length", "content-length: 10\r\n\r\nhalf", "half"),
         ("half-chunks", "transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n", "4\r\nhalf\r\n"),
@@ -32,7 +32,7 @@ fn a_response_that_stops_is_ended_and_not_taken_for_whole() {
         let stops = upstream(move |mut stream| {
             read_head(&mut stream);
             stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes()).expect("written");
-            // Until the proxy hangs up.
+            // Wait until the proxy closes the connection.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let proxy = Proxy::before(name, stops, &["--body-timeout", "0.3"]);
@@ -49,7 +49,7 @@ fn a_response_that_stops_is_ended_and_not_taken_for_whole() {
 }
 
 #[test]
-fn a_response_that_moves_may_take_long() {
+fn a_response_that_makes_progress_may_take_long() {
     let slow = upstream(|mut stream| {
         read_head(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n").expect("written");
@@ -65,12 +65,12 @@ fn a_response_that_moves_may_take_long() {
 }
 
 #[test]
-fn a_client_that_stops_reading_is_let_go() {
+fn a_client_that_stops_reading_is_disconnected() {
     let big = upstream(|mut stream| {
         read_head(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 134217728\r\n\r\n").expect("written");
         let bytes = vec![7; 64 << 10];
-        // Until the proxy hangs up.
+        // Wait until the proxy closes the connection.
         while stream.write_all(&bytes).is_ok() {}
     });
     let proxy = Proxy::before("reader", big, &["--body-timeout", "0.4"]);
@@ -81,9 +81,9 @@ fn a_client_that_stops_reading_is_let_go() {
     assert_eq!(stalls(&proxy), [0.0, 0.0, 1.0, 0.0]);
 }
 
-/// The others of its connection go on.
+/// The other streams of the connection continue.
 #[test]
-fn a_stream_of_http2_that_nobody_reads_is_ended_alone() {
+fn an_http2_stream_that_is_not_read_is_ended_alone() {
     let big = upstream(|mut stream| {
         let head = read_head(&mut stream);
         if head.starts_with("GET /small ") {
@@ -92,7 +92,7 @@ fn a_stream_of_http2_that_nobody_reads_is_ended_alone() {
         }
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 134217728\r\n\r\n").expect("written");
         let bytes = vec![7; 64 << 10];
-        // Until the proxy hangs up.
+        // Wait until the proxy closes the connection.
         while stream.write_all(&bytes).is_ok() {}
     });
     let proxy = Proxy::before("stream", big, &["--body-timeout", "1"]);
@@ -114,13 +114,13 @@ fn a_stream_of_http2_that_nobody_reads_is_ended_alone() {
         let small = get("/small").await.expect("an answer").into_body();
         assert_eq!(small.collect().await.expect("a body").to_bytes(), "small");
     });
-    // Two for the client, where both tried at the beginning; and none was ended.
+    // Two connections if both requests connected at once; and no stream was ended.
     assert!(proxy.metric("tollgate_connections_total") <= 2.0);
     is_all_over(&proxy);
 }
 
 #[test]
-fn an_upload_that_stops_before_there_is_an_answer_is_a_408() {
+fn an_upload_that_stops_before_the_response_is_a_408() {
     let reader = upstream(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
     let proxy = Proxy::before("upload-408", reader, &["--body-timeout", "0.3"]);
     let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 10\r\n\r\nhalf";
@@ -133,7 +133,7 @@ const UPLOAD: &str = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r
 const STREAM: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
 
 #[test]
-fn a_stream_on_which_neither_side_moves_is_ended_once() {
+fn an_exchange_that_is_idle_in_both_directions_is_ended_once() {
     let mute = upstream(|mut stream| {
         read_head(&mut stream);
         stream.write_all(STREAM.as_bytes()).expect("written");
@@ -150,7 +150,7 @@ fn a_stream_on_which_neither_side_moves_is_ended_once() {
 }
 
 #[test]
-fn a_stream_of_which_one_way_rests_goes_on() {
+fn an_exchange_that_is_idle_in_one_direction_continues() {
     let counter = upstream(|mut stream| {
         read_head(&mut stream);
         stream.write_all(STREAM.as_bytes()).expect("written");

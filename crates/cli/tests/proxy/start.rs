@@ -1,11 +1,11 @@
-//! What is told when it does not start, and what it shows by itself.
+//! Errors at the start, and the demonstration without options.
 
 use std::process::Command;
 
 use crate::support::{Proxy, get, scratch};
 
-/// What is told when the proxy does not start with these words and variables.
-pub(crate) fn denied(words: &[&str], variables: &[(&str, &str)]) -> String {
+/// Standard error of a proxy that does not start with these arguments and variables.
+pub(crate) fn start_error(words: &[&str], variables: &[(&str, &str)]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .args(["proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
         .args(words)
@@ -18,10 +18,10 @@ pub(crate) fn denied(words: &[&str], variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn wrong_options_and_files_are_errors_at_the_start() {
     let file = scratch("wrong.toml", "[[rule]]\nname = \"a\"\nlimits = \"5/fortnight\"\n");
     let file = file.to_str().expect("UTF-8");
-    for (words, said) in [
+    for (words, expected) in [
         (["--upstream", "ftp://example.org"], "write it like http://127.0.0.1:3000"),
         (["--upstream-http2", "--preserve-host"], "cannot be used with"),
         (["--upstream", "example.org"], "write it like http://127.0.0.1:3000"),
@@ -34,13 +34,13 @@ fn mistakes_are_told() {
         (["--max-connections", "0"], "0 is not in 1..=1000000"),
         (["--max-connections-per-client", "9999999"], "9999999 is not in 0..=1000000"),
     ] {
-        let stderr = denied(&words, &[]);
-        assert!(stderr.contains(said), "{said}: {stderr}");
+        let stderr = start_error(&words, &[]);
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
     }
 }
 
 #[test]
-fn an_address_in_use_is_told() {
+fn an_address_in_use_is_an_error_at_the_start() {
     let proxy = Proxy::start("in-use", &[]);
     let listen = proxy.listen.to_string();
     let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
@@ -53,7 +53,7 @@ fn an_address_in_use_is_told() {
 }
 
 #[test]
-fn by_itself_it_shows_the_whole_thing() {
+fn without_options_the_proxy_is_a_demonstration() {
     let proxy = Proxy::start("alone", &[]);
     let answer = get(proxy.listen, "/path?query", "");
     assert_eq!(answer.status, 200);
@@ -65,7 +65,7 @@ fn by_itself_it_shows_the_whole_thing() {
     assert_figures(&page.body);
 }
 
-/// Every sample belongs to a family that is declared once, before it; no sample is there twice.
+/// Each family is declared once and before its samples, and no sample appears twice.
 fn assert_figures(page: &str) {
     let mut families = std::collections::HashSet::new();
     let mut samples = std::collections::HashSet::new();

@@ -1,4 +1,4 @@
-//! Stopping: requests under way come to their end, or to the end of their time.
+//! Stopping: requests in flight finish, or are cut off after the drain timeout.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -10,19 +10,19 @@ use crate::support::{Proxy, answer, connect, eventually, get, read_head, upstrea
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
 #[test]
-fn sigterm_finishes_a_request_under_way() {
+fn sigterm_finishes_a_request_in_flight() {
     let (go, gone) = mpsc::channel();
     let gone = std::sync::Mutex::new(gone);
     let slow = upstream(move |mut stream| {
         read_head(&mut stream);
-        gone.lock().expect("no panic").recv().expect("told");
+        gone.lock().expect("no panic").recv().expect("requested");
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").expect("written");
     });
     let mut proxy = Proxy::before("drain", slow, &[]);
     let idle = connect(proxy.listen);
     let mut client = connect(proxy.listen);
     client.write_all(REQUEST).expect("written");
-    eventually("it is under way", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
+    eventually("it is in flight", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
     proxy.signal("TERM");
     eventually("no more connections", || TcpStream::connect(proxy.listen).is_err());
     assert_eq!(get(proxy.admin, "/healthz", "").status, 503);
@@ -34,7 +34,7 @@ fn sigterm_finishes_a_request_under_way() {
 }
 
 #[test]
-fn what_takes_too_long_is_cut_off() {
+fn a_request_that_exceeds_the_drain_timeout_is_cut_off() {
     let never = upstream(|mut stream| {
         read_head(&mut stream);
         read_head(&mut stream); // until the proxy hangs up
@@ -42,7 +42,7 @@ fn what_takes_too_long_is_cut_off() {
     let mut proxy = Proxy::before("cut", never, &["--drain-timeout", "0.3"]);
     let mut client = connect(proxy.listen);
     client.write_all(REQUEST).expect("written");
-    eventually("it is under way", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
+    eventually("it is in flight", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
     let began = Instant::now();
     proxy.signal("INT");
     assert_eq!(proxy.wait(), 1);
@@ -51,7 +51,7 @@ fn what_takes_too_long_is_cut_off() {
 }
 
 #[test]
-fn a_second_signal_stops_at_once() {
+fn a_second_signal_stops_immediately() {
     let never = upstream(|mut stream| {
         read_head(&mut stream);
         read_head(&mut stream);
@@ -59,9 +59,9 @@ fn a_second_signal_stops_at_once() {
     let mut proxy = Proxy::before("twice", never, &["--drain-timeout", "60"]);
     let mut client = connect(proxy.listen);
     client.write_all(REQUEST).expect("written");
-    eventually("it is under way", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
+    eventually("it is in flight", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
     proxy.signal("TERM");
-    eventually("it stops", || proxy.stderr().contains("stopping; requests under way: 1"));
+    eventually("it stops", || proxy.stderr().contains("stopping; requests in flight: 1"));
     proxy.signal("TERM");
     assert_eq!(proxy.wait(), 1);
 }

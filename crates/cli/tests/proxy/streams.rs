@@ -1,4 +1,4 @@
-//! Bodies pass as they come, and are not kept.
+//! Bodies are forwarded as they arrive, without buffering.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::support::{Proxy, connect, read_head, upstream};
 
-/// More than this is not in sockets and buffers; much less than is sent.
+/// An upper bound on the bytes in sockets and buffers; the tests send much more.
 const KEPT_MAX: usize = 32 << 20;
 const SENT: usize = 128 << 20;
 
 #[test]
-fn each_piece_passes_before_the_next_is_sent() {
+fn each_chunk_is_forwarded_before_the_next_is_sent() {
     let echo = upstream(|mut stream| {
         read_head(&mut stream);
         stream
@@ -21,7 +21,7 @@ fn each_piece_passes_before_the_next_is_sent() {
             .expect("written");
         let mut bytes = [0; 4_096];
         while let Ok(count @ 1..) = stream.read(&mut bytes) {
-            // Chunks in, the same chunks out.
+            // Echo each chunk.
             stream.write_all(&bytes[..count]).expect("written");
         }
     });
@@ -40,7 +40,7 @@ fn each_piece_passes_before_the_next_is_sent() {
 }
 
 #[test]
-fn an_upload_is_not_kept_while_the_upstream_does_not_read() {
+fn an_upload_is_not_buffered_while_the_upstream_does_not_read() {
     let stuck = upstream(|mut stream| {
         read_head(&mut stream);
         std::thread::sleep(Duration::from_secs(3));
@@ -55,7 +55,7 @@ fn an_upload_is_not_kept_while_the_upstream_does_not_read() {
 }
 
 #[test]
-fn a_download_is_not_kept_while_the_client_does_not_read_and_comes_whole_when_it_does() {
+fn a_download_is_not_buffered_while_the_client_does_not_read_and_is_complete_later() {
     let sent = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&sent);
     let big = upstream(move |mut stream| {
@@ -84,7 +84,7 @@ fn a_download_is_not_kept_while_the_client_does_not_read_and_comes_whole_when_it
     assert_eq!(received, SENT);
 }
 
-/// How much goes before nothing does any more.
+/// How many bytes can be written before writes block.
 fn write_until_stuck(stream: &mut TcpStream) -> usize {
     let bytes = vec![7; 64 << 10];
     let mut sent = 0;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Nothing here takes so long.
+/// The longest wait of any test step.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A proxy that runs; it is killed when it is dropped.
+/// A running proxy. Dropping it kills the process.
 pub(crate) struct Proxy {
     child: Child,
     pub(crate) listen: SocketAddr,
@@ -19,14 +19,14 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// One on ports of its own, with these words besides.
+    /// Starts a proxy on free ports, with these further arguments.
     pub(crate) fn start(name: &str, words: &[&str]) -> Self {
         let file = std::fs::File::create(scratch(&format!("{name}.stderr"), ""));
         Self::launch(name, words, &[], file.expect("a place for scratch files").into())
     }
 
-    /// As [`start`](Self::start), with another standard error, and begun by these words, such as
-    /// those of a shell that sets limits.
+    /// Starts a proxy with this standard error. The words of `before` precede its command line, for
+    /// example a shell that sets limits.
     pub(crate) fn launch(name: &str, words: &[&str], before: &[&str], stderr: Stdio) -> Self {
         let binary = env!("CARGO_BIN_EXE_tollgate");
         let begin = [before, &[binary]].concat();
@@ -56,13 +56,13 @@ impl Proxy {
         Self { child, listen, admin, stderr, _stdout: stdout }
     }
 
-    /// One with these rules, before the built-in upstream.
+    /// Starts a proxy with these rules and the built-in upstream.
     pub(crate) fn with_rules(name: &str, rules: &str) -> Self {
         let file = scratch(&format!("{name}.toml"), rules);
         Self::start(name, &["--rules", file.to_str().expect("UTF-8")])
     }
 
-    /// One without rules, before this upstream.
+    /// Starts a proxy in front of this upstream, with a rule that admits all requests.
     pub(crate) fn before(name: &str, upstream: SocketAddr, words: &[&str]) -> Self {
         let file = scratch(&format!("{name}.toml"), UNLIMITED);
         let url = format!("http://{upstream}");
@@ -76,7 +76,7 @@ impl Proxy {
         assert!(status.expect("there is kill").success());
     }
 
-    /// Its exit code, when it has ended.
+    /// Waits for the exit, and returns the exit code.
     pub(crate) fn wait(&mut self) -> i32 {
         let mut code = None;
         eventually("it ends", || {
@@ -86,12 +86,12 @@ impl Proxy {
         code.and_then(|status| status.code()).expect("no signal ended it")
     }
 
-    /// What it wrote to standard error; nothing, if that is no file.
+    /// The text on standard error; empty if that is not a file.
     pub(crate) fn stderr(&self) -> String {
         std::fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// The figure of this name, with its labels.
+    /// The metric with this name and these labels.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let page = get(self.admin, "/metrics", "").body;
         let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -101,7 +101,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if !std::thread::panicking() {
@@ -110,10 +110,10 @@ impl Drop for Proxy {
     }
 }
 
-/// A rule that no test reaches the limit of.
+/// A rule whose limit no test reaches.
 pub(crate) const UNLIMITED: &str = r#"rule = [{ name = "all", limits = "1000000/s" }]"#;
 
-/// A server that treats every connection so, in a thread of its own.
+/// A server that runs this function on a thread for each connection.
 pub(crate) fn upstream(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -128,7 +128,7 @@ pub(crate) fn upstream(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Soc
     address
 }
 
-/// A connection to it, which does not wait for ever.
+/// A connection with timeouts.
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("listening");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
@@ -151,21 +151,21 @@ impl Answer {
     }
 }
 
-/// The value of a header, whose name is in lower case, in a head.
+/// The value of a header in a head. The name is in lower case.
 pub(crate) fn value<'a>(head: &'a str, name: &str) -> &'a str {
     let lines = head.lines().filter_map(|line| line.split_once(": "));
     let mut values = lines.filter(|(its, _)| its.eq_ignore_ascii_case(name));
     values.next().map_or("", |(_, value)| value)
 }
 
-/// Sends this as it is, and reads until the connection ends.
+/// Sends these bytes, and reads until the connection ends.
 pub(crate) fn send(address: SocketAddr, request: &str) -> Answer {
     let mut stream = connect(address);
     stream.write_all(request.as_bytes()).expect("written");
     answer(stream)
 }
 
-/// What comes until the connection ends.
+/// Reads until the connection ends.
 pub(crate) fn answer(mut stream: TcpStream) -> Answer {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).expect("read");
@@ -175,7 +175,7 @@ pub(crate) fn answer(mut stream: TcpStream) -> Answer {
     Answer { status, head: head.to_owned(), body: body.to_owned() }
 }
 
-/// A request without a body; `headers` end in CRLF.
+/// Sends a GET request; each line of `headers` ends in CRLF.
 pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
     let head = format!("{method} {path} HTTP/1.1\r\nhost: test.example\r\nconnection: close\r\n");
     send(address, &format!("{head}{headers}\r\n"))
@@ -185,7 +185,7 @@ pub(crate) fn get(address: SocketAddr, path: &str, headers: &str) -> Answer {
     ask(address, "GET", path, headers)
 }
 
-/// Reads until the end of a head, and returns it.
+/// Reads a head, and returns it.
 pub(crate) fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -198,7 +198,7 @@ pub(crate) fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).expect("UTF-8")
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -207,17 +207,17 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A file of that name and content in a place that is thrown away with the build.
+/// A file with this content in the temporary folder of the build.
 pub(crate) fn scratch(name: &str, content: &str) -> PathBuf {
     let path = place(name);
-    // A proxy that looks at it sees all of the text, or none.
+    // The rename is atomic: a proxy that polls the file sees all of the text, or none.
     let new = place(&format!("{name}.new"));
     std::fs::write(&new, content).expect("a place for scratch files");
     std::fs::rename(&new, &path).expect("a place for scratch files");
     path
 }
 
-/// Where the scratch file of that name is.
+/// The path of the scratch file with this name.
 fn place(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("proxy-{name}"))
 }

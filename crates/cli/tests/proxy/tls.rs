@@ -1,4 +1,4 @@
-//! Upstreams behind TLS: whom the proxy trusts, and in which version it speaks.
+//! TLS upstreams: which certificates the proxy trusts, and which version it uses.
 
 use std::net::SocketAddr;
 
@@ -7,10 +7,10 @@ use hyper::body::Incoming;
 
 use crate::failures::{assert_problem, failures};
 use crate::server::{Authority, Body, serve, text};
-use crate::start::denied;
+use crate::start::start_error;
 use crate::support::{PATIENCE, Proxy, eventually, get, scratch, upstream};
 
-async fn told(request: Request<Incoming>) -> Response<Body> {
+async fn describe(request: Request<Incoming>) -> Response<Body> {
     let host = request.headers().get("host").map_or("", |host| host.to_str().expect("ASCII"));
     let authority = request.uri().authority().map_or("", |authority| authority.as_str());
     Response::new(text(format!("{:?} {host} {authority}", request.version())))
@@ -26,7 +26,7 @@ fn before(name: &str, url: &str, authority: &Authority, words: &[&str]) -> Proxy
 fn alpn_chooses_the_version() {
     let authority = Authority::new();
     let ask = |name: &str, protocols: &[&str], words: &[&str]| {
-        let address = serve(Some(authority.vouch(&["localhost"], protocols)), told);
+        let address = serve(Some(authority.certify(&["localhost"], protocols)), describe);
         let url = format!("https://localhost:{}", address.port());
         let proxy = before(name, &url, &authority, words);
         let answer = get(proxy.listen, "/", "");
@@ -42,9 +42,9 @@ fn alpn_chooses_the_version() {
 }
 
 #[test]
-fn an_address_can_be_vouched_for() {
+fn a_certificate_for_an_address_is_accepted() {
     let authority = Authority::new();
-    let address = serve(Some(authority.vouch(&["127.0.0.1"], &["h2"])), told);
+    let address = serve(Some(authority.certify(&["127.0.0.1"], &["h2"])), describe);
     let proxy = before("tls-address", &format!("https://{address}"), &authority, &[]);
     assert_eq!(get(proxy.listen, "/", "").body, format!("HTTP/2.0  {address}"));
 }
@@ -54,7 +54,7 @@ fn assert_not_trusted(proxy: &Proxy, why: &str) {
         assert_problem(&get(proxy.listen, "/", ""), 502);
     }
     assert_eq!(failures(proxy, "tls"), 2);
-    let is_of_it = |line: &&str| line.contains("no secure connection");
+    let is_of_it = |line: &&str| line.contains("no TLS connection");
     // The log is written beside the answers.
     eventually("the failure is logged", || proxy.stderr().lines().any(|line| is_of_it(&line)));
     let stderr = proxy.stderr();
@@ -63,16 +63,16 @@ fn assert_not_trusted(proxy: &Proxy, why: &str) {
 }
 
 #[test]
-fn a_certificate_of_another_name_is_a_502() {
+fn a_certificate_for_another_name_is_a_502() {
     let authority = Authority::new();
-    let address = serve(Some(authority.vouch(&["other.example"], &[])), told);
+    let address = serve(Some(authority.certify(&["other.example"], &[])), describe);
     let url = format!("https://localhost:{}", address.port());
     assert_not_trusted(&before("tls-name", &url, &authority, &[]), "other.example");
 }
 
 #[test]
-fn an_authority_that_nobody_knows_is_a_502() {
-    let address = serve(Some(Authority::named("nobody").vouch(&["localhost"], &[])), told);
+fn an_unknown_authority_is_a_502() {
+    let address = serve(Some(Authority::named("nobody").certify(&["localhost"], &[])), describe);
     let url = format!("https://localhost:{}", address.port());
     let proxy = before("tls-unknown", &url, &Authority::new(), &[]);
     assert_not_trusted(&proxy, "UnknownIssuer");
@@ -80,15 +80,15 @@ fn an_authority_that_nobody_knows_is_a_502() {
 
 #[test]
 fn an_upstream_without_tls_is_a_502() {
-    let plain = serve(None, told);
+    let plain = serve(None, describe);
     let url = format!("https://{plain}");
     assert_not_trusted(&before("tls-plain", &url, &Authority::new(), &[]), "");
 }
 
 #[test]
-fn a_version_that_the_upstream_has_not_is_a_502() {
+fn a_version_that_the_upstream_lacks_is_a_502() {
     let authority = Authority::new();
-    let address = serve(Some(authority.vouch(&["127.0.0.1"], &["http/1.1"])), told);
+    let address = serve(Some(authority.certify(&["127.0.0.1"], &["http/1.1"])), describe);
     let url = format!("https://{address}");
     let proxy = before("tls-version", &url, &authority, &["--upstream-http2"]);
     assert_not_trusted(&proxy, "NoApplicationProtocol");
@@ -104,7 +104,7 @@ fn a_handshake_that_takes_too_long_is_a_504() {
 }
 
 #[test]
-fn authorities_that_are_not_there_are_told_at_the_start() {
+fn missing_authorities_are_an_error_at_the_start() {
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
     let (http, https) = (format!("http://{nowhere}"), format!("https://{nowhere}"));
     let empty = scratch("no-authority.pem", "nothing\n");
@@ -118,11 +118,11 @@ fn authorities_that_are_not_there_are_told_at_the_start() {
         (&https, torn, "certificate 1"),
         (&https, "/nowhere/ca.pem", "cannot be read"),
     ] {
-        let error = denied(&["--upstream", url, "--upstream-ca", file], &[]);
+        let error = start_error(&["--upstream", url, "--upstream-ca", file], &[]);
         assert!(error.contains(said), "{error}");
     }
-    // A system that trusts nobody.
+    // A system without certificate authorities.
     let none = [("SSL_CERT_FILE", empty), ("SSL_CERT_DIR", "/nowhere")];
-    let error = denied(&["--upstream", &https], &none);
+    let error = start_error(&["--upstream", &https], &none);
     assert!(error.contains("ca-certificates"), "{error}");
 }

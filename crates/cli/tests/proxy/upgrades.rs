@@ -1,4 +1,4 @@
-//! Connections that become another protocol's: one request, and then bytes both ways.
+//! Upgraded connections: one request, then bytes in both directions.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -17,13 +17,13 @@ const ASK: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgr
 const AGREED: &str = "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\n\
                       upgrade: websocket\r\nsec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
-/// Agrees, and sends back what comes; tells the head that it was sent.
+/// An upstream that accepts the upgrade and echoes bytes. The receiver gets the heads of requests.
 fn echo() -> (SocketAddr, mpsc::Receiver<String>) {
-    let (told, heads) = mpsc::channel();
-    let told = std::sync::Mutex::new(told);
+    let (sender, heads) = mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
     let address = upstream(move |mut stream| {
         let head = read_head(&mut stream).to_ascii_lowercase();
-        told.lock().expect("no panic").send(head).expect("it is heard");
+        sender.lock().expect("no panic").send(head).expect("it is heard");
         stream.write_all(AGREED.as_bytes()).expect("written");
         let mut bytes = [0; 4_096];
         while let Ok(count @ 1..) = stream.read(&mut bytes) {
@@ -53,13 +53,13 @@ fn is(proxy: &Proxy, name: &str, figure: f64) -> bool {
 }
 
 #[test]
-fn a_web_socket_passes_both_ways_and_is_one_request() {
+fn a_web_socket_is_forwarded_both_ways_and_counts_as_one_request() {
     let (up, heads) = echo();
     let rules = scratch("upgrade.toml", r#"rule = [{ name = "a", limits = "1/day" }]"#);
     let (url, rules) = (format!("http://{up}"), rules.to_str().expect("UTF-8"));
     let proxy = Proxy::start("upgrade", &["--upstream", &url, "--rules", rules]);
     let mut client = connect(proxy.listen);
-    // What is sent at once must not be lost on the way.
+    // Bytes sent directly after the head must not be lost.
     client.write_all(format!("{ASK}early").as_bytes()).expect("written");
     let head = read_head(&mut client).to_ascii_lowercase();
     for (name, expected) in [
@@ -89,7 +89,7 @@ fn a_web_socket_passes_both_ways_and_is_one_request() {
     assert!(read_head(&mut second).starts_with("HTTP/1.1 429 "));
     drop(second);
 
-    // One way ends; the other does when all is back.
+    // One direction ends; the other ends when all bytes are echoed.
     client.write_all(b"last").expect("written");
     client.shutdown(Shutdown::Write).expect("shut");
     let mut rest = String::new();
@@ -104,16 +104,16 @@ fn a_web_socket_passes_both_ways_and_is_one_request() {
 }
 
 #[test]
-fn what_is_declined_or_would_hide_requests_is_an_ordinary_request() {
-    let (told, heads) = mpsc::channel();
-    let told = std::sync::Mutex::new(told);
+fn an_upgrade_that_is_declined_or_would_hide_requests_is_an_ordinary_request() {
+    let (sender, heads) = mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
     let up = upstream(move |mut stream| {
         loop {
             let head = read_head(&mut stream).to_ascii_lowercase();
             if head.is_empty() {
                 return;
             }
-            told.lock().expect("no panic").send(head).expect("it is heard");
+            sender.lock().expect("no panic").send(head).expect("it is heard");
             let answer =
                 b"HTTP/1.1 426 Upgrade Required\r\nupgrade: foo\r\ncontent-length: 2\r\n\r\nno";
             stream.write_all(answer).expect("written");
@@ -137,7 +137,7 @@ fn what_is_declined_or_would_hide_requests_is_an_ordinary_request() {
 }
 
 #[test]
-fn an_answer_that_nobody_asked_for_is_a_502() {
+fn an_upgrade_without_a_request_for_it_is_a_502() {
     let up = upstream(|mut stream| {
         read_head(&mut stream);
         stream.write_all(AGREED.replace("websocket", "h2c").as_bytes()).expect("written");
@@ -149,7 +149,7 @@ fn an_answer_that_nobody_asked_for_is_a_502() {
 }
 
 #[test]
-fn a_stop_waits_for_them_until_its_time_is_over() {
+fn a_stop_waits_for_tunnels_until_the_drain_timeout() {
     let (up, _heads) = echo();
     let mut proxy = Proxy::before("upgrade-cut", up, &["--drain-timeout", "0.5"]);
     let mut client = upgraded(&proxy);
@@ -172,7 +172,7 @@ fn a_stop_waits_for_them_until_its_time_is_over() {
 }
 
 #[test]
-fn one_on_which_nothing_moves_is_ended() {
+fn an_idle_tunnel_is_ended() {
     let (up, _heads) = echo();
     let proxy = Proxy::before("upgrade-idle", up, &["--tunnel-timeout", "0.6"]);
     let mut client = upgraded(&proxy);
@@ -186,7 +186,7 @@ fn one_on_which_nothing_moves_is_ended() {
 }
 
 #[test]
-fn an_upstream_that_vanishes_ends_it() {
+fn an_upstream_that_disconnects_ends_the_tunnel() {
     let up = upstream(|mut stream| {
         read_head(&mut stream);
         stream.write_all(AGREED.as_bytes()).expect("written");
@@ -198,17 +198,17 @@ fn an_upstream_that_vanishes_ends_it() {
     eventually("it is closed", || is(&proxy, "tollgate_tunnels_open", 0.0));
 }
 
-/// Over TLS too, where an upstream would choose HTTP/2, which cannot be upgraded.
+/// Over TLS, ALPN would choose HTTP/2, which cannot be upgraded.
 #[test]
-fn a_web_socket_passes_to_an_https_upstream() {
+fn a_web_socket_reaches_an_https_upstream() {
     let authority = Authority::new();
-    let config = authority.vouch(&["localhost"], &["h2", "http/1.1"]);
+    let config = authority.certify(&["localhost"], &["h2", "http/1.1"]);
     let up = serve(Some(config), async |mut request: Request<Incoming>| {
         let upgrade = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
             let upgraded = upgrade.await.expect("it is upgraded");
             let (mut from, mut to) = tokio::io::split(TokioIo::new(upgraded));
-            // Until the client is gone.
+            // Wait until the client has closed.
             let _ = tokio::io::copy(&mut from, &mut to).await;
         });
         let response = Response::builder().status(101).header("connection", "upgrade");

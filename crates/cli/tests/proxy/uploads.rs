@@ -15,11 +15,11 @@ use crate::support::{
     PATIENCE, Proxy, answer, connect, eventually, read_head, scratch, upstream, value,
 };
 
-/// Nobody may do anything more than once.
+/// One request per day for each client.
 const ONCE: &str = r#"rule = [{ name = "a", limits = "1/day" }]"#;
 const UPLOAD_BYTES: usize = 300_000;
 
-/// A proxy whose only cell is spent.
+/// A proxy whose only cell is spent, so that it denies.
 fn denying(name: &str, words: &[&str]) -> Proxy {
     let rules = scratch(&format!("{name}.toml"), ONCE);
     let rules = ["--rules", rules.to_str().expect("UTF-8")];
@@ -32,7 +32,7 @@ fn head(length: usize, more: &str) -> String {
     format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n{more}\r\n")
 }
 
-/// Reads one answer, whose length is announced, and returns its status line.
+/// Reads one response with a Content-Length, and returns its status line.
 fn one_answer(client: &mut std::net::TcpStream) -> String {
     let head = read_head(client);
     let length = value(&head, "content-length").parse().expect("a length");
@@ -41,7 +41,7 @@ fn one_answer(client: &mut std::net::TcpStream) -> String {
 }
 
 #[test]
-fn a_denied_upload_may_go_on_after_its_429_and_the_connection_serves_again() {
+fn a_denied_upload_may_continue_after_its_429_and_the_connection_is_reused() {
     let proxy = denying("denied-on", &[]);
     let body = vec![b'x'; UPLOAD_BYTES];
     for chunked in [false, true] {
@@ -73,7 +73,7 @@ fn every_denied_upload_receives_its_429() {
     let upload = upload.concat();
     for _ in 0..100 {
         let mut client = connect(proxy.listen);
-        // As many clients do: the answer is read when all is written.
+        // Like many clients, read the response only after writing the whole body.
         client.write_all(&upload).expect("no broken pipe");
         assert_eq!(answer(client).status, 429);
     }
@@ -96,7 +96,7 @@ fn every_denied_upload_over_http2_receives_its_429() {
 }
 
 #[test]
-fn a_denied_client_that_waits_for_100_is_not_told_to_send() {
+fn a_denied_client_that_waits_for_100_continue_is_not_asked_to_send() {
     let proxy = denying("denied-100", &[]);
     let mut client = connect(proxy.listen);
     let head = head(UPLOAD_BYTES, "expect: 100-continue\r\n");
@@ -105,7 +105,7 @@ fn a_denied_client_that_waits_for_100_is_not_told_to_send() {
 }
 
 #[test]
-fn what_is_read_of_a_denied_upload_is_bounded_in_bytes_and_in_time() {
+fn the_rest_of_a_denied_upload_is_bounded_in_bytes_and_time() {
     const FAR_TOO_MUCH: usize = 256 << 20;
     let proxy = denying("denied-bounds", &["--header-timeout", "0.5"]);
     let mut client = connect(proxy.listen);
@@ -117,33 +117,33 @@ fn what_is_read_of_a_denied_upload_is_bounded_in_bytes_and_in_time() {
     let mut client = connect(proxy.listen);
     client.write_all(head(UPLOAD_BYTES, "").as_bytes()).expect("written");
     assert_eq!(one_answer(&mut client), "HTTP/1.1 429 Too Many Requests");
-    // It sends nothing more, and is let go.
+    // The client sends nothing more, and the proxy closes the connection.
     assert_eq!(client.read(&mut [0]).expect("closed"), 0);
     eventually("none is open", || proxy.metric("tollgate_connections_open") == 0.0);
 }
 
-/// An upstream that tells of each request, and answers when it is told to, or never.
+/// An upstream that reports each request, and answers on request or never.
 fn held() -> (SocketAddr, mpsc::Receiver<()>, mpsc::Sender<()>, mpsc::Receiver<bool>) {
-    let (told, asked) = mpsc::channel();
+    let (sender, asked) = mpsc::channel();
     let (go, wait) = mpsc::channel();
     let (ended, is_cut) = mpsc::channel();
-    let inner = std::sync::Mutex::new((told, wait, ended));
+    let inner = std::sync::Mutex::new((sender, wait, ended));
     let up = upstream(move |mut stream| {
         read_head(&mut stream);
-        // There is one request only.
+        // The connection has only one request.
         let inner = inner.lock().expect("no panic");
         inner.0.send(()).expect("it is heard");
         if inner.1.recv_timeout(PATIENCE).is_ok() {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").expect("written");
         }
-        // Nobody may want to know.
+        // The receiver may be gone.
         let _ = inner.2.send(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
     });
     (up, asked, go, is_cut)
 }
 
 #[test]
-fn a_half_closed_client_receives_its_answer() {
+fn a_half_closed_client_receives_its_response() {
     for request in [
         "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
         "GET / HTTP/1.0\r\n\r\n",
@@ -156,7 +156,7 @@ fn a_half_closed_client_receives_its_answer() {
         client.write_all(request.as_bytes()).expect("written");
         client.shutdown(Shutdown::Write).expect("shut");
         asked.recv_timeout(PATIENCE).expect("it is passed on");
-        // Long enough for the proxy to see that nothing more comes.
+        // Long enough for the proxy to notice the closed sending side.
         std::thread::sleep(Duration::from_millis(200));
         go.send(()).expect("it is heard");
         let answer = answer(client);
@@ -189,10 +189,10 @@ fn a_client_that_is_half_closed_for_too_long_is_given_up() {
     eventually("it is counted", || proxy.metric("tollgate_http_requests_abandoned_total") == 1.0);
 }
 
-/// A reset says that nobody is there any more: there is nothing to wait for.
+/// A reset means that the client is gone, so the proxy does not wait.
 #[test]
-fn a_client_that_resets_its_connection_is_given_up_at_once() {
-    // It answers the first request of a connection, and not the second.
+fn a_client_that_resets_its_connection_is_given_up_immediately() {
+    // The upstream answers the first request of a connection, and not the second.
     let up = upstream(|mut stream| {
         read_head(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").expect("written");
@@ -204,8 +204,8 @@ fn a_client_that_resets_its_connection_is_given_up_at_once() {
     client.write_all(get).expect("written");
     client.peek(&mut [0]).expect("the answer comes");
     client.write_all(get).expect("written");
-    eventually("it is under way", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
-    // What it has not read makes the system send a reset.
+    eventually("it is in flight", || proxy.metric("tollgate_http_requests_in_flight") == 1.0);
+    // Unread bytes make the system send a reset instead of a close.
     drop(client);
     eventually("it is counted", || proxy.metric("tollgate_http_requests_abandoned_total") == 1.0);
 }

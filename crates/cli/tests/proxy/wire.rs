@@ -1,4 +1,4 @@
-//! What goes over the wire on both sides.
+//! The bytes on the wire, on both sides of the proxy.
 
 use std::io::Write;
 use std::sync::mpsc;
@@ -9,10 +9,10 @@ use hyper_util::rt::TokioExecutor;
 
 use crate::support::{Proxy, answer, connect, get, read_head, send, upstream, value};
 
-/// An upstream that tells the heads it is sent, and answers this.
+/// An upstream that reports the heads it receives, and sends this response.
 fn recorder(response: &'static str) -> (std::net::SocketAddr, mpsc::Receiver<String>) {
-    let (told, heads) = mpsc::channel();
-    let told = std::sync::Mutex::new(told);
+    let (sender, heads) = mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
     let address = upstream(move |mut stream| {
         loop {
             let head = read_head(&mut stream);
@@ -22,7 +22,7 @@ fn recorder(response: &'static str) -> (std::net::SocketAddr, mpsc::Receiver<Str
             if !head.contains(" HTTP/1.1\r\n") {
                 continue; // the end of a body in chunks
             }
-            told.lock().expect("no panic").send(head.to_ascii_lowercase()).expect("it is heard");
+            sender.lock().expect("no panic").send(head.to_ascii_lowercase()).expect("it is heard");
             stream.write_all(response.as_bytes()).expect("written");
         }
     });
@@ -30,7 +30,7 @@ fn recorder(response: &'static str) -> (std::net::SocketAddr, mpsc::Receiver<Str
 }
 
 #[test]
-fn what_belongs_to_a_connection_stays_there() {
+fn headers_of_a_connection_are_not_forwarded() {
     let (up, heads) = recorder(
         "HTTP/1.1 200 OK\r\nconnection: x-up\r\nx-up: 1\r\nkeep-alive: timeout=5\r\n\
          proxy-authenticate: Basic\r\nx-kept: 1\r\nx-kept: 2\r\nvia: 1.1 other\r\n\
@@ -80,7 +80,7 @@ fn base_host_and_length_are_kept() {
     let head = heads.recv().expect("it was sent");
     assert!(head.starts_with("get /base/x http/1.1\r\n"), "{head}");
     assert_eq!(value(&head, "host"), "test.example");
-    // Of a response to HEAD, the length is that of what GET would bring.
+    // A response to HEAD has the length of the response to GET.
     let (up, _heads) = recorder("HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n");
     let proxy = Proxy::before("head", up, &[]);
     let answer = crate::support::ask(proxy.listen, "HEAD", "/", "");
@@ -116,7 +116,7 @@ fn a_body_with_two_lengths_reaches_the_upstream_with_one_or_not_at_all() {
 }
 
 #[test]
-fn connections_to_the_upstream_are_used_again() {
+fn connections_to_the_upstream_are_reused() {
     let (up, heads) = recorder("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let proxy = Proxy::before("again", up, &[]);
     let mut client = connect(proxy.listen);
@@ -128,7 +128,7 @@ fn connections_to_the_upstream_are_used_again() {
 }
 
 #[test]
-fn http2_clients_are_limited_and_passed_on_in_http1() {
+fn http2_clients_are_limited_and_forwarded_in_http1() {
     let proxy = Proxy::with_rules("h2", r#"rule = [{ name = "a", limits = "5/day" }]"#);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
@@ -154,6 +154,6 @@ fn http2_clients_are_limited_and_passed_on_in_http1() {
         let host = format!("x-forwarded-host: {}\n", proxy.listen);
         assert_eq!(bodies.matches(&host).count(), 5, "{bodies}");
     });
-    // While the first is made, the client may begin another.
+    // While the first connection is being opened, the client may open another.
     assert!(proxy.metric("tollgate_connections_total") < 20.0);
 }

@@ -1,4 +1,4 @@
-//! The command as its user meets it: options, odd input, what it prints and how it ends.
+//! `tollgate replay` from the command line: options, unusual input, output, and exit codes.
 
 use std::process::{Command, Stdio};
 
@@ -13,7 +13,7 @@ fn line(second: u64) -> String {
 }
 
 #[test]
-fn the_report_says_who_was_hurt() {
+fn the_report_shows_limiters_and_the_keys_denied_most() {
     let file = data(NASA);
     let ran = replay(&["--rule", "1/s burst 1", "--rule", "1/s burst 20", "--top", "2", &file]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
@@ -31,14 +31,14 @@ rule          algorithm  worst second  of limit  ended     key
 1/s burst 20  gcra                 11    11.00x  12:59:30  isaac.ksc.nasa.gov
 
 algorithm  at most
-gcra       burst + limit: a full bucket, and what flows in meanwhile
+gcra       burst + limit: a full bucket, plus the refill of a period
 
 Denied most by 1/s burst 1, gcra
 denied  requests  key
    164       364  edams.ksc.nasa.gov
     51        97  163.205.156.16
 
-Denied over time, 15 min a column, in the log's own clock (UTC)
+Denied over time, 15 min a column, on the log's clock (UTC)
 
 1/s burst 1, gcra: at most 242, at 15:15
 ";
@@ -50,13 +50,13 @@ Denied over time, 15 min a column, in the log's own clock (UTC)
 }
 
 #[test]
-fn a_narrow_terminal_gets_a_narrow_table() {
+fn a_table_of_many_limiters_fits_80_columns() {
     let ran = replay(&["--rule", "10/min burst 5", "--compare", &data(NASA)]);
     assert!(ran.out.contains("\n10/min burst 5\n  gcra "), "{}", ran.out);
     assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
     let without_burst = "
 fixed-window, fixed-window-aligned, sliding-counter, sliding-log, sub-windows:
-  the burst is not used
+  the burst is ignored
 10/min burst 5, leaky-queue: 16,432 requests were delayed, by at most 24 s
 ";
     assert!(ran.out.contains(without_burst), "{}", ran.out);
@@ -85,34 +85,34 @@ fn malformed_lines_are_counted_shown_and_skipped() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_only_malformed() {
+fn bytes_that_are_not_text_are_malformed_lines() {
     let log = [line(1).as_bytes(), &[0xff; 300], b"\n\0\0\n", line(3).as_bytes()].concat();
     let report = json_with(&RULE, &log);
     assert_eq!((&report["requests"], &report["malformed"]["lines"]), (&2.into(), &2.into()));
 }
 
 #[test]
-fn time_never_goes_back_for_the_limiter() {
+fn an_older_line_is_decided_at_the_latest_time() {
     let log: String = [10, 8, 11, 5, 30].map(line).concat();
     let decisions = scratch("back.jsonl", b"");
     let report = json_with(&[&RULE[..], &["--decisions", &decisions]].concat(), log.as_bytes());
     assert_eq!(report["back_in_time"]["lines"], 2);
-    assert_eq!(report["back_in_time"]["most_nanos"], 6_000_000_000_u64);
-    // The line of second 8 is judged at second 10, and that of second 5 at second 11.
+    assert_eq!(report["back_in_time"]["max_nanos"], 6_000_000_000_u64);
+    // The line of second 8 is decided at second 10, and the line of second 5 at second 11.
     assert_eq!(report["denied"], 2);
     assert_eq!(report["last_time"], "1995-08-01T06:00:30Z");
     let written = std::fs::read_to_string(decisions).unwrap();
     let lines: Vec<Value> =
         written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[3]["time"], "1995-08-01T06:00:05Z");
-    assert_eq!(lines[3]["judged_at"], "1995-08-01T06:00:11Z");
-    assert_eq!(lines[2].get("judged_at"), None);
+    assert_eq!(lines[3]["decided_at"], "1995-08-01T06:00:11Z");
+    assert_eq!(lines[2].get("decided_at"), None);
     let ran = replay_with(&RULE, log.as_bytes());
     assert!(ran.out.contains("2 lines went back in time, by at most 6 s"), "{}", ran.out);
 }
 
 #[test]
-fn decisions_are_a_line_for_each_request_and_limiter() {
+fn decisions_have_one_line_per_request_and_limiter() {
     let out = scratch("decisions.jsonl", b"old");
     let log: String = [1, 1, 2].map(line).concat();
     let words = ["--rule", "1/s", "--compare", "gcra,fixed-window", "--decisions", &out];
@@ -129,14 +129,14 @@ fn decisions_are_a_line_for_each_request_and_limiter() {
     assert_eq!(json_with(&words, log.as_bytes())["never_fit"], 3);
     let written = std::fs::read_to_string(&out).unwrap();
     assert_eq!(written.matches("\"verdict\":\"never\"").count(), 3);
-    // Every decision of a real log, which is a log itself.
+    // The decisions of a real log can be replayed as a log.
     json_with(&[&RULE[..], &["--decisions", &out, &data(NASA)]].concat(), b"");
     let again = json_with(&[&RULE[..], &["--key", "field:key", &out]].concat(), b"");
     assert_eq!((&again["requests"], &again["denied"]), (&30_969.into(), &5_581.into()));
 }
 
 #[test]
-fn delays_are_told_by_decision_and_together() {
+fn delays_are_reported_per_decision_and_in_total() {
     let out = scratch("delays.jsonl", b"");
     let log = line(1).repeat(5);
     let words = ["--rule", "1/s burst 4", "-a", "leaky-queue", "--decisions", &out];
@@ -152,12 +152,12 @@ fn delays_are_told_by_decision_and_together() {
         assert_eq!(report["delayed"], delayed, "{immediate}");
         assert_eq!(report["longest_delay_nanos"], delays[3] * 1_000_000_000, "{immediate}");
         let written = std::fs::read_to_string(&out).unwrap();
-        let told: Vec<Value> = written
+        let delays_written: Vec<Value> = written
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap()["delay_nanos"].take())
             .collect();
-        assert_eq!(told[..4], delays.map(|delay| Value::from(delay * 1_000_000_000)));
-        assert_eq!(told[4..], [Value::Null]);
+        assert_eq!(delays_written[..4], delays.map(|delay| Value::from(delay * 1_000_000_000)));
+        assert_eq!(delays_written[4..], [Value::Null]);
         let ran = replay_with(&words, log.as_bytes());
         match text {
             Some(text) => assert!(ran.out.contains(text), "{}", ran.out),
@@ -167,7 +167,7 @@ fn delays_are_told_by_decision_and_together() {
 }
 
 #[test]
-fn a_log_is_never_overwritten_by_its_decisions() {
+fn decisions_do_not_overwrite_the_log() {
     let log = scratch("kept.log", line(1).as_bytes());
     let ran = replay(&[&RULE[..], &["--decisions", &log, &log]].concat());
     assert_eq!(ran.code, 2);
@@ -176,7 +176,7 @@ fn a_log_is_never_overwritten_by_its_decisions() {
 }
 
 #[test]
-fn one_limiter_has_its_figures_at_the_top_too() {
+fn a_single_limiter_has_its_counts_at_the_top_level_too() {
     let report = json_with(&RULE, line(1).as_bytes());
     for name in ["requests", "keys", "admitted", "denied", "keys_denied"] {
         assert!(report[name].is_u64(), "{name}");
@@ -189,8 +189,8 @@ fn one_limiter_has_its_figures_at_the_top_too() {
 }
 
 #[test]
-fn the_days_of_aligned_windows_begin_where_they_are_told() {
-    // 21:30 and 22:30 UTC are one day in Greenwich and two days in a place at +02:00.
+fn the_utc_offset_sets_where_the_days_of_aligned_windows_begin() {
+    // 21:00 and 22:00 UTC are on one day in UTC and on two days at +02:00.
     let log = line(0).replace(":06:", ":21:") + &line(0).replace(":06:", ":22:");
     let words = ["--rule", "1/d", "--algorithm", "fixed-window-aligned"];
     assert_eq!(json_with(&words, log.as_bytes())["denied"], 1);
@@ -199,7 +199,7 @@ fn the_days_of_aligned_windows_begin_where_they_are_told() {
 }
 
 #[test]
-fn a_full_limiter_does_what_it_is_told_and_says_so() {
+fn a_full_limiter_follows_on_full_and_is_reported() {
     let denied = |on_full: &str| {
         let words = ["--rule", "1/h", "--capacity", "10", "--on-full", on_full, &data(NASA)];
         let report = json_with(&words, b"");
@@ -210,14 +210,14 @@ fn a_full_limiter_does_what_it_is_told_and_says_so() {
     assert!(denied("evict") < denied("deny"));
     let ran = replay(&["--rule", "1/h", "--capacity", "10", &data(NASA)]);
     assert!(ran.out.contains("raise --capacity"), "{}", ran.out);
-    // What an evicted key is forgiven, the model remembers.
+    // The model still counts a key that the limiter has evicted.
     let ran = replay(&["--rule", "1/h", "--capacity", "10", "--verify", &data(NASA)]);
     assert_eq!(ran.code, 1);
     assert!(ran.out.contains("differences from the reference model"), "{}", ran.out);
 }
 
 #[test]
-fn what_cannot_keep_a_rule_is_left_out_and_told() {
+fn an_algorithm_that_cannot_keep_a_rule_is_left_out_and_reported() {
     let words = ["--rule", "70000/min", "--rule", "9/min", "--compare", "all"];
     let ran = replay_with(&words, line(1).as_bytes());
     let left_out = "
@@ -234,8 +234,8 @@ left out: 70000/min, sliding-log: a log keeps at most 65,536 events a window:
 }
 
 #[test]
-fn a_limiter_of_large_rings_has_room_for_fewer_keys() {
-    // Of 2,365 keys in half a day, 1,126 have room at a time.
+fn a_limiter_with_large_rings_has_room_for_fewer_keys() {
+    // There is room for 1,126 of the 2,365 keys.
     let words = ["--rule", "65536/d", "--algorithm", "sliding-log", &data(NASA)];
     let report = json_with(&words, b"");
     assert_eq!((&report["limiters"][0]["capacity"], &report["denied"]), (&1_126.into(), &0.into()));
@@ -249,13 +249,11 @@ fn a_limiter_of_large_rings_has_room_for_fewer_keys() {
 }
 
 #[test]
-fn empty_input_is_a_report_of_nothing() {
+fn empty_input_has_a_report() {
     for input in [&b""[..], b"\n\n", &[0x1f]] {
         let ran = replay_with(&[&RULE[..], &["--format", "clf"]].concat(), input);
         assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(
-            ran.out.starts_with("0 requests by 0 keys (ip)\nthere was no request in the input")
-        );
+        assert!(ran.out.starts_with("0 requests by 0 keys (ip)\nthe input contains no request"));
     }
     let report = json_with(&[&RULE[..], &["--verify"]].concat(), b"");
     assert_eq!((&report["requests"], &report["denied"]), (&0.into(), &0.into()));
@@ -263,7 +261,7 @@ fn empty_input_is_a_report_of_nothing() {
 }
 
 #[test]
-fn a_file_that_breaks_off_is_reported_as_far_as_it_goes() {
+fn a_truncated_file_is_reported_as_incomplete() {
     let packed = std::fs::read(data(NASA)).unwrap();
     let file = scratch("broken.log.gz", &packed[..100_000]);
     let ran = replay(&[&RULE[..], &[&file]].concat());
@@ -277,7 +275,7 @@ fn a_file_that_breaks_off_is_reported_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_is_wrong_is_said_before_anything_is_read() {
+fn a_wrong_option_or_file_is_an_error_without_a_report() {
     let nasa = data(NASA);
     let azure = data(AZURE_CODE);
     for (words, why) in [
@@ -294,7 +292,7 @@ fn what_is_wrong_is_said_before_anything_is_read() {
         (&["--rule", "70000/min", "--compare", "gcra,sliding-log", &nasa], "at most 65,536 events"),
         (
             &["--rule", "60000/min", "-a", "sliding-log", "--capacity", "1000000000", &nasa],
-            "give a lower --capacity",
+            "lower --capacity",
         ),
         (&["--rule", "1/s", "--sub-windows", "12", &nasa], "choose it with --algorithm"),
         (&["--rule", "1/s", "-a", "sub-windows", "--sub-windows", "1", &nasa], "2..=256"),
@@ -314,7 +312,7 @@ fn what_is_wrong_is_said_before_anything_is_read() {
 }
 
 #[test]
-fn a_reader_who_has_seen_enough_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .args(["replay", "--rule", "1/s", &data(NASA)])
         .stdout(Stdio::piped())
@@ -328,14 +326,14 @@ fn a_reader_who_has_seen_enough_is_no_error() {
 }
 
 #[test]
-fn the_help_says_what_happens_to_time() {
+fn the_help_describes_time_and_algorithms() {
     let ran = replay(&["--help"]);
     assert_eq!(ran.code, 0);
     let words: Vec<&str> = ran.out.split_whitespace().collect();
     let help = words.join(" ");
-    assert!(
-        help.contains("never goes back: a line older than one before it is judged at the latest")
-    );
+    assert!(help.contains(
+        "never goes back: a line that is older than a line before it is decided at the latest"
+    ));
     for name in ["fixed-window-aligned", "leaky-queue", "sub-windows", "sliding-counter"] {
         assert!(help.contains(&format!("{name} (")), "{help}");
     }
@@ -346,11 +344,11 @@ fn json_lines_without_the_key_are_malformed() {
     let log = b"{\"time\":1,\"user\":\"a\"}\n{\"time\":1.5}\n{\"time\":2,\"user\":null}\n";
     let report = json_with(&[&RULE[..], &["--key", "user"]].concat(), log);
     assert_eq!((&report["requests"], &report["malformed"]["lines"]), (&1.into(), &2.into()));
-    assert_eq!(report["malformed"]["first"][0]["why"], "it has no `user`");
+    assert_eq!(report["malformed"]["first"][0]["why"], "the line has no `user`");
 }
 
 #[test]
-fn a_log_without_its_last_line_end_is_whole() {
+fn the_last_line_needs_no_line_end() {
     let text = unpacked(AZURE_CODE);
     assert!(!text.ends_with(b"\n"));
     let report = json_with(&["--rule", "1/s", "--key", "none"], &text);

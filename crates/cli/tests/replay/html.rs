@@ -1,4 +1,4 @@
-//! The page with charts: `--html`.
+//! `--html`: the page with charts.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -6,7 +6,7 @@ use crate::support::{
     AZURE_CODE, ELASTIC, HACKERS, NASA, data, json, replay, replay_with, scratch,
 };
 
-/// Replays, and hands the page to `look`.
+/// Replays, and passes the page to `look`.
 fn page(name: &str, words: &[&str], input: &[u8], look: impl FnOnce(&str, &Document<'_>)) {
     let file = scratch(name, b"");
     let ran = replay_with(&[words, &["--html", &file]].concat(), input);
@@ -14,7 +14,7 @@ fn page(name: &str, words: &[&str], input: &[u8], look: impl FnOnce(&str, &Docum
     let text = std::fs::read_to_string(&file).unwrap();
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
     let document = Document::parse_with_options(&text, options).expect("it is XML");
-    sound(&document);
+    check_page(&document);
     look(&text, &document);
 }
 
@@ -32,8 +32,8 @@ fn number(node: &Node<'_, '_>, name: &str) -> f64 {
     number
 }
 
-/// Nothing runs, nothing comes from outside, and nothing is drawn outside its picture.
-fn sound(document: &Document<'_>) {
+/// Checks that the page has no script and no external resource, and draws nothing outside a picture.
+fn check_page(document: &Document<'_>) {
     let known = [
         "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "pre", "strong",
         "div", "table", "tr", "th", "td", "svg", "rect", "line", "polyline", "circle", "text",
@@ -83,7 +83,7 @@ fn sound(document: &Document<'_>) {
                 }
                 "text" if node.has_attribute("x") => {
                     let (x, y) = (number(&node, "x"), number(&node, "y"));
-                    // Narrow letters: a text that is cut off by this measure is cut off by any.
+                    // Assumes narrow letters: a text that exceeds the picture by this measure certainly does.
                     let wide = node.text().unwrap_or_default().chars().count() as f64 * 6.0;
                     let left = match node.attribute("text-anchor").unwrap() {
                         "start" => x,
@@ -104,7 +104,7 @@ fn headings(document: &Document<'_>) -> Vec<String> {
 }
 
 #[test]
-fn every_log_has_its_page() {
+fn every_log_has_a_page_with_charts() {
     let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../rules/example.toml");
     for (log, key, cost) in [
         (NASA, "ip", "1"),
@@ -130,19 +130,22 @@ fn every_log_has_its_page() {
 }
 
 #[test]
-fn the_page_tells_what_the_limiter_does() {
+fn the_page_shows_the_counts_of_the_limiters() {
     let file = data(NASA);
     let words = ["--rule", "1/s burst 1", "--rule", "1/s burst 20", "--top", "3", &file];
     page("figures.html", &words, b"", |text, document| {
         assert!(text.contains("<td>5,581</td><td>18.02 %</td>"), "the table");
         assert!(text.contains("164 of 364 denied") && text.contains("edams.ksc.nasa.gov"));
         assert!(text.contains("Nothing was denied by 1/s burst 20, gcra"));
-        let says: Vec<&str> = tagged(document, "title").filter_map(|node| node.text()).collect();
-        let denied = |says: &&&str| says.ends_with(" denied") && says.contains(": ");
-        let over_time: u64 = says
+        let tooltips: Vec<&str> =
+            tagged(document, "title").filter_map(|node| node.text()).collect();
+        let denied = |tooltip: &&&str| tooltip.ends_with(" denied") && tooltip.contains(": ");
+        let over_time: u64 = tooltips
             .iter()
             .filter(denied)
-            .map(|says| says.rsplit(' ').nth(1).unwrap().replace(',', "").parse::<u64>().unwrap())
+            .map(|tooltip| {
+                tooltip.rsplit(' ').nth(1).unwrap().replace(',', "").parse::<u64>().unwrap()
+            })
             .sum();
         assert_eq!(over_time, 5_581);
         for cell in ["30/h burst 20", "5/min burst 1", "1/s burst 10"] {
@@ -151,8 +154,9 @@ fn the_page_tells_what_the_limiter_does() {
                 [("denied", "requests", "30,969"), ("keys_denied", "keys", "2,365")]
             {
                 let count = limiter[name].as_u64().unwrap();
-                let found = says.iter().find(|says| {
-                    says.starts_with(&format!("{cell}: ")) && says.contains(&format!(" {what} ("))
+                let found = tooltips.iter().find(|tooltip| {
+                    tooltip.starts_with(&format!("{cell}: "))
+                        && tooltip.contains(&format!(" {what} ("))
                 });
                 let found = found.unwrap_or_else(|| panic!("no cell {cell}"));
                 let start = format!("{count} of {whole}");
@@ -162,9 +166,9 @@ fn the_page_tells_what_the_limiter_does() {
     });
 }
 
-/// What a client sends, and what a rules file says, is text and no markup.
+/// Text from a client or a rules file must not become markup.
 #[test]
-fn hostile_lines_stay_text() {
+fn markup_in_a_log_or_a_rule_is_escaped() {
     let key = "</text></svg><script>alert('1')</script>&amp;\"<img/src=x>\u{202e}";
     let mut log = String::new();
     for second in 0..9 {
@@ -187,15 +191,15 @@ fn hostile_lines_stay_text() {
 }
 
 #[test]
-fn odd_logs_have_a_page() {
+fn logs_of_no_request_one_request_and_centuries_have_a_page() {
     page("none.html", &["--rule", "1/s", "--suggest"], b"", |text, document| {
-        assert!(text.contains("there was no request"));
+        assert!(text.contains("the input contains no request"));
         assert_eq!(tagged(document, "svg").count(), 0);
     });
     let one = b"time,ip,n\n1995-08-01T06:00:00Z,a,18446744073709551615\n";
     let words = ["--rule", "1/s", "--suggest", "--cost", "field:n"];
     page("one.html", &words, one, |text, _| {
-        assert!(text.contains("none will do"), "{text}");
+        assert!(text.contains("none possible"), "{text}");
     });
     let centuries = b"time,ip\n1970-01-01T00:00:00Z,a\n1970-01-01T00:00:00Z,a\n2500-01-01T00:00:00Z,a\n2500-01-01T00:00:00Z,a\n";
     page("centuries.html", &["--rule", "1/d", "--suggest"], centuries, |_, document| {
@@ -204,7 +208,7 @@ fn odd_logs_have_a_page() {
 }
 
 #[test]
-fn no_file_to_be_read_is_overwritten() {
+fn the_page_does_not_overwrite_an_input() {
     let log = scratch("precious.log", b"h - - [01/Aug/1995:06:00:00 +0000] \"GET /\" 200 1\n");
     let rules = scratch("precious.toml", b"rule = [{ name = \"a\", limits = \"1/s\" }]");
     for (words, precious) in [

@@ -1,4 +1,4 @@
-//! Real logs through the real limiter, against figures found by other means.
+//! Real logs through the real limiters, compared with figures from other programs.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use crate::support::{
     AZURE_CODE, AZURE_CONV, ELASTIC, HACKERS, NASA, data, json, json_with, scratch, unpacked,
 };
 
-/// A naive token bucket in Python gave these for the NASA day: rule, per cent of the requests
-/// denied, hosts denied.
+/// Figures of the NASA day from a naive token bucket in Python: rule, percentage of requests denied,
+/// hosts denied.
 const NASA_TRUTHS: [(&str, &str, u64); 8] = [
     ("1/s burst 1", "18.02", 1_413),
     ("1/s burst 5", "0.33", 38),
@@ -20,7 +20,7 @@ const NASA_TRUTHS: [(&str, &str, u64); 8] = [
 ];
 
 #[test]
-fn the_nasa_day_gives_the_known_figures() {
+fn denials_of_the_nasa_day_equal_the_known_figures() {
     let file = data(NASA);
     let rules = NASA_TRUTHS.iter().flat_map(|(rule, _, _)| ["--rule", rule]);
     let words: Vec<&str> = rules.chain(["--key", "ip", &file]).collect();
@@ -45,10 +45,10 @@ fn the_nasa_day_gives_the_known_figures() {
     }
 }
 
-/// A naive queue in Python gave these for the NASA day: rule, cells that pass at once, requests
-/// denied, requests delayed, and for how many seconds at most.
+/// Figures of the NASA day from a naive queue in Python: rule, immediate cells, requests denied,
+/// requests delayed, and the longest delay in seconds.
 #[test]
-fn the_nasa_day_waits_as_long_as_is_known() {
+fn delays_of_the_nasa_day_equal_the_known_figures() {
     let file = data(NASA);
     for (rule, immediate, denied, delayed, longest_secs) in [
         ("10/min burst 5", "1", 1_832, 16_432, 24),
@@ -67,9 +67,9 @@ fn the_nasa_day_waits_as_long_as_is_known() {
     }
 }
 
-/// The aligned window, counted by a sort and a map: so many a host in each minute.
+/// The expected figure is a count by host and minute in a map.
 #[test]
-fn the_aligned_window_counts_by_the_minute() {
+fn the_aligned_window_denies_what_a_count_by_minute_denies() {
     let text = String::from_utf8(unpacked(NASA)).unwrap();
     let mut counts: HashMap<(&str, &str), u64> = HashMap::new();
     for line in text.lines() {
@@ -123,17 +123,17 @@ fn the_model_agrees_on_every_log_and_algorithm() {
 }
 
 #[test]
-fn a_log_that_goes_back_in_time_is_told() {
+fn a_log_that_goes_back_in_time_is_reported() {
     let file = data(ELASTIC);
     let back = json(&["--rule", "1/s", &file])["back_in_time"].clone();
-    assert_eq!(back["most_nanos"], 59_000_000_000_u64);
+    assert_eq!(back["max_nanos"], 59_000_000_000_u64);
     assert_eq!(back["lines"], lines_behind(&unpacked(ELASTIC)));
     for name in [NASA, HACKERS] {
         assert_eq!(json(&["--rule", "1/s", &data(name)])["back_in_time"]["lines"], 0);
     }
 }
 
-/// Lines of that log older than the latest before them. It stays in one month, and its times
+/// Lines that are older than the latest line before them. The log is of one month, so its times
 /// compare as text.
 fn lines_behind(log: &[u8]) -> usize {
     let text = String::from_utf8_lossy(log);
@@ -149,7 +149,7 @@ fn lines_behind(log: &[u8]) -> usize {
 }
 
 #[test]
-fn packed_plain_piped_and_split_logs_are_one_log() {
+fn packed_plain_piped_and_split_logs_give_the_same_report() {
     let text = unpacked(NASA);
     let middle = text.len() / 2;
     let middle = middle + text[middle..].iter().position(|byte| *byte == b'\n').unwrap() + 1;
@@ -166,7 +166,7 @@ fn packed_plain_piped_and_split_logs_are_one_log() {
 }
 
 #[test]
-fn every_format_tells_the_same_log() {
+fn every_format_gives_the_same_report() {
     let rule = ["--rule", "1/s burst 5"];
     let expected = json(&[&rule[..], &[&data(NASA)]].concat());
     let mut lines = String::new();
@@ -181,7 +181,7 @@ fn every_format_tells_the_same_log() {
     assert_eq!(json_with(&rule, table.as_bytes()), expected);
 }
 
-/// The same naive token bucket found 122 denials of three paths, and none by address.
+/// The naive token bucket found 122 denials on three paths, and none by address.
 #[test]
 fn an_address_limit_misses_what_a_path_limit_catches() {
     let file = data(HACKERS);

@@ -1,11 +1,11 @@
-//! Logs before a rules file: `--rules`.
+//! `--rules`: logs replayed through a rules file.
 
 use serde_json::Value;
 
 use crate::support::{ELASTIC, HACKERS, NASA, data, json, json_with, replay, scratch, unpacked};
 
 /// Writes a rules file, and replays a log of the test data through it.
-fn ruled(name: &str, rules: &str, log: &str) -> Value {
+fn replay_rules(name: &str, rules: &str, log: &str) -> Value {
     json(&["--rules", &scratch(name, rules.as_bytes()), &data(log)])
 }
 
@@ -25,11 +25,11 @@ fn first_segment(line: &str) -> Option<&str> {
 }
 
 #[test]
-fn a_rule_for_everything_is_the_limit_by_itself() {
+fn a_rule_for_all_requests_equals_the_limit_alone() {
     for log in [NASA, HACKERS, ELASTIC] {
         for limit in ["1/s burst 5", "2/min"] {
             let rules = format!("[[rule]]\nname = \"all\"\nlimits = \"{limit}\"\n");
-            let by_file = ruled("same.toml", &rules, log);
+            let by_file = replay_rules("same.toml", &rules, log);
             let by_option = json(&["--rule", limit, &data(log)]);
             for name in ["admitted", "denied", "keys_denied"] {
                 assert_eq!(by_file["rules"][0][name], by_option[name], "{log} {limit} {name}");
@@ -37,14 +37,14 @@ fn a_rule_for_everything_is_the_limit_by_itself() {
             }
             assert_eq!(by_file["rules"][0]["keys"], by_option["keys"]);
             let most = &by_option["limiters"][0]["denied_most"];
-            // One rule has as many keys listed as one limiter.
+            // One rule lists as many keys as one limiter.
             assert_eq!(&by_file["rules"][0]["denied_most"], most, "{log} {limit}");
         }
     }
 }
 
 #[test]
-fn rules_match_by_what_the_log_has() {
+fn rules_match_the_parts_that_the_log_records() {
     let rules = r#"
         rule = [
             { name = "path", match = { path = "/presentations/**" }, limits = "1000/s" },
@@ -53,7 +53,7 @@ fn rules_match_by_what_the_log_has() {
             { name = "agent", match = { header = { user-agent = "-x" } }, limits = "1000/s" },
         ]
     "#;
-    let report = ruled("matching.toml", rules, ELASTIC);
+    let report = replay_rules("matching.toml", rules, ELASTIC);
     assert_eq!(
         figure(&report, 0, "requests"),
         lines(ELASTIC, |line| first_segment(line) == Some("presentations"))
@@ -67,7 +67,7 @@ fn rules_match_by_what_the_log_has() {
 }
 
 #[test]
-fn what_the_log_has_not_is_counted_and_decided_without() {
+fn a_rule_that_needs_a_part_the_log_lacks_is_skipped_and_counted() {
     let rules = r#"
         rule = [
             { name = "user", match = { path = "/shuttle/**" }, key = "header:x-user", limits = "1/d" },
@@ -86,17 +86,17 @@ fn what_the_log_has_not_is_counted_and_decided_without() {
     assert_eq!(figure(&report, 1, "not_in_log"), asked("\"POST "));
     assert_eq!(figure(&report, 2, "not_in_log"), asked("\"HEAD "));
     assert_eq!(figure(&report, 3, "not_in_log"), 30_969);
-    // None of them denied anybody, and the last did as it does alone.
+    // These rules deny nothing, and the last rule denies what it denies alone.
     assert_eq!(report["all_rules"]["denied"], figure(&report, 4, "denied"));
     assert_eq!(figure(&report, 4, "denied"), 102);
     let ran = replay(&["--rules", &file, &data(NASA)]);
-    let note = "not in this log: rule user asks for header x-user: 8,0";
+    let note = "not in this log: rule user needs header x-user: 8,0";
     assert!(ran.out.contains(note) && ran.out.contains("decided without it"), "{}", ran.out);
     assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
 }
 
 #[test]
-fn headers_of_json_lines_are_keys() {
+fn headers_of_json_lines_can_be_keys() {
     let line = |second: u32, user: &str| {
         let headers =
             if user.is_empty() { "{}".to_owned() } else { format!("{{\"X-User\":[\"{user}\"]}}") };
@@ -123,7 +123,7 @@ fn headers_of_json_lines_are_keys() {
 }
 
 #[test]
-fn the_first_rule_shadows_and_bans_are_as_in_the_proxy() {
+fn first_rule_shadow_and_bans_work_as_in_the_proxy() {
     let log: String = (0..20)
         .map(|second| {
             format!(
@@ -140,7 +140,7 @@ fn the_first_rule_shadows_and_bans_are_as_in_the_proxy() {
         r#"
         apply = "first"
         rule = [
-            { name = "trial", shadow = true, limits = "5 per day" },
+            { name = "shadow", shadow = true, limits = "5 per day" },
             { name = "a", limits = "12 per day" },
             { name = "b", limits = "1 per day" },
         ]"#,
@@ -149,7 +149,7 @@ fn the_first_rule_shadows_and_bans_are_as_in_the_proxy() {
         ["requests", "admitted", "denied", "denied_by_others"]
             .map(|name| figure(report, rule, name))
     };
-    // The trial was asked about the twelve that went ahead.
+    // The rule in shadow also sees the twelve requests that are admitted.
     assert_eq!(
         counts(&first, 0),
         [20, 12, 7, 8].map(|count| count).map(|c| if c == 12 { 5 } else { c })
@@ -161,13 +161,13 @@ fn the_first_rule_shadows_and_bans_are_as_in_the_proxy() {
         r#"rule = [{ name = "a", limits = "1/s burst 1", penalty = "5 s" },
                    { name = "b", limits = "1/2s burst 1" }]"#,
     );
-    // b denies every other second, and a never: it is not charged then.
+    // b denies every other second. a is not charged then, so it never denies.
     assert_eq!(counts(&ban, 1), [20, 10, 10, 0]);
     assert_eq!(counts(&ban, 0), [20, 10, 0, 10]);
 }
 
 #[test]
-fn wrong_rules_and_wrong_options_are_told() {
+fn wrong_rules_and_wrong_options_are_errors() {
     let fine = scratch("fine.toml", b"rule = [{ name = \"a\", limits = \"1/s\" }]");
     let wrong = scratch("wrong.toml", b"[[rule]]\nname = \"a\"\nlimits = \"5/fortnight\"");
     for (words, why) in [
@@ -185,9 +185,9 @@ fn wrong_rules_and_wrong_options_are_told() {
 }
 
 #[test]
-fn an_empty_log_has_an_empty_table() {
+fn an_empty_log_has_a_report() {
     let file = scratch("empty.toml", b"rule = [{ name = \"a\", limits = \"1/s\" }]");
     let ran = replay(&["--rules", &file, "--suggest"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.out.contains("there was no request"), "{}", ran.out);
+    assert!(ran.out.contains("the input contains no request"), "{}", ran.out);
 }

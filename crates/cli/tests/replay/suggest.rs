@@ -1,4 +1,4 @@
-//! What is suggested, held against the limiter itself: `--suggest`.
+//! `--suggest`: suggestions, checked against the limiter itself.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{AZURE_CODE, ELASTIC, HACKERS, NASA, data, json, replay, scratch, unpacked};
 
-/// Every client of a log, one a line.
+/// The clients of a log, one per line, and their number.
 fn clients(log: &str) -> (String, u64) {
     let text = unpacked(log);
     let text = String::from_utf8_lossy(&text);
@@ -21,25 +21,25 @@ fn keys_denied(quota: &str, log: &str) -> u64 {
 }
 
 #[test]
-fn the_burst_denies_few_enough_and_one_less_denies_more() {
+fn the_suggested_burst_is_the_smallest_that_denies_few_enough_keys() {
     for (log, at_most, of_a_million) in
         [(NASA, "1%", 10_000), (HACKERS, "0%", 0), (ELASTIC, "2.5%", 25_000)]
     {
         let (list, count) = clients(log);
-        let good = scratch(&format!("good-{log}.txt"), list.as_bytes());
+        let listed = scratch(&format!("listed-{log}.txt"), list.as_bytes());
         let may = count * of_a_million / 1_000_000;
         let rates = ["--rate", "1/s", "--rate", "10/min", "--rate", "20/h"];
-        let words = ["--suggest", "--at-most", at_most, "--good", &good, &data(log)];
+        let words = ["--suggest", "--at-most", at_most, "--well-behaved", &listed, &data(log)];
         let report = json(&[&rates[..], &words[..]].concat());
         let suggestion = &report["suggestion"];
-        assert_eq!(suggestion["good_keys"], count);
-        assert_eq!(suggestion["good_keys_that_may_be_denied"], may);
+        assert_eq!(suggestion["well_behaved_keys"], count);
+        assert_eq!(suggestion["well_behaved_keys_that_may_be_denied"], may);
         for row in suggestion["rates"].as_array().unwrap() {
             let (rate, burst) = (row["rate"].as_str().unwrap(), row["burst"].as_u64().unwrap());
             let denied = keys_denied(&format!("{rate} burst {burst}"), log);
             assert!(denied <= may, "{log} {rate} burst {burst}: {denied} of {may}");
             assert_eq!(row["keys_denied"], denied);
-            assert_eq!(row["good_keys_denied"], denied);
+            assert_eq!(row["well_behaved_keys_denied"], denied);
             if burst > 1 {
                 let less = keys_denied(&format!("{rate} burst {}", burst - 1), log);
                 assert!(less > may, "{log} {rate} burst {burst}: {less} with one less");
@@ -52,27 +52,27 @@ fn the_burst_denies_few_enough_and_one_less_denies_more() {
 }
 
 #[test]
-fn a_suggestion_is_printed_with_its_reasons() {
+fn the_report_shows_the_suggestion_and_its_reasons() {
     let ran = replay(&["--suggest", &data(NASA)]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let expected = "
-2,328 of 2,365 keys are taken for well-behaved; 37 left out, with more than 18
-  in a busiest minute or more than 81 in all (the 99th percentiles)
-the smallest burst that ever denies at most 1 % (23 of them), what it denies,
+2,328 of 2,365 keys are well-behaved; 37 left out, with more than 18 in the
+  busiest minute or more than 81 in total (the 99th percentiles)
+the smallest burst that denies at most 1 % of them (23 keys), what it denies,
   and the burst that denies none of them:
 
-rate    burst  good keys       %  all keys       %  requests       %  for none
-30/h       39         20  0.86 %        35  1.48 %     1,045  3.37 %        75
-1/min      30         22  0.95 %        36  1.52 %       767  2.48 %        68
-2/min      23         18  0.77 %        33  1.40 %       436  1.41 %        54
-5/min      15         18  0.77 %        37  1.56 %       157  0.51 %        28
-10/min     10         18  0.77 %        35  1.48 %       176  0.57 %        18
-20/min      8         17  0.73 %        31  1.31 %       142  0.46 %        14
-30/min      7         20  0.86 %        30  1.27 %       124  0.40 %        14
-1/s         6         10  0.43 %        16  0.68 %        54  0.17 %        12
+rate    burst  well-behaved       %  keys       %  requests       %  for none
+30/h       39            20  0.86 %    35  1.48 %     1,045  3.37 %        75
+1/min      30            22  0.95 %    36  1.52 %       767  2.48 %        68
+2/min      23            18  0.77 %    33  1.40 %       436  1.41 %        54
+5/min      15            18  0.77 %    37  1.56 %       157  0.51 %        28
+10/min     10            18  0.77 %    35  1.48 %       176  0.57 %        18
+20/min      8            17  0.73 %    31  1.31 %       142  0.46 %        14
+30/min      7            20  0.86 %    30  1.27 %       124  0.40 %        14
+1/s         6            10  0.43 %    16  0.68 %        54  0.17 %        12
 
-suggested: 5/min burst 15, the one of these that lets a key have the least in
-  any minute: at most 20 requests
+suggested: 5/min burst 15, which of these admits the least to a key in any
+  minute: at most 20 requests
 
 [[rule]]
 name = \"suggested\"
@@ -85,7 +85,7 @@ limits = \"5/min burst 15\"
 }
 
 #[test]
-fn the_rule_is_ready_to_be_used() {
+fn the_suggested_rule_is_a_valid_rules_file() {
     for (key, log) in [("ip", ELASTIC), ("ip+path", HACKERS)] {
         let report = json(&["--suggest", "--key", key, &data(log)]);
         let suggestion = &report["suggestion"];
@@ -100,13 +100,13 @@ fn the_rule_is_ready_to_be_used() {
             .iter()
             .find(|row| quota.starts_with(&format!("{} ", row["rate"].as_str().unwrap())));
         let row: &Value = row.expect("it is one of the rates");
-        let ruled = json(&["--rules", &file, &data(log)]);
-        assert_eq!(ruled["rules"][0]["denied"], row["denied"], "{rule}");
+        let enforced = json(&["--rules", &file, &data(log)]);
+        assert_eq!(enforced["rules"][0]["denied"], row["denied"], "{rule}");
     }
 }
 
 #[test]
-fn costs_count_and_one_bucket_is_a_key() {
+fn a_suggestion_counts_costs_in_one_bucket() {
     let words = ["--suggest", "--key", "none", "--cost", "field:ContextTokens"];
     let report = json(&[&words[..], &["--rate", "10000/s", &data(AZURE_CODE)]].concat());
     let row = &report["suggestion"]["rates"][0];
@@ -126,12 +126,12 @@ fn wrong_options_say_what_to_write() {
     let empty = scratch("empty.txt", b"\n");
     let file = data(HACKERS);
     for (words, why) in [
-        (&["--suggest", "--rate", "1/s burst 5"][..], "the burst is to be found: write 1/s"),
+        (&["--suggest", "--rate", "1/s burst 5"][..], "which --suggest computes: write"),
         (&["--suggest", "--rate", "2000000000/s"], "the rate is above 1,000,000,000"),
         (&["--suggest", "--at-most", "1"], "such as 1%"),
-        (&["--suggest", "--good", &nobody], "none of the keys in"),
-        (&["--suggest", "--good", &empty], "write one a line"),
-        (&["--suggest", "--good", "/no/such"], "cannot read /no/such"),
+        (&["--suggest", "--well-behaved", &nobody], "none of the keys in"),
+        (&["--suggest", "--well-behaved", &empty], "write one per line"),
+        (&["--suggest", "--well-behaved", "/no/such"], "cannot read /no/such"),
         (&["--rule", "1/s", "--rate", "1/s"], "--suggest"),
     ] {
         let ran = replay(&[words, &[&file]].concat());

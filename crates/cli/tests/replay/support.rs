@@ -1,4 +1,4 @@
-//! Runs the built `tollgate replay` and looks at what it says.
+//! Runs the built `tollgate replay` and reads its output.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(crate) const ELASTIC: &str = "elastic_apache.log.gz";
 pub(crate) const AZURE_CODE: &str = "azure_llm_code.csv.gz";
 pub(crate) const AZURE_CONV: &str = "azure_llm_conv.csv.gz";
 
-/// What a run left behind.
+/// Exit code and output of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -25,7 +25,7 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
-/// Runs `tollgate replay` with these words and that standard input.
+/// Runs `tollgate replay` with these arguments and this standard input.
 pub(crate) fn replay_with(words: &[&str], input: &[u8]) -> Ran {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .arg("replay")
@@ -38,7 +38,7 @@ pub(crate) fn replay_with(words: &[&str], input: &[u8]) -> Ran {
         .expect("the binary starts");
     let mut stdin = child.stdin.take().expect("it is piped");
     let input = input.to_vec();
-    // It may end without having read everything, so a broken pipe is no failure.
+    // The tool may exit before it has read everything, so a broken pipe is no failure.
     let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("the binary ends");
     feeder.join().expect("the feeder ends");
@@ -68,14 +68,14 @@ pub(crate) fn json(words: &[&str]) -> Value {
     json_with(words, b"")
 }
 
-/// A file of that name and content in a place that is thrown away with the build.
+/// A file with this content in the temporary folder of the build.
 pub(crate) fn scratch(name: &str, content: &[u8]) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, content).expect("the place for scratch files is writable");
     path.to_str().expect("its name is UTF-8").to_owned()
 }
 
-/// What a packed file holds.
+/// The content of a packed file.
 pub(crate) fn unpacked(name: &str) -> Vec<u8> {
     let file = std::fs::File::open(data(name)).expect("the test data is there");
     let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! The worst window: exact figures of a real day, and every decision counted anew.
+//! Worst windows: known figures of a real day, and a recount of every decision.
 
 use std::collections::HashMap;
 
@@ -19,14 +19,14 @@ const ALGORITHMS: [&str; 7] = [
     "sliding-log",
 ];
 
-/// Cells, when that window ended, and whose it was.
+/// Cells, end of the window, and key.
 type Truth = (u64, &'static str, &'static str);
 
-/// Naive limiters and a naive count in Python gave these for the NASA day, in the order of
-/// the algorithms.
+/// The figures of the NASA day, computed by naive limiters and a naive count in Python. The order is
+/// that of the algorithms.
 const NASA_TRUTHS: [(&str, [Truth; 7]); 3] = [
-    // The bucket stays below 5 + 10; one window comes near twice 10, the other all the way. The
-    // queue's outlet and the log stay at 10, and what approximates the log lies between.
+    // The bucket stays below 5 + 10. One window comes near 2 x 10, and the aligned one reaches it. The
+    // queue and the log stay at 10, and the approximations of the log are between.
     (
         "10/min burst 5",
         [
@@ -39,7 +39,7 @@ const NASA_TRUTHS: [(&str, [Truth; 7]); 3] = [
             (10, "06:11:53", "dialup12.leuven.eunet.be"),
         ],
     ),
-    // A burst as large as the limit lets the bucket do what the windows do.
+    // With a burst as large as the limit, the bucket comes near 2 x the limit as well.
     (
         "15/min",
         [
@@ -67,7 +67,7 @@ const NASA_TRUTHS: [(&str, [Truth; 7]); 3] = [
 ];
 
 #[test]
-fn the_nasa_day_gives_the_known_windows() {
+fn worst_windows_of_the_nasa_day_equal_the_known_figures() {
     for (rule, truths) in NASA_TRUTHS {
         let report = json(&["--rule", rule, "--compare", "all", &data(NASA)]);
         let limit: f64 = rule.split('/').next().unwrap().parse().unwrap();
@@ -83,7 +83,7 @@ fn the_nasa_day_gives_the_known_windows() {
 }
 
 #[test]
-fn algorithms_stand_side_by_side() {
+fn the_report_compares_worst_windows_of_all_algorithms() {
     let ran = replay(&["--rule", "10/min burst 5", "--compare", "all", &data(NASA)]);
     let table = "
 The most requests that one key was admitted within any minute
@@ -98,12 +98,12 @@ The most requests that one key was admitted within any minute
   sliding-log                     10     1.00x  06:11:53  dialup12.leuven.eunet…
 
 algorithm             at most
-gcra                  burst + limit: a full bucket, and what flows in meanwhile
-fixed-window          2 x limit: one on either side of a window's edge
-fixed-window-aligned  2 x limit: one on either side of a window's edge
+gcra                  burst + limit: a full bucket, plus the refill of a period
+fixed-window          2 x limit: one on each side of a window's edge
+fixed-window-aligned  2 x limit: one on each side of a window's edge
 leaky-queue           limit + one request, or + --immediate cells if more
-sub-windows           2 x limit; the limit in a period less one sub-window
-sliding-counter       2 x limit: an estimate, as if the last window were even
+sub-windows           2 x limit; the limit within a period less one sub-window
+sliding-counter       2 x limit: it assumes that the last window was even
 sliding-log           the limit, exactly
 ";
     assert!(ran.out.contains(table), "{}", ran.out);
@@ -115,7 +115,7 @@ sliding-log           the limit, exactly
 }
 
 #[test]
-fn no_algorithm_exceeds_what_it_may_admit() {
+fn no_algorithm_exceeds_its_bound() {
     for (rule, burst, limit) in
         [("3/s burst 2", 2, 3), ("7/min", 7, 7), ("7 per 3 min burst 30", 30, 7), ("9/d", 9, 9)]
     {
@@ -137,9 +137,9 @@ fn no_algorithm_exceeds_what_it_may_admit() {
     }
 }
 
-/// Those logs tell microseconds, and a time unit is five of them.
+/// These logs have microseconds, and a time unit is 5 us.
 #[test]
-fn the_log_holds_the_limit_below_its_time_unit_too() {
+fn sliding_log_keeps_the_limit_below_its_time_unit() {
     for (rule, limit) in [("3/s", 3), ("10/s", 10)] {
         for name in [AZURE_CODE, AZURE_CONV] {
             let report = json(&["--rule", rule, "--key", "none", "-a", "sliding-log", &data(name)]);
@@ -148,9 +148,9 @@ fn the_log_holds_the_limit_below_its_time_unit_too() {
     }
 }
 
-/// At the outlet, spaced evenly but for a time unit: what passes at once, and one limit.
+/// The outlet is even, up to one time unit, so a window holds the immediate cells plus one limit.
 #[test]
-fn the_queue_holds_the_limit_and_what_passes_at_once() {
+fn leaky_queue_keeps_the_limit_plus_its_immediate_cells() {
     for (rule, limit) in [("10/s burst 30", 10), ("33 per 7 s burst 40", 33), ("7/min", 7)] {
         for immediate in [1, 4] {
             let cells = immediate.to_string();
@@ -166,7 +166,7 @@ fn the_queue_holds_the_limit_and_what_passes_at_once() {
     }
 }
 
-/// The more sub-windows, the nearer they come to the log.
+/// More sub-windows come nearer to the exact log.
 #[test]
 fn finer_sub_windows_admit_less_at_worst() {
     let nasa = data(NASA);
@@ -179,19 +179,19 @@ fn finer_sub_windows_admit_less_at_worst() {
     assert_eq!(json(&["--rule", "60/h", "-a", "sub-windows", &nasa])["worst_window"]["cells"], six);
 }
 
-/// On a log that goes back in time, and on one with costs and fractions of a second.
+/// Covers a log that goes back in time, and one with costs and fractions of a second.
 #[test]
-fn every_decision_counted_anew_gives_the_same() {
+fn a_recount_of_all_decisions_gives_the_same_windows() {
     let cost = ["--key", "none", "--cost", "field:ContextTokens"];
     let elastic = data(ELASTIC);
     let azure = data(AZURE_CODE);
-    count_anew("elastic", "4/min burst 2", 60, &[&elastic]);
-    count_anew("azure", "3000/s burst 8000", 1, &[&cost[..], &[&azure]].concat());
+    recount("elastic", "4/min burst 2", 60, &[&elastic]);
+    recount("azure", "3000/s burst 8000", 1, &[&cost[..], &[&azure]].concat());
     let immediate = ["--immediate", "5000", &azure];
-    count_anew("azure-immediate", "3000/s burst 8000", 1, &[&cost[..], &immediate].concat());
+    recount("azure-immediate", "3000/s burst 8000", 1, &[&cost[..], &immediate].concat());
 }
 
-fn count_anew(name: &str, rule: &str, period_secs: i128, words: &[&str]) {
+fn recount(name: &str, rule: &str, period_secs: i128, words: &[&str]) {
     let decisions = scratch(&format!("worst-{name}.jsonl"), b"");
     let replay = ["--rule", rule, "--compare", "all", "--decisions", &decisions];
     let report = json(&[&replay[..], words].concat());
@@ -209,7 +209,7 @@ fn count_anew(name: &str, rule: &str, period_secs: i128, words: &[&str]) {
     }
 }
 
-/// When cells went ahead, and how many, by algorithm and key.
+/// Time and number of the admitted cells, by algorithm and key.
 fn admitted(decisions: &str) -> HashMap<(String, String), Vec<(i128, u64)>> {
     let written = std::fs::read_to_string(decisions).unwrap();
     let mut admitted: HashMap<_, Vec<_>> = HashMap::new();
@@ -219,7 +219,7 @@ fn admitted(decisions: &str) -> HashMap<(String, String), Vec<(i128, u64)>> {
             continue;
         }
         let text = |name: &str| line[name].as_str().map(str::to_owned);
-        let at: Timestamp = text("judged_at").or(text("time")).unwrap().parse().unwrap();
+        let at: Timestamp = text("decided_at").or(text("time")).unwrap().parse().unwrap();
         let of = (text("algorithm").unwrap(), text("key").unwrap());
         let cost = line["cost"].as_u64().unwrap();
         let delay_nanos = i128::from(line["delay_nanos"].as_u64().unwrap());
@@ -238,7 +238,7 @@ fn naive(events: &[(i128, u64)], period_nanos: i128) -> u64 {
 }
 
 #[test]
-fn a_window_ends_to_the_nanosecond() {
+fn a_window_ends_exactly_one_period_later() {
     let line = |time: &str| format!("{{\"time\":\"2024-05-01T{time}Z\",\"ip\":\"h\"}}\n");
     for (last, cells) in [("12:01:00.500000006", 2), ("12:01:00.500000007", 1)] {
         let log = line("12:00:00.500000007") + &line(last);
@@ -250,7 +250,7 @@ fn a_window_ends_to_the_nanosecond() {
 }
 
 #[test]
-fn where_nothing_is_admitted_no_window_is_worst() {
+fn without_admissions_there_is_no_worst_window() {
     let log = b"{\"time\":1,\"ip\":\"h\"}\n";
     let report = json_with(&["--rule", "1/s", "--cost", "2"], log);
     assert_eq!((&report["denied"], &report["worst_window"]), (&1.into(), &Value::Null));

@@ -1,78 +1,83 @@
-//! A client's connection that is open, and the slots that it holds.
+//! An open connection of a client, and the slots that it holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::per_client::Entry;
+use super::per_client::PerClientSlot;
 use crate::metrics::Metrics;
 
-/// A client's connection is open until this is dropped, an upgraded one too.
+/// An open connection of a client. It counts as open until this is dropped; that includes an upgraded
+/// connection.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenConnection {
     metrics: Arc<Metrics>,
-    held: Held,
+    held: ConnectionSlots,
     _alive: mpsc::Sender<()>,
 }
 
-/// The places that a connection holds in the bounds on connections.
+/// The slots of a connection: one of all connections, and one of its client.
 #[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) place: Place,
-    pub(crate) _entry: Entry,
+pub(crate) struct ConnectionSlots {
+    pub(crate) slot: Slot,
+    pub(crate) _per_client: PerClientSlot,
 }
 
-/// Places of connections.
+/// The bound on all connections of clients.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Slots {
     free: Arc<Semaphore>,
-    /// A client has connected and waits for one.
+    /// Whether a client has connected and waits for a slot.
     is_wanted: AtomicBool,
 }
 
-impl Places {
+impl Slots {
     pub(crate) fn new(count: usize) -> Arc<Self> {
         let free = Arc::new(Semaphore::new(count));
         Arc::new(Self { free, is_wanted: AtomicBool::new(false) })
     }
 
-    /// The next that is free.
-    pub(crate) async fn take(self: &Arc<Self>) -> Place {
+    /// Takes a slot, and waits until one is free.
+    pub(crate) async fn take(self: &Arc<Self>) -> Slot {
         let free = Arc::clone(&self.free);
         let permit = match Arc::clone(&free).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
                 self.is_wanted.store(true, Ordering::Relaxed);
-                let permit = free.acquire_owned().await.expect("it is never closed");
+                let permit = free.acquire_owned().await.expect("the semaphore is never closed");
                 self.is_wanted.store(false, Ordering::Relaxed);
                 permit
             }
         };
-        Place { places: Arc::clone(self), _permit: permit }
+        Slot { slots: Arc::clone(self), _permit: permit }
     }
 }
 
-/// One that is taken, until this is dropped.
+/// A slot. Dropping it frees the slot.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct Slot {
+    slots: Arc<Slots>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Open {
-    pub(crate) fn begin(metrics: Arc<Metrics>, held: Held, alive: mpsc::Sender<()>) -> Arc<Self> {
+impl OpenConnection {
+    pub(crate) fn begin(
+        metrics: Arc<Metrics>,
+        held: ConnectionSlots,
+        alive: mpsc::Sender<()>,
+    ) -> Arc<Self> {
         metrics.connection_opened();
         Arc::new(Self { metrics, held, _alive: alive })
     }
 
-    /// Whether another client waits for a connection to end, because there may be no more of them.
+    /// Whether another client waits for a slot because all are taken.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.held.place.places.is_wanted.load(Ordering::Relaxed)
+        self.held.slot.slots.is_wanted.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.metrics.connection_closed();
     }

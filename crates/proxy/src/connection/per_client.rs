@@ -1,4 +1,4 @@
-//! How many connections a client's address has open, up to a bound.
+//! Bounds the open connections of each client address.
 
 #![allow(clippy::disallowed_types, reason = "a lock for each connection, not for each request")]
 
@@ -8,29 +8,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_http::key::Trust;
 
-/// Bits of an IPv6 address that are the client's choice: it is given a network of this size.
+/// Bits of an IPv6 address that the client chooses freely: providers assign a /64.
 const IPV6_OWN_BITS: u32 = 64;
 
-/// Counts connections by the address of the peer. Of IPv6, a /64 is one client.
+/// Counts connections by the address of the peer. An IPv6 /64 counts as one client.
 #[derive(Debug)]
 pub(crate) struct PerClient {
     max: u32,
-    /// Proxies in front, each of which brings the connections of many clients.
+    /// Trusted proxies, each of which has connections of many clients.
     exempt: Option<Trust>,
     open: Mutex<HashMap<IpAddr, u32>>,
 }
 
 impl PerClient {
-    /// At most `max` for each address, but for those of trusted proxies; 0 is no bound.
+    /// At most `max` connections per address, except for trusted proxies; 0 means no bound.
     pub(crate) fn new(max: u32, exempt: Option<Trust>) -> Arc<Self> {
         Arc::new(Self { max, exempt, open: Mutex::default() })
     }
 
-    /// Counts a connection until what is returned is dropped; `None` if there are too many.
-    pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Entry> {
+    /// Counts a connection until the returned slot is dropped; `None` if the address has too many.
+    pub(crate) fn acquire(self: &Arc<Self>, peer: IpAddr) -> Option<PerClientSlot> {
         let peer = peer.to_canonical();
         if self.max == 0 || self.exempt.as_ref().is_some_and(|trust| trust.trusts(peer)) {
-            return Some(Entry(None));
+            return Some(PerClientSlot(None));
         }
         let client = client(peer);
         let mut open = self.open();
@@ -40,7 +40,7 @@ impl PerClient {
         }
         *count += 1;
         drop(open);
-        Some(Entry(Some((Arc::clone(self), client))))
+        Some(PerClientSlot(Some((Arc::clone(self), client))))
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, u32>> {
@@ -58,11 +58,11 @@ fn client(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// A connection that is counted, if it is.
+/// The slot of a connection; empty if the connection is exempt.
 #[derive(Debug)]
-pub(crate) struct Entry(Option<(Arc<PerClient>, IpAddr)>);
+pub(crate) struct PerClientSlot(Option<(Arc<PerClient>, IpAddr)>);
 
-impl Drop for Entry {
+impl Drop for PerClientSlot {
     fn drop(&mut self) {
         let Some((counts, client)) = self.0.take() else { return };
         let mut open = counts.open();
@@ -84,27 +84,30 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_so_many_and_another_one_its_own() {
+    fn each_address_has_its_own_bound() {
         let counts = PerClient::new(2, None);
         let [one, other] = ["192.0.2.1", "192.0.2.2"].map(address);
-        let held = [one, one, other].map(|peer| counts.enter(peer).expect("room"));
-        assert!(counts.enter(one).is_none());
-        assert!(counts.enter(address("::ffff:192.0.2.1")).is_none(), "the same, written as IPv6");
+        let held = [one, one, other].map(|peer| counts.acquire(peer).expect("room"));
+        assert!(counts.acquire(one).is_none());
+        assert!(
+            counts.acquire(address("::ffff:192.0.2.1")).is_none(),
+            "the same address, written as IPv6"
+        );
         drop(held);
-        assert!(counts.open().is_empty(), "nothing is kept of those that are gone");
-        assert!(counts.enter(one).is_some());
+        assert!(counts.open().is_empty(), "addresses without connections are forgotten");
+        assert!(counts.acquire(one).is_some());
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_client() {
+    fn an_ipv6_64_is_one_client() {
         let counts = PerClient::new(1, None);
-        let _held = counts.enter(address("2001:db8::1")).expect("room");
-        assert!(counts.enter(address("2001:db8::ffff:0:0:2")).is_none());
-        assert!(counts.enter(address("2001:db8:0:1::1")).is_some());
+        let _held = counts.acquire(address("2001:db8::1")).expect("room");
+        assert!(counts.acquire(address("2001:db8::ffff:0:0:2")).is_none());
+        assert!(counts.acquire(address("2001:db8:0:1::1")).is_some());
     }
 
     #[test]
-    fn trusted_proxies_and_no_bound_are_not_counted() {
+    fn trusted_proxies_are_exempt_and_zero_means_no_bound() {
         let near = Trust::networks(["10.0.0.0/8"]).expect("a network");
         let proxy = address("10.0.0.1");
         for (max, exempt, is_free) in [
@@ -115,8 +118,8 @@ mod tests {
             (0, None, true),
         ] {
             let counts = PerClient::new(max, exempt);
-            let _held = counts.enter(proxy).expect("room");
-            assert_eq!(counts.enter(proxy).is_some(), is_free);
+            let _held = counts.acquire(proxy).expect("room");
+            assert_eq!(counts.acquire(proxy).is_some(), is_free);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Streams of HTTP/2: one whose client takes nothing is ended by itself, since its connection moves on
-//! with the others, and [`Patient`](crate::connection::write_timeout::Patient) has nothing to complain of.
+//! Ends an HTTP/2 stream whose client reads nothing of it. Other streams keep the connection active, so
+//! the write timeout of [`ClientStream`](super::write_timeout::ClientStream) does not see the stall.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ tokio::task_local! {
     static READER: Arc<Reader>;
 }
 
-/// Runs streams, each in a task of its own.
+/// Runs each stream in its own task, with a read timeout.
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     pub(crate) read_timeout: Duration,
@@ -31,50 +31,50 @@ where
             let reader = Arc::new(Reader::new());
             tokio::select! {
                 _ = READER.scope(Arc::clone(&reader), stream) => {}
-                // What is dropped is reset.
-                () = reader.rests(read_timeout) => metrics.count_stall(Stall::Reader),
+                // Dropping the stream resets it.
+                () = reader.stalls_for(read_timeout) => metrics.count_stall(Stall::Reader),
             }
         });
     }
 }
 
-/// Notes that a response's body was polled: whether it gave a piece, which the client is to take
-/// before another is asked for.
-pub(crate) fn note(has_given: bool) {
-    // In HTTP/1.1 there is no such task, and nothing to note.
-    let _ = READER.try_with(|reader| reader.note(has_given));
+/// Notes that the body of a response was polled, and whether it returned a frame. The next poll comes
+/// only when the client has read that frame.
+pub(crate) fn note(has_frame: bool) {
+    // An HTTP/1.1 connection has no such task; its write timeout is enough.
+    let _ = READER.try_with(|reader| reader.note(has_frame));
 }
 
-/// Whether the client takes what there is.
+/// Whether the client reads its stream.
 #[derive(Debug)]
 struct Reader {
     began: Instant,
-    /// When it was last given something that it has not taken; 0 if there is nothing.
-    given_micros: AtomicU64,
+    /// When the unread frame was handed over, in microseconds; 0 if there is none.
+    pending_since_micros: AtomicU64,
 }
 
 impl Reader {
     fn new() -> Self {
-        Self { began: Instant::now(), given_micros: AtomicU64::new(0) }
+        Self { began: Instant::now(), pending_since_micros: AtomicU64::new(0) }
     }
 
-    fn note(&self, has_given: bool) {
+    fn note(&self, has_frame: bool) {
         let micros = || u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX).max(1);
-        self.given_micros.store(if has_given { micros() } else { 0 }, Ordering::Relaxed);
+        self.pending_since_micros.store(if has_frame { micros() } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Until it has taken nothing for so long; at most as long again is added to it.
-    async fn rests(&self, span: Duration) {
+    /// Completes when the client has read nothing for `span`, at most one more `span` later.
+    async fn stalls_for(&self, span: Duration) {
         loop {
             let now = Instant::now();
-            let given = match self.given_micros.load(Ordering::Relaxed) {
+            let since = match self.pending_since_micros.load(Ordering::Relaxed) {
                 0 => now,
                 micros => self.began + Duration::from_micros(micros),
             };
-            if given + span <= now {
+            if since + span <= now {
                 return;
             }
-            tokio::time::sleep_until(given + span).await;
+            tokio::time::sleep_until(since + span).await;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A client's connection, given up when the client reads nothing of what it is sent for too long, or is
-//! gone while it waits for an answer.
+//! The connection of a client, with a write timeout: the connection fails if the client reads nothing for
+//! too long, or is gone while its request is in flight.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,70 +14,70 @@ use tokio::time::Sleep;
 
 use crate::metrics::{Metrics, Stall};
 
-/// How long a client is waited for.
+/// How long the proxy waits for a client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// One that reads nothing of what it is sent.
-    pub(crate) reader: Duration,
-    /// One that has closed its sending side, and is sent nothing.
-    pub(crate) half_closed: Duration,
+pub(crate) struct ClientTimeouts {
+    /// For a client that reads nothing of what it is sent.
+    pub(crate) write: Duration,
+    /// For a client that has closed its sending side, while nothing is sent to it.
+    pub(crate) half_close: Duration,
 }
 
-/// The connection.
+/// A client's TCP connection.
 #[derive(Debug)]
-pub(crate) struct Patient {
+pub(crate) struct ClientStream {
     stream: TcpStream,
-    patience: Patience,
-    /// Set while a write waits.
-    alarm: Option<Pin<Box<Sleep>>>,
-    /// Set while the client's sending side is closed, and begun anew by each write.
-    half_closed: Option<Pin<Box<Sleep>>>,
-    /// Whether an answer was cut off that ends with the connection. The connection is then reset: a
-    /// close would make the answer look complete.
+    timeouts: ClientTimeouts,
+    /// Runs while a write is pending.
+    write_timer: Option<Pin<Box<Sleep>>>,
+    /// Runs while the client's sending side is closed. Each write restarts it.
+    half_close_timer: Option<Pin<Box<Sleep>>>,
+    /// Whether a response was cut off whose end is the end of the connection. The connection is then
+    /// reset, because a close would make the response look complete.
     is_cut: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
 }
 
-impl Patient {
+impl ClientStream {
     pub(crate) fn new(
         stream: TcpStream,
-        patience: Patience,
+        timeouts: ClientTimeouts,
         is_cut: Arc<AtomicBool>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { stream, patience, alarm: None, half_closed: None, is_cut, metrics }
+        Self { stream, timeouts, write_timer: None, half_close_timer: None, is_cut, metrics }
     }
 
-    fn judge<R>(
+    fn check_stall<R>(
         &mut self,
         polled: Poll<io::Result<R>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<R>> {
         if polled.is_ready() {
-            self.alarm = None;
-            self.half_closed = None;
+            self.write_timer = None;
+            self.half_close_timer = None;
             return polled;
         }
-        let span = self.patience.reader;
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
-        if alarm.as_mut().poll(context).is_pending() {
+        let span = self.timeouts.write;
+        let timer = self.write_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
+        if timer.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        self.alarm = None;
+        self.write_timer = None;
         self.metrics.count_stall(Stall::Reader);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Whether the client has reset the connection, or has closed its sending side for too long. Whether
-    /// it still receives cannot be seen before something is sent to it.
+    /// Whether the client has reset the connection, or has closed its sending side for too long. TCP does
+    /// not show whether it still receives until something is sent.
     fn is_gone(&mut self, context: &mut Context<'_>) -> bool {
         let mut byte = [0];
         match self.stream.poll_peek(context, &mut ReadBuf::new(&mut byte)) {
             Poll::Ready(Ok(0)) => {
-                let span = self.patience.half_closed;
-                let alarm =
-                    self.half_closed.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
-                alarm.as_mut().poll(context).is_ready()
+                let span = self.timeouts.half_close;
+                let timer =
+                    self.half_close_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
+                timer.as_mut().poll(context).is_ready()
             }
             Poll::Ready(Err(_)) => true,
             Poll::Ready(Ok(_)) | Poll::Pending => false,
@@ -85,7 +85,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for ClientStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -95,14 +95,14 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for ClientStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(polled, context)
+        self.check_stall(polled, context)
     }
 
     fn poll_write_vectored(
@@ -111,15 +111,15 @@ impl AsyncWrite for Patient {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.judge(polled, context)
+        self.check_stall(polled, context)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
-    /// TCP has nothing to flush. But hyper flushes whenever it looks at the connection, also while it
-    /// reads nothing since a request is under way.
+    /// TCP has nothing to flush. But hyper flushes each time it polls the connection, also while a request
+    /// is in flight and hyper does not read. So this is where the proxy notices that the client is gone.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.is_gone(context) {
             false => Poll::Ready(Ok(())),
@@ -135,10 +135,10 @@ impl AsyncWrite for Patient {
     }
 }
 
-impl Drop for Patient {
+impl Drop for ClientStream {
     fn drop(&mut self) {
         if self.is_cut.load(Ordering::Relaxed) {
-            // If the client has closed the connection already, there is nothing to reset.
+            // This fails if the client has already closed the connection; then there is nothing to reset.
             let _ = self.stream.set_zero_linger();
         }
     }

@@ -1,75 +1,75 @@
 //! The labels of counters.
 
-/// What the rules say of a request.
+/// The decision of the rules on a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Decision {
     NoRule,
     Admitted,
     Denied,
-    /// It is not known, and so denied: a store does not answer.
+    /// Denied because a store did not answer.
     Unavailable,
 }
 
-/// Who did not move for too long, so that a body or a tunnel was ended.
+/// The side that made no progress for too long, so that a body or tunnel was ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stall {
-    /// The upstream, amid a response.
+    /// The upstream, inside a response.
     Response,
-    /// The client, amid a request whose response had begun.
+    /// The client, inside a request whose response had begun.
     Upload,
-    /// The client, which does not read.
+    /// The client, which reads nothing.
     Reader,
     /// Both ends of an upgraded connection.
     Tunnel,
 }
 
-/// The reason why a response was cut off after its head had been sent to the client.
+/// Why a response was cut off after its head was sent to the client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// It ended too early.
     Short,
-    /// It was longer than it announced.
+    /// It was longer than announced.
     Long,
     /// It was malformed, or the connection was reset.
     Broken,
 }
 
-/// The ways through a tunnel.
+/// A direction through a tunnel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     ToUpstream,
     ToClient,
 }
 
-/// Why a request got no answer from the upstream.
+/// Why a request has no response from the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// `CONNECT`, or the target `*`.
+    /// The method is `CONNECT`, or the target is `*`.
     NotPassedOn,
-    /// The client's body broke off, or is malformed.
+    /// The request's body ended early, or is malformed.
     ClientBody,
-    /// The client stopped sending its body.
+    /// The client stopped sending the body.
     ClientTimeout,
     /// The upstream does not accept connections.
     Connect,
     /// The upstream did not accept a connection in time.
     ConnectTimeout,
-    /// The upstream speaks no TLS, or is not trusted.
+    /// The upstream does not speak TLS, or is not trusted.
     Tls,
-    /// The upstream broke off, or did not answer with HTTP.
+    /// The upstream closed the connection inside a response, or sent something that is not HTTP.
     Protocol,
-    /// The upstream closed a connection that had served before, instead of answering.
+    /// The upstream closed a reused connection instead of answering.
     Closed,
-    /// The upstream's answer states its length twice, in an unknown way, or wrongly.
+    /// The response states its length twice, in an unknown way, or wrongly.
     Framing,
     /// The upstream did not answer in time.
     ResponseTimeout,
-    /// The request does not say clearly which host it asks for.
+    /// The request does not state its host clearly.
     Host,
 }
 
 impl Failure {
-    /// All of them, in the order of their numbers.
+    /// All values, in the order of their discriminants.
     pub(crate) const ALL: [Self; 11] = [
         Self::NotPassedOn,
         Self::ClientBody,
@@ -84,7 +84,7 @@ impl Failure {
         Self::Host,
     ];
 
-    /// The word in metrics.
+    /// The label in metrics.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::NotPassedOn => "not_passed_on",
@@ -102,22 +102,22 @@ impl Failure {
     }
 }
 
-/// Which task.
+/// A long-running task.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Task {
-    /// Follows the rules file.
+    /// Keeps the rules up to date with their file.
     Rules,
-    /// Answers `/metrics` and the questions about health.
+    /// Serves `/metrics` and the health endpoints.
     Admin,
-    /// Asks stores for a sign of life.
+    /// Pings the stores.
     Stores,
 }
 
 impl Task {
-    /// All of them, in the order of their numbers.
+    /// All values, in the order of their discriminants.
     pub(crate) const ALL: [Self; 3] = [Self::Rules, Self::Admin, Self::Stores];
 
-    /// The word in metrics.
+    /// The label in metrics.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Rules => "rules",

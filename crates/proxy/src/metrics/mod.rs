@@ -1,4 +1,4 @@
-//! What is counted, in Prometheus's text format.
+//! The counters of the proxy. They import no other module: rules and stores write their own figures.
 
 mod labels;
 mod prometheus;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use http::StatusCode;
 use tollgate_http::Stats;
 
-pub(crate) use self::labels::{Decision, Failure, Fault, Stall, Task, Way};
-pub(crate) use self::prometheus::Page;
+pub(crate) use self::labels::{Decision, Direction, Failure, Fault, Stall, Task};
+pub(crate) use self::prometheus::PrometheusText;
 
-/// The upper bounds of the histogram's buckets, as they are written, and in microseconds.
+/// The upper bounds of the histogram's buckets: as printed, and in microseconds.
 const BOUNDS: [(&str, u64); 12] = [
     ("0.0005", 500),
     ("0.001", 1_000),
@@ -27,10 +27,10 @@ const BOUNDS: [(&str, u64); 12] = [
     ("5", 5_000_000),
     ("30", 30_000_000),
 ];
-/// Statuses are 100 to 999.
+/// Status codes are 100 to 999.
 const STATUS_MIN: usize = 100;
 
-/// Everything that is counted but what is counted for each rule.
+/// All counters except those of each rule and store.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     connections: AtomicU64,
@@ -42,7 +42,7 @@ pub(crate) struct Metrics {
     in_flight: AtomicI64,
     abandoned: AtomicU64,
     responses: [AtomicU64; 1_000 - STATUS_MIN],
-    /// Not cumulative; the last is for what exceeds all bounds.
+    /// Not cumulative. The last one counts values above all bounds.
     durations: [AtomicU64; BOUNDS.len() + 1],
     duration_micros: AtomicU64,
     client_unknown: AtomicU64,
@@ -59,7 +59,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Of a proxy that has at most so many connections of clients at a time.
+    /// Counters of a proxy with at most `connections_max` connections of clients at a time.
     pub(crate) fn new(connections_max: u32) -> Self {
         Self {
             connections: AtomicU64::new(0),
@@ -116,7 +116,7 @@ impl Metrics {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The head of the response is there.
+    /// The head of the response is complete.
     pub(crate) fn request_answered(&self, status: StatusCode, took: Duration) {
         if let Some(count) = self.responses.get(usize::from(status.as_u16()) - STATUS_MIN) {
             add(count);
@@ -127,7 +127,7 @@ impl Metrics {
         self.duration_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// The whole response is gone, or nobody is there any more who wants it.
+    /// The response was sent to its end, or the client has gone.
     pub(crate) fn request_ended(&self, is_answered: bool) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         if !is_answered {
@@ -135,7 +135,7 @@ impl Metrics {
         }
     }
 
-    /// Requests that are under way.
+    /// Requests in flight.
     pub(crate) fn in_flight(&self) -> i64 {
         self.in_flight.load(Ordering::Relaxed)
     }
@@ -173,27 +173,28 @@ impl Metrics {
         self.tunnels_open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Upgraded connections that are open.
+    /// Open upgraded connections.
     pub(crate) fn tunnels_open(&self) -> i64 {
         self.tunnels_open.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn count_tunnelled(&self, way: Way, bytes: usize) {
-        self.tunnel_bytes[way as usize].fetch_add(bytes as u64, Ordering::Relaxed);
+    pub(crate) fn count_tunnelled(&self, direction: Direction, bytes: usize) {
+        self.tunnel_bytes[direction as usize].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn count_task_restart(&self, task: Task) {
         add(&self.task_restarts[task as usize]);
     }
 
-    /// How often a task ended and was begun again.
+    /// How often a task was restarted.
     #[cfg(test)]
     pub(crate) fn task_restarts(&self, task: Task) -> u64 {
         read(&self.task_restarts[task as usize])
     }
 
-    /// Writes every counter. `layer` counts what waited, and `messages_dropped` what was not logged.
-    pub(crate) fn write(&self, page: &mut Page, layer: Stats, messages_dropped: u64) {
+    /// Writes all counters. `layer` has those of the rate-limit layer, and `messages_dropped` counts messages
+    /// that were not logged.
+    pub(crate) fn write(&self, page: &mut PrometheusText, layer: Stats, messages_dropped: u64) {
         self.write_process(page, messages_dropped);
         self.write_connections(page);
         self.write_requests(page);
@@ -201,29 +202,29 @@ impl Metrics {
         self.write_decisions(page, layer);
     }
 
-    fn write_process(&self, page: &mut Page, messages_dropped: u64) {
+    fn write_process(&self, page: &mut PrometheusText, messages_dropped: u64) {
         let version = env!("CARGO_PKG_VERSION");
         page.family("tollgate_build_info", "gauge", "The version that runs; always 1.");
         page.labelled("version", version, 1);
         let name = "tollgate_task_restarts_total";
-        page.family(name, "counter", "Tasks of the proxy that ended and were begun again.");
+        page.family(name, "counter", "Tasks of the proxy that ended and were restarted.");
         for task in Task::ALL {
             page.labelled("task", task.word(), read(&self.task_restarts[task as usize]));
         }
         let name = "tollgate_log_messages_dropped_total";
-        let help = "Messages that were not logged, because standard error took no more.";
+        let help = "Messages that were not logged because the queue was full.";
         page.single(name, "counter", help, messages_dropped);
     }
 
-    fn write_connections(&self, page: &mut Page) {
+    fn write_connections(&self, page: &mut PrometheusText) {
         let name = "tollgate_connections_total";
         page.single(name, "counter", "Connections of clients.", read(&self.connections));
         let open = self.connections_open.load(Ordering::Relaxed);
-        page.single("tollgate_connections_open", "gauge", "Those open now.", open);
-        let help = "Those that may be open at a time.";
+        page.single("tollgate_connections_open", "gauge", "Open connections of clients.", open);
+        let help = "Connections of clients that may be open at a time.";
         page.single("tollgate_connections_max", "gauge", help, self.connections_max);
         let name = "tollgate_connections_denied_total";
-        let help = "Connections that were closed at once, because their address has too many.";
+        let help = "Connections that were closed immediately because their address had too many.";
         page.single(name, "counter", help, read(&self.connections_denied));
         let name = "tollgate_connection_header_timeouts_total";
         let help = "Connections that were closed before a first request was complete.";
@@ -233,7 +234,7 @@ impl Metrics {
         page.single(name, "counter", help, read(&self.accept_errors));
     }
 
-    fn write_requests(&self, page: &mut Page) {
+    fn write_requests(&self, page: &mut PrometheusText) {
         let name = "tollgate_http_requests_total";
         page.family(name, "counter", "Requests by the status of their response.");
         for (index, count) in self.responses.iter().enumerate() {
@@ -243,13 +244,22 @@ impl Metrics {
             }
         }
         let name = "tollgate_http_requests_in_flight";
-        page.single(name, "gauge", "Requests whose response is not yet sent.", self.in_flight());
+        page.single(
+            name,
+            "gauge",
+            "Requests whose response is not sent completely.",
+            self.in_flight(),
+        );
         let name = "tollgate_http_requests_abandoned_total";
-        let help = "Requests whose client was gone before there was a response.";
+        let help = "Requests whose client left before there was a response.";
         page.single(name, "counter", help, read(&self.abandoned));
 
         let name = "tollgate_http_request_duration_seconds";
-        page.family(name, "histogram", "From a request's head to its response's head.");
+        page.family(
+            name,
+            "histogram",
+            "Time from the head of a request to the head of its response.",
+        );
         let mut total = 0;
         let labels = BOUNDS.iter().map(|(text, _)| *text).chain(["+Inf"]);
         for (text, count) in labels.zip(&self.durations) {
@@ -260,18 +270,22 @@ impl Metrics {
         page.sum_and_count(seconds, total);
 
         let name = "tollgate_forward_failures_total";
-        page.family(name, "counter", "Requests without an answer from the upstream, by why.");
+        page.family(name, "counter", "Requests without a response from the upstream, by reason.");
         for failure in Failure::ALL {
             page.labelled("reason", failure.word(), read(&self.failures[failure as usize]));
         }
         let name = "tollgate_upstream_retries_total";
-        let help = "Requests sent once more, since the upstream had closed a reused connection.";
+        let help = "Requests sent again because the upstream had closed a reused connection.";
         page.single(name, "counter", help, read(&self.retries));
     }
 
-    fn write_bodies(&self, page: &mut Page) {
+    fn write_bodies(&self, page: &mut PrometheusText) {
         let name = "tollgate_stalls_total";
-        page.family(name, "counter", "Bodies and tunnels that were ended, by who did not move.");
+        page.family(
+            name,
+            "counter",
+            "Bodies and tunnels that were ended, by the side that made no progress.",
+        );
         for (stall, word) in [
             (Stall::Response, "response"),
             (Stall::Upload, "upload"),
@@ -281,10 +295,10 @@ impl Metrics {
             page.labelled("of", word, read(&self.stalls[stall as usize]));
         }
         let name = "tollgate_slow_bodies_total";
-        let help = "Bodies of requests that were ended, because they came too slowly.";
+        let help = "Request bodies that were ended because they arrived too slowly.";
         page.single(name, "counter", help, read(&self.slow_bodies));
         let name = "tollgate_response_faults_total";
-        page.family(name, "counter", "Responses cut off amid the body, by what was wrong with it.");
+        page.family(name, "counter", "Responses that were cut off inside the body, by reason.");
         for (fault, word) in
             [(Fault::Short, "short"), (Fault::Long, "long"), (Fault::Broken, "broken")]
         {
@@ -293,15 +307,25 @@ impl Metrics {
         let name = "tollgate_upgrades_total";
         page.single(name, "counter", "Connections that were upgraded.", read(&self.upgrades));
         let open = self.tunnels_open();
-        page.single("tollgate_tunnels_open", "gauge", "Upgraded ones open now.", open);
-        page.family("tollgate_tunnel_bytes_total", "counter", "What went through them, by way.");
-        for (way, word) in [(Way::ToUpstream, "upstream"), (Way::ToClient, "client")] {
-            page.labelled("to", word, read(&self.tunnel_bytes[way as usize]));
+        page.single("tollgate_tunnels_open", "gauge", "Open upgraded connections.", open);
+        page.family(
+            "tollgate_tunnel_bytes_total",
+            "counter",
+            "Bytes through upgraded connections, by direction.",
+        );
+        for (direction, word) in
+            [(Direction::ToUpstream, "upstream"), (Direction::ToClient, "client")]
+        {
+            page.labelled("to", word, read(&self.tunnel_bytes[direction as usize]));
         }
     }
 
-    fn write_decisions(&self, page: &mut Page, layer: Stats) {
-        page.family("tollgate_decisions_total", "counter", "Requests by what the rules say.");
+    fn write_decisions(&self, page: &mut PrometheusText, layer: Stats) {
+        page.family(
+            "tollgate_decisions_total",
+            "counter",
+            "Requests by the decision of the rules.",
+        );
         for (decision, word) in [
             (Decision::NoRule, "no_rule"),
             (Decision::Admitted, "admitted"),
@@ -311,15 +335,15 @@ impl Metrics {
             page.labelled("decision", word, read(&self.decisions[decision as usize]));
         }
         let name = "tollgate_client_unknown_total";
-        let help = "Requests whose forwarding header, of a trusted proxy, names no address.";
+        let help = "Requests whose forwarding header from a trusted proxy has no address.";
         page.single(name, "counter", help, read(&self.client_unknown));
-        let help = "Requests that had to wait for their turn.";
+        let help = "Requests that waited for their turn.";
         page.single("tollgate_queued_total", "counter", help, layer.waited);
-        let help = "Requests that would have had to wait while too many did.";
+        let help = "Requests denied because too many requests were waiting.";
         page.single("tollgate_queue_full_total", "counter", help, layer.queue_full);
-        let help = "Requests that waited for a store's answer, or for what stands in for it.";
+        let help = "Requests that waited for a store or its fallback.";
         page.single("tollgate_asked_total", "counter", help, layer.asked);
-        let help = "Requests that were denied since a store did not answer.";
+        let help = "Requests denied because a store did not answer.";
         page.single("tollgate_unavailable_total", "counter", help, layer.unavailable);
     }
 }

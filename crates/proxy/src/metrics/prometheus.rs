@@ -1,22 +1,22 @@
-//! A page of figures in Prometheus's text format.
+//! Writes metrics in the Prometheus text format.
 
 use std::fmt::{Display, Write};
 
-/// The text so far, and the family that samples belong to.
+/// The text so far, and the current family.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub(crate) struct PrometheusText {
     text: String,
     family: &'static str,
 }
 
-impl Page {
-    /// Begins a family; its samples follow.
+impl PrometheusText {
+    /// Starts a family. The following samples belong to it.
     pub(crate) fn family(&mut self, name: &'static str, kind: &str, help: &str) {
         self.family = name;
         self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
-    /// A family of one sample without a label.
+    /// Writes a family with one sample and no label.
     pub(crate) fn single(
         &mut self,
         name: &'static str,
@@ -28,13 +28,13 @@ impl Page {
         self.write(format_args!("{name} {value}\n"));
     }
 
-    /// A sample with one label.
+    /// Writes a sample with one label.
     pub(crate) fn labelled(&mut self, label: &str, of: impl Display, value: impl Display) {
         let (family, of) = (self.family, escaped(&of.to_string()));
         self.write(format_args!("{family}{{{label}=\"{of}\"}} {value}\n"));
     }
 
-    /// A sample with two labels.
+    /// Writes a sample with two labels.
     pub(crate) fn labelled_twice(
         &mut self,
         (first, of): (&str, &str),
@@ -45,13 +45,13 @@ impl Page {
         self.write(format_args!("{family}{{{first}=\"{of}\",{second}=\"{by}\"}} {value}\n"));
     }
 
-    /// A bucket of a histogram.
+    /// Writes a bucket of a histogram.
     pub(crate) fn bucket(&mut self, bound: &str, value: u64) {
         let family = self.family;
         self.write(format_args!("{family}_bucket{{le=\"{bound}\"}} {value}\n"));
     }
 
-    /// The end of a histogram.
+    /// Writes the sum and the count of a histogram.
     pub(crate) fn sum_and_count(&mut self, sum: f64, count: u64) {
         let family = self.family;
         self.write(format_args!("{family}_sum {sum}\n{family}_count {count}\n"));
@@ -63,11 +63,11 @@ impl Page {
     }
 
     fn write(&mut self, arguments: std::fmt::Arguments<'_>) {
-        self.text.write_fmt(arguments).expect("a string takes everything");
+        self.text.write_fmt(arguments).expect("writing to a String cannot fail");
     }
 }
 
-/// A label's value between its quotes.
+/// Escapes the value of a label.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn label_values_are_escaped() {
-        let mut page = Page::default();
+        let mut page = PrometheusText::default();
         page.family("a_total", "counter", "Such.");
         page.labelled("rule", "a \"b\"\\\nc", 3);
         page.labelled_twice(("rule", "a\""), ("by", "b\n"), 4);

@@ -1,4 +1,4 @@
-//! The signals that a proxy listens to.
+//! The signals that the proxy handles.
 
 use std::io;
 
@@ -7,29 +7,29 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// SIGINT and SIGTERM, or Ctrl-C.
 #[derive(Debug)]
-pub(crate) struct Stops {
+pub(crate) struct StopSignals {
     #[cfg(unix)]
     interrupt: Signal,
     #[cfg(unix)]
     terminate: Signal,
 }
 
-/// SIGHUP; never, where there is no such thing.
+/// SIGHUP; on systems without it, this never completes.
 #[derive(Debug)]
-pub(crate) struct Hangups {
+pub(crate) struct HangupSignals {
     #[cfg(unix)]
     hangup: Signal,
 }
 
 #[cfg(unix)]
-impl Stops {
-    /// From now on they do not end the process.
+impl StopSignals {
+    /// Installs the handlers. From now on these signals do not end the process.
     pub(crate) fn listen() -> io::Result<Self> {
         let interrupt = signal(SignalKind::interrupt())?;
         Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -39,7 +39,7 @@ impl Stops {
 }
 
 #[cfg(not(unix))]
-impl Stops {
+impl StopSignals {
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {})
     }
@@ -52,13 +52,13 @@ impl Stops {
 }
 
 #[cfg(unix)]
-impl Hangups {
-    /// From now on it does not end the process.
+impl HangupSignals {
+    /// Installs the handler. From now on the signal does not end the process.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self { hangup: signal(SignalKind::hangup())? })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         if self.hangup.recv().await.is_none() {
             std::future::pending::<()>().await;
@@ -67,7 +67,7 @@ impl Hangups {
 }
 
 #[cfg(not(unix))]
-impl Hangups {
+impl HangupSignals {
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {})
     }

@@ -1,5 +1,5 @@
-//! Tasks that run as long as the proxy. One that ends, by a panic say, is logged, counted and begun
-//! again.
+//! Tasks that run as long as the proxy. If one ends, for example by a panic, it is logged, counted and
+//! restarted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::log;
 use crate::metrics::{Metrics, Task};
 
-/// Before a task is begun again.
+/// The pause before a task is restarted.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
-/// Runs what `begin` begins, for ever.
+/// Runs the future that `begin` returns, and a new one whenever it ends.
 pub(crate) fn keep<F>(
     task: Task,
     metrics: Arc<Metrics>,
@@ -20,10 +20,10 @@ pub(crate) fn keep<F>(
 {
     tokio::spawn(async move {
         loop {
-            // A panic of its own is no panic of this task.
+            // The inner task contains the panic.
             let _ = tokio::spawn(begin()).await;
             metrics.count_task_restart(task);
-            log::error(format_args!("the task \"{}\" ended and is begun again", task.word()));
+            log::error(format_args!("the task \"{}\" ended and is restarted", task.word()));
             tokio::time::sleep(RESTART_PAUSE).await;
         }
     });
@@ -36,20 +36,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_task_that_panics_is_begun_again_and_counted() {
+    async fn a_task_that_panics_is_restarted_and_counted() {
         let metrics = Arc::new(Metrics::new(1));
         let (ran, mut runs) = mpsc::unbounded_channel();
         keep(Task::Rules, Arc::clone(&metrics), move || {
             let ran = ran.clone();
             async move {
-                ran.send(()).expect("the test goes on");
+                ran.send(()).expect("the test receives");
                 panic!("a planted panic");
             }
         });
         for _ in 0..3 {
             runs.recv().await.expect("it runs");
         }
-        // It may have ended the third time.
+        // The third run may or may not have ended.
         assert!((2..=3).contains(&metrics.task_restarts(Task::Rules)));
         assert_eq!(metrics.task_restarts(Task::Admin), 0);
     }

@@ -1,5 +1,6 @@
-//! The body of a request. If it is answered before all of it is read, the rest is read and thrown away,
-//! since closing while a client still sends makes its system discard the answer (RFC 9112, 9.6).
+//! The body of a request. If the request is answered before its body is read, the rest is read and
+//! discarded: closing the connection while the client still sends would make the client's system discard
+//! the answer (RFC 9112, 9.6).
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,34 +14,35 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
-/// A larger rest is not worth an answer that arrives for sure.
+/// The largest rest that is read. After more, the connection is closed.
 const REST_BYTES_MAX: usize = 16 << 20;
 
 /// The body.
 #[derive(Debug)]
-pub(crate) struct Inbound {
+pub(crate) struct RequestBody {
     body: Option<Incoming>,
-    /// How long the rest may take; `None` if it is not read.
-    patience: Option<Duration>,
+    /// How long the rest may take; `None` if the rest is not read.
+    rest_timeout: Option<Duration>,
 }
 
-impl Inbound {
-    /// The body of this request, of whose rest at most 16 MiB are read, for so long.
-    pub(crate) fn new(head: &request::Parts, body: Incoming, patience: Duration) -> Self {
-        // HTTP/2 has a reset for one stream. A client that waits for `100 Continue` would be told to send.
+impl RequestBody {
+    /// Wraps the body of a request. Its rest is read up to 16 MiB and for up to `rest_timeout`.
+    pub(crate) fn new(head: &request::Parts, body: Incoming, rest_timeout: Duration) -> Self {
+        // HTTP/2 resets the single stream instead. A client that waits for `100 Continue` has sent nothing,
+        // and reading would ask it to send.
         let has_rest = head.version < Version::HTTP_2
             && !head.headers.contains_key(EXPECT)
             && !body.is_end_stream();
-        Self { body: Some(body), patience: has_rest.then_some(patience) }
+        Self { body: Some(body), rest_timeout: has_rest.then_some(rest_timeout) }
     }
 
-    /// Gives up the rest: the client has stopped sending it.
+    /// Does not read the rest: the client has stopped sending it.
     pub(crate) fn abandon(&mut self) {
-        self.patience = None;
+        self.rest_timeout = None;
     }
 }
 
-impl Body for Inbound {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -65,20 +67,22 @@ impl Body for Inbound {
     }
 }
 
-impl Drop for Inbound {
+impl Drop for RequestBody {
     fn drop(&mut self) {
-        let (Some(body), Some(patience)) = (self.body.take(), self.patience) else { return };
+        let (Some(body), Some(rest_timeout)) = (self.body.take(), self.rest_timeout) else {
+            return;
+        };
         if body.is_end_stream() {
             return;
         }
-        // There is no runtime any more if the process ends.
+        // During shutdown there is no runtime any more.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(tokio::time::timeout(patience, discard(body)));
+            runtime.spawn(tokio::time::timeout(rest_timeout, discard(body)));
         }
     }
 }
 
-/// Reads until the end, or up to the bound.
+/// Reads to the end, or up to the bound.
 async fn discard(mut body: Incoming) {
     let mut bytes = 0;
     while let Some(Ok(frame)) = body.frame().await {

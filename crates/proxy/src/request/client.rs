@@ -1,34 +1,34 @@
-//! Who sent a request.
+//! Finds the client of a request.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::request::Parts;
 use tollgate_http::key::{ClientIp, Extractor, IpPrefix, Trust};
 
-/// Who sent a request; an extension of it.
+/// The client of a request; an extension of the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
-    /// The other end of the connection.
+    /// The other end of the TCP connection.
     pub(crate) peer: IpAddr,
-    /// Whom rules count: the peer, or whom trusted proxies name. `None` where one of them writes
-    /// what is no address.
+    /// The address that rules count: that of the peer, or the one that trusted proxies name. `None` if a
+    /// trusted proxy names something that is not an address.
     pub(crate) address: Option<IpAddr>,
-    /// The peer is a trusted proxy, and named a client.
+    /// Whether the peer is a trusted proxy that named a client.
     pub(crate) is_behind_trusted: bool,
 }
 
-/// How the client is found.
+/// Finds the client by the peer or by `X-Forwarded-For`.
 #[derive(Debug)]
-pub(crate) struct Finder(Option<ClientIp>);
+pub(crate) struct ClientFinder(Option<ClientIp>);
 
-impl Finder {
+impl ClientFinder {
     pub(crate) fn new(trust: Option<Trust>) -> Self {
-        // The rules say how much of an address counts.
+        // The rules choose the prefix of the address.
         let whole = IpPrefix::new(32, 128);
         Self(trust.map(|trust| ClientIp::x_forwarded_for(trust).prefix(whole)))
     }
 
-    /// Finds the client, and leaves it with the request.
+    /// Finds the client, and stores it as an extension of the request.
     pub(crate) fn mark(&self, request: &mut Parts, peer: SocketAddr) -> Client {
         let address = peer.ip().to_canonical();
         let mut client = Client { peer: address, address: Some(address), is_behind_trusted: false };
@@ -50,7 +50,7 @@ mod tests {
         let request = http::Request::builder().header("x-forwarded-for", forwarded);
         let (mut parts, ()) = request.body(()).expect("a request").into_parts();
         let peer = SocketAddr::from(([10, 0, 0, 1], 4_000));
-        let client = Finder::new(trust).mark(&mut parts, peer);
+        let client = ClientFinder::new(trust).mark(&mut parts, peer);
         (client.address, client.is_behind_trusted)
     }
 

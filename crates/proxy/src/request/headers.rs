@@ -1,5 +1,4 @@
-//! Headers on their way through: what belongs to one connection stays behind, and the upstream
-//! learns whom the request came from.
+//! Rewrites headers for the next hop: removes those of the connection, and tells the upstream the client.
 
 use http::header::{
     CONNECTION, COOKIE, EXPECT, Entry, HOST, HeaderMap, HeaderName, HeaderValue,
@@ -12,8 +11,8 @@ use super::client::Client;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// Each side of the proxy has its own.
-const OF_THE_CONNECTION: [HeaderName; 8] = [
+/// Headers that belong to one connection.
+const HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     PROXY_AUTHENTICATE,
@@ -23,7 +22,7 @@ const OF_THE_CONNECTION: [HeaderName; 8] = [
     UPGRADE,
     CONNECTION,
 ];
-/// A client must not have these removed by naming them in `Connection`.
+/// Headers that a client cannot remove by naming them in `Connection`.
 const KEPT: [&str; 8] = [
     "content-length",
     "forwarded",
@@ -35,25 +34,25 @@ const KEPT: [&str; 8] = [
     "x-forwarded-proto",
 ];
 
-/// Removes what belongs to the connection, and what `Connection` says does.
+/// Removes the headers of the connection, and those that `Connection` names.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = words(headers, CONNECTION)
         .filter_map(|name| HeaderName::from_bytes(name).ok())
         .filter(|name| !KEPT.contains(&name.as_str()))
         .collect();
-    for name in named.iter().chain(&OF_THE_CONNECTION) {
+    for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
 }
 
-/// The host that a request asks for: of the target where that has one, or of `Host`.
-pub(crate) fn asked_host<'a>(target: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+/// The host of a request: that of the target if it has one, else that of `Host`.
+pub(crate) fn requested_host<'a>(target: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let of_target = target.authority().map(|authority| authority.as_str());
     of_target.or_else(|| headers.get(HOST)?.to_str().ok())
 }
 
-/// Makes a client's headers those that the upstream is sent. Without `Host`, the upstream's own is
-/// added for HTTP/1.1, and is the `:authority` of HTTP/2.
+/// Rewrites a client's headers for the upstream. Unless `preserve_host` is set, `Host` is removed: the
+/// HTTP client then adds the upstream's own, or its `:authority` in HTTP/2.
 pub(crate) fn to_upstream(
     headers: &mut HeaderMap,
     client: &Client,
@@ -66,34 +65,35 @@ pub(crate) fn to_upstream(
     if takes_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    // The server side answers `100 Continue` itself, once the body is wanted.
+    // hyper answers `100 Continue` itself when the body is first read.
     headers.remove(EXPECT);
     join_cookies(headers);
 
-    let asked_host = asked_host(asked, headers).and_then(|host| HeaderValue::from_str(host).ok());
+    let requested_host =
+        requested_host(asked, headers).and_then(|host| HeaderValue::from_str(host).ok());
     let address = HeaderValue::try_from(client.peer.to_string()).expect("an address is ASCII");
     headers.append(X_FORWARDED_FOR, address);
-    // What a client writes here counts only if it is a proxy that is trusted.
-    let told =
+    // The client's own value is kept only if the client is a trusted proxy.
+    let set =
         |headers: &mut HeaderMap, name: HeaderName, value: HeaderValue| match headers.entry(name) {
             Entry::Occupied(_) if client.is_behind_trusted => {}
             Entry::Occupied(mut entry) => drop(entry.insert(value)),
             Entry::Vacant(entry) => drop(entry.insert(value)),
         };
-    match &asked_host {
-        Some(value) => told(headers, X_FORWARDED_HOST, value.clone()),
+    match &requested_host {
+        Some(value) => set(headers, X_FORWARDED_HOST, value.clone()),
         None if client.is_behind_trusted => {}
         None => drop(headers.remove(X_FORWARDED_HOST)),
     }
-    told(headers, X_FORWARDED_PROTO, HeaderValue::from_static("http"));
-    match asked_host {
+    set(headers, X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+    match requested_host {
         Some(value) if preserve_host => drop(headers.insert(HOST, value)),
         _ => drop(headers.remove(HOST)),
     }
     headers.append(VIA, via(version));
 }
 
-/// Says in HTTP/1.1 what is for this connection only: `TE`, and the wish to upgrade.
+/// Sets `Connection` for HTTP/1.1: it names `TE` and `Upgrade` if they are present.
 pub(crate) fn name_connection_options(headers: &mut HeaderMap) {
     let options = match (headers.contains_key(TE), headers.contains_key(UPGRADE)) {
         (false, false) => return,
@@ -104,25 +104,25 @@ pub(crate) fn name_connection_options(headers: &mut HeaderMap) {
     headers.insert(CONNECTION, HeaderValue::from_static(options));
 }
 
-/// The words of a header that is a list.
+/// The words of a header whose value is a list.
 pub(crate) fn words(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
     let values = headers.get_all(name).into_iter();
     let words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     words.map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
 }
 
-/// `TE: trailers` is a promise that all the way must keep; gRPC asks for it.
+/// Whether the client accepts trailers. Each hop must forward that; gRPC requires it.
 fn takes_trailers(headers: &HeaderMap) -> bool {
     words(headers, TE).any(|word| word.eq_ignore_ascii_case(b"trailers"))
 }
 
-/// Makes the upstream's headers those that the client is sent.
+/// Rewrites the upstream's headers for the client.
 pub(crate) fn to_client(headers: &mut HeaderMap, version: Version) {
     remove_hop_by_hop(headers);
     headers.append(VIA, via(version));
 }
 
-/// The version in which the message was received.
+/// The `Via` entry for a message received in this version.
 fn via(version: Version) -> HeaderValue {
     HeaderValue::from_static(match version {
         Version::HTTP_09 | Version::HTTP_10 => "1.0 tollgate",
@@ -131,7 +131,7 @@ fn via(version: Version) -> HeaderValue {
     })
 }
 
-/// HTTP/2 may send a line for each cookie, HTTP/1.1 has but one.
+/// Joins cookies: HTTP/2 may have several lines, HTTP/1.1 has one.
 fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_none() {
         return;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_connection_stays_behind() {
+    fn headers_of_the_connection_are_removed() {
         let mut headers = map(&[
             ("connection", "close, X-Private"),
             ("connection", "content-length,,x-forwarded-for, bad name"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upstream_is_told_of_the_client() {
+    fn the_upstream_receives_client_host_and_protocol() {
         let expected = [
             "cookie: a=1; b=2",
             "host: a.example",
@@ -211,19 +211,19 @@ mod tests {
     }
 
     #[test]
-    fn only_trusted_proxies_tell_host_and_protocol() {
+    fn only_trusted_proxies_set_forwarded_host_and_protocol() {
         let lines = [
             ("host", "a.example"),
             ("x-forwarded-for", "192.0.2.1"),
             ("x-forwarded-host", "b.example"),
             ("x-forwarded-proto", "https"),
         ];
-        let [fors, told_host, told_proto] = [
+        let [fors, own_host, own_proto] = [
             "x-forwarded-for: 192.0.2.1\nx-forwarded-for: 192.0.2.7",
             "x-forwarded-host: a.example",
             "x-forwarded-proto: http",
         ];
-        let expected = ["via: 1.1 tollgate", fors, told_host, told_proto];
+        let expected = ["via: 1.1 tollgate", fors, own_host, own_proto];
         assert_eq!(sent(&lines, false, false).join("\n"), expected.join("\n"));
         let told = ["x-forwarded-host: b.example", "x-forwarded-proto: https"];
         let expected = [&["via: 1.1 tollgate", fors], &told[..]].concat();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_named_where_they_are() {
+    fn connection_names_te_and_upgrade_if_present() {
         for (lines, expected) in [
             (&[("x", "1")][..], None),
             (&[("te", "trailers")], Some("te")),
@@ -248,10 +248,10 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_the_target_s_before_the_header_s() {
+    fn the_host_of_the_target_takes_precedence() {
         let headers = map(&[("host", "a.example")]);
-        assert_eq!(asked_host(&Uri::from_static("/x"), &headers), Some("a.example"));
-        assert_eq!(asked_host(&Uri::from_static("http://b/x"), &headers), Some("b"));
-        assert_eq!(asked_host(&Uri::from_static("/x"), &HeaderMap::new()), None);
+        assert_eq!(requested_host(&Uri::from_static("/x"), &headers), Some("a.example"));
+        assert_eq!(requested_host(&Uri::from_static("http://b/x"), &headers), Some("b"));
+        assert_eq!(requested_host(&Uri::from_static("/x"), &HeaderMap::new()), None);
     }
 }

@@ -1,5 +1,5 @@
-//! The host that a request asks for: a server answers 400 where it is missing, repeated or malformed
-//! (RFC 9112, 3.2), and where user info stands before it (RFC 9110, 4.2.4).
+//! Checks the host of a request. A server answers 400 if it is missing, repeated or malformed (RFC 9112,
+//! 3.2), or has user info (RFC 9110, 4.2.4).
 
 use std::net::Ipv6Addr;
 
@@ -7,14 +7,14 @@ use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderValue, Version};
 
-/// A name of DNS has no more.
+/// The longest DNS name.
 const NAME_BYTES_MAX: usize = 255;
 
-/// A request that does not say which host it asks for, or does not say it clearly.
+/// The request does not state its host clearly.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadHost;
 
-/// Whether it is clear which host a request asks for.
+/// Checks that a request states its host clearly.
 pub(crate) fn check(head: &Parts) -> Result<(), BadHost> {
     let mut fields = head.headers.get_all(HOST).iter();
     let (field, repeated) = (fields.next(), fields.next());
@@ -25,18 +25,18 @@ pub(crate) fn check(head: &Parts) -> Result<(), BadHost> {
     }
     match (head.version, field, authority) {
         (Version::HTTP_09 | Version::HTTP_10, ..) => Ok(()),
-        // A target that names a host goes before `Host`, but does not replace it.
+        // A host in the target takes precedence over `Host`, but `Host` is still required.
         (Version::HTTP_11, Some(_), _) => Ok(()),
         (Version::HTTP_11, None, _) => Err(BadHost),
-        // RFC 9113, 8.3.1: a `host` beside `:authority` says the same.
+        // RFC 9113, 8.3.1: a `host` beside `:authority` has the same value.
         (_, Some(field), Some(authority)) if field.eq_ignore_ascii_case(authority) => Ok(()),
         (_, Some(_), Some(_)) | (_, None, None) => Err(BadHost),
         _ => Ok(()),
     }
 }
 
-/// Whether this is a host and perhaps a port (RFC 3986, 3.2.2), without user info. A name has no
-/// `%`, which is no host's, and which some servers decode.
+/// Whether this is a host with an optional port (RFC 3986, 3.2.2), without user info. A `%` is rejected:
+/// no host name has one, and some servers decode it.
 fn is_host(text: &str) -> bool {
     let (is_name, rest) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -51,7 +51,7 @@ fn is_host(text: &str) -> bool {
     is_name && is_port(rest)
 }
 
-/// Labels, none of them empty, and perhaps a dot at the end.
+/// Non-empty labels, and an optional dot at the end.
 fn is_name(name: &str) -> bool {
     let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~!$&'()*+,;=".contains(&byte);
     let labels = name.strip_suffix('.').unwrap_or(name);
@@ -59,7 +59,7 @@ fn is_name(name: &str) -> bool {
         && labels.split('.').all(|label| !label.is_empty() && label.bytes().all(may_be))
 }
 
-/// Nothing, or what follows a name: `:80`, or `:`.
+/// An empty text, `:80`, or `:`.
 fn is_port(text: &str) -> bool {
     let Some(digits) = text.strip_prefix(':') else { return text.is_empty() };
     digits.is_empty()
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_what_is_none() {
+    fn only_hosts_are_hosts() {
         for host in [
             "a",
             "a.example",
@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn one_host_has_to_be_named_unless_the_version_is_1_0() {
+    fn exactly_one_host_is_required_except_in_http_1_0() {
         for (version, target, hosts, is_clear) in [
             (Version::HTTP_11, "/", &["a"][..], true),
             (Version::HTTP_11, "/", &[], false),
             (Version::HTTP_11, "/", &["a", "a"], false),
             (Version::HTTP_11, "/", &[""], false),
             (Version::HTTP_11, "http://a/", &["a"], true),
-            // The target goes before the field.
+            // The target takes precedence over the field.
             (Version::HTTP_11, "http://a/", &["b"], true),
             (Version::HTTP_11, "http://a/", &[], false),
             (Version::HTTP_11, "http://x@a/", &["a"], false),

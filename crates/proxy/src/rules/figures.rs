@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::gate::RulesGate;
-use crate::metrics::Page;
+use crate::metrics::PrometheusText;
 
-/// Writes what the rules in force have counted.
-pub(crate) fn write(page: &mut Page, gate: &RulesGate) {
-    let book = gate.book();
-    let counts = book.counts();
+/// Writes the metrics of the rules in force.
+pub(crate) fn write(page: &mut PrometheusText, gate: &RulesGate) {
+    let counters = gate.counters();
+    let counts = counters.counts();
     let (mut evictions, mut live, mut capacity) = (Vec::new(), Vec::new(), Vec::new());
     let name = "tollgate_rule_admissions_total";
     page.family(name, "counter", "Requests that were charged to all limits of a rule.");
@@ -30,11 +30,11 @@ pub(crate) fn write(page: &mut Page, gate: &RulesGate) {
         (
             "tollgate_rule_evictions_total",
             "counter",
-            "Times that a limit forgot a live key to make room for another.",
+            "How often a limit evicted a live key to make room for another.",
             evictions,
         ),
-        ("tollgate_rule_live_keys", "gauge", "Keys that a limit remembers, about.", live),
-        ("tollgate_rule_capacity_keys", "gauge", "Keys that it has room for.", capacity),
+        ("tollgate_rule_live_keys", "gauge", "Live keys of a limit, approximately.", live),
+        ("tollgate_rule_capacity_keys", "gauge", "Keys that a limit has room for.", capacity),
     ] {
         page.family(name, kind, help);
         for (rule, limit, figure) in figures {
@@ -42,17 +42,17 @@ pub(crate) fn write(page: &mut Page, gate: &RulesGate) {
         }
     }
     let name = "tollgate_rule_denials_total";
-    page.family(name, "counter", "Denials by the rule that denies for longest.");
+    page.family(name, "counter", "Denials, counted for the rule that denies for longest.");
     for (rule, counts) in &counts {
         page.labelled("rule", rule, load(&counts.denied));
     }
     let name = "tollgate_rule_shadow_denials_total";
-    page.family(name, "counter", "What rules in shadow would have denied.");
+    page.family(name, "counter", "Denials of rules in shadow, which are not enforced.");
     for (rule, counts) in &counts {
         page.labelled("rule", rule, load(&counts.shadow_denied));
     }
     let name = "tollgate_rule_store_decisions_total";
-    page.family(name, "counter", "Decisions about limits in a store, by who made them.");
+    page.family(name, "counter", "Decisions on limits in a store, by origin.");
     let has_store: Vec<String> = gate.read(|gate| {
         let rules = gate.rules().filter(|rule| rule.store().is_some());
         rules.map(|rule| rule.name().to_owned()).collect()
@@ -65,15 +65,20 @@ pub(crate) fn write(page: &mut Page, gate: &RulesGate) {
     }
     page.single("tollgate_rules", "gauge", "Rules in force.", counts.len());
     let bytes = gate.read(|gate| gate.memory_bytes());
-    page.single("tollgate_rules_memory_bytes", "gauge", "Reserved for their tables.", bytes);
+    page.single(
+        "tollgate_rules_memory_bytes",
+        "gauge",
+        "Memory reserved for the tables of the rules.",
+        bytes,
+    );
     let (reloads, failures) = gate.reloads();
     let name = "tollgate_rules_reloads_total";
-    page.single(name, "counter", "How often the file was taken over again.", reloads);
+    page.single(name, "counter", "Successful reloads of the rules file.", reloads);
     let name = "tollgate_rules_reload_failures_total";
-    page.single(name, "counter", "How often it was wrong, or not there.", failures);
+    page.single(name, "counter", "Failed reloads of the rules file.", failures);
     let is_right = gate.is_last_reload_successful();
     let name = "tollgate_rules_last_reload_successful";
-    page.single(name, "gauge", "1, or 0 if the file is wrong.", u8::from(is_right));
+    page.single(name, "gauge", "1 if the last reload succeeded, else 0.", u8::from(is_right));
 }
 
 fn load(count: &AtomicU64) -> u64 {

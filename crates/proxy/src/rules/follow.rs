@@ -9,85 +9,89 @@ use tollgate_rules::{ReloadError, RulesFile};
 
 use super::gate::RulesGate;
 use crate::log;
-use crate::process::signals::Hangups;
+use crate::process::signals::HangupSignals;
 
-/// How often the file is looked at.
+/// How often the file is checked.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a reload waits until its line of the log is written.
-const LOG_PATIENCE: Duration = Duration::from_millis(100);
-/// So many mistakes of a file are logged; `tollgate check` shows all.
+/// How long a reload waits until its log message is written.
+const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
+/// The number of mistakes of a file that are logged; `tollgate check` shows all.
 const MISTAKES_LOGGED: usize = 5;
 
-/// A rules file, the rules that it keeps up to date, and the signals that ask for it.
+/// A rules file, the gate that enforces it, and the signals that force a reload.
 #[derive(Debug)]
-pub(crate) struct Follower {
+pub(crate) struct RulesFollower {
     file: RulesFile,
     gate: Arc<RulesGate>,
-    hangups: Hangups,
-    /// The mistake that was logged last, until the file is right.
-    told: Option<String>,
+    hangups: HangupSignals,
+    /// The mistake that was logged last; `None` after a successful reload.
+    logged_mistake: Option<String>,
 }
 
-impl Follower {
-    pub(crate) fn new(file: RulesFile, gate: Arc<RulesGate>, hangups: Hangups) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self { file, gate, hangups, told: None }))
+impl RulesFollower {
+    pub(crate) fn new(
+        file: RulesFile,
+        gate: Arc<RulesGate>,
+        hangups: HangupSignals,
+    ) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { file, gate, hangups, logged_mistake: None }))
     }
 
-    /// Looks at the file, and says what came of it. A mistake is logged again only if the process was
-    /// told to look.
-    fn renew(&mut self, is_told: bool) {
-        match self.gate.renew(&mut self.file, is_told) {
+    /// Checks the file, and logs the outcome. A mistake that was logged before is logged again only if the
+    /// check is forced.
+    fn renew(&mut self, is_forced: bool) {
+        match self.gate.renew(&mut self.file, is_forced) {
             Ok(None) => {}
-            Ok(Some(carried)) => {
-                self.told = None;
-                log::info(format_args!("rules reloaded: {carried}"));
-                for warning in &carried.warnings {
+            Ok(Some(summary)) => {
+                self.logged_mistake = None;
+                log::info(format_args!("rules reloaded: {summary}"));
+                for warning in &summary.warnings {
                     log::warn(warning);
                 }
-                self.gate.warn_of_hosts();
-                log::flush(LOG_PATIENCE);
+                self.gate.warn_about_hosts();
+                log::flush(LOG_FLUSH_TIMEOUT);
                 self.gate.note_reload(true);
             }
             Err(error) => {
-                let why = briefly(&error);
-                if is_told || self.told.as_ref() != Some(&why) {
-                    log::error(format_args!("the rules in force stay as they are\n{why}"));
-                    self.told = Some(why);
+                let why = first_mistakes(&error);
+                if is_forced || self.logged_mistake.as_ref() != Some(&why) {
+                    log::error(format_args!("the rules in force stay unchanged\n{why}"));
+                    self.logged_mistake = Some(why);
                 }
-                // The reason is in the log before the metric shows the failure.
-                log::flush(LOG_PATIENCE);
+                // The log has the reason before the metric shows the failure.
+                log::flush(LOG_FLUSH_TIMEOUT);
                 self.gate.note_reload(false);
             }
         }
     }
 }
 
-/// Looks at the file every second, and at each SIGHUP. Returns only if a look panics; the rules in force
-/// then stay as they are.
-pub(crate) async fn follow(follower: Arc<Mutex<Follower>>) {
+/// Checks the file every second and on each SIGHUP. Returns only if a check panics; the rules in force
+/// then stay unchanged.
+pub(crate) async fn follow(follower: Arc<Mutex<RulesFollower>>) {
     let mut ticks = tokio::time::interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut follower = follower.lock_owned().await;
     let gate = Arc::clone(&follower.gate);
     loop {
-        let is_told = tokio::select! {
+        let is_forced = tokio::select! {
             _ = ticks.tick() => false,
             () = follower.hangups.next() => true,
         };
-        // The file may be slow to read, and tables are reserved.
+        // Reading the file and reserving tables may be slow.
         let renewed = tokio::task::spawn_blocking(move || {
-            follower.renew(is_told);
+            follower.renew(is_forced);
             follower
         });
         match renewed.await {
-            Ok(its) => follower = its,
+            Ok(returned) => follower = returned,
             Err(_) => return gate.note_reload(false),
         }
     }
 }
 
-/// The first mistakes, each with its line, in a few lines.
-fn briefly(error: &ReloadError) -> String {
+/// The first mistakes, one per line.
+fn first_mistakes(error: &ReloadError) -> String {
     let ReloadError::Rules(wrong) = error else { return error.to_string() };
     let (file, errors) = (wrong.file(), wrong.errors());
     let shown = errors.iter().take(MISTAKES_LOGGED);

@@ -1,4 +1,4 @@
-//! The rules at the proxy's gate: those of a file, which are followed, or built-in ones.
+//! Decides requests by the rules of a file, or by built-in ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use tollgate_rules::{
     RulesFile, Standing,
 };
 
+use super::request_view::HeadView;
 use crate::demo;
 use crate::log;
 use crate::metrics::{Decision, Metrics};
-use crate::rule_counters::Book;
-use crate::rules::request_view::Head;
-use crate::stores::{Inquiry, Question, Shared};
+use crate::rule_counters::RuleCounters;
+use crate::stores::{PendingDecision, PendingRule, StoreLimits};
 
-/// Decides requests by rules.
+/// The gate of the proxy for the layer of `tollgate-http`.
 #[derive(Debug)]
 pub(crate) struct RulesGate {
     source: Source,
-    book: ArcSwap<Book>,
-    shared: ArcSwap<Shared>,
+    counters: ArcSwap<RuleCounters>,
+    store_limits: ArcSwap<StoreLimits>,
     metrics: Arc<Metrics>,
-    /// Whether the upstream is sent the host that a client asks for.
+    /// Whether the upstream receives the host of the client.
     preserves_host: bool,
     last_reload_failed: AtomicBool,
 }
@@ -40,13 +40,15 @@ enum Source {
 }
 
 impl RulesGate {
-    /// The rules of a file, which [`follow`] then keeps up to date; or the built-in ones.
+    /// Opens the rules of a file, which [`follow`](super::follow()) then keeps up to date, or the built-in
+    /// rules.
     pub(crate) fn open(
         file: Option<&Path>,
         preserves_host: bool,
         metrics: Arc<Metrics>,
     ) -> Result<(Self, Option<RulesFile>)> {
-        let file = file.map(RulesFile::open).transpose().map_err(|error| anyhow!(told(&error)))?;
+        let file =
+            file.map(RulesFile::open).transpose().map_err(|error| anyhow!(all_mistakes(&error)))?;
         let source = match &file {
             Some(file) => Source::File(file.live()),
             None => {
@@ -54,81 +56,84 @@ impl RulesGate {
                 Source::BuiltIn(Box::new(Gate::new(rules).context("the built-in rules")?))
             }
         };
-        let (book, shared) = (ArcSwap::default(), ArcSwap::default());
+        let (counters, store_limits) = (ArcSwap::default(), ArcSwap::default());
         let last_reload_failed = AtomicBool::new(false);
-        let gate = Self { source, book, shared, metrics, preserves_host, last_reload_failed };
-        let shared = gate.read(|gate| Shared::new(gate.rules(), &Shared::default()));
-        gate.shared.store(Arc::new(shared.map_err(|why| anyhow!(why))?));
-        gate.renew_book();
-        gate.warn_of_hosts();
+        let gate =
+            Self { source, counters, store_limits, metrics, preserves_host, last_reload_failed };
+        let store_limits =
+            gate.read(|gate| StoreLimits::new(gate.rules(), &StoreLimits::default()));
+        gate.store_limits.store(Arc::new(store_limits.map_err(|why| anyhow!(why))?));
+        gate.renew_counters();
+        gate.warn_about_hosts();
         Ok((gate, file))
     }
 
-    /// Says which rules a client evades by asking for another host, since the upstream does not see it.
-    pub(super) fn warn_of_hosts(&self) {
+    /// Warns about rules that a client can evade by sending another host, which the upstream does not see.
+    pub(super) fn warn_about_hosts(&self) {
         if self.preserves_host {
             return;
         }
         self.read(|gate| {
             for rule in gate.rules().filter(|rule| rule.asks_for_host()) {
                 log::warn(format_args!(
-                    "rule \"{}\" asks for the host, which the upstream is not sent: under any other \
-                     name a client reaches it uncounted; see --preserve-host",
+                    "rule \"{}\" matches the host, but the upstream does not receive it: a client that sends \
+                     another host evades the rule; see --preserve-host",
                     rule.name()
                 ));
             }
         });
     }
 
-    fn renew_book(&self) {
-        let book = self.read(|gate| Book::new(gate, &self.book.load()));
-        self.book.store(Arc::new(book));
+    fn renew_counters(&self) {
+        let counters = self.read(|gate| RuleCounters::new(gate, &self.counters.load()));
+        self.counters.store(Arc::new(counters));
     }
 
-    /// Looks at the file; takes it over, if it changed or `is_told`, and all its limits can be kept.
+    /// Reloads the file if it changed or `is_forced`, and if all its limits can be kept.
     pub(super) fn renew(
         &self,
         file: &mut RulesFile,
-        is_told: bool,
+        is_forced: bool,
     ) -> Result<Option<ReloadSummary>, ReloadError> {
-        let before = self.shared.load_full();
-        let mut undo = Undo { shared: &self.shared, before: Some(Arc::clone(&before)) };
-        // Those of the new rules are there before these are in force, and those of the old ones
-        // still after.
+        let before = self.store_limits.load_full();
+        let mut undo =
+            RestoreOnDrop { store_limits: &self.store_limits, before: Some(Arc::clone(&before)) };
+        // The store limits of the new rules are in place before the rules are in force, and those of the old
+        // rules stay a while after.
         let fits = |rules: &Rules| {
-            self.shared.store(Arc::new(Shared::new(rules.rules().iter(), &before)?));
+            self.store_limits.store(Arc::new(StoreLimits::new(rules.rules().iter(), &before)?));
             Ok(())
         };
-        let outcome = match is_told {
+        let outcome = match is_forced {
             true => file.reload_if(fits).map(Some),
             false => file.poll_if(fits),
         };
         if let Ok(Some(_)) = outcome {
             undo.before = None;
-            self.renew_book();
+            self.renew_counters();
         }
         outcome
     }
 
-    /// What there is to say of the rules in force.
-    pub(crate) fn read<R>(&self, ask: impl FnOnce(&Gate) -> R) -> R {
+    /// Reads the rules in force.
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&Gate) -> R) -> R {
         match &self.source {
-            Source::BuiltIn(gate) => ask(gate),
-            Source::File(live) => ask(&live.load()),
+            Source::BuiltIn(gate) => read(gate),
+            Source::File(live) => read(&live.load()),
         }
     }
 
-    /// What is kept of each rule.
-    pub(crate) fn book(&self) -> Arc<Book> {
-        self.book.load_full()
+    /// The counters of each rule.
+    pub(crate) fn counters(&self) -> Arc<RuleCounters> {
+        self.counters.load_full()
     }
 
     /// The limits in stores.
-    pub(crate) fn shared(&self) -> Arc<Shared> {
-        self.shared.load_full()
+    pub(crate) fn store_limits(&self) -> Arc<StoreLimits> {
+        self.store_limits.load_full()
     }
 
-    /// How often the file was taken over, and how often it was wrong.
+    /// The number of reloads, and the number of failed ones.
     pub(crate) fn reloads(&self) -> (u64, u64) {
         match &self.source {
             Source::BuiltIn(_) => (0, 0),
@@ -136,32 +141,32 @@ impl RulesGate {
         }
     }
 
-    /// Notes how the last look at a changed file ended.
+    /// Notes the outcome of the last reload.
     pub(super) fn note_reload(&self, is_successful: bool) {
         self.last_reload_failed.store(!is_successful, Ordering::Relaxed);
     }
 
-    /// Whether the file was right when it was last looked at.
+    /// Whether the last reload succeeded.
     pub(super) fn is_last_reload_successful(&self) -> bool {
         !self.last_reload_failed.load(Ordering::Relaxed)
     }
 
-    fn judge(&self, verdict: &tollgate_rules::Verdict<'_>, report: &mut Report) -> Verdict {
-        let book = self.book.load();
+    fn translate(&self, verdict: &tollgate_rules::Verdict<'_>, report: &mut Report) -> Verdict {
+        let counters = self.counters.load();
         for denied in verdict.shadowed() {
-            book.count(denied.rule(), |counts| &counts.shadow_denied);
-            report.note_shadow(denial(&book, denied));
+            counters.count(denied.rule(), |counts| &counts.shadow_denied);
+            report.note_shadow(denial(&counters, denied));
         }
         let standing = match verdict.outcome() {
             Outcome::NoRule => None,
             Outcome::Admitted(standing) => Some(standing),
-            Outcome::Denied(denied) => return self.deny(&book, denied, report),
+            Outcome::Denied(denied) => return self.deny(&counters, denied, report),
         };
-        let reading = standing.map(|standing| admitted(&book, standing));
+        let reading = standing.map(|standing| admitted(&counters, standing));
         let delay = reading.as_ref().map_or(Duration::ZERO, |reading| reading.delay);
         let admission = Admission { delay, charge: None };
         if !verdict.elsewhere().is_empty() {
-            return self.ask(&book, verdict.elsewhere(), admission, reading, report);
+            return self.ask(&counters, verdict.elsewhere(), admission, reading, report);
         }
         let decision = if standing.is_some() { Decision::Admitted } else { Decision::NoRule };
         self.metrics.count_decision(decision);
@@ -169,9 +174,9 @@ impl RulesGate {
         Verdict::Admit(admission)
     }
 
-    fn deny(&self, book: &Book, denied: &Denial<'_>, report: &mut Report) -> Verdict {
+    fn deny(&self, counters: &RuleCounters, denied: &Denial<'_>, report: &mut Report) -> Verdict {
         self.metrics.count_decision(Decision::Denied);
-        book.count(denied.rule(), |counts| &counts.denied);
+        counters.count(denied.rule(), |counts| &counts.denied);
         let bad_request = match denied.why() {
             DenyReason::NoKey => Some(KeyError::Missing),
             DenyReason::UnclearPath => Some(KeyError::Malformed),
@@ -181,94 +186,97 @@ impl RulesGate {
             report.note_without_key(error);
             return Verdict::WithoutKey(error);
         }
-        report.note(denial(book, denied));
-        // It has its cell, so its turn is what comes too late.
+        report.note(denial(counters, denied));
+        // The limit has cells left, so the request fits but would have to wait too long.
         let fits = matches!(denied.why(), DenyReason::Limit(..)) && denied.remaining() > 0;
         if fits { Verdict::QueueFull } else { Verdict::Deny }
     }
 
-    /// Goes on with the limits in stores, since those of this process admit the request.
+    /// Continues with the limits in stores: the limits of this process admit the request.
     fn ask(
         &self,
-        book: &Book,
-        elsewhere: &[Deferred<'_>],
+        counters: &RuleCounters,
+        deferred: &[Deferred<'_>],
         admission: Admission,
         reading: Option<Reading>,
         report: &mut Report,
     ) -> Verdict {
-        let shared = self.shared.load();
+        let store_limits = self.store_limits.load();
         let question = |asked: &Deferred<'_>| {
-            let limits = Arc::clone(shared.find(asked.rule())?);
-            Some(Question::new(asked, limits, book.page(asked.rule())))
+            let limits = Arc::clone(store_limits.find(asked.rule())?);
+            Some(PendingRule::new(asked, limits, counters.entry(asked.rule())))
         };
-        let questions: Option<Vec<_>> = elsewhere.iter().map(question).collect();
+        let questions: Option<Vec<_>> = deferred.iter().map(question).collect();
         let found = questions.is_some();
         let metrics = Arc::clone(&self.metrics);
-        let mut inquiry = Inquiry::new(questions.unwrap_or_default(), admission, reading, metrics);
-        // Without its limits, of rules that were replaced twice meanwhile, nobody can tell.
-        let ruling = if found { inquiry.ask_now() } else { Some(Err(Reason::Unavailable)) };
-        let (ruling, said) = match ruling {
-            None => return Verdict::Ask(Asking::new(inquiry.ask())),
-            Some(ruling) => inquiry.rule(ruling),
+        let mut pending =
+            PendingDecision::new(questions.unwrap_or_default(), admission, reading, metrics);
+        // The limits are missing if the rules were replaced twice meanwhile. Then the decision is unknown.
+        let ruling = if found { pending.try_decide() } else { Some(Err(Reason::Unavailable)) };
+        let (ruling, answers) = match ruling {
+            None => return Verdict::Ask(Asking::new(pending.decide())),
+            Some(ruling) => pending.finish(ruling),
         };
         match ruling {
             Err(Reason::OverLimit) => {
-                tell(report, &said);
+                extend_report(report, &answers);
                 Verdict::Deny
             }
             Ok(admission) => {
-                tell(report, &said);
+                extend_report(report, &answers);
                 Verdict::Admit(admission)
             }
-            Err(_) => Verdict::Ask(Asking::new(std::future::ready((ruling, said)))),
+            Err(_) => Verdict::Ask(Asking::new(std::future::ready((ruling, answers)))),
         }
     }
 }
 
 impl tollgate_http::Gate for RulesGate {
     fn decide(&self, request: &Parts, report: &mut Report) -> Verdict {
-        self.read(|gate| self.judge(&gate.decide(&Head(request)), report))
+        self.read(|gate| self.translate(&gate.decide(&HeadView(request)), report))
     }
 
     fn decide_queued(&self, request: &Parts, max_waiting: u64, report: &mut Report) -> Verdict {
-        self.read(|gate| self.judge(&gate.decide_queued(&Head(request), max_waiting), report))
+        self.read(|gate| {
+            self.translate(&gate.decide_queued(&HeadView(request), max_waiting), report)
+        })
     }
 }
 
-/// Puts the limits in stores back when it is dropped, also by a panic, unless nothing is left to undo.
-struct Undo<'a> {
-    shared: &'a ArcSwap<Shared>,
-    before: Option<Arc<Shared>>,
+/// Restores the previous store limits on drop, also after a panic, unless `before` was taken.
+struct RestoreOnDrop<'a> {
+    store_limits: &'a ArcSwap<StoreLimits>,
+    before: Option<Arc<StoreLimits>>,
 }
 
-impl Drop for Undo<'_> {
+impl Drop for RestoreOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(before) = self.before.take() {
-            self.shared.store(before);
+            self.store_limits.store(before);
         }
     }
 }
 
-/// Adds what was said elsewhere.
-fn tell(report: &mut Report, said: &Report) {
-    said.readings().for_each(|reading| report.note(reading.clone()));
-    said.shadow_denials().for_each(|reading| report.note_shadow(reading.clone()));
+/// Adds the readings of another report.
+fn extend_report(report: &mut Report, answers: &Report) {
+    answers.readings().for_each(|reading| report.note(reading.clone()));
+    answers.shadow_denials().for_each(|reading| report.note_shadow(reading.clone()));
 }
 
-/// How a request stands, as clients are told of it.
-fn admitted(book: &Book, standing: &Standing<'_>) -> Reading {
-    let policy = book.policy(standing.rule(), standing.limit());
+/// The reading of an admitted request, for the headers of the response.
+fn admitted(counters: &RuleCounters, standing: &Standing<'_>) -> Reading {
+    let policy = counters.policy(standing.rule(), standing.limit());
     let limit = standing.limit().quota().limit();
     let mut reading = Reading::new(policy, limit, standing.remaining());
     (reading.reset_after, reading.delay) = (standing.reset_after(), standing.delay());
     reading
 }
 
-/// A denial as clients are told of it. Of a ban, and where there is no key, the rule's first limit
-/// is named.
-fn denial(book: &Book, denied: &Denial<'_>) -> Reading {
+/// The reading of a denial, for the headers of the response. A ban and a missing key name the rule's
+/// first limit.
+fn denial(counters: &RuleCounters, denied: &Denial<'_>) -> Reading {
     let limit = denied.limit().unwrap_or(&denied.rule().limits()[0]);
-    let policy = book.policy(denied.rule(), limit);
+    let policy = counters.policy(denied.rule(), limit);
     let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());
     reading.reset_after = denied.reset_after();
     reading.retry_after = denied.retry_after();
@@ -276,8 +284,8 @@ fn denial(book: &Book, denied: &Denial<'_>) -> Reading {
     reading
 }
 
-/// All that is wrong, with the lines.
-fn told(error: &ReloadError) -> String {
+/// All mistakes, with their lines.
+fn all_mistakes(error: &ReloadError) -> String {
     match error {
         ReloadError::Rules(wrong) => wrong.with_source(),
         other => other.to_string(),

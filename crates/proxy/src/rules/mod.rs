@@ -6,5 +6,5 @@ mod gate;
 mod request_view;
 
 pub(crate) use self::figures::write;
-pub(crate) use self::follow::{Follower, follow};
+pub(crate) use self::follow::{RulesFollower, follow};
 pub(crate) use self::gate::RulesGate;

@@ -6,12 +6,12 @@ use http::request::Parts;
 use tollgate_rules::RequestView;
 
 use crate::request::client::Client;
-use crate::request::headers::asked_host;
+use crate::request::headers::requested_host;
 
-/// A request's head, which [`Finder::mark`](crate::request::client::Finder::mark) has marked.
-pub(crate) struct Head<'a>(pub(crate) &'a Parts);
+/// The head of a request that [`ClientFinder::mark`](crate::request::client::ClientFinder::mark) has marked.
+pub(crate) struct HeadView<'a>(pub(crate) &'a Parts);
 
-impl RequestView for Head<'_> {
+impl RequestView for HeadView<'_> {
     fn method(&self) -> &str {
         self.0.method.as_str()
     }
@@ -21,7 +21,7 @@ impl RequestView for Head<'_> {
     }
 
     fn host(&self) -> Option<&str> {
-        asked_host(&self.0.uri, &self.0.headers)
+        requested_host(&self.0.uri, &self.0.headers)
     }
 
     fn header(&self, name: &str, nth: usize) -> Option<&[u8]> {

@@ -1,4 +1,4 @@
-//! Connections: accepted up to a bound, served in HTTP/1.1 or HTTP/2, and let go when it is time.
+//! Accepts connections up to a bound, serves HTTP/1.1 and HTTP/2, and drains them at shutdown.
 
 pub(crate) mod service;
 
@@ -13,37 +13,37 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 
-use self::service::{Door, Front};
-use crate::connection::open::{Held, Open, Places};
+use self::service::{ConnectionService, ServiceContext};
+use crate::connection::open::{ConnectionSlots, OpenConnection, Slots};
 use crate::connection::per_client::PerClient;
 use crate::connection::streams::Streams;
-use crate::connection::write_timeout::{Patience, Patient};
-use crate::process::signals::Stops;
+use crate::connection::write_timeout::{ClientStream, ClientTimeouts};
+use crate::process::signals::StopSignals;
 
-/// An HTTP/2 client that does not answer a ping sent so often is gone.
+/// The interval of pings to an HTTP/2 client; a missing reply ends the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// Requests of one HTTP/2 connection at one time.
+/// The most concurrent requests of one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// After the system has denied a connection (out of descriptors, say).
+/// The pause after accepting failed, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How to serve.
+/// The server, before it runs.
 #[derive(Debug)]
 pub(crate) struct Server {
-    pub(crate) front: Front,
+    pub(crate) context: ServiceContext,
     pub(crate) header_timeout: Duration,
     pub(crate) drain_timeout: Duration,
-    pub(crate) patience: Patience,
+    pub(crate) timeouts: ClientTimeouts,
     pub(crate) max_connections: u32,
     pub(crate) per_client: Arc<PerClient>,
 }
 
 impl Server {
-    /// Serves until it is told to stop. Whether all requests under way came to their end.
+    /// Serves until a stop signal. Returns whether all requests in flight finished.
     pub(crate) async fn run(
         self,
         listener: TcpListener,
-        stops: &mut Stops,
+        stops: &mut StopSignals,
         mut on_stop: impl FnMut(),
     ) -> bool {
         let graceful = GracefulShutdown::new();
@@ -54,7 +54,7 @@ impl Server {
         }
         drop(listener);
         on_stop();
-        // What was upgraded is no longer watched over by hyper, but open still.
+        // hyper no longer tracks an upgraded connection, but `alive` does.
         let closed = async {
             graceful.shutdown().await;
             all_closed.recv().await;
@@ -66,37 +66,37 @@ impl Server {
         }
     }
 
-    /// For ever.
+    /// Accepts connections forever.
     async fn accept(
         &self,
         listener: &TcpListener,
         graceful: &GracefulShutdown,
         alive: mpsc::Sender<()>,
     ) {
-        let most = usize::try_from(self.max_connections).unwrap_or(Semaphore::MAX_PERMITS);
-        let places = Places::new(most);
+        let max = usize::try_from(self.max_connections).unwrap_or(Semaphore::MAX_PERMITS);
+        let slots = Slots::new(max);
         let builder = Arc::new(self.builder());
         loop {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(_) => {
-                    self.front.metrics.count_accept_error();
+                    self.context.metrics.count_accept_error();
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            let Some(entry) = self.per_client.enter(peer.ip()) else {
-                self.front.metrics.count_connection_denied();
+            let Some(per_client) = self.per_client.acquire(peer.ip()) else {
+                self.context.metrics.count_connection_denied();
                 continue;
             };
-            let place = places.take().await;
-            let held = Held { place, _entry: entry };
+            let slot = slots.take().await;
+            let held = ConnectionSlots { slot, _per_client: per_client };
             let connection = Connection {
-                front: self.front.clone(),
+                context: self.context.clone(),
                 header_timeout: self.header_timeout,
-                patience: self.patience,
+                timeouts: self.timeouts,
                 peer,
-                open: Open::begin(Arc::clone(&self.front.metrics), held, alive.clone()),
+                open: OpenConnection::begin(Arc::clone(&self.context.metrics), held, alive.clone()),
             };
             tokio::spawn(connection.serve(stream, Arc::clone(&builder), graceful.watcher()));
         }
@@ -104,8 +104,8 @@ impl Server {
 
     fn builder(&self) -> Builder<Streams> {
         let mut builder = Builder::new(Streams {
-            read_timeout: self.patience.reader,
-            metrics: Arc::clone(&self.front.metrics),
+            read_timeout: self.timeouts.write,
+            metrics: Arc::clone(&self.context.metrics),
         });
         builder
             .http1()
@@ -122,33 +122,35 @@ impl Server {
     }
 }
 
-/// One that is open.
+/// A connection to serve.
 struct Connection {
-    front: Front,
+    context: ServiceContext,
     header_timeout: Duration,
-    patience: Patience,
+    timeouts: ClientTimeouts,
     peer: SocketAddr,
-    open: Arc<Open>,
+    open: Arc<OpenConnection>,
 }
 
 impl Connection {
     async fn serve(self, stream: TcpStream, builder: Arc<Builder<Streams>>, watcher: Watcher) {
         let peer = self.peer;
         let _ = stream.set_nodelay(true);
-        let metrics = Arc::clone(&self.front.metrics);
+        let metrics = Arc::clone(&self.context.metrics);
         let is_cut = Arc::new(AtomicBool::new(false));
-        let stream = Patient::new(stream, self.patience, Arc::clone(&is_cut), Arc::clone(&metrics));
+        let stream =
+            ClientStream::new(stream, self.timeouts, Arc::clone(&is_cut), Arc::clone(&metrics));
         let is_used = Arc::new(AtomicBool::new(false));
-        let (front, open) = (self.front.clone(), Arc::clone(&self.open));
-        let door = Door { front, peer, is_used: Arc::clone(&is_used), is_cut, open };
-        let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), door);
+        let (context, open) = (self.context.clone(), Arc::clone(&self.open));
+        let service =
+            ConnectionService { context, peer, is_used: Arc::clone(&is_used), is_cut, open };
+        let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let served = watcher.watch(served.into_owned());
         tokio::pin!(served);
-        // What a connection comes to is the client's affair; its requests are counted.
+        // The outcome of a connection is not logged; its requests are counted.
         tokio::select! {
             _ = &mut served => {}
             () = tokio::time::sleep(self.header_timeout) => {
-                // The version is told by the first bytes, for which there is no other limit.
+                // hyper has no timeout for the first bytes, which select the version.
                 if is_used.load(Ordering::Relaxed) {
                     let _ = served.await;
                 } else {

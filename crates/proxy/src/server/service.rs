@@ -1,5 +1,5 @@
-//! The front door: every request is marked with its client, decided, passed on, and counted until
-//! the last byte of its response.
+//! The service of a connection: it finds the client of each request, lets the rules decide, forwards the
+//! request, and counts it until the last byte of its response.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,53 +20,53 @@ use tokio::time::Instant;
 use tollgate_http::RateLimit;
 use tower_service::Service as _;
 
-use crate::connection::open::Open;
+use crate::connection::open::OpenConnection;
 use crate::connection::streams;
 use crate::metrics::Failure;
 use crate::metrics::Metrics;
-use crate::request::body::Inbound;
-use crate::request::client::Finder;
+use crate::request::body::RequestBody;
+use crate::request::client::ClientFinder;
 use crate::request::host;
 use crate::rules::RulesGate;
-use crate::upstream::answer::Content;
+use crate::upstream::answer::ResponseBody;
 use crate::upstream::forward::Forward;
 
-/// What all connections share.
+/// What the services of all connections share.
 #[derive(Clone, Debug)]
-pub(crate) struct Front {
+pub(crate) struct ServiceContext {
     pub(crate) service: RateLimit<Forward, Arc<RulesGate>>,
-    pub(crate) finder: Arc<Finder>,
+    pub(crate) finder: Arc<ClientFinder>,
     pub(crate) metrics: Arc<Metrics>,
-    /// How long the rest of a body is read that was answered early.
-    pub(crate) rest_patience: Duration,
+    /// How long the rest of a body is read if the request was answered early.
+    pub(crate) rest_timeout: Duration,
 }
 
-/// The front door as one connection sees it.
+/// The service of one connection.
 #[derive(Debug)]
-pub(crate) struct Door {
-    pub(crate) front: Front,
+pub(crate) struct ConnectionService {
+    pub(crate) context: ServiceContext,
     pub(crate) peer: SocketAddr,
-    /// Whether a request has come in.
+    /// Whether a request has arrived.
     pub(crate) is_used: Arc<AtomicBool>,
-    /// Set if an answer is cut off whose end is the end of the connection.
+    /// Set if a response is cut off whose end is the end of the connection.
     pub(crate) is_cut: Arc<AtomicBool>,
-    pub(crate) open: Arc<Open>,
+    pub(crate) open: Arc<OpenConnection>,
 }
 
-impl hyper::service::Service<Request<Incoming>> for Door {
-    type Response = Response<Tracked<Answer>>;
+impl hyper::service::Service<Request<Incoming>> for ConnectionService {
+    type Response = Response<TrackedBody<ServiceBody>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.is_used.store(true, Ordering::Relaxed);
-        let Front { mut service, finder, metrics, rest_patience } = self.front.clone();
-        let underway = Underway::begin(Arc::clone(&metrics));
+        let ServiceContext { mut service, finder, metrics, rest_timeout } = self.context.clone();
+        let in_flight = InFlightRequest::begin(Arc::clone(&metrics));
         let (mut head, body) = request.into_parts();
         if host::check(&head).is_err() {
             metrics.count_failure(Failure::Host);
-            let denied = Failure::Host.answer().map(Either::Right);
-            return Box::pin(std::future::ready(Ok(underway.answer(denied, None))));
+            let response = Failure::Host.answer().map(Either::Right);
+            return Box::pin(std::future::ready(Ok(in_flight.answer(response, None))));
         }
         if head.headers.contains_key(UPGRADE) {
             head.extensions.insert(Arc::clone(&self.open));
@@ -76,71 +76,71 @@ impl hyper::service::Service<Request<Incoming>> for Door {
         }
         let (open, version) = (Arc::clone(&self.open), head.version);
         let is_cut = Arc::clone(&self.is_cut);
-        let body = Inbound::new(&head, body, rest_patience);
+        let body = RequestBody::new(&head, body, rest_timeout);
         let response = service.call(Request::from_parts(head, body));
         Box::pin(async move {
             let mut response = response.await?;
             if version <= Version::HTTP_11 && open.is_wanted() {
-                // Between two requests it would keep its place from a client that has one to make.
+                // An idle connection would keep its slot from a client that waits.
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().entry(CONNECTION).or_insert(close);
             }
-            // HTTP/1.0 has no chunks: without a length, an answer ends with the connection.
+            // HTTP/1.0 has no chunks: without a length, a response ends with the connection.
             let ends_with_connection =
                 version <= Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH);
             let is_cut = ends_with_connection.then_some(is_cut);
-            Ok(underway.answer(response.map(Either::Left), is_cut))
+            Ok(in_flight.answer(response.map(Either::Left), is_cut))
         })
     }
 }
 
-/// The body of a response, made by the rate-limit layer or by the door itself.
-type Answer = Either<tollgate_http::Body<Content>, Content>;
+/// The body of a response from the rate-limit layer, or from this service itself.
+type ServiceBody = Either<tollgate_http::Body<ResponseBody>, ResponseBody>;
 
-/// A request that is under way, until this is dropped.
+/// Counts a request as in flight until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Underway {
+pub(crate) struct InFlightRequest {
     metrics: Arc<Metrics>,
     began: Instant,
     is_answered: bool,
 }
 
-impl Underway {
+impl InFlightRequest {
     fn begin(metrics: Arc<Metrics>) -> Self {
         metrics.request_began();
         Self { metrics, began: Instant::now(), is_answered: false }
     }
 
-    /// There is a response, whose body is still to be sent. `is_cut` is set if the body breaks off.
+    /// Attaches this to the body of the response. `is_cut` is set if the body fails.
     fn answer<B>(
         mut self,
         response: Response<B>,
         is_cut: Option<Arc<AtomicBool>>,
-    ) -> Response<Tracked<B>> {
+    ) -> Response<TrackedBody<B>> {
         self.is_answered = true;
         self.metrics.request_answered(response.status(), self.began.elapsed());
-        response.map(|body| Tracked { body, is_cut, _underway: self })
+        response.map(|body| TrackedBody { body, is_cut, _in_flight: self })
     }
 }
 
-impl Drop for Underway {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.metrics.request_ended(self.is_answered);
     }
 }
 
 pin_project! {
-    /// The body of a response that is under way.
+    /// The body of a response in flight.
     #[derive(Debug)]
-    pub(crate) struct Tracked<B> {
+    pub(crate) struct TrackedBody<B> {
         #[pin]
         body: B,
         is_cut: Option<Arc<AtomicBool>>,
-        _underway: Underway,
+        _in_flight: InFlightRequest,
     }
 }
 
-impl<B: Body<Data = Bytes>> Body for Tracked<B> {
+impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 

@@ -1,4 +1,4 @@
-//! What one request asks of stores.
+//! The store limits of one request.
 
 use std::sync::Arc;
 
@@ -6,47 +6,52 @@ use tollgate_http::{Admission, Reading, Reason, Report, Ruling};
 use tollgate_redis::{Answer, Origin};
 use tollgate_rules::Deferred;
 
-use super::SharedRule;
+use super::limits::RuleLimits;
 use crate::metrics::{Decision, Metrics};
-use crate::rule_counters::Page;
+use crate::rule_counters::RuleEntry;
 
-/// About one rule: its limits one after the other, until one denies.
+/// One rule of a request: its limits are asked one after another, until one denies.
 #[derive(Debug)]
-pub(crate) struct Question {
-    limits: Arc<SharedRule>,
-    page: Arc<Page>,
+pub(crate) struct PendingRule {
+    limits: Arc<RuleLimits>,
+    entry: Arc<RuleEntry>,
     key: Box<[u8]>,
     cells: u64,
     is_shadow: bool,
-    /// How many limits have answered.
+    /// The number of limits that have answered.
     answered: usize,
 }
 
-impl Question {
-    pub(crate) fn new(asked: &Deferred<'_>, limits: Arc<SharedRule>, page: Arc<Page>) -> Self {
+impl PendingRule {
+    pub(crate) fn new(
+        asked: &Deferred<'_>,
+        limits: Arc<RuleLimits>,
+        entry: Arc<RuleEntry>,
+    ) -> Self {
         let (key, cells) = (asked.key().into(), asked.cells());
-        Self { limits, page, key, cells, is_shadow: asked.rule().is_shadow(), answered: 0 }
+        Self { limits, entry, key, cells, is_shadow: asked.rule().is_shadow(), answered: 0 }
     }
 
-    /// The next limit's answer, if it can be told at once.
+    /// The answer of the next limit, if it is available without waiting.
     fn try_next(&self) -> Option<Answer> {
-        self.limits.tiers[self.answered].try_check_n(&self.key, self.cells)
+        self.limits.store_limits[self.answered].try_check_n(&self.key, self.cells)
     }
 
     async fn next(&self) -> Answer {
-        self.limits.tiers[self.answered].check_n(&self.key, self.cells).await
+        self.limits.store_limits[self.answered].check_n(&self.key, self.cells).await
     }
 
     fn is_settled(&self) -> bool {
-        self.answered == self.limits.tiers.len()
+        self.answered == self.limits.store_limits.len()
     }
 }
 
-/// All that a request asks, and what was said so far. It borrows nothing, so that it can wait.
+/// All rules of a request with limits in a store, and the answers so far. It owns its data, so that it
+/// can outlive the borrow of the request.
 #[derive(Debug)]
-pub(crate) struct Inquiry {
-    questions: Vec<Question>,
-    /// Which of them is asked.
+pub(crate) struct PendingDecision {
+    rules: Vec<PendingRule>,
+    /// The index of the rule that is asked.
     current: usize,
     admission: Admission,
     readings: Vec<Reading>,
@@ -54,45 +59,45 @@ pub(crate) struct Inquiry {
     metrics: Arc<Metrics>,
 }
 
-impl Inquiry {
-    /// For a request that the limits of this process have admitted, and what they said of it.
+impl PendingDecision {
+    /// For a request that the limits of this process have admitted. `reading` is their result.
     ///
-    /// Rules in shadow are asked last: were they in force, those before them would decide.
+    /// Rules in shadow are asked last, so that they are charged only for requests that the others admit.
     pub(crate) fn new(
-        mut questions: Vec<Question>,
+        mut rules: Vec<PendingRule>,
         admission: Admission,
         reading: Option<Reading>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        questions.sort_by_key(|question| question.is_shadow);
+        rules.sort_by_key(|rule| rule.is_shadow);
         let readings = reading.into_iter().collect();
         let shadow_denials = Vec::new();
-        Self { questions, current: 0, admission, readings, shadow_denials, metrics }
+        Self { rules, current: 0, admission, readings, shadow_denials, metrics }
     }
 
-    /// Asks as far as answers can be told at once; a ruling, if that was all, or enough.
-    pub(crate) fn ask_now(&mut self) -> Option<Result<(), Reason>> {
-        while let Some(question) = self.questions.get(self.current) {
-            if let Err(reason) = self.hear(question.try_next()?) {
+    /// Asks as far as answers are available without waiting. Returns the ruling if it is complete.
+    pub(crate) fn try_decide(&mut self) -> Option<Result<(), Reason>> {
+        while let Some(rule) = self.rules.get(self.current) {
+            if let Err(reason) = self.record(rule.try_next()?) {
                 return Some(Err(reason));
             }
         }
         Some(Ok(()))
     }
 
-    /// Asks for what is missing yet.
-    pub(crate) async fn ask(mut self) -> (Ruling, Report) {
-        while let Some(question) = self.questions.get(self.current) {
-            let answer = question.next().await;
-            if let Err(reason) = self.hear(answer) {
-                return self.rule(Err(reason));
+    /// Asks the remaining limits.
+    pub(crate) async fn decide(mut self) -> (Ruling, Report) {
+        while let Some(rule) = self.rules.get(self.current) {
+            let answer = rule.next().await;
+            if let Err(reason) = self.record(answer) {
+                return self.finish(Err(reason));
             }
         }
-        self.rule(Ok(()))
+        self.finish(Ok(()))
     }
 
-    /// Ends, with what the request and its client are told.
-    pub(crate) fn rule(self, ruling: Result<(), Reason>) -> (Ruling, Report) {
+    /// Counts the ruling, and returns it with the report for the response.
+    pub(crate) fn finish(self, ruling: Result<(), Reason>) -> (Ruling, Report) {
         self.metrics.count_decision(match ruling {
             Ok(()) => Decision::Admitted,
             Err(Reason::Unavailable) => Decision::Unavailable,
@@ -104,22 +109,22 @@ impl Inquiry {
         (ruling.map(|()| self.admission), report)
     }
 
-    /// Takes an answer in, and goes on to the next limit or question.
-    fn hear(&mut self, answer: Answer) -> Result<(), Reason> {
-        let question = &mut self.questions[self.current];
-        let counts = &question.page.counts;
+    /// Records an answer, and advances to the next limit or rule.
+    fn record(&mut self, answer: Answer) -> Result<(), Reason> {
+        let rule = &mut self.rules[self.current];
+        let counts = &rule.entry.counts;
         counts.count_origin(answer.origin);
-        let policy = question.page.policies[question.answered].clone();
+        let policy = rule.entry.policies[rule.answered].clone();
         let reading = Reading::of(policy, &answer.decision);
-        question.answered += 1;
+        rule.answered += 1;
         let is_denied = answer.decision.is_err();
-        if question.is_settled() && !is_denied {
+        if rule.is_settled() && !is_denied {
             counts.count_store_admission();
         }
-        if question.is_settled() || is_denied {
+        if rule.is_settled() || is_denied {
             self.current += 1;
         }
-        match (is_denied, question.is_shadow) {
+        match (is_denied, rule.is_shadow) {
             (false, true) => {}
             (false, false) => self.readings.push(reading),
             (true, true) => {
@@ -129,7 +134,7 @@ impl Inquiry {
             (true, false) => {
                 counts.count_denial();
                 self.readings.clear();
-                if answer.origin == Origin::Fallback && question.limits.denies_without_store() {
+                if answer.origin == Origin::Fallback && rule.limits.denies_without_store() {
                     return Err(Reason::Unavailable);
                 }
                 self.readings.push(reading);

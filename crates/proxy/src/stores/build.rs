@@ -1,4 +1,4 @@
-//! From a rule to its limits on a server.
+//! Builds the store limits of a rule.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,29 +9,29 @@ use tollgate_redis::{
 };
 use tollgate_rules::{Limit, Rule};
 
-use super::{SharedRule, Tier};
+use super::limits::{RuleLimits, StoreLimit};
 use crate::log;
 
-/// A lease that brings fewer cells saves next to no calls.
+/// A lease of fewer cells saves almost no calls.
 const CELLS_WORTH_A_LEASE: u32 = 10;
-/// A shorter lease is over when it arrives, and a longer one keeps cells from others.
+/// A shorter lease ends before it arrives; a longer one withholds cells from other processes.
 const LIFETIMES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(1);
-const LIFETIME_USUAL: Duration = Duration::from_millis(50);
+const LIFETIME_DEFAULT: Duration = Duration::from_millis(50);
 /// The longest name of a limit on a server, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// How long a connection may take to be made, whatever the deadline of calls.
+/// The shortest connect timeout, independent of the deadline of calls.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(50);
 const CLUSTER: &str = "redis+cluster://";
 
-/// The server or, of `redis+cluster://a:6379,b:6379`, the cluster of these nodes.
+/// The server; or, for `redis+cluster://a:6379,b:6379`, the cluster of these nodes.
 pub(crate) fn store(at: &tollgate_rules::Store) -> Result<Store, String> {
     let mut builder = match at.url().strip_prefix(CLUSTER) {
         None => Store::builder(at.url()),
         Some(nodes) => Store::cluster(nodes.split(',').map(|node| format!("redis://{node}"))),
     };
     if let Some(deadline) = at.deadline() {
-        // Who waits so long for an answer waits as long for a connection.
+        // A call with a long deadline may wait as long for the connection.
         builder = builder.deadline(deadline).connect_timeout(deadline.max(CONNECT_TIMEOUT));
     }
     if let Some(prefix) = at.prefix() {
@@ -39,24 +39,24 @@ pub(crate) fn store(at: &tollgate_rules::Store) -> Result<Store, String> {
     }
     let name = at.to_string();
     let builder = builder.on_change(move |health| match health {
-        Health::Up => log::info(format_args!("store {name} is back")),
+        Health::Up => log::info(format_args!("store {name} is up again")),
         down => log::warn(format_args!("store {name} is down: {down}")),
     });
     builder.build().map_err(|error| format!("store {at}: {error}"))
 }
 
-/// All limits of a rule.
+/// Builds all limits of a rule.
 pub(crate) fn rule(
     rule: &Rule,
     at: &tollgate_rules::Store,
     store: &Store,
-) -> Result<SharedRule, String> {
-    let tiers = rule.limits().iter().map(|limit| {
-        tier(rule, limit, at, store)
+) -> Result<RuleLimits, String> {
+    let store_limits = rule.limits().iter().map(|limit| {
+        store_limit(rule, limit, at, store)
             .map_err(|why| format!("limit \"{}\" in store {at}: {why}", limit.name()))
     });
-    Ok(SharedRule {
-        tiers: tiers.collect::<Result<_, _>>()?,
+    Ok(RuleLimits {
+        store_limits: store_limits.collect::<Result<_, _>>()?,
         key: rule.key().clone(),
         limits: rule.limits().to_vec(),
         capacity: rule.capacity(),
@@ -64,63 +64,63 @@ pub(crate) fn rule(
     })
 }
 
-fn tier(
+fn store_limit(
     rule: &Rule,
     limit: &Limit,
     at: &tollgate_rules::Store,
     store: &Store,
-) -> Result<Tier, String> {
+) -> Result<StoreLimit, String> {
     let algorithm: Algorithm = limit.algorithm_name().parse().map_err(text)?;
     let nodes = u32::try_from(at.nodes()).unwrap_or(u32::MAX);
     let wished = if at.is_asked_always() { None } else { lifetime(&limit.quota(), nodes) };
-    let central =
+    let limiter =
         RedisLimiter::builder(store, name(rule, limit), limit.quota()).algorithm(algorithm);
-    let central = match wished.map(|lifetime| central.clone().leases(lifetime).build()) {
+    let limiter = match wished.map(|lifetime| limiter.clone().leases(lifetime).build()) {
         None | Some(Err(RedisLimiterError::NoRoomForLeases | RedisLimiterError::LeaseOfLog)) => {
-            central.build()
+            limiter.build()
         }
         Some(built) => built,
     };
-    let central = central.map_err(text)?;
+    let limiter = limiter.map_err(text)?;
     let fallback = match at.fallback() {
         tollgate_rules::Fallback::Local => {
-            Fallback::local(&central, nodes, rule.capacity()).map_err(text)?
+            Fallback::local(&limiter, nodes, rule.capacity()).map_err(text)?
         }
         tollgate_rules::Fallback::Block => Fallback::Deny,
         tollgate_rules::Fallback::Admit => Fallback::Admit,
     };
-    if central.lease_lifetime().is_zero() {
-        return Ok(Tier::Always(WithFallback::new(central, fallback)));
+    if limiter.lease_lifetime().is_zero() {
+        return Ok(StoreLimit::PerRequest(WithFallback::new(limiter, fallback)));
     }
-    let leased = Leased::builder(central).capacity(rule.capacity()).build().map_err(text)?;
-    Ok(Tier::Ahead(WithFallback::new(leased, fallback)))
+    let leased = Leased::builder(limiter).capacity(rule.capacity()).build().map_err(text)?;
+    Ok(StoreLimit::Leased(WithFallback::new(leased, fallback)))
 }
 
 fn text(error: impl std::error::Error) -> String {
     error.to_string()
 }
 
-/// How long leases are kept: until each process can have had some ten cells, but no longer than
-/// half of a burst takes to come back, since so much of it is held back. `None`, where leases are
-/// not worth it. All processes that have the same rules choose the same.
+/// The lifetime of leases: long enough for each process to receive about ten cells, but not longer than
+/// half of the burst takes to refill, because leases withhold that much. `None` if leases are not
+/// worthwhile. All processes with the same rules choose the same lifetime.
 fn lifetime(quota: &Quota, nodes: u32) -> Option<Duration> {
     let worth = time_of(quota, CELLS_WORTH_A_LEASE)?;
     let wished = time_of(quota, CELLS_WORTH_A_LEASE.saturating_mul(nodes)).unwrap_or(Duration::MAX);
     let half_burst = u32::try_from(quota.burst_cells() / 2).unwrap_or(u32::MAX);
     let room = time_of(quota, half_burst).unwrap_or(Duration::MAX);
-    let lifetime = wished.max(LIFETIME_USUAL).min(room).min(*LIFETIMES.end());
+    let lifetime = wished.max(LIFETIME_DEFAULT).min(room).min(*LIFETIMES.end());
     (lifetime >= worth && LIFETIMES.contains(&lifetime)).then_some(lifetime)
 }
 
-/// How long it takes until so many cells come back; `None`, if that cannot be told.
+/// How long the quota takes to restore this number of cells; `None` on overflow.
 fn time_of(quota: &Quota, cells: u32) -> Option<Duration> {
     let nanos = quota.period().as_nanos().checked_mul(cells.into())?;
     let nanos = nanos.checked_div(quota.limit().into())?;
     u64::try_from(nanos).ok().map(Duration::from_nanos)
 }
 
-/// What a limit is called on the server: by its rule; where that has several limits, by the limit
-/// too. So a single limit keeps its states when its quota is changed.
+/// The name of a limit on the server: that of its rule, and of the limit too if the rule has several. So a
+/// single limit keeps its state when its quota changes.
 fn name(rule: &Rule, limit: &Limit) -> String {
     let mut name = escaped(rule.name());
     if rule.limits().len() > 1 {
@@ -130,13 +130,13 @@ fn name(rule: &Rule, limit: &Limit) -> String {
     if name.len() <= NAME_BYTES_MAX {
         return name;
     }
-    // All of it is ASCII.
+    // The name is ASCII, so any length is a character boundary.
     let hash = format!("~{:016x}", fnv1a(name.as_bytes()));
     name.truncate(NAME_BYTES_MAX - hash.len());
     name + &hash
 }
 
-/// Plain letters as they are, and `%XX` for whatever else: braces and the separators above all.
+/// Escapes all bytes except letters, digits and a few others as `%XX`; braces and separators above all.
 fn escaped(name: &str) -> String {
     let mut escaped = String::new();
     for byte in name.bytes() {
@@ -144,7 +144,7 @@ fn escaped(name: &str) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b' ' => {
                 escaped.push(char::from(byte));
             }
-            _ => write!(escaped, "%{byte:02X}").expect("a string takes everything"),
+            _ => write!(escaped, "%{byte:02X}").expect("writing to a String cannot fail"),
         }
     }
     escaped
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_has_leases_only_where_they_are_possible_and_wanted() {
+    fn a_rule_has_leases_only_if_possible_and_wanted() {
         let is_ahead = |limits: &str, more: &str| {
             let url = "redis+cluster://127.0.0.1:1,127.0.0.1:2";
             let text = format!(
@@ -175,7 +175,7 @@ mod tests {
             let at = asked.store().expect("it has one");
             let store = store(at).expect("nodes of a cluster");
             let built = super::rule(asked, at, &store).expect("it can be kept");
-            matches!(built.tiers[0], Tier::Ahead(_))
+            matches!(built.store_limits[0], StoreLimit::Leased(_))
         };
         assert!(is_ahead("\"100/s\"", ""));
         assert!(!is_ahead("\"100/s\"", ", ask = \"always\""));
@@ -184,12 +184,12 @@ mod tests {
             "[{ name = \"b\", quota = \"100/s\", algorithm = \"sliding-log\" }]",
             ""
         ));
-        // It stands for the quota of a million processes.
+        // The quota is shared by a million processes.
         assert!(is_ahead("\"100/s\"", ", nodes = 1_000_000"));
     }
 
     #[test]
-    fn a_store_has_the_deadline_and_the_prefix_of_the_file() {
+    fn deadline_and_prefix_come_from_the_rules_file() {
         let built = |more: &str| {
             let text = format!(
                 "[[rule]]\nname = \"a\"\nlimits = \"5/s\"\n\
@@ -199,8 +199,8 @@ mod tests {
             store(rules.rules()[0].store().expect("it has one")).expect("a store")
         };
         let key = |store: &Store| {
-            let central = RedisLimiter::builder(store, "a", Quota::per_second(5)).build();
-            String::from_utf8(central.expect("a limiter").redis_key("k")).expect("text")
+            let limiter = RedisLimiter::builder(store, "a", Quota::per_second(5)).build();
+            String::from_utf8(limiter.expect("a limiter").redis_key("k")).expect("text")
         };
         let plain = built("");
         assert_eq!(
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_follow_the_quota() {
+    fn the_lifetime_of_leases_follows_the_quota() {
         let chosen = |text: &str, nodes| {
             let quota: Quota = text.parse().expect("a quota");
             lifetime(&quota, nodes).map(|lifetime| lifetime.as_millis())
@@ -225,16 +225,16 @@ mod tests {
         assert_eq!(chosen("100/s", 4), Some(400));
         assert_eq!(chosen("100/s", 4_000_000_000), Some(500), "half of the burst");
         assert_eq!(chosen("1000/s burst 60", 9), Some(30));
-        assert_eq!(chosen("10/s burst 500", 9), Some(1_000), "no longer");
-        // Ten cells are more than half of the burst, or take longer than a lease may last.
+        assert_eq!(chosen("10/s burst 500", 9), Some(1_000), "the maximum");
+        // Ten cells are more than half of the burst, or take longer than the longest lease.
         assert_eq!(chosen("100/s burst 10", 1), None);
         assert_eq!(chosen("20/day", 2), None);
-        // Half of the burst is back sooner than an answer.
+        // Half of the burst refills sooner than an answer arrives.
         assert_eq!(chosen("1000000/s burst 100", 1), None);
     }
 
     #[test]
-    fn names_are_plain_and_differ_as_their_rules_do() {
+    fn names_are_plain_ascii_and_distinct_for_distinct_rules() {
         let long = "x".repeat(80);
         let text = format!(
             r#"rule = [

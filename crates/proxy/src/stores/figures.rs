@@ -1,13 +1,13 @@
-//! What became of the calls to stores.
+//! Metrics of the stores.
 
 use std::collections::BTreeMap;
 
 use tollgate_redis::{Health, StoreStats, Unavailable};
 
-use super::Shared;
-use crate::metrics::Page;
+use super::registry::StoreLimits;
+use crate::metrics::PrometheusText;
 
-/// The columns of `tollgate_store_calls_total`: how calls ended, and those that were not made.
+/// A label of `tollgate_store_calls_total`, and its counter.
 type Column = (&'static str, fn(&StoreStats) -> u64);
 const OUTCOMES: [Column; 5] = [
     ("answered", |stats| stats.answered),
@@ -17,10 +17,10 @@ const OUTCOMES: [Column; 5] = [
     ("skipped", |stats| stats.skipped),
 ];
 
-/// Why a store is down, as metrics call it.
+/// The reasons why a store is down, as labels.
 const REASONS: [&str; 3] = ["timed_out", "disconnected", "failed"];
 
-/// Of what is known under one URL, where users, passwords, deadlines and prefixes are left out.
+/// The figures of all stores with the same URL, without users, passwords, deadlines and prefixes.
 #[derive(Debug, Default)]
 struct Figures {
     open: u64,
@@ -29,8 +29,8 @@ struct Figures {
     outcomes: [u64; OUTCOMES.len()],
 }
 
-/// Of all stores of the rules in force.
-pub(crate) fn write(page: &mut Page, shared: &Shared) {
+/// Writes the metrics of the stores of the rules in force.
+pub(crate) fn write(page: &mut PrometheusText, shared: &StoreLimits) {
     let mut stores = BTreeMap::<String, Figures>::new();
     for (at, store) in &shared.stores {
         let (stats, figures) = (store.stats(), stores.entry(at.to_string()).or_default());
@@ -44,24 +44,24 @@ pub(crate) fn write(page: &mut Page, shared: &Shared) {
         }
     }
     let name = "tollgate_store_circuit_open";
-    page.family(name, "gauge", "1, if a store fails and is only probed; else 0.");
+    page.family(name, "gauge", "1 if a store fails and is only probed, else 0.");
     for (store, figures) in &stores {
         page.labelled("store", store, figures.open.min(1));
     }
     let name = "tollgate_store_down";
-    page.family(name, "gauge", "1 for the reason why a store is only probed; else 0.");
+    page.family(name, "gauge", "1 for the reason why a store is only probed, else 0.");
     for (store, figures) in &stores {
         for (reason, is_so) in REASONS.iter().zip(figures.reasons) {
             page.labelled_twice(("store", store), ("reason", reason), is_so);
         }
     }
     let name = "tollgate_store_circuit_opened_total";
-    page.family(name, "counter", "How often that began.");
+    page.family(name, "counter", "How often the circuit of a store opened.");
     for (store, figures) in &stores {
         page.labelled("store", store, figures.opened);
     }
     let name = "tollgate_store_calls_total";
-    page.family(name, "counter", "Calls to a store by their outcome; skipped ones were not made.");
+    page.family(name, "counter", "Calls to a store by outcome; skipped calls were not made.");
     for (store, figures) in &stores {
         for ((outcome, _), count) in OUTCOMES.iter().zip(figures.outcomes) {
             page.labelled_twice(("store", store), ("outcome", outcome), count);
@@ -69,7 +69,7 @@ pub(crate) fn write(page: &mut Page, shared: &Shared) {
     }
 }
 
-/// The number of the reason, of a store that is down.
+/// The index in [`REASONS`], for a store that is down.
 fn reason(health: &Health) -> Option<usize> {
     match health {
         Health::Down { reason: Unavailable::TimedOut, .. } => Some(0),

@@ -1,4 +1,4 @@
-//! Where requests go to.
+//! The address of the upstream.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,33 +8,33 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri};
 use rustls::pki_types::ServerName;
 
-/// A server to which requests are passed on.
+/// The server that receives the requests. Parses from a URL.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     scheme: Scheme,
     authority: Authority,
-    /// Stands before every path; empty, or with a slash at its start and none at its end.
+    /// The prefix of every path: empty, or with a slash at its start and none at its end.
     base: String,
 }
 
-/// A request whose target cannot be passed on: `CONNECT host:port`, or `OPTIONS *`.
+/// The target of a request cannot be forwarded: `CONNECT host:port`, or `OPTIONS *`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NotPassedOn;
 
 impl Upstream {
-    /// One at this address.
+    /// A server at this address, over http.
     pub(crate) fn at(address: SocketAddr) -> Self {
         format!("http://{address}").parse().expect("an address is a host and a port")
     }
 
-    /// Whether it speaks TLS.
+    /// Whether the scheme is https.
     pub(crate) fn is_secure(&self) -> bool {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Where a request for this goes.
-    pub(crate) fn target(&self, method: &Method, asked: &Uri) -> Result<Uri, NotPassedOn> {
-        let path = asked.path_and_query().ok_or(NotPassedOn)?;
+    /// The URI at the upstream for a request.
+    pub(crate) fn target(&self, method: &Method, requested: &Uri) -> Result<Uri, NotPassedOn> {
+        let path = requested.path_and_query().ok_or(NotPassedOn)?;
         if method == Method::CONNECT || !path.as_str().starts_with('/') {
             return Err(NotPassedOn);
         }
@@ -58,7 +58,7 @@ impl FromStr for Upstream {
             Some(scheme) if *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS => scheme.clone(),
             _ => return Err(example.to_owned()),
         };
-        let authority = uri.authority().expect("what has a scheme has a host");
+        let authority = uri.authority().expect("a URI with a scheme has a host");
         if authority.as_str().contains('@') {
             return Err("a user in the URL is not supported".to_owned());
         }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_queries_are_kept() {
+    fn path_and_query_are_kept_behind_the_base() {
         for (upstream, asked, expected) in [
             ("http://a:3000", "/", "http://a:3000/"),
             ("http://a:3000/", "/x/../y?q=%2F", "http://a:3000/x/../y?q=%2F"),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_upstream_is_told() {
+    fn a_wrong_url_says_what_to_write() {
         for (text, said) in [
             ("https://-a", "no certificate can name"),
             ("a:3000", "write it like"),

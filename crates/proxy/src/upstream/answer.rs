@@ -1,4 +1,4 @@
-//! Answers of the proxy's own, as `application/problem+json` (RFC 9457).
+//! Responses of the proxy itself, as `application/problem+json` (RFC 9457).
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -8,8 +8,8 @@ use http_body_util::{Either, Full};
 use super::download::Download;
 use crate::metrics::Failure;
 
-/// A body of the upstream's, passed on as it comes; or one of the proxy's.
-pub(crate) type Content = Either<Download, Full<Bytes>>;
+/// The body of a response: forwarded from the upstream, or made by the proxy.
+pub(crate) type ResponseBody = Either<Download, Full<Bytes>>;
 
 impl Failure {
     fn status(self) -> StatusCode {
@@ -25,22 +25,22 @@ impl Failure {
 
     fn detail(self) -> &'static str {
         match self {
-            Self::NotPassedOn => "neither CONNECT nor the target * is passed on",
+            Self::NotPassedOn => "CONNECT and the target * are not forwarded",
             Self::ClientBody => "the body of the request is incomplete or malformed",
             Self::ClientTimeout => "the body of the request did not arrive in time",
-            Self::Connect => "the upstream accepts no connection",
+            Self::Connect => "the upstream does not accept connections",
             Self::ConnectTimeout => "the upstream did not accept a connection in time",
-            Self::Tls => "no secure connection to the upstream, or none that is trusted",
-            Self::Protocol => "the upstream gave no answer, or none that is HTTP",
+            Self::Tls => "the upstream does not speak TLS, or is not trusted",
+            Self::Protocol => "the upstream sent no response, or one that is not HTTP",
             Self::Closed => "the upstream closed the connection instead of answering",
-            Self::Framing => "the upstream's answer does not have the length that it announces",
+            Self::Framing => "the upstream's response does not have the length that it states",
             Self::ResponseTimeout => "the upstream did not answer in time",
             Self::Host => "the host is missing, repeated or malformed, or has user info",
         }
     }
 
-    /// What the client is answered.
-    pub(crate) fn answer(self) -> Response<Content> {
+    /// The response for the client.
+    pub(crate) fn answer(self) -> Response<ResponseBody> {
         let status = self.status();
         let title = status.canonical_reason().unwrap_or_default();
         let (code, detail) = (status.as_u16(), self.detail());
@@ -60,10 +60,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_json_and_numbered_in_their_order() {
+    fn every_failure_has_a_json_response_and_its_index() {
         for (number, failure) in Failure::ALL.into_iter().enumerate() {
             assert_eq!(failure as usize, number);
-            let Either::Right(_) = failure.answer().into_body() else { panic!("its own") };
+            let Either::Right(_) = failure.answer().into_body() else {
+                panic!("the proxy makes the body")
+            };
             let answer = failure.answer();
             assert_eq!(answer.headers()[CONTENT_TYPE], "application/problem+json");
             assert!(answer.status().is_client_error() || answer.status().is_server_error());

@@ -1,5 +1,5 @@
-//! How fast the body of a request must come: a client that sends a byte now and then keeps a
-//! connection as long as it likes, though it never rests for long.
+//! A minimum rate for the body of a request. Without it, a client that sends a byte now and then could
+//! keep a connection forever, although it is never idle for long.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -20,7 +20,7 @@ pub struct BodyRate {
 }
 
 impl BodyRate {
-    /// How long a client that has sent so much may be waited for; `None` if for ever.
+    /// How long to wait in total for a client that has sent this many bytes; `None` means forever.
     fn allowance(&self, bytes: u64) -> Option<Duration> {
         if self.min_bytes_per_s == 0 {
             return None;
@@ -31,24 +31,24 @@ impl BodyRate {
     }
 }
 
-/// The time that one client was waited for, and the bytes that it sent. Time in which the upstream did not
-/// ask for more does not count against the client.
+/// The time that the proxy has waited for one client, and the bytes that the client has sent. Time in
+/// which the upstream does not ask for more does not count.
 #[derive(Debug)]
-pub(crate) struct Waits {
+pub(crate) struct ClientWait {
     rate: BodyRate,
     bytes: u64,
     waited: Duration,
     since: Option<Instant>,
-    alarm: Option<Pin<Box<Sleep>>>,
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Waits {
+impl ClientWait {
     pub(crate) fn new(rate: BodyRate) -> Self {
-        Self { rate, bytes: 0, waited: Duration::ZERO, since: None, alarm: None }
+        Self { rate, bytes: 0, waited: Duration::ZERO, since: None, timer: None }
     }
 
-    /// Notes that the body gave so many bytes, or none yet. Whether the client has been waited for too
-    /// long; if not yet, the task is woken when it has.
+    /// Notes that the body returned bytes, or is pending. Returns whether the wait is over its limit. If it
+    /// is not, the task is woken when the limit is reached.
     pub(crate) fn is_too_slow(&mut self, bytes: Option<usize>, context: &mut Context<'_>) -> bool {
         let now = Instant::now();
         let Some(deadline) = self.note(bytes, now) else { return false };
@@ -56,14 +56,14 @@ impl Waits {
             return true;
         }
         let sleep = || Box::pin(tokio::time::sleep_until(deadline));
-        let alarm = self.alarm.get_or_insert_with(sleep);
-        if alarm.deadline() != deadline {
-            alarm.as_mut().reset(deadline);
+        let timer = self.timer.get_or_insert_with(sleep);
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
         }
-        matches!(alarm.as_mut().poll(context), Poll::Ready(()))
+        matches!(timer.as_mut().poll(context), Poll::Ready(()))
     }
 
-    /// Until when the client may be waited for, if it is waited for.
+    /// The deadline of the current wait; `None` if the client is not waited for.
     fn note(&mut self, bytes: Option<usize>, now: Instant) -> Option<Instant> {
         if let Some(bytes) = bytes {
             self.bytes = self.bytes.saturating_add(bytes as u64);
@@ -84,46 +84,50 @@ mod tests {
 
     const RATE: BodyRate = BodyRate { grace: Duration::from_secs(20), min_bytes_per_s: 500 };
 
-    /// How long a client lasts that sends so many bytes each `every` ms, up to an hour.
-    fn lasts(rate: BodyRate, bytes: usize, every_ms: u64) -> Option<u64> {
-        let (mut waits, mut now) = (Waits::new(rate), Instant::now());
+    /// When a client that sends `bytes` every `every_ms` is given up; `None` if not within an hour.
+    fn seconds_until_given_up(rate: BodyRate, bytes: usize, every_ms: u64) -> Option<u64> {
+        let (mut wait, mut now) = (ClientWait::new(rate), Instant::now());
         let began = now;
         while now - began < Duration::from_secs(3_600) {
             let next = now + Duration::from_millis(every_ms);
-            if let Some(deadline) = waits.note(None, now)
+            if let Some(deadline) = wait.note(None, now)
                 && deadline <= next
             {
                 return Some((deadline - began).as_secs());
             }
             now = next;
-            assert_eq!(waits.note(Some(bytes), now), None);
+            assert_eq!(wait.note(Some(bytes), now), None);
         }
         None
     }
 
     #[test]
-    fn a_client_that_is_slower_is_given_up_and_one_that_is_as_fast_is_not() {
-        assert_eq!(lasts(RATE, 1, 1_000), Some(20));
-        assert_eq!(lasts(RATE, 250, 1_000), Some(39), "half as fast lasts twice as long");
-        assert_eq!(lasts(RATE, 1_000, 60_000), Some(20));
-        assert_eq!(lasts(RATE, 500, 1_000), None);
-        assert_eq!(lasts(RATE, 8_000, 16_000), None);
-        assert_eq!(lasts(BodyRate { min_bytes_per_s: 0, ..RATE }, 1, 1_000), None);
+    fn only_a_client_below_the_rate_is_given_up() {
+        assert_eq!(seconds_until_given_up(RATE, 1, 1_000), Some(20));
+        assert_eq!(
+            seconds_until_given_up(RATE, 250, 1_000),
+            Some(39),
+            "at half the rate, the grace lasts twice as long"
+        );
+        assert_eq!(seconds_until_given_up(RATE, 1_000, 60_000), Some(20));
+        assert_eq!(seconds_until_given_up(RATE, 500, 1_000), None);
+        assert_eq!(seconds_until_given_up(RATE, 8_000, 16_000), None);
+        assert_eq!(seconds_until_given_up(BodyRate { min_bytes_per_s: 0, ..RATE }, 1, 1_000), None);
     }
 
     #[test]
-    fn time_in_which_nobody_asks_is_not_the_clients() {
-        let (mut waits, now) = (Waits::new(RATE), Instant::now());
+    fn time_in_which_the_upstream_reads_nothing_does_not_count() {
+        let (mut wait, now) = (ClientWait::new(RATE), Instant::now());
         let at = |secs| now + Duration::from_secs(secs);
-        assert_eq!(waits.note(None, at(0)), Some(at(20)));
-        assert_eq!(waits.note(Some(0), at(5)), None);
-        // The upstream takes nothing for a quarter of an hour.
-        assert_eq!(waits.note(None, at(900)), Some(at(915)));
-        assert_eq!(waits.note(None, at(901)), Some(at(915)), "asked again");
+        assert_eq!(wait.note(None, at(0)), Some(at(20)));
+        assert_eq!(wait.note(Some(0), at(5)), None);
+        // The upstream reads nothing for a quarter of an hour.
+        assert_eq!(wait.note(None, at(900)), Some(at(915)));
+        assert_eq!(wait.note(None, at(901)), Some(at(915)), "a second poll changes nothing");
     }
 
     #[test]
-    fn any_number_of_bytes_has_an_allowance() {
+    fn no_number_of_bytes_overflows_the_allowance() {
         for bytes in [0, 1, u64::MAX] {
             assert!(RATE.allowance(bytes) >= Some(RATE.grace));
         }

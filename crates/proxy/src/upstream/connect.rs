@@ -1,4 +1,4 @@
-//! Connections to the upstream: TCP, and TLS over it where that is asked for, both within one time.
+//! Opens connections to the upstream: TCP, and TLS if the scheme is https, within one timeout.
 
 use std::error::Error;
 use std::fmt;
@@ -17,69 +17,72 @@ use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use super::exchange::Noted;
+use super::exchange::TracedStream;
 use crate::log;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A connection.
-pub(crate) type Link = TokioIo<Noted<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
+/// A connection to the upstream.
+pub(crate) type UpstreamStream =
+    TokioIo<TracedStream<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
 
 /// Opens connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Dial {
+pub(crate) struct Connector {
     connector: HttpsConnector<HttpConnector>,
     timeout: Duration,
     is_http2: bool,
-    told: Arc<Told>,
+    last_error: Arc<LastTlsError>,
 }
 
-/// Why there is no connection.
+/// Why no connection was opened.
 #[derive(Debug)]
-pub(crate) enum DialError {
-    /// It took too long.
+pub(crate) enum ConnectError {
+    /// The timeout expired.
     Timeout,
-    /// There is a server, but not one that is trusted and speaks TLS.
+    /// The server does not speak TLS, or is not trusted.
     Tls(BoxError),
-    /// There is none.
+    /// The TCP connection failed.
     Tcp(BoxError),
 }
 
-impl Dial {
+impl Connector {
     pub(crate) fn new(tls: ClientConfig, timeout: Duration, is_http2: bool) -> Self {
         let mut http = HttpConnector::new();
         http.set_nodelay(true);
         http.set_connect_timeout(Some(timeout));
         http.enforce_http(false);
         let connector = HttpsConnector::from((http, tls));
-        Self { connector, timeout, is_http2, told: Arc::default() }
+        Self { connector, timeout, is_http2, last_error: Arc::default() }
     }
 }
 
-impl Service<Uri> for Dial {
-    type Response = Link;
-    type Error = DialError;
-    type Future = Pin<Box<dyn Future<Output = Result<Link, DialError>> + Send>>;
+impl Service<Uri> for Connector {
+    type Response = UpstreamStream;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<UpstreamStream, ConnectError>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), DialError>> {
-        self.connector.poll_ready(context).map_err(DialError::from)
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
+        self.connector.poll_ready(context).map_err(ConnectError::from)
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let (told, is_http2) = (Arc::clone(&self.told), self.is_http2);
-        let dialled = tokio::time::timeout(self.timeout, self.connector.call(target));
+        let (last_error, is_http2) = (Arc::clone(&self.last_error), self.is_http2);
+        let connected_stream = tokio::time::timeout(self.timeout, self.connector.call(target));
         Box::pin(async move {
-            let dialled = dialled.await.map_err(|_| DialError::Timeout)?;
-            let stream = dialled.map_err(DialError::from).inspect_err(|error| told.tell(error))?;
+            let connected_stream = connected_stream.await.map_err(|_| ConnectError::Timeout)?;
+            let stream = connected_stream
+                .map_err(ConnectError::from)
+                .inspect_err(|error| last_error.log_once(error))?;
             let is_http2 = is_http2 || stream.connected().is_negotiated_h2();
-            Ok(TokioIo::new(Noted::new(TokioIo::new(stream), is_http2)))
+            Ok(TokioIo::new(TracedStream::new(TokioIo::new(stream), is_http2)))
         })
     }
 }
 
-impl From<BoxError> for DialError {
+impl From<BoxError> for ConnectError {
     fn from(error: BoxError) -> Self {
-        // Those of TCP are in a type of their own.
+        // Errors of TCP have their own type; a bare io::Error comes from TLS.
         if error.is::<io::Error>() {
             return Self::Tls(error);
         }
@@ -96,28 +99,28 @@ impl From<BoxError> for DialError {
     }
 }
 
-impl fmt::Display for DialError {
+impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout => f.write_str("no connection in time"),
-            Self::Tls(error) => write!(f, "no secure connection: {error}"),
+            Self::Timeout => f.write_str("no connection within the timeout"),
+            Self::Tls(error) => write!(f, "no TLS connection: {error}"),
             Self::Tcp(error) => write!(f, "no connection: {error}"),
         }
     }
 }
 
-impl Error for DialError {}
+impl Error for ConnectError {}
 
-/// What the operator has been told: each reason once, until it is another.
+/// The TLS error that was logged last. An error is logged again only after another one.
 #[derive(Debug, Default)]
-struct Told(ArcSwap<String>);
+struct LastTlsError(ArcSwap<String>);
 
-impl Told {
-    fn tell(&self, error: &DialError) {
-        let DialError::Tls(why) = error else { return };
+impl LastTlsError {
+    fn log_once(&self, error: &ConnectError) {
+        let ConnectError::Tls(why) = error else { return };
         let why = why.to_string();
         if **self.0.load() != why {
-            log::warn(format_args!("no secure connection to the upstream: {why}"));
+            log::warn(format_args!("no TLS connection to the upstream: {why}"));
             self.0.store(Arc::new(why));
         }
     }

@@ -1,5 +1,5 @@
-//! Connections to the upstream, no more than there are descriptors for. A request that would need
-//! one more waits until one is free or ends, for as long as a connection may take.
+//! Bounds the connections to the upstream by the limit of open files. A request that needs one more waits
+//! for a slot, up to the connect timeout.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,53 +14,54 @@ use pin_project_lite::pin_project;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
 
-use super::connect::{Dial, DialError};
+use super::connect::{ConnectError, Connector};
 
-/// Opens connections, up to a bound.
+/// Opens connections up to a bound.
 #[derive(Clone, Debug)]
-pub(crate) struct Bounded {
-    pub(crate) dial: Dial,
-    pub(crate) places: Arc<Semaphore>,
-    /// How long to wait for a place.
+pub(crate) struct BoundedConnector {
+    pub(crate) connector: Connector,
+    pub(crate) slots: Arc<Semaphore>,
+    /// How long to wait for a slot.
     pub(crate) timeout: Duration,
 }
 
-impl Service<Uri> for Bounded {
-    type Response = Held<<Dial as Service<Uri>>::Response>;
-    type Error = DialError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, DialError>> + Send>>;
+impl Service<Uri> for BoundedConnector {
+    type Response = LimitedStream<<Connector as Service<Uri>>::Response>;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectError>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), DialError>> {
-        self.dial.poll_ready(context)
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
+        self.connector.poll_ready(context)
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let Self { mut dial, places, timeout } = self.clone();
+        let Self { mut connector, slots, timeout } = self.clone();
         Box::pin(async move {
-            let place = tokio::time::timeout(timeout, places.acquire_owned()).await;
-            let place = place.map_err(|_| DialError::Timeout)?.expect("it is never closed");
-            Ok(Held { stream: dial.call(target).await?, _place: place })
+            let slot = tokio::time::timeout(timeout, slots.acquire_owned()).await;
+            let slot =
+                slot.map_err(|_| ConnectError::Timeout)?.expect("the semaphore is never closed");
+            Ok(LimitedStream { stream: connector.call(target).await?, _slot: slot })
         })
     }
 }
 
 pin_project! {
-    /// A connection, which keeps its place until it is dropped.
+    /// A connection that holds its slot until it is dropped.
     #[derive(Debug)]
-    pub(crate) struct Held<S> {
+    pub(crate) struct LimitedStream<S> {
         #[pin]
         stream: S,
-        _place: OwnedSemaphorePermit,
+        _slot: OwnedSemaphorePermit,
     }
 }
 
-impl<S: Connection> Connection for Held<S> {
+impl<S: Connection> Connection for LimitedStream<S> {
     fn connected(&self) -> Connected {
         self.stream.connected()
     }
 }
 
-impl<S: Read> Read for Held<S> {
+impl<S: Read> Read for LimitedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -70,7 +71,7 @@ impl<S: Read> Read for Held<S> {
     }
 }
 
-impl<S: Write> Write for Held<S> {
+impl<S: Write> Write for LimitedStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

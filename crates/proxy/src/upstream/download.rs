@@ -1,5 +1,5 @@
-//! A response's body on its way to the client: ended if the upstream stops amid it, and cut off where it
-//! has not the length that it announces, so that the client does not take it for whole.
+//! The body of a response. It fails if the upstream stops sending, or if its length is not the announced
+//! one; then the client does not take it for complete.
 
 use std::error::Error;
 use std::io;
@@ -12,14 +12,14 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::exchange::Trace;
-use super::idle::{BoxError, Idle};
+use super::idle::{BoxError, IdleTimeout};
 use crate::metrics::{Fault, Metrics, Stall};
 
-/// The body, watched.
+/// The body of a response, with its checks.
 #[derive(Debug)]
 pub(crate) struct Download {
     body: Incoming,
-    idle: Idle,
+    idle: IdleTimeout,
     announced: Option<Announced>,
     metrics: Arc<Metrics>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
-    /// Whether more has come already.
+    /// Whether more bytes have arrived than announced.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.trace.body_bytes() > self.bytes
     }
@@ -41,7 +41,7 @@ impl Announced {
 impl Download {
     pub(crate) fn new(
         body: Incoming,
-        idle: Idle,
+        idle: IdleTimeout,
         announced: Option<Announced>,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -64,13 +64,13 @@ impl Body for Download {
         if let Poll::Ready(Some(Err(error))) = &polled {
             metrics.count_fault(fault(error));
         }
-        // With the last piece the response would be whole.
+        // Check before the last frame is passed on: with it, the response would look complete.
         let is_too_long = polled.is_ready()
             && body.is_end_stream()
             && announced.as_ref().is_some_and(Announced::is_exceeded);
         if is_too_long {
             metrics.count_fault(Fault::Long);
-            return Poll::Ready(Some(Err("more has come than was announced".into())));
+            return Poll::Ready(Some(Err("the body is longer than announced".into())));
         }
         polled.map_err(BoxError::from)
     }

@@ -1,8 +1,8 @@
-//! A connection to the upstream, with notes about each exchange of a request and its answer.
+//! A connection to the upstream that traces each exchange of a request and its response.
 //!
-//! hyper does not say whether a connection has served before, nor whether more bytes came with an
-//! answer than the answer announces. Both follow from the bytes of an HTTP/1.1 connection: the first
-//! write after bytes of an answer begins the next exchange, and an empty line ends a head.
+//! hyper reports neither whether a connection was reused, nor whether more bytes arrived than a response
+//! announces. Both follow from the bytes of an HTTP/1.1 connection: the first write after bytes of a
+//! response starts the next exchange, and an empty line ends a head.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -15,25 +15,25 @@ use arc_swap::ArcSwap;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Where the status stands in `HTTP/1.1 200 OK`.
+/// The position of the status in `HTTP/1.1 200 OK`.
 const STATUS: std::ops::Range<usize> = 9..12;
 
-/// The connection.
+/// A traced connection.
 #[derive(Debug)]
-pub(crate) struct Noted<T> {
+pub(crate) struct TracedStream<T> {
     stream: T,
     trace: Trace,
     head: HeadEnd,
-    /// Of HTTP/2, whose exchanges overlap, only the answers are noted.
+    /// Exchanges overlap in HTTP/2, so only the fact of a response is traced.
     is_http2: bool,
 }
 
-impl<T> Noted<T> {
+impl<T> TracedStream<T> {
     pub(crate) fn new(stream: T, is_http2: bool) -> Self {
         Self { stream, trace: Trace::new(), head: HeadEnd::default(), is_http2 }
     }
 
-    fn has_read(&mut self, bytes: &[u8]) {
+    fn trace_read(&mut self, bytes: &[u8]) {
         if self.is_http2 || bytes.is_empty() {
             return;
         }
@@ -43,10 +43,10 @@ impl<T> Noted<T> {
         exchange.after_head.fetch_add(after_head as u64, Ordering::Relaxed);
     }
 
-    fn writes(&mut self) {
+    fn trace_write(&mut self) {
         let exchange = self.trace.connection.exchange.load();
-        // An upload that goes on after its answer has begun is taken for the next exchange too. The
-        // answer's bytes are then undercounted, so a surplus may be missed but none is made up.
+        // An upload that continues after its response has begun also looks like the next exchange. The bytes
+        // of that response are then undercounted: a surplus may be missed, but never invented.
         if !self.is_http2 && exchange.received.load(Ordering::Relaxed) > 0 {
             let next = Exchange { number: exchange.number + 1, ..Exchange::default() };
             self.trace.connection.exchange.store(Arc::new(next));
@@ -55,13 +55,13 @@ impl<T> Noted<T> {
     }
 }
 
-impl<T: Connection> Connection for Noted<T> {
+impl<T: Connection> Connection for TracedStream<T> {
     fn connected(&self) -> Connected {
         self.stream.connected().extra(self.trace.clone())
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Noted<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for TracedStream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -69,18 +69,18 @@ impl<T: AsyncRead + Unpin> AsyncRead for Noted<T> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        self.has_read(&buffer.filled()[before..]);
+        self.trace_read(&buffer.filled()[before..]);
         polled
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for TracedStream<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.writes();
+        self.trace_write();
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -89,7 +89,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.writes();
+        self.trace_write();
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 
@@ -106,9 +106,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
     }
 }
 
-/// The notes about one exchange. The connection keeps one; hyper-util clones it into each response, and
-/// into each error, before the connection goes to another request. So a clone is made while its
-/// exchange is the connection's last, and stays with that exchange.
+/// The trace of one exchange. The connection keeps one; hyper-util clones it into each response and each
+/// error, before the connection serves another request. So a clone is made while its exchange is the
+/// latest of the connection, and keeps referring to that exchange.
 pub(crate) struct Trace {
     connection: Arc<Shared>,
     exchange: Arc<Exchange>,
@@ -122,10 +122,10 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Exchange {
-    /// 0 for the first of the connection.
+    /// 0 for the first exchange of the connection.
     number: u64,
     received: AtomicU64,
-    /// Of them, those behind the head of the answer.
+    /// Received bytes after the head of the response.
     after_head: AtomicU64,
 }
 
@@ -137,19 +137,19 @@ impl Trace {
         Self { connection: Arc::new(connection), exchange }
     }
 
-    /// Notes that a whole head has come.
+    /// Notes that a complete head has arrived.
     pub(crate) fn answered(&self) {
         self.connection.has_answered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the connection had served before, and has brought nothing of this answer.
-    pub(crate) fn is_reused_in_vain(&self) -> bool {
+    /// Whether the connection was reused, and no byte of this response has arrived.
+    pub(crate) fn is_reused_without_response(&self) -> bool {
         let has_served =
             self.exchange.number > 0 || self.connection.has_answered.load(Ordering::Relaxed);
         has_served && self.exchange.received.load(Ordering::Relaxed) == 0
     }
 
-    /// Bytes that have come behind the head of the answer.
+    /// Bytes after the head of the response.
     pub(crate) fn body_bytes(&self) -> u64 {
         self.exchange.after_head.load(Ordering::Relaxed)
     }
@@ -168,7 +168,7 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// Finds the end of the head of an answer, past heads of interim answers (1xx).
+/// Finds the end of the head of a response, after the heads of interim responses (1xx).
 #[derive(Debug, Default)]
 struct HeadEnd {
     lines: u64,
@@ -178,7 +178,7 @@ struct HeadEnd {
 }
 
 impl HeadEnd {
-    /// How many of these bytes are behind the end.
+    /// Returns how many of these bytes are after the end.
     fn read(&mut self, bytes: &[u8]) -> usize {
         for (index, byte) in bytes.iter().enumerate() {
             if self.is_found {
@@ -188,7 +188,7 @@ impl HeadEnd {
                 b'\n' if self.line_length > 0 => {
                     (self.lines, self.line_length) = (self.lines + 1, 0)
                 }
-                // Empty lines may stand before a head.
+                // Empty lines before a head are allowed.
                 b'\n' if self.lines == 0 => {}
                 b'\n' if self.is_interim() => *self = Self::default(),
                 b'\n' => self.is_found = true,
@@ -204,7 +204,7 @@ impl HeadEnd {
         0
     }
 
-    /// Whether another head follows. 101 is the last one: the bytes after it belong to another protocol.
+    /// Whether another head follows. A 101 is final: the bytes after it belong to another protocol.
     fn is_interim(&self) -> bool {
         self.status[0] == b'1' && self.status != *b"101"
     }
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_head_is_found_wherever_the_bytes_are_cut() {
+    fn the_end_of_a_head_is_found_for_every_split_of_the_bytes() {
         for (head, body) in [
             ("HTTP/1.1 200 OK\r\na: b\r\n\r\n", "body\r\n\r\nmore"),
             ("HTTP/1.1 200 OK\r\n\r\n", ""),
@@ -235,12 +235,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_clone_stays_with_its_exchange() {
+    async fn a_clone_refers_to_its_exchange() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let (near, mut far) = tokio::io::duplex(1_024);
-        let mut noted = Noted::new(near, false);
+        let mut noted = TracedStream::new(near, false);
         noted.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("written");
-        assert!(!noted.trace.clone().is_reused_in_vain());
+        assert!(!noted.trace.clone().is_reused_without_response());
         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
         far.write_all(answer).await.expect("written");
         noted.read_exact(&mut vec![0; answer.len()]).await.expect("read");
@@ -249,10 +249,10 @@ mod tests {
         first.answered();
         noted.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("written");
         let second = noted.trace.clone();
-        assert!(second.is_reused_in_vain() && !first.is_reused_in_vain());
+        assert!(second.is_reused_without_response() && !first.is_reused_without_response());
         far.write_all(answer).await.expect("written");
         noted.read_exact(&mut vec![0; answer.len() - 1]).await.expect("read");
         assert_eq!((first.body_bytes(), second.body_bytes()), (2, 1));
-        assert!(!second.is_reused_in_vain());
+        assert!(!second.is_reused_without_response());
     }
 }

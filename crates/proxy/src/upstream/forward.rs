@@ -1,4 +1,4 @@
-//! Passes a request on to the upstream, and its response back.
+//! Forwards a request to the upstream, and its response back.
 
 use std::convert::Infallible;
 use std::error::Error as _;
@@ -20,23 +20,23 @@ use hyper_util::client::legacy::connect::capture_connection;
 use tower_service::Service;
 
 use super::address::Upstream;
-use super::answer::Content;
+use super::answer::ResponseBody;
 use super::body_rate::BodyRate;
-use super::connect::DialError;
+use super::connect::ConnectError;
 use super::download::{Announced, Download};
 use super::exchange::Trace;
-use super::idle::{Idle, Pulse};
-use super::pool::{Links, Over, PoolOptions};
+use super::idle::{Activity, IdleTimeout};
+use super::pool::{Pool, PoolOptions, Reuse};
 use super::tunnel::Tunnel;
-use super::upgrade::Asked;
+use super::upgrade::UpgradeRequest;
 use super::upload::{Progress, Upload};
 use crate::metrics::Failure;
 use crate::metrics::Metrics;
-use crate::request::body::Inbound;
+use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::headers::{name_connection_options, to_client, to_upstream};
 
-/// The service behind the rules.
+/// The service behind the rate-limit layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Forward(Arc<Inner>);
 
@@ -52,7 +52,7 @@ pub(crate) struct ForwardOptions {
 
 #[derive(Debug)]
 struct Inner {
-    links: Links,
+    pool: Pool,
     upstream: Upstream,
     options: ForwardOptions,
     metrics: Arc<Metrics>,
@@ -65,24 +65,24 @@ impl Forward {
         options: ForwardOptions,
         metrics: Arc<Metrics>,
     ) -> Result<Self> {
-        let links = Links::new(&upstream, &options.pool)?;
-        Ok(Self(Arc::new(Inner { links, upstream, options, metrics })))
+        let pool = Pool::new(&upstream, &options.pool)?;
+        Ok(Self(Arc::new(Inner { pool, upstream, options, metrics })))
     }
 }
 
-impl Service<Request<Inbound>> for Forward {
-    type Response = Response<Content>;
+impl Service<Request<RequestBody>> for Forward {
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Content>, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Inbound>) -> Self::Future {
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            Ok(inner.pass(request).await.unwrap_or_else(|failure| {
+            Ok(inner.forward(request).await.unwrap_or_else(|failure| {
                 inner.metrics.count_failure(failure);
                 failure.answer()
             }))
@@ -91,12 +91,15 @@ impl Service<Request<Inbound>> for Forward {
 }
 
 impl Inner {
-    async fn pass(&self, mut request: Request<Inbound>) -> Result<Response<Content>, Failure> {
-        let asked = self.links.can_upgrade().then(|| Asked::of(&mut request)).flatten();
+    async fn forward(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        let upgrade = self.pool.can_upgrade().then(|| UpgradeRequest::of(&mut request)).flatten();
         let (mut head, body) = request.into_parts();
         let target = self.upstream.target(&head.method, &head.uri);
         let target = target.map_err(|_| Failure::NotPassedOn)?;
-        let client: Client = *head.extensions.get().expect("the front door has marked it");
+        let client: Client = *head.extensions.get().expect("the service has marked the request");
         to_upstream(
             &mut head.headers,
             &client,
@@ -104,79 +107,79 @@ impl Inner {
             head.version,
             self.options.pool.preserve_host,
         );
-        if let Some(asked) = &asked {
-            head.headers.insert(UPGRADE, asked.protocols.clone());
+        if let Some(upgrade) = &upgrade {
+            head.headers.insert(UPGRADE, upgrade.protocols.clone());
         }
-        if asked.is_some() || self.links.are_http1() {
+        if upgrade.is_some() || self.pool.are_http1() {
             name_connection_options(&mut head.headers);
         }
         head.uri = target;
-        // Over HTTP/2 it is sent as such all the same.
+        // This does not prevent HTTP/2: the client chooses the version of the connection.
         head.version = Version::HTTP_11;
         head.extensions.clear();
 
-        let is_upgrade = asked.is_some();
+        let is_upgrade = upgrade.is_some();
         let again = may_be_repeated(&head, &body).then(|| head.clone());
-        let pulse = Pulse::new();
-        let mut sent = self.send(head, Some(body), is_upgrade, Over::Any, &pulse).await;
+        let activity = Activity::new();
+        let mut sent = self.send(head, Some(body), is_upgrade, Reuse::Allowed, &activity).await;
         if let (Err(Failure::Closed), Some(head)) = (&sent, again) {
             self.metrics.count_retry();
-            sent = self.send(head, None, is_upgrade, Over::New, &pulse).await;
+            sent = self.send(head, None, is_upgrade, Reuse::Never, &activity).await;
         }
         let (response, announced) = sent?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            // Nobody may have asked for it.
-            return self.switch(asked.ok_or(Failure::Protocol)?, response);
+            // A 101 without a request for it is an error of the upstream.
+            return self.switch(upgrade.ok_or(Failure::Protocol)?, response);
         }
         let (mut head, body) = response.into_parts();
         to_client(&mut head.headers, head.version);
-        // The server side writes the version that its client speaks.
+        // hyper writes the version that the client speaks.
         head.version = Version::HTTP_11;
-        let idle = Idle::new(pulse, self.options.body_timeout);
+        let idle = IdleTimeout::new(activity, self.options.body_timeout);
         let body = Download::new(body, idle, announced, Arc::clone(&self.metrics));
         Ok(Response::from_parts(head, Either::Left(body)))
     }
 
-    /// Sends a request, and checks the head of the answer.
+    /// Sends a request, and checks the head of the response.
     async fn send(
         &self,
         head: request::Parts,
-        body: Option<Inbound>,
+        body: Option<RequestBody>,
         is_upgrade: bool,
-        over: Over,
-        pulse: &Arc<Pulse>,
+        reuse: Reuse,
+        activity: &Arc<Activity>,
     ) -> Result<(Response<Incoming>, Option<Announced>), Failure> {
         let is_head = head.method == Method::HEAD;
-        let idle = Idle::new(Arc::clone(pulse), self.options.body_timeout);
+        let idle = IdleTimeout::new(Arc::clone(activity), self.options.body_timeout);
         let (upload, progress) =
             Upload::new(body, idle, self.options.body_rate, Arc::clone(&self.metrics));
         let mut request = Request::from_parts(head, upload);
         let connection = capture_connection(&mut request);
-        let sent = self.links.send(request, is_upgrade, over);
+        let sent = self.pool.send(request, is_upgrade, reuse);
         let mut response = self.in_time(sent, &progress).await?;
         progress.answered();
-        let trace: Trace = response.extensions_mut().remove().expect("its connection is noted");
+        let trace: Trace = response.extensions_mut().remove().expect("the connection is traced");
         trace.answered();
         let announced = announced_bytes(&response, is_head).map(|bytes| Announced { bytes, trace });
         if !has_known_end(&response) || announced.as_ref().is_some_and(Announced::is_exceeded) {
-            // Where the next answer would begin is not known.
+            // The start of the next response on this connection is unknown, so the connection is not reused.
             connection.connection_metadata().as_ref().inspect(|connected| connected.poison());
             return Err(Failure::Framing);
         }
         Ok((response, announced))
     }
 
-    /// The upstream agrees to another protocol: what comes then goes through a tunnel.
+    /// The upstream accepts an upgrade: the following bytes go through a tunnel.
     fn switch(
         &self,
-        asked: Asked,
+        upgrade: UpgradeRequest,
         mut response: Response<Incoming>,
-    ) -> Result<Response<Content>, Failure> {
-        let chosen = asked.chosen(response.headers()).ok_or(Failure::Protocol)?;
+    ) -> Result<Response<ResponseBody>, Failure> {
+        let chosen = upgrade.chosen(response.headers()).ok_or(Failure::Protocol)?;
         let tunnel = Tunnel {
-            client: asked.client,
+            client: upgrade.client,
             upstream: hyper::upgrade::on(&mut response),
-            open: asked.open,
+            open: upgrade.open,
             idle_timeout: self.options.tunnel_timeout,
             metrics: Arc::clone(&self.metrics),
         };
@@ -188,7 +191,7 @@ impl Inner {
         Ok(Response::from_parts(head, Either::Right(Full::new(Bytes::new()))))
     }
 
-    /// The response; or why there is none. A long upload has time as long as it moves.
+    /// Waits for the response. The timeout restarts while the upload makes progress.
     async fn in_time(
         &self,
         sent: impl Future<Output = Result<Response<Incoming>, Error>>,
@@ -210,16 +213,16 @@ impl Inner {
     }
 }
 
-/// Whether a request may be executed twice, and can be sent twice.
-fn may_be_repeated(head: &request::Parts, body: &Inbound) -> bool {
+/// Whether a request may be sent twice: it is idempotent and has no body.
+fn may_be_repeated(head: &request::Parts, body: &RequestBody) -> bool {
     head.method.is_idempotent() && body.is_end_stream()
 }
 
-/// Whether an answer says at most once, and in a way that is known, where it ends.
+/// Whether a response states its end at most once, and in a known way.
 fn has_known_end(response: &Response<Incoming>) -> bool {
     let headers = response.headers();
     let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
-    // Another encoding than this one would reach the client as if it were the content's.
+    // Any other transfer encoding would reach the client as if it were a content encoding.
     encodings.next().is_none_or(|encoding| {
         encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
             && encodings.next().is_none()
@@ -227,7 +230,7 @@ fn has_known_end(response: &Response<Incoming>) -> bool {
     })
 }
 
-/// The length of the body, if the answer has one and says it. HTTP/2 checks it itself.
+/// The announced length of the body. HTTP/2 checks the length itself.
 fn announced_bytes(response: &Response<Incoming>, is_head: bool) -> Option<u64> {
     let has_body = !is_head
         && response.version() != Version::HTTP_2
@@ -236,32 +239,32 @@ fn announced_bytes(response: &Response<Incoming>, is_head: bool) -> Option<u64> 
     response.body().size_hint().exact().filter(|_| has_body)
 }
 
-/// What an error of the client side means.
+/// The failure that an error of the HTTP client means.
 fn failure(error: &Error) -> Failure {
     if !error.is_connect() {
         let is_reused = error.connect_info().is_some_and(|connected| {
             let mut extras = Extensions::new();
             connected.get_extras(&mut extras);
-            extras.get().is_some_and(Trace::is_reused_in_vain)
+            extras.get().is_some_and(Trace::is_reused_without_response)
         });
         return if is_reused && has_closed(error) { Failure::Closed } else { Failure::Protocol };
     }
     match error.source().and_then(|cause| cause.downcast_ref()) {
-        Some(DialError::Timeout) => Failure::ConnectTimeout,
-        Some(DialError::Tls(_)) => Failure::Tls,
-        Some(DialError::Tcp(_)) => Failure::Connect,
-        // The first words of HTTP/2 were not understood.
+        Some(ConnectError::Timeout) => Failure::ConnectTimeout,
+        Some(ConnectError::Tls(_)) => Failure::Tls,
+        Some(ConnectError::Tcp(_)) => Failure::Connect,
+        // The HTTP/2 handshake failed.
         None => Failure::Protocol,
     }
 }
 
-/// Whether the upstream has closed the connection, or told it to end, without looking at the request.
+/// Whether the upstream closed the connection, or refused the request, without processing it.
 fn has_closed(error: &Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
         if error.downcast_ref().is_some_and(hyper::Error::is_incomplete_message)
             || error.is::<io::Error>()
-            || error.downcast_ref().is_some_and(is_end_of_http2)
+            || error.downcast_ref().is_some_and(is_unprocessed_in_http2)
         {
             return true;
         }
@@ -270,7 +273,7 @@ fn has_closed(error: &Error) -> bool {
     false
 }
 
-fn is_end_of_http2(error: &h2::Error) -> bool {
-    let is_denied = error.reason() == Some(h2::Reason::REFUSED_STREAM);
-    error.is_remote() && (error.is_go_away() || is_denied) || error.is_io()
+fn is_unprocessed_in_http2(error: &h2::Error) -> bool {
+    let is_refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (error.is_go_away() || is_refused) || error.is_io()
 }

@@ -1,4 +1,4 @@
-//! How long nothing has moved on the two bodies of a request.
+//! An idle timeout for the two bodies of a request and its response.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use crate::metrics::{Metrics, Stall};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What polling a body comes to.
+/// The result of polling a body.
 type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
 
-/// When something last moved, either way. A stream of which one way rests is not idle.
+/// When a frame last moved in either direction. One idle direction does not make the exchange idle.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct Activity {
     began: Instant,
     last_micros: AtomicU64,
     is_over: AtomicBool,
 }
 
-impl Pulse {
+impl Activity {
     pub(crate) fn new() -> Arc<Self> {
         let (last_micros, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         Arc::new(Self { began: Instant::now(), last_micros, is_over })
     }
 
-    fn beat(&self) {
+    fn note(&self) {
         let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.last_micros.store(micros, Ordering::Relaxed);
     }
@@ -40,23 +40,23 @@ impl Pulse {
     }
 }
 
-/// Watches one of the bodies.
+/// The idle timeout of one of the two bodies.
 #[derive(Debug)]
-pub(crate) struct Idle {
-    pulse: Arc<Pulse>,
+pub(crate) struct IdleTimeout {
+    activity: Arc<Activity>,
     span: Duration,
-    /// Set when the body is first waited for, and moved on only when it ends: a body that moves costs
-    /// no timer.
-    alarm: Option<Pin<Box<Sleep>>>,
+    /// Created when the body first waits, and reset only when it fires, so that an active body costs no
+    /// timer operations.
+    timer: Option<Pin<Box<Sleep>>>,
     is_waiting: bool,
 }
 
-impl Idle {
-    pub(crate) fn new(pulse: Arc<Pulse>, span: Duration) -> Self {
-        Self { pulse, span, alarm: None, is_waiting: false }
+impl IdleTimeout {
+    pub(crate) fn new(activity: Arc<Activity>, span: Duration) -> Self {
+        Self { activity, span, timer: None, is_waiting: false }
     }
 
-    /// Polls a body; `None` if nothing has moved for too long.
+    /// Polls a body; `None` if the exchange was idle for too long.
     pub(crate) fn poll<B: Body + Unpin>(
         &mut self,
         body: &mut B,
@@ -64,32 +64,32 @@ impl Idle {
     ) -> Option<Polled<B>> {
         let polled = Pin::new(body).poll_frame(context);
         let is_waiting = polled.is_pending();
-        // The time in which nobody asked for a frame is not the body's.
+        // Time in which no frame was requested does not count.
         if !is_waiting || !self.is_waiting {
-            self.pulse.beat();
+            self.activity.note();
         }
         self.is_waiting = is_waiting;
         (!is_waiting || !self.is_over(context)).then_some(polled)
     }
 
     fn is_over(&mut self, context: &mut Context<'_>) -> bool {
-        let Self { pulse, span, alarm, .. } = self;
-        let due = || pulse.last() + *span;
-        let alarm = alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due())));
-        while alarm.as_mut().poll(context).is_ready() {
+        let Self { activity, span, timer, .. } = self;
+        let due = || activity.last() + *span;
+        let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due())));
+        while timer.as_mut().poll(context).is_ready() {
             if due() <= Instant::now() {
                 return true;
             }
-            alarm.as_mut().reset(due());
+            timer.as_mut().reset(due());
         }
         false
     }
 
-    /// Counts the stall, unless the other body's watch has, and says it.
+    /// Counts the stall, unless the other body has counted it. Returns the error for the body.
     pub(crate) fn count(&self, metrics: &Metrics, of: Stall) -> BoxError {
-        if !self.pulse.is_over.swap(true, Ordering::Relaxed) {
+        if !self.activity.is_over.swap(true, Ordering::Relaxed) {
             metrics.count_stall(of);
         }
-        "nothing has moved for too long".into()
+        "the exchange was idle for too long".into()
     }
 }

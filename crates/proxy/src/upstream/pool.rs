@@ -1,5 +1,5 @@
-//! The connections to the upstream, which are kept and used again: of the protocol that it speaks,
-//! and those of HTTP/1.1, which alone can be upgraded.
+//! The pool of connections to the upstream. One pool uses the version that the upstream prefers; another
+//! uses HTTP/1.1 for upgrades.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use rustls::RootCertStore;
 use tokio::sync::Semaphore;
 
 use super::address::Upstream;
-use super::connect::Dial;
-use super::connect_limit::Bounded;
+use super::connect::Connector;
+use super::connect_limit::BoundedConnector;
 use super::tls_roots;
 use super::upload::Upload;
 
-/// Connections to the upstream that are kept while nobody uses them, and for how long.
+/// The most idle connections that are kept, and for how long.
 const IDLE_CONNECTIONS: usize = 1_024;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// An HTTP/2 upstream that does not answer a ping sent so often is gone.
+/// The interval of pings to an HTTP/2 upstream; a missing reply ends the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How the upstream is connected to.
@@ -37,71 +37,75 @@ pub(crate) struct PoolOptions {
     pub(crate) connections_max: usize,
 }
 
-/// All of them.
+/// All connections to the upstream.
 #[derive(Debug)]
-pub(crate) struct Links {
-    usual: Pair,
-    upgradable: Option<Pair>,
+pub(crate) struct Pool {
+    preferred: ClientPair,
+    upgradable: Option<ClientPair>,
     are_http1: bool,
 }
 
-/// Connections that are kept, and those that serve one request.
+/// A client that reuses connections, and one that opens a new connection for each request.
 #[derive(Clone, Debug)]
-struct Pair {
-    kept: Client<Bounded, Upload>,
-    fresh: Client<Bounded, Upload>,
+struct ClientPair {
+    kept: Client<BoundedConnector, Upload>,
+    fresh: Client<BoundedConnector, Upload>,
 }
 
-/// Which connection a request is sent over.
+/// Whether a request may use an existing connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
-    /// One that is kept, or a new one if none is free.
-    Any,
-    /// A new one.
-    New,
+pub(crate) enum Reuse {
+    /// It may use an idle connection.
+    Allowed,
+    /// It needs a new connection.
+    Never,
 }
 
-impl Links {
+impl Pool {
     /// At most `connections_max` connections at a time.
     pub(crate) fn new(upstream: &Upstream, options: &PoolOptions) -> Result<Self> {
         let is_secure = upstream.is_secure();
         if options.ca.is_some() && !is_secure {
-            bail!("--upstream-ca is for an https upstream, and {upstream} is none");
+            bail!("--upstream-ca needs an https upstream, and {upstream} is not one");
         }
         let roots = match is_secure {
             true => tls_roots::trusted(options.ca.as_deref())?,
             false => RootCertStore::empty(),
         };
-        // Each of two pools may keep connections that the other cannot use.
+        // Two pools may each keep connections that the other cannot use.
         let kept_max = IDLE_CONNECTIONS.min(options.connections_max / 4);
-        let places = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
+        let slots = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
         let pair = |protocols: &[&str]| {
             let tls = tls_roots::config(roots.clone(), protocols)?;
-            let (timeout, places) = (options.connect_timeout, Arc::clone(&places));
-            let dial = Dial::new(tls, timeout, options.is_http2);
-            let dial = Bounded { dial, places, timeout };
-            anyhow::Ok(Pair {
-                kept: client(dial.clone(), options.is_http2, kept_max),
-                fresh: client(dial, options.is_http2, 0),
+            let (timeout, slots) = (options.connect_timeout, Arc::clone(&slots));
+            let connector = Connector::new(tls, timeout, options.is_http2);
+            let connector = BoundedConnector { connector, slots, timeout };
+            anyhow::Ok(ClientPair {
+                kept: client(connector.clone(), options.is_http2, kept_max),
+                fresh: client(connector, options.is_http2, 0),
             })
         };
         if options.is_http2 {
-            return Ok(Self { usual: pair(&["h2"])?, upgradable: None, are_http1: false });
+            return Ok(Self { preferred: pair(&["h2"])?, upgradable: None, are_http1: false });
         }
         let http1 = pair(&["http/1.1"])?;
-        // The `:authority` of HTTP/2 is the connection's, so a client's host needs HTTP/1.1.
+        // In HTTP/2, hyper takes `:authority` from the connection. So the client's host needs HTTP/1.1.
         if options.preserve_host || !is_secure {
-            return Ok(Self { usual: http1.clone(), upgradable: Some(http1), are_http1: true });
+            return Ok(Self { preferred: http1.clone(), upgradable: Some(http1), are_http1: true });
         }
-        Ok(Self { usual: pair(&["h2", "http/1.1"])?, upgradable: Some(http1), are_http1: false })
+        Ok(Self {
+            preferred: pair(&["h2", "http/1.1"])?,
+            upgradable: Some(http1),
+            are_http1: false,
+        })
     }
 
-    /// Whether connections may become another protocol's.
+    /// Whether connections can be upgraded.
     pub(crate) fn can_upgrade(&self) -> bool {
         self.upgradable.is_some()
     }
 
-    /// Whether no other version is spoken.
+    /// Whether all connections are HTTP/1.1.
     pub(crate) fn are_http1(&self) -> bool {
         self.are_http1
     }
@@ -111,18 +115,22 @@ impl Links {
         &self,
         request: Request<Upload>,
         is_upgrade: bool,
-        over: Over,
+        reuse: Reuse,
     ) -> ResponseFuture {
         let upgradable = self.upgradable.as_ref().filter(|_| is_upgrade);
-        let pair = upgradable.unwrap_or(&self.usual);
-        match over {
-            Over::Any => pair.kept.request(request),
-            Over::New => pair.fresh.request(request),
+        let pair = upgradable.unwrap_or(&self.preferred);
+        match reuse {
+            Reuse::Allowed => pair.kept.request(request),
+            Reuse::Never => pair.fresh.request(request),
         }
     }
 }
 
-fn client(dial: Bounded, is_http2: bool, kept_max: usize) -> Client<Bounded, Upload> {
+fn client(
+    connector: BoundedConnector,
+    is_http2: bool,
+    kept_max: usize,
+) -> Client<BoundedConnector, Upload> {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -130,5 +138,5 @@ fn client(dial: Bounded, is_http2: bool, kept_max: usize) -> Client<Bounded, Upl
         .pool_max_idle_per_host(kept_max)
         .http2_only(is_http2)
         .http2_keep_alive_interval(PING_INTERVAL)
-        .build(dial)
+        .build(connector)
 }

@@ -1,4 +1,4 @@
-//! Whom an https upstream's certificate may be signed by.
+//! The certificate authorities that are trusted for an https upstream.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// The system's authorities, and those of a PEM file.
+/// The authorities of the system, and those of a PEM file.
 pub(crate) fn trusted(file: Option<&Path>) -> Result<RootCertStore> {
     let system = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -19,14 +19,14 @@ pub(crate) fn trusted(file: Option<&Path>) -> Result<RootCertStore> {
     if roots.is_empty() {
         let why = system.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
         bail!(
-            "no certificate authority to trust the upstream by: the system has none{why}; install \
-             them (the package ca-certificates), or give --upstream-ca FILE"
+            "no certificate authorities: the system has none{why}; install the package \
+             ca-certificates, or give --upstream-ca FILE"
         );
     }
     Ok(roots)
 }
 
-/// A configuration that offers these protocols, the one liked best first.
+/// A TLS configuration that offers these protocols in order of preference.
 pub(crate) fn config(roots: RootCertStore, protocols: &[&str]) -> Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider);
@@ -46,7 +46,7 @@ fn add_file(roots: &mut RootCertStore, file: &Path) -> Result<()> {
         roots.add(certificate).with_context(|| format!("certificate {count} is malformed"))?;
     }
     if count == 0 {
-        bail!("no certificate in it; it should have blocks of -----BEGIN CERTIFICATE-----");
+        bail!("it contains no certificate; expected blocks of -----BEGIN CERTIFICATE-----");
     }
     Ok(())
 }

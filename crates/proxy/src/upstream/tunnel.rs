@@ -1,4 +1,5 @@
-//! An upgraded connection: bytes both ways, until an end has no more, or neither moves for too long.
+//! An upgraded connection: copies bytes in both directions until both ends are closed, an end fails, or
+//! neither sends anything for too long.
 
 use std::io;
 use std::sync::Arc;
@@ -9,18 +10,18 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::connection::open::Open;
-use crate::metrics::{Metrics, Stall, Way};
+use crate::connection::open::OpenConnection;
+use crate::metrics::{Direction, Metrics, Stall};
 
-const PIECE_BYTES: usize = 16 << 10;
+const BUFFER_BYTES: usize = 16 << 10;
 
-/// Both ends, which are there as soon as the client has the answer.
+/// Both ends. They become available when the client has received the response.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     pub(crate) client: OnUpgrade,
     pub(crate) upstream: OnUpgrade,
-    /// The client's connection counts as open until this ends.
-    pub(crate) open: Arc<Open>,
+    /// Keeps the client's connection counted as open until the tunnel ends.
+    pub(crate) open: Arc<OpenConnection>,
     pub(crate) idle_timeout: Duration,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -28,33 +29,33 @@ pub(crate) struct Tunnel {
 impl Tunnel {
     pub(crate) async fn run(self) {
         let Self { client, upstream, open, idle_timeout, metrics } = self;
-        // The client may be gone before it has the answer.
+        // The client may close the connection before it has received the response.
         let Ok((client, upstream)) = tokio::try_join!(client, upstream) else { return };
-        let count = Count::begin(metrics);
+        let guard = TunnelGuard::begin(metrics);
         let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
         let (from_upstream, to_upstream) = tokio::io::split(TokioIo::new(upstream));
         let both = async {
             tokio::try_join!(
-                carry(from_client, to_upstream, |bytes| count.add(Way::ToUpstream, bytes)),
-                carry(from_upstream, to_client, |bytes| count.add(Way::ToClient, bytes)),
+                copy(from_client, to_upstream, |bytes| guard.add(Direction::ToUpstream, bytes)),
+                copy(from_upstream, to_client, |bytes| guard.add(Direction::ToClient, bytes)),
             )
         };
-        // An end that breaks off is the end of both.
+        // A failure of one end closes both.
         tokio::select! {
             _ = both => {}
-            () = count.rests(idle_timeout) => count.metrics.count_stall(Stall::Tunnel),
+            () = guard.idle_for(idle_timeout) => guard.metrics.count_stall(Stall::Tunnel),
         }
         drop(open);
     }
 }
 
-/// Carries bytes until there are no more, and says so to the other end.
-async fn carry(
+/// Copies bytes until the end of `from`, then shuts `to` down.
+async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     count: impl Fn(usize),
 ) -> io::Result<()> {
-    let mut bytes = vec![0; PIECE_BYTES];
+    let mut bytes = vec![0; BUFFER_BYTES];
     loop {
         match from.read(&mut bytes).await? {
             0 => return to.shutdown().await,
@@ -67,36 +68,36 @@ async fn carry(
     }
 }
 
-/// Counts a tunnel until this is dropped, and what goes through it.
-struct Count {
+/// Counts a tunnel as open until this is dropped, and counts its bytes.
+struct TunnelGuard {
     metrics: Arc<Metrics>,
-    pieces: AtomicU64,
+    reads: AtomicU64,
 }
 
-impl Count {
+impl TunnelGuard {
     fn begin(metrics: Arc<Metrics>) -> Self {
         metrics.tunnel_opened();
-        Self { metrics, pieces: AtomicU64::new(0) }
+        Self { metrics, reads: AtomicU64::new(0) }
     }
 
-    fn add(&self, way: Way, bytes: usize) {
-        self.metrics.count_tunnelled(way, bytes);
-        self.pieces.fetch_add(1, Ordering::Relaxed);
+    fn add(&self, direction: Direction, bytes: usize) {
+        self.metrics.count_tunnelled(direction, bytes);
+        self.reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Until nothing has gone through for so long; at most as long again is added to it.
-    async fn rests(&self, span: Duration) {
+    /// Completes when the tunnel has been idle for `span`, at most one more `span` later.
+    async fn idle_for(&self, span: Duration) {
         loop {
-            let before = self.pieces.load(Ordering::Relaxed);
+            let before = self.reads.load(Ordering::Relaxed);
             tokio::time::sleep(span).await;
-            if self.pieces.load(Ordering::Relaxed) == before {
+            if self.reads.load(Ordering::Relaxed) == before {
                 return;
             }
         }
     }
 }
 
-impl Drop for Count {
+impl Drop for TunnelGuard {
     fn drop(&mut self) {
         self.metrics.tunnel_closed();
     }

@@ -1,4 +1,4 @@
-//! A client's wish that its connection become another protocol's (RFC 9110, 7.8).
+//! Requests to upgrade a connection to another protocol (RFC 9110, 7.8).
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use http::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
 use http::{Request, Version};
 use hyper::upgrade::OnUpgrade;
 
-use crate::connection::open::Open;
+use crate::connection::open::OpenConnection;
 use crate::request::headers::words;
 
-/// These would carry requests past the rules.
-const HIDING: [&[u8]; 4] = [b"h2", b"h2c", b"http", b"tls"];
+/// Protocols that would carry requests past the rules.
+const REJECTED: [&[u8]; 4] = [b"h2", b"h2c", b"http", b"tls"];
 
-/// What is asked for, and the client's end of it.
+/// The requested protocols, and the client's end of the connection.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct UpgradeRequest {
     pub(crate) protocols: HeaderValue,
     pub(crate) client: OnUpgrade,
-    pub(crate) open: Arc<Open>,
+    pub(crate) open: Arc<OpenConnection>,
 }
 
-impl Asked {
-    /// `None` if nothing is asked for that can be passed on.
+impl UpgradeRequest {
+    /// `None` if the request asks for no upgrade that can be forwarded.
     pub(crate) fn of<B>(request: &mut Request<B>) -> Option<Self> {
         if request.version() != Version::HTTP_11 {
             return None;
@@ -31,7 +31,7 @@ impl Asked {
         Some(Self { protocols, client: hyper::upgrade::on(request), open })
     }
 
-    /// The protocol that the upstream has chosen, if it is of those that were asked for.
+    /// The protocol that the upstream chose, if the client asked for it.
     pub(crate) fn chosen(&self, answer: &HeaderMap) -> Option<HeaderValue> {
         let mut asked = HeaderMap::new();
         asked.insert(UPGRADE, self.protocols.clone());
@@ -47,15 +47,15 @@ fn protocols(headers: &HeaderMap) -> Option<HeaderValue> {
         return None;
     }
     let asked: Vec<&[u8]> = words(headers, UPGRADE).collect();
-    if asked.is_empty() || asked.iter().any(|word| is_hiding(word)) {
+    if asked.is_empty() || asked.iter().any(|word| is_rejected(word)) {
         return None;
     }
     HeaderValue::from_bytes(&asked.join(&b", "[..])).ok()
 }
 
-fn is_hiding(protocol: &[u8]) -> bool {
+fn is_rejected(protocol: &[u8]) -> bool {
     let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default().trim_ascii();
-    HIDING.iter().any(|hiding| hiding.eq_ignore_ascii_case(name))
+    REJECTED.iter().any(|rejected| rejected.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -72,14 +72,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_hides_no_requests_is_passed_on() {
+    fn only_upgrades_that_carry_no_http_requests_are_forwarded() {
         let [web_socket, both] =
             ["websocket", "websocket, foo/2"].map(|text| Some(text.to_owned()));
         assert_eq!(passed_on("keep-alive, Upgrade", &["websocket"]), web_socket);
         assert_eq!(passed_on("upgrade", &["websocket,", "foo/2"]), both);
         assert_eq!(passed_on("close", &["websocket"]), None);
-        for hiding in ["h2c", "H2C", "HTTP/2.0", "TLS/1.0", "websocket, h2c", "h2c /1", "", ","] {
-            assert_eq!(passed_on("upgrade", &[hiding]), None, "{hiding}");
+        for rejected in ["h2c", "H2C", "HTTP/2.0", "TLS/1.0", "websocket, h2c", "h2c /1", "", ","] {
+            assert_eq!(passed_on("upgrade", &[rejected]), None, "{rejected}");
         }
         assert_eq!(passed_on("upgrade", &["websocket", "h2c"]), None);
     }

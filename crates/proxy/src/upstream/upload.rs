@@ -1,4 +1,4 @@
-//! A request's body on its way to the upstream, watched: whether it moves, and for whom it waits.
+//! The body of a request on its way to the upstream, with its idle timeout and minimum rate.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::body_rate::{BodyRate, Waits};
-use super::idle::{BoxError, Idle};
+use super::body_rate::{BodyRate, ClientWait};
+use super::idle::{BoxError, IdleTimeout};
 use crate::metrics::{Metrics, Stall};
-use crate::request::body::Inbound;
+use crate::request::body::RequestBody;
 
-/// What is known of an upload.
+/// The progress of an upload.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     frames: AtomicU64,
@@ -24,66 +24,65 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Frames that have been taken from the client.
+    /// Frames received from the client.
     pub(crate) fn frames(&self) -> u64 {
         self.frames.load(Ordering::Relaxed)
     }
 
-    /// The upstream would take more, and the client has not sent it yet.
+    /// Whether the upstream asks for more than the client has sent.
     pub(crate) fn waits_for_client(&self) -> bool {
         self.waits_for_client.load(Ordering::Relaxed)
     }
 
-    /// The client has stopped amid its body.
+    /// Whether the client stopped inside its body.
     pub(crate) fn has_stalled(&self) -> bool {
         self.has_stalled.load(Ordering::Relaxed)
     }
 
-    /// The client's body broke off, or is malformed.
+    /// Whether the client's body ended early or is malformed.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// From now on a stall is not told by the answer, and has to be counted.
+    /// Notes that the response has begun. From now on, the response cannot report a stall, so it is counted.
     pub(crate) fn answered(&self) {
         self.is_answered.store(true, Ordering::Relaxed);
     }
 }
 
-/// What polling the client's body came to.
+/// The result of polling the client's body.
 type Polled = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
 
-/// The body, watched.
+/// The body of a request, with its checks.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    /// `None` where there is none to send.
-    body: Option<Inbound>,
-    idle: Idle,
-    waits: Waits,
+    /// `None` for a request without a body.
+    body: Option<RequestBody>,
+    idle: IdleTimeout,
+    wait: ClientWait,
     progress: Arc<Progress>,
     metrics: Arc<Metrics>,
 }
 
 impl Upload {
     pub(crate) fn new(
-        body: Option<Inbound>,
-        idle: Idle,
+        body: Option<RequestBody>,
+        idle: IdleTimeout,
         body_rate: BodyRate,
         metrics: Arc<Metrics>,
     ) -> (Self, Arc<Progress>) {
-        let (progress, waits) = (Arc::new(Progress::default()), Waits::new(body_rate));
-        (Self { body, idle, waits, progress: Arc::clone(&progress), metrics }, progress)
+        let (progress, wait) = (Arc::new(Progress::default()), ClientWait::new(body_rate));
+        (Self { body, idle, wait, progress: Arc::clone(&progress), metrics }, progress)
     }
 
-    /// The client sends more slowly than it must, and there is no answer yet. After that both ways
-    /// may move as the two sides agree.
+    /// Whether the client is below the minimum rate. The rate applies only until the response begins.
     fn is_too_slow(&mut self, polled: &Polled, context: &mut Context<'_>) -> bool {
         let bytes = match polled {
             Poll::Pending => None,
             Poll::Ready(Some(Ok(frame))) => Some(frame.data_ref().map_or(0, Bytes::len)),
             Poll::Ready(_) => Some(0),
         };
-        let is_too_slow = self.waits.is_too_slow(bytes, context);
+        let is_too_slow = self.wait.is_too_slow(bytes, context);
         is_too_slow && !self.progress.is_answered.load(Ordering::Relaxed)
     }
 
@@ -92,7 +91,7 @@ impl Upload {
         if self.progress.is_answered.load(Ordering::Relaxed) {
             return self.idle.count(&self.metrics, Stall::Upload);
         }
-        "the client has stopped amid its body".into()
+        "the client stopped sending its body".into()
     }
 }
 
@@ -111,8 +110,8 @@ impl Body for Upload {
             return Poll::Ready(Some(Err(this.stalled())));
         };
         if this.is_too_slow(&polled, context) {
-            // The rest would come as slowly, and keep the connection from others.
-            this.body.iter_mut().for_each(Inbound::abandon);
+            // The rest would arrive as slowly, and would keep the connection busy.
+            this.body.iter_mut().for_each(RequestBody::abandon);
             this.metrics.count_slow_body();
             return Poll::Ready(Some(Err(this.stalled())));
         }
@@ -127,10 +126,10 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Inbound::is_end_stream)
+        self.body.as_ref().is_none_or(RequestBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), RequestBody::size_hint)
     }
 }

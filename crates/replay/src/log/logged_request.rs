@@ -112,7 +112,11 @@ impl<'h> LoggedRequestView<'h> {
         self.missing.borrow_mut().insert(what.into());
     }
 
-    fn value<'t>(&self, logged: &'t LoggedHeader, what: impl FnOnce() -> Cow<'h, str>) -> Option<&'t str> {
+    fn value<'t>(
+        &self,
+        logged: &'t LoggedHeader,
+        what: impl FnOnce() -> Cow<'h, str>,
+    ) -> Option<&'t str> {
         match logged {
             LoggedHeader::Value(value) => Some(value),
             LoggedHeader::Absent => None,
@@ -145,7 +149,9 @@ impl RequestView for LoggedRequestView<'_> {
 
     fn header(&self, name: &str, nth: usize) -> Option<&[u8]> {
         let logged = self.headers.iter().position(|its| its == name);
-        let logged = logged.and_then(|index| self.head.headers.get(index)).unwrap_or(&LoggedHeader::NotInLog);
+        let logged = logged
+            .and_then(|index| self.head.headers.get(index))
+            .unwrap_or(&LoggedHeader::NotInLog);
         let value = self.value(logged, || format!("header {name}").into());
         value.filter(|_| nth == 0).map(str::as_bytes)
     }

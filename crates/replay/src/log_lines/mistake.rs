@@ -1,5 +1,5 @@
-//! Mistakes planted between the reading of logs and what judges it: each has to be found, or the body
-//! judges nothing. Each is of a kind that only one of the body's checks can find.
+//! Mistakes planted between the reader and the checks, to show that the checks find mistakes. Each kind
+//! of mistake is visible to one check only.
 
 use std::cell::Cell;
 
@@ -11,9 +11,9 @@ pub(super) enum Mistake {
     LineLost,
     /// The last line of a packed log is lost.
     PackedLineLost,
-    /// A line printed in the format is read as if its request had been for another path.
+    /// A line printed in the format reads back with another path.
     Misread(Format),
-    /// A Unix time is read as a nanosecond later.
+    /// A Unix time reads back one nanosecond later.
     UnixOff,
 }
 
@@ -25,7 +25,7 @@ pub(super) fn planted(mistake: Mistake) -> bool {
     PLANTED.get() == Some(mistake)
 }
 
-/// For this thread, until another is planted, or none.
+/// Plants a mistake for this thread, or removes it.
 #[cfg(test)]
 pub(super) fn plant(mistake: Option<Mistake>) {
     PLANTED.set(mistake);

@@ -1,8 +1,7 @@
-//! What must hold of any bytes that `replay` reads as a log: a property here, and a fuzz target in
-//! `fuzz/`.
+//! Properties of reading any bytes as a log. The tests here and a fuzz target in `fuzz/` run them.
 //!
-//! The first byte chooses a format and whether the log is packed, the second what is charged; the
-//! rest is the log.
+//! The first byte selects a format and whether the log is packed, the second byte selects key and
+//! cost, and the rest is the log.
 
 mod mistake;
 mod printed;
@@ -20,7 +19,7 @@ use crate::log::lines::{Input, LINE_BYTES_MAX, Line};
 use mistake::{Mistake, planted};
 use printed::Seen;
 
-/// The headers that are asked for.
+/// The headers that are read.
 const HEADERS: [&str; 3] = ["user-agent", "referer", "x-user"];
 const CHARGES: [(&str, &str); 5] = [
     ("ip", "1"),
@@ -30,7 +29,7 @@ const CHARGES: [(&str, &str); 5] = [
     ("field:a.b+field:request", "field:status"),
 ];
 
-/// How many lines were printed back, by format.
+/// The number of lines that were printed and read again, by format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Printed {
     pub(crate) clf: usize,
@@ -38,8 +37,8 @@ pub(crate) struct Printed {
     pub(crate) csv: usize,
 }
 
-/// No bytes panic; lines are those of a plain reading, packed or not; and what is read of a line,
-/// printed in any format that can say it, is read again.
+/// Checks that no bytes panic, that the lines equal those of a naive reader, packed or not, and that a
+/// request printed in each format that can express it reads back the same.
 pub(crate) fn log_lines(data: &[u8]) -> Printed {
     let (kind, charge, log) = match data {
         [kind, charge, log @ ..] => (*kind, *charge, log),
@@ -48,21 +47,21 @@ pub(crate) fn log_lines(data: &[u8]) -> Printed {
     let time_field = (kind & 4 > 0).then_some("at");
     let mut log = log.to_vec();
     if charge >= 0xfc {
-        // One of the lengths around the longest line that is kept.
+        // A length just below, at or above that of the longest kept line.
         let length = LINE_BYTES_MAX - 2 + usize::from(charge - 0xfc);
         let long = [vec![b'x'; length], b"\n".to_vec()].concat();
         log.splice(0..0, long);
     }
-    let expected = plainly(&log);
+    let expected = read_naively(&log);
     if log.starts_with(&[0x1f, 0x8b]) {
-        // Whatever it unpacks to, or does not.
+        // It unpacks to anything, or fails. It must not panic.
         let _ = lines_of(&log);
     } else {
-        let lines = lines_of(&log).expect("no file, no error");
+        let lines = lines_of(&log).expect("plain bytes have no error");
         assert_eq!(less_one_if(planted(Mistake::LineLost), lines), expected);
     }
     if kind & 8 > 0 {
-        let lines = lines_of(&gzip(&log)).expect("whole");
+        let lines = lines_of(&gzip(&log)).expect("the gzip is complete");
         assert_eq!(less_one_if(planted(Mistake::PackedLineLost), lines), expected);
     }
     let (key, cost) = CHARGES[usize::from(charge) % CHARGES.len()];
@@ -70,20 +69,20 @@ pub(crate) fn log_lines(data: &[u8]) -> Printed {
     let recognised =
         || texts(&expected).take(16).find_map(|line| Reader::recognise(line, time_field));
     if let Some(reader) = Reader::new(format, time_field).or_else(recognised) {
-        pass(reader, texts(&expected), &charged(key, cost));
+        requests(reader, texts(&expected), &charged(key, cost));
     }
     let mut printed = Printed::default();
     for format in [Format::Clf, Format::Jsonl, Format::Csv] {
         let lines: Vec<&str> = texts(&expected).take(64).collect();
         for seen in seen(&lines, format, time_field) {
-            seen.survives(&mut printed);
+            seen.check_round_trips(&mut printed);
         }
     }
     printed
 }
 
-/// The lines as `replay` takes them, after it has looked at the first of them for the format;
-/// `None` for one that is too long.
+/// The lines as a replay reads them, after it has examined the first ones for the format; `None` for
+/// a line that is too long.
 fn lines_of(log: &[u8]) -> std::io::Result<Vec<Option<String>>> {
     let log = Cursor::new(log.to_vec());
     let mut lines = Input::Stdin.open(|_| Box::new(log)).map_err(std::io::Error::other)?;
@@ -104,8 +103,8 @@ fn less_one_if(is_lost: bool, mut lines: Vec<Option<String>>) -> Vec<Option<Stri
     lines
 }
 
-/// The same in one sentence: cut at line ends, without them and without a byte order mark.
-fn plainly(log: &[u8]) -> Vec<Option<String>> {
+/// The naive reader: splits at line ends, and strips them and the byte order mark.
+fn read_naively(log: &[u8]) -> Vec<Option<String>> {
     let mut lines: Vec<&[u8]> = log.split(|byte| *byte == b'\n').collect();
     lines.pop_if(|last| last.is_empty());
     let text = |(index, line): (usize, &&[u8])| {
@@ -132,29 +131,29 @@ fn charged(key: &str, cost: &str) -> Charge {
     Charge { key: key.parse().expect("a key"), cost: cost.parse().expect("a cost"), headers }
 }
 
-/// What each line gives by one charge; nothing any more behind what is fatal for the file.
-fn pass<'l>(
+/// The request of each line by one charge; `None` after an error that ends the file.
+fn requests<'l>(
     mut reader: Reader<'_>,
     lines: impl Iterator<Item = &'l str>,
     charge: &Charge,
 ) -> Vec<Option<Request>> {
-    let mut requests = Vec::new();
+    let mut all = Vec::new();
     let mut is_fatal = reader.accepts(charge).is_err();
     for line in lines {
         let mut request = Request::default();
         let read = (!is_fatal).then(|| reader.read(line, charge, &mut request));
         is_fatal |= matches!(read, Some(Err(_)));
         let is_request = matches!(read, Some(Ok(Ok(format::Line::Request))));
-        requests.push(is_request.then_some(request));
+        all.push(is_request.then_some(request));
     }
-    requests
+    all
 }
 
-/// All that the requests of a log tell, each thing by a charge of its own.
+/// Every field of each request of a log. Each field is read by its own charge.
 fn seen(lines: &[&str], format: Format, time_field: Option<&str>) -> Vec<Seen> {
     let by = |key: &str, cost: &str| {
         let reader = Reader::new(format, time_field).expect("a format that is known");
-        pass(reader, lines.iter().copied(), &charged(key, cost)).into_iter()
+        requests(reader, lines.iter().copied(), &charged(key, cost)).into_iter()
     };
     let key = |request: Option<Request>| request.map(|request| request.key);
     let names = ["ip", "user", "path", "method"].map(|name| by(name, "1").map(key));
@@ -172,7 +171,7 @@ fn seen(lines: &[&str], format: Format, time_field: Option<&str>) -> Vec<Seen> {
     all
 }
 
-/// What one line gives when it is read as a format, behind a header line if there is one.
+/// Reads one line in a format, after the header line if there is one.
 fn read_again(format: Format, header: Option<&str>, line: &str) -> Option<Seen> {
     let lines: Vec<&str> = header.into_iter().chain([line]).collect();
     let mut seen = seen(&lines, format, None).pop()?;

@@ -1,13 +1,13 @@
-//! A request as it was read from a line, and the lines that say the same in each format.
+//! A request that was read from a line, and its printed form in each format.
 
 use crate::log::fields::Stamp;
 use crate::log::format::Format;
-use crate::log::logged_request::{LoggedRequestView, LoggedRequest};
+use crate::log::logged_request::{LoggedRequest, LoggedRequestView};
 
 use super::mistake::{Mistake, planted};
 use super::{HEADERS, Printed, read_again};
 
-/// All that a line tells.
+/// All fields of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) stamp: Stamp,
@@ -19,12 +19,12 @@ pub(super) struct Seen {
     pub(super) logged: LoggedRequest,
 }
 
-/// A header that the log keeps, and its value if the request had it.
+/// A header that the log records, and its value if the request had it.
 type Kept = (&'static str, Option<String>);
 
 impl Seen {
-    /// It is read again from what is printed of it.
-    pub(super) fn survives(&self, printed: &mut Printed) {
+    /// Prints the request in each format, and checks that it reads back the same.
+    pub(super) fn check_round_trips(&self, printed: &mut Printed) {
         let line = self.json(&iso(self.stamp));
         assert_eq!(read_again(Format::Jsonl, None, &line).as_ref(), Some(self), "{line}");
         printed.json += 1;
@@ -59,7 +59,7 @@ impl Seen {
         (names.join(","), values.join(","))
     }
 
-    /// Everything by the name under which logs keep it.
+    /// All fields by their usual names.
     fn named(&self, time: &str) -> impl Iterator<Item = (&'static str, String)> {
         let fields = [
             ("time", Some(time.to_owned())),
@@ -82,7 +82,7 @@ impl Seen {
         fields.chain(headers)
     }
 
-    /// The headers that the log keeps.
+    /// The headers that the log records.
     fn headers(&self) -> Vec<Kept> {
         use tollgate_rules::RequestView;
 
@@ -103,7 +103,7 @@ impl Seen {
         kept
     }
 
-    /// The Combined Log Format, or the Common one; `None` for what they cannot say.
+    /// The Combined or Common Log Format; `None` if neither can express the request.
     fn clf(&self) -> Option<String> {
         let says = |text: &Option<String>, but: &[char]| {
             text.clone().filter(|text| !text.contains(but) && !text.contains('"'))
@@ -141,7 +141,7 @@ fn quoted_json(text: &str) -> String {
     quoted
 }
 
-/// `1995-08-01T08:00:00.000000000+02:00`, with the seconds of the offset where it has some.
+/// `1995-08-01T08:00:00.000000000+02:00`; an offset with seconds includes them.
 fn iso(stamp: Stamp) -> String {
     let Civil { year, month, day, hour, minute, second } = Civil::of(stamp);
     let nanos = stamp.unix_nanos % 1_000_000_000;
@@ -159,7 +159,7 @@ fn unix(stamp: Stamp) -> String {
     format!("{}.{:09}", stamp.unix_nanos / 1_000_000_000, stamp.unix_nanos % 1_000_000_000)
 }
 
-/// `01/Aug/1995:08:00:00 +0200`; `None` for what is not whole.
+/// `01/Aug/1995:08:00:00 +0200`; `None` for a fraction of a second or an offset with seconds.
 fn clf_time(stamp: Stamp) -> Option<String> {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let Civil { year, month, day, hour, minute, second } = Civil::of(stamp);
@@ -176,7 +176,7 @@ fn clf_time(stamp: Stamp) -> Option<String> {
     ))
 }
 
-/// A date and a time of day where the clock was read.
+/// A date and a time of day at the offset of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Civil {
     pub(super) year: i64,
@@ -188,7 +188,7 @@ pub(super) struct Civil {
 }
 
 impl Civil {
-    /// Counted in years and months from 1969 on, since offsets may lead there.
+    /// Counts years and months from 1969, because an offset can lead there.
     pub(super) fn of(stamp: Stamp) -> Self {
         const YEAR_1969_SECS: i64 = -365 * 86_400;
         let unix_secs = i64::try_from(stamp.unix_nanos / 1_000_000_000).expect("until 2554");

@@ -1,4 +1,4 @@
-//! The body on random bytes, and on the corpus that is kept with the sources.
+//! Runs the properties on random bytes, and on the corpus in the repository.
 
 #[path = "../../../../fuzz/kept.rs"]
 mod kept;
@@ -13,7 +13,7 @@ use super::printed::Civil;
 use super::*;
 use crate::log::fields::Stamp;
 
-/// Lines of which some are nearly right.
+/// Lines, some of them nearly correct.
 fn line() -> impl Strategy<Value = Vec<u8>> {
     let time = "(0[1-9]|31)/(Aug|Feb|feb)/(1995|1970|2554):0[0-9]:[0-5][0-9]:[0-6]0 [+-]0[0-3]00";
     let iso = "20[0-9]{2}-0[1-9]-[0-3][0-9]T[01][0-9]:00:[0-6][0-9](\\.[0-9]{1,10})?(Z|[+-]0[0-9]:00(:30)?)?";
@@ -37,7 +37,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
 
     #[test]
-    fn logs_of_nearly_right_lines(
+    fn logs_of_nearly_correct_lines_are_read_and_printed_back(
         logged in any::<[u8; 2]>(),
         lines in prop::collection::vec((line(), prop_oneof!["\n", "\r\n"]), 0..6),
     ) {
@@ -46,7 +46,7 @@ proptest! {
     }
 
     #[test]
-    fn logs_of_random_bytes(data in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn logs_of_random_bytes_do_not_panic(data in prop::collection::vec(any::<u8>(), 0..300)) {
         log_lines(&data);
     }
 }
@@ -65,7 +65,7 @@ fn the_kept_corpus_is_read_and_printed_back() {
     assert!(all.clf >= 10 && all.json >= 20 && all.csv >= 20, "{all:?}");
 }
 
-/// A body that finds no mistake would pass whatever it is given.
+/// Properties that find no planted mistake would check nothing.
 #[test]
 fn every_planted_mistake_is_found() {
     let kept = kept("log_lines");
@@ -85,7 +85,7 @@ fn every_planted_mistake_is_found() {
 }
 
 #[test]
-fn dates_are_counted_right() {
+fn civil_dates_follow_leap_years_and_offsets() {
     let at =
         |secs: u64, offset_secs| Civil::of(Stamp { unix_nanos: secs * 1_000_000_000, offset_secs });
     let civil =

@@ -1,25 +1,24 @@
-//! Denials over time, drawn with block characters: a band for each limiter over one time axis
-//! and on one scale.
+//! Denials over time in block characters: one band per limiter, on one time axis and one scale.
 
 use crate::tally::timeline::{Columns, ROUND_NANOS};
 use crate::words;
 
-/// An empty cell, then one filled by each further eighth.
+/// Cells that are filled by 0 to 8 eighths.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const DAY: u64 = 86_400 * SECOND;
 
-/// The most characters a column is wide, where a log has few of them.
+/// The widest column in characters, for a log with few columns.
 const COLUMN_CHARS_MAX: usize = 4;
 
-/// How wide the numbers on the left are, with the space behind them.
+/// The width of the numbers on the left, with the space after them.
 pub(crate) fn gutter(most: u64) -> usize {
     words::thousands(most).len() + 1
 }
 
-/// Draws the chart; `names` are the limiters', `zone` is the log's, and `width` what the bars
-/// may take up.
+/// Draws the chart. `names` are those of the limiters, `zone` is that of the log, and `width` is the
+/// room for the bars.
 pub(crate) fn draw(
     names: &[String],
     columns: &Columns,
@@ -29,7 +28,7 @@ pub(crate) fn draw(
 ) -> String {
     let most = columns.counts.iter().flatten().copied().max().unwrap_or(0);
     let mut text = format!(
-        "Denied over time, {} a column, in the log's own clock ({zone})\n",
+        "Denied over time, {} a column, on the log's clock ({zone})\n",
         words::span(columns.width_nanos)
     );
     if most == 0 {
@@ -64,8 +63,8 @@ fn title(name: &str, counts: &[u64], columns: &Columns) -> String {
     format!("{name}: at most {}, at {}\n", words::thousands(*most), long_label(start, columns))
 }
 
-/// The bars of one limiter, without the rows that it leaves empty. The number beside the topmost
-/// is what a bar of that height stands for.
+/// The bars of one limiter, without empty rows at the top. The number beside the topmost row is the
+/// count of a bar of that height.
 fn band(text: &mut String, counts: &[u64], most: u64, rows: u64, gutter: usize, chars: usize) {
     let eighths = |count: u64| (u128::from(count) * u128::from(rows * 8)).div_ceil(most.into());
     let tallest = counts.iter().map(|count| eighths(*count)).max().unwrap_or(0);
@@ -84,7 +83,7 @@ fn band(text: &mut String, counts: &[u64], most: u64, rows: u64, gutter: usize, 
     }
 }
 
-/// The time axis, with labels at round times as far apart as they need.
+/// The time axis, with labels at round times that do not overlap.
 fn axis(text: &mut String, columns: &Columns, gutter: usize, chars: usize) {
     let count = columns.counts[0].len();
     let start = |index: usize| columns.first_local_nanos + index as u64 * columns.width_nanos;
@@ -115,7 +114,7 @@ fn axis(text: &mut String, columns: &Columns, gutter: usize, chars: usize) {
     text.push_str(&format!("{:gutter$} {labels}\n", ""));
 }
 
-/// As much of date and time as tells the columns of this chart apart.
+/// The format that distinguishes the columns of this chart.
 pub(super) fn label_format(columns: &Columns) -> &'static str {
     let span = columns.width_nanos.saturating_mul(columns.counts[0].len() as u64);
     match columns.width_nanos {
@@ -127,7 +126,7 @@ pub(super) fn label_format(columns: &Columns) -> &'static str {
     }
 }
 
-/// The beginning of a column by as much of date and time as is needed.
+/// The start of a column in that format.
 pub(super) fn long_label(local_nanos: u64, columns: &Columns) -> String {
     words::clock(local_nanos).strftime(label_format(columns)).to_string()
 }
@@ -148,7 +147,7 @@ mod tests {
         let counts = (0..16).map(|hour| hour * 10).collect();
         let text = draw(&["a".to_owned()], &columns(HOUR, vec![counts]), "UTC", 4, 16);
         let expected = "\
-Denied over time, 1 h a column, in the log's own clock (UTC)
+Denied over time, 1 h a column, on the log's clock (UTC)
 
 a: at most 150, at 21:00
 150 │              ▄█
@@ -166,7 +165,7 @@ a: at most 150, at 21:00
     }
 
     #[test]
-    fn limiters_share_scale_and_axis_and_the_least_count_is_seen() {
+    fn limiters_share_scale_and_axis_and_a_count_of_one_is_visible() {
         let names = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
         let counts = vec![vec![8_000, 0, 0], vec![0, 1, 0], vec![0, 0, 0]];
         let text = draw(&names, &columns(DAY, counts), "UTC", 6, 60);
@@ -179,7 +178,7 @@ a: at most 150, at 21:00
     }
 
     #[test]
-    fn charts_without_denials_or_with_one_column_are_drawn() {
+    fn a_chart_without_denials_and_one_of_one_column_are_drawn() {
         let names = ["a".to_owned()];
         let text = draw(&names, &columns(HOUR, vec![vec![0, 0]]), "UTC", 2, 60);
         assert!(text.ends_with("nothing was denied\n"), "{text}");
@@ -188,7 +187,7 @@ a: at most 150, at 21:00
     }
 
     #[test]
-    fn no_line_is_wider_than_asked() {
+    fn no_line_exceeds_the_width() {
         for count in 1..200 {
             for width in ROUND_NANOS.into_iter().filter(|width| *width <= 364 * DAY) {
                 let chart = columns(width, vec![vec![1; count]]);

@@ -1,4 +1,4 @@
-//! Every decision, one JSON object a line.
+//! Writes every decision, one JSON object per line.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,7 +12,7 @@ use crate::algorithm::Algorithm;
 use crate::log::charge::{Request, readable};
 use crate::words;
 
-/// The file they are written to.
+/// The file of decisions.
 #[derive(Debug)]
 pub(crate) struct Decisions {
     name: String,
@@ -22,16 +22,16 @@ pub(crate) struct Decisions {
 /// One line.
 #[derive(Serialize)]
 struct Decision<'d> {
-    /// The line's own time.
+    /// The time of the line.
     time: String,
-    /// When it was judged, where the log had gone back in time.
+    /// The time of the decision, if the log had gone back in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     decided_at: Option<String>,
     key: &'d str,
     cost: u64,
     rule: String,
     algorithm: &'d str,
-    /// `admitted`, `denied`, or `never`: denied, and no waiting would help.
+    /// `admitted`; `denied`; or `never`, if no wait would help.
     verdict: &'d str,
     remaining: u64,
     reset_after_nanos: u64,
@@ -42,13 +42,13 @@ struct Decision<'d> {
 }
 
 impl Decisions {
-    /// Makes the file, or empties the one that is there.
+    /// Creates the file, or truncates an existing one.
     pub(crate) fn create(name: &str) -> Result<Self> {
         let file = File::create(name).with_context(|| format!("cannot write {name}"))?;
         Ok(Self { name: name.to_owned(), out: BufWriter::new(file) })
     }
 
-    /// Writes the decision of one limiter about one request.
+    /// Writes the decision of one limiter on one request.
     pub(crate) fn write(
         &mut self,
         request: &Request,
@@ -58,7 +58,8 @@ impl Decisions {
     ) -> Result<()> {
         let line = Decision {
             time: words::rfc3339(request.stamp.unix_nanos),
-            decided_at: (decided_at != request.stamp.unix_nanos).then(|| words::rfc3339(decided_at)),
+            decided_at: (decided_at != request.stamp.unix_nanos)
+                .then(|| words::rfc3339(decided_at)),
             key: &readable(&request.key),
             cost: request.cost,
             rule: rule.to_string(),
@@ -78,7 +79,7 @@ impl Decisions {
         self.out.write_all(b"\n").with_context(cannot)
     }
 
-    /// Writes what is still in memory.
+    /// Flushes the buffer.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.out.flush().with_context(|| format!("cannot write {}", self.name))
     }

@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::tally::Worst;
 use crate::words;
 
-/// A replay over time has at most so many columns.
+/// The largest number of columns over time.
 const COLUMNS_MAX: usize = 100;
 
 #[derive(Serialize)]
@@ -23,24 +23,24 @@ struct Report<'r> {
     first_time: Option<String>,
     last_time: Option<String>,
     span_nanos: u64,
-    /// The counts of the only limiter once more; absent where there are several.
+    /// The counts of a single limiter; absent if there are several.
     #[serde(flatten)]
     only: Option<Counts>,
     limiters: Vec<Limiter<'r>>,
-    /// What `--compare all` did not compare.
+    /// Algorithms that `--compare all` left out.
     left_out: Vec<LeftOut<'r>>,
     malformed: Malformed<'r>,
     back_in_time: BackInTime,
     incomplete: Vec<Incomplete<'r>>,
     /// Null unless the reference models ran.
     differences: Option<u64>,
-    /// Absent unless a rules file was replayed.
+    /// Absent without `--rules`.
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<Vec<Rule>>,
-    /// The same of all rules together, by `--key`.
+    /// All rules together, counted by `--key`. Absent without `--rules`.
     #[serde(skip_serializing_if = "Option::is_none")]
     all_rules: Option<Rule>,
-    /// Absent unless it was asked for.
+    /// Absent without `--suggest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     suggestion: Option<Suggested>,
 }
@@ -48,7 +48,7 @@ struct Report<'r> {
 #[derive(Clone, Serialize)]
 struct Counts {
     admitted: u64,
-    /// Admitted requests that were told to wait.
+    /// Admitted requests that were delayed.
     delayed: u64,
     longest_delay_nanos: u64,
     denied: u64,
@@ -62,15 +62,15 @@ struct Counts {
     worst_window: Option<WorstWindow>,
 }
 
-/// The most that one key was admitted within one period of the rule, wherever that begins. Who is
-/// told to wait counts when the wait is over.
+/// The most that one key was admitted within one period of the rule, wherever that begins. A delayed
+/// request counts from the end of its delay.
 #[derive(Clone, Serialize)]
 struct WorstWindow {
     cells: u64,
-    /// The cells as a multiple of the rule's limit.
+    /// The cells divided by the limit of the rule.
     of_limit: f64,
     period_nanos: u64,
-    /// When the last of them went ahead.
+    /// When the last of them was let through.
     end_time: String,
     key: String,
 }
@@ -85,7 +85,7 @@ struct Limiter<'r> {
     counts: Counts,
     /// Keys that the table has room for.
     capacity: u64,
-    /// Times that the table had no room for a key.
+    /// How often the table had no room for a key.
     table_full: u64,
     /// Null unless the reference model ran.
     differences: Option<u64>,
@@ -104,7 +104,7 @@ struct LeftOut<'r> {
 
 #[derive(Serialize)]
 struct OverTime {
-    /// The beginning of the first column, in the log's own clock.
+    /// The start of the first column on the log's clock.
     first_local_time: String,
     column_nanos: u64,
     denied: Vec<u64>,
@@ -135,7 +135,11 @@ struct Incomplete<'r> {
     why: &'r str,
 }
 
-/// The whole report, ended by a line end.
+/// The report for programs: one JSON object, and a line end.
+///
+/// # Errors
+///
+/// The serialisation fails, which no plan causes.
 pub fn json_report(plan: &Plan, outcome: &Outcome) -> Result<String> {
     let Outcome { tally, time, skipped, .. } = outcome;
     let limiters = limiters(plan, outcome);
@@ -178,8 +182,14 @@ pub fn json_report(plan: &Plan, outcome: &Outcome) -> Result<String> {
             .map(|broken| Incomplete { file: &broken.file, why: &broken.why })
             .collect(),
         differences: outcome.differences(),
-        rules: outcome.rules_replay.as_ref().map(|rules_replay| json_parts::rules(plan, rules_replay)),
-        all_rules: outcome.rules_replay.as_ref().map(|rules_replay| json_parts::all_rules(rules_replay, tally.keys())),
+        rules: outcome
+            .rules_replay
+            .as_ref()
+            .map(|rules_replay| json_parts::rules(plan, rules_replay)),
+        all_rules: outcome
+            .rules_replay
+            .as_ref()
+            .map(|rules_replay| json_parts::all_rules(rules_replay, tally.keys())),
         suggestion: json_parts::suggestion(plan, outcome),
     };
     Ok(serde_json::to_string_pretty(&report)? + "\n")

@@ -1,4 +1,4 @@
-//! What a rules file made of a log, and what is suggested, for programs.
+//! The parts of the JSON report for a rules file and for a suggestion.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::log::charge::readable;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::rules_replay::{RuleCounts, RulesReplay};
-use crate::suggest::{Denials, Candidate, Analysis, cells_in_a_minute};
+use crate::suggest::{Analysis, Candidate, Denials, cells_in_a_minute};
 use crate::tally::KeyCounts;
 use crate::words;
 
@@ -38,7 +38,7 @@ pub(super) struct Rule {
     denied: u64,
     denied_share: f64,
     denied_by_others: u64,
-    /// Those of the denied whose key was banned, and those that had none.
+    /// Requests of `denied` whose key was banned, and requests of `denied` without a key.
     banned: u64,
     without_key: u64,
     keys: u64,
@@ -46,26 +46,26 @@ pub(super) struct Rule {
     keys_denied_share: f64,
     /// Requests that were decided without the rule.
     not_in_log: u64,
-    /// What the rule asks for and the log has not, with the requests of which it has not.
+    /// What the rule needs and the log does not record, each with the number of requests.
     missing: BTreeMap<String, u64>,
     denied_most: Vec<Key>,
 }
 
-/// What is suggested.
+/// A suggestion.
 #[derive(Serialize)]
 pub(super) struct Suggested {
-    /// Null where no burst will do.
+    /// Null if no burst is possible.
     quota: Option<String>,
     rule: Option<String>,
     cells_in_a_minute: Option<u64>,
     at_most: f64,
     keys: u64,
-    good_keys: u64,
-    good_keys_that_may_be_denied: u64,
+    well_behaved_keys: u64,
+    well_behaved_keys_that_may_be_denied: u64,
     requests: u64,
-    /// The log was thinned to 1 in so many keys,
+    /// The log was thinned to one in this many keys.
     one_in_keys: u64,
-    /// and its last so many requests were not looked at.
+    /// Requests at the end of the log that were ignored.
     requests_cut: u64,
     rates: Vec<Rate>,
 }
@@ -73,15 +73,15 @@ pub(super) struct Suggested {
 #[derive(Serialize)]
 struct Rate {
     rate: String,
-    /// Null where no burst will do.
+    /// Null if no burst is possible.
     burst: Option<u64>,
-    good_keys_denied: Option<u64>,
+    well_behaved_keys_denied: Option<u64>,
     keys_denied: Option<u64>,
     denied: Option<u64>,
     burst_for_none: u64,
 }
 
-/// Every rule, in the order of the file.
+/// The rules, in the order of the file.
 pub(super) fn rules(plan: &Plan, rules_replay: &RulesReplay) -> Vec<Rule> {
     let tally = rules_replay.tally();
     let rules = rules_replay.rules().zip(tally.rules()).enumerate();
@@ -120,7 +120,7 @@ fn counted(counts: &RuleCounts, keys: u64) -> Rule {
     }
 }
 
-/// The suggestion; `None` where none was asked for, or there was no request.
+/// The suggestion; `None` without `--suggest`, or if there was no request.
 pub(super) fn suggestion(plan: &Plan, outcome: &Outcome) -> Option<Suggested> {
     let analysis: &Analysis = outcome.analysis.as_ref()?;
     let suggestion = analysis.suggestion.as_ref()?;
@@ -131,8 +131,8 @@ pub(super) fn suggestion(plan: &Plan, outcome: &Outcome) -> Option<Suggested> {
         cells_in_a_minute: quota.as_ref().map(cells_in_a_minute),
         at_most: suggestion.at_most.as_f64(),
         keys: analysis.keys,
-        good_keys: analysis.well_behaved.count,
-        good_keys_that_may_be_denied: suggestion.may_deny,
+        well_behaved_keys: analysis.well_behaved.count,
+        well_behaved_keys_that_may_be_denied: suggestion.may_deny,
         requests: analysis.requests,
         one_in_keys: 1 << analysis.kept.halvings.min(63),
         requests_cut: analysis.kept.cut,
@@ -145,7 +145,7 @@ fn rate(candidate: &Candidate) -> Rate {
     Rate {
         rate: candidate.rate.to_string(),
         burst: candidate.found.map(|(quota, _)| quota.burst_cells()),
-        good_keys_denied: of(|its| its.well_behaved),
+        well_behaved_keys_denied: of(|its| its.well_behaved),
         keys_denied: of(|its| its.keys),
         denied: of(|its| its.requests),
         burst_for_none: candidate.burst_for_none,

@@ -1,4 +1,4 @@
-//! What the rules of a file made of a log, for people.
+//! The text report of a rules file.
 
 use super::chart;
 use super::table::{self, Side};
@@ -8,10 +8,10 @@ use crate::plan::Plan;
 use crate::rules_replay::{RuleCounts, RulesReplay};
 use crate::words::{self, counted, percent, thousands};
 
-/// What stands for all rules together.
+/// The name of the row for all rules together.
 pub(super) const TOGETHER: &str = "all rules";
 
-/// The head of the table of rules.
+/// The head of the table.
 pub(super) const HEAD: [&str; 9] = [
     "rule",
     "requests",
@@ -24,7 +24,7 @@ pub(super) const HEAD: [&str; 9] = [
     "not in log",
 ];
 
-/// What a rule is called: by its name, and that it is in shadow.
+/// The names of the rules; a rule in shadow is marked.
 pub(super) fn names(rules_replay: &RulesReplay) -> Vec<String> {
     let name = |rule: &tollgate_rules::Rule| match rule.is_shadow() {
         true => format!("{} (shadow)", readable(rule.name())),
@@ -33,7 +33,7 @@ pub(super) fn names(rules_replay: &RulesReplay) -> Vec<String> {
     rules_replay.rules().map(name).collect()
 }
 
-/// A row for each rule, and one for all of them together.
+/// One row per rule, and one for all rules together.
 pub(super) fn rows(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<Vec<String>> {
     let (tally, all) = (rules_replay.tally(), &outcome.tally);
     let row = |name: &str, counts: &RuleCounts, keys: u64| {
@@ -60,8 +60,13 @@ pub(super) fn rows(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<Vec<Str
     rows
 }
 
-/// The table, who was hurt, and when.
-pub(super) fn section(plan: &Plan, rules_replay: &RulesReplay, outcome: &Outcome, width: usize) -> String {
+/// The table, the keys denied most, and denials over time.
+pub(super) fn section(
+    plan: &Plan,
+    rules_replay: &RulesReplay,
+    outcome: &Outcome,
+    width: usize,
+) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     rows.extend(self::rows(rules_replay, outcome));
     let mut text = table::in_two(&rows, 5, width);
@@ -91,16 +96,18 @@ pub(super) fn section(plan: &Plan, rules_replay: &RulesReplay, outcome: &Outcome
     text + &chart::draw(&names, &columns, &zone, gutter, width - gutter - 1)
 }
 
-/// What a reader must know to trust the figures.
+/// Notes that limit what the figures mean.
 pub(super) fn notes(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<String> {
     let requests = outcome.tally.requests();
     let mut notes = Vec::new();
-    for (index, (rule, counts)) in rules_replay.rules().zip(rules_replay.tally().rules()).enumerate() {
+    for (index, (rule, counts)) in
+        rules_replay.rules().zip(rules_replay.tally().rules()).enumerate()
+    {
         let name = readable(rule.name());
         if counts.not_in_log > 0 {
             let missing: Vec<&str> = counts.missing.keys().map(String::as_str).collect();
             notes.push(format!(
-                "not in this log: rule {name} asks for {}: {} ({}) decided without it",
+                "not in this log: rule {name} needs {}: {} ({}) decided without it",
                 missing.join(", "),
                 counted(counts.not_in_log, "request was", "requests were"),
                 percent(counts.not_in_log, requests),
@@ -112,26 +119,30 @@ pub(super) fn notes(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<String
         }
         if counts.without_key > 0 {
             let without = thousands(counts.without_key);
-            notes.push(format!("rule {name}: {without} of the denied for want of a key"));
+            notes.push(format!("rule {name}: {without} of the denied had no key"));
         }
         let keys = rules_replay.tally().keys(index);
         if keys > rule.capacity() && rule.capacity() > 1 {
             let (keys, room) = (thousands(keys), thousands(rule.capacity()));
             notes.push(format!(
-                "rule {name}: {keys} keys with room for {room} at one time: those that found no \
-                 place were treated as the file says, here as in the proxy"
+                "rule {name}: {keys} keys, room for {room} at one time: a key without room was treated as \
+                 the file says, as in the proxy"
             ));
         }
     }
     if rules_replay.named_clients() > 0 {
         notes.push(format!(
-            "{} told by name, not address: every name is taken for one address",
-            counted(rules_replay.named_clients(), "request has its client", "requests have their clients"),
+            "{} logged by name, not address: each name counts as one address",
+            counted(
+                rules_replay.named_clients(),
+                "request has its client",
+                "requests have their clients"
+            ),
         ));
     }
     if rules_replay.rules().any(tollgate_rules::Rule::is_shadow) {
         notes.push(
-            "a rule in shadow denies nothing: its denials are what it would have done".into(),
+            "a rule in shadow denies nothing: its denials are what it would have denied".into(),
         );
     }
     notes

@@ -1,15 +1,15 @@
-//! What is suggested, for people.
+//! The text report of a suggestion.
 
 use super::table;
 use crate::plan::Plan;
-use crate::suggest::{Basis, Candidate, Analysis, Suggestion, cells_in_a_minute};
+use crate::suggest::{Analysis, Basis, Candidate, Suggestion, cells_in_a_minute};
 use crate::words::{self, counted, percent, thousands};
 
 /// The head of the table of rates.
 pub(super) const HEAD: [&str; 9] =
-    ["rate", "burst", "good keys", "%", "all keys", "%", "requests", "%", "for none"];
+    ["rate", "burst", "well-behaved", "%", "keys", "%", "requests", "%", "for none"];
 
-/// A row for each rate.
+/// One row per rate.
 pub(super) fn rows(analysis: &Analysis, suggestion: &Suggestion) -> Vec<Vec<String>> {
     suggestion.candidates.iter().map(|candidate| row(analysis, candidate)).collect()
 }
@@ -27,7 +27,7 @@ fn row(analysis: &Analysis, candidate: &Candidate) -> Vec<String> {
                 row.extend([thousands(part), percent(part, whole)]);
             }
         }
-        None => row.extend(["none will do", "", "", "", "", "", ""].map(str::to_owned)),
+        None => row.extend(["none possible", "", "", "", "", "", ""].map(str::to_owned)),
     }
     row.push(match candidate.rate.burst(candidate.burst_for_none).validate() {
         Ok(()) => thousands(candidate.burst_for_none),
@@ -36,23 +36,26 @@ fn row(analysis: &Analysis, candidate: &Candidate) -> Vec<String> {
     row
 }
 
-/// Who is taken for well-behaved.
+/// Which keys count as well-behaved.
 pub(super) fn well_behaved(analysis: &Analysis) -> String {
     let well_behaved = &analysis.well_behaved;
     let left_out = analysis.keys.saturating_sub(well_behaved.count);
     let keys = format!(
-        "{} of {} taken for well-behaved",
+        "{} of {} well-behaved",
         thousands(well_behaved.count),
         counted(analysis.keys, "key is", "keys are")
     );
     match &well_behaved.basis {
         Basis::Listed { not_in_log: 0 } => format!("{keys}, by the list"),
         Basis::Listed { not_in_log } => {
-            format!("{keys}, by the list; {} more of it had no request", thousands(*not_in_log))
+            format!(
+                "{keys}, by the list; {} more keys of the list had no request",
+                thousands(*not_in_log)
+            )
         }
         Basis::Inferred { .. } if left_out == 0 => format!("{keys}: none stands out"),
         Basis::Inferred { minute_cells_max, volume_cells_max } => format!(
-            "{keys}; {} left out, with more than {} in a busiest minute or more than {} in all (the \
+            "{keys}; {} left out, with more than {} in the busiest minute or more than {} in total (the \
              99th percentiles)",
             thousands(left_out),
             thousands(*minute_cells_max),
@@ -61,18 +64,18 @@ pub(super) fn well_behaved(analysis: &Analysis) -> String {
     }
 }
 
-/// What is suggested, and why; `None` where nothing is.
+/// The suggestion and its reason; `None` if there is none.
 pub(super) fn verdict(plan: &Plan, suggestion: &Suggestion) -> Option<String> {
     let (quota, _) = suggestion.best()?;
     let cells = plan.unit();
     Some(format!(
-        "suggested: {quota}, the one of these that lets a key have the least in any minute: at \
-         most {} {cells}",
+        "suggested: {quota}, which of these admits the least to a key in any minute: at most {} \
+         {cells}",
         thousands(cells_in_a_minute(&quota)),
     ))
 }
 
-/// The suggestion as a rule, for a file or for `--rule`.
+/// The suggestion as a rule of a rules file.
 pub(super) fn rule(plan: &Plan, suggestion: &Suggestion) -> Option<String> {
     let (quota, _) = suggestion.best()?;
     let parts: Vec<&str> = plan.charge.key.as_given().split('+').collect();
@@ -84,18 +87,23 @@ pub(super) fn rule(plan: &Plan, suggestion: &Suggestion) -> Option<String> {
         several => Some(format!("[{}]", several.join(", "))),
     };
     let key = key.map_or_else(
-        || "# key = … : what stands for it in requests".to_owned(),
+        || "# key = … : the part of a request that has this value".to_owned(),
         |key| format!("key = {key}"),
     );
     Some(format!("[[rule]]\nname = \"suggested\"\n{key}\nlimits = \"{quota}\"\n"))
 }
 
 /// The table of rates, and the suggestion.
-pub(super) fn section(plan: &Plan, analysis: &Analysis, suggestion: &Suggestion, width: usize) -> String {
+pub(super) fn section(
+    plan: &Plan,
+    analysis: &Analysis,
+    suggestion: &Suggestion,
+    width: usize,
+) -> String {
     let mut text = words::wrapped(&well_behaved(analysis), width);
-    let may = counted(suggestion.may_deny, "of them", "of them");
+    let may = counted(suggestion.may_deny, "key", "keys");
     let most = format!(
-        "the smallest burst that ever denies at most {} ({may}), what it denies, and the burst that denies none of them:",
+        "the smallest burst that denies at most {} of them ({may}), what it denies, and the burst that denies none of them:",
         suggestion.at_most
     );
     text.push_str(&words::wrapped(&most, width));
@@ -110,28 +118,28 @@ pub(super) fn section(plan: &Plan, analysis: &Analysis, suggestion: &Suggestion,
             text.push_str(&format!("\n{rule}"));
         }
         _ => text.push_str(&words::wrapped(
-            "nothing is suggested: at none of these rates is there a burst that a limiter can have; \
-             try a faster --rate",
+            "no suggestion: at none of these rates does a limiter have a large enough burst; try a \
+             faster --rate",
             width,
         )),
     }
     text
 }
 
-/// How much of the log was looked at, where that is not all.
+/// How much of the log was examined, if not all of it.
 pub(super) fn notes(analysis: &Analysis) -> Vec<String> {
     let mut notes = Vec::new();
     let kept = analysis.kept;
     if kept.halvings > 0 {
         notes.push(format!(
-            "the log is long: suggestion and heat map look at {} of 1 in {} keys",
+            "the log is long: suggestion and heat map use {} of 1 in {} keys",
             counted(analysis.requests, "request", "requests"),
             thousands(1 << kept.halvings.min(63)),
         ));
     }
     if kept.cut > 0 {
         notes.push(format!(
-            "the log is long: suggestion and heat map do not look at the last {}",
+            "the log is long: suggestion and heat map ignore the last {}",
             counted(kept.cut, "request", "requests"),
         ));
     }

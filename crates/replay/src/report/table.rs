@@ -1,21 +1,22 @@
-//! Tables as people read them: numbers to the right, and no wider than the terminal.
+//! Tables of text: numbers are aligned to the right, and no line is wider than the terminal.
 
 use crate::words;
 
-/// The side that a column's cells stand on.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Left,
     Right,
 }
 
-/// A text in the last column is cut to so many characters before the table is made narrow,
+/// The shortest text in the last column before the table gets its narrow layout.
 const TEXT_WIDE_MIN: usize = 16;
-/// and then to no fewer than these, however narrow the terminal.
+/// The shortest text in the last column in the narrow layout.
 const TEXT_MIN: usize = 8;
 
-/// A table whose first two columns are a limiter's rule and algorithm, its head first. Where it
-/// is too wide, texts in the last column are cut, and the rules stand on lines of their own.
+/// A table whose first row is its head, and whose first two columns are a limiter's rule and
+/// algorithm. If it is too wide, texts in the last column are cut; if it is still too wide, each rule
+/// gets its own line.
 pub(crate) fn by_limiter(rows: &[Vec<String>], sides: &[Side], width: usize) -> String {
     let wide = fitted(rows, sides, width, TEXT_WIDE_MIN);
     if widest(&wide) <= width {
@@ -36,8 +37,8 @@ pub(crate) fn by_limiter(rows: &[Vec<String>], sides: &[Side], width: usize) -> 
     text
 }
 
-/// A table of numbers beside names, its head first. Where it is too wide, it is two: the columns
-/// from `second` on stand below, with the names once more.
+/// A table of names and numbers, whose first row is its head. If it is too wide, it is split in two:
+/// the columns from `second` on follow below, with the names repeated.
 pub(crate) fn in_two(rows: &[Vec<String>], second: usize, width: usize) -> String {
     let numbers = |rows: &[Vec<String>]| {
         let mut sides = vec![Side::Right; rows[0].len()];
@@ -53,7 +54,7 @@ pub(crate) fn in_two(rows: &[Vec<String>], second: usize, width: usize) -> Strin
     format!("{}\n{}", numbers(&first), numbers(&rest))
 }
 
-/// Rows laid out with the last column, if it is a text, cut as far as the width asks.
+/// Lays rows out, and cuts the texts of the last column as far as the width requires.
 fn fitted(rows: &[Vec<String>], sides: &[Side], width: usize, text_min: usize) -> String {
     let whole = aligned(rows, sides);
     let excess = widest(&whole).saturating_sub(width);
@@ -70,7 +71,7 @@ fn fitted(rows: &[Vec<String>], sides: &[Side], width: usize, text_min: usize) -
     aligned(&rows, sides)
 }
 
-/// Rows laid out in columns on these sides.
+/// Lays rows out in columns with these alignments.
 pub(crate) fn aligned(rows: &[Vec<String>], sides: &[Side]) -> String {
     let widths: Vec<usize> = (0..sides.len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_table_becomes_two() {
+    fn a_table_that_is_too_wide_is_split_in_two() {
         let rows = rows(&[["rule", "requests", "denied", "keys"], ["a", "1,000", "7", "2"]]);
         assert_eq!(in_two(&rows, 2, 28).lines().count(), 2);
         let two = "rule  requests\na        1,000\n\nrule  denied  keys\na           7     2\n";
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_gives_way_to_the_terminal() {
+    fn a_table_fits_the_terminal() {
         let rows = rows(&[
             ["rule", "algorithm", "count", "key"],
             ["1/s", "gcra", "7", "a-key-of-19-letters"],

@@ -9,12 +9,12 @@ use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::words::{self, counted, percent, thousands};
 
-/// A narrower terminal has its lines wrapped.
+/// A narrower terminal gets this width.
 const WIDTH_MIN: usize = 40;
-/// A wider chart is no easier to read.
+/// A wider terminal gets this width.
 const WIDTH_MAX: usize = 160;
 
-/// The whole report, for a terminal of that width.
+/// The report for people, on a terminal of this width.
 pub fn text_report(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
     let names = names(plan);
@@ -46,7 +46,7 @@ pub fn text_report(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     text
 }
 
-/// What limiters are called.
+/// The names of the limiters.
 fn names(plan: &Plan) -> Vec<String> {
     let name = |(rule, algorithm): &(tollgate::Quota, crate::algorithm::Algorithm)| {
         format!("{rule}, {}", algorithm.name)
@@ -54,18 +54,18 @@ fn names(plan: &Plan) -> Vec<String> {
     plan.limiters.iter().map(name).collect()
 }
 
-/// How much was replayed, and of what time.
+/// The number of requests and keys, and the time of the log.
 pub(super) fn summary(plan: &Plan, outcome: &Outcome) -> String {
     let mut text = String::new();
     let Outcome { tally, time, .. } = outcome;
     let keys = counted(tally.keys(), "key", "keys");
     let key = plan.charge.key.as_given();
-    say(
+    add_line(
         &mut text,
         format_args!("{} by {keys} ({key})", counted(tally.requests(), "request", "requests")),
     );
     if tally.requests() == 0 {
-        say(&mut text, format_args!("there was no request in the input"));
+        add_line(&mut text, format_args!("the input contains no request"));
         return text;
     }
     let (first, latest) = (time.first_unix_nanos(), time.latest_unix_nanos());
@@ -74,14 +74,14 @@ pub(super) fn summary(plan: &Plan, outcome: &Outcome) -> String {
     };
     let zone = words::zone(time.offset_secs());
     let span = words::span(latest - first);
-    say(&mut text, format_args!("{} to {} ({zone}), {span}", local(first), local(latest)));
+    add_line(&mut text, format_args!("{} to {} ({zone}), {span}", local(first), local(latest)));
     if plan.charge.cost != Cost::ONE {
-        say(&mut text, format_args!("they cost {} cells together", thousands(tally.cost())));
+        add_line(&mut text, format_args!("their total cost is {} cells", thousands(tally.cost())));
     }
     text
 }
 
-/// How much each limiter denied.
+/// The table of limiters.
 fn limiters(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     let rows = limiter_rows(plan, outcome);
     let mut sides = vec![Side::Right; rows[0].len()];
@@ -89,7 +89,7 @@ fn limiters(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     table::by_limiter(&rows, &sides, width)
 }
 
-/// The same as rows, the head first.
+/// The rows of that table, the head first.
 pub(super) fn limiter_rows(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
     let tally = &outcome.tally;
     let head = ["rule", "algorithm", "admitted", "denied", "denied %", "keys denied", "keys %"];
@@ -116,14 +116,14 @@ pub(super) fn limiter_rows(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
     rows
 }
 
-/// Who was hurt: for each limiter the keys it denied most.
+/// For each limiter, the keys that it denied most.
 fn denied_most(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String], width: usize) {
     for (index, name) in names.iter().enumerate() {
         let most = outcome.tally.denied_most(index, plan.top);
         if most.is_empty() {
             continue;
         }
-        say(text, format_args!("\nDenied most by {name}"));
+        add_line(text, format_args!("\nDenied most by {name}"));
         let mut rows = vec![["denied", "requests", "key"].map(str::to_owned).to_vec()];
         rows.extend(most.iter().map(|counts| {
             let key = words::shortened(&readable(counts.key), width - 20);
@@ -144,12 +144,12 @@ fn over_time(text: &mut String, outcome: &Outcome, names: &[String], width: usiz
     text.push_str(&chart::draw(names, &columns, &zone, gutter, columns_width));
 }
 
-/// What a reader must know to trust the figures, a line for each thing.
+/// Notes that limit what the figures mean, one per line.
 pub(super) fn notes(plan: &Plan, outcome: &Outcome) -> String {
     wrapped_notes(plan, outcome, usize::MAX)
 }
 
-/// The same for a terminal of that width.
+/// The notes, wrapped to this width.
 fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     let names = &names(plan);
     let mut notes = String::new();
@@ -157,9 +157,11 @@ fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     if back.lines > 0 {
         let lines = counted(back.lines, "line went", "lines went");
         let most = words::span(back.max_nanos);
-        say(
+        add_line(
             &mut notes,
-            format_args!("{lines} back in time, by at most {most}: judged at the latest time seen"),
+            format_args!(
+                "{lines} back in time, by at most {most}: decided at the latest time seen"
+            ),
         );
     }
     for left_out in &plan.left_out {
@@ -176,7 +178,7 @@ fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     without_burst.dedup();
     if !without_burst.is_empty() {
         let names = without_burst.join(", ");
-        notes.push_str(&words::wrapped(&format!("{names}: the burst is not used"), width));
+        notes.push_str(&words::wrapped(&format!("{names}: the burst is ignored"), width));
     }
     for (name, counts) in names.iter().zip(outcome.tally.limiters()) {
         if counts.delayed > 0 {
@@ -187,7 +189,7 @@ fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
         }
         if counts.never_fit > 0 {
             let requests = counted(counts.never_fit, "request costs", "requests cost");
-            say(&mut notes, format_args!("{name}: {requests} more than it ever holds"));
+            add_line(&mut notes, format_args!("{name}: {requests} more than it ever holds"));
         }
     }
     for (name, contender) in names.iter().zip(&outcome.contenders) {
@@ -195,10 +197,14 @@ fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
             let times = counted(contender.times_full(), "time", "times");
             let keys = counted(contender.capacity(), "key", "keys");
             let advice = "raise --capacity";
-            say(&mut notes, format_args!("{name}: full {times} with room for {keys}: {advice}"));
+            add_line(
+                &mut notes,
+                format_args!("{name}: full {times} with room for {keys}: {advice}"),
+            );
         }
     }
-    let of_rules = outcome.rules_replay.iter().flat_map(|rules_replay| rules::notes(rules_replay, outcome));
+    let of_rules =
+        outcome.rules_replay.iter().flat_map(|rules_replay| rules::notes(rules_replay, outcome));
     let of_study = outcome.analysis.iter().flat_map(suggest::notes);
     for note in of_rules.chain(of_study) {
         notes.push_str(&words::wrapped(&note, width));
@@ -213,19 +219,22 @@ fn unread(notes: &mut String, outcome: &Outcome) {
     let skipped = &outcome.skipped;
     if skipped.count > 0 {
         let lines = counted(skipped.count, "malformed line was", "malformed lines were");
-        say(notes, format_args!("{lines} skipped"));
+        add_line(notes, format_args!("{lines} skipped"));
         for line in &skipped.first {
             let why = readable(&line.why);
-            say(notes, format_args!("  {}, line {}: {why}", line.file, line.line));
+            add_line(notes, format_args!("  {}, line {}: {why}", line.file, line.line));
         }
         let more = skipped.count - skipped.first.len() as u64;
         if more > 0 {
-            say(notes, format_args!("  and {} more", thousands(more)));
+            add_line(notes, format_args!("  and {} more", thousands(more)));
         }
     }
     for broken in &outcome.incomplete {
         let why = &broken.why;
-        say(notes, format_args!("INCOMPLETE: {} could not be read to its end: {why}", broken.file));
+        add_line(
+            notes,
+            format_args!("INCOMPLETE: {} could not be read to its end: {why}", broken.file),
+        );
     }
 }
 
@@ -235,15 +244,18 @@ fn verified(notes: &mut String, outcome: &Outcome, names: &[String]) {
     let decisions = outcome.tally.requests() * names.len() as u64;
     let differences = counted(total, "difference", "differences");
     let decisions = counted(decisions, "decision", "decisions");
-    say(notes, format_args!("verified: {differences} from the reference model in {decisions}"));
+    add_line(
+        notes,
+        format_args!("verified: {differences} from the reference model in {decisions}"),
+    );
     for (name, contender) in names.iter().zip(&outcome.contenders) {
         for difference in contender.differences().into_iter().flat_map(|found| &found.first) {
-            say(notes, format_args!("  {name}: {difference}"));
+            add_line(notes, format_args!("  {name}: {difference}"));
         }
     }
 }
 
 /// Adds a line.
-fn say(text: &mut String, line: std::fmt::Arguments<'_>) {
-    writeln!(text, "{line}").expect("a String takes every text");
+fn add_line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").expect("writing to a String cannot fail");
 }

@@ -1,4 +1,4 @@
-//! The worst window of every limiter, side by side, and what each algorithm's may be.
+//! The worst window of each limiter, and the bound of each algorithm.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::words;
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
-/// Periods that have a name of their own.
+/// Periods that have names.
 const NAMED_NANOS: [(u64, &str); 5] = [
     (SECOND, "second"),
     (60 * SECOND, "minute"),
@@ -20,7 +20,7 @@ const NAMED_NANOS: [(u64, &str); 5] = [
     (7 * DAY, "week"),
 ];
 
-/// A table of what every limiter admitted in its worst window, and one of the bounds.
+/// A table of the worst windows, and a table of the bounds.
 pub(crate) fn section(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     let what = plan.unit();
     let (column, within) = match same_period(plan) {
@@ -36,7 +36,7 @@ pub(crate) fn section(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     format!("\nThe most {what} that one key was admitted within {within}\n{worst}\n{bounds}")
 }
 
-/// The period of all rules, by its name; `None` where they differ.
+/// The name of the period that all rules share; `None` if they differ.
 fn same_period(plan: &Plan) -> Option<String> {
     let mut periods = plan.limiters.iter().map(|(rule, _)| rule.period());
     let first = periods.next()?;
@@ -51,7 +51,7 @@ fn name(period: Duration) -> String {
         .map_or_else(|| words::span(period_nanos), |(_, name)| (*name).to_owned())
 }
 
-/// A row for each limiter.
+/// One row per limiter.
 fn limiters(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
     let Outcome { tally, time, .. } = outcome;
     let worst: Vec<_> = (0..plan.limiters.len()).map(|index| tally.worst(index)).collect();
@@ -84,7 +84,7 @@ fn limiters(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What the algorithms may admit, each once.
+/// The bound of each algorithm, once.
 fn bounds(plan: &Plan) -> Vec<Vec<String>> {
     let mut rows = vec![["algorithm", "at most"].map(str::to_owned).to_vec()];
     for (_, algorithm) in &plan.limiters {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn periods_go_by_their_names() {
+    fn common_periods_have_names() {
         for (secs, text) in [(1, "second"), (60, "minute"), (900, "15 min"), (604_800, "week")] {
             assert_eq!(name(Duration::from_secs(secs)), text);
         }

@@ -163,7 +163,12 @@ mod tests {
     #[test]
     fn a_rule_counts_the_outcomes_of_its_requests() {
         let mut tally = RulesTally::new(2, 0);
-        let denied = [RuleOutcome::Admitted, RuleOutcome::Denied, RuleOutcome::Banned, RuleOutcome::WithoutKey];
+        let denied = [
+            RuleOutcome::Admitted,
+            RuleOutcome::Denied,
+            RuleOutcome::Banned,
+            RuleOutcome::WithoutKey,
+        ];
         for (at, outcome) in denied.into_iter().chain([RuleOutcome::DeniedByOthers]).enumerate() {
             tally.request("client", at as u64, outcome != RuleOutcome::Admitted);
             tally.count(1, "a", outcome);

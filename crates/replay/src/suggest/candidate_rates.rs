@@ -7,9 +7,9 @@ use tollgate::Quota;
 use super::keys::{Keys, busiest_minute};
 use super::well_behaved::WellBehaved;
 
-/// So many rates, and so many bursts.
+/// The number of rates, and of bursts.
 pub(crate) const CANDIDATES: usize = 8;
-/// Rates that stand above the busiest minute of a well-behaved key.
+/// Rates above the one that the busiest minute of a well-behaved key asks for.
 const CANDIDATES_ABOVE: usize = 2;
 
 const SECOND: u64 = 1;
@@ -17,10 +17,13 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 3_600;
 const DAY: u64 = 86_400;
 
-/// Rates, slow to fast, each two or two and a half times the one before, about the one that the
-/// busiest minute of a well-behaved key asks for.
+/// Rates from slow to fast, each 2 or 2.5 times the one before, around the rate that the busiest
+/// minute of a well-behaved key asks for.
 pub(crate) fn rates(keys: &Keys, well_behaved: &WellBehaved) -> Vec<Quota> {
-    let busiest = keys.each().zip(&well_behaved.is_well_behaved).filter(|(_, is_well_behaved)| **is_well_behaved);
+    let busiest = keys
+        .each()
+        .zip(&well_behaved.is_well_behaved)
+        .filter(|(_, is_well_behaved)| **is_well_behaved);
     let busiest = busiest.map(|(requests, _)| busiest_minute(requests)).max().unwrap_or(0);
     let all = round_rates();
     let suits = |rate: &Quota| cells_in(rate, Duration::from_secs(MINUTE)) >= u128::from(busiest);
@@ -29,16 +32,16 @@ pub(crate) fn rates(keys: &Keys, well_behaved: &WellBehaved) -> Vec<Quota> {
     all[last + 1 - CANDIDATES..=last].to_vec()
 }
 
-/// Bursts, the last of which is enough for nearly all keys at the slowest rate, if it can be:
-/// `most` is what they need there.
-pub(crate) fn bursts(most: u64) -> Vec<u64> {
+/// Bursts, of which the last is at least `max` if there is one so large: nearly all keys need at most
+/// `max` at the slowest rate.
+pub(crate) fn bursts(max: u64) -> Vec<u64> {
     let round = round_numbers();
-    let fits = round.iter().position(|burst| *burst >= most).unwrap_or(round.len() - 1);
+    let fits = round.iter().position(|burst| *burst >= max).unwrap_or(round.len() - 1);
     let last = fits.max(CANDIDATES - 1);
     round[last + 1 - CANDIDATES..=last].to_vec()
 }
 
-/// The cells that come back in a span, at that rate.
+/// The cells that a rate restores in a span.
 pub(crate) fn cells_in(rate: &Quota, span: Duration) -> u128 {
     u128::from(rate.limit()) * span.as_nanos() / rate.period().as_nanos().max(1)
 }
@@ -53,7 +56,7 @@ fn round_rates() -> Vec<Quota> {
     days.into_iter().chain(hours).chain(minutes).chain(seconds).collect()
 }
 
-/// 1, 2, 5, 10, and so on, to more than the largest burst.
+/// 1, 2, 5, 10, and so on, beyond the largest burst.
 fn round_numbers() -> Vec<u64> {
     (0..13).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power))).collect()
 }
@@ -64,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rungs_rise_and_can_be_kept() {
+    fn round_rates_rise_and_can_be_kept() {
         let day = Duration::from_secs(DAY);
         let rates = round_rates();
         assert!(rates.windows(2).all(|pair| {
@@ -75,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_about_the_busiest_minute() {
+    fn rates_are_around_the_busiest_minute() {
         let log: Vec<_> = (0..25).map(|at| ("a", at, 1)).collect();
         let keys = keys(&log);
         let rates: Vec<String> =

@@ -1,4 +1,4 @@
-//! Rates against bursts: how much each pair would have denied, and how many keys it touches.
+//! Rates against bursts: how many requests each pair would have denied, and of how many keys.
 
 use tollgate::Quota;
 
@@ -7,32 +7,34 @@ use super::keys::Keys;
 use super::needed_burst::{Denials, burst_needed, denied};
 use super::well_behaved::WellBehaved;
 
-/// Of a thousand keys, so many find the largest burst enough at the slowest rate.
+/// The largest burst is enough for this many of a thousand keys at the slowest rate.
 const FITTING_PER_MILLE: usize = 999;
 
-/// A cell for every rate with every burst: 64 of them.
+/// One cell for each of 8 rates with each of 8 bursts.
 #[derive(Debug)]
 pub(crate) struct Grid {
     pub(crate) rates: Vec<Quota>,
     pub(crate) bursts: Vec<u64>,
-    /// A row for each rate; `None` where no limiter can have that burst at that rate.
+    /// One row per rate; `None` if no limiter can have that burst at that rate.
     pub(crate) denied: Vec<Vec<Option<Denials>>>,
-    /// Of so many.
+    /// All requests that were examined.
     pub(crate) requests: u64,
     pub(crate) keys: u64,
 }
 
 impl Grid {
-    /// Runs the token bucket once for every cell.
+    /// Runs the token bucket once for each cell.
     pub(crate) fn of(keys: &Keys, well_behaved: &WellBehaved) -> Self {
         let rates = candidate_rates::rates(keys, well_behaved);
         let mut needed_bursts: Vec<u64> =
             keys.each().map(|requests| burst_needed(&rates[0], requests)).collect();
         needed_bursts.sort_unstable();
-        let rank = (needed_bursts.len() * FITTING_PER_MILLE / 1_000).min(needed_bursts.len().saturating_sub(1));
+        let rank = (needed_bursts.len() * FITTING_PER_MILLE / 1_000)
+            .min(needed_bursts.len().saturating_sub(1));
         let bursts = candidate_rates::bursts(needed_bursts.get(rank).copied().unwrap_or(0));
         let row = |rate: &Quota| {
-            let cell = |burst: &u64| denied(&rate.burst(*burst), keys, &well_behaved.is_well_behaved).ok();
+            let cell =
+                |burst: &u64| denied(&rate.burst(*burst), keys, &well_behaved.is_well_behaved).ok();
             bursts.iter().map(cell).collect()
         };
         let denied = rates.iter().map(row).collect();
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_rate_or_more_burst_denies_less() {
+    fn a_higher_rate_or_burst_denies_less() {
         let names = ["a", "b", "c"];
         let log: Vec<_> = (0..900_u64)
             .map(|step| (names[usize::try_from(step % 3).unwrap()], step * step * 1_000_000, 1))
@@ -67,11 +69,14 @@ mod tests {
                     .all(|(slow, fast)| slow.unwrap().requests >= fast.unwrap().requests)
             );
         }
-        // The keys touched are those that need more than the burst.
+        // The keys denied are those that need more than the burst.
         for (rate, row) in grid.rates.iter().zip(&grid.denied) {
             for (burst, cell) in grid.bursts.iter().zip(row) {
                 let needed_bursts = keys.each().map(|requests| burst_needed(rate, requests));
-                assert_eq!(cell.unwrap().keys, needed_bursts.filter(|needed_burst| needed_burst > burst).count() as u64);
+                assert_eq!(
+                    cell.unwrap().keys,
+                    needed_bursts.filter(|needed_burst| needed_burst > burst).count() as u64
+                );
             }
         }
     }

@@ -1,15 +1,15 @@
-//! The requests of a log by key: no key has anything to do with another.
+//! The requests of a log, grouped by key.
 
 use super::trace::{Kept, Trace};
 
-/// A busy minute is this long, wherever it begins.
+/// The length of a busiest minute, wherever it begins.
 const MINUTE_NANOS: u64 = 60_000_000_000;
 
-/// Every key and its requests.
+/// All keys and their requests.
 #[derive(Debug)]
 pub(crate) struct Keys {
     names: Vec<Box<str>>,
-    /// Where each key's requests begin, and where the last one's end.
+    /// The start of each key's range in `requests`, and the end of the last range.
     starts: Vec<usize>,
     requests: Vec<Request>,
     kept: Kept,
@@ -18,13 +18,13 @@ pub(crate) struct Keys {
 /// One request of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// Since the first request of the log.
+    /// Nanoseconds since the first request of the log.
     pub(crate) nanos: u64,
     pub(crate) cells: u64,
 }
 
 impl Keys {
-    /// Sorts a log by keys.
+    /// Groups a log by key.
     pub(crate) fn of(trace: Trace) -> Self {
         let (names, recorded, kept) = trace.into_parts();
         let mut starts = vec![0; names.len() + 1];
@@ -46,27 +46,27 @@ impl Keys {
         Self { names, starts, requests, kept }
     }
 
-    /// Keys.
+    /// The number of keys.
     pub(crate) fn count(&self) -> usize {
         self.names.len()
     }
 
-    /// Requests of all keys.
+    /// The number of requests.
     pub(crate) fn requests(&self) -> u64 {
         self.requests.len() as u64
     }
 
-    /// Every key's name.
+    /// The name of each key.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(AsRef::as_ref)
     }
 
-    /// Every key's requests, in the order of time.
+    /// The requests of each key, in the order of time.
     pub(crate) fn each(&self) -> impl Iterator<Item = &[Request]> {
         self.starts.windows(2).map(|pair| &self.requests[pair[0]..pair[1]])
     }
 
-    /// How much of the log this is.
+    /// How much of the log was kept.
     pub(crate) fn kept(&self) -> Kept {
         self.kept
     }
@@ -106,7 +106,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn requests_are_sorted_by_key() {
+    fn requests_are_grouped_by_key() {
         let keys = keys(&[("a", 5, 1), ("b", 6, 2), ("a", 8, 3)]);
         assert_eq!((keys.count(), keys.requests()), (2, 3));
         assert!(keys.names().eq(["a", "b"]));
@@ -117,7 +117,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_minute_is_over_after_a_minute() {
+    fn a_busiest_minute_is_exactly_one_minute() {
         let at = |nanos| Request { nanos, cells: 1 };
         assert_eq!(busiest_minute(&[at(0), at(MINUTE_NANOS - 1)]), 2);
         assert_eq!(busiest_minute(&[at(0), at(MINUTE_NANOS)]), 1);

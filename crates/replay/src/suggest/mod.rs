@@ -1,5 +1,5 @@
-//! What a log says about limits that nobody has named yet: which rate and burst would do, and what
-//! others would deny. It looks at every key by itself, and at the token bucket alone.
+//! Suggests limits from a log: which rate and burst fit, and what other pairs would deny. Keys are
+//! examined independently, and only for the token bucket.
 
 mod candidate_rates;
 mod grid;
@@ -18,31 +18,31 @@ pub(crate) use needed_burst::Denials;
 pub use suggestion::Share;
 pub(crate) use suggestion::{Candidate, Suggestion, cells_in_a_minute};
 pub(crate) use trace::{Kept, Trace};
-pub(crate) use well_behaved::{WellBehaved, KeyList, Basis};
+pub(crate) use well_behaved::{Basis, KeyList, WellBehaved};
 
-/// What is to be found out.
+/// What to find out about a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AnalysisOptions {
     /// `--suggest`.
     pub(crate) suggest: Option<SuggestOptions>,
-    /// Whether the grid is to be drawn.
+    /// Whether to compute the grid of rates and bursts.
     pub(crate) grid: bool,
-    /// The well-behaved keys, if they are listed.
+    /// The well-behaved keys, if the caller lists them.
     pub(crate) well_behaved: Option<KeyList>,
 }
 
-/// What is to be suggested.
+/// What to suggest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SuggestOptions {
-    /// None: rates that suit the log.
+    /// Rates to suggest a burst for; empty means rates that suit the log.
     pub(crate) rates: Vec<Quota>,
     pub(crate) at_most: Share,
 }
 
-/// What was found out.
+/// What was found out about a log.
 #[derive(Debug)]
 pub(crate) struct Analysis {
-    /// Requests and keys that were looked at, and how much of the log they are.
+    /// Requests and keys that were examined, and how much of the log they are.
     pub(crate) requests: u64,
     pub(crate) keys: u64,
     pub(crate) kept: Kept,
@@ -52,16 +52,17 @@ pub(crate) struct Analysis {
 }
 
 impl AnalysisOptions {
-    /// Answers them.
-    pub(crate) fn answer(&self, trace: Trace) -> Result<Analysis> {
+    /// Examines the log.
+    pub(crate) fn analyze(&self, trace: Trace) -> Result<Analysis> {
         let keys = Keys::of(trace);
         let well_behaved = match &self.well_behaved {
             Some(list) => WellBehaved::listed(list, &keys)?,
             None => WellBehaved::infer(&keys),
         };
         let suggest = |wanted: &SuggestOptions| {
-            let ladder = || candidate_rates::rates(&keys, &well_behaved);
-            let rates = if wanted.rates.is_empty() { ladder() } else { wanted.rates.clone() };
+            let default_rates = || candidate_rates::rates(&keys, &well_behaved);
+            let rates =
+                if wanted.rates.is_empty() { default_rates() } else { wanted.rates.clone() };
             Suggestion::of(&keys, &well_behaved, &rates, wanted.at_most)
         };
         let is_empty = keys.count() == 0;

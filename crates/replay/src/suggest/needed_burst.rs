@@ -7,11 +7,10 @@ use super::keys::{Keys, Request};
 
 /// The smallest burst with which a token bucket of that rate never denies these requests.
 ///
-/// A bucket that denies nothing owes, after each request, what it owed before, less what time
-/// restored, and the request's cells. The burst it needs is the most that it ever owes. Time is
-/// counted in nanoseconds times the limit, so that a cell is a whole number (the period) and
-/// nothing is rounded. The limiter counts an instant as the beginning of its unit (2.5
-/// microseconds, usually), so it never needs more than this.
+/// A bucket that denies nothing owes, after each request, its previous debt less what time restored,
+/// plus the request's cells. The needed burst is the largest debt. The unit of time is a nanosecond
+/// times the limit, so one cell is a whole number (the period) and nothing is rounded. The limiter
+/// rounds an instant down to its own unit (usually 2.5 microseconds), so it never needs more than this.
 pub(crate) fn burst_needed(rate: &Quota, requests: &[Request]) -> u64 {
     let limit = u128::from(rate.limit());
     let cell = rate.period().as_nanos().max(1);
@@ -26,21 +25,25 @@ pub(crate) fn burst_needed(rate: &Quota, requests: &[Request]) -> u64 {
     u64::try_from(most.div_ceil(cell)).unwrap_or(u64::MAX)
 }
 
-/// What a limiter denied.
+/// The denials of a limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Denials {
     pub(crate) requests: u64,
     pub(crate) keys: u64,
-    /// Of the keys, those that are well-behaved.
+    /// Well-behaved keys among `keys`.
     pub(crate) well_behaved: u64,
 }
 
-/// Runs the token bucket itself over all keys.
+/// Runs the token bucket over all keys.
 ///
 /// # Errors
 ///
-/// A quota that it cannot keep.
-pub(crate) fn denied(quota: &Quota, keys: &Keys, well_behaved: &[bool]) -> Result<Denials, QuotaError> {
+/// The token bucket cannot keep the quota.
+pub(crate) fn denied(
+    quota: &Quota,
+    keys: &Keys,
+    well_behaved: &[bool],
+) -> Result<Denials, QuotaError> {
     let bucket = Gcra::new().params(quota, 0)?;
     let mut denials = Denials::default();
     for (requests, is_well_behaved) in keys.each().zip(well_behaved) {
@@ -77,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_most_that_is_owed() {
+    fn the_needed_burst_is_the_largest_debt() {
         assert_eq!(needed_burst("1/s", &[]), 0);
         assert_eq!(needed_burst("1/s", &[(0, 1), (SECOND, 1), (2 * SECOND, 1)]), 1);
         assert_eq!(needed_burst("1/s", &[(0, 1), (SECOND - 1, 1)]), 2);
@@ -88,9 +91,9 @@ mod tests {
     }
 
     proptest! {
-        /// The limiter with that burst denies nothing, and with one less it denies.
+        /// A limiter with that burst denies nothing; with one cell less, it denies.
         #[test]
-        fn it_is_what_the_limiter_needs(
+        fn the_needed_burst_is_the_smallest_that_denies_nothing(
             steps in prop::collection::vec((0_u64..5_000, 1_u64..4), 1..60),
             rate in prop::sample::select(vec!["1/s", "3/s", "7/min", "90/min", "50/s"]),
         ) {

@@ -12,46 +12,46 @@ use super::keys::Keys;
 use super::needed_burst::{Denials, burst_needed, denied};
 use super::well_behaved::WellBehaved;
 
-/// The span in which a suggestion should let a key have the least.
+/// The best suggestion admits the least to a key within this span.
 const MINUTE: Duration = Duration::from_secs(60);
-/// A curve keeps a point where the burst is so many hundredths larger than at the point before.
+/// A curve keeps a point if its burst is more than this percentage above the previous one.
 const CURVE_STEP_PERCENT: u64 = 1;
 
-/// A share in millionths: `--at-most`.
+/// A share of the keys in millionths: `--at-most`. Parses from a text such as `0.25%`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     ppm: u64,
 }
 
-/// What is suggested.
+/// A suggestion.
 #[derive(Debug)]
 pub(crate) struct Suggestion {
     pub(crate) at_most: Share,
-    /// Well-behaved keys that may be denied: the share in whole keys.
+    /// The number of well-behaved keys that may be denied.
     pub(crate) may_deny: u64,
-    /// One for each rate.
+    /// One candidate per rate.
     pub(crate) candidates: Vec<Candidate>,
-    /// The rung that lets a key have the least within a minute.
+    /// The index of the candidate that admits the least to a key within a minute.
     pub(crate) best: Option<usize>,
 }
 
-/// A rate, and the burst that goes with it.
+/// A rate and its burst.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) rate: Quota,
-    /// The rate with the smallest burst that will do, and what it denies; `None` where no burst
-    /// will do that a limiter can have.
+    /// The rate with the smallest burst that denies few enough well-behaved keys, and its denials;
+    /// `None` if no limiter can have such a burst.
     pub(crate) found: Option<(Quota, Denials)>,
-    /// The burst with which no well-behaved key is ever denied.
+    /// The smallest burst that denies no well-behaved key.
     pub(crate) burst_for_none: u64,
-    /// How many well-behaved keys a burst denies, from the smallest burst to one that denies
-    /// none.
+    /// The number of well-behaved keys that each burst denies, from the smallest burst to one that
+    /// denies none.
     pub(crate) curve: Vec<Point>,
-    /// The least burst that any well-behaved key needs.
+    /// The smallest burst that a well-behaved key needs.
     pub(crate) min_needed_burst: u64,
 }
 
-/// A burst, and the well-behaved keys that need more.
+/// A burst, and the number of well-behaved keys that need more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
     pub(crate) burst: u64,
@@ -61,13 +61,13 @@ pub(crate) struct Point {
 impl Share {
     pub(crate) const ONE_PERCENT: Self = Self { ppm: 10_000 };
 
-    /// As many of so many as are no more than the share.
+    /// The share of `whole`, rounded down.
     pub(crate) fn of(self, whole: u64) -> u64 {
         let part = u128::from(whole) * u128::from(self.ppm) / 1_000_000;
         u64::try_from(part).expect("no more than the whole")
     }
 
-    /// As a part of 1.
+    /// The share as a fraction of 1.
     pub(crate) fn as_f64(self) -> f64 {
         self.ppm as f64 / 1e6
     }
@@ -99,8 +99,13 @@ impl FromStr for Share {
 }
 
 impl Suggestion {
-    /// The smallest burst for each rate, and the best of them.
-    pub(crate) fn of(keys: &Keys, well_behaved: &WellBehaved, rates: &[Quota], at_most: Share) -> Result<Self> {
+    /// Finds the smallest burst for each rate, and the best candidate.
+    pub(crate) fn of(
+        keys: &Keys,
+        well_behaved: &WellBehaved,
+        rates: &[Quota],
+        at_most: Share,
+    ) -> Result<Self> {
         let may_deny = at_most.of(well_behaved.count);
         let candidates = rates
             .iter()
@@ -115,13 +120,13 @@ impl Suggestion {
         Ok(Self { at_most, may_deny, candidates, best })
     }
 
-    /// The quota that is suggested, and what it denies.
+    /// The suggested quota, and its denials.
     pub(crate) fn best(&self) -> Option<(Quota, Denials)> {
         self.candidates.get(self.best?)?.found
     }
 }
 
-/// The most cells that a key can have within a minute.
+/// The most cells that a quota admits to a key within a minute.
 pub(crate) fn cells_in_a_minute(quota: &Quota) -> u64 {
     let cells = candidate_rates::cells_in(quota, MINUTE) + u128::from(quota.burst_cells());
     u64::try_from(cells).unwrap_or(u64::MAX)
@@ -136,7 +141,7 @@ impl Candidate {
             .map(|(requests, _)| burst_needed(&rate, requests).max(1))
             .collect();
         needed_bursts.sort_unstable();
-        // The keys that need the most are those that may be denied; the next one may not.
+        // The keys with the largest needs may be denied. The next key must not.
         let may_deny = usize::try_from(may_deny).unwrap_or(usize::MAX);
         let burst = match needed_bursts.len().checked_sub(may_deny.saturating_add(1)) {
             Some(index) => needed_bursts[index],
@@ -153,8 +158,8 @@ impl Candidate {
     }
 }
 
-/// How many of the keys need more than a burst, for every burst that makes a difference; of bursts
-/// that are nearly the same, one.
+/// The number of keys that need more than a burst, for each burst that makes a difference. Of nearly
+/// equal bursts, one is kept.
 fn curve(sorted_needs: &[u64]) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     for (index, needed_burst) in sorted_needs.iter().enumerate() {
@@ -180,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_exactly() {
+    fn shares_parse_exactly() {
         for (text, of_a_million) in
             [("1%", 10_000), ("0.25 %", 2_500), ("0%", 0), ("100%", 1_000_000), ("0.0001%", 1)]
         {
@@ -194,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_falls_to_none() {
+    fn a_curve_falls_to_zero() {
         let point = |burst, denied| Point { burst, denied };
         assert_eq!(curve(&[1, 1, 3, 7, 7]), [point(1, 3), point(3, 2), point(7, 0)]);
         assert_eq!(curve(&[4, 4]), [point(1, 2), point(4, 0)]);
@@ -203,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_burst_will_do_there_is_none() {
+    fn without_a_possible_burst_there_is_no_suggestion() {
         let keys = keys(&[("a", 0, u64::MAX)]);
         let well_behaved = WellBehaved::infer(&keys);
         let rates = ["1/s".parse().unwrap()];
@@ -215,9 +220,9 @@ mod tests {
     }
 
     proptest! {
-        /// The burst denies no more than it may, and one less denies more.
+        /// The burst denies at most the allowed keys; with one cell less, it denies more.
         #[test]
-        fn it_is_the_smallest_burst_that_will_do(
+        fn the_suggested_burst_is_the_smallest_that_is_allowed(
             steps in prop::collection::vec((0_u64..900, 0_usize..9, 1_u64..4), 1..200),
             at_most in prop::sample::select(vec!["0%", "12%", "34%", "60%"]),
         ) {

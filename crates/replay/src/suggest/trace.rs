@@ -1,17 +1,17 @@
-//! The requests of a log in memory, as much of them as there is room for.
+//! The requests of a log in memory, up to a bound.
 //!
-//! What a study needs is asked again and again, at rates and bursts that are known only at the end.
-//! So requests are kept, 24 bytes each and 16 more while they are sorted by key, up to a bound. A
-//! longer log is thinned by keys: half of them are dropped, chosen by a hash, with all their
-//! requests, and so on. What is found of a key that stays is exact, and shares are those of an even
-//! sample of keys. Where there are too few keys for that, the study ends with the bound.
+//! The analysis runs at rates and bursts that are known only at the end of the log. So the requests
+//! are kept: 24 bytes each, and 16 more while they are grouped by key. A log that exceeds the bound is
+//! thinned by key: a hash selects half of the keys, which are dropped with all their requests, as
+//! often as needed. Results for a remaining key are exact, and shares are those of an even sample of
+//! keys. If there are too few keys to thin, the requests beyond the bound are ignored.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// So many requests are kept: 200 MB, and 140 MB while they are sorted.
+/// The largest number of kept requests: 200 MB, and 140 MB more while they are grouped.
 const REQUESTS_MAX: usize = 1 << 23;
-/// With fewer keys, none are dropped.
+/// A log with fewer keys is not thinned.
 const KEYS_MIN: usize = 1_000;
 
 /// Requests in the order of the log.
@@ -34,14 +34,14 @@ pub(super) struct Recorded {
 /// How much of the log was kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// The keys were halved so many times.
+    /// How often the keys were halved.
     pub(crate) halvings: u32,
-    /// The last so many requests were not kept at all.
+    /// Requests at the end of the log that were ignored.
     pub(crate) cut: u64,
 }
 
 impl Trace {
-    /// Nothing recorded yet.
+    /// An empty trace.
     pub(crate) fn new() -> Self {
         Self::with_room(REQUESTS_MAX)
     }
@@ -51,7 +51,7 @@ impl Trace {
         Self { requests_max, numbers, requests, kept: Kept::default() }
     }
 
-    /// Keeps a request, if there is room. Time never goes back.
+    /// Keeps a request if there is room. Time never goes back.
     pub(crate) fn record(&mut self, key: &str, cells: u64, unix_nanos: u64) {
         if self.kept.cut == 0 && self.requests.len() >= self.requests_max {
             self.make_room();
@@ -72,7 +72,7 @@ impl Trace {
         self.requests.push(Recorded { unix_nanos, cells, key });
     }
 
-    /// Drops half of the keys, or more if that gains little.
+    /// Drops half of the keys, repeatedly while that frees less than a quarter.
     fn make_room(&mut self) {
         while self.requests.len() > self.requests_max / 4 * 3 && self.numbers.len() >= KEYS_MIN {
             self.kept.halvings += 1;
@@ -105,7 +105,7 @@ impl Trace {
     }
 }
 
-/// Whether a key is among those that so many halvings leave: the same in every run.
+/// Whether a key remains after this number of halvings. The answer is the same in every run.
 fn stays(key: &str, halvings: u32) -> bool {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_log_is_thinned_by_keys_and_those_that_stay_are_whole() {
+    fn a_long_log_is_thinned_by_key_and_remaining_keys_keep_all_requests() {
         let mut trace = Trace::with_room(10_000);
         for at in 0..60_000_u64 {
             trace.record(&(at % 5_000).to_string(), 1, at);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn of_few_keys_the_first_requests_are_kept() {
+    fn a_long_log_of_few_keys_keeps_its_first_requests() {
         let mut trace = Trace::with_room(100);
         for at in 0..250_u64 {
             trace.record(&(at % 2).to_string(), 1, at);

@@ -1,4 +1,4 @@
-//! Which keys are well-behaved: those of a list, or those that stand out by nothing.
+//! Which keys are well-behaved: the keys of a list, or all keys that do not stand out.
 
 use std::collections::HashSet;
 
@@ -12,23 +12,24 @@ const PERCENTILE: usize = 99;
 /// The well-behaved keys of a log.
 #[derive(Debug)]
 pub(crate) struct WellBehaved {
-    /// For each key.
+    /// One flag per key.
     pub(crate) is_well_behaved: Vec<bool>,
     pub(crate) count: u64,
     pub(crate) basis: Basis,
 }
 
-/// How they were chosen.
+/// How the well-behaved keys are chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Basis {
-    /// By a list, of which so many keys are not in the log.
+    /// By a list. `not_in_log` counts its keys that are not in the log.
     Listed { not_in_log: u64 },
-    /// A key stands out if it had more cells in its busiest minute, or in all, than 99 of 100 keys.
+    /// By the 99th percentiles: a key stands out if it used more cells in its busiest minute, or in
+    /// total, than 99 of 100 keys.
     Inferred { minute_cells_max: u64, volume_cells_max: u64 },
 }
 
 impl WellBehaved {
-    /// Those that stand out by nothing.
+    /// Takes all keys that do not stand out.
     pub(crate) fn infer(keys: &Keys) -> Self {
         let minutes: Vec<u64> = keys.each().map(busiest_minute).collect();
         let volumes: Vec<u64> = keys.each().map(volume).collect();
@@ -41,19 +42,20 @@ impl WellBehaved {
         Self::new(is_well_behaved, Basis::Inferred { minute_cells_max, volume_cells_max })
     }
 
-    /// Those of a list.
+    /// Takes the keys of a list.
     ///
     /// # Errors
     ///
-    /// None of them is in the log.
+    /// No key of the list is in the log.
     pub(crate) fn listed(list: &KeyList, keys: &Keys) -> Result<Self> {
         let is_well_behaved: Vec<bool> = keys.names().map(|name| list.has(name)).collect();
-        let found = is_well_behaved.iter().filter(|is_well_behaved| **is_well_behaved).count() as u64;
-        // Of a sample of keys, the list may hold others.
+        let found =
+            is_well_behaved.iter().filter(|is_well_behaved| **is_well_behaved).count() as u64;
+        // If the log is empty, no key can be in it.
         if found == 0 && keys.requests() > 0 {
             bail!(
-                "none of the keys in {} is in the log: write one key a line, as --key makes them, \
-                 with a space between the parts",
+                "none of the keys in {} is in the log: write one key per line, as --key makes them, \
+                 with spaces between the parts",
                 list.file
             );
         }
@@ -62,12 +64,13 @@ impl WellBehaved {
     }
 
     fn new(is_well_behaved: Vec<bool>, basis: Basis) -> Self {
-        let count = is_well_behaved.iter().filter(|is_well_behaved| **is_well_behaved).count() as u64;
+        let count =
+            is_well_behaved.iter().filter(|is_well_behaved| **is_well_behaved).count() as u64;
         Self { is_well_behaved, count, basis }
     }
 }
 
-/// Keys of a file, one a line.
+/// The keys of a file, one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyList {
     file: String,
@@ -75,7 +78,7 @@ pub(crate) struct KeyList {
 }
 
 impl KeyList {
-    /// Reads the file. Blank lines mean nothing.
+    /// Reads the file. Blank lines are ignored.
     pub(crate) fn read(file: &str) -> Result<Self> {
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
         let keys: HashSet<String> = text
@@ -85,7 +88,7 @@ impl KeyList {
             .map(str::to_owned)
             .collect();
         if keys.is_empty() {
-            bail!("there is no key in {file}: write one a line");
+            bail!("there is no key in {file}: write one per line");
         }
         Ok(Self { file: file.to_owned(), keys })
     }
@@ -95,7 +98,7 @@ impl KeyList {
     }
 }
 
-/// The least value that no more than 1 in 100 exceed.
+/// The smallest value that at most 1 in 100 values exceed.
 fn percentile(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -109,27 +112,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_stands_out_is_left_out() {
+    fn a_key_that_stands_out_is_not_well_behaved() {
         let names: Vec<String> = (0..200).map(|key| format!("k{key}")).collect();
         let mut log: Vec<(&str, u64, u64)> =
             names.iter().map(|name| (name.as_str(), 0, 2)).collect();
         log.push(("k7", 1, 50)); // a busy minute
-        log.extend((0..9).map(|hour| ("k8", hour * 3_600_000_000_000, 2))); // much in all
+        log.extend((0..9).map(|hour| ("k8", hour * 3_600_000_000_000, 2))); // a large total
         log.sort_by_key(|(_, at, _)| *at);
         let well_behaved = WellBehaved::infer(&keys(&log));
         assert_eq!(well_behaved.count, 198);
-        assert_eq!(well_behaved.basis, Basis::Inferred { minute_cells_max: 2, volume_cells_max: 2 });
+        assert_eq!(
+            well_behaved.basis,
+            Basis::Inferred { minute_cells_max: 2, volume_cells_max: 2 }
+        );
         assert!(!well_behaved.is_well_behaved[7] && !well_behaved.is_well_behaved[8]);
     }
 
     #[test]
-    fn of_few_keys_none_is_left_out() {
+    fn all_of_a_few_keys_are_well_behaved() {
         assert_eq!(WellBehaved::infer(&keys(&[("a", 0, 1), ("b", 0, 900)])).count, 2);
         assert_eq!(WellBehaved::infer(&keys(&[])).count, 0);
     }
 
     #[test]
-    fn a_list_is_taken_at_its_word() {
+    fn a_list_decides_alone() {
         let list = |names: &[&str]| KeyList {
             file: "good.txt".to_owned(),
             keys: names.iter().map(|name| (*name).to_owned()).collect(),
@@ -139,6 +145,6 @@ mod tests {
         assert_eq!(well_behaved.is_well_behaved, [false, true, false]);
         assert_eq!(well_behaved.basis, Basis::Listed { not_in_log: 1 });
         let error = WellBehaved::listed(&list(&["y", "z"]), &keys).unwrap_err().to_string();
-        assert!(error.contains("good.txt") && error.contains("one key a line"), "{error}");
+        assert!(error.contains("good.txt") && error.contains("one key per line"), "{error}");
     }
 }

@@ -204,7 +204,11 @@ mod tests {
     fn an_admission_leaves_exactly_one_period_later() {
         for (second, cells) in [(60 * SECOND - 1, 5), (60 * SECOND, 3), (60 * SECOND + 1, 3)] {
             let window = worst_of(60 * SECOND, &[(0, 0, 2, 0), (second, 0, 3, 0)]);
-            assert_eq!(window.worst(), Some(KeyWindow { unix_nanos: second, key: 0, cells }), "{second}");
+            assert_eq!(
+                window.worst(),
+                Some(KeyWindow { unix_nanos: second, key: 0, cells }),
+                "{second}"
+            );
         }
     }
 

@@ -66,15 +66,18 @@ fn scalar(value: &Value) -> Option<Cow<'_, str>> {
 impl Fields for Json<'_> {
     fn stamp(&self) -> Result<Stamp, Malformed> {
         let found = match self.time_field {
-            Some(name) => self
-                .member(name)
-                .ok_or_else(|| Malformed::new(format!("the line has no {name:?} to take the time from"))),
+            Some(name) => self.member(name).ok_or_else(|| {
+                Malformed::new(format!("the line has no {name:?} to take the time from"))
+            }),
             None => self.first_of(TIME_NAMES).ok_or_else(|| {
-                Malformed::new("the line has no field with a usual name for the time: give --time-field")
+                Malformed::new(
+                    "the line has no field with a usual name for the time: give --time-field",
+                )
             }),
         }?;
         time::parse(
-            &scalar(found).ok_or_else(|| Malformed::new("the time is neither a text nor a number"))?,
+            &scalar(found)
+                .ok_or_else(|| Malformed::new("the time is neither a text nor a number"))?,
         )
     }
 

@@ -76,8 +76,7 @@ fn digits(text: &str, count: usize) -> Option<i16> {
 
 /// `2023-11-16T18:15:46.68Z`, `2023-11-16 18:15:46.6805900`, `…+01:00`.
 fn iso(text: &str) -> Result<Stamp, Malformed> {
-    let wrong =
-        || Malformed::new(format!("time {text:?} is neither RFC 3339 nor a Unix time"));
+    let wrong = || Malformed::new(format!("time {text:?} is neither RFC 3339 nor a Unix time"));
     let pieces = Pieces::parse(text).map_err(|_| wrong())?;
     let time = pieces.time().ok_or_else(wrong)?;
     let offset = match pieces.to_numeric_offset() {

@@ -3,7 +3,7 @@
 use super::scale::{Log, log_ticks};
 use super::style::LOOKS;
 use super::svg::{Anchor, Point, Svg, bold_width};
-use crate::suggest::{Candidate, Analysis, Suggestion};
+use crate::suggest::{Analysis, Candidate, Suggestion};
 use crate::words::{percent, share, thousands};
 
 const WIDTH: f64 = 920.0;
@@ -11,22 +11,22 @@ const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 74.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = HEIGHT - 54.0;
-/// No limiter has a larger burst.
+/// The largest burst of any limiter.
 const BURST_MAX: u64 = 1 << 40;
-/// Shares that have a line of their own, in hundredths.
+/// Shares with a grid line, in percent.
 const SHARES: [u64; 7] = [0, 1, 5, 10, 25, 50, 100];
 
-/// Where things stand.
+/// Maps bursts and shares to points.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Layout {
     bursts: Log,
     right: f64,
     well_behaved: u64,
     most_share: f64,
 }
 
-impl Place {
-    /// Roots are drawn, so that the few hundredths that matter have room.
+impl Layout {
+    /// The scale is a square root, so that the small shares that matter have room.
     fn y(self, share: f64) -> f64 {
         BOTTOM - (share / self.most_share).sqrt() * (BOTTOM - TOP)
     }
@@ -36,10 +36,12 @@ impl Place {
     }
 }
 
-/// A line for each rate, a dot where its burst is suggested.
+/// One line per rate, with a dot at its suggested burst.
 pub(super) fn chart(analysis: &Analysis, suggestion: &Suggestion) -> String {
     let candidates = &suggestion.candidates;
-    let legend = candidates.iter().map(|candidate| bold_width(&label(candidate))).fold(120.0, f64::max) + 52.0;
+    let legend =
+        candidates.iter().map(|candidate| bold_width(&label(candidate))).fold(120.0, f64::max)
+            + 52.0;
     let right = WIDTH - legend;
     let points = || candidates.iter().flat_map(|candidate| &candidate.curve);
     let most = points().map(|point| point.burst).max().unwrap_or(1).min(BURST_MAX);
@@ -49,13 +51,13 @@ pub(super) fn chart(analysis: &Analysis, suggestion: &Suggestion) -> String {
     let least = candidates.iter().map(|candidate| candidate.min_needed_burst).min().unwrap_or(1);
     let least = 10_u64.pow(least.clamp(1, most).ilog10());
     let bursts = Log::new(least, most, right - LEFT - 12.0);
-    let place = Place { bursts, right, well_behaved: analysis.well_behaved.count, most_share };
+    let layout = Layout { bursts, right, well_behaved: analysis.well_behaved.count, most_share };
     let mut svg = Svg::new(WIDTH, HEIGHT);
-    axes(&mut svg, place, (least, most));
-    let bound = place.y(suggestion.at_most.as_f64());
+    axes(&mut svg, layout, (least, most));
+    let bound = layout.y(suggestion.at_most.as_f64());
     svg.line((LEFT, bound), (right, bound), "bound");
     for (index, candidate) in candidates.iter().enumerate() {
-        line(&mut svg, place, candidate, index, suggestion.best == Some(index));
+        line(&mut svg, layout, candidate, index, suggestion.best == Some(index));
     }
     let at_most = format!("at most {}", suggestion.at_most);
     let row = TOP + 24.0 + 20.0 * candidates.len() as f64;
@@ -64,53 +66,56 @@ pub(super) fn chart(analysis: &Analysis, suggestion: &Suggestion) -> String {
     svg.finish("Share of well-behaved keys ever denied, by burst")
 }
 
-fn axes(svg: &mut Svg, place: Place, (least, most): (u64, u64)) {
+fn axes(svg: &mut Svg, layout: Layout, (least, most): (u64, u64)) {
     for hundredths in SHARES {
         let share = hundredths as f64 / 100.0;
-        if share > place.most_share {
+        if share > layout.most_share {
             break;
         }
-        let y = place.y(share);
-        svg.line((LEFT, y), (place.right, y), if hundredths == 0 { "axis" } else { "grid" });
+        let y = layout.y(share);
+        svg.line((LEFT, y), (layout.right, y), if hundredths == 0 { "axis" } else { "grid" });
         svg.text((LEFT - 6.0, y + 4.0), Anchor::End, "tick", &format!("{hundredths} %"));
     }
     for burst in log_ticks(least, most) {
-        let x = LEFT + place.bursts.at(burst);
+        let x = LEFT + layout.bursts.at(burst);
         svg.line((x, BOTTOM), (x, BOTTOM + 5.0), "axis");
         svg.text((x, BOTTOM + 19.0), Anchor::Middle, "tick", &thousands(burst));
     }
-    let middle = LEFT + (place.right - LEFT) / 2.0;
+    let middle = LEFT + (layout.right - LEFT) / 2.0;
     svg.text((middle, HEIGHT - 12.0), Anchor::Middle, "axis", "burst, in cells (logarithmic)");
     svg.upright((16.0, (TOP + BOTTOM) / 2.0), "well-behaved keys ever denied (square root)");
 }
 
-/// One rate: a step down at every burst that spares another key.
-fn line(svg: &mut Svg, place: Place, candidate: &Candidate, index: usize, is_best: bool) {
+/// One rate: a step down at each burst that denies fewer keys.
+fn line(svg: &mut Svg, layout: Layout, candidate: &Candidate, index: usize, is_best: bool) {
     let look = index % LOOKS;
     let mut points: Vec<Point> = Vec::new();
     for point in &candidate.curve {
-        let at = place.at(point.burst, point.denied);
+        let at = layout.at(point.burst, point.denied);
         if let Some((_, above)) = points.last() {
             points.push((at.0, *above));
         }
         points.push(at);
     }
     if let Some((_, y)) = points.last().copied() {
-        points.push((place.right, y));
+        points.push((layout.right, y));
     }
     svg.path(&points, &format!("s{look}"));
     if let Some((quota, denied)) = &candidate.found {
-        let at = place.at(quota.burst_cells(), denied.well_behaved);
-        let says = format!("{quota}: {} of well-behaved keys", percent(denied.well_behaved, place.well_behaved));
-        svg.dot(at, 5.0, &format!("d{look}"), &says);
+        let at = layout.at(quota.burst_cells(), denied.well_behaved);
+        let tooltip = format!(
+            "{quota}: {} of well-behaved keys",
+            percent(denied.well_behaved, layout.well_behaved)
+        );
+        svg.dot(at, 5.0, &format!("d{look}"), &tooltip);
         if is_best {
-            svg.dot(at, 9.0, "ring", &says);
+            svg.dot(at, 9.0, "ring", &tooltip);
         }
     }
     let y = TOP + 8.0 + 20.0 * index as f64;
-    svg.path(&[(place.right + 14.0, y), (place.right + 38.0, y)], &format!("s{look}"));
+    svg.path(&[(layout.right + 14.0, y), (layout.right + 38.0, y)], &format!("s{look}"));
     let class = if is_best { "name" } else { "" };
-    svg.text((place.right + 44.0, y + 4.0), Anchor::Start, class, &label(candidate));
+    svg.text((layout.right + 44.0, y + 4.0), Anchor::Start, class, &label(candidate));
 }
 
 fn label(candidate: &Candidate) -> String {

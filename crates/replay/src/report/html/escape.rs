@@ -1,8 +1,8 @@
-//! Text of others, made harmless: a log is written by whoever sends requests.
+//! Escapes text from logs and rules files: clients choose what a log contains.
 
-/// The text as it may stand between tags and in quoted attributes, of HTML and of XML.
+/// Escapes a text for the content and the quoted attributes of HTML and XML.
 ///
-/// Characters that XML forbids, and those that turn the direction of what follows, are replaced.
+/// Replaces characters that XML forbids, and those that change the direction of the text after them.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markup_becomes_text() {
+    fn markup_and_control_characters_become_text() {
         let hostile = "</text><script>alert('1\"&')</script>";
         let safe = "&lt;/text&gt;&lt;script&gt;alert(&#39;1&quot;&amp;&#39;)&lt;/script&gt;";
         assert_eq!(escaped(hostile), safe);

@@ -1,4 +1,4 @@
-//! Rate against burst: what share of requests each pair denies, and what share of keys it touches.
+//! Rate against burst: the share of requests that each pair denies, and the share of keys.
 
 use super::svg::{Anchor, Svg, text_width};
 use crate::suggest::{Denials, Grid};
@@ -9,10 +9,10 @@ const HEAD: f64 = 30.0;
 const FOOT: f64 = 46.0;
 const LEGEND: f64 = 40.0;
 const GAP: f64 = 24.0;
-/// Between the title of an axis and its labels.
+/// The distance between the title of an axis and its labels.
 const TITLE: f64 = 22.0;
 
-/// The colours, each up to a share of so many hundredths.
+/// The upper bound of each colour, and its name in the legend.
 const CLASSES: [(f64, &str); 7] = [
     (0.0, "0"),
     (0.001, "to 0.1 %"),
@@ -22,7 +22,7 @@ const CLASSES: [(f64, &str); 7] = [
     (0.5, "to 50 %"),
     (1.0, "above"),
 ];
-/// From this class on, text is white.
+/// The first class with white text.
 const DARK_FROM: usize = 4;
 
 /// Both panels.
@@ -40,7 +40,7 @@ pub(super) fn chart(grid: &Grid) -> String {
         (cell.keys, grid.keys, "keys")
     });
     legend(&mut svg, left, HEAD + down + FOOT);
-    svg.finish("Share of requests denied and of keys touched, by rate and burst")
+    svg.finish("Share of requests and of keys denied, by rate and burst")
 }
 
 fn panel(
@@ -67,13 +67,13 @@ fn panel(
             let (part, whole, what) = of(cell);
             let class = class(share(part, whole));
             let burst = thousands(*burst);
-            let says = format!(
+            let tooltip = format!(
                 "{rate} burst {burst}: {} of {} {what} ({})",
                 thousands(part),
                 thousands(whole),
                 percent(part, whole)
             );
-            svg.rect((x, y), size, &format!("h{class}"), &says);
+            svg.rect((x, y), size, &format!("h{class}"), &tooltip);
             let ink = if class < DARK_FROM { "on-light" } else { "on-dark" };
             svg.text(middle, Anchor::Middle, ink, &short(share(part, whole)));
         }
@@ -101,7 +101,7 @@ fn class(share: f64) -> usize {
     CLASSES.iter().position(|(up_to, _)| share <= *up_to).unwrap_or(CLASSES.len() - 1)
 }
 
-/// A share in hundredths, in at most four characters; what is not nothing does not read as 0.
+/// A share in percent, in at most four characters. Only an exact 0 reads as 0.
 fn short(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
@@ -114,7 +114,7 @@ fn short(share: f64) -> String {
     }
 }
 
-/// `1000000` as `1M`: the round bursts of a grid are short this way.
+/// `1000000` as `1M`; a number that is not round stays as it is.
 fn compact(number: u64) -> String {
     let units = [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
     let fits = |(unit, _): &&(u64, &str)| number >= *unit && number.is_multiple_of(*unit);
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_short_and_hide_nothing() {
+    fn only_zero_reads_as_zero_in_a_cell() {
         for (share, text) in [
             (0.0, "0"),
             (0.000_001, "<.01"),

@@ -1,7 +1,7 @@
-//! The report as one page: tables, and charts in SVG. It needs no script, and nothing from outside.
+//! The HTML report: one page with tables and SVG charts, without scripts or external resources.
 //!
 //! The SVG is written by hand. A plotting crate would bring fonts and a few dozen crates for four
-//! charts, and would not take its colours from the reader's light or dark page.
+//! charts, and could not follow the reader's light or dark theme.
 
 mod curve;
 mod escape;
@@ -22,12 +22,12 @@ use super::{suggest, text};
 use crate::words;
 use escape::escaped;
 
-/// Denials over time have at most so many columns.
+/// The largest number of columns over time.
 const COLUMNS_MAX: usize = 160;
-/// So many series have charts of their own.
+/// The largest number of series with charts.
 const SERIES_MAX: usize = 24;
 
-/// Someone who denies: a limiter, or a rule of a file.
+/// A limiter, or a rule of a file.
 #[derive(Debug)]
 struct Series<'o> {
     name: String,
@@ -35,7 +35,9 @@ struct Series<'o> {
     top: Vec<KeyCounts<'o>>,
 }
 
-/// The whole page.
+/// The report as one self-contained HTML page with charts.
+///
+/// The charts need the options `html` (and `suggest`) of the plan.
 pub fn html_report(plan: &Plan, outcome: &Outcome) -> String {
     let mut body = String::from("<h1>tollgate replay</h1>\n");
     for line in text::summary(plan, outcome).lines() {
@@ -59,7 +61,7 @@ pub fn html_report(plan: &Plan, outcome: &Outcome) -> String {
     framed(&body)
 }
 
-/// The page around its content. It is XML too.
+/// Wraps the content in a page, which is well-formed XML.
 fn framed(body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n\
@@ -79,19 +81,22 @@ fn suggestion(body: &mut String, plan: &Plan, outcome: &Outcome) {
     if let Some(verdict) = suggest::verdict(plan, suggestion) {
         body.push_str(&format!("<p><strong>{}</strong></p>\n", escaped(&verdict)));
     }
-    body.push_str(&format!("<p class=\"soft\">{}</p>\n", escaped(&suggest::well_behaved(analysis))));
+    body.push_str(&format!(
+        "<p class=\"soft\">{}</p>\n",
+        escaped(&suggest::well_behaved(analysis))
+    ));
     body.push_str(&tables::rates(analysis, suggestion));
     if let Some(rule) = suggest::rule(plan, suggestion) {
         body.push_str(&format!("<pre>{}</pre>\n", escaped(&rule)));
     }
     body.push_str("<h2>Burst against well-behaved keys denied</h2>\n");
-    let about = "A line for each rate, a dot at the smallest burst that will do, a ring about the \
-                 one suggested.";
+    let about =
+        "One line per rate. A dot marks its smallest sufficient burst, a ring the suggestion.";
     body.push_str(&format!("<p class=\"soft\">{about}</p>\n"));
     body.push_str(&curve::chart(analysis, suggestion));
 }
 
-/// Over time, and by key.
+/// Denials over time and by key.
 fn denials(body: &mut String, plan: &Plan, outcome: &Outcome) {
     let (mut series, columns) = series(plan, outcome);
     if series.is_empty() {
@@ -103,30 +108,31 @@ fn denials(body: &mut String, plan: &Plan, outcome: &Outcome) {
     let zone = words::zone(outcome.time.offset_secs());
     match over_time::chart(&series, &columns, &zone) {
         Some(chart) => {
-            body.push_str("<p class=\"soft\">Each band has a scale of its own.</p>\n");
+            body.push_str("<p class=\"soft\">Each band has its own scale.</p>\n");
             body.push_str(&chart);
         }
         None => body.push_str("<p>Nothing was denied.</p>\n"),
     }
-    let (hurt, quiet): (Vec<_>, Vec<_>) = series.iter().partition(|one| !one.top.is_empty());
-    if !hurt.is_empty() && !quiet.is_empty() {
-        let names: Vec<&str> = quiet.iter().map(|one| one.name.as_str()).collect();
+    let (with_denials, without_denials): (Vec<_>, Vec<_>) =
+        series.iter().partition(|one| !one.top.is_empty());
+    if !with_denials.is_empty() && !without_denials.is_empty() {
+        let names: Vec<&str> = without_denials.iter().map(|one| one.name.as_str()).collect();
         let names = escaped(&names.join("; "));
         body.push_str(&format!("<p class=\"soft\">Nothing was denied by {names}</p>\n"));
     }
     if more > 0 {
         body.push_str(&format!("<p class=\"soft\">and {more} more, without a chart</p>\n"));
     }
-    if !hurt.is_empty() {
+    if !with_denials.is_empty() {
         body.push_str("<h2>Keys denied most</h2>\n");
     }
-    for one in hurt {
+    for one in with_denials {
         body.push_str(&format!("<h3>{}</h3>\n", escaped(&one.name)));
         body.extend(top_keys::chart(one));
     }
 }
 
-/// All that deny, with their denials over time in the same order.
+/// The series, and their denials over time in the same order.
 fn series<'o>(plan: &Plan, outcome: &'o Outcome) -> (Vec<Series<'o>>, Columns) {
     if let Some(rules_replay) = &outcome.rules_replay {
         let names = super::rules::names(rules_replay).into_iter().enumerate();
@@ -144,12 +150,13 @@ fn series<'o>(plan: &Plan, outcome: &'o Outcome) -> (Vec<Series<'o>>, Columns) {
 }
 
 fn grid(body: &mut String, outcome: &Outcome) {
-    let Some(grid) = outcome.analysis.as_ref().and_then(|analysis| analysis.grid.as_ref()) else { return };
+    let Some(grid) = outcome.analysis.as_ref().and_then(|analysis| analysis.grid.as_ref()) else {
+        return;
+    };
     body.push_str("<h2>Rate against burst</h2>\n");
     let cells = grid.rates.len() * grid.bursts.len();
     let about = format!(
-        "Each of the {cells} cells is a run of the token bucket over the whole log, by the key that \
-         was given."
+        "Each of the {cells} cells is a run of the token bucket over the log, by the given key."
     );
     body.push_str(&format!("<p class=\"soft\">{about}</p>\n"));
     body.push_str(&heat::chart(grid));

@@ -1,4 +1,4 @@
-//! Denied over time: a band of bars for each series, over one time axis.
+//! Denials over time: one band of bars per series, on one time axis.
 
 use super::Series;
 use super::scale::{Linear, ticks};
@@ -10,14 +10,14 @@ use crate::words::{self, thousands};
 const WIDTH: f64 = 920.0;
 const RIGHT: f64 = 16.0;
 const BAND: f64 = 96.0;
-/// Above the bars of a band: its name.
+/// The room for the name above the bars of a band.
 const HEAD: f64 = 36.0;
-/// Below the last band: the axis.
+/// The room for the axis below the last band.
 const FOOT: f64 = 44.0;
-/// Labels of the time axis are so far apart.
+/// The smallest distance between labels of the time axis.
 const LABEL_GAP: f64 = 18.0;
 
-/// The chart of those series that denied anything; `None` if none did.
+/// The chart of the series that denied requests; `None` if there are none.
 pub(super) fn chart(series: &[Series<'_>], columns: &Columns, zone: &str) -> Option<String> {
     let counts = |index: usize| columns.counts.get(index).map_or(&[][..], Vec::as_slice);
     let shown: Vec<(&Series<'_>, &[u64])> = series
@@ -38,7 +38,7 @@ pub(super) fn chart(series: &[Series<'_>], columns: &Columns, zone: &str) -> Opt
     axis(&mut svg, columns, left, bottom);
     let middle = (left + (WIDTH - left - RIGHT) / 2.0, height - 6.0);
     let bar = words::span(columns.width_nanos);
-    let about = format!("time on the log's own clock ({zone}); {bar} a bar");
+    let about = format!("time on the log's clock ({zone}); {bar} a bar");
     svg.text(middle, Anchor::Middle, "axis", &about);
     svg.upright((12.0, (bottom + HEAD) / 2.0), "denied");
     Some(svg.finish("Requests denied over time"))
@@ -65,14 +65,14 @@ fn band(
     let step = (WIDTH - left - RIGHT) / counts.len().max(1) as f64;
     for (index, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
         let start = columns.first_local_nanos + index as u64 * columns.width_nanos;
-        let says = format!("{}: {} denied", long_label(start, columns), thousands(*count));
+        let tooltip = format!("{}: {} denied", long_label(start, columns), thousands(*count));
         let tall = scale.at(*count).max(1.0);
         let x = left + step * index as f64;
-        svg.rect((x, bottom - tall), ((step - 1.0).max(step * 0.8), tall), "denied", &says);
+        svg.rect((x, bottom - tall), ((step - 1.0).max(step * 0.8), tall), "denied", &tooltip);
     }
 }
 
-/// The time axis, with labels at round times as far apart as they need.
+/// The time axis, with labels at round times that do not overlap.
 fn axis(svg: &mut Svg, columns: &Columns, left: f64, bottom: f64) {
     let count = columns.counts.first().map_or(1, Vec::len).max(1);
     let step = (WIDTH - left - RIGHT) / count as f64;

@@ -1,56 +1,56 @@
-//! From numbers to pixels, and the numbers that stand at an axis.
+//! Maps numbers to pixels, and chooses the ticks of an axis.
 
-/// A straight scale from 0.
+/// A linear scale from 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Linear {
-    most: f64,
+    max: f64,
     pixels: f64,
 }
 
 impl Linear {
-    /// A scale on which `most` is so many pixels.
-    pub(super) fn new(most: u64, pixels: f64) -> Self {
-        Self { most: most.max(1) as f64, pixels }
+    /// A scale on which `max` is at `pixels`.
+    pub(super) fn new(max: u64, pixels: f64) -> Self {
+        Self { max: max.max(1) as f64, pixels }
     }
 
     pub(super) fn at(self, value: u64) -> f64 {
-        value as f64 / self.most * self.pixels
+        value as f64 / self.max * self.pixels
     }
 }
 
-/// A scale on which equal factors are equally far apart.
+/// A logarithmic scale.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Log {
-    least_log: f64,
+    min_log: f64,
     span_log: f64,
     pixels: f64,
 }
 
 impl Log {
-    /// A scale that begins with `least`, and on which `most` is so many pixels from there.
-    pub(super) fn new(least: u64, most: u64, pixels: f64) -> Self {
-        let least = least.max(1) as f64;
-        let least_log = least.ln();
-        Self { least_log, span_log: (most as f64).max(least * 2.0).ln() - least_log, pixels }
+    /// A scale that starts at `min`, with `max` at `pixels`.
+    pub(super) fn new(min: u64, max: u64, pixels: f64) -> Self {
+        let min = min.max(1) as f64;
+        let min_log = min.ln();
+        Self { min_log, span_log: (max as f64).max(min * 2.0).ln() - min_log, pixels }
     }
 
     pub(super) fn at(self, value: u64) -> f64 {
-        let part = ((value.max(1) as f64).ln() - self.least_log) / self.span_log;
+        let part = ((value.max(1) as f64).ln() - self.min_log) / self.span_log;
         part.clamp(0.0, 1.0) * self.pixels
     }
 }
 
-/// Round numbers from 0 to `most`, two to five of them, whole and evenly spaced.
-pub(super) fn ticks(most: u64) -> Vec<u64> {
+/// Two to five evenly spaced round numbers from 0 to `max`; just 0 if `max` is 0.
+pub(super) fn ticks(max: u64) -> Vec<u64> {
     let steps = (0..19).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
-    let step = steps.into_iter().find(|step| most / step <= 4).unwrap_or(u64::MAX);
-    (0..=most / step).map(|index| index * step).collect()
+    let step = steps.into_iter().find(|step| max / step <= 4).unwrap_or(u64::MAX);
+    (0..=max / step).map(|index| index * step).collect()
 }
 
-/// 1, 2, 5, 10 and so on from `least` to `most`; over many powers of ten, these alone, and over
-/// more, fewer.
-pub(super) fn log_ticks(least: u64, most: u64) -> Vec<u64> {
-    let (first, last) = (least.max(1).ilog10(), most.max(1).ilog10());
+/// 1, 2, 5, 10 and so on from `min` to `max`. A wide range has only powers of ten, and a wider range
+/// only some of them.
+pub(super) fn log_ticks(min: u64, max: u64) -> Vec<u64> {
+    let (first, last) = (min.max(1).ilog10(), max.max(1).ilog10());
     let powers = last.saturating_sub(first) + 1;
     let digits: &[u64] = if powers <= 3 { &[1, 2, 5] } else { &[1] };
     let step = powers.div_ceil(8).max(1) as usize;
@@ -58,7 +58,7 @@ pub(super) fn log_ticks(least: u64, most: u64) -> Vec<u64> {
     (first..=last)
         .step_by(step)
         .flat_map(|power| digits.iter().filter_map(move |digit| tick(power, *digit)))
-        .filter(|tick| (least..=most).contains(tick))
+        .filter(|tick| (min..=max).contains(tick))
         .collect()
 }
 
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_end_where_they_should() {
+    fn scales_clamp_to_their_ends() {
         assert_eq!((Linear::new(8, 100.0).at(4), Linear::new(0, 100.0).at(0)), (50.0, 0.0));
         let log = Log::new(1, 100, 80.0);
         assert_eq!((log.at(1), log.at(0), log.at(200)), (0.0, 0.0, 80.0));

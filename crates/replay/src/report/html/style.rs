@@ -1,8 +1,8 @@
-//! The look of the page, by day and by night.
+//! The styles of the page, light and dark.
 //!
-//! Series go from dark to light (viridis by day, its lighter half and more by night) and differ by
-//! their dashes too; denied and admitted are Okabe and Ito's vermillion and blue. Cells of the heat
-//! map keep their colours, each with its own for the text, so that both look the same.
+//! Series go from dark to light (viridis in the light theme, lighter colours in the dark one) and also
+//! differ by their dashes. Denied and admitted are the vermillion and blue of Okabe and Ito. The cells
+//! of the heat map have the same colours, and a matching text colour, in both themes.
 
 pub(super) const STYLE: &str = "
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1b1f24; --soft: #57606a;

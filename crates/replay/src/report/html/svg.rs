@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::escape::escaped;
 
-/// How wide most characters are taken to be: a little more than they are at 12 pixels.
+/// The assumed width of most characters: slightly more than at 12 pixels.
 const CHAR_WIDTH: f64 = 6.8;
 
-/// A picture under way, in pixels from the top left.
+/// A picture, in pixels from the top left.
 #[derive(Debug)]
 pub(super) struct Svg {
     width: f64,
@@ -15,7 +15,7 @@ pub(super) struct Svg {
     body: String,
 }
 
-/// Where a text stands to its point.
+/// The position of a text relative to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -26,12 +26,12 @@ pub(super) enum Anchor {
 /// A point of a picture.
 pub(super) type Point = (f64, f64);
 
-/// How wide a text will be, about.
+/// The approximate width of a text.
 pub(super) fn text_width(text: &str) -> f64 {
     text.chars().map(char_width).sum()
 }
 
-/// A text cut to that width, and an ellipsis where something was cut.
+/// Cuts a text to a width, and marks a cut with an ellipsis.
 pub(super) fn cut(text: &str, width: f64) -> String {
     if text_width(text) <= width {
         return text.to_owned();
@@ -53,7 +53,7 @@ fn char_width(letter: char) -> f64 {
     }
 }
 
-/// The same of a text in bold.
+/// The approximate width of a text in bold.
 pub(super) fn bold_width(text: &str) -> f64 {
     text_width(text) * 1.12
 }
@@ -63,14 +63,20 @@ impl Svg {
         Self { width, height, body: String::new() }
     }
 
-    /// A rectangle; what it stands for is shown under the pointer.
-    pub(super) fn rect(&mut self, (x, y): Point, (width, height): Point, class: &str, says: &str) {
+    /// A rectangle with a tooltip.
+    pub(super) fn rect(
+        &mut self,
+        (x, y): Point,
+        (width, height): Point,
+        class: &str,
+        tooltip: &str,
+    ) {
         let (width, height) = (width.max(0.0), height.max(0.0));
         let tag = format!(
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
              class=\"{class}\""
         );
-        self.element(&tag, "rect", says);
+        self.element(&tag, "rect", tooltip);
     }
 
     /// A line.
@@ -87,11 +93,11 @@ impl Svg {
         self.add(format_args!("<polyline points=\"{points}\" class=\"{class}\"/>\n"));
     }
 
-    /// A dot; what it stands for is shown under the pointer.
-    pub(super) fn dot(&mut self, (x, y): Point, radius: f64, class: &str, says: &str) {
+    /// A dot with a tooltip.
+    pub(super) fn dot(&mut self, (x, y): Point, radius: f64, class: &str, tooltip: &str) {
         let tag =
             format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\" class=\"{class}\"");
-        self.element(&tag, "circle", says);
+        self.element(&tag, "circle", tooltip);
     }
 
     /// A text.
@@ -107,7 +113,7 @@ impl Svg {
         ));
     }
 
-    /// A text that reads upwards, its middle at the point.
+    /// A text that reads upwards, with its middle at the point.
     pub(super) fn upright(&mut self, (x, y): Point, text: &str) {
         let text = escaped(text);
         self.add(format_args!(
@@ -116,7 +122,7 @@ impl Svg {
         ));
     }
 
-    /// The picture, with a name for those who cannot see it.
+    /// The picture, with a label for screen readers.
     pub(super) fn finish(self, name: &str) -> String {
         let Self { width, height, body } = self;
         let name = escaped(name);
@@ -127,11 +133,11 @@ impl Svg {
         )
     }
 
-    fn element(&mut self, tag: &str, name: &str, says: &str) {
-        if says.is_empty() {
+    fn element(&mut self, tag: &str, name: &str, tooltip: &str) {
+        if tooltip.is_empty() {
             self.add(format_args!("{tag}/>\n"));
         } else {
-            self.add(format_args!("{tag}><title>{}</title></{name}>\n", escaped(says)));
+            self.add(format_args!("{tag}><title>{}</title></{name}>\n", escaped(tooltip)));
         }
     }
 

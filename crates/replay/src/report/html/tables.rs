@@ -1,4 +1,4 @@
-//! The tables of the page: what the report for a terminal has.
+//! The tables of the page: those of the text report.
 
 use super::escape::escaped;
 use crate::outcome::Outcome;
@@ -7,7 +7,7 @@ use crate::report::{rules, suggest, text};
 use crate::rules_replay::RulesReplay;
 use crate::suggest::{Analysis, Suggestion};
 
-/// What every limiter denied.
+/// The denials of each limiter.
 pub(super) fn limiters(plan: &Plan, outcome: &Outcome) -> String {
     if plan.limiters.is_empty() {
         return String::new();
@@ -17,19 +17,19 @@ pub(super) fn limiters(plan: &Plan, outcome: &Outcome) -> String {
     table(head, rows, 2, None)
 }
 
-/// What every rule denied.
+/// The denials of each rule.
 pub(super) fn rules(rules_replay: &RulesReplay, outcome: &Outcome) -> String {
     let head = rules::HEAD.map(str::to_owned);
     table(&head, &rules::rows(rules_replay, outcome), 1, None)
 }
 
-/// The burst for every rate.
+/// The burst for each rate.
 pub(super) fn rates(analysis: &Analysis, suggestion: &Suggestion) -> String {
     let head = suggest::HEAD.map(str::to_owned);
     table(&head, &suggest::rows(analysis, suggestion), 1, suggestion.best)
 }
 
-/// A table; so many of its first columns are texts, the others numbers.
+/// A table whose first `texts` columns are texts; the others are numbers.
 fn table(head: &[String], rows: &[Vec<String>], texts: usize, best: Option<usize>) -> String {
     let cells = |tag: &str, row: &[String]| -> String {
         let cell = |(column, cell): (usize, &String)| {

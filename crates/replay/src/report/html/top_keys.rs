@@ -1,4 +1,4 @@
-//! The keys denied most: a bar for each, of its requests denied and admitted.
+//! The keys denied most: one bar per key, of denied and admitted requests.
 
 use super::Series;
 use super::scale::{Linear, ticks};
@@ -10,20 +10,20 @@ const WIDTH: f64 = 920.0;
 const BAR: f64 = 22.0;
 const HEAD: f64 = 30.0;
 const FOOT: f64 = 42.0;
-/// A key is cut to that width.
+/// The width to which a key is cut.
 const KEY_WIDTH: f64 = 290.0;
 
-/// The chart of one series; `None` if it denied nothing.
+/// The chart of one series; `None` if it denied no request.
 pub(super) fn chart(series: &Series<'_>) -> Option<String> {
     let most = series.top.iter().map(|key| key.requests).max()?;
     let name = |key: &str| cut(&readable(key), KEY_WIDTH);
     let widest = |widths: &mut dyn Iterator<Item = f64>| widths.fold(0.0, f64::max);
     let left = widest(&mut series.top.iter().map(|key| text_width(&name(key.key)))) + 16.0;
     let left = left.max(80.0);
-    let says = |denied: u64, requests: u64| {
+    let tooltip = |denied: u64, requests: u64| {
         format!("{} of {} denied", thousands(denied), thousands(requests))
     };
-    let labels = series.top.iter().map(|key| text_width(&says(key.denied, key.requests)));
+    let labels = series.top.iter().map(|key| text_width(&tooltip(key.denied, key.requests)));
     let right = widest(&mut labels.into_iter()) + 14.0;
     let scale = Linear::new(most, WIDTH - left - right);
     let bottom = HEAD + BAR * series.top.len() as f64;
@@ -37,12 +37,12 @@ pub(super) fn chart(series: &Series<'_>) -> Option<String> {
     for (index, key) in series.top.iter().enumerate() {
         let top = HEAD + BAR * index as f64 + 3.0;
         let (denied, all) = (scale.at(key.denied), scale.at(key.requests));
-        let says = says(key.denied, key.requests);
+        let tooltip = tooltip(key.denied, key.requests);
         let tall = BAR - 6.0;
-        svg.rect((left + denied, top), (all - denied, tall), "admitted", &says);
-        svg.rect((left, top), (denied.max(1.0), tall), "denied", &says);
+        svg.rect((left + denied, top), (all - denied, tall), "admitted", &tooltip);
+        svg.rect((left, top), (denied.max(1.0), tall), "denied", &tooltip);
         svg.text((left - 8.0, top + 12.0), Anchor::End, "", &name(key.key));
-        svg.text((left + all + 6.0, top + 12.0), Anchor::Start, "tick", &says);
+        svg.text((left + all + 6.0, top + 12.0), Anchor::Start, "tick", &tooltip);
     }
     svg.line((left, HEAD - 4.0), (left, bottom + 4.0), "axis");
     svg.text(

@@ -1,0 +1,137 @@
+//! The limits of all rules that have a store.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tollgate_redis::Store;
+use tollgate_rules::Rule;
+
+use super::build;
+use super::limits::RuleLimits;
+
+/// The limits of all rules that have a store.
+#[derive(Debug, Default)]
+pub(crate) struct StoreLimits {
+    /// One for each distinct way to reach a server.
+    pub(super) stores: Vec<(tollgate_rules::Store, Store)>,
+    pub(super) rules: HashMap<String, Arc<RuleLimits>>,
+    /// The limits before the last reload, which requests in flight may still need.
+    before: HashMap<String, Arc<RuleLimits>>,
+}
+
+impl StoreLimits {
+    /// Builds the limits of these rules. A rule that did not change keeps its limits, with their leases and
+    /// the state of the server. This opens no connection and does not wait.
+    ///
+    /// # Errors
+    ///
+    /// A rule cannot be kept; the error names it and says why.
+    pub(crate) fn new<'r>(
+        rules: impl Iterator<Item = &'r Rule>,
+        before: &Self,
+    ) -> Result<Self, String> {
+        let mut next = Self { before: before.rules.clone(), ..Self::default() };
+        for rule in rules {
+            let Some(at) = rule.store() else { continue };
+            let in_rule = |why: String| format!("rule \"{}\": {why}", rule.name());
+            let store = match next.store(at).or_else(|| before.store(at)) {
+                Some(store) => store.clone(),
+                None => build::store(at).map_err(in_rule)?,
+            };
+            if next.store(at).is_none() {
+                next.stores.push((at.clone(), store.clone()));
+            }
+            let same = before.rules.get(rule.name()).filter(|limits| limits.are_of(rule));
+            let limits = match same {
+                Some(same) => Arc::clone(same),
+                None => Arc::new(build::rule(rule, at, &store).map_err(in_rule)?),
+            };
+            next.rules.insert(rule.name().to_owned(), limits);
+        }
+        Ok(next)
+    }
+
+    fn store(&self, at: &tollgate_rules::Store) -> Option<&Store> {
+        let found = self.stores.iter().find(|(known, _)| known.is_reached_like(at));
+        found.map(|(_, store)| store)
+    }
+
+    /// The limits of a rule; `None` if the rule left the file two reloads ago.
+    pub(crate) fn find(&self, rule: &Rule) -> Option<&Arc<RuleLimits>> {
+        let known = [&self.rules, &self.before];
+        let mut known = known.iter().filter_map(|rules| rules.get(rule.name()));
+        known.find(|limits| limits.are_of(rule))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_rules::Rules;
+
+    use super::*;
+
+    fn shared(text: &str, before: &StoreLimits) -> (Rules, Result<StoreLimits, String>) {
+        let rules = Rules::parse("rules.toml", text).expect("rules");
+        let shared = StoreLimits::new(rules.rules().iter(), before);
+        (rules, shared)
+    }
+
+    fn rule(name: &str, limits: &str, store: &str) -> String {
+        format!("[[rule]]\nname = \"{name}\"\nlimits = {limits}\nstore = {store}\n")
+    }
+
+    #[test]
+    fn unchanged_rules_keep_their_limits_and_old_rules_are_known_for_one_reload() {
+        let here = "\"redis://127.0.0.1:1\"";
+        let text = [rule("a", "\"100/s\"", here), rule("b", "\"9/min\"", here)].concat();
+        let (old_rules, first) = shared(&text, &StoreLimits::default());
+        let first = first.expect("they can be kept");
+        assert_eq!((first.stores.len(), first.rules.len()), (1, 2));
+        let (_, second) = shared(&text.replace("9/min", "8/min"), &first);
+        let second = second.expect("they can be kept");
+        assert!(Arc::ptr_eq(&first.rules["a"], &second.rules["a"]));
+        assert!(!Arc::ptr_eq(&first.rules["b"], &second.rules["b"]));
+        let old = second.find(&old_rules.rules()[1]).expect("still known");
+        assert!(Arc::ptr_eq(&first.rules["b"], old));
+        let (_, third) = shared(&text.replace("9/min", "7/min"), &second);
+        assert!(third.expect("they can be kept").find(&old_rules.rules()[1]).is_none());
+    }
+
+    #[test]
+    fn rules_share_a_store_if_they_reach_the_server_in_the_same_way() {
+        let url = "url = \"redis://127.0.0.1:1\"";
+        let stores = ["", ", nodes = 2", ", deadline = \"1 s\"", ", prefix = \"b\""];
+        let text = stores.iter().zip('a'..).map(|(more, name)| {
+            rule(&name.to_string(), "\"9/min\"", &format!("{{ {url}{more} }}"))
+        });
+        let text: String = text.collect();
+        let (_, first) = shared(&text, &StoreLimits::default());
+        let first = first.expect("they can be kept");
+        assert_eq!((first.stores.len(), first.rules.len()), (3, 4));
+        let (_, second) = shared(&text.replace("\"1 s\"", "\"2 s\""), &first);
+        let second = second.expect("they can be kept");
+        assert_eq!(second.stores.len(), 3);
+        assert!(Arc::ptr_eq(&first.rules["d"], &second.rules["d"]));
+        assert!(!Arc::ptr_eq(&first.rules["c"], &second.rules["c"]), "its deadline changed");
+    }
+
+    #[test]
+    fn an_error_names_the_rule_and_hides_the_password() {
+        let wrong = [
+            (rule("a", "\"9/min\"", "\"redis://user:secret@:x:y/z\""), "store redis://"),
+            (
+                rule(
+                    "a",
+                    "{ quota = \"5/1500ns\", algorithm = \"fixed-window\" }",
+                    "\"redis://h\"",
+                ),
+                "in store redis://h: on a server a window is a whole number of microseconds",
+            ),
+        ];
+        for (text, place) in wrong {
+            let error = shared(&text, &StoreLimits::default()).1.expect_err("it cannot be kept");
+            assert!(error.starts_with("rule \"a\": ") && error.contains(place), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}
