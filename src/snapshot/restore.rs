@@ -105,11 +105,10 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Builder<K, A, C> {
     /// shared overflow must be those of the limiter that was saved. The clock, the skew and the
     /// other policies may differ.
     ///
-    /// **Guarantee.** A key that was live is granted no more than if the first limiter had run on
-    /// for the time between. It is limited by at most one unit of the [grid](crate::algo::Grid)
-    /// more than that. If the origins of the two clocks differ by whole units, every decision is
-    /// the same. Windows and sub-windows aligned to the wall clock are the same ones, whatever the
-    /// origins of the clocks.
+    /// **Guarantee.** A key that was live is granted no more than if the first limiter had run on for
+    /// the time between, and at most one unit of the [grid](crate::algo::Grid) less. If the origins
+    /// of the two clocks differ by whole units, every decision is the same. Windows and sub-windows
+    /// aligned to the wall clock are the same ones, whatever the origins of the clocks.
     ///
     /// **Not guaranteed.**
     ///
