@@ -150,7 +150,7 @@ fn while_it_lands_and_is_given_up() {
 #[test]
 #[should_panic(expected = "over the limit")]
 fn given_up_unmarked_it_admits_beside_the_next() {
-    plant(PlantedFault::GivenUpUnmarked);
+    plant(PlantedFault::RetiredUnmarked);
     catch_two("tab: given up unmarked", asked_while_it_is_given_up);
 }
 
@@ -158,6 +158,6 @@ fn given_up_unmarked_it_admits_beside_the_next() {
 #[test]
 #[should_panic(expected = "over the limit")]
 fn taken_off_too_early_it_counts_nowhere() {
-    plant(PlantedFault::LandedFirst);
+    plant(PlantedFault::AcknowledgedFirst);
     catch_two("tab: taken off before it is counted", asked_while_it_lands);
 }

@@ -84,7 +84,7 @@ impl<E: Entry> BoundedMap<E> {
     /// The result of `read` on a key's entry, if the key has one.
     #[inline]
     pub(crate) fn read<R>(&self, key: &[u8], read: impl FnOnce(&Arc<E>) -> R) -> Option<R> {
-        self.entries.pin().get_key_value(key).map(|(entries, ())| read(&entries.0))
+        self.entries.pin().get_key_value(key).map(|(entry, ())| read(&entry.0))
     }
 
     /// A key's entry, created if it has none. `None` if there is no room. Threads that create it at

@@ -56,9 +56,9 @@ pub enum PlantedFault {
     /// A call ends by a load and a store instead of a compare-and-swap.
     FinishedByStore,
     /// In-flight cells are removed before they are counted in `used`.
-    LandedFirst,
+    AcknowledgedFirst,
     /// Counts are retired without a mark, so threads that still hold them continue to use them.
-    GivenUpUnmarked,
+    RetiredUnmarked,
 }
 
 /// Whether a model has planted this mistake.

@@ -98,7 +98,7 @@ pub enum Step {
     /// The process gives the call up. Its counts may still arrive.
     GiveUp(usize),
     /// An answer arrives.
-    Land(usize),
+    Receive(usize),
     /// A process dies, and starts again with nothing.
     Die(usize),
     /// The replica receives what the server has.
@@ -197,7 +197,7 @@ impl Batches {
                 self.fail(&mut world.processes[index]);
                 world.processes[index].stray = cells;
             }
-            Step::Land(index) => {
+            Step::Receive(index) => {
                 let process = &mut world.processes[index];
                 let Some(Call::Answered(used, left)) = process.call else { return None };
                 (process.used, process.left) = (used, left);
@@ -255,7 +255,7 @@ impl Model for Batches {
                         steps.push(Step::GiveUp(index));
                     }
                 }
-                Some(Call::Answered(..)) => steps.extend([Step::Land(index), Step::Lose(index)]),
+                Some(Call::Answered(..)) => steps.extend([Step::Receive(index), Step::Lose(index)]),
             }
             if process.stray > 0 {
                 steps.push(Step::ArriveStray(index));

@@ -131,7 +131,7 @@ pub enum Step {
     /// The process gives the call up. Its request may still arrive.
     GiveUp(usize),
     /// A reply arrives.
-    Land(usize),
+    Receive(usize),
     /// A cell is spent.
     Spend(usize),
     /// A process dies, and starts again with nothing.
@@ -197,7 +197,7 @@ impl Leases {
     }
 
     /// A reply arrives: its cells are deposited if they may still be spent.
-    fn land(&self, process: &mut Process, meter: &mut Meter, ago: i8, cells: u8) {
+    fn receive(&self, process: &mut Process, meter: &mut Meter, ago: i8, cells: u8) {
         let ago = if self.mistake == Mistake::CountedFromReply { 0 } else { ago };
         let left = i16::from(self.lifetime) - i16::from(ago);
         if left <= 0 {
@@ -328,12 +328,12 @@ impl Leases {
                 world.processes[index].call = None;
                 world.processes[index].stray = Some(max);
             }
-            Step::Land(index) => {
+            Step::Receive(index) => {
                 let World { processes, meter, .. } = world;
                 let Some(Call::Answered { ago, cells }) = processes[index].call else {
                     return None;
                 };
-                self.land(&mut processes[index], meter, ago, cells);
+                self.receive(&mut processes[index], meter, ago, cells);
                 if self.mistake != Mistake::CountedAgain {
                     processes[index].call = None;
                 }
@@ -389,7 +389,9 @@ impl Model for Leases {
                 Some(Call::Asked { .. }) => {
                     steps.extend([Step::Arrive(index), Step::Lose(index), Step::GiveUp(index)]);
                 }
-                Some(Call::Answered { .. }) => steps.extend([Step::Land(index), Step::Lose(index)]),
+                Some(Call::Answered { .. }) => {
+                    steps.extend([Step::Receive(index), Step::Lose(index)])
+                }
             }
             if process.stray.is_some() {
                 steps.push(Step::ArriveStray(index));

@@ -91,7 +91,7 @@ pub enum Mistake {
     /// A part is valid from when the answer arrives.
     CountedFromReply,
     /// A part is used without a look at when it ends.
-    NeverLapses,
+    NeverEnds,
     /// The list drops a node one interval after its heartbeat.
     ForgottenTooSoon,
     /// A part that grows comes with the cells that it grows by.
@@ -133,7 +133,7 @@ pub enum Step {
     /// The answer is lost.
     Lose(usize),
     /// The answer arrives.
-    Land(usize),
+    Receive(usize),
     /// A cell is granted.
     Grant(usize),
     /// A node dies.

@@ -13,8 +13,8 @@ pub(crate) enum PlantedFault {
     CallByStore,
     DepositedByStore,
     FinishedByStore,
-    LandedFirst,
-    GivenUpUnmarked,
+    AcknowledgedFirst,
+    RetiredUnmarked,
 }
 
 std::thread_local! {

@@ -86,7 +86,7 @@ fn mistakes_are_found() {
         Mistake::NewcomersDoNotWait,
         Mistake::GapUnseen,
         Mistake::CountedFromReply,
-        Mistake::NeverLapses,
+        Mistake::NeverEnds,
         Mistake::ForgottenTooSoon,
         Mistake::CellsForAChange,
         Mistake::LeavesFirst,

@@ -38,11 +38,11 @@ pub(crate) struct Settings {
 /// For many lukewarm keys it is cheaper than [`Leased`](crate::Leased), because one call serves all
 /// of them. It is not exact.
 ///
-/// **Guarantee.** `p` processes with at most `n` unsent cells each admit at most `limit - 1 + p *
-/// n` cells of a key in a window. One process alone admits at most the limit. For `n` you may take
-/// the number of cells that a process is asked for within an interval and a call, if that is
-/// smaller. You must take the largest request, if that is larger. A denied request was denied by
-/// counts that were true when they were received.
+/// **Guarantee.** `p` processes with at most `n` unsent cells each admit at most
+/// `limit - 1 + p * n` cells of a key in a window. One process alone admits at most the limit. For
+/// `n` you may take the number of cells that a process is asked for within an interval and a call,
+/// if that is smaller. You must take the largest request, if that is larger. A denied request was
+/// denied by counts that were true when they were received.
 ///
 /// **Not guaranteed.** A process that ends may not have sent everything: at most `n` unsent cells
 /// are lost. Cells may be counted twice, because counts of a failed call are sent again. The bound

@@ -4,9 +4,9 @@
 //! in an answer of the counter store. Take the moment at which the store's count of a window
 //! reaches the limit. What it had counted before is below the limit. What a process sends at or
 //! after that moment, it sends in one batch, whose answer stops it. That batch and the cells
-//! admitted meanwhile are at most `n` cells. So `processes` of them admit at most `limit - 1 +
-//! processes * n`. One process alone never exceeds the limit, because it counts its own pending
-//! cells.
+//! admitted meanwhile are at most `n` cells. So `processes` of them admit at most
+//! `limit - 1 + processes * n`. One process alone never exceeds the limit, because it counts its
+//! own pending cells.
 //!
 //! Cells that are admitted at the end of a window and sent in the next one count in the next one.
 //! They are among the `n`. A process keeps to a window until the window has certainly ended.

@@ -135,7 +135,7 @@ impl PendingCounts {
         let ends_at = self.ends_at();
         let mark = || self.swap(word, Pending::RETIRED).is_ok();
         let is_idle = word.total() == 0 && now >= ends_at;
-        word == Pending::RETIRED || is_idle && (planted(PlantedFault::GivenUpUnmarked) || mark())
+        word == Pending::RETIRED || is_idle && (planted(PlantedFault::RetiredUnmarked) || mark())
     }
 
     fn ends_at(&self) -> Tick {
@@ -195,12 +195,12 @@ impl PendingCounts {
     pub fn acknowledge(&self, window: WindowCount, now: Tick) {
         // Counted from now, not from when it was answered, so this window never ends too early.
         let ends_at = now.saturating_add(window.ends_after);
-        if planted(PlantedFault::LandedFirst) {
+        if planted(PlantedFault::AcknowledgedFirst) {
             self.change(Pending::acknowledged);
         }
         self.used.store(window.used, Ordering::Relaxed);
         self.ends_at_nanos.store(ends_at.as_nanos(), Ordering::Relaxed);
-        if !planted(PlantedFault::LandedFirst) {
+        if !planted(PlantedFault::AcknowledgedFirst) {
             self.change(Pending::acknowledged);
         }
     }

@@ -31,7 +31,7 @@ impl Shares {
             steps.push(Step::Die(index));
             match node.reply {
                 None => steps.push(Step::Heartbeat(index)),
-                Some(_) => steps.extend([Step::Land(index), Step::Lose(index)]),
+                Some(_) => steps.extend([Step::Receive(index), Step::Lose(index)]),
             }
             if self.may_grant(node) {
                 steps.push(Step::Grant(index));
@@ -50,8 +50,8 @@ impl Shares {
     }
 
     fn may_grant(&self, node: &Node) -> bool {
-        let has_part = node.live > 0
-            && (is_valid(at(node.left), at(0)) || self.mistake == Mistake::NeverLapses);
+        let has_part =
+            node.live > 0 && (is_valid(at(node.left), at(0)) || self.mistake == Mistake::NeverEnds);
         has_part && node.owed < self.cells(node.live)
     }
 
@@ -65,7 +65,7 @@ impl Shares {
             }
             Step::Heartbeat(index) => self.heartbeat(world, index)?,
             Step::Lose(index) => world.slots[index].node.as_mut()?.reply = None,
-            Step::Land(index) => self.land(world, index)?,
+            Step::Receive(index) => self.receive(world, index)?,
             Step::Grant(index) => {
                 let node = world.slots[index].node.as_mut()?;
                 node.owed += 1;
@@ -120,7 +120,7 @@ impl Shares {
     }
 
     /// An answer that gives a part arrives.
-    fn land(&self, world: &mut World, index: usize) -> Option<()> {
+    fn receive(&self, world: &mut World, index: usize) -> Option<()> {
         let slot = &mut world.slots[index];
         let node = slot.node.as_mut()?;
         let reply = node.reply.take()?;
