@@ -118,6 +118,9 @@ fn cells(all: &[Saved], line: &Line) -> Result<Vec<String>, String> {
 fn described(who: &str) -> &str {
     match who {
         "bucket" => "a bare atomic word",
+        "bucket in papaya" => "a bare word in papaya's map",
+        "governor, ahash" => "governor",
+        "parking_lot Mutex" => "parking_lot's mutex",
         who => who,
     }
 }
