@@ -27,7 +27,7 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const PROMETHEUS_TEXT: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// What the admin endpoints report.
+/// The sources of the admin endpoints.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) gate: Arc<RulesGate>,

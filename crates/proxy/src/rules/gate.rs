@@ -134,7 +134,7 @@ impl RulesGate {
     }
 
     /// The number of reloads, and the number of failed ones.
-    pub(crate) fn reloads(&self) -> (u64, u64) {
+    pub(super) fn reloads(&self) -> (u64, u64) {
         match &self.source {
             Source::BuiltIn(_) => (0, 0),
             Source::File(live) => (live.reloads(), live.failures()),

@@ -39,7 +39,7 @@ pub(crate) struct PoolOptions {
 
 /// All connections to the upstream.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(super) struct Pool {
     preferred: ClientPair,
     upgradable: Option<ClientPair>,
     are_http1: bool,
@@ -54,7 +54,7 @@ struct ClientPair {
 
 /// Whether a request may use an existing connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reuse {
+pub(super) enum Reuse {
     /// It may use an idle connection.
     Allowed,
     /// It needs a new connection.
@@ -101,12 +101,12 @@ impl Pool {
     }
 
     /// Whether connections can be upgraded.
-    pub(crate) fn can_upgrade(&self) -> bool {
+    pub(super) fn can_upgrade(&self) -> bool {
         self.upgradable.is_some()
     }
 
     /// Whether all connections are HTTP/1.1.
-    pub(crate) fn are_http1(&self) -> bool {
+    pub(super) fn are_http1(&self) -> bool {
         self.are_http1
     }
 

@@ -13,13 +13,13 @@ const DAY: u64 = 86_400 * SECOND;
 const COLUMN_CHARS_MAX: usize = 4;
 
 /// The width of the numbers on the left, with the space after them.
-pub(crate) fn gutter(most: u64) -> usize {
+pub(super) fn gutter(most: u64) -> usize {
     words::thousands(most).len() + 1
 }
 
 /// Draws the chart. `names` are those of the limiters, `zone` is that of the log, and `width` is the
 /// room for the bars.
-pub(crate) fn draw(
+pub(super) fn draw(
     names: &[String],
     columns: &Columns,
     zone: &str,
