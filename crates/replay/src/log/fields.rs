@@ -95,7 +95,7 @@ pub(crate) trait Fields {
 
 /// What a line records about a request header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Header<'f> {
+pub(crate) enum Header<'f> {
     Value(Cow<'f, str>),
     /// The log records this header, and the request did not have it.
     Absent,
