@@ -16,10 +16,12 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tollgate_http::RateLimitLayer;
 
+use crate::log;
 use crate::metrics::{Metrics, PrometheusText};
+use crate::rules;
 use crate::rules::RulesGate;
+use crate::stores;
 use crate::stores::StoreDown;
-use crate::{log, rules, stores};
 
 const CONNECTIONS_MAX: usize = 16;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
