@@ -22,8 +22,8 @@ fn the_report_shows_limiters_and_the_keys_denied_most() {
 1995-08-01 06:00:00 to 1995-08-01 18:52:01 (UTC), 12 h 52 min
 
 rule          algorithm  admitted  denied  denied %  keys denied   keys %
-1/s burst 1   gcra         25,388    5,581    18.02 %         1,413  59.75 %
-1/s burst 20  gcra         30,969        0     0.00 %             0   0.00 %
+1/s burst 1   gcra         25,388   5,581   18.02 %        1,413  59.75 %
+1/s burst 20  gcra         30,969       0    0.00 %            0   0.00 %
 
 The most requests that one key was admitted within any second
 rule          algorithm  worst second  of limit  ended     key
