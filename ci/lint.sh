@@ -24,24 +24,33 @@ code() {
     grep -rnE "$1" "${@:2}" --include='*.rs' | grep -vE ':[0-9]+: *//'
 }
 
-# The rooms of src/, each of which may use those before it only. `lib.rs` re-exports from all of them.
-rooms=(sync word time quota decision algo cell table limiter charge snapshot top wait policy)
-for room in src/*; do
-    name="$(basename "$room" .rs)"
-    [[ " lib ${rooms[*]} " == *" $name "* ]] || fail "$room is not a room: ci/lint.sh lists the rooms in order"
-done
-for index in "${!rooms[@]}"; do
-    later="$(IFS='|' && echo "${rooms[*]:index+1}")"
-    room="src/${rooms[index]}"
-    [ -d "$room" ] || room+=.rs
-    if [ -n "$later" ] && code "\bcrate::($later)\b" "$room"; then
-        fail "$room uses a room that comes after it"
-    fi
-    # A name at the crate's root would hide the room that it comes from. Tests are users.
-    if code '\bcrate::(\{|[A-Z])' "$room" | grep -vE '(/tests\.rs|/tests/[^:]*):'; then
-        fail "$room imports from the crate's root: name the room"
-    fi
-done
+# Checks the rooms of a crate, which are named in order: each may use those before it only. `lib.rs`
+# re-exports from all of them.
+layers() {
+    local source="$1" rooms=("${@:2}") index later name room
+    for room in "$source"/*; do
+        name="$(basename "$room" .rs)"
+        [[ " lib ${rooms[*]} " == *" $name "* ]] || fail "$room is not a room: ci/lint.sh lists the rooms in order"
+    done
+    for index in "${!rooms[@]}"; do
+        later="$(IFS='|' && echo "${rooms[*]:index+1}")"
+        room="$source/${rooms[index]}"
+        [ -d "$room" ] || room+=.rs
+        if [ -n "$later" ] && code "\bcrate::($later)\b" "$room"; then
+            fail "$room uses a room that comes after it"
+        fi
+        # A name at the crate's root would hide the room that it comes from. Tests are users.
+        if code '\bcrate::(\{|[A-Z])' "$room" | grep -vE '(/tests\.rs|/tests/[^:]*):'; then
+            fail "$room imports from the crate's root: name the room"
+        fi
+    done
+}
+
+layers src sync word time quota decision algo cell table limiter charge snapshot top wait policy
+layers crates/replay/src words log log_lines progress tally suggest rules_replay contender algorithm \
+    plan outcome report replay
+layers crates/proxy/src log metrics demo process connection request rule_counters stores rules upstream \
+    config admin server banner run
 
 # Atomics are named in the cell, the table and src/sync only, and come from src/sync.
 if code '\b(core|std)::sync::atomic|loom::|shuttle::' src | grep -v '^src/sync/'; then

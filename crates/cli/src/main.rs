@@ -19,7 +19,7 @@ const MISTAKES: u8 = 1;
 const DIFFERENT: u8 = 1;
 /// The exit code of a wrong option or an unreadable input.
 const FAILED: u8 = 2;
-/// The width for an output that is no terminal, unless `COLUMNS` says otherwise.
+/// The width without a terminal and without `COLUMNS`.
 const WIDTH_DEFAULT: usize = 80;
 
 fn main() -> ExitCode {

@@ -16,10 +16,12 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tollgate_http::RateLimitLayer;
 
+use crate::log;
 use crate::metrics::{Metrics, PrometheusText};
+use crate::rules;
 use crate::rules::RulesGate;
+use crate::stores;
 use crate::stores::StoreDown;
-use crate::{log, rules, stores};
 
 const CONNECTIONS_MAX: usize = 16;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,7 +29,7 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const PROMETHEUS_TEXT: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// What the admin endpoints report.
+/// The sources of the admin endpoints.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) gate: Arc<RulesGate>,

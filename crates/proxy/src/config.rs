@@ -1,4 +1,4 @@
-//! What a proxy is configured to do.
+//! The configuration of a proxy.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use tollgate_http::key::Trust;
 
 use crate::upstream::{BodyRate, Upstream};
 
-/// What a proxy is configured to do. The fields are the options of `tollgate proxy`.
+/// The configuration of a proxy: the options of `tollgate proxy`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where clients connect. Port 0 is any free port.
@@ -25,11 +25,11 @@ pub struct Config {
     pub upstream_http2: bool,
     /// Whether the upstream is sent the client's Host instead of its own.
     pub preserve_host: bool,
-    /// Proxies in front whose `X-Forwarded-For` is believed, by their networks.
+    /// Proxies in front whose `X-Forwarded-For` is trusted, by their networks.
     pub trusted_proxies: Option<Trust>,
-    /// The number of proxies in front whose `X-Forwarded-For` is believed.
+    /// The number of proxies in front whose `X-Forwarded-For` is trusted.
     pub trusted_hops: Option<u8>,
-    /// How long the proxy waits.
+    /// The timeouts.
     pub timeouts: Timeouts,
     /// How slowly a client may send the body of a request.
     pub body_rate: BodyRate,
@@ -42,14 +42,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// Which proxies in front are believed, if any.
+    /// The trusted proxies in front, if any.
     pub(crate) fn trust(&self) -> Option<Trust> {
         let hops = self.trusted_hops.map(|count| Trust::hops(count.into()));
         self.trusted_proxies.clone().or(hops)
     }
 }
 
-/// How long the proxy waits.
+/// The timeouts of a proxy: how long it waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// For the head of a request, and for the rest of a body that was answered early.

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! server      accepts connections, up to a bound; its service handles each request
-//! connection  bounds what a client's connection may hold: time, places, streams
+//! connection  bounds a client's connection: slots, write timeout, streams
 //! request     reads the head: client address, host, headers; drains unread bodies
 //! rules       decides, through the layer of tollgate-http
 //! stores      decides limits that several processes share, if a rule has a store

@@ -16,19 +16,22 @@ use crate::banner::Banner;
 use crate::config::Config;
 use crate::connection::per_client::PerClient;
 use crate::connection::write_timeout::ClientTimeouts;
+use crate::demo;
+use crate::log;
 use crate::metrics::Metrics;
 use crate::metrics::Task;
 use crate::process::descriptors::ConnectionBudget;
 use crate::process::signals::{HangupSignals, StopSignals};
 use crate::process::tasks;
 use crate::request::client::ClientFinder;
+use crate::rules;
 use crate::rules::RulesGate;
 use crate::server::Server;
 use crate::server::service::ServiceContext;
+use crate::stores;
 use crate::upstream::forward::Forward;
 use crate::upstream::forward::ForwardOptions;
 use crate::upstream::{PoolOptions, Upstream};
-use crate::{demo, log, rules, stores};
 
 /// The exit code if requests were cut off.
 const CUT_OFF: u8 = 1;

@@ -1,4 +1,4 @@
-//! What a replay is asked to do: the options, checked against each other.
+//! The options of a replay, and the plan that follows from them.
 
 use tollgate::{OnFull, Quota};
 use tollgate_rules::Rules;
@@ -10,7 +10,7 @@ use crate::log::format::Format;
 use crate::log::lines::Input;
 use crate::suggest::{AnalysisOptions, KeyList, Share, SuggestOptions};
 
-/// What a replay is asked to do. The fields are the options of `tollgate replay`.
+/// The options of a replay: those of `tollgate replay`.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// The logs, oldest first; `-` is standard input. An empty list is standard input too.
@@ -27,8 +27,8 @@ pub struct ReplayOptions {
     pub at_most: Share,
     /// A file of well-behaved keys, one a line; without it they are inferred.
     pub well_behaved: Option<String>,
-    /// The HTML page that the caller writes. The replay computes its charts, and refuses to
-    /// overwrite a file that it reads.
+    /// The HTML page that the caller will write. The replay computes its charts, and checks that the
+    /// page overwrites no input.
     pub html: Option<String>,
     /// Which fields of a line name its bucket.
     pub key: Key,
@@ -52,7 +52,7 @@ pub struct ReplayOptions {
     /// Keys that each limiter has room for. The default is as many as fit in 1 GiB, at most
     /// 1,000,000.
     pub capacity: Option<u64>,
-    /// What happens to a new key when a limiter is full.
+    /// The treatment of a new key when a limiter is full.
     pub on_full: OnFull,
     /// A file for every decision, one JSON object a line.
     pub decisions: Option<String>,
@@ -156,7 +156,7 @@ impl Plan {
         })
     }
 
-    /// What a cost of one is called: a request where each costs one cell.
+    /// The unit of costs in reports: requests if each request costs one cell.
     pub(crate) fn unit(&self) -> &'static str {
         if self.charge.cost == Cost::ONE { "requests" } else { "cells" }
     }

@@ -136,7 +136,7 @@ impl<'p> Session<'p> {
         }
         let mut row = tally.request(&request.key, request.cost, decided_at);
         for (index, contender) in contenders.iter_mut().enumerate() {
-            let verdict = contender.contender(&request.key, request.cost, decided_at);
+            let verdict = contender.decide(&request.key, request.cost, decided_at);
             row.verdict(index, &verdict);
             if let Some(decisions) = &mut self.decisions {
                 decisions.write(request, decided_at, &self.plan.limiters[index], &verdict)?;

@@ -242,13 +242,13 @@ fn a_store_that_goes_down_and_up_shows_in_log_metrics_and_readiness() {
     assert_eq!(get(proxy.admin, "/healthz", "").status, 200);
 
     redis.run();
-    let back = format!(" INFO store {} is back", redis.url());
-    eventually("it is logged", || proxy.stderr().contains(&back));
+    let up = format!(" INFO store {} is up again", redis.url());
+    eventually("it is logged", || proxy.stderr().contains(&up));
     assert_eq!(ready().status, 200);
     assert_eq!(reasons(&proxy, &redis), [0.0; 3]);
     let stderr = proxy.stderr();
     assert_eq!(stderr.matches(" is down: ").count(), 1, "{stderr}");
-    assert_eq!(stderr.matches(" is back").count(), 1, "{stderr}");
+    assert_eq!(stderr.matches(" is up again").count(), 1, "{stderr}");
 }
 
 #[test]

@@ -112,14 +112,14 @@ fn missing_authorities_are_an_error_at_the_start() {
     let torn = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let torn = scratch("torn-authority.pem", torn);
     let torn = torn.to_str().expect("UTF-8");
-    for (url, file, said) in [
-        (&http, empty, "--upstream-ca is for an https upstream"),
-        (&https, empty, "no certificate in it"),
+    for (url, file, expected) in [
+        (&http, empty, "--upstream-ca needs an https upstream"),
+        (&https, empty, "it contains no certificate"),
         (&https, torn, "certificate 1"),
         (&https, "/nowhere/ca.pem", "cannot be read"),
     ] {
         let error = start_error(&["--upstream", url, "--upstream-ca", file], &[]);
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
     // A system without certificate authorities.
     let none = [("SSL_CERT_FILE", empty), ("SSL_CERT_DIR", "/nowhere")];

@@ -1,4 +1,4 @@
-//! What a client's connection may hold: a slot, time, and streams.
+//! Bounds a client's connection: slots, write timeout, streams.
 
 pub(crate) mod open;
 pub(crate) mod per_client;

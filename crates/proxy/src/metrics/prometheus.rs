@@ -52,7 +52,7 @@ impl PrometheusText {
     }
 
     /// Writes the sum and the count of a histogram.
-    pub(crate) fn sum_and_count(&mut self, sum: f64, count: u64) {
+    pub(super) fn sum_and_count(&mut self, sum: f64, count: u64) {
         let family = self.family;
         self.write(format_args!("{family}_sum {sum}\n{family}_count {count}\n"));
     }

@@ -14,7 +14,7 @@ pub(crate) struct Client {
     /// trusted proxy names something that is not an address.
     pub(crate) address: Option<IpAddr>,
     /// Whether the peer is a trusted proxy that named a client.
-    pub(crate) is_behind_trusted: bool,
+    pub(super) is_behind_trusted: bool,
 }
 
 /// Finds the client by the peer or by `X-Forwarded-For`.

@@ -1,4 +1,5 @@
-//! Rewrites headers for the next hop: removes those of the connection, and tells the upstream the client.
+//! Rewrites headers for the next hop: removes those of the connection, and adds those that name the
+//! client.
 
 use http::header::{
     CONNECTION, COOKIE, EXPECT, Entry, HOST, HeaderMap, HeaderName, HeaderValue,
@@ -35,7 +36,7 @@ const KEPT: [&str; 8] = [
 ];
 
 /// Removes the headers of the connection, and those that `Connection` names.
-pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = words(headers, CONNECTION)
         .filter_map(|name| HeaderName::from_bytes(name).ok())
         .filter(|name| !KEPT.contains(&name.as_str()))

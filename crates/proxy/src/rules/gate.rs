@@ -134,7 +134,7 @@ impl RulesGate {
     }
 
     /// The number of reloads, and the number of failed ones.
-    pub(crate) fn reloads(&self) -> (u64, u64) {
+    pub(super) fn reloads(&self) -> (u64, u64) {
         match &self.source {
             Source::BuiltIn(_) => (0, 0),
             Source::File(live) => (live.reloads(), live.failures()),
@@ -163,13 +163,12 @@ impl RulesGate {
             Outcome::Denied(denied) => return self.deny(&counters, denied, report),
         };
         let reading = standing.map(|standing| admitted(&counters, standing));
-        let delay = reading.as_ref().map_or(Duration::ZERO, |reading| reading.delay);
-        let admission = Admission { delay, charge: None };
         if !verdict.elsewhere().is_empty() {
-            return self.ask(&counters, verdict.elsewhere(), admission, reading, report);
+            return self.ask_stores(&counters, verdict.elsewhere(), reading, report);
         }
         let decision = if standing.is_some() { Decision::Admitted } else { Decision::NoRule };
         self.metrics.count_decision(decision);
+        let admission = admission(reading.as_ref());
         reading.into_iter().for_each(|reading| report.note(reading));
         Verdict::Admit(admission)
     }
@@ -193,24 +192,24 @@ impl RulesGate {
     }
 
     /// Continues with the limits in stores: the limits of this process admit the request.
-    fn ask(
+    fn ask_stores(
         &self,
         counters: &RuleCounters,
         deferred: &[Deferred<'_>],
-        admission: Admission,
         reading: Option<Reading>,
         report: &mut Report,
     ) -> Verdict {
         let store_limits = self.store_limits.load();
-        let question = |asked: &Deferred<'_>| {
-            let limits = Arc::clone(store_limits.find(asked.rule())?);
-            Some(PendingRule::new(asked, limits, counters.entry(asked.rule())))
+        let pending_rule = |deferred: &Deferred<'_>| {
+            let limits = Arc::clone(store_limits.find(deferred.rule())?);
+            Some(PendingRule::new(deferred, limits, counters.entry(deferred.rule())))
         };
-        let questions: Option<Vec<_>> = deferred.iter().map(question).collect();
-        let found = questions.is_some();
+        let rules: Option<Vec<_>> = deferred.iter().map(pending_rule).collect();
+        let found = rules.is_some();
         let metrics = Arc::clone(&self.metrics);
+        let admission = admission(reading.as_ref());
         let mut pending =
-            PendingDecision::new(questions.unwrap_or_default(), admission, reading, metrics);
+            PendingDecision::new(rules.unwrap_or_default(), admission, reading, metrics);
         // The limits are missing if the rules were replaced twice meanwhile. Then the decision is unknown.
         let ruling = if found { pending.try_decide() } else { Some(Err(Reason::Unavailable)) };
         let (ruling, answers) = match ruling {
@@ -255,6 +254,11 @@ impl Drop for RestoreOnDrop<'_> {
             self.store_limits.store(before);
         }
     }
+}
+
+/// An admission with the delay of the reading, if there is one.
+fn admission(reading: Option<&Reading>) -> Admission {
+    Admission { delay: reading.map_or(Duration::ZERO, |reading| reading.delay), charge: None }
 }
 
 /// Adds the readings of another report.

@@ -31,7 +31,7 @@ use crate::rules::RulesGate;
 use crate::upstream::answer::ResponseBody;
 use crate::upstream::forward::Forward;
 
-/// What the services of all connections share.
+/// The parts that the services of all connections share.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceContext {
     pub(crate) service: RateLimit<Forward, Arc<RulesGate>>,
@@ -43,11 +43,11 @@ pub(crate) struct ServiceContext {
 
 /// The service of one connection.
 #[derive(Debug)]
-pub(crate) struct ConnectionService {
+pub(super) struct ConnectionService {
     pub(crate) context: ServiceContext,
     pub(crate) peer: SocketAddr,
     /// Whether a request has arrived.
-    pub(crate) is_used: Arc<AtomicBool>,
+    pub(super) is_used: Arc<AtomicBool>,
     /// Set if a response is cut off whose end is the end of the connection.
     pub(crate) is_cut: Arc<AtomicBool>,
     pub(crate) open: Arc<OpenConnection>,
@@ -99,7 +99,7 @@ type ServiceBody = Either<tollgate_http::Body<ResponseBody>, ResponseBody>;
 
 /// Counts a request as in flight until this is dropped.
 #[derive(Debug)]
-pub(crate) struct InFlightRequest {
+pub(super) struct InFlightRequest {
     metrics: Arc<Metrics>,
     began: Instant,
     is_answered: bool,
@@ -132,7 +132,7 @@ impl Drop for InFlightRequest {
 pin_project! {
     /// The body of a response in flight.
     #[derive(Debug)]
-    pub(crate) struct TrackedBody<B> {
+    pub(super) struct TrackedBody<B> {
         #[pin]
         body: B,
         is_cut: Option<Arc<AtomicBool>>,

@@ -39,7 +39,7 @@ impl RuleLimits {
 }
 
 impl StoreLimit {
-    /// The answer, if it can be told without waiting.
+    /// The answer, if it is available without waiting.
     pub(super) fn try_check_n(&self, key: &[u8], cells: u64) -> Option<Answer> {
         match self {
             Self::PerRequest(limiter) => limiter.try_check_n(key, cells),

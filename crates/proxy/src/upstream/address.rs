@@ -28,7 +28,7 @@ impl Upstream {
     }
 
     /// Whether the scheme is https.
-    pub(crate) fn is_secure(&self) -> bool {
+    pub(super) fn is_secure(&self) -> bool {
         self.scheme == Scheme::HTTPS
     }
 

@@ -34,7 +34,7 @@ impl BodyRate {
 /// The time that the proxy has waited for one client, and the bytes that the client has sent. Time in
 /// which the upstream does not ask for more does not count.
 #[derive(Debug)]
-pub(crate) struct ClientWait {
+pub(super) struct ClientWait {
     rate: BodyRate,
     bytes: u64,
     waited: Duration,
@@ -49,7 +49,7 @@ impl ClientWait {
 
     /// Notes that the body returned bytes, or is pending. Returns whether the wait is over its limit. If it
     /// is not, the task is woken when the limit is reached.
-    pub(crate) fn is_too_slow(&mut self, bytes: Option<usize>, context: &mut Context<'_>) -> bool {
+    pub(super) fn is_too_slow(&mut self, bytes: Option<usize>, context: &mut Context<'_>) -> bool {
         let now = Instant::now();
         let Some(deadline) = self.note(bytes, now) else { return false };
         if deadline <= now {

@@ -23,12 +23,12 @@ use crate::log;
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A connection to the upstream.
-pub(crate) type UpstreamStream =
+pub(super) type UpstreamStream =
     TokioIo<TracedStream<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
 
 /// Opens connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Connector {
+pub(super) struct Connector {
     connector: HttpsConnector<HttpConnector>,
     timeout: Duration,
     is_http2: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Connector {
 
 /// Why no connection was opened.
 #[derive(Debug)]
-pub(crate) enum ConnectError {
+pub(super) enum ConnectError {
     /// The timeout expired.
     Timeout,
     /// The server does not speak TLS, or is not trusted.

@@ -18,8 +18,8 @@ use super::connect::{ConnectError, Connector};
 
 /// Opens connections up to a bound.
 #[derive(Clone, Debug)]
-pub(crate) struct BoundedConnector {
-    pub(crate) connector: Connector,
+pub(super) struct BoundedConnector {
+    pub(super) connector: Connector,
     pub(crate) slots: Arc<Semaphore>,
     /// How long to wait for a slot.
     pub(crate) timeout: Duration,
@@ -48,7 +48,7 @@ impl Service<Uri> for BoundedConnector {
 pin_project! {
     /// A connection that holds its slot until it is dropped.
     #[derive(Debug)]
-    pub(crate) struct LimitedStream<S> {
+    pub(super) struct LimitedStream<S> {
         #[pin]
         stream: S,
         _slot: OwnedSemaphorePermit,

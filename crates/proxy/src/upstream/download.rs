@@ -28,12 +28,12 @@ pub(crate) struct Download {
 #[derive(Debug)]
 pub(crate) struct Announced {
     pub(crate) bytes: u64,
-    pub(crate) trace: Trace,
+    pub(super) trace: Trace,
 }
 
 impl Announced {
     /// Whether more bytes have arrived than announced.
-    pub(crate) fn is_exceeded(&self) -> bool {
+    pub(super) fn is_exceeded(&self) -> bool {
         self.trace.body_bytes() > self.bytes
     }
 }

@@ -20,7 +20,7 @@ const STATUS: std::ops::Range<usize> = 9..12;
 
 /// A traced connection.
 #[derive(Debug)]
-pub(crate) struct TracedStream<T> {
+pub(super) struct TracedStream<T> {
     stream: T,
     trace: Trace,
     head: HeadEnd,
@@ -109,7 +109,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TracedStream<T> {
 /// The trace of one exchange. The connection keeps one; hyper-util clones it into each response and each
 /// error, before the connection serves another request. So a clone is made while its exchange is the
 /// latest of the connection, and keeps referring to that exchange.
-pub(crate) struct Trace {
+pub(super) struct Trace {
     connection: Arc<Shared>,
     exchange: Arc<Exchange>,
 }
@@ -143,14 +143,14 @@ impl Trace {
     }
 
     /// Whether the connection was reused, and no byte of this response has arrived.
-    pub(crate) fn is_reused_without_response(&self) -> bool {
+    pub(super) fn is_reused_without_response(&self) -> bool {
         let has_served =
             self.exchange.number > 0 || self.connection.has_answered.load(Ordering::Relaxed);
         has_served && self.exchange.received.load(Ordering::Relaxed) == 0
     }
 
     /// Bytes after the head of the response.
-    pub(crate) fn body_bytes(&self) -> u64 {
+    pub(super) fn body_bytes(&self) -> u64 {
         self.exchange.after_head.load(Ordering::Relaxed)
     }
 }

@@ -26,7 +26,7 @@ use super::connect::ConnectError;
 use super::download::{Announced, Download};
 use super::exchange::Trace;
 use super::idle::{Activity, IdleTimeout};
-use super::pool::{Pool, PoolOptions, Reuse};
+use super::pool::{Pool, PoolOptions, Route};
 use super::tunnel::Tunnel;
 use super::upgrade::UpgradeRequest;
 use super::upload::{Progress, Upload};
@@ -118,13 +118,13 @@ impl Inner {
         head.version = Version::HTTP_11;
         head.extensions.clear();
 
-        let is_upgrade = upgrade.is_some();
+        let route = Route { is_upgrade: upgrade.is_some(), may_reuse: true };
         let again = may_be_repeated(&head, &body).then(|| head.clone());
         let activity = Activity::new();
-        let mut sent = self.send(head, Some(body), is_upgrade, Reuse::Allowed, &activity).await;
+        let mut sent = self.send(head, Some(body), route, &activity).await;
         if let (Err(Failure::Closed), Some(head)) = (&sent, again) {
             self.metrics.count_retry();
-            sent = self.send(head, None, is_upgrade, Reuse::Never, &activity).await;
+            sent = self.send(head, None, Route { may_reuse: false, ..route }, &activity).await;
         }
         let (response, announced) = sent?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -145,8 +145,7 @@ impl Inner {
         &self,
         head: request::Parts,
         body: Option<RequestBody>,
-        is_upgrade: bool,
-        reuse: Reuse,
+        route: Route,
         activity: &Arc<Activity>,
     ) -> Result<(Response<Incoming>, Option<Announced>), Failure> {
         let is_head = head.method == Method::HEAD;
@@ -155,7 +154,7 @@ impl Inner {
             Upload::new(body, idle, self.options.body_rate, Arc::clone(&self.metrics));
         let mut request = Request::from_parts(head, upload);
         let connection = capture_connection(&mut request);
-        let sent = self.pool.send(request, is_upgrade, reuse);
+        let sent = self.pool.send(request, route);
         let mut response = self.in_time(sent, &progress).await?;
         progress.answered();
         let trace: Trace = response.extensions_mut().remove().expect("the connection is traced");

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::metrics::{Metrics, Stall};
 
-pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of polling a body.
 type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;

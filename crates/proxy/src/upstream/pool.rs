@@ -39,7 +39,7 @@ pub(crate) struct PoolOptions {
 
 /// All connections to the upstream.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(super) struct Pool {
     preferred: ClientPair,
     upgradable: Option<ClientPair>,
     are_http1: bool,
@@ -52,13 +52,13 @@ struct ClientPair {
     fresh: Client<BoundedConnector, Upload>,
 }
 
-/// Whether a request may use an existing connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reuse {
-    /// It may use an idle connection.
-    Allowed,
-    /// It needs a new connection.
-    Never,
+/// The kind of connection that a request needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    /// Whether the connection must be upgradable.
+    pub(super) is_upgrade: bool,
+    /// Whether the connection may be a reused one.
+    pub(super) may_reuse: bool,
 }
 
 impl Pool {
@@ -101,27 +101,22 @@ impl Pool {
     }
 
     /// Whether connections can be upgraded.
-    pub(crate) fn can_upgrade(&self) -> bool {
+    pub(super) fn can_upgrade(&self) -> bool {
         self.upgradable.is_some()
     }
 
     /// Whether all connections are HTTP/1.1.
-    pub(crate) fn are_http1(&self) -> bool {
+    pub(super) fn are_http1(&self) -> bool {
         self.are_http1
     }
 
     /// Sends a request.
-    pub(crate) fn send(
-        &self,
-        request: Request<Upload>,
-        is_upgrade: bool,
-        reuse: Reuse,
-    ) -> ResponseFuture {
-        let upgradable = self.upgradable.as_ref().filter(|_| is_upgrade);
+    pub(crate) fn send(&self, request: Request<Upload>, route: Route) -> ResponseFuture {
+        let upgradable = self.upgradable.as_ref().filter(|_| route.is_upgrade);
         let pair = upgradable.unwrap_or(&self.preferred);
-        match reuse {
-            Reuse::Allowed => pair.kept.request(request),
-            Reuse::Never => pair.fresh.request(request),
+        match route.may_reuse {
+            true => pair.kept.request(request),
+            false => pair.fresh.request(request),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Tunnel {
     pub(crate) upstream: OnUpgrade,
     /// Keeps the client's connection counted as open until the tunnel ends.
     pub(crate) open: Arc<OpenConnection>,
-    pub(crate) idle_timeout: Duration,
+    pub(super) idle_timeout: Duration,
     pub(crate) metrics: Arc<Metrics>,
 }
 

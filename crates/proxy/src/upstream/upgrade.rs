@@ -14,8 +14,8 @@ const REJECTED: [&[u8]; 4] = [b"h2", b"h2c", b"http", b"tls"];
 
 /// The requested protocols, and the client's end of the connection.
 #[derive(Debug)]
-pub(crate) struct UpgradeRequest {
-    pub(crate) protocols: HeaderValue,
+pub(super) struct UpgradeRequest {
+    pub(super) protocols: HeaderValue,
     pub(crate) client: OnUpgrade,
     pub(crate) open: Arc<OpenConnection>,
 }

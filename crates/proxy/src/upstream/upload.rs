@@ -15,7 +15,7 @@ use crate::request::body::RequestBody;
 
 /// The progress of an upload.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(super) struct Progress {
     frames: AtomicU64,
     waits_for_client: AtomicBool,
     has_stalled: AtomicBool,
@@ -25,22 +25,22 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Frames received from the client.
-    pub(crate) fn frames(&self) -> u64 {
+    pub(super) fn frames(&self) -> u64 {
         self.frames.load(Ordering::Relaxed)
     }
 
     /// Whether the upstream asks for more than the client has sent.
-    pub(crate) fn waits_for_client(&self) -> bool {
+    pub(super) fn waits_for_client(&self) -> bool {
         self.waits_for_client.load(Ordering::Relaxed)
     }
 
     /// Whether the client stopped inside its body.
-    pub(crate) fn has_stalled(&self) -> bool {
+    pub(super) fn has_stalled(&self) -> bool {
         self.has_stalled.load(Ordering::Relaxed)
     }
 
     /// Whether the client's body ended early or is malformed.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 

@@ -42,7 +42,7 @@ pub(crate) enum Field {
 
 impl Field {
     /// The usual names of the field in JSON and CSV logs, the likeliest first.
-    pub(crate) fn usual_names(&self) -> &[&str] {
+    pub(super) fn usual_names(&self) -> &[&str] {
         match self {
             Self::Ip => &[
                 "ip",
@@ -111,7 +111,7 @@ impl<'f> Header<'f> {
 }
 
 /// The usual names of a header in JSON and CSV logs, the likeliest first.
-pub(crate) fn header_names(name: &str) -> Vec<String> {
+pub(super) fn header_names(name: &str) -> Vec<String> {
     let underscored = name.replace('-', "_");
     let mut names = vec![format!("http_{underscored}"), underscored, name.to_owned()];
     let others: &[&str] = match name {
@@ -125,7 +125,7 @@ pub(crate) fn header_names(name: &str) -> Vec<String> {
 }
 
 /// A request target without its query string.
-pub(crate) fn without_query(target: Cow<'_, str>) -> Cow<'_, str> {
+pub(super) fn without_query(target: Cow<'_, str>) -> Cow<'_, str> {
     match (target.find('?'), target) {
         (Some(at), Cow::Borrowed(text)) => Cow::Borrowed(&text[..at]),
         (Some(at), Cow::Owned(mut text)) => {

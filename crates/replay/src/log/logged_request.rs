@@ -95,7 +95,7 @@ impl<'h> LoggedRequestView<'h> {
         Self { head, headers, missing: RefCell::default() }
     }
 
-    /// What rules asked for since the last call and the log does not record.
+    /// The parts that rules have asked for since the last call and that the log does not record.
     pub(crate) fn take_missing(&self) -> BTreeSet<Cow<'h, str>> {
         self.missing.take()
     }

@@ -13,13 +13,13 @@ const DAY: u64 = 86_400 * SECOND;
 const COLUMN_CHARS_MAX: usize = 4;
 
 /// The width of the numbers on the left, with the space after them.
-pub(crate) fn gutter(most: u64) -> usize {
+pub(super) fn gutter(most: u64) -> usize {
     words::thousands(most).len() + 1
 }
 
 /// Draws the chart. `names` are those of the limiters, `zone` is that of the log, and `width` is the
 /// room for the bars.
-pub(crate) fn draw(
+pub(super) fn draw(
     names: &[String],
     columns: &Columns,
     zone: &str,
@@ -45,7 +45,7 @@ pub(crate) fn draw(
         text.push('\n');
         text.push_str(&title(name, counts, columns));
         if counts.iter().any(|count| *count > 0) {
-            band(&mut text, counts, most, rows, gutter, chars);
+            band(&mut text, counts, Scale { max: most, rows, gutter, chars });
         }
     }
     axis(&mut text, columns, gutter, chars);
@@ -63,15 +63,29 @@ fn title(name: &str, counts: &[u64], columns: &Columns) -> String {
     format!("{name}: at most {}, at {}\n", words::thousands(*most), long_label(start, columns))
 }
 
+/// The scale of the bars, which all bands share.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    /// The count of a bar of full height.
+    max: u64,
+    /// The full height in rows.
+    rows: u64,
+    /// The width of the numbers on the left.
+    gutter: usize,
+    /// The width of a column.
+    chars: usize,
+}
+
 /// The bars of one limiter, without empty rows at the top. The number beside the topmost row is the
 /// count of a bar of that height.
-fn band(text: &mut String, counts: &[u64], most: u64, rows: u64, gutter: usize, chars: usize) {
-    let eighths = |count: u64| (u128::from(count) * u128::from(rows * 8)).div_ceil(most.into());
+fn band(text: &mut String, counts: &[u64], scale: Scale) {
+    let Scale { max, rows, gutter, chars } = scale;
+    let eighths = |count: u64| (u128::from(count) * u128::from(rows * 8)).div_ceil(max.into());
     let tallest = counts.iter().map(|count| eighths(*count)).max().unwrap_or(0);
     for row in (0..rows).rev().filter(|row| u128::from(row * 8) < tallest) {
         let is_topmost = u128::from((row + 1) * 8) >= tallest;
         let label =
-            if is_topmost { words::thousands(most * (row + 1) / rows) } else { String::new() };
+            if is_topmost { words::thousands(max * (row + 1) / rows) } else { String::new() };
         let mut line = format!("{label:>width$} │", width = gutter - 1);
         for count in counts {
             let filled = eighths(*count).saturating_sub(u128::from(row * 8)).min(8);

@@ -4,7 +4,7 @@ use crate::words;
 
 /// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(super) enum Side {
     Left,
     Right,
 }
@@ -17,7 +17,7 @@ const TEXT_MIN: usize = 8;
 /// A table whose first row is its head, and whose first two columns are a limiter's rule and
 /// algorithm. If it is too wide, texts in the last column are cut; if it is still too wide, each rule
 /// gets its own line.
-pub(crate) fn by_limiter(rows: &[Vec<String>], sides: &[Side], width: usize) -> String {
+pub(super) fn by_limiter(rows: &[Vec<String>], sides: &[Side], width: usize) -> String {
     let wide = fitted(rows, sides, width, TEXT_WIDE_MIN);
     if widest(&wide) <= width {
         return wide;
@@ -39,7 +39,7 @@ pub(crate) fn by_limiter(rows: &[Vec<String>], sides: &[Side], width: usize) -> 
 
 /// A table of names and numbers, whose first row is its head. If it is too wide, it is split in two:
 /// the columns from `second` on follow below, with the names repeated.
-pub(crate) fn in_two(rows: &[Vec<String>], second: usize, width: usize) -> String {
+pub(super) fn in_two(rows: &[Vec<String>], second: usize, width: usize) -> String {
     let numbers = |rows: &[Vec<String>]| {
         let mut sides = vec![Side::Right; rows[0].len()];
         sides[0] = Side::Left;

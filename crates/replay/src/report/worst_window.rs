@@ -21,7 +21,7 @@ const NAMED_NANOS: [(u64, &str); 5] = [
 ];
 
 /// A table of the worst windows, and a table of the bounds.
-pub(crate) fn section(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+pub(super) fn section(plan: &Plan, outcome: &Outcome, width: usize) -> String {
     let what = plan.unit();
     let (column, within) = match same_period(plan) {
         Some(period) => (format!("worst {period}"), format!("any {period}")),

@@ -8,7 +8,7 @@ use super::keys::{Keys, busiest_minute};
 use super::well_behaved::WellBehaved;
 
 /// The number of rates, and of bursts.
-pub(crate) const CANDIDATES: usize = 8;
+pub(super) const CANDIDATES: usize = 8;
 /// Rates above the one that the busiest minute of a well-behaved key asks for.
 const CANDIDATES_ABOVE: usize = 2;
 
@@ -42,7 +42,7 @@ pub(crate) fn bursts(max: u64) -> Vec<u64> {
 }
 
 /// The cells that a rate restores in a span.
-pub(crate) fn cells_in(rate: &Quota, span: Duration) -> u128 {
+pub(super) fn cells_in(rate: &Quota, span: Duration) -> u128 {
     u128::from(rate.limit()) * span.as_nanos() / rate.period().as_nanos().max(1)
 }
 

@@ -73,12 +73,12 @@ impl Keys {
 }
 
 /// The cells of all requests together.
-pub(crate) fn volume(requests: &[Request]) -> u64 {
+pub(super) fn volume(requests: &[Request]) -> u64 {
     requests.iter().fold(0, |sum: u64, request| sum.saturating_add(request.cells))
 }
 
 /// The most cells within any minute.
-pub(crate) fn busiest_minute(requests: &[Request]) -> u64 {
+pub(super) fn busiest_minute(requests: &[Request]) -> u64 {
     let mut first = 0;
     let mut cells = 0_u128;
     let mut most = 0;

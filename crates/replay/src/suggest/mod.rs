@@ -20,7 +20,7 @@ pub(crate) use suggestion::{Candidate, Suggestion, cells_in_a_minute};
 pub(crate) use trace::{Kept, Trace};
 pub(crate) use well_behaved::{Basis, KeyList, WellBehaved};
 
-/// What to find out about a log.
+/// The options of an analysis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AnalysisOptions {
     /// `--suggest`.
@@ -31,7 +31,7 @@ pub(crate) struct AnalysisOptions {
     pub(crate) well_behaved: Option<KeyList>,
 }
 
-/// What to suggest.
+/// The options of a suggestion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SuggestOptions {
     /// Rates to suggest a burst for; empty means rates that suit the log.
@@ -39,7 +39,7 @@ pub(crate) struct SuggestOptions {
     pub(crate) at_most: Share,
 }
 
-/// What was found out about a log.
+/// The result of an analysis.
 #[derive(Debug)]
 pub(crate) struct Analysis {
     /// Requests and keys that were examined, and how much of the log they are.

@@ -13,7 +13,7 @@ const PERCENTILE: usize = 99;
 #[derive(Debug)]
 pub(crate) struct WellBehaved {
     /// One flag per key.
-    pub(crate) is_well_behaved: Vec<bool>,
+    pub(super) is_well_behaved: Vec<bool>,
     pub(crate) count: u64,
     pub(crate) basis: Basis,
 }
@@ -30,7 +30,7 @@ pub(crate) enum Basis {
 
 impl WellBehaved {
     /// Takes all keys that do not stand out.
-    pub(crate) fn infer(keys: &Keys) -> Self {
+    pub(super) fn infer(keys: &Keys) -> Self {
         let minutes: Vec<u64> = keys.each().map(busiest_minute).collect();
         let volumes: Vec<u64> = keys.each().map(volume).collect();
         let (minute_cells_max, volume_cells_max) = (percentile(&minutes), percentile(&volumes));
@@ -47,7 +47,7 @@ impl WellBehaved {
     /// # Errors
     ///
     /// No key of the list is in the log.
-    pub(crate) fn listed(list: &KeyList, keys: &Keys) -> Result<Self> {
+    pub(super) fn listed(list: &KeyList, keys: &Keys) -> Result<Self> {
         let is_well_behaved: Vec<bool> = keys.names().map(|name| list.has(name)).collect();
         let found =
             is_well_behaved.iter().filter(|is_well_behaved| **is_well_behaved).count() as u64;

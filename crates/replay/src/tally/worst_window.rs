@@ -24,7 +24,7 @@ pub(crate) struct Admission {
 }
 
 /// The worst window so far: its cells, the first key that had so many, and the end of that window.
-pub(crate) type KeyWindow = Admission;
+pub(super) type KeyWindow = Admission;
 
 /// Follows the admissions of one limiter.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl WorstWindow {
 
     /// Counts an admission that is let through after `delay`. `unix_nanos` never goes back from one
     /// call to the next.
-    pub(crate) fn admit(&mut self, admission: Admission, delay: Duration) {
+    pub(super) fn admit(&mut self, admission: Admission, delay: Duration) {
         let now = admission.unix_nanos;
         while self.waiting.peek().is_some_and(|Reverse(first)| first.unix_nanos <= now) {
             self.next_waiting();

@@ -153,7 +153,7 @@ impl Fields for Clf<'_> {
 }
 
 /// Whether the format has the field.
-pub(crate) fn knows(field: &Field) -> bool {
+pub(super) fn knows(field: &Field) -> bool {
     Clf::default().text(field).is_some()
 }
 

@@ -40,7 +40,7 @@ impl Header {
     }
 
     /// Checks that the file has a column for the field. The error lists the columns.
-    pub(crate) fn require(&self, field: &Field) -> Result<(), Malformed> {
+    pub(super) fn require(&self, field: &Field) -> Result<(), Malformed> {
         match self.column(field) {
             Some(_) => Ok(()),
             None => Err(Malformed::new(format!(

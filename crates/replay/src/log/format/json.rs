@@ -9,7 +9,7 @@ use crate::log::fields::{Field, Fields, Header, Malformed, Stamp, header_names, 
 
 /// The object of one line, and the name of its time if the caller gave one.
 #[derive(Debug)]
-pub(crate) struct Json<'f> {
+pub(super) struct Json<'f> {
     object: Value,
     time_field: Option<&'f str>,
 }

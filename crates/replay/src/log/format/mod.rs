@@ -40,7 +40,7 @@ pub enum Format {
 ///
 /// # Errors
 ///
-/// The text is no offset; the error says how to write one.
+/// The text is not an offset. The message shows how to write one.
 pub fn parse_utc_offset(text: &str) -> Result<i32, String> {
     time::offset_secs(&text.replacen(':', "", 1))
         .ok_or_else(|| "write an offset from UTC like +02:00 or -05:30".to_owned())
@@ -60,7 +60,7 @@ pub(crate) enum Reader<'p> {
     Csv(csv::Header),
 }
 
-/// What a line was.
+/// The kind of a line that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// A request, which is now in the [`Request`].

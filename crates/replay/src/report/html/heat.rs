@@ -32,11 +32,11 @@ pub(super) fn chart(grid: &Grid) -> String {
     let (across, down) = (grid.bursts.len() as f64 * CELL.0, grid.rates.len() as f64 * CELL.1);
     let width = 2.0 * (left + across) + GAP;
     let mut svg = Svg::new(width, HEAD + down + FOOT + LEGEND);
-    panel(&mut svg, grid, &rates, left, "share of requests denied, in %", |cell| {
+    panel(&mut svg, grid, (left, "share of requests denied, in %"), |cell| {
         (cell.requests, grid.requests, "requests")
     });
     let second = left + across + GAP + left;
-    panel(&mut svg, grid, &rates, second, "share of keys ever denied, in %", |cell| {
+    panel(&mut svg, grid, (second, "share of keys ever denied, in %"), |cell| {
         (cell.keys, grid.keys, "keys")
     });
     legend(&mut svg, left, HEAD + down + FOOT);
@@ -46,11 +46,10 @@ pub(super) fn chart(grid: &Grid) -> String {
 fn panel(
     svg: &mut Svg,
     grid: &Grid,
-    rates: &[String],
-    left: f64,
-    title: &str,
+    (left, title): (f64, &str),
     of: impl Fn(&Denials) -> (u64, u64, &'static str),
 ) {
+    let rates: Vec<String> = grid.rates.iter().map(ToString::to_string).collect();
     let (across, down) = (grid.bursts.len() as f64 * CELL.0, rates.len() as f64 * CELL.1);
     svg.text((left, 18.0), Anchor::Start, "name", title);
     for (row, (rate, cells)) in rates.iter().zip(&grid.denied).enumerate() {

@@ -45,5 +45,5 @@ rect.h3 { fill: #7ab6d9; } rect.h4 { fill: #2b76b5; } rect.h5 { fill: #14559a; }
 rect.h6 { fill: #08306b; } text.on-light { fill: #10141a; } text.on-dark { fill: #ffffff; }
 ";
 
-/// Series have so many looks; then they begin again.
+/// The number of line styles. Further series reuse them.
 pub(super) const LOOKS: usize = 8;

@@ -1,5 +1,8 @@
 //! The algorithms that a replay offers. A new algorithm is one entry in [`ALGORITHMS`].
 
+#[cfg(test)]
+mod tests;
+
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
@@ -179,36 +182,5 @@ impl FromStr for Selection {
             return Ok(Self::All);
         }
         text.split(',').map(|name| name.trim().parse()).collect::<Result<_, _>>().map(Self::Named)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tollgate::AnyAlgorithm;
-
-    use super::*;
-
-    #[test]
-    fn a_list_keeps_its_order() {
-        let list = str::parse::<Selection>;
-        let named = list("fixed-window, gcra").unwrap();
-        let names: Vec<_> = named.algorithms().iter().map(|algorithm| algorithm.name).collect();
-        assert_eq!(names, ["fixed-window", "gcra"]);
-        assert_eq!(list("all"), Ok(Selection::All));
-        assert!(list("gcra,magic").unwrap_err().contains("`magic`"));
-        assert!(list("").is_err());
-    }
-
-    #[test]
-    fn the_algorithms_have_the_names_of_the_library() {
-        let names: Vec<_> = ALGORITHMS.iter().map(|algorithm| algorithm.name).collect();
-        assert_eq!(names, AnyAlgorithm::NAMES);
-    }
-
-    #[test]
-    fn descriptions_of_worst_windows_fit_a_narrow_terminal() {
-        for algorithm in ALGORITHMS {
-            assert!(algorithm.worst_window.len() <= 58, "{}", algorithm.worst_window);
-        }
     }
 }
