@@ -125,6 +125,9 @@ impl<'h> Asked<'h> {
 }
 
 impl RequestView for Asked<'_> {
+    /// A log may have the whole target in the place of the path.
+    const PATH_HAS_QUERY: bool = true;
+
     fn method(&self) -> &str {
         self.head.method.as_deref().unwrap_or_else(|| {
             self.lacks("method");

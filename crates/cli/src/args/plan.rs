@@ -91,7 +91,8 @@ impl ReplayArgs {
         };
         let (limiters, left_out) = limiters(&self.rules, &selection, options)?;
         let several = limiters.len() + rules.as_ref().map_or(0, |rules| rules.rules().len()) > 1;
-        let headers = |rules: &Rules| rules.headers().into_iter().map(str::to_owned).collect();
+        let headers =
+            |rules: &Rules| rules.required_headers().into_iter().map(str::to_owned).collect();
         Ok(Plan {
             inputs,
             top: self.top.unwrap_or(if several { 5 } else { 10 }),

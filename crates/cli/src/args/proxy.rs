@@ -61,7 +61,7 @@ Metrics:
 
 Health:
   GET /healthz is 200, or 503 while stopping. GET /readyz is 503, too, while a store is down that a rule
-  needs (when_down of \"block\"); it names all stores that are down, and why. Each store is asked for a sign
+  needs (fallback = \"deny\"); it names all stores that are down, and why. Each store is asked for a sign
   of life every second.
 
 Log:

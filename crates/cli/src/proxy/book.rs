@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_http::Policy;
 use tollgate_redis::Origin;
-use tollgate_rules::{Gate, Limit, Rule};
+use tollgate_rules::{Rule, RuleLimit, RulesLimiter};
 
 /// Who decides about limits in a store, as metrics call it.
 pub(super) const ORIGINS: [(Origin, &str); 4] = [
@@ -76,7 +76,7 @@ impl Counts {
 
 impl Book {
     /// Of these rules; those that were there before count on.
-    pub(super) fn new(gate: &Gate, before: &Self) -> Self {
+    pub(super) fn new(gate: &RulesLimiter, before: &Self) -> Self {
         let page = |(index, rule): (usize, &Rule)| {
             let counts = before.pages.get(rule.name()).map(|page| Arc::clone(&page.counts));
             let page = Page::new(rule, Some(index), counts.unwrap_or_default());
@@ -86,7 +86,7 @@ impl Book {
     }
 
     /// What clients are told of a limit of a rule.
-    pub(super) fn policy(&self, rule: &Rule, limit: &Limit) -> Policy {
+    pub(super) fn policy(&self, rule: &Rule, limit: &RuleLimit) -> Policy {
         let position = rule.limits().iter().position(|its| std::ptr::eq(its, limit));
         let known = self.pages.get(rule.name()).zip(position);
         let known = known.and_then(|(page, position)| page.policies.get(position));
@@ -128,7 +128,7 @@ impl Book {
 
 /// Named by the rule; where that has several limits, by the limit too. A name that the header
 /// cannot carry is replaced by the rule's place in the file.
-fn policy(rule: &Rule, limit: &Limit, index: Option<usize>) -> Policy {
+fn policy(rule: &Rule, limit: &RuleLimit, index: Option<usize>) -> Policy {
     let full = match rule.limits() {
         [_] => rule.name().to_owned(),
         _ => format!("{}/{}", rule.name(), limit.name()),
@@ -145,8 +145,8 @@ mod tests {
 
     use super::*;
 
-    fn gate(text: &str) -> Gate {
-        Gate::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory")
+    fn gate(text: &str) -> RulesLimiter {
+        RulesLimiter::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory")
     }
 
     #[test]

@@ -12,6 +12,8 @@ use super::headers::asked_host;
 pub(super) struct Head<'a>(pub(super) &'a Parts);
 
 impl RequestView for Head<'_> {
+    const PATH_HAS_QUERY: bool = false;
+
     fn method(&self) -> &str {
         self.0.method.as_str()
     }

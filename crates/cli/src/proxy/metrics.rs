@@ -264,7 +264,7 @@ impl Metrics {
         let help = "Requests that would have had to wait while too many did.";
         page.single("tollgate_queue_full_total", "counter", help, layer.queue_full);
         let help = "Requests that waited for a store's answer, or for what stands in for it.";
-        page.single("tollgate_asked_total", "counter", help, layer.asked);
+        page.single("tollgate_store_waits_total", "counter", help, layer.pending);
         let help = "Requests that were denied since a store did not answer.";
         page.single("tollgate_unavailable_total", "counter", help, layer.unavailable);
         self.write_rules(&mut page, gate);

@@ -8,10 +8,10 @@ use arc_swap::ArcSwap;
 use http::request::Parts;
 use tokio::sync::Mutex;
 use tokio::time::MissedTickBehavior;
-use tollgate_http::{Admission, Asking, KeyError, Reading, Reason, Report, Verdict};
+use tollgate_http::{GatePermit, KeyError, PendingVerdict, Reading, Reason, Report, Verdict};
 use tollgate_rules::{
-    Deferred, Denial, DenyReason, Gate, LiveRules, Outcome, ReloadError, ReloadSummary, Rules,
-    RulesFile, Standing,
+    Deferred, DenyReason, LiveRules, Outcome, ReloadError, ReloadSummary, RuleDenial, RulePermit,
+    Rules, RulesFile, RulesLimiter,
 };
 
 use super::book::Book;
@@ -43,7 +43,7 @@ pub(super) struct RulesGate {
 
 #[derive(Debug)]
 enum Source {
-    BuiltIn(Box<Gate>),
+    BuiltIn(Box<RulesLimiter>),
     File(Arc<LiveRules>),
 }
 
@@ -63,7 +63,7 @@ impl RulesGate {
             Some(file) => Source::File(file.live()),
             None => {
                 let rules = Rules::parse("built-in rules", demo::RULES)?;
-                Source::BuiltIn(Box::new(Gate::new(rules).context("the built-in rules")?))
+                Source::BuiltIn(Box::new(RulesLimiter::new(rules).context("the built-in rules")?))
             }
         };
         let (book, shared) = (ArcSwap::default(), ArcSwap::default());
@@ -81,7 +81,7 @@ impl RulesGate {
             return;
         }
         self.read(|gate| {
-            for rule in gate.rules().filter(|rule| rule.asks_for_host()) {
+            for rule in gate.rules().filter(|rule| rule.uses_host()) {
                 log::warn(format_args!(
                     "rule \"{}\" asks for the host, which the upstream is not sent: under any other \
                      name a client reaches it uncounted; see --preserve-host",
@@ -122,7 +122,7 @@ impl RulesGate {
     }
 
     /// What there is to say of the rules in force.
-    pub(super) fn read<R>(&self, ask: impl FnOnce(&Gate) -> R) -> R {
+    pub(super) fn read<R>(&self, ask: impl FnOnce(&RulesLimiter) -> R) -> R {
         match &self.source {
             Source::BuiltIn(gate) => ask(gate),
             Source::File(live) => ask(&live.load()),
@@ -147,9 +147,9 @@ impl RulesGate {
         }
     }
 
-    fn judge(&self, verdict: &tollgate_rules::Verdict<'_>, report: &mut Report) -> Verdict {
+    fn judge(&self, verdict: &tollgate_rules::RulesDecision<'_>, report: &mut Report) -> Verdict {
         let book = self.book.load();
-        for denied in verdict.shadowed() {
+        for denied in verdict.shadow_denials() {
             book.count(denied.rule(), |counts| &counts.shadow_denied);
             report.note_shadow(denial(&book, denied));
         }
@@ -160,9 +160,9 @@ impl RulesGate {
         };
         let reading = standing.map(|standing| admitted(&book, standing));
         let delay = reading.as_ref().map_or(Duration::ZERO, |reading| reading.delay);
-        let admission = Admission { delay, charge: None };
-        if !verdict.elsewhere().is_empty() {
-            return self.ask(&book, verdict.elsewhere(), admission, reading, report);
+        let admission = GatePermit { delay, charge: None };
+        if !verdict.deferred().is_empty() {
+            return self.ask(&book, verdict.deferred(), admission, reading, report);
         }
         let decision = if standing.is_some() { Decision::Admitted } else { Decision::NoRule };
         self.metrics.count_decision(decision);
@@ -170,21 +170,21 @@ impl RulesGate {
         Verdict::Admit(admission)
     }
 
-    fn deny(&self, book: &Book, denied: &Denial<'_>, report: &mut Report) -> Verdict {
+    fn deny(&self, book: &Book, denied: &RuleDenial<'_>, report: &mut Report) -> Verdict {
         self.metrics.count_decision(Decision::Denied);
         book.count(denied.rule(), |counts| &counts.denied);
-        let bad_request = match denied.why() {
+        let bad_request = match denied.reason() {
             DenyReason::NoKey => Some(KeyError::Missing),
             DenyReason::UnclearPath => Some(KeyError::Malformed),
             _ => None,
         };
         if let Some(error) = bad_request {
-            report.note_without_key(error);
-            return Verdict::WithoutKey(error);
+            report.note_no_key(error);
+            return Verdict::NoKey(error);
         }
         report.note(denial(book, denied));
         // It has its cell, so its turn is what comes too late.
-        let fits = matches!(denied.why(), DenyReason::Limit(..)) && denied.remaining() > 0;
+        let fits = matches!(denied.reason(), DenyReason::Limit(..)) && denied.remaining() > 0;
         if fits { Verdict::QueueFull } else { Verdict::Deny }
     }
 
@@ -193,7 +193,7 @@ impl RulesGate {
         &self,
         book: &Book,
         elsewhere: &[Deferred<'_>],
-        admission: Admission,
+        admission: GatePermit,
         reading: Option<Reading>,
         report: &mut Report,
     ) -> Verdict {
@@ -209,7 +209,7 @@ impl RulesGate {
         // Without its limits, of rules that were replaced twice meanwhile, nobody can tell.
         let ruling = if found { inquiry.ask_now() } else { Some(Err(Reason::Unavailable)) };
         let (ruling, said) = match ruling {
-            None => return Verdict::Ask(Asking::new(inquiry.ask())),
+            None => return Verdict::Pending(PendingVerdict::new(inquiry.ask())),
             Some(ruling) => inquiry.rule(ruling),
         };
         match ruling {
@@ -221,7 +221,7 @@ impl RulesGate {
                 tell(report, &said);
                 Verdict::Admit(admission)
             }
-            Err(_) => Verdict::Ask(Asking::new(std::future::ready((ruling, said)))),
+            Err(_) => Verdict::Pending(PendingVerdict::new(std::future::ready((ruling, said)))),
         }
     }
 }
@@ -257,7 +257,7 @@ fn tell(report: &mut Report, said: &Report) {
 }
 
 /// How a request stands, as clients are told of it.
-fn admitted(book: &Book, standing: &Standing<'_>) -> Reading {
+fn admitted(book: &Book, standing: &RulePermit<'_>) -> Reading {
     let policy = book.policy(standing.rule(), standing.limit());
     let limit = standing.limit().quota().limit();
     let mut reading = Reading::new(policy, limit, standing.remaining());
@@ -267,7 +267,7 @@ fn admitted(book: &Book, standing: &Standing<'_>) -> Reading {
 
 /// A denial as clients are told of it. Of a ban, and where there is no key, the rule's first limit
 /// is named.
-fn denial(book: &Book, denied: &Denial<'_>) -> Reading {
+fn denial(book: &Book, denied: &RuleDenial<'_>) -> Reading {
     let limit = denied.limit().unwrap_or(&denied.rule().limits()[0]);
     let policy = book.policy(denied.rule(), limit);
     let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_redis::{Answer, Leased, RedisLimiter, Store, WithFallback};
-use tollgate_rules::{Fallback, Key, Limit, Rule};
+use tollgate_rules::{Fallback, Key, Rule, RuleLimit};
 
 pub(super) use self::ask::{Inquiry, Question};
 pub(super) use self::figures::write;
@@ -36,7 +36,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct SharedRule {
     key: Key,
-    limits: Vec<Limit>,
+    limits: Vec<RuleLimit>,
     capacity: u64,
     store: tollgate_rules::Store,
     /// In the order of the rule's limits.
@@ -83,7 +83,7 @@ impl Shared {
     }
 
     fn store(&self, at: &tollgate_rules::Store) -> Option<&Store> {
-        let found = self.stores.iter().find(|(known, _)| known.is_reached_like(at));
+        let found = self.stores.iter().find(|(known, _)| known.shares_connections_with(at));
         found.map(|(_, store)| store)
     }
 
@@ -106,7 +106,7 @@ impl SharedRule {
 
     /// Whether requests are denied that the server gives no decision about.
     fn denies_without_store(&self) -> bool {
-        self.store.fallback() == Fallback::Block
+        self.store.fallback() == Fallback::Deny
     }
 }
 

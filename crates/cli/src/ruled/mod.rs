@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use tollgate::{ManualClock, Tick};
-use tollgate_rules::{DenyReason, Gate, OnNoKey, Outcome, Rule, Rules};
+use tollgate_rules::{DenyReason, OnNoKey, Outcome, Rule, Rules, RulesLimiter};
 
 use crate::charge::{JOINT, Request};
 use crate::head::Asked;
@@ -18,7 +18,7 @@ const NO_KEY: &str = "(no key)";
 /// The rules at work.
 #[derive(Debug)]
 pub(crate) struct Ruled {
-    gate: Gate<ManualClock>,
+    gate: RulesLimiter<ManualClock>,
     clock: Arc<ManualClock>,
     origin_unix_nanos: u64,
     /// The headers that the rules ask for.
@@ -42,9 +42,9 @@ impl Ruled {
     pub(crate) fn new(rules: &Rules, origin_unix_nanos: u64, offset_secs: i32) -> Result<Self> {
         let clock = Arc::new(ManualClock::starting_at_unix_nanos(origin_unix_nanos));
         Ok(Self {
-            headers: rules.headers().into_iter().map(str::to_owned).collect(),
+            headers: rules.required_headers().into_iter().map(str::to_owned).collect(),
             tally: RuledTally::new(rules.rules().len(), offset_secs),
-            gate: Gate::with_clock(rules.clone(), Arc::clone(&clock))?,
+            gate: RulesLimiter::with_clock(rules.clone(), Arc::clone(&clock))?,
             clock,
             origin_unix_nanos,
             named_clients: 0,
@@ -74,7 +74,7 @@ impl Ruled {
         });
         tally.request(&request.key, unix_nanos, !verdict.is_admitted());
         for hit in &self.hits {
-            let is_it = |denied: &&tollgate_rules::Denial<'_>| {
+            let is_it = |denied: &&tollgate_rules::RuleDenial<'_>| {
                 self.gate
                     .rules()
                     .nth(hit.rule)
@@ -82,9 +82,9 @@ impl Ruled {
             };
             let denied = match verdict.outcome() {
                 Outcome::Denied(denied) if !hit.is_shadow => Some(denied).filter(is_it),
-                _ => verdict.shadowed().iter().find(is_it),
+                _ => verdict.shadow_denials().iter().find(is_it),
             };
-            let treated = match denied.map(|denied| denied.why()) {
+            let treated = match denied.map(|denied| denied.reason()) {
                 Some(DenyReason::Banned(_)) => Treated::Banned,
                 Some(DenyReason::NoKey | DenyReason::UnclearPath) => Treated::WithoutKey,
                 Some(_) => Treated::Denied,
@@ -127,7 +127,7 @@ pub(crate) enum Treated {
 /// The rule and its key, if it applies. Where it asks for what the log does not have, this means
 /// nothing.
 fn hit(index: usize, rule: &Rule, asked: &Asked<'_>) -> Option<Hit> {
-    if !rule.fits(asked) {
+    if !rule.matches(asked) {
         return None;
     }
     let values = rule.key().values(asked, |address| asked.address(address));

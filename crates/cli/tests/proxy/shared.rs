@@ -53,7 +53,7 @@ fn two_proxies_that_ask_always_admit_exactly_the_quota() {
     let Some(redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"daily\"\nlimits = \"20 per day\"\n\
-         store = {{ url = \"{}\", ask = \"always\", when_down = \"block\" }}\n",
+         store = {{ url = \"{}\", ask = \"always\", fallback = \"deny\" }}\n",
         redis.url()
     );
     let proxies = pair("always", &rules);
@@ -65,7 +65,7 @@ fn two_proxies_that_ask_always_admit_exactly_the_quota() {
     let denied = decided("denied") + decided("unavailable");
     assert_eq!((decided("admitted"), denied), (admitted, 60 - admitted));
     assert_eq!(sum(&proxies, "tollgate_rule_denials_total{rule=\"daily\"}"), denied);
-    assert_eq!(sum(&proxies, "tollgate_asked_total"), 60);
+    assert_eq!(sum(&proxies, "tollgate_store_waits_total"), 60);
     let by = |origin| {
         let labels = format!("rule=\"daily\",origin=\"{origin}\"");
         sum(&proxies, &format!("tollgate_rule_store_decisions_total{{{labels}}}"))
@@ -80,7 +80,7 @@ fn two_proxies_with_leases_never_admit_more_than_the_quota() {
     let Some(redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"fast\"\nalgorithm = \"fixed-window\"\nlimits = \"600/min\"\n\
-         store = {{ url = \"{}\", when_down = \"block\" }}\n",
+         store = {{ url = \"{}\", fallback = \"deny\" }}\n",
         redis.url()
     );
     let proxies = pair("ahead", &rules);
@@ -91,7 +91,7 @@ fn two_proxies_with_leases_never_admit_more_than_the_quota() {
     let name = "tollgate_rule_store_decisions_total{rule=\"fast\",origin=\"lease\"}";
     let leased = sum(&proxies, name);
     assert!(leased > 100, "{leased}");
-    assert!(sum(&proxies, "tollgate_asked_total") < 900);
+    assert!(sum(&proxies, "tollgate_store_waits_total") < 900);
 }
 
 #[test]
@@ -100,14 +100,14 @@ fn without_the_server_requests_are_answered_as_each_rule_says() {
     let rule = |name: &str, limits: &str, rest: &str| {
         format!(
             "[[rule]]\nname = \"{name}\"\nmatch = {{ path = \"/{name}\" }}\nlimits = \"{limits}\"\n\
-             store = {{ url = \"{}\", ask = \"always\", when_down = \"{name}\"{rest} }}\n",
+             store = {{ url = \"{}\", ask = \"always\", fallback = \"{name}\"{rest} }}\n",
             redis.url()
         )
     };
-    let here = "[[rule]]\nname = \"here\"\nmatch = { path = \"/block\" }\nlimits = \"9999/s\"\n";
+    let here = "[[rule]]\nname = \"here\"\nmatch = { path = \"/deny\" }\nlimits = \"9999/s\"\n";
     let rules = [
         here.to_owned(),
-        rule("block", "1000/s", ""),
+        rule("deny", "1000/s", ""),
         rule("admit", "1/day", ""),
         rule("local", "8/day", ", nodes = 2"),
     ];
@@ -119,20 +119,20 @@ fn without_the_server_requests_are_answered_as_each_rule_says() {
         assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
         answer.status
     };
-    eventually("the server is asked", || status("/block") == 200);
+    eventually("the server is asked", || status("/deny") == 200);
     assert_eq!(status("/local"), 200);
     redis.kill();
     for _ in 0..6 {
-        assert_eq!(["/block", "/admit"].map(status), [503, 200]);
+        assert_eq!(["/deny", "/admit"].map(status), [503, 200]);
     }
     let open = format!("tollgate_store_circuit_open{{store=\"{}\"}}", redis.url());
     assert_eq!(proxy.metric(&open).to_bits(), 1_f64.to_bits());
     // Its share is 4, of which the server was asked for one.
     assert_eq!(["/local"; 5].map(status), [200, 200, 200, 429, 429]);
     // No limit is over: none is told, though one of this process was asked, too.
-    assert_eq!(get(proxy.listen, "/block", "").header("ratelimit"), "");
+    assert_eq!(get(proxy.listen, "/deny", "").header("ratelimit"), "");
     redis.run();
-    eventually("it is found again", || status("/block") == 200);
+    eventually("it is found again", || status("/deny") == 200);
     assert_eq!(proxy.metric(&open).to_bits(), 0_f64.to_bits());
 }
 
@@ -177,7 +177,7 @@ fn a_change_that_no_server_can_keep_leaves_the_old_rules_in_force() {
 #[test]
 fn limits_here_and_there_and_in_shadow_are_told_together() {
     let Some(redis) = Redis::start() else { return };
-    let store = format!("store = {{ url = \"{}\", when_down = \"block\" }}", redis.url());
+    let store = format!("store = {{ url = \"{}\", fallback = \"deny\" }}", redis.url());
     let rules = format!(
         "[[rule]]\nname = \"here\"\nlimits = \"50/day\"\n\
          [[rule]]\nname = \"trial\"\nlimits = \"1/day\"\nshadow = true\n{store}\n\
@@ -217,7 +217,7 @@ fn a_store_that_goes_and_comes_back_is_told_in_the_log_the_metrics_and_readiness
     let Some(mut redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"a\"\nlimits = \"1000/s\"\n\
-         store = {{ url = \"{}\", when_down = \"block\", deadline = \"1 s\" }}\n",
+         store = {{ url = \"{}\", fallback = \"deny\", deadline = \"1 s\" }}\n",
         redis.url()
     );
     let proxy = Proxy::with_rules("health", &rules);
@@ -250,7 +250,7 @@ fn a_store_that_goes_and_comes_back_is_told_in_the_log_the_metrics_and_readiness
 fn a_store_that_rules_do_without_is_told_and_requests_are_still_wanted() {
     // Nobody listens there.
     let rules = "[[rule]]\nname = \"a\"\nlimits = \"1000/s\"\n\
-                 store = { url = \"redis://user:secret@127.0.0.1:1\", when_down = \"admit\" }\n";
+                 store = { url = \"redis://user:secret@127.0.0.1:1\", fallback = \"admit\" }\n";
     let proxy = Proxy::with_rules("degraded", rules);
     eventually("it is noticed", || get(proxy.admin, "/readyz", "").body != "ready\n");
     let answer = get(proxy.admin, "/readyz", "");

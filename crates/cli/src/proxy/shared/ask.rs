@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_http::{Admission, Reading, Reason, Report, Ruling};
+use tollgate_http::{GateDecision, GatePermit, Reading, Reason, Report};
 use tollgate_redis::{Answer, Origin};
 use tollgate_rules::Deferred;
 
@@ -52,7 +52,7 @@ pub(in crate::proxy) struct Inquiry {
     questions: Vec<Question>,
     /// Which of them is asked.
     current: usize,
-    admission: Admission,
+    admission: GatePermit,
     readings: Vec<Reading>,
     shadow_denials: Vec<Reading>,
     metrics: Arc<Metrics>,
@@ -64,7 +64,7 @@ impl Inquiry {
     /// Rules in shadow are asked last: were they in force, those before them would decide.
     pub(in crate::proxy) fn new(
         mut questions: Vec<Question>,
-        admission: Admission,
+        admission: GatePermit,
         reading: Option<Reading>,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -85,7 +85,7 @@ impl Inquiry {
     }
 
     /// Asks for what is missing yet.
-    pub(in crate::proxy) async fn ask(mut self) -> (Ruling, Report) {
+    pub(in crate::proxy) async fn ask(mut self) -> (GateDecision, Report) {
         while let Some(question) = self.questions.get(self.current) {
             let answer = question.next().await;
             if let Err(reason) = self.hear(answer) {
@@ -96,7 +96,7 @@ impl Inquiry {
     }
 
     /// Ends, with what the request and its client are told.
-    pub(in crate::proxy) fn rule(self, ruling: Result<(), Reason>) -> (Ruling, Report) {
+    pub(in crate::proxy) fn rule(self, ruling: Result<(), Reason>) -> (GateDecision, Report) {
         self.metrics.count_decision(match ruling {
             Ok(()) => Decision::Admitted,
             Err(Reason::Unavailable) => Decision::Unavailable,

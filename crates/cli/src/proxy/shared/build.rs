@@ -7,7 +7,7 @@ use tollgate::Quota;
 use tollgate_redis::{
     Algorithm, Fallback, Health, Leased, RedisLimiter, RedisLimiterError, Store, WithFallback,
 };
-use tollgate_rules::{Limit, Rule};
+use tollgate_rules::{Rule, RuleLimit};
 
 use super::{SharedRule, Tier};
 use crate::proxy::log;
@@ -66,13 +66,13 @@ pub(super) fn rule(
 
 fn tier(
     rule: &Rule,
-    limit: &Limit,
+    limit: &RuleLimit,
     at: &tollgate_rules::Store,
     store: &Store,
 ) -> Result<Tier, String> {
     let algorithm: Algorithm = limit.algorithm_name().parse().map_err(text)?;
     let nodes = u32::try_from(at.nodes()).unwrap_or(u32::MAX);
-    let wished = if at.is_asked_always() { None } else { lifetime(&limit.quota(), nodes) };
+    let wished = if at.asks_always() { None } else { lifetime(&limit.quota(), nodes) };
     let central =
         RedisLimiter::builder(store, name(rule, limit), limit.quota()).algorithm(algorithm);
     let central = match wished.map(|lifetime| central.clone().leases(lifetime).build()) {
@@ -86,7 +86,7 @@ fn tier(
         tollgate_rules::Fallback::Local => {
             Fallback::local(&central, nodes, rule.capacity()).map_err(text)?
         }
-        tollgate_rules::Fallback::Block => Fallback::Deny,
+        tollgate_rules::Fallback::Deny => Fallback::Deny,
         tollgate_rules::Fallback::Admit => Fallback::Admit,
     };
     if central.lease_lifetime().is_zero() {
@@ -121,7 +121,7 @@ fn time_of(quota: &Quota, cells: u32) -> Option<Duration> {
 
 /// What a limit is called on the server: by its rule; where that has several limits, by the limit
 /// too. So a single limit keeps its states when its quota is changed.
-fn name(rule: &Rule, limit: &Limit) -> String {
+fn name(rule: &Rule, limit: &RuleLimit) -> String {
     let mut name = escaped(rule.name());
     if rule.limits().len() > 1 {
         name.push('/');

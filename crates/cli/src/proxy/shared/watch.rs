@@ -19,7 +19,7 @@ pub(in crate::proxy) struct Down {
     /// Its URL, without user and password.
     pub(in crate::proxy) store: String,
     pub(in crate::proxy) health: Health,
-    /// Requests are denied because of it: a rule has `fallback = "block"`.
+    /// Requests are denied because of it: a rule has `fallback = "deny"`.
     pub(in crate::proxy) blocks: bool,
 }
 
@@ -29,7 +29,8 @@ impl Shared {
         let stores = self.stores.iter().map(|(at, store)| (at, store.health()));
         let down = stores.filter(|(_, health)| *health != Health::Up);
         let down = down.map(|(at, health)| {
-            let mut rules = self.rules.values().filter(|rule| rule.store.is_reached_like(at));
+            let mut rules =
+                self.rules.values().filter(|rule| rule.store.shares_connections_with(at));
             let blocks = rules.any(|rule| rule.denies_without_store());
             Down { store: at.to_string(), health, blocks }
         });
