@@ -48,7 +48,7 @@ describe() {
         table) package=tollgate paths=('src/table/*.rs' 'src/table/*/*.rs') ;;
         cell) package=tollgate paths=('src/cell/*.rs') ;;
         http) package=tollgate-http paths=('crates/http/src/key/*.rs') ;;
-        rules) package=tollgate-rules paths=('crates/rules/src/*.rs' 'crates/rules/src/parse/*.rs') ;;
+        rules) package=tollgate-rules paths=('crates/rules/src/*.rs' 'crates/rules/src/*/*.rs') ;;
     esac
     case "$1" in
         # Tests of a second or more are left out: they decide millions of times.

@@ -41,7 +41,7 @@ limits = "1000000/s burst $((1000 + $1 % 7))"
 name = "shared"
 match = { path = "/shared/**" }
 limits = "2000/s burst 1000"
-store = { url = "redis://127.0.0.1:$redis_port", when_down = "local" }
+store = { url = "redis://127.0.0.1:$redis_port", fallback = "local" }
 TOML
     mv "$work/rules.new" "$work/rules.toml"
 }

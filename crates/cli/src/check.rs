@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
 use http::Uri;
-use tollgate_rules::{Apply, Gate, Request, Rules};
+use tollgate_rules::{Apply, Request, Rules, RulesLimiter};
 
 use crate::args::CheckArgs;
 
@@ -35,7 +35,7 @@ pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
     let mut report = format!("{file}: {count}; {apply}\n");
     let paths = rules.explain_paths();
     // The tables are reserved but not touched, so they take no memory.
-    let gate = match Gate::new(rules) {
+    let gate = match RulesLimiter::new(rules) {
         Ok(gate) => gate,
         Err(failed) => return Ok(Err(format!("error: {failed}\n"))),
     };

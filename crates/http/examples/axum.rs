@@ -1,4 +1,4 @@
-//! An axum server that limits each client to 2 requests a second, 5 at once; uploads cost 5.
+//! An axum server that limits each client to 2 requests a second with a burst of 5. An upload costs 5.
 //!
 //! ```sh
 //! cargo run -p tollgate-http --example axum --features axum

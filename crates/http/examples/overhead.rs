@@ -1,10 +1,10 @@
-//! What the layer costs a request: calls in the process, without sockets, with and without it.
+//! The cost of the layer for a request: calls in the process, without sockets, with and without it.
 //!
 //! ```sh
 //! cargo run --release -p tollgate-http --example overhead --features axum
 //! ```
 //!
-//! Rounds of the variants follow one another in turn; the median round is printed.
+//! The rounds of the variants are interleaved. The median round is printed.
 
 use std::convert::Infallible;
 use std::hint::black_box;

@@ -1,5 +1,5 @@
-//! A gRPC server that lets each client make 2 calls a second, 5 at once. Its service is tonic's
-//! health check; after the server has started, a client in the same process makes 7 calls.
+//! A gRPC server that limits each client to 2 calls a second with a burst of 5. Its service is tonic's
+//! health check. After the start, a client in the same process makes 7 calls.
 //!
 //! ```sh
 //! cargo run -p tollgate-http --example tonic
@@ -20,7 +20,7 @@ use tower::util::MapRequestLayer;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Puts the peer's address where [`PeerIp`] and `ClientIp` look for it.
+/// Puts the peer's address where [`PeerIp`] and `ClientIp` read it.
 fn with_peer(mut request: http::Request<Body>) -> http::Request<Body> {
     let info = request.extensions().get::<TcpConnectInfo>();
     if let Some(address) = info.and_then(TcpConnectInfo::remote_addr) {

@@ -13,8 +13,7 @@ use pin_project_lite::pin_project;
 use crate::gate::Charge;
 
 pin_project! {
-    /// The service's body, or that of a denial. Where a limit is settled by the bytes that were
-    /// sent, it counts them.
+    /// The service's body, or that of a denial. It counts the bytes sent if they settle a limit.
     ///
     /// ```
     /// use http_body_util::Full;
@@ -99,21 +98,22 @@ impl<B: http_body::Body<Data = Bytes>> http_body::Body for Body<B> {
     }
 }
 
-/// Counts what is sent of a body, and settles when it ends, fails or is dropped.
+/// Counts the bytes sent of a body, and settles the charge when the body ends, fails or is dropped.
 struct Meter {
-    /// `None`: settled.
+    /// `None` once it is settled.
     charge: Option<Box<dyn Charge>>,
     bytes: u64,
-    /// How long the body is, where that was said.
+    /// The length of the body, if it is known.
     length: Option<u64>,
-    /// Servers drop a body without asking for its end where they know that it has come.
+    /// Whether all of the body was sent. A server that knows the length drops a body without polling
+    /// for its end.
     is_complete: bool,
 }
 
 impl Meter {
     fn new(charge: Box<dyn Charge>, head: &response::Parts, body: &impl http_body::Body) -> Self {
-        let said = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        let length = said.and_then(|text| text.parse().ok()).or_else(|| body.size_hint().exact());
+        let header = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        let length = header.and_then(|text| text.parse().ok()).or_else(|| body.size_hint().exact());
         let has_none = matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let is_complete = has_none || body.is_end_stream() || length == Some(0);
         Self { charge: Some(charge), bytes: 0, length, is_complete }

@@ -1,5 +1,4 @@
-//! What all clones of a layer share: the gate, the choices, the counts; and the way from a request
-//! to its fate.
+//! What all clones of a layer share, and the path of a request through it.
 
 use core::fmt;
 use core::pin::Pin;
@@ -9,10 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Response, header, request};
 
-use crate::pending::{Asking, Ruling};
 use crate::denial::{Denial, Reason};
-use crate::gate::{Admission, Charge, Gate, Report, Verdict};
+use crate::gate::{Charge, Gate, GatePermit, Verdict};
 use crate::headers::{Fields, Wanted};
+use crate::pending::{GateDecision, PendingVerdict};
+use crate::report::Report;
 use crate::stats::{Counters, Event, Place, Queue};
 
 pub(crate) type Write = dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync;
@@ -21,7 +21,8 @@ pub(crate) type Inspect = dyn Fn(&request::Parts, &Report) + Send + Sync;
 pub(crate) type Sleeping = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) type Sleep = dyn Fn(Duration) -> Sleeping + Send + Sync;
 
-pub(crate) struct Judge<G> {
+/// The gate, the settings and the counters of a layer.
+pub(crate) struct Enforcer<G> {
     pub(crate) gate: G,
     pub(crate) wanted: Wanted,
     pub(crate) write: Box<Write>,
@@ -34,24 +35,20 @@ pub(crate) struct Judge<G> {
     pub(crate) counters: Counters,
 }
 
-/// What becomes of a request.
-pub(crate) enum Fate {
-    /// No limit was asked.
+/// What the service does with a request.
+pub(crate) enum Action {
+    /// Forwards it without asking a limit.
     Skip,
-    Go {
-        wait: Option<Wait>,
-        charge: Option<Box<dyn Charge>>,
-        fields: Fields,
-    },
-    Stop {
-        response: Response<Bytes>,
-    },
+    /// Forwards it, after a wait if there is one.
+    Forward { wait: Option<Wait>, charge: Option<Box<dyn Charge>>, fields: Fields },
+    /// Answers it without the inner service.
+    Respond { response: Response<Bytes> },
 }
 
-/// A fate, or the question that it hangs on.
-pub(crate) enum Judged {
-    Now(Fate),
-    Ask { asking: Asking, report: Report, max_waiting: u64 },
+/// An action, or the verdict that it depends on.
+pub(crate) enum Handling {
+    Now(Action),
+    Pending { verdict: PendingVerdict, report: Report, max_waiting: u64 },
 }
 
 /// A wait for a turn.
@@ -60,82 +57,91 @@ pub(crate) struct Wait {
     pub(crate) place: Place,
 }
 
-impl<G: Gate> Judge<G> {
-    pub(crate) fn judge(&self, request: &request::Parts) -> Judged {
+/// Whether the gate knew that the queue had a free place when it decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PlaceInQueue {
+    Promised,
+    NotPromised,
+}
+
+impl<G: Gate> Enforcer<G> {
+    pub(crate) fn handle(&self, request: &request::Parts) -> Handling {
         if self.skips(request) {
             self.counters.count(Event::Skipped);
-            return Judged::Now(Fate::Skip);
+            return Handling::Now(Action::Skip);
         }
         let mut report = Report::default();
         let max_waiting = self.max_waiting();
-        let ruling = match self.gate.decide_queued(request, max_waiting, &mut report) {
-            Verdict::Admit(admission) => Ok(admission),
+        let decision = match self.gate.decide_queued(request, max_waiting, &mut report) {
+            Verdict::Admit(permit) => Ok(permit),
             Verdict::Deny => Err(Reason::OverLimit),
             Verdict::QueueFull if max_waiting == 0 && self.sleep.is_some() => {
                 Err(Reason::QueueFull)
             }
-            // Its own key has too many, or nobody may wait.
+            // The queue of its key is full, or the layer lets no request wait.
             Verdict::QueueFull => Err(Reason::OverLimit),
-            Verdict::WithoutKey(error) => Err(Reason::WithoutKey(error)),
-            Verdict::Ask(asking) => {
-                self.counters.count(Event::Asked);
-                return Judged::Ask { asking, report, max_waiting };
+            Verdict::NoKey(error) => Err(Reason::NoKey(error)),
+            Verdict::Pending(verdict) => {
+                self.counters.count(Event::Pending);
+                return Handling::Pending { verdict, report, max_waiting };
             }
         };
-        let was_promised = max_waiting > 0;
-        Judged::Now(self.carry_out(request, report, ruling, was_promised))
+        let place = match max_waiting {
+            0 => PlaceInQueue::NotPromised,
+            _ => PlaceInQueue::Promised,
+        };
+        Handling::Now(self.action(request, report, decision, place))
     }
 
-    /// How many requests of a key may wait, as far as there are places for any.
+    /// How many requests of a key may wait: none if the queue of all keys is full.
     fn max_waiting(&self) -> u64 {
         let may_wait = self.sleep.is_some() && !self.queue.is_full();
         if may_wait { self.max_waiting_per_key } else { 0 }
     }
 
-    /// Awaits the answer, and judges by it.
-    pub(crate) async fn ask(
+    /// Awaits a pending verdict.
+    pub(crate) async fn resolve(
         self: Arc<Self>,
         request: request::Parts,
-        asking: Asking,
+        verdict: PendingVerdict,
         mut report: Report,
         max_waiting: u64,
-    ) -> (Fate, request::Parts) {
-        let (ruling, said) = asking.await;
-        report.add(said);
-        if let Err(Reason::OverLimit) = ruling {
+    ) -> (Action, request::Parts) {
+        let (decision, added) = verdict.await;
+        report.add(added);
+        if let Err(Reason::OverLimit) = decision {
             report.keep_denials();
             let mut found = Report::default();
             self.gate.peek(&request, max_waiting, &mut found);
             report.add_denials(found);
         }
-        (self.carry_out(&request, report, ruling, false), request)
+        (self.action(&request, report, decision, PlaceInQueue::NotPromised), request)
     }
 
-    /// `was_promised`: the gate decided by a queue with a place in it.
-    fn carry_out(
+    fn action(
         &self,
         request: &request::Parts,
         mut report: Report,
-        ruling: Ruling,
-        was_promised: bool,
-    ) -> Fate {
-        report.without_key().for_each(|error| self.counters.count_without_key(error));
+        decision: GateDecision,
+        place: PlaceInQueue,
+    ) -> Action {
+        report.key_errors().for_each(|error| self.counters.count_key_error(error));
         report.shadow_denials().for_each(|_| self.counters.count(Event::ShadowDenied));
-        let fate = match ruling {
-            Ok(admission) if admission.delay.is_zero() => {
+        let action = match decision {
+            Ok(permit) if permit.delay.is_zero() => {
                 let fields = Fields::new(&report, self.wanted);
-                Fate::Go { wait: None, charge: admission.charge, fields }
+                Action::Forward { wait: None, charge: permit.charge, fields }
             }
-            Ok(admission) => self.wait(request, admission, &mut report, was_promised),
-            Err(reason) => self.stop(request, &report, reason),
+            Ok(permit) => self.wait(request, permit, &mut report, place),
+            Err(reason) => self.deny(request, &report, reason),
         };
-        if matches!(fate, Fate::Go { .. }) {
+        if matches!(action, Action::Forward { .. }) {
             self.counters.count(Event::Admitted);
         }
         if let Some(inspect) = &self.inspect {
             inspect(request, &report);
         }
-        fate
+        action
     }
 
     fn skips(&self, request: &request::Parts) -> bool {
@@ -146,56 +152,56 @@ impl<G: Gate> Judge<G> {
     fn wait(
         &self,
         request: &request::Parts,
-        admission: Admission,
+        permit: GatePermit,
         report: &mut Report,
-        was_promised: bool,
-    ) -> Fate {
-        let enter = || match was_promised {
-            true => Some(self.queue.enter_promised()),
-            false => self.queue.enter(),
+        place: PlaceInQueue,
+    ) -> Action {
+        let enter = || match place {
+            PlaceInQueue::Promised => Some(self.queue.enter_even_if_full()),
+            PlaceInQueue::NotPromised => self.queue.enter(),
         };
         let place = self.sleep.as_ref().map(|sleep| (sleep, enter()));
         let reason = match place {
             Some((sleep, Some(place))) => {
                 self.counters.count(Event::Waited);
-                let wait = Some(Wait { sleeping: sleep(admission.delay), place });
+                let wait = Some(Wait { sleeping: sleep(permit.delay), place });
                 let fields = Fields::new(report, self.wanted);
-                return Fate::Go { wait, charge: admission.charge, fields };
+                return Action::Forward { wait, charge: permit.charge, fields };
             }
             Some((_, None)) => Reason::QueueFull,
             None => Reason::OverLimit,
         };
-        if let Some(charge) = admission.charge {
+        if let Some(charge) = permit.charge {
             charge.cancel();
         }
         report.deny_delayed();
         report.keep_denials();
-        self.stop(request, report, reason)
+        self.deny(request, report, reason)
     }
 
-    fn stop(&self, request: &request::Parts, report: &Report, reason: Reason) -> Fate {
+    fn deny(&self, request: &request::Parts, report: &Report, reason: Reason) -> Action {
         self.counters.count(match reason {
             Reason::OverLimit => Event::Denied,
             Reason::QueueFull => Event::QueueFull,
-            Reason::WithoutKey(_) => Event::DeniedWithoutKey,
+            Reason::NoKey(_) => Event::DeniedNoKey,
             Reason::Unavailable => Event::Unavailable,
         });
         let mut response = Denial { request, report, reason }.respond(&self.write);
         Fields::new(report, self.wanted).add_to(response.headers_mut());
-        Fate::Stop { response }
+        Action::Respond { response }
     }
 }
 
-/// Whether a browser asks what it may ask for.
+/// Whether a request is a CORS preflight.
 fn is_preflight(request: &request::Parts) -> bool {
     request.method == Method::OPTIONS
         && request.headers.contains_key(header::ORIGIN)
         && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-impl<G: fmt::Debug> fmt::Debug for Judge<G> {
+impl<G: fmt::Debug> fmt::Debug for Enforcer<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Judge")
+        f.debug_struct("Enforcer")
             .field("gate", &self.gate)
             .field("wanted", &self.wanted)
             .field("skip_preflight", &self.skip_preflight)

@@ -1,4 +1,4 @@
-//! The future of a response: denied, asking, waiting for its turn, or being served.
+//! The future of a response: denied, deciding, waiting for its turn, or being served.
 
 use core::fmt;
 use core::pin::Pin;
@@ -10,15 +10,15 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::body::Body;
+use crate::enforcer::{Action, Sleeping, Wait};
 use crate::gate::Charge;
 use crate::headers::Fields;
-use crate::enforcer::{Fate, Sleeping, Wait};
 use crate::stats::Place;
 
 pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit)'s response.
     ///
-    /// Dropped before there is one, what was charged stays charged.
+    /// If it is dropped before the response, what was charged stays charged.
     ///
     /// ```
     /// use tollgate_http::ResponseFuture;
@@ -46,25 +46,26 @@ pin_project! {
         S: Service<Request<B>>,
     {
         Denied { response: Option<Box<Response<Bytes>>> },
-        Asking { asking: Box<Asking<S, B>> },
+        Deciding { deciding: Box<Deciding<S, B>> },
         Waiting { waiting: Box<Waiting<S, B>> },
         Serving { #[pin] response: S::Future },
     }
 }
 
-pub(crate) type Answer = Pin<Box<dyn Future<Output = (Fate, request::Parts)> + Send>>;
+pub(crate) type Answer = Pin<Box<dyn Future<Output = (Action, request::Parts)> + Send>>;
 
-struct Asking<S, B> {
+struct Deciding<S, B> {
     answer: Answer,
-    /// The service, which is not ready, and the request's body.
+    /// The service, which is not ready yet, and the body of the request.
     rest: Option<(S, B)>,
 }
 
-/// Apart, as the denial is: most futures are being served, and are moved about.
+/// A request that waits. It is boxed, as a denial is, so that the future of a request that is served at
+/// once stays small.
 struct Waiting<S, B> {
-    /// `None`: the turn has come, and only the service is waited for.
+    /// `None` once the turn has come; the request then waits for the service only.
     sleeping: Option<Sleeping>,
-    /// Held until the request is passed on.
+    /// Held until the request is forwarded.
     _place: Option<Place>,
     service: S,
     request: Option<Request<B>>,
@@ -91,9 +92,9 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
         Self::new(State::Serving { response }, charge, fields)
     }
 
-    pub(crate) fn asking(answer: Answer, service: S, body: B) -> Self {
-        let asking = Box::new(Asking { answer, rest: Some((service, body)) });
-        Self::new(State::Asking { asking }, None, Fields::default())
+    pub(crate) fn deciding(answer: Answer, service: S, body: B) -> Self {
+        let deciding = Box::new(Deciding { answer, rest: Some((service, body)) });
+        Self::new(State::Deciding { deciding }, None, Fields::default())
     }
 
     pub(crate) fn waiting(
@@ -108,7 +109,7 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
 }
 
 impl<S: Service<Request<B>>, B> State<S, B> {
-    /// Waits for a turn, if there is one to wait for, and then for the service.
+    /// Waits for a turn, if there is a wait, and then for the service.
     fn waiting(wait: Option<Wait>, service: S, request: Request<B>) -> Self {
         let (sleeping, place) = wait.map(|Wait { sleeping, place }| (sleeping, place)).unzip();
         let waiting = Waiting { sleeping, _place: place, service, request: Some(request) };
@@ -135,14 +136,14 @@ where
                     let response = response.take().expect("polled once after it was ready");
                     return Poll::Ready(Ok((*response).map(Body::denied)));
                 }
-                StateProj::Asking { asking } => {
-                    let (fate, head) = ready!(asking.answer.as_mut().poll(context));
-                    let (service, body) = asking.rest.take().expect("taken once");
+                StateProj::Deciding { deciding } => {
+                    let (action, head) = ready!(deciding.answer.as_mut().poll(context));
+                    let (service, body) = deciding.rest.take().expect("taken once");
                     let request = Request::from_parts(head, body);
-                    match fate {
-                        Fate::Stop { response } => State::denied(response),
-                        Fate::Skip => State::waiting(None, service, request),
-                        Fate::Go { wait, charge, fields } => {
+                    match action {
+                        Action::Respond { response } => State::denied(response),
+                        Action::Skip => State::waiting(None, service, request),
+                        Action::Forward { wait, charge, fields } => {
                             (*this.charge, *this.fields) = (charge, fields);
                             State::waiting(wait, service, request)
                         }
@@ -174,7 +175,7 @@ impl<S: Service<Request<B>>, B> fmt::Debug for ResponseFuture<S, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Denied { .. } => "Denied",
-            State::Asking { .. } => "Asking",
+            State::Deciding { .. } => "Deciding",
             State::Waiting { .. } => "Waiting",
             State::Serving { .. } => "Serving",
         };

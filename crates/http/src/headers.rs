@@ -1,18 +1,18 @@
-//! The fields of a response that tell of limits.
+//! The rate limit fields of a response.
 //!
-//! `RateLimit-Policy` and `RateLimit` are those of draft-ietf-httpapi-ratelimit-headers-11: lists
-//! of strings (the policies' names) with parameters. `r` is what is left. `t` is in whole seconds,
-//! rounded up: after an admission, until all is back; after a denial, until the same request would
-//! be admitted, which `Retry-After` never is before. Where a response has a `Retry-After` that is
-//! before the `t` of another limit (one that admitted, in this layer or outside of it), that `t` is
-//! left out, as it may be.
+//! `RateLimit-Policy` and `RateLimit` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings
+//! (the names of policies) with parameters. `r` is the number of cells left. `t` is in whole seconds,
+//! rounded up. After an admission, it is the time until the key has its whole quota again. After a
+//! denial, it is the time until the same request would be admitted; `Retry-After` is never earlier. If a
+//! response has a `Retry-After` that is earlier than the `t` of another limit (one that admitted, in this
+//! layer or another), that `t` is left out, which the draft allows.
 
 use core::fmt::Write;
 use core::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
-use crate::gate::{Reading, Report};
+use crate::report::{Reading, Report};
 
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -22,8 +22,8 @@ const X_NAMES: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-reset"),
 ];
 
-/// The largest integer of a structured field (RFC 9651). A number beyond it would make clients
-/// ignore the whole field, so it is said instead.
+/// The largest integer of a structured field (RFC 9651). A larger number would make clients ignore the
+/// whole field, so this one is written instead.
 pub(crate) const INTEGER_MAX: u64 = 999_999_999_999_999;
 
 /// Which fields are wanted.
@@ -33,11 +33,11 @@ pub(crate) struct Wanted {
     pub(crate) x: bool,
 }
 
-/// Fields, ready to be added to a response.
+/// Fields for a response.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     ietf: Option<Ietf>,
-    /// Seldom wanted, so apart.
+    /// Boxed, because few layers want them.
     x: Option<Box<[HeaderValue; 3]>>,
 }
 
@@ -56,8 +56,8 @@ impl Fields {
         Self { ietf, x }
     }
 
-    /// Adds them. Both IETF fields are lists, to which each layer adds its own; of the others, those
-    /// that are there already stay.
+    /// Adds the fields. The IETF fields are lists, to which each layer adds its own items. Of the
+    /// `X-` fields, those that the response has already stay.
     pub(crate) fn add_to(self, headers: &mut HeaderMap) {
         if let Some(Ietf { policies, limits, longest_secs }) = self.ietf {
             let limits = match retry_after_secs(headers) {
@@ -94,7 +94,7 @@ fn ietf(report: &Report) -> Option<Ietf> {
     Some(Ietf { policies, limits: printable(limits), longest_secs })
 }
 
-/// Its `t` is returned, or 0.
+/// Appends the item of a limit, and returns its `t`, or 0.
 fn push_limit(text: &mut String, reading: &Reading) -> u64 {
     let remaining = reading.remaining.min(INTEGER_MAX);
     let _ = write!(text, "{};r={remaining}", reading.policy.quoted());
@@ -109,12 +109,12 @@ fn push_limit(text: &mut String, reading: &Reading) -> u64 {
     effective.unwrap_or(0)
 }
 
-/// What a response says already, be it ours or that of who answered. A date is not looked at.
+/// The `Retry-After` that the response has already, from this layer or the service. A date is ignored.
 fn retry_after_secs(headers: &HeaderMap) -> Option<u64> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// These limits, as [`push_limit`] writes them, without a `t` beyond `secs`.
+/// The items, as [`push_limit`] writes them, without any `t` greater than `secs`.
 fn without_later_times(limits: &HeaderValue, secs: u64) -> HeaderValue {
     let mut rest = limits.to_str().unwrap_or_default();
     let mut kept = String::with_capacity(rest.len());
@@ -135,7 +135,7 @@ fn without_later_times(limits: &HeaderValue, secs: u64) -> HeaderValue {
     printable(kept)
 }
 
-/// Where the string that `text` begins with ends, its second quote included.
+/// The end of the quoted string that `text` begins with.
 fn string_end(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -149,7 +149,7 @@ fn string_end(text: &str) -> usize {
     text.len()
 }
 
-/// Of several limits, that which denied, or else that with the least left.
+/// Of several limits, the one that denied, or else the one with the fewest cells left.
 fn x(report: &Report) -> Option<[HeaderValue; 3]> {
     let tightest = report.readings().min_by_key(|reading| (!reading.denied, reading.remaining))?;
     let reset = whole_secs(tightest.reset_after);
@@ -165,7 +165,7 @@ pub(crate) fn whole_secs(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }
 
-/// Rounded up, and at least 1: "retry after 0" would be an invitation to retry at once.
+/// Rounded up, and at least 1: a `Retry-After` of 0 would invite clients to retry at once.
 pub(crate) fn whole_secs_from_1(span: Duration) -> u64 {
     whole_secs(span).max(1)
 }
@@ -204,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn one_limit() {
+    fn one_limit_makes_one_item() {
         let expected = ["\"a\";q=100;w=60", "\"a\";r=50;t=30", "100", "50", "30"];
         assert_eq!(fields(vec![reading("a", 50, 29_001)]), expected);
     }
 
     #[test]
-    fn several_limits_and_a_denial() {
+    fn several_limits_make_a_list_and_the_denial_is_the_x_value() {
         let retry_after = Some(Duration::from_millis(600));
         let denied = Reading { denied: true, retry_after, ..reading("b \"2\"", 9, 60_000) };
         let expected = [
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_never_fits_is_told_no_time() {
+    fn a_request_that_never_fits_has_no_time() {
         let denied = Reading { denied: true, ..reading("a", 9, 60_000) };
         assert_eq!(fields(vec![denied])[1], "\"a\";r=9");
         assert_eq!(fields(vec![]), [""; 5]);
@@ -232,8 +232,8 @@ mod tests {
 
     #[test]
     fn numbers_beyond_a_structured_fields_integers_are_its_largest() {
-        let most = u64::MAX;
-        let reading = Reading { reset_after: Duration::MAX, ..reading("a", most, 0) };
+        let max = u64::MAX;
+        let reading = Reading { reset_after: Duration::MAX, ..reading("a", max, 0) };
         assert_eq!(fields(vec![reading])[1], "\"a\";r=999999999999999;t=999999999999999");
     }
 

@@ -1,14 +1,14 @@
 //! A tower [`Layer`](tower_layer::Layer) that limits the rate of HTTP requests with [`tollgate`].
 //!
-//! | part | what |
+//! | part | purpose |
 //! |---|---|
-//! | [`RateLimitLayer`] | the layer, for axum, hyper, tonic and whatever else speaks tower and `http` |
-//! | [`Limit`] | a limiter, a [key] for each request, and what a request costs |
+//! | [`RateLimitLayer`] | the layer, for axum, hyper, tonic and every other service of tower and `http` |
+//! | [`Limit`] | a limiter, a [key] for each request, and the cost of a request |
 //! | [`Penalized`] | a limit that bans a key for failures, such as wrong passwords |
 //! | [`Several`] | several limits, all of which must admit |
-//! | [`Shadow`] | a limit on trial |
-//! | [`Gate`] | what all of these are, and what you can write yourself |
-//! | [`denial`] | the answers to requests that may not go ahead |
+//! | [`ShadowGate`] | a limit that is decided but not enforced |
+//! | [`Gate`] | the trait of all of these, to implement for your own |
+//! | [`denial`] | responses to denied requests |
 //!
 //! ```
 //! use tollgate::Quota;
@@ -25,14 +25,14 @@
 //!
 //! # Features
 //!
-//! `axum`: the peer's address from axum's `ConnectInfo`, and `key::Matched`, the template of the
-//! route that axum has chosen. Without it, put the peer's `SocketAddr` into the request's
-//! extensions.
+//! `axum`: the peer's address from axum's `ConnectInfo`, and `key::Matched`, the template of the route
+//! that axum has matched. Without the feature, put the peer's `SocketAddr` into the request's extensions.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod body;
+mod builder;
 pub mod denial;
 mod enforcer;
 mod future;
@@ -44,24 +44,27 @@ mod limit;
 mod penalized;
 mod pending;
 mod policy;
+mod report;
 mod service;
 mod several;
 mod shadow;
 mod stats;
 
-pub use pending::{Asking, Ruling};
 pub use body::Body;
+pub use builder::LayerBuilder;
 pub use denial::{Denial, Reason};
 pub use future::ResponseFuture;
-pub use gate::{Admission, Charge, Gate, Reading, Report, Verdict};
+pub use gate::{Charge, Gate, GatePermit, Verdict};
 pub use key::KeyError;
-pub use layer::{LayerBuilder, RateLimitLayer};
-pub use limit::{Limit, LimitError, WithoutKey};
+pub use layer::RateLimitLayer;
+pub use limit::{Limit, LimitError, OnNoKey};
 pub use penalized::Penalized;
+pub use pending::{GateDecision, PendingVerdict};
 pub use policy::{Policy, PolicyError};
+pub use report::{Reading, Report};
 pub use service::RateLimit;
 pub use several::Several;
-pub use shadow::Shadow;
+pub use shadow::ShadowGate;
 pub use stats::Stats;
 
 #[cfg(doctest)]

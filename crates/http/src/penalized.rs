@@ -10,30 +10,31 @@ use http::{request, response};
 use tollgate::algo::Algorithm;
 use tollgate::{Clock, Denied, Gcra, Penalties, PenaltyDenied, QuantaClock};
 
-use crate::gate::{Admission, Charge, Gate, Reading, Report, Verdict};
+use crate::gate::{Charge, Gate, GatePermit, Verdict};
 use crate::key::Extractor;
-use crate::limit::WithoutKey;
+use crate::limit::OnNoKey;
 use crate::policy::Policy;
+use crate::report::{Reading, Report};
 
 type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
 
-/// A limiter with penalties, a key for each request, and the responses that count as failures: three
-/// wrong passwords, and the client is banned for a while.
+/// A limiter that bans keys whose requests fail: after three wrong passwords, the client is denied for
+/// a while. It has a key for each request, and a function that tells which responses are failures.
 ///
 /// A request costs one cell. While its key is banned it is denied, and `Retry-After` is the end of the
-/// ban. Each response that is a failure is a strike of the key; so is each denial, unless the penalties
-/// count [failures only](tollgate::PenaltiesBuilder::failures_only).
+/// ban. Each failure is a strike of the key. So is each denial, unless the penalties count
+/// [failures only](tollgate::PenaltiesBuilder::failures_only).
 ///
 /// A handler that answers every request with 200 can mark a failure with a value of its own in the
-/// response's extensions. A handler that knows better than the response shares the [`Penalties`] and
-/// calls [`strike`](Penalties::strike) itself.
+/// extensions of the response. A handler can also share the [`Penalties`] and call
+/// [`strike`](Penalties::strike) itself.
 ///
 /// **Not guaranteed.**
 ///
-/// - Requests that are under way at the same time are all admitted before the first of them fails: only
-///   the limiter bounds their number. So give it a small burst.
-/// - A request whose future is dropped before there is a response is no failure.
-/// - A limiter that makes requests wait charges those that may not wait.
+/// - Requests in flight are all admitted before the first of them fails. Only the limiter bounds their
+///   number, so give it a small burst.
+/// - A request whose future is dropped before its response is no failure.
+/// - A limiter that delays requests charges those that may not wait.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -89,7 +90,7 @@ pub struct Penalized<
     penalties: Arc<Penalties<Q, A, C>>,
     key: E,
     is_failure: Arc<IsFailure>,
-    without_key: WithoutKey,
+    on_no_key: OnNoKey,
 }
 
 impl<E, Q, A, C> Penalized<E, Q, A, C>
@@ -99,9 +100,9 @@ where
     A: Algorithm + 'static,
     C: Clock + Send + Sync + 'static,
 {
-    /// Asks `penalties` for a cell of each request's key, and reports a failure where `is_failure` says
-    /// that the response is one. Limiter and policy should have the same quota; the policy is what
-    /// clients are told.
+    /// Charges a cell of `penalties` for each request, and a strike for each response for which
+    /// `is_failure` returns `true`. Limiter and policy should have the same quota: the `RateLimit` fields
+    /// show the policy.
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -121,31 +122,31 @@ where
     where
         F: Fn(&response::Parts) -> bool + Send + Sync + 'static,
     {
-        let (is_failure, without_key) = (Arc::new(is_failure), WithoutKey::default());
-        Self { policy, penalties, key, is_failure, without_key }
+        let (is_failure, on_no_key) = (Arc::new(is_failure), OnNoKey::default());
+        Self { policy, penalties, key, is_failure, on_no_key }
     }
 
-    /// What to do with requests that have no key; [`WithoutKey::Deny`] unless said otherwise.
+    /// What to do with requests that have no key; the default is [`OnNoKey::Deny`].
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc, time::Duration};
     /// # use tollgate::{Limiter, Penalties, Quota};
-    /// # use tollgate_http::{Penalized, Policy, WithoutKey, key::PeerIp};
+    /// # use tollgate_http::{Penalized, Policy, OnNoKey, key::PeerIp};
     /// # let quota = Quota::per_second(5);
     /// # let limiter: Limiter<IpAddr> = Limiter::builder(quota).build()?;
     /// # let penalties =
     /// #     Penalties::builder(limiter, Quota::per_minute(20), Duration::from_secs(60)).build()?;
     /// # let policy = Policy::new("scans", &quota)?;
     /// let gate = Penalized::new(policy, Arc::new(penalties), PeerIp::new(), |_| false)
-    ///     .without_key(WithoutKey::Admit);
+    ///     .on_no_key(OnNoKey::Admit);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn without_key(self, choice: WithoutKey) -> Self {
-        Self { without_key: choice, ..self }
+    pub fn on_no_key(self, choice: OnNoKey) -> Self {
+        Self { on_no_key: choice, ..self }
     }
 
-    /// The limiter with its penalties, which may be shared with others.
+    /// The limiter with its penalties. Others may share it.
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -185,14 +186,17 @@ where
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
         let key = match self.key.extract(request) {
             Ok(key) => key,
-            Err(error) => return self.without_key.decide(error, report),
+            Err(error) => return self.on_no_key.decide(error, report),
         };
         match self.penalties.check(key.borrow()) {
             Ok(permit) => {
                 report.note(Reading::of(self.policy.clone(), &Ok(permit)));
                 let (penalties, is_failure) = (Arc::clone(&self.penalties), &self.is_failure);
                 let attempt = Attempt { penalties, key, is_failure: Arc::clone(is_failure) };
-                Verdict::Admit(Admission { delay: permit.delay(), charge: Some(Box::new(attempt)) })
+                Verdict::Admit(GatePermit {
+                    delay: permit.delay(),
+                    charge: Some(Box::new(attempt)),
+                })
             }
             Err(PenaltyDenied::Limited(denied)) => {
                 report.note(self.denied(&denied));
@@ -227,12 +231,12 @@ where
         f.debug_struct("Penalized")
             .field("policy", &self.policy)
             .field("key", &self.key)
-            .field("without_key", &self.without_key)
+            .field("on_no_key", &self.on_no_key)
             .finish_non_exhaustive()
     }
 }
 
-/// A request that was admitted, until its response says whether it was a failure.
+/// A request that was admitted, until its response is known to be a failure or not.
 struct Attempt<K, Q: ?Sized, A: Algorithm, C> {
     penalties: Arc<Penalties<Q, A, C>>,
     key: K,
@@ -246,7 +250,7 @@ where
     A: Algorithm + 'static,
     C: Clock + Send + Sync + 'static,
 {
-    /// Its cell stays charged: not every algorithm can give one back.
+    /// The cell stays charged, because not every algorithm can refund.
     fn cancel(self: Box<Self>) {}
 
     fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {

@@ -1,72 +1,73 @@
-//! Decisions that take a while, since another process is asked.
+//! Decisions of another process, for which the request waits.
 
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
 use crate::denial::Reason;
-use crate::gate::{Admission, Report};
+use crate::gate::GatePermit;
+use crate::report::Report;
 
-/// What a gate decided in the end, and what each limit said.
+/// The final decision of a gate: a permit, or the reason of the denial.
 ///
 /// ```
-/// use tollgate_http::{Admission, Report, Ruling};
-/// let ruling: Ruling = Ok(Admission::default());
+/// use tollgate_http::{GatePermit, Report, GateDecision};
+/// let decision: GateDecision = Ok(GatePermit::default());
 /// ```
-pub type Ruling = Result<Admission, Reason>;
+pub type GateDecision = Result<GatePermit, Reason>;
 
-/// A decision that is not there yet, say since a server that several processes share is asked.
+/// A verdict that is not known yet, for example because a server that several processes share decides.
 ///
-/// The request waits for it, so the future must end soon whatever becomes of that server. If the
-/// client leaves meanwhile, the future is dropped: what it has charged by then stays charged.
+/// The request waits for this future, so it must complete soon even if that server is down. If the
+/// client leaves meanwhile, the future is dropped, and what it has charged by then stays charged.
 ///
 /// ```
-/// use tollgate_http::{Admission, Asking, Gate, Reason, Report, Verdict};
+/// use tollgate_http::{GatePermit, PendingVerdict, Gate, Reason, Report, Verdict};
 ///
-/// /// Asks somebody else about each request.
-/// struct Elsewhere;
-/// impl Gate for Elsewhere {
+/// /// Another process decides each request.
+/// struct Remote;
+/// impl Gate for Remote {
 ///     fn decide(&self, request: &http::request::Parts, _: &mut Report) -> Verdict {
 ///         let path = request.uri.path().to_owned();
-///         Verdict::Ask(Asking::new(async move {
-///             let is_fine = path != "/forbidden"; // asks, and awaits the answer
-///             let ruling = is_fine.then(Admission::default).ok_or(Reason::OverLimit);
-///             (ruling, Report::default())
+///         Verdict::Pending(PendingVerdict::new(async move {
+///             let is_fine = path != "/forbidden"; // here it would ask, and await the answer
+///             let decision = is_fine.then(GatePermit::default).ok_or(Reason::OverLimit);
+///             (decision, Report::default())
 ///         }))
 ///     }
 /// }
 /// let (request, ()) = http::Request::get("/forbidden").body(())?.into_parts();
-/// let Verdict::Ask(asking) = Elsewhere.decide(&request, &mut Report::default()) else { panic!() };
+/// let Verdict::Pending(pending) = Remote.decide(&request, &mut Report::default()) else { panic!() };
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-/// assert!(matches!(asking.await, (Err(Reason::OverLimit), _)));
+/// assert!(matches!(pending.await, (Err(Reason::OverLimit), _)));
 /// # });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "nothing is asked until it is awaited"]
-pub struct Asking(Pin<Box<dyn Future<Output = (Ruling, Report)> + Send>>);
+#[must_use = "nothing is decided until it is awaited"]
+pub struct PendingVerdict(Pin<Box<dyn Future<Output = (GateDecision, Report)> + Send>>);
 
-impl Asking {
-    /// A decision that this future makes, and what its limits say of the request.
+impl PendingVerdict {
+    /// Wraps a future that returns the decision and what its limits report.
     ///
     /// ```
-    /// use tollgate_http::{Admission, Asking, Report};
-    /// let asking = Asking::new(async { (Ok(Admission::default()), Report::default()) });
+    /// use tollgate_http::{GatePermit, PendingVerdict, Report};
+    /// let asking = PendingVerdict::new(async { (Ok(GatePermit::default()), Report::default()) });
     /// ```
-    pub fn new(decision: impl Future<Output = (Ruling, Report)> + Send + 'static) -> Self {
+    pub fn new(decision: impl Future<Output = (GateDecision, Report)> + Send + 'static) -> Self {
         Self(Box::pin(decision))
     }
 }
 
-impl Future for Asking {
-    type Output = (Ruling, Report);
+impl Future for PendingVerdict {
+    type Output = (GateDecision, Report);
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<(Ruling, Report)> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<(GateDecision, Report)> {
         self.0.as_mut().poll(context)
     }
 }
 
-impl fmt::Debug for Asking {
+impl fmt::Debug for PendingVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asking").finish_non_exhaustive()
+        f.debug_struct("PendingVerdict").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What a limit is called, and what it promises: an item of the `RateLimit-Policy` field.
+//! The name and quota of a limit: an item of the `RateLimit-Policy` field.
 
 use core::fmt::{self, Write};
 use core::time::Duration;
@@ -12,14 +12,14 @@ use crate::headers::INTEGER_MAX;
 /// The longest name of a policy, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A limit's name and quota, as clients are told: an item of the `RateLimit-Policy` field.
+/// The name and quota of a limit, as responses show them: an item of the `RateLimit-Policy` field.
 ///
-/// `q` is the quota's [limit](Quota::limit), `w` its period in seconds. A period that is no whole
-/// number of seconds, or none at all, is left out, as the field cannot express it; nor can it a
-/// number of more than 15 digits. Clones share their text.
+/// `q` is the quota's [limit](Quota::limit) and `w` its period in seconds. The field can express only
+/// whole seconds and numbers of at most 15 digits. Any other period is left out, and a larger limit is
+/// written as the largest number. Clones share their text.
 ///
-/// **Not guaranteed.** The field has no word for a burst. Where that is larger than the limit, the
-/// `r` of the `RateLimit` field may be larger than `q`.
+/// **Not guaranteed.** The field has no parameter for a burst. If the burst is larger than the limit,
+/// the `r` of the `RateLimit` field may be larger than `q`.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -44,7 +44,7 @@ struct Texts {
 }
 
 impl Policy {
-    /// A policy that counts requests.
+    /// A policy in requests.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Policy {
         Self::with_unit(name, quota, None)
     }
 
-    /// A policy that counts bytes of content (`qu="content-bytes"`).
+    /// A policy in bytes of content (`qu="content-bytes"`).
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Policy {
         Ok(Self(Arc::new(Texts { name: name.into(), quoted: quoted.into(), item, quota: *quota })))
     }
 
-    /// The name, as given.
+    /// The name.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::Policy};
@@ -110,14 +110,14 @@ impl Policy {
         self.0.quota.limit()
     }
 
-    /// How long the quota takes to restore so many cells, rounded up to a nanosecond.
+    /// The time in which the quota restores `cells`, rounded up to a nanosecond.
     pub(crate) fn time_of(&self, cells: u64) -> Duration {
         let nanos = self.0.quota.period().as_nanos().saturating_mul(cells.into());
         let nanos = nanos.div_ceil(self.0.quota.limit().max(1).into());
         u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos)
     }
 
-    /// The name in quotes, as structured fields and JSON have it.
+    /// The name in quotes, for structured fields and JSON.
     pub(crate) fn quoted(&self) -> &str {
         &self.0.quoted
     }
@@ -134,7 +134,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A name that the `RateLimit` fields cannot carry.
+/// A name that does not fit the `RateLimit` fields.
 ///
 /// ```
 /// # use {tollgate::Quota, tollgate_http::{Policy, PolicyError}};
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_field_cannot_say_is_not_said() {
+    fn a_period_that_the_field_cannot_express_is_left_out() {
         let item = |limit, period| {
             Policy::new("a", &Quota::new(limit, period)).expect("a name").to_string()
         };

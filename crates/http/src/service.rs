@@ -1,4 +1,4 @@
-//! The service that asks before it passes a request on.
+//! The service that decides each request before it forwards it.
 
 use core::fmt;
 use core::task::{Context, Poll};
@@ -8,11 +8,11 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use crate::body::Body;
+use crate::enforcer::{Action, Enforcer, Handling};
 use crate::future::ResponseFuture;
 use crate::gate::Gate;
-use crate::enforcer::{Fate, Judge, Judged};
 
-/// A service with its requests limited: made by a [`RateLimitLayer`](crate::RateLimitLayer).
+/// A service with rate limits: made by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///
 /// ```
 /// use http_body_util::Full;
@@ -35,12 +35,12 @@ use crate::enforcer::{Fate, Judge, Judged};
 /// ```
 pub struct RateLimit<S, G> {
     inner: S,
-    judge: Arc<Judge<G>>,
+    enforcer: Arc<Enforcer<G>>,
 }
 
 impl<S, G> RateLimit<S, G> {
-    pub(crate) fn new(inner: S, judge: Arc<Judge<G>>) -> Self {
-        Self { inner, judge }
+    pub(crate) fn new(inner: S, enforcer: Arc<Enforcer<G>>) -> Self {
+        Self { inner, enforcer }
     }
 }
 
@@ -60,39 +60,40 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let (parts, body) = request.into_parts();
-        match self.judge.judge(&parts) {
-            Judged::Now(Fate::Skip) => {
+        match self.enforcer.handle(&parts) {
+            Handling::Now(Action::Skip) => {
                 let response = self.inner.call(Request::from_parts(parts, body));
                 ResponseFuture::skipping(response)
             }
-            Judged::Now(Fate::Go { wait: None, charge, fields }) => {
+            Handling::Now(Action::Forward { wait: None, charge, fields }) => {
                 let response = self.inner.call(Request::from_parts(parts, body));
                 ResponseFuture::serving(response, charge, fields)
             }
-            Judged::Now(Fate::Go { wait: Some(wait), charge, fields }) => {
+            Handling::Now(Action::Forward { wait: Some(wait), charge, fields }) => {
                 let request = Request::from_parts(parts, body);
                 ResponseFuture::waiting(wait, self.for_later(), request, charge, fields)
             }
-            Judged::Now(Fate::Stop { response }) => {
+            Handling::Now(Action::Respond { response }) => {
                 self.release();
                 ResponseFuture::denied(response)
             }
-            Judged::Ask { asking, report, max_waiting } => {
-                let answer = Arc::clone(&self.judge).ask(parts, asking, report, max_waiting);
-                ResponseFuture::asking(Box::pin(answer), self.for_later(), body)
+            Handling::Pending { verdict, report, max_waiting } => {
+                let answer =
+                    Arc::clone(&self.enforcer).resolve(parts, verdict, report, max_waiting);
+                ResponseFuture::deciding(Box::pin(answer), self.for_later(), body)
             }
         }
     }
 }
 
 impl<S: Clone, G> RateLimit<S, G> {
-    /// Gives up what the inner service has reserved for a call that does not come, or not now, such as
-    /// a place under a concurrency limit. A clone is not ready, and has reserved nothing.
+    /// Frees what the inner service has reserved for this call, such as a place under a concurrency
+    /// limit. The call does not come, or comes later. A clone is not ready and has reserved nothing.
     fn release(&mut self) {
         self.inner = self.inner.clone();
     }
 
-    /// The service for a call that comes later, and has to ask it for readiness first.
+    /// The service for a call that comes later. The caller has to wait for its readiness first.
     fn for_later(&mut self) -> S {
         self.release();
         self.inner.clone()
@@ -101,12 +102,15 @@ impl<S: Clone, G> RateLimit<S, G> {
 
 impl<S: Clone, G> Clone for RateLimit<S, G> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), judge: Arc::clone(&self.judge) }
+        Self { inner: self.inner.clone(), enforcer: Arc::clone(&self.enforcer) }
     }
 }
 
 impl<S: fmt::Debug, G: fmt::Debug> fmt::Debug for RateLimit<S, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimit").field("inner", &self.inner).field("judge", &self.judge).finish()
+        f.debug_struct("RateLimit")
+            .field("inner", &self.inner)
+            .field("enforcer", &self.enforcer)
+            .finish()
     }
 }

@@ -5,23 +5,28 @@ use core::time::Duration;
 
 use http::{request, response};
 
-use crate::pending::{Asking, Ruling};
-use crate::gate::{Admission, Charge, Gate, Report, Verdict};
+use crate::gate::{Charge, Gate, GatePermit, Verdict};
+use crate::pending::{GateDecision, PendingVerdict};
+use crate::report::Report;
 
-/// Several limits, all of which must admit a request. All are looked at first: one that would deny is
-/// asked before the others, so that its denial costs them nothing. Otherwise they are asked in order,
-/// and the first that denies decides; those that [ask elsewhere](Verdict::Ask) come after the others.
+/// Several limits, all of which must admit a request.
 ///
-/// **Guarantee.** A request that is admitted was charged in each. No limit ever grants more than
-/// its quota. Of a request that is denied, clients are told the longest wait of all limits that would
-/// deny it then, so that none of them denies it at that time if nothing else was charged meanwhile.
+/// `Several` first peeks at all limits. If one would deny, it is asked first, so that its denial costs
+/// the others nothing. Then the limits are asked in their order, and the first denial decides. Limits
+/// with a [pending](Verdict::Pending) verdict are awaited after the others.
 ///
-/// **Not guaranteed.** Another request may take the cells between the look and the charge; gates of your
-/// own without [`peek`](Gate::peek), and limits that ask elsewhere, are not looked at. Where such a limit
-/// denies, the limits before it have been charged. They give back only where they are
-/// [`returnable`](crate::Limit::returnable) or settled, and what time restored meanwhile may be lost; in
-/// between, another request may be denied that would have fitted. So put limits that cannot give back
-/// last. When one limit denies, those that are not looked at do not count for the longest wait.
+/// **Guarantee.** A request that is admitted was charged by each limit. No limit grants more than its
+/// quota. A denial reports the longest wait of all limits that would deny the request now. After that
+/// wait none of them denies it, if nothing else was charged meanwhile.
+///
+/// **Not guaranteed.**
+///
+/// - Another request may take the cells between the peek and the charge. A gate without
+///   [`peek`](Gate::peek), or with a pending verdict, is not peeked at. If such a limit denies, the
+///   limits before it have been charged. They refund only if they are
+///   [`returnable`](crate::Limit::returnable) or settled. Until then they may deny another request, and
+///   what time restored meanwhile may be lost. Put limits that cannot refund last.
+/// - Limits that are not peeked at do not count for the longest wait.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -36,7 +41,7 @@ use crate::gate::{Admission, Charge, Gate, Report, Verdict};
 pub struct Several(Vec<Box<dyn Gate>>);
 
 impl Several {
-    /// None yet: admits all.
+    /// No limit yet: it admits all requests.
     ///
     /// ```
     /// let gate = tollgate_http::Several::new();
@@ -46,7 +51,7 @@ impl Several {
         Self::default()
     }
 
-    /// And this one, to be asked last.
+    /// Adds a limit, which is asked last.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, Several, key::PeerIp}};
@@ -72,9 +77,9 @@ impl Several {
             gate.peek(request, max_waiting, &mut found);
             found.readings().next().is_some()
         };
-        // The denial of a single limit costs no other.
-        let looks = self.0.len() > 1;
-        let denies = self.0.iter().position(|gate| looks && would_deny(&**gate));
+        // A denial by the only limit costs no other.
+        let peeks = self.0.len() > 1;
+        let denies = self.0.iter().position(|gate| peeks && would_deny(&**gate));
         let others = self.0.iter().enumerate().filter(move |(index, _)| Some(*index) != denies);
         let first = denies.map(|index| &self.0[index]);
         first.into_iter().chain(others.map(|(_, gate)| gate)).map(|gate| &**gate)
@@ -93,15 +98,15 @@ impl Gate for Several {
         report: &mut Report,
     ) -> Verdict {
         let mut all = All::default();
-        let mut questions = Vec::new();
+        let mut pending = Vec::new();
         for gate in self.in_order(request, max_waiting) {
             match gate.decide_queued(request, max_waiting, report) {
-                Verdict::Admit(admission) => all.add(admission),
-                Verdict::Ask(asking) => questions.push(asking),
+                Verdict::Admit(permit) => all.add(permit),
+                Verdict::Pending(verdict) => pending.push(verdict),
                 denial => {
                     all.cancel();
                     report.keep_denials();
-                    if !matches!(denial, Verdict::WithoutKey(_)) {
+                    if !matches!(denial, Verdict::NoKey(_)) {
                         let mut found = Report::default();
                         self.peek(request, max_waiting, &mut found);
                         report.add_denials(found);
@@ -110,9 +115,9 @@ impl Gate for Several {
                 }
             }
         }
-        match questions.is_empty() {
-            true => Verdict::Admit(all.admission()),
-            false => Verdict::Ask(Asking::new(ask_in_turn(all, questions))),
+        match pending.is_empty() {
+            true => Verdict::Admit(all.permit()),
+            false => Verdict::Pending(PendingVerdict::new(await_in_order(all, pending))),
         }
     }
 
@@ -121,24 +126,24 @@ impl Gate for Several {
     }
 }
 
-/// Asks one after the other, so that what denies early costs the later ones nothing.
-async fn ask_in_turn(mut all: All, questions: Vec<Asking>) -> (Ruling, Report) {
+/// Awaits one verdict after the other, so that an early denial costs the later limits nothing.
+async fn await_in_order(mut all: All, pending: Vec<PendingVerdict>) -> (GateDecision, Report) {
     let mut report = Report::default();
-    for asking in questions {
-        let (ruling, said) = asking.await;
-        report.add(said);
-        match ruling {
-            Ok(admission) => all.add(admission),
+    for verdict in pending {
+        let (decision, added) = verdict.await;
+        report.add(added);
+        match decision {
+            Ok(permit) => all.add(permit),
             Err(reason) => {
                 all.cancel();
                 return (Err(reason), report);
             }
         }
     }
-    (Ok(all.admission()), report)
+    (Ok(all.permit()), report)
 }
 
-/// The admissions so far, as one.
+/// The permits so far, as one.
 #[derive(Default)]
 struct All {
     delay: Duration,
@@ -146,7 +151,7 @@ struct All {
 }
 
 impl All {
-    fn add(&mut self, Admission { delay, charge }: Admission) {
+    fn add(&mut self, GatePermit { delay, charge }: GatePermit) {
         self.delay = self.delay.max(delay);
         self.charges.extend(charge);
     }
@@ -155,10 +160,10 @@ impl All {
         Box::new(Charges(self.charges)).cancel();
     }
 
-    fn admission(self) -> Admission {
+    fn permit(self) -> GatePermit {
         let charges = Charges(self.charges);
         let charge = (!charges.0.is_empty()).then(|| Box::new(charges) as Box<dyn Charge>);
-        Admission { delay: self.delay, charge }
+        GatePermit { delay: self.delay, charge }
     }
 }
 

@@ -1,41 +1,41 @@
-//! Limits on trial.
+//! Gates in shadow: they decide and charge, and nothing is denied.
 
 use core::time::Duration;
 
 use http::request;
 
-use crate::pending::Asking;
-use crate::gate::{Admission, Gate, Report, Verdict};
+use crate::gate::{Gate, GatePermit, Verdict};
+use crate::pending::PendingVerdict;
+use crate::report::Report;
 
-/// A gate on trial: it counts and charges, and denies nobody.
+/// A gate in shadow: it decides and charges, and all requests are admitted.
 ///
-/// What it would have denied is counted in
-/// [`Stats::shadow_denied`](crate::Stats::shadow_denied) and told to
-/// [`inspect`](crate::LayerBuilder::inspect). Clients are told nothing of it, and nobody waits
-/// for a turn; but where the gate [asks elsewhere](Verdict::Ask), requests wait for the answer.
+/// Its denials are counted in [`Stats::shadow_denied`](crate::Stats::shadow_denied) and passed to
+/// [`inspect`](crate::LayerBuilder::inspect). Responses do not show them, and no request waits for a
+/// turn. A request does wait for a [pending](Verdict::Pending) verdict.
 ///
 /// ```
 /// use tollgate::Quota;
-/// use tollgate_http::{Gate, Limit, Report, Shadow, Verdict, key};
+/// use tollgate_http::{Gate, Limit, Report, ShadowGate, Verdict, key};
 ///
-/// let trial = Shadow::new(Limit::gcra("a", Quota::per_hour(1), key::from_fn(|_| Some(0)))?);
+/// let shadow = ShadowGate::new(Limit::gcra("a", Quota::per_hour(1), key::from_fn(|_| Some(0)))?);
 /// let (request, ()) = http::Request::new(()).into_parts();
 /// let mut report = Report::default();
 /// for _ in 0..2 {
-///     assert!(matches!(trial.decide(&request, &mut report), Verdict::Admit(_)));
+///     assert!(matches!(shadow.decide(&request, &mut report), Verdict::Admit(_)));
 /// }
 /// assert_eq!(report.shadow_denials().count(), 1);
 /// # Ok::<(), tollgate_http::LimitError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Shadow<G>(G);
+pub struct ShadowGate<G>(G);
 
-impl<G: Gate> Shadow<G> {
-    /// Puts `gate` on trial.
+impl<G: Gate> ShadowGate<G> {
+    /// Puts `gate` in shadow.
     ///
     /// ```
-    /// # use {tollgate::Quota, tollgate_http::{Limit, Shadow, key::PeerIp}};
-    /// let trial = Shadow::new(Limit::gcra("a", Quota::per_hour(1), PeerIp::new())?);
+    /// # use {tollgate::Quota, tollgate_http::{Limit, ShadowGate, key::PeerIp}};
+    /// let shadow = ShadowGate::new(Limit::gcra("a", Quota::per_hour(1), PeerIp::new())?);
     /// # Ok::<(), tollgate_http::LimitError>(())
     /// ```
     pub fn new(gate: G) -> Self {
@@ -43,30 +43,31 @@ impl<G: Gate> Shadow<G> {
     }
 }
 
-impl<G: Gate> Gate for Shadow<G> {
+impl<G: Gate> Gate for ShadowGate<G> {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
-        let mut trial = Report::default();
-        let verdict = self.0.decide(request, &mut trial);
+        let mut shadow = Report::default();
+        let verdict = self.0.decide(request, &mut shadow);
         match verdict {
             Verdict::Admit(admission) => {
-                report.take_as_shadow(trial);
+                report.take_as_shadow(shadow);
                 Verdict::Admit(at_once(admission))
             }
-            Verdict::Deny | Verdict::QueueFull | Verdict::WithoutKey(_) => {
-                report.take_as_shadow(trial);
-                Verdict::Admit(Admission::default())
+            Verdict::Deny | Verdict::QueueFull | Verdict::NoKey(_) => {
+                report.take_as_shadow(shadow);
+                Verdict::Admit(GatePermit::default())
             }
-            Verdict::Ask(asking) => Verdict::Ask(Asking::new(async {
-                let (ruling, said) = asking.await;
-                trial.add(said);
+            Verdict::Pending(pending) => Verdict::Pending(PendingVerdict::new(async {
+                let (decision, added) = pending.await;
+                shadow.add(added);
                 let mut report = Report::default();
-                report.take_as_shadow(trial);
-                (Ok(ruling.map_or_else(|_| Admission::default(), at_once)), report)
+                report.take_as_shadow(shadow);
+                (Ok(decision.map_or_else(|_| GatePermit::default(), at_once)), report)
             })),
         }
     }
 }
 
-fn at_once(admission: Admission) -> Admission {
-    Admission { delay: Duration::ZERO, ..admission }
+/// The permit without its delay.
+fn at_once(admission: GatePermit) -> GatePermit {
+    GatePermit { delay: Duration::ZERO, ..admission }
 }

@@ -1,7 +1,8 @@
-//! What the layer counts: the only file with atomics.
+//! The counters of the layer and its queue. No other file of the crate uses atomics.
 //!
-//! Relaxed everywhere: each is a count of its own, from which nothing else is concluded. They are
-//! striped over threads, since a line that all threads write costs more than a decision.
+//! Relaxed suffices everywhere: each counter stands alone, and no other memory depends on it. The
+//! counters are striped over threads, because a cache line that all threads write costs more than a
+//! decision.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -9,8 +10,8 @@ use std::sync::Arc;
 
 use crate::key::KeyError;
 
-/// Counts since the layer was built, over all its clones. They are read without stopping anybody,
-/// and may be of slightly different moments.
+/// Counts since the layer was built, over all its clones. They are read without a lock, and may be of
+/// slightly different moments.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -23,29 +24,29 @@ use crate::key::KeyError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Requests that went ahead, those that waited included.
+    /// Requests that were admitted, including those that waited.
     pub admitted: u64,
     /// Requests over a limit.
     pub denied: u64,
-    /// Requests that had to wait for their turn, whether or not they had the patience.
+    /// Requests that had to wait for their turn, including those whose client left.
     pub waited: u64,
     /// Requests denied because too many were waiting.
     pub queue_full: u64,
-    /// Requests denied because what a limit is counted by could not be reached.
+    /// Requests denied because the store of a limit could not be reached.
     pub unavailable: u64,
-    /// Requests whose decision was awaited from elsewhere.
-    pub asked: u64,
-    /// Denials by limits on trial: what they would have denied.
+    /// Requests with a pending verdict, because another process decided.
+    pub pending: u64,
+    /// Denials by limits in shadow.
     pub shadow_denied: u64,
-    /// Requests that no limit was asked about, since they were [skipped](crate::LayerBuilder::skip).
+    /// Requests that were [skipped](crate::LayerBuilder::skip): no limit was asked.
     pub skipped: u64,
-    /// Requests denied for want of a key.
-    pub denied_without_key: u64,
-    /// Times that a limit found no key, because it was missing.
+    /// Requests denied because they have no key.
+    pub denied_no_key: u64,
+    /// How often a limit found no key because it was missing.
     pub key_missing: u64,
-    /// Times that a limit found no key, because it was malformed.
+    /// How often a limit found no key because it was malformed.
     pub key_malformed: u64,
-    /// Times that a limit found no key, because the server provides none.
+    /// How often a limit found no key because the server does not provide it.
     pub key_unavailable: u64,
 }
 
@@ -57,10 +58,10 @@ pub(crate) enum Event {
     Waited,
     QueueFull,
     Unavailable,
-    Asked,
+    Pending,
     ShadowDenied,
     Skipped,
-    DeniedWithoutKey,
+    DeniedNoKey,
     KeyMissing,
     KeyMalformed,
     KeyUnavailable,
@@ -73,7 +74,7 @@ const STRIPES: usize = 16;
 #[repr(align(128))]
 struct Stripe([AtomicU64; EVENTS]);
 
-/// One count per event and stripe.
+/// One counter per event and stripe.
 #[derive(Debug, Default)]
 pub(crate) struct Counters([Stripe; STRIPES]);
 
@@ -82,7 +83,7 @@ impl Counters {
         self.0[stripe()].0[event as usize].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn count_without_key(&self, error: KeyError) {
+    pub(crate) fn count_key_error(&self, error: KeyError) {
         self.count(match error {
             KeyError::Missing => Event::KeyMissing,
             KeyError::Malformed => Event::KeyMalformed,
@@ -100,10 +101,10 @@ impl Counters {
             waited: total(Event::Waited),
             queue_full: total(Event::QueueFull),
             unavailable: total(Event::Unavailable),
-            asked: total(Event::Asked),
+            pending: total(Event::Pending),
             shadow_denied: total(Event::ShadowDenied),
             skipped: total(Event::Skipped),
-            denied_without_key: total(Event::DeniedWithoutKey),
+            denied_no_key: total(Event::DeniedNoKey),
             key_missing: total(Event::KeyMissing),
             key_malformed: total(Event::KeyMalformed),
             key_unavailable: total(Event::KeyUnavailable),
@@ -130,34 +131,35 @@ fn stripe() -> usize {
 #[derive(Debug)]
 pub(crate) struct Queue {
     waiting: Arc<AtomicUsize>,
-    most: usize,
+    max: usize,
 }
 
 impl Queue {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { waiting: Arc::default(), most }
+    pub(crate) fn new(max: usize) -> Self {
+        Self { waiting: Arc::default(), max }
     }
 
     /// Whether all places are taken.
     pub(crate) fn is_full(&self) -> bool {
-        self.waiting.load(Relaxed) >= self.most
+        self.waiting.load(Relaxed) >= self.max
     }
 
-    /// A place for a request that was promised one: one too many, if others were faster.
-    pub(crate) fn enter_promised(&self) -> Place {
+    /// A place for a request that was charged when one was free. If other threads have taken it since,
+    /// the queue is over its bound by one.
+    pub(crate) fn enter_even_if_full(&self) -> Place {
         self.waiting.fetch_add(1, Relaxed);
         Place(Arc::clone(&self.waiting))
     }
 
     /// A place, unless all are taken.
     pub(crate) fn enter(&self) -> Option<Place> {
-        let next = |waiting| (waiting < self.most).then_some(waiting + 1);
+        let next = |waiting| (waiting < self.max).then_some(waiting + 1);
         self.waiting.fetch_update(Relaxed, Relaxed, next).ok()?;
         Some(Place(Arc::clone(&self.waiting)))
     }
 }
 
-/// A place in the queue, left when it is dropped.
+/// A place in the queue, freed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place(Arc<AtomicUsize>);
 
@@ -172,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_as_many_as_said_and_come_back() {
+    fn a_full_queue_has_a_place_again_after_one_is_dropped() {
         let queue = Queue::new(2);
         let places = (queue.enter().expect("first"), queue.enter().expect("second"));
         assert!(queue.enter().is_none());

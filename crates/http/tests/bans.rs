@@ -1,4 +1,4 @@
-//! Bans by failures: what the response says decides, and the client is told when the ban ends.
+//! Bans by failures: the response decides, and `Retry-After` is the end of the ban.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 type Clock = &'static ManualClock;
 
-/// A password that was wrong, as a handler says it that answers 200.
+/// Marks a wrong password in the extensions of a response with status 200.
 #[derive(Clone)]
 struct Wrong;
 
@@ -32,7 +32,7 @@ fn login(clock: Clock) -> Penalized<Header, str, Gcra, Clock> {
     })
 }
 
-/// The status and `Retry-After`. The request says how it is answered.
+/// The status and `Retry-After`. `answer` is the path that tells the service how to answer.
 async fn ask<G: Gate + 'static>(
     layer: &RateLimitLayer<G>,
     user: &str,
@@ -57,12 +57,12 @@ async fn ask<G: Gate + 'static>(
 }
 
 #[tokio::test]
-async fn three_wrong_passwords_ban_their_user_until_the_end_that_is_told() {
+async fn three_wrong_passwords_ban_the_user_for_as_long_as_retry_after_says() {
     let clock: Clock = Box::leak(Box::default());
     let gate = login(clock);
     let penalties = Arc::clone(gate.penalties());
     let layer = RateLimitLayer::new(gate);
-    // Right passwords are no strikes.
+    // Correct passwords are no strikes.
     for answer in ["/401", "/", "/wrong", "/", "/401"] {
         assert_ne!(ask(&layer, "ada", answer).await.0, 429, "{answer}");
     }
@@ -77,7 +77,7 @@ async fn three_wrong_passwords_ban_their_user_until_the_end_that_is_told() {
 }
 
 #[tokio::test]
-async fn requests_over_the_limit_do_not_ban_where_only_failures_are_strikes() {
+async fn with_failures_only_requests_over_the_limit_do_not_ban() {
     let clock: Clock = Box::leak(Box::default());
     let layer = RateLimitLayer::new(login(clock));
     for nth in 0..30 {
@@ -100,6 +100,6 @@ async fn a_ban_is_the_longest_wait_of_several_limits() {
         assert_eq!(ask(&layer, "ada", "/401").await.0, 401);
     }
     assert_eq!(ask(&layer, "ada", "/").await, (429, "600".to_owned()), "banned");
-    // Now the first denies, and the ban is told all the same.
+    // Now the first limit denies, and `Retry-After` is still that of the ban.
     assert_eq!(ask(&layer, "ada", "/").await, (429, "600".to_owned()), "over both");
 }

@@ -1,4 +1,4 @@
-//! The fuzz targets' bodies on random bytes, and on the corpus that is kept with the sources.
+//! The bodies of the fuzz targets, on random bytes and on the corpus in the repository.
 
 mod bodies;
 #[path = "../../../fuzz/kept.rs"]
@@ -13,17 +13,17 @@ use bodies::structured::{Item, Value, list};
 use kept::kept;
 use proptest::prelude::*;
 
-/// Bytes among which those that mean something are frequent.
-fn bytes(telling: &'static [u8], most: usize) -> impl Strategy<Value = Vec<u8>> {
-    let byte = prop_oneof![3 => prop::sample::select(telling), 1 => any::<u8>()];
-    prop::collection::vec(byte, 0..most)
+/// Bytes among which the significant ones are frequent.
+fn bytes(significant: &'static [u8], max: usize) -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![3 => prop::sample::select(significant), 1 => any::<u8>()];
+    prop::collection::vec(byte, 0..max)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
-    fn headers_of_proxies_of_random_bytes(
+    fn the_forwarded_body_holds_for_random_bytes(
         head in prop::collection::vec(any::<u8>(), 12),
         rest in bytes(b"\",;=\\[]: \nfor_0123456789.ab", 200),
     ) {
@@ -31,7 +31,7 @@ proptest! {
     }
 
     #[test]
-    fn headers_of_proxies_of_whole_entries(
+    fn the_forwarded_body_holds_for_whole_entries(
         head in prop::collection::vec(any::<u8>(), 12),
         entries in prop::collection::vec(
             "10\\.0\\.0\\.[0-9]|192\\.0\\.2\\.7(:80)?|unknown|_a|\\[2001:db8::1\\](:_p)?|::ffff:10\\.0\\.0\\.1|for=\"?10\\.0\\.0\\.1\"?|\\PC{0,4}|\n",
@@ -42,7 +42,7 @@ proptest! {
     }
 
     #[test]
-    fn fields_of_random_bytes(data in bytes(b"\x01\x02\x03\x04\x06\x07\x08\"\\;,= a", 160)) {
+    fn the_fields_body_holds_for_random_bytes(data in bytes(b"\x01\x02\x03\x04\x06\x07\x08\"\\;,= a", 160)) {
         fields(&data);
     }
 }
@@ -59,7 +59,7 @@ fn the_kept_corpus_passes() {
     }
 }
 
-/// A body that finds no mistake would pass whatever it is given.
+/// A body that finds no mistake would pass on any input.
 #[test]
 fn every_planted_mistake_is_found() {
     let planted: [(Mistake, &str, Body); 11] = [
@@ -85,7 +85,7 @@ fn every_planted_mistake_is_found() {
 }
 
 #[test]
-fn the_parser_that_judges_knows_right_from_wrong() {
+fn the_parser_of_the_checks_accepts_valid_lists_and_no_others() {
     let items = list(br#" "a";q=1;w=60 ,	"b \"\\";qu="x";r=-5"#).expect("right");
     let integer = |name: &str, value| (name.to_owned(), Value::Integer(value));
     let first = Item { text: "a".into(), parameters: vec![integer("q", 1), integer("w", 60)] };

@@ -51,7 +51,7 @@ async fn connect(server: SocketAddr) -> HealthClient<Channel> {
     HealthClient::new(endpoint.connect().await.expect("listening"))
 }
 
-/// What the call's answer says beside its message.
+/// The metadata of the call's answer.
 async fn check(client: &mut HealthClient<Channel>) -> Result<MetadataMap, Status> {
     let answer = client.check(HealthCheckRequest::default()).await?;
     Ok(answer.metadata().clone())
@@ -62,7 +62,7 @@ fn text<'a>(metadata: &'a MetadataMap, name: &str) -> &'a str {
 }
 
 fn counted(stats: Stats) -> (u64, u64, u64) {
-    (stats.admitted, stats.denied, stats.denied_without_key)
+    (stats.admitted, stats.denied, stats.denied_no_key)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,18 +81,18 @@ async fn a_cap_of_5_admits_5_over_two_connections_and_tells_the_6th_when_to_retr
         let status = check(client).await.expect_err("over the quota");
         assert_eq!(status.code(), Code::ResourceExhausted);
         assert_eq!(status.message(), "rate limit exceeded");
-        let told = status.metadata();
-        let pushback: i64 = text(told, "grpc-retry-pushback-ms").parse().expect("a number");
+        let metadata = status.metadata();
+        let pushback: i64 = text(metadata, "grpc-retry-pushback-ms").parse().expect("a number");
         assert!((MILLIS_PER_CALL - 60_000..=MILLIS_PER_CALL).contains(&pushback), "{pushback}");
-        let secs: i64 = text(told, "retry-after").parse().expect("a number");
+        let secs: i64 = text(metadata, "retry-after").parse().expect("a number");
         assert_eq!(secs, (pushback + 999) / 1_000);
-        assert_eq!(text(told, "ratelimit"), format!("\"calls\";r=0;t={secs}"));
+        assert_eq!(text(metadata, "ratelimit"), format!("\"calls\";r=0;t={secs}"));
     }
     assert_eq!(counted(layer.stats()), (5, 2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_at_one_time_over_many_connections_are_one_count() {
+async fn concurrent_calls_over_many_connections_share_one_limit() {
     let limit = Limit::gcra("calls", Quota::per_day(5), PeerIp::new()).expect("in range");
     let (server, layer) = serve(limit, with_peer);
     let tasks: Vec<_> = (0..8)
@@ -132,7 +132,7 @@ async fn a_stream_is_one_call() {
 }
 
 #[tokio::test]
-async fn a_call_that_never_fits_is_told_not_to_retry() {
+async fn a_call_that_never_fits_has_a_pushback_of_minus_one() {
     let limit = Limit::gcra("calls", Quota::per_day(5), PeerIp::new()).expect("in range");
     let (server, _) = serve(limit.cost(|_| 6), with_peer);
     let status = check(&mut connect(server).await).await.expect_err("6 of at most 5");
@@ -142,8 +142,8 @@ async fn a_call_that_never_fits_is_told_not_to_retry() {
 }
 
 #[tokio::test]
-async fn without_a_key_the_call_fails_for_what_it_is() {
-    // Nobody has told the layer the address.
+async fn a_call_without_a_key_fails_with_the_code_of_the_reason() {
+    // The layer does not get the address.
     let limit = Limit::gcra("calls", Quota::per_day(5), PeerIp::new()).expect("in range");
     let (server, layer) = serve(limit, unchanged);
     let status = check(&mut connect(server).await).await.expect_err("no address");
@@ -160,7 +160,7 @@ async fn without_a_key_the_call_fails_for_what_it_is() {
 }
 
 #[tokio::test]
-async fn behind_a_proxy_metadata_is_the_header_that_is_read() {
+async fn behind_a_proxy_the_client_is_read_from_metadata() {
     let key = ClientIp::x_forwarded_for(Trust::networks(["127.0.0.0/8"]).expect("a network"));
     let limit = Limit::gcra("calls", Quota::per_day(1), key).expect("in range");
     let (server, layer) = serve(limit, with_peer);

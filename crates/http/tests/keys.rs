@@ -1,4 +1,4 @@
-//! Keys of two kinds: an API key, otherwise an address.
+//! Keys of two kinds: an API key, or else an address.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ fn api_key() -> Header {
 }
 
 #[tokio::test]
-async fn a_client_is_counted_by_its_api_key_otherwise_by_its_address() {
+async fn a_client_is_counted_by_its_api_key_or_else_by_its_address() {
     let key = api_key().otherwise(PeerIp::new());
     let layer = RateLimitLayer::new(Limit::gcra("a", Quota::per_hour(1), key).expect("in range"));
     let (here, there) = ([192, 0, 2, 7], [192, 0, 2, 8]);
@@ -43,7 +43,7 @@ async fn a_client_is_counted_by_its_api_key_otherwise_by_its_address() {
         (here, None, 200),
         (here, None, 429),
         (there, None, 200),
-        (there, Some(" "), 429), // none, and not one of its own
+        (there, Some(" "), 429), // an empty key is none
     ] {
         let headers: Vec<_> = api_key.map(|text| ("x-api-key", text)).into_iter().collect();
         assert_eq!(status(&layer, address, &headers).await, expected, "{address:?} {api_key:?}");
@@ -79,7 +79,7 @@ async fn behind_proxies_the_second_key_is_the_clients_address() {
 }
 
 #[test]
-fn the_text_of_either_kind_says_which_it_is() {
+fn the_text_of_a_key_begins_with_its_kind() {
     let key = api_key().otherwise(PeerIp::new());
     let text = |headers: &[(&str, &str)]| {
         let mut request = Request::builder().extension(SocketAddr::from(([1, 2, 3, 4], 80)));
@@ -93,7 +93,7 @@ fn the_text_of_either_kind_says_which_it_is() {
 }
 
 #[tokio::test]
-async fn a_server_that_provides_no_address_is_told_the_remedy() {
+async fn the_response_of_a_server_without_addresses_names_the_remedy() {
     let limit = Limit::gcra("a", Quota::per_hour(1), PeerIp::new()).expect("in range");
     let app = axum::Router::new()
         .route("/", axum::routing::get(|| async { "hello" }))

@@ -1,6 +1,7 @@
-//! A decision by API key, otherwise by address, allocates nothing: counted by the allocator itself.
+//! A decision by API key, or else by address, allocates nothing: the allocator counts.
 //!
-//! A file of its own, because the allocator is the whole process's. The count is each thread's.
+//! The test has a file of its own, because the allocator belongs to the process. It counts for each
+//! thread.
 
 mod allocations;
 
@@ -14,7 +15,7 @@ use tollgate_http::{Gate, Limit, Report, Verdict};
 
 use allocations::allocations;
 
-/// A request whose headers are slices of what was read from the connection, as hyper makes them.
+/// A request whose headers are slices of the connection's read buffer, as those of hyper are.
 fn request(read: &Bytes, key: Option<std::ops::Range<usize>>) -> http::request::Parts {
     let mut request = http::Request::new(());
     request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 7], 80)));
@@ -26,7 +27,7 @@ fn request(read: &Bytes, key: Option<std::ops::Range<usize>>) -> http::request::
 }
 
 #[test]
-fn api_key_otherwise_address_allocates_nothing() {
+fn a_decision_by_api_key_or_else_by_address_allocates_nothing() {
     assert_eq!(allocations(|| drop(std::hint::black_box(vec![1_u8]))), 1, "the count counts");
     let read = Bytes::from("x-api-key: ".to_owned() + &"k".repeat(200) + " \r\n\r\n");
     let key = Header::new("x-api-key").expect("a name").otherwise(PeerIp::new());

@@ -1,4 +1,4 @@
-//! Requests that wait for their turn: whom they keep from being served, and what they are charged.
+//! Requests that wait for their turn: which others they delay, and what they are charged.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -17,7 +17,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 
 type Content = Empty<bytes::Bytes>;
 
-/// A limiter whose clock stands still unless it is moved.
+/// A limiter with a manual clock.
 type Paced = Limiter<str, LeakyQueue, &'static ManualClock>;
 
 fn paced(quota: Quota) -> (Arc<Paced>, &'static ManualClock) {
@@ -43,7 +43,7 @@ async fn answer(_: Request<()>) -> Result<Response<Content>, Infallible> {
     Ok(Response::new(Content::new()))
 }
 
-/// The status, and how long it took.
+/// The status, and the time until the response.
 async fn ask<G: Gate + 'static>(layer: &RateLimitLayer<G>, key: &str) -> (u16, Duration) {
     let began = Instant::now();
     let service = layer.layer(service_fn(answer));
@@ -51,7 +51,7 @@ async fn ask<G: Gate + 'static>(layer: &RateLimitLayer<G>, key: &str) -> (u16, D
     (status.as_u16(), began.elapsed())
 }
 
-/// Polls a call once: it waits for its turn from then on.
+/// Polls a call once, so that it waits for its turn.
 async fn begin<F: Future + Unpin>(call: &mut F) {
     assert!(timeout(Duration::ZERO, call).await.is_err(), "it has to wait");
 }
@@ -70,7 +70,7 @@ async fn a_key_with_nothing_to_wait_for_is_served_while_another_has_20_requests_
     assert_eq!(began.elapsed(), Duration::ZERO);
     for (nth, call) in (0..).zip(queued.drain(..)) {
         assert_eq!(call.await.expect("no panic").expect("infallible").status(), 200);
-        // Nor do the others of the same key wait for longer than it takes until their turn.
+        // The others of the same key wait only until their own turn.
         let turn = Duration::from_millis(500) * nth;
         assert!(
             began.elapsed() <= turn + Duration::from_millis(20),
@@ -80,7 +80,7 @@ async fn a_key_with_nothing_to_wait_for_is_served_while_another_has_20_requests_
     }
 }
 
-/// Ready after 7 ms, and for one call, which must come from where it was ready.
+/// A service that is ready after 7 ms, for one call of the same clone.
 #[derive(Debug, Default)]
 struct OneCall {
     opens: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
@@ -128,7 +128,7 @@ async fn the_inner_service_is_asked_for_readiness_again_after_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn neither_a_request_that_waits_nor_one_that_is_denied_keeps_a_place_of_the_inner_service() {
+async fn a_request_that_waits_or_is_denied_holds_no_place_of_the_inner_service() {
     let quota = Quota::per_second(10).burst(2);
     let (limiter, _) = paced(quota);
     let layer = waiting(limit(quota, &limiter)).build();
@@ -146,7 +146,7 @@ async fn neither_a_request_that_waits_nor_one_that_is_denied_keeps_a_place_of_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_inner_service_holds_back_those_that_do_not_wait_before_they_are_charged() {
+async fn a_full_inner_service_delays_a_request_before_it_is_charged() {
     let quota = Quota::per_second(10).burst(3);
     let (limiter, _) = paced(quota);
     let layer = waiting(limit(quota, &limiter)).build();
@@ -159,7 +159,7 @@ async fn a_full_inner_service_holds_back_those_that_do_not_wait_before_they_are_
     begin(&mut first).await;
     let mut second = Box::pin(service.clone().oneshot(of("b")));
     begin(&mut second).await;
-    assert_eq!(layer.stats().admitted, 1, "the second is not asked about yet");
+    assert_eq!(layer.stats().admitted, 1, "the second is not decided yet");
     drop(first);
     let began = Instant::now();
     assert_eq!(second.await.expect("infallible").status(), 200);
@@ -177,7 +177,7 @@ async fn a_request_turned_away_since_the_queue_is_full_is_charged_nothing() {
     for call in &mut queued {
         begin(call).await;
     }
-    // The victim has nobody waiting, and may send one each 100 ms.
+    // The victim has no request waiting, and may send one each 100 ms.
     for _ in 0..3 {
         assert_eq!(ask(&layer, "victim").await, (200, Duration::ZERO));
         for _ in 0..20 {
@@ -190,7 +190,7 @@ async fn a_request_turned_away_since_the_queue_is_full_is_charged_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_no_request_may_wait_one_that_would_have_to_is_denied_and_charged_nothing() {
+async fn without_a_sleep_a_request_that_would_wait_is_denied_and_charged_nothing() {
     let quota = Quota::per_second(10).burst(5);
     let (limiter, clock) = paced(quota);
     let layer = RateLimitLayer::new(limit(quota, &limiter));
@@ -204,7 +204,7 @@ async fn where_no_request_may_wait_one_that_would_have_to_is_denied_and_charged_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_while_it_waits_frees_its_place_and_keeps_its_cell() {
+async fn a_client_that_leaves_while_it_waits_frees_its_place_but_stays_charged() {
     let quota = Quota::per_second(10).burst(5);
     let (limiter, _) = paced(quota);
     let layer = waiting(limit(quota, &limiter)).max_waiting(1).build();
@@ -216,7 +216,7 @@ async fn a_client_that_leaves_while_it_waits_frees_its_place_and_keeps_its_cell(
         assert_eq!(ask(&layer, "a").await.0, 503, "the only place is taken");
         drop(leaves);
         let left = limiter.check_n("a", 0).expect("nothing asked for").remaining();
-        assert_eq!(left, u64::from(4 - behind), "what was charged stays charged, and no more");
+        assert_eq!(left, u64::from(4 - behind), "the charge stays, and nothing more is charged");
     }
     assert_eq!(ask(&layer, "a").await, (200, Duration::from_millis(400)));
 }
@@ -237,7 +237,7 @@ async fn one_key_cannot_take_the_places_of_all_others() {
         assert_eq!(ask(&layer, "a").await.0, 429);
     }
     assert_eq!(limiter.check_n("a", 0).expect("nothing asked for").remaining(), 46);
-    // There is a place for another key, and then for nobody.
+    // There is one place for another key, and then none.
     assert_eq!(ask(&layer, "b").await.0, 200);
     let mut last = Box::pin(service.call(of("b")));
     begin(&mut last).await;
@@ -245,14 +245,14 @@ async fn one_key_cannot_take_the_places_of_all_others() {
     assert_eq!(ask(&layer, "c").await.0, 503);
     let Stats { denied, queue_full, waited, .. } = layer.stats();
     assert_eq!((denied, queue_full, waited), (10, 1, 4));
-    // When a turn has come, the key may queue another.
+    // After a turn, the key may queue another request.
     clock.advance(Duration::from_millis(100));
     drop(queued);
     begin(&mut Box::pin(service.call(of("a")))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_may_queue_128_requests_unless_said_otherwise() {
+async fn a_key_may_queue_128_requests_by_default() {
     let quota = Quota::per_second(10).burst(1_000);
     let (limiter, _) = paced(quota);
     let layer = waiting(limit(quota, &limiter)).build();

@@ -1,4 +1,4 @@
-//! The layer around a service, without sockets: what is charged, told, skipped and awaited.
+//! The layer around a service, without sockets: charges, fields, skipped requests and queues.
 
 use std::convert::Infallible;
 use std::sync::{Arc, mpsc};
@@ -10,13 +10,13 @@ use http_body_util::{BodyExt, Full};
 use tollgate::{FixedWindow, LeakyQueue, Limiter, ManualClock, Quota, SlidingLog};
 use tollgate_http::key::{Header, from_fn};
 use tollgate_http::{
-    Body, Gate, Limit, Policy, RateLimit, RateLimitLayer, Several, WithoutKey, denial,
+    Body, Gate, Limit, OnNoKey, Policy, RateLimit, RateLimitLayer, Several, denial,
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 type Answer = Response<Body<Full<Bytes>>>;
 
-/// Answers with as many bytes as `?` asks for, and with a status from a header.
+/// Answers with as many bytes as the query says, and with the status of a header.
 async fn echo(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
     let bytes = request.uri().query().map_or(2, |text| text.parse().expect("a number"));
     let mut response = Response::new(Full::from(vec![b'.'; bytes]));
@@ -77,7 +77,7 @@ async fn the_fields_of_an_admission_and_of_a_denial() {
     let third = send(&layer, of("a")).await;
     assert_eq!(third.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(fields(&third), ["\"pages\";q=2;w=60", "\"pages\";r=0;t=30", "30", "2", "0", "60"]);
-    // A nanosecond before its time, a client is still told a whole second.
+    // Ten microseconds before the end of the wait, `Retry-After` is still a whole second.
     clock.advance(Duration::from_nanos(29_999_990_000));
     let early = send(&layer, of("a")).await;
     assert_eq!(field(&early, "retry-after"), "1");
@@ -88,7 +88,7 @@ async fn the_fields_of_an_admission_and_of_a_denial() {
 }
 
 #[tokio::test]
-async fn the_body_of_a_denial_is_a_problem_or_what_is_chosen() {
+async fn the_body_of_a_denial_is_a_problem_or_as_configured() {
     let limit = || Limit::gcra("a", Quota::per_hour(1), key()).expect("in range").cost(|_| 2);
     let answer = send(&RateLimitLayer::new(limit()), of("a")).await;
     assert_eq!((answer.status().as_u16(), field(&answer, "retry-after")), (429, ""));
@@ -103,10 +103,10 @@ async fn the_body_of_a_denial_is_a_problem_or_what_is_chosen() {
 }
 
 #[tokio::test]
-async fn what_has_no_key_is_denied_or_admitted_by_choice() {
-    for (choice, status) in [(WithoutKey::Deny, 400), (WithoutKey::Admit, 200)] {
+async fn a_request_without_a_key_is_denied_or_admitted_as_configured() {
+    for (choice, status) in [(OnNoKey::Deny, 400), (OnNoKey::Admit, 200)] {
         let limit = Limit::gcra("a", Quota::per_hour(1), key()).expect("in range");
-        let layer = RateLimitLayer::new(limit.without_key(choice));
+        let layer = RateLimitLayer::new(limit.on_no_key(choice));
         for _ in 0..3 {
             let answer = send(&layer, Request::new(())).await;
             assert_eq!(answer.status(), status);
@@ -116,7 +116,7 @@ async fn what_has_no_key_is_denied_or_admitted_by_choice() {
         assert_eq!(send(&layer, twice).await.status(), status);
         let stats = layer.stats();
         assert_eq!((stats.key_missing, stats.key_malformed), (3, 1));
-        assert_eq!(stats.denied_without_key, if status == 400 { 4 } else { 0 });
+        assert_eq!(stats.denied_no_key, if status == 400 { 4 } else { 0 });
     }
 }
 
@@ -128,7 +128,7 @@ fn preflight() -> Request<()> {
 }
 
 #[tokio::test]
-async fn what_looks_like_a_preflight_is_limited_unless_preflights_are_skipped() {
+async fn preflights_are_limited_unless_they_are_skipped() {
     let limit = || Limit::gcra("a", Quota::per_hour(1), key()).expect("in range");
     let layer = RateLimitLayer::new(limit());
     assert_eq!(send(&layer, preflight()).await.status(), 200);
@@ -151,7 +151,7 @@ async fn what_looks_like_a_preflight_is_limited_unless_preflights_are_skipped() 
 }
 
 #[tokio::test]
-async fn chosen_methods_are_not_counted() {
+async fn skipped_methods_are_not_counted() {
     let limit = Limit::gcra("a", Quota::per_hour(1), key()).expect("in range");
     let layer = RateLimitLayer::builder(limit).skip_methods([Method::HEAD]).build();
     for _ in 0..3 {
@@ -163,9 +163,9 @@ async fn chosen_methods_are_not_counted() {
 }
 
 #[tokio::test]
-async fn a_limit_on_trial_denies_nobody_and_is_counted() {
+async fn a_limit_in_shadow_denies_nothing_and_is_counted() {
     let (log, seen) = mpsc::channel();
-    let limit = Limit::gcra("trial", Quota::per_hour(1), key()).expect("in range").shadow();
+    let limit = Limit::gcra("shadow", Quota::per_hour(1), key()).expect("in range").shadow();
     let layer = RateLimitLayer::builder(limit)
         .inspect(move |request, report| {
             for reading in report.shadow_denials() {
@@ -184,7 +184,7 @@ async fn a_limit_on_trial_denies_nobody_and_is_counted() {
         (stats.admitted, stats.denied, stats.shadow_denied, stats.key_missing),
         (4, 0, 2, 1)
     );
-    assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["trial /2", "trial /3"]);
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["shadow /2", "shadow /3"]);
 }
 
 #[tokio::test]
@@ -218,12 +218,12 @@ async fn the_bytes_sent_settle_what_a_request_costs() {
     assert_eq!(left(), 900);
     let body = answer.into_body().collect().await.expect("infallible").to_bytes();
     assert_eq!((body.len(), left()), (300, 700));
-    // Less than was estimated, and a body that nobody reads: that one pays the estimate.
+    // A smaller body is charged its bytes. A body that is not read is charged the estimate.
     send(&layer, with("a", "/?40", &[])).await.into_body().collect().await.expect("infallible");
     assert_eq!(left(), 660);
     drop(send(&layer, with("a", "/?500", &[])).await);
     assert_eq!(left(), 560);
-    // A client that leaves before there is a response pays the estimate.
+    // A client that leaves before the response is charged the estimate.
     drop(
         layer
             .layer(service_fn(|_: Request<()>| {
@@ -261,12 +261,12 @@ async fn several_limits_all_admit_or_none_is_charged() {
     assert_eq!(many.check_n(&"a".into(), 0).expect("room").remaining(), 7);
 }
 
-fn paced(burst: u64, most: usize) -> RateLimitLayer<impl Gate> {
+fn paced(burst: u64, max_waiting: usize) -> RateLimitLayer<impl Gate> {
     let quota = Quota::per_second(10).burst(burst);
     let limiter: Limiter<str, LeakyQueue> =
         Limiter::builder(quota).algorithm(LeakyQueue::new()).build().expect("in range");
     let limit = Limit::new(Policy::new("paced", &quota).expect("a name"), Arc::new(limiter), key());
-    RateLimitLayer::builder(limit).wait(tokio::time::sleep).max_waiting(most).build()
+    RateLimitLayer::builder(limit).wait(tokio::time::sleep).max_waiting(max_waiting).build()
 }
 
 #[tokio::test]
@@ -289,7 +289,7 @@ async fn requests_wait_for_their_turn_in_a_bounded_queue() {
 }
 
 #[tokio::test]
-async fn the_queue_of_all_keys_is_bounded_too_and_places_come_back() {
+async fn the_queue_of_all_keys_is_bounded_and_places_are_freed() {
     let layer = paced(100, 2);
     let mut service: RateLimit<_, _> = layer.layer(service_fn(echo));
     let mut calls: Vec<_> = (0..4).map(|_| Box::pin(service.call(of("a")))).collect();
@@ -305,7 +305,7 @@ async fn the_queue_of_all_keys_is_bounded_too_and_places_come_back() {
 }
 
 #[tokio::test]
-async fn without_a_sleep_who_would_wait_is_denied() {
+async fn without_a_sleep_a_request_that_would_wait_is_denied() {
     let quota = Quota::per_second(10).burst(4);
     let limiter: Limiter<str, LeakyQueue> =
         Limiter::builder(quota).algorithm(LeakyQueue::new()).build().expect("in range");
@@ -317,7 +317,7 @@ async fn without_a_sleep_who_would_wait_is_denied() {
 }
 
 #[tokio::test]
-async fn thousands_of_keys_get_an_answer_each() {
+async fn each_of_thousands_of_keys_has_its_own_quota() {
     let layer = RateLimitLayer::new(Limit::gcra("a", Quota::per_hour(1), key()).expect("in range"));
     for n in 0..5_000 {
         assert_eq!(send(&layer, of(&n.to_string())).await.status(), 200);

@@ -1,4 +1,4 @@
-//! Several limits, one of which denies: clients are told the longest wait of all.
+//! Several limits, one of which denies: the response has the longest wait of all.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use http_body_util::Empty;
 use tollgate::algo::Algorithm;
 use tollgate::{Clock as _, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingLog};
 use tollgate_http::key::{FromFn, from_fn};
-use tollgate_http::{Gate, Limit, Policy, RateLimitLayer, Several, Shadow};
+use tollgate_http::{Gate, Limit, Policy, RateLimitLayer, Several, ShadowGate};
 use tower::{Layer, ServiceExt, service_fn};
 
 type Clock = &'static ManualClock;
@@ -32,7 +32,7 @@ fn limit<A: Algorithm>(
     Limit::new(policy, limiter, from_fn(|_| Some(())))
 }
 
-/// The status and the header `name`.
+/// The status, `Retry-After` and `RateLimit`.
 async fn ask<G: Gate + 'static>(layer: &RateLimitLayer<G>) -> (u16, String, String) {
     let service = layer.layer(service_fn(async |_: Request<()>| {
         Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
@@ -51,8 +51,8 @@ fn longest_time(field: &str) -> &str {
     times.max_by_key(|t| t.parse::<u64>().expect("seconds")).expect("a limit with a time")
 }
 
-/// Sends as fast as it is admitted, and waits as long as it is told to when it is not.
-async fn every_retry_is_admitted(several: Several, clock: Clock) {
+/// Sends requests until one is denied, waits as long as `Retry-After` says, and sends again.
+async fn each_retry_after_the_wait_is_admitted(several: Several, clock: Clock) {
     let layer = RateLimitLayer::new(several);
     for retry in 0..18 {
         let (secs, field) = loop {
@@ -74,17 +74,17 @@ async fn a_retry_after_exactly_the_time_that_several_limits_told_is_admitted() {
     let hour = |clock| limit("hour", Quota::per_hour(30), SlidingLog::new(), clock);
     let time = clock();
     let several = Several::new().and(second(time)).and(minute(time)).and(hour(time));
-    every_retry_is_admitted(several, time).await;
+    each_retry_after_the_wait_is_admitted(several, time).await;
     let time = clock();
     let several = Several::new().and(hour(time)).and(minute(time)).and(second(time));
-    every_retry_is_admitted(several, time).await;
+    each_retry_after_the_wait_is_admitted(several, time).await;
     let time = clock();
     let nested = Several::new().and(second(time).returnable()).and(minute(time).returnable());
-    every_retry_is_admitted(Several::new().and(nested).and(hour(time)), time).await;
+    each_retry_after_the_wait_is_admitted(Several::new().and(nested).and(hour(time)), time).await;
 }
 
 #[tokio::test]
-async fn all_limits_that_would_deny_are_named_and_none_is_charged_for_it() {
+async fn a_denial_names_all_limits_that_would_deny_and_charges_none() {
     let time = clock();
     let (first, second) = (Quota::per_second(1), Quota::per_minute(1));
     let spare = limit("spare", Quota::per_hour(5), FixedWindow::anchored(), time);
@@ -93,7 +93,7 @@ async fn all_limits_that_would_deny_are_named_and_none_is_charged_for_it() {
         Several::new()
             .and(limit("first", first, Gcra::new(), time))
             .and(limit("second", second, Gcra::new(), time))
-            .and(Shadow::new(limit("trial", second, Gcra::new(), time)))
+            .and(ShadowGate::new(limit("shadow", second, Gcra::new(), time)))
             .and(spare),
     );
     assert_eq!(ask(&layer).await.0, 200);
@@ -106,7 +106,7 @@ async fn all_limits_that_would_deny_are_named_and_none_is_charged_for_it() {
 }
 
 #[tokio::test]
-async fn where_one_limit_never_admits_no_time_is_told() {
+async fn a_request_that_one_limit_never_admits_has_no_retry_after() {
     let time = clock();
     let few = limit("few", Quota::per_minute(2), Gcra::new(), time).cost(|_| 3);
     let hour = limit("a", Quota::per_hour(1), Gcra::new(), time);
@@ -119,9 +119,9 @@ async fn where_one_limit_never_admits_no_time_is_told() {
     assert_eq!(field, "\"a\";r=0;t=3600, \"few\";r=2");
 }
 
-/// A charge that is made in vain and refunded costs the limit what time restores meanwhile.
+/// A charge that is refunded would cost the limit what time restores in between.
 #[tokio::test]
-async fn a_client_that_a_later_limit_denies_all_the_time_costs_an_earlier_limit_no_refill() {
+async fn a_client_that_a_later_limit_always_denies_costs_an_earlier_limit_no_refill() {
     let time = clock();
     let quota = Quota::per_second(10);
     let builder = Limiter::builder(quota).algorithm(Gcra::new()).clock(time).capacity(16);

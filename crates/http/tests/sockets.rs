@@ -24,7 +24,7 @@ async fn serve<G: Gate + 'static>(layer: &RateLimitLayer<G>) -> SocketAddr {
     address
 }
 
-/// A connection that is kept.
+/// A connection that is kept open.
 struct Client(TcpStream);
 
 impl Client {
@@ -90,7 +90,7 @@ async fn a_quota_of_5_admits_5_over_all_routes_and_connections() {
 }
 
 #[tokio::test]
-async fn the_head_and_body_of_a_denial_as_they_are_sent() {
+async fn a_denial_is_sent_with_its_head_and_body() {
     let limit = Limit::gcra("day", Quota::per_second(1_000).burst(1), PeerIp::new());
     let layer = RateLimitLayer::builder(
         limit.expect("in range").cost(|request| if request.uri.path() == "/" { 1 } else { 2 }),
@@ -104,7 +104,7 @@ async fn the_head_and_body_of_a_denial_as_they_are_sent() {
     assert_eq!(value(&head, "x-ratelimit-limit"), "1");
     assert_eq!(value(&head, "retry-after"), "");
 
-    // It never fits, so there is no time to come back at.
+    // The request never fits, so there is no `Retry-After`.
     let (status, head, body) = client.ask("GET /users/7", "").await;
     assert_eq!((status, value(&head, "retry-after")), (429, ""));
     assert_eq!(value(&head, "content-type"), "application/problem+json");
@@ -125,7 +125,7 @@ async fn retry_after_is_at_least_1_and_waiting_so_long_is_enough() {
 }
 
 #[tokio::test]
-async fn a_client_behind_a_proxy_is_told_by_what_the_proxy_adds() {
+async fn a_client_behind_a_proxy_is_known_by_the_entry_of_the_proxy() {
     let key = ClientIp::x_forwarded_for(Trust::networks(["127.0.0.0/8"]).expect("networks"));
     let layer = RateLimitLayer::new(Limit::gcra("a", Quota::per_day(1), key).expect("in range"));
     let mut client = Client::new(serve(&layer).await).await;
@@ -141,7 +141,7 @@ async fn a_client_behind_a_proxy_is_told_by_what_the_proxy_adds() {
 }
 
 #[tokio::test]
-async fn method_and_template_are_a_key() {
+async fn method_and_template_together_are_a_key() {
     let limit = Limit::gcra("a", Quota::per_day(1), (Method, Matched)).expect("in range");
     let layer = RateLimitLayer::new(limit);
     let mut client = Client::new(serve(&layer).await).await;
@@ -149,12 +149,12 @@ async fn method_and_template_are_a_key() {
     assert_eq!(client.status("GET /users/2", "").await, 429);
     assert_eq!(client.status("POST /users/2", "content-length: 0\r\n").await, 200);
     assert_eq!(client.status("GET /", "").await, 200);
-    // What has no route has a key too, and but one.
+    // Requests without a route share one key.
     assert_eq!(client.status("GET /none", "").await, 404);
     assert_eq!(client.status("GET /nor/this", "").await, 429);
 }
 
-/// The issue that led to this measured 4.68 s for the other key, at 2 a second.
+/// Without this guarantee, the other key once waited 4.68 s at 2 requests a second.
 #[tokio::test]
 async fn a_client_with_nothing_to_wait_for_is_served_while_20_of_another_wait_for_hours() {
     let quota = Quota::per_hour(1).burst(30);
@@ -163,7 +163,7 @@ async fn a_client_with_nothing_to_wait_for_is_served_while_20_of_another_wait_fo
     let key = Header::new("key").expect("a name");
     let limit = Limit::new(Policy::new("paced", &quota).expect("a name"), limiter.into(), key);
     let layer = RateLimitLayer::builder(limit).wait(tokio::time::sleep).build();
-    // Ten at a time, inside the limit.
+    // Inside the limit, ten requests run at a time.
     let both = ServiceBuilder::new().layer(layer.clone()).layer(ConcurrencyLimitLayer::new(10));
     let app = Router::new().route("/", get(|| async { "hello" })).layer(both);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -183,7 +183,7 @@ async fn a_client_with_nothing_to_wait_for_is_served_while_20_of_another_wait_fo
             tokio::task::yield_now().await;
         }
     };
-    // Each is let in at once, or in hours.
+    // Each request is admitted at once or after hours.
     let a_minute = std::time::Duration::from_secs(60);
     assert_eq!(tokio::time::timeout(a_minute, all_wait).await, Ok(()));
     let mut other = Client::new(server).await;

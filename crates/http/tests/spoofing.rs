@@ -64,13 +64,13 @@ fn the_first_untrusted_from_the_right_is_the_client() {
     assert_eq!(xff(trust(), "::ffff:10.0.0.1", &["192.0.2.7"]), is("192.0.2.7"));
     assert_eq!(xff(trust(), PROXY, &["2001:db8:1:2:3:4:5:6"]), is("2001:db8:1:2::"));
     assert_eq!(xff(trust(), "2001:db8:ffff::1", &["192.0.2.7"]), is("192.0.2.7"));
-    // All are proxies, or nobody says anything: the furthest that is known.
+    // If all nodes are proxies, or the header is absent, the client is the furthest known node.
     assert_eq!(xff(trust(), PROXY, &["10.0.0.3, 10.0.0.2"]), is("10.0.0.3"));
     assert_eq!(xff(trust(), PROXY, &[]), is(PROXY));
 }
 
 #[test]
-fn a_network_may_be_written_as_ipv6() {
+fn a_network_of_ipv4_may_be_written_as_ipv6() {
     for network in ["::ffff:10.0.0.0/104", "::ffff:10.0.0.1", "10.0.0.1/32", "::ffff:0:0/96"] {
         let trust = Trust::networks([network]).expect(network);
         assert_eq!(xff(trust.clone(), PROXY, &["192.0.2.7"]), is("192.0.2.7"), "{network}");
@@ -88,7 +88,7 @@ fn hops_are_counted_from_the_right() {
     assert_eq!(xff(Trust::hops(2), PROXY, lines), is("192.0.2.7"));
     assert_eq!(xff(Trust::hops(2), PROXY, &["192.0.2.7"]), is("192.0.2.7"));
     assert_eq!(xff(Trust::hops(2), PROXY, &[]), is(PROXY));
-    // A proxy between may hide its neighbour, the outermost may not.
+    // An inner proxy may hide its neighbour. If the outermost does, the key is missing.
     let hidden = &["for=6.6.6.6, for=192.0.2.7, for=_gate"];
     assert_eq!(forwarded(Trust::hops(2), PROXY, hidden), is("192.0.2.7"));
     assert_eq!(forwarded(Trust::hops(1), PROXY, hidden), Err(KeyError::Missing));
@@ -101,11 +101,11 @@ fn forwarded_is_read_with_its_quotes() {
         (vec!["For=\"[2001:db8::1]:4711\""], "2001:db8::"),
         (vec!["for=6.6.6.6, for=\"192.0.2.7:80\", for=10.0.0.2"], "192.0.2.7"),
         (vec!["for=6.6.6.6", "for=192.0.2.7"], "192.0.2.7"),
-        // A client's open quote swallows nothing that a proxy adds, on its line or another.
+        // A quote that a client opens hides nothing that a proxy appends, on that line or another.
         (vec!["for=\", for=192.0.2.7"], "192.0.2.7"),
         (vec!["for=\"6.6.6.6\\, for=192.0.2.7"], "192.0.2.7"),
         (vec!["for=\"", "for=192.0.2.7"], "192.0.2.7"),
-        // Nor does what a proxy has quoted as it should.
+        // Quoted commas of a proxy do not separate entries.
         (vec!["for=192.0.2.7;host=\"a\\\", for=6.6.6.6;b=\\\"\""], "192.0.2.7"),
         (vec!["for=6.6.6.6;, for=192.0.2.7;host=\"a, for=6.6.6.6\""], "192.0.2.7"),
     ] {
@@ -114,7 +114,7 @@ fn forwarded_is_read_with_its_quotes() {
 }
 
 #[test]
-fn only_the_header_that_was_chosen_is_read() {
+fn only_the_named_header_is_read() {
     let key = ClientIp::x_forwarded_for(Trust::hops(1));
     assert_eq!(extract(&key, PROXY, "forwarded", &[b"for=6.6.6.6"]), is(PROXY));
     assert_eq!(extract(&key, PROXY, "x-real-ip", &[b"6.6.6.6"]), is(PROXY));
@@ -122,7 +122,7 @@ fn only_the_header_that_was_chosen_is_read() {
 }
 
 #[test]
-fn what_a_proxy_hides_is_missing_and_what_is_no_address_malformed() {
+fn a_hidden_client_is_missing_and_an_entry_without_address_malformed() {
     for line in ["6.6.6.6, unknown", "6.6.6.6, _hidden"] {
         assert_eq!(xff(by_networks(), PROXY, &[line]), Err(KeyError::Missing), "{line}");
     }
@@ -143,7 +143,7 @@ fn an_oversized_header_is_read_from_its_end_only() {
     assert_eq!(xff(by_networks(), PROXY, &[&format!("{junk}192.0.2.7")]), is("192.0.2.7"));
     let one_entry = format!("192.0.2.7{}", "0".repeat(10_000));
     assert_eq!(xff(by_networks(), PROXY, &[&one_entry]), Err(KeyError::Malformed));
-    // The bound is on all lines together, and on the entries.
+    // The bounds hold for all lines together, and for the entries.
     let wide = format!("192.0.2.7,{}10.0.0.1", " ".repeat(4_080));
     assert_eq!(xff(by_networks(), PROXY, &[&wide]), Err(KeyError::Malformed));
     assert_eq!(xff(by_networks(), PROXY, &["192.0.2.7", &wide[20..]]), is("192.0.2.7"));
@@ -167,7 +167,7 @@ fn without_a_peer_there_is_no_key() {
     assert_eq!(PeerIp::new().extract(&request), Err(KeyError::Unavailable));
 }
 
-/// Bytes that a header's value may have.
+/// Bytes that the value of a header may have.
 fn forged() -> impl Strategy<Value = Vec<u8>> {
     let tricky = prop::sample::select(b"\",;=\\[]: for_0123456789.".to_vec());
     let any = any::<u8>().prop_filter("a control character", |byte| *byte >= 32 && *byte != 127);
@@ -179,7 +179,8 @@ fn after(left: &[u8], right: &str) -> Vec<u8> {
 }
 
 proptest! {
-    /// Whatever the client sends, on the proxies' line or on lines before it, they are believed.
+    /// Whatever the client sends, on the line of the proxies or on earlier lines, the entries of the
+    /// proxies decide.
     #[test]
     fn no_forged_bytes_choose_the_key(forged in forged(), before in forged(), client: [u8; 4]) {
         let client = IpAddr::from(client).to_string();
@@ -204,9 +205,9 @@ proptest! {
         }
     }
 
-    /// Nothing an untrusted peer sends matters, and nothing panics.
+    /// A header from an untrusted peer has no effect, and parsing never panics.
     #[test]
-    fn a_strangers_header_does_not_matter(lines in prop::collection::vec(forged(), 0..4)) {
+    fn the_header_of_an_untrusted_peer_has_no_effect(lines in prop::collection::vec(forged(), 0..4)) {
         let lines: Vec<_> = lines.iter().map(Vec::as_slice).collect();
         for (key, name) in [
             (ClientIp::x_forwarded_for(by_networks()), "x-forwarded-for"),

@@ -1,4 +1,4 @@
-//! Limits by the bytes of bodies: what is charged, whatever becomes of the body.
+//! Limits by the bytes of bodies: what is charged, however the body ends.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tower::{Layer, ServiceExt, service_fn};
 const ESTIMATE: u64 = 100;
 const ALL: u64 = 100_000;
 
-/// Chunks of 300 bytes; then the end, or an error.
+/// Chunks of 300 bytes, then the end or an error.
 #[derive(Clone, Copy, Debug)]
 struct Chunks {
     left: usize,
@@ -101,8 +101,8 @@ async fn a_body_that_is_sent_to_its_end_is_charged_its_bytes() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_dropped_when_all_was_sent_is_charged_its_bytes_and_no_more() {
-    // The end is told by the body, or by the length that the head gives.
+async fn a_body_that_is_dropped_after_its_last_byte_is_charged_its_bytes() {
+    // The end is known from the body, or from the length in the head.
     for (tells_its_end, length) in [(true, None), (false, Some(300_u64))] {
         let volume = Volume::new();
         let mut response = Response::new(Chunks { left: 1, fails: false, tells_its_end });
@@ -118,7 +118,7 @@ async fn a_body_that_is_dropped_when_all_was_sent_is_charged_its_bytes_and_no_mo
 }
 
 #[tokio::test]
-async fn a_body_that_is_dropped_half_way_is_charged_what_was_sent_and_at_least_the_estimate() {
+async fn a_body_that_is_dropped_early_is_charged_the_bytes_sent_and_at_least_the_estimate() {
     for (chunks, charged) in [(0, ESTIMATE), (1, 300), (3, 900)] {
         let volume = Volume::new();
         let mut body = volume.ask(Method::GET, body(5)).await.into_body();
@@ -131,7 +131,7 @@ async fn a_body_that_is_dropped_half_way_is_charged_what_was_sent_and_at_least_t
 }
 
 #[tokio::test]
-async fn a_body_that_fails_is_charged_what_was_sent_and_at_least_the_estimate() {
+async fn a_body_that_fails_is_charged_the_bytes_sent_and_at_least_the_estimate() {
     for (left, charged) in [(0, ESTIMATE), (2, 600)] {
         let volume = Volume::new();
         let response = Response::new(Chunks { left, fails: true, tells_its_end: true });
@@ -142,7 +142,7 @@ async fn a_body_that_fails_is_charged_what_was_sent_and_at_least_the_estimate() 
 }
 
 #[tokio::test]
-async fn a_response_to_head_is_charged_the_estimate_whether_or_not_the_service_made_a_body() {
+async fn a_response_to_head_is_charged_the_estimate_with_and_without_a_body() {
     for left in [0, 5] {
         let volume = Volume::new();
         drop(volume.ask(Method::HEAD, body(left)).await);
@@ -151,13 +151,13 @@ async fn a_response_to_head_is_charged_the_estimate_whether_or_not_the_service_m
 }
 
 #[tokio::test]
-async fn an_empty_response_is_charged_for_no_bytes() {
+async fn an_empty_response_is_charged_no_bytes() {
     for code in [StatusCode::OK, StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED] {
         let volume = Volume::new();
         drop(volume.ask(Method::GET, status(code, CHUNKS)).await);
         assert_eq!(volume.charged(), 0, "{code}");
     }
-    // A body that does not tell its end, where there can be none.
+    // A body that does not report its end, with a status that has none.
     for code in [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED] {
         let volume = Volume::new();
         drop(

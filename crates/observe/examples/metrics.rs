@@ -1,10 +1,10 @@
-//! A limiter's figures, as a scrape would find them.
+//! The metrics of a limiter, as a scrape reads them.
 //!
-//! `metrics-util`'s recorder for debugging stands where a program would have an exporter.
+//! The debugging recorder of `metrics-util` takes the place of an exporter.
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tollgate::{Limiter, Quota, TopKeys};
-use tollgate_observe::TopFigures;
+use tollgate_observe::TopKeysRecorder;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let recorder = DebuggingRecorder::new();
@@ -16,25 +16,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Limiter::builder(Quota::per_minute(5)).capacity(1_000).count_decisions().build()?;
     let top: TopKeys<String> = TopKeys::new(100);
     for request in 0..200 {
-        // The lower the number, the more often it asks.
+        // Low numbers send more requests.
         let client = format!("192.0.2.{}", request % 16 * (request % 5));
         let _ = top.watch(client.as_str(), gate.check(&client));
     }
 
-    // With each scrape:
+    // For each scrape:
     tollgate_observe::record(&gate, "api");
-    TopFigures::new("api", 3).record(&top);
+    TopKeysRecorder::new("api", 3).record(&top);
 
-    let figures = scrape.snapshot().into_vec();
-    let mut lines: Vec<String> = figures.into_iter().map(line).collect();
+    let metrics = scrape.snapshot().into_vec();
+    let mut lines: Vec<String> = metrics.into_iter().map(line).collect();
     lines.sort();
     lines.iter().for_each(|line| println!("{line}"));
     Ok(())
 }
 
-/// `name{label="value"} figure`.
-fn line(figure: Figure) -> String {
-    let (key, _, _, value) = figure;
+/// `name{label="value"} value`.
+fn line(metric: Metric) -> String {
+    let (key, _, _, value) = metric;
     let labels: Vec<String> =
         key.key().labels().map(|label| format!("{}={:?}", label.key(), label.value())).collect();
     let value = match value {
@@ -45,5 +45,5 @@ fn line(figure: Figure) -> String {
     format!("{}{{{}}} {value}", key.key().name(), labels.join(","))
 }
 
-type Figure =
+type Metric =
     (metrics_util::CompositeKey, Option<metrics::Unit>, Option<metrics::SharedString>, DebugValue);

@@ -8,18 +8,18 @@ use std::time::Duration;
 use tollgate::{Decision, DecisionCount, Denied, Direct, Quota, QuotaError, TopKeys};
 use tracing::{Level, enabled, event};
 
-/// Logs denials, a limited number of them: a flood of denials is no flood of events.
+/// Logs denials at a bounded rate: a flood of denials makes few events.
 ///
-/// The limit is a [`Direct`]: of the denials that come too fast, all that happens is that they
-/// are counted, and the next event says how many they were.
+/// A [`Direct`] limits the events. Denials over that limit are only counted, and the next event reports
+/// their number.
 ///
-/// Events have the target `tollgate`, the level WARN, and the fields `limiter`, `key`,
-/// `retry_after_ms` (rounded up; absent where no wait would help) and `suppressed`. Control
-/// characters in a key are escaped, so that no key can forge a line of a log.
+/// Events have the target `tollgate`, the level WARN, and the fields `limiter`, `key`, `retry_after_ms`
+/// (rounded up; absent if no wait helps) and `suppressed`. Control characters in a key are escaped, so
+/// that no key can forge a line of a log.
 ///
-/// **Not guaranteed.** Which denials are logged: the first of each moment. With several threads
-/// `suppressed` may count a denial of the same moment one event late; each is counted once.
-/// Nothing tells of those after the last event but [`suppressed`](Self::suppressed).
+/// **Not guaranteed.** The log does not choose which denials it logs: it takes the first ones. With
+/// several threads, `suppressed` may report a denial one event late; each is reported once. No event
+/// reports the denials after the last event: see [`suppressed`](Self::suppressed).
 ///
 /// ```
 /// use tollgate::{Limiter, Quota};
@@ -37,16 +37,16 @@ pub struct DenialLog {
     limiter: String,
     gate: Direct,
     events: DecisionCount,
-    /// Denials that were suppressed before the last event.
-    told: AtomicU64,
+    /// Suppressed denials that events have reported.
+    reported: AtomicU64,
 }
 
 impl DenialLog {
-    /// Logs denials of the limiter of this name, as many as `events` lets pass.
+    /// A log for the limiter of this name, with the quota `events`.
     ///
     /// # Errors
     ///
-    /// The quota of events is out of range; the error says what to do.
+    /// The quota is out of range. The error says what to do.
     ///
     /// ```
     /// use tollgate::Quota;
@@ -58,13 +58,13 @@ impl DenialLog {
             limiter: limiter.to_owned(),
             gate: Direct::new(events)?,
             events: DecisionCount::new(),
-            told: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
         })
     }
 
-    /// Logs `decision` if it is a denial and not too many have been, and returns it.
+    /// Logs `decision` if it is a denial and the quota of events allows it. Returns the decision.
     ///
-    /// An admission costs nothing; neither does a denial that nobody listens to.
+    /// An admission costs nothing, and neither does a denial if no subscriber wants the event.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -82,7 +82,7 @@ impl DenialLog {
         decision
     }
 
-    /// Denials that were not logged because there were too many.
+    /// Denials that were not logged, because there were too many.
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -104,34 +104,34 @@ impl DenialLog {
         if !passes {
             return;
         }
-        // Relaxed: a count. Of two events at once, one tells of what the other does not.
+        // Relaxed: a counter of its own. Of two events at once, only one reports a suppressed denial.
         let suppressed = self.suppressed();
-        let told = self.told.fetch_max(suppressed, Ordering::Relaxed);
+        let reported = self.reported.fetch_max(suppressed, Ordering::Relaxed);
         event!(
             target: "tollgate",
             Level::WARN,
             limiter = self.limiter,
             key = %one_line(key),
             retry_after_ms = denied.retry_after().map(whole_ms),
-            suppressed = suppressed.saturating_sub(told),
+            suppressed = suppressed.saturating_sub(reported),
             "denied",
         );
     }
 }
 
-/// Who is denied may choose the key: it is not to begin a line of its own in a log.
+/// Escapes control characters. A client may choose its key, and must not begin a new line in a log.
 fn one_line<K: Display + ?Sized>(key: &K) -> String {
     key.to_string().escape_debug().to_string()
 }
 
-/// Rounded up, so that who waits as long has waited long enough.
+/// Rounded up, so that waiting this long is enough.
 fn whole_ms(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Logs the `count` keys that were denied most, an event each, most denied first.
+/// Logs the `count` keys that were denied most, an event for each, most denied first.
 ///
-/// For a timer, or before the sketch is reset. Events have the target `tollgate`, the level INFO,
+/// Call it from a timer, or before the sketch is reset. Events have the target `tollgate`, the level INFO,
 /// and the fields `limiter`, `rank` (from 1), `key`, `denied` and `error`.
 ///
 /// ```

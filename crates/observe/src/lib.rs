@@ -1,7 +1,7 @@
 #![cfg_attr(all(feature = "metrics", feature = "tracing"), doc = include_str!("../README.md"))]
 #![cfg_attr(
     not(all(feature = "metrics", feature = "tracing")),
-    doc = "Figures and events of tollgate's limiters: see the README, which uses both features."
+    doc = "Metrics and events of tollgate's limiters: see the README, which uses both features."
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -17,4 +17,4 @@ pub use denial_log::{DenialLog, log_top};
 #[cfg(feature = "metrics")]
 pub use recorder::{describe, record, record_count};
 #[cfg(feature = "metrics")]
-pub use top_keys::TopFigures;
+pub use top_keys::TopKeysRecorder;

@@ -1,4 +1,4 @@
-//! Counts and occupancy, as counters and gauges.
+//! Counts and occupancy of limiters, as counters and gauges.
 
 use std::hash::Hash;
 
@@ -9,8 +9,8 @@ use tollgate::{Clock, DecisionCount, Limiter};
 pub(crate) const DECISIONS: &str = "tollgate_limiter_decisions_total";
 const CLAIMS: &str = "tollgate_claims_total";
 const EVICTIONS: &str = "tollgate_evictions_total";
-const NO_PLACE: &str = "tollgate_no_place_total";
-const SHARES: &str = "tollgate_shares_total";
+const TABLE_FULL: &str = "tollgate_table_full_total";
+const LEASES: &str = "tollgate_leases_total";
 const LIVE_KEYS: &str = "tollgate_live_keys";
 const CAPACITY_KEYS: &str = "tollgate_capacity_keys";
 const LOAD_RATIO: &str = "tollgate_load_ratio";
@@ -18,42 +18,43 @@ const MEMORY_BYTES: &str = "tollgate_memory_bytes";
 pub(crate) const TOP_DENIED: &str = "tollgate_top_denied";
 pub(crate) const TOP_DROPPED: &str = "tollgate_top_dropped";
 
-/// Tells the recorder what each figure is, once, after the recorder is installed.
+/// Describes each metric to the recorder. Call it once, after the recorder is installed.
 ///
 /// ```
 /// tollgate_observe::describe();
 /// ```
 pub fn describe() {
     let counts = [
-        (DECISIONS, "Decisions, by outcome (where they are counted)"),
-        (CLAIMS, "Times that a key was given a slot"),
-        (EVICTIONS, "Times that a live key was forgotten to make room"),
-        (NO_PLACE, "Requests whose key found no place, by what was done"),
-        (SHARES, "Times that a thread took cells of a hot key ahead"),
+        (DECISIONS, "Decisions, by outcome, if the limiter counts them"),
+        (CLAIMS, "Keys that were given a slot"),
+        (EVICTIONS, "Live keys that were forgotten to make room"),
+        (TABLE_FULL, "Requests whose key found no slot, by outcome"),
+        (LEASES, "Leases of cells of a hot key by a thread"),
     ];
     for (name, text) in counts {
         describe_counter!(name, Unit::Count, text);
     }
     let levels = [
-        (LIVE_KEYS, Unit::Count, "Keys that are live, about"),
-        (CAPACITY_KEYS, Unit::Count, "Live keys that there is room for"),
+        (LIVE_KEYS, Unit::Count, "Live keys, approximately"),
+        (CAPACITY_KEYS, Unit::Count, "Live keys that fit"),
         (LOAD_RATIO, Unit::Count, "Share of the slots that hold live keys, 0 to 1"),
-        (MEMORY_BYTES, Unit::Bytes, "Memory of the slots, fixed"),
-        (TOP_DENIED, Unit::Count, "Denials of the keys that are denied most"),
-        (TOP_DROPPED, Unit::Count, "Denials that no key's count has"),
+        (MEMORY_BYTES, Unit::Bytes, "Memory of the slots; it is fixed"),
+        (TOP_DENIED, Unit::Count, "Denials of a key, for the keys that are denied most"),
+        (TOP_DROPPED, Unit::Count, "Denials that are in no key's count"),
     ];
     for (name, unit, text) in levels {
         describe_gauge!(name, unit, text);
     }
 }
 
-/// Records what a limiter has counted, and how full it is, under the label `limiter`.
+/// Records the counts and the occupancy of a limiter, under the label `limiter`.
 ///
-/// For the handler of a scrape, or a timer; nothing is recorded in between. It reads, and stops
-/// nobody. It makes one series per figure and outcome, twelve in all, whatever the keys are.
+/// Call it from the handler of a scrape or from a timer; nothing is recorded in between. It only reads,
+/// and blocks no decision. It makes one series per metric and outcome, twelve in all, whatever the keys
+/// are.
 ///
-/// **Not guaranteed.** Figures are of slightly different moments while others decide, and the live
-/// keys of a large table are an estimate: see [`Limiter::len`].
+/// **Not guaranteed.** While threads decide, the values are of slightly different moments. The live keys
+/// of a large table are an estimate: see [`Limiter::len`].
 ///
 /// ```
 /// use tollgate::{Limiter, Quota};
@@ -77,17 +78,17 @@ where
         }
     }
     for (name, count) in
-        [(CLAIMS, stats.claimed), (EVICTIONS, stats.evicted), (SHARES, stats.shared)]
+        [(CLAIMS, stats.claimed), (EVICTIONS, stats.evicted), (LEASES, stats.shared)]
     {
         counter!(name, "limiter" => limiter()).absolute(count);
     }
-    let no_place = [
+    let table_full = [
         ("denied", stats.denied_full),
         ("admitted", stats.admitted_full),
         ("shared", stats.overflowed),
     ];
-    for (outcome, count) in no_place {
-        counter!(NO_PLACE, "limiter" => limiter(), "outcome" => outcome).absolute(count);
+    for (outcome, count) in table_full {
+        counter!(TABLE_FULL, "limiter" => limiter(), "outcome" => outcome).absolute(count);
     }
     let occupancy = gate.occupancy();
     gauge!(LIVE_KEYS, "limiter" => limiter()).set(occupancy.live as f64);
@@ -96,7 +97,7 @@ where
     gauge!(MEMORY_BYTES, "limiter" => limiter()).set(gate.memory_bytes() as f64);
 }
 
-/// Records the decisions that were counted beside a limiter, for example a `Direct`'s.
+/// Records decisions that were counted outside a limiter, for example those of a `Direct`.
 ///
 /// ```
 /// use tollgate::{DecisionCount, Direct, Quota};

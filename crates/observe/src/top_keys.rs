@@ -1,4 +1,4 @@
-//! The keys that are denied most, as gauges with their names.
+//! The keys that are denied most, as gauges labelled with the keys.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -9,90 +9,89 @@ use tollgate::{TopKey, TopKeys};
 
 use crate::recorder::{TOP_DENIED, TOP_DROPPED};
 
-/// The label of all keys that have no name of their own any more.
+/// The label of all keys that have no series of their own.
 const OTHERS: &str = "(others)";
-/// Names that are ever used, for each entry of a page.
-const NAMES_PER_ENTRY: usize = 10;
+/// How many series a recorder makes in all, for each entry that it records.
+const SERIES_PER_ENTRY: usize = 10;
 
-/// Records the keys that are denied most, with a bound on the names it ever uses.
+/// Records the keys that are denied most, with a bound on the number of series.
 ///
-/// A recorder keeps a series for every label it has seen, and who is denied chooses the keys. So
-/// no more than ten times as many names are used as a page has entries ([`names`](Self::names)
-/// sets another bound); keys that come later are added up as `(others)`. A name that has left the
-/// page is set to 0.
+/// A metrics recorder keeps a series for every label that it has seen, and clients may choose their keys.
+/// So this recorder uses at most ten times as many keys as labels as it records entries;
+/// [`max_series`](Self::max_series) sets another bound. Later keys are added up as `(others)`. The gauge of
+/// a key that is no longer among the entries is set to 0.
 ///
-/// **Not guaranteed.** The gauge is the sketch's count, never too low and at most
-/// [`error`](TopKey::error) too high. It is a gauge because a key may leave the sketch, or the
-/// sketch be reset.
+/// **Not guaranteed.** The gauge is the count of the sketch: never too low, and at most
+/// [`error`](TopKey::error) too high. It is a gauge and not a counter, because a key may leave the sketch
+/// and the sketch may be reset.
 ///
 /// ```
 /// use tollgate::TopKeys;
-/// use tollgate_observe::TopFigures;
+/// use tollgate_observe::TopKeysRecorder;
 ///
 /// let top: TopKeys<String> = TopKeys::new(100);
-/// let mut figures = TopFigures::new("api", 10);
+/// let mut recorder = TopKeysRecorder::new("api", 10);
 /// top.note("192.0.2.7");
-/// figures.record(&top); // tollgate_top_denied{limiter="api",key="192.0.2.7"} 1
+/// recorder.record(&top); // tollgate_top_denied{limiter="api",key="192.0.2.7"} 1
 /// ```
 #[derive(Debug)]
-pub struct TopFigures {
+pub struct TopKeysRecorder {
     limiter: String,
     entries: usize,
-    names_max: usize,
-    names: HashSet<String>,
+    max_series: usize,
+    keys: HashSet<String>,
 }
 
-impl TopFigures {
-    /// For the limiter of this name, and so many entries a page.
+impl TopKeysRecorder {
+    /// A recorder for the limiter of this name, which records `entries` keys.
     ///
     /// ```
-    /// let figures = tollgate_observe::TopFigures::new("api", 10);
+    /// let recorder = tollgate_observe::TopKeysRecorder::new("api", 10);
     /// ```
     #[must_use]
     pub fn new(limiter: &str, entries: usize) -> Self {
-        let names_max = entries.saturating_mul(NAMES_PER_ENTRY);
-        Self { limiter: limiter.to_owned(), entries, names_max, names: HashSet::new() }
+        let max_series = entries.saturating_mul(SERIES_PER_ENTRY);
+        Self { limiter: limiter.to_owned(), entries, max_series, keys: HashSet::new() }
     }
 
-    /// Uses at most so many names, however long it is used.
+    /// Bounds the number of keys that are ever used as labels.
     ///
     /// ```
-    /// let figures = tollgate_observe::TopFigures::new("api", 10).names(1_000);
+    /// let recorder = tollgate_observe::TopKeysRecorder::new("api", 10).max_series(1_000);
     /// ```
     #[must_use]
-    pub fn names(self, most: usize) -> Self {
-        Self { names_max: most, ..self }
+    pub fn max_series(self, max: usize) -> Self {
+        Self { max_series: max, ..self }
     }
 
-    /// Records a page. For the handler of a scrape, or a timer: it copies the sketches.
+    /// Records the entries. Call it from the handler of a scrape or from a timer: it copies the sketch.
     ///
     /// ```
     /// let top = tollgate::TopKeys::new(100);
     /// top.note(&7_u32);
-    /// tollgate_observe::TopFigures::new("api", 10).record(&top);
+    /// tollgate_observe::TopKeysRecorder::new("api", 10).record(&top);
     /// ```
     pub fn record<K: Clone + Display + Eq + Hash>(&mut self, top: &TopKeys<K>) {
-        let page = top.top(self.entries);
-        let mut gone = self.names.clone();
+        let mut gone = self.keys.clone();
         let mut others = 0;
-        for TopKey { key, denied, .. } in page {
-            let name = key.to_string();
-            if self.names.contains(&name) || self.names.len() < self.names_max {
-                self.set(&name, denied);
-                gone.remove(&name);
-                self.names.insert(name);
+        for TopKey { key, denied, .. } in top.top(self.entries) {
+            let key = key.to_string();
+            if self.keys.contains(&key) || self.keys.len() < self.max_series {
+                self.set(&key, denied);
+                gone.remove(&key);
+                self.keys.insert(key);
             } else {
                 others += denied;
             }
         }
-        gone.iter().for_each(|name| self.set(name, 0));
+        gone.iter().for_each(|key| self.set(key, 0));
         self.set(OTHERS, others);
         let dropped = gauge!(TOP_DROPPED, "limiter" => self.limiter.clone());
         dropped.set(top.dropped() as f64);
     }
 
-    fn set(&self, name: &str, denied: u64) {
-        let labels = [("limiter", self.limiter.clone()), ("key", name.to_owned())];
+    fn set(&self, key: &str, denied: u64) {
+        let labels = [("limiter", self.limiter.clone()), ("key", key.to_owned())];
         gauge!(TOP_DENIED, &labels).set(denied as f64);
     }
 }

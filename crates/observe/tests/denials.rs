@@ -1,6 +1,6 @@
-//! What a subscriber is told.
+//! What a tracing subscriber receives.
 
-#![allow(clippy::disallowed_types, reason = "a test's subscriber may wait")]
+#![allow(clippy::disallowed_types, reason = "a subscriber of a test may block")]
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -16,24 +16,24 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// The fields of an event.
 #[derive(Clone, Debug, Default)]
-struct Told(BTreeMap<String, String>);
+struct Fields(BTreeMap<String, String>);
 
-impl Visit for Told {
+impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.0.insert(field.name().to_owned(), format!("{value:?}"));
     }
 }
 
-/// Keeps all events down to a level.
+/// Collects all events down to a level.
 #[derive(Clone)]
-struct Keep(Arc<Mutex<Vec<Told>>>, Level);
+struct Keep(Arc<Mutex<Vec<Fields>>>, Level);
 
 impl Keep {
     fn down_to(level: Level) -> Self {
         Self(Arc::default(), level)
     }
 
-    fn events(&self) -> Vec<Told> {
+    fn events(&self) -> Vec<Fields> {
         self.0.lock().expect("no panic").clone()
     }
 }
@@ -45,9 +45,9 @@ impl<S: Subscriber> Layer<S> for Keep {
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         assert_eq!(event.metadata().target(), "tollgate");
-        let mut told = Told::default();
-        event.record(&mut told);
-        self.0.lock().expect("no panic").push(told);
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        self.0.lock().expect("no panic").push(fields);
     }
 }
 
@@ -58,7 +58,7 @@ fn empty_gate() -> Limiter<str> {
 }
 
 #[test]
-fn a_flood_of_denials_is_a_few_events() {
+fn a_flood_of_denials_makes_as_many_events_as_the_quota_allows() {
     let (gate, keep) = (empty_gate(), Keep::down_to(Level::WARN));
     let log = DenialLog::new("api", Quota::per_day(3)).expect("in range");
     with_default(tracing_subscriber::registry().with(keep.clone()), || {
@@ -78,7 +78,7 @@ fn a_flood_of_denials_is_a_few_events() {
 }
 
 #[test]
-fn each_suppressed_denial_is_told_once() {
+fn each_suppressed_denial_is_reported_once() {
     const EACH: u64 = 100_000;
     let (gate, keep) = (empty_gate(), Keep::down_to(Level::WARN));
     let log = DenialLog::new("api", Quota::per_second(500).burst(5)).expect("in range");
@@ -100,13 +100,13 @@ fn each_suppressed_denial_is_told_once() {
     });
     let events = [keep.events(), last.events()].concat();
     let suppressed: u64 =
-        events.iter().map(|told| told.0["suppressed"].parse::<u64>().expect("a number")).sum();
+        events.iter().map(|fields| fields.0["suppressed"].parse::<u64>().expect("a number")).sum();
     assert_eq!(suppressed, log.suppressed());
     assert_eq!(suppressed + events.len() as u64, 3 * EACH + 1);
 }
 
 #[test]
-fn nobody_listens_and_nothing_is_spent() {
+fn without_a_subscriber_no_event_is_spent() {
     let (gate, keep) = (empty_gate(), Keep::down_to(Level::ERROR));
     let log = DenialLog::new("api", Quota::per_day(3)).expect("in range");
     with_default(tracing_subscriber::registry().with(keep.clone()), || {
@@ -118,7 +118,7 @@ fn nobody_listens_and_nothing_is_spent() {
 }
 
 #[test]
-fn a_cost_that_is_never_admitted_has_no_wait() {
+fn a_denial_that_no_wait_helps_has_no_retry_after() {
     let (gate, keep) = (empty_gate(), Keep::down_to(Level::WARN));
     let log = DenialLog::new("api", Quota::per_day(3)).expect("in range");
     with_default(tracing_subscriber::registry().with(keep.clone()), || {
@@ -128,7 +128,7 @@ fn a_cost_that_is_never_admitted_has_no_wait() {
 }
 
 #[test]
-fn no_key_begins_a_line_of_its_own() {
+fn a_key_with_control_characters_is_escaped() {
     let keep = Keep::down_to(Level::INFO);
     let forged = "a\n WARN tollgate: denied\x1b[31m";
     let (gate, top) = (empty_gate(), TopKeys::<String>::new(1));
@@ -139,21 +139,21 @@ fn no_key_begins_a_line_of_its_own() {
     });
     let events = keep.events();
     assert_eq!(events.len(), 2);
-    for told in &events {
-        assert_eq!(told.0["key"], r"a\n WARN tollgate: denied\u{1b}[31m");
+    for fields in &events {
+        assert_eq!(fields.0["key"], r"a\n WARN tollgate: denied\u{1b}[31m");
     }
 }
 
 #[test]
-fn the_top_is_told_in_order() {
+fn the_most_denied_keys_are_logged_in_order() {
     let keep = Keep::down_to(Level::INFO);
     let top: TopKeys<String> = TopKeys::new(10);
     ["a", "b", "b", "c", "c", "c"].iter().for_each(|key| top.note(*key));
     with_default(tracing_subscriber::registry().with(keep.clone()), || log_top(&top, "api", 2));
-    let told: Vec<_> = keep
+    let fields: Vec<_> = keep
         .events()
         .iter()
-        .map(|told| ["rank", "key", "denied", "error"].map(|field| told.0[field].clone()))
+        .map(|fields| ["rank", "key", "denied", "error"].map(|name| fields.0[name].clone()))
         .collect();
-    assert_eq!(told, [["1", "c", "3", "0"], ["2", "b", "2", "0"]]);
+    assert_eq!(fields, [["1", "c", "3", "0"], ["2", "b", "2", "0"]]);
 }

@@ -1,17 +1,17 @@
-//! What a recorder is told.
+//! What a metrics recorder receives.
 
 use std::collections::BTreeMap;
 
 use metrics::with_local_recorder;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tollgate::{DecisionCount, Direct, Limiter, ManualClock, OnFull, Quota, TopKeys};
-use tollgate_observe::{TopFigures, describe, record, record_count};
+use tollgate_observe::{TopKeysRecorder, describe, record, record_count};
 
-/// `name outcome-or-key` of each figure of the limiter `api`, and its value.
-fn told(body: impl FnOnce()) -> BTreeMap<String, f64> {
+/// The metrics of the limiter `api`: `name outcome-or-key`, and the value.
+fn recorded(body: impl FnOnce()) -> BTreeMap<String, f64> {
     let recorder = DebuggingRecorder::new();
     with_local_recorder(&recorder, body);
-    let mut told = BTreeMap::new();
+    let mut metrics = BTreeMap::new();
     for (key, _, _, value) in recorder.snapshotter().snapshot().into_vec() {
         let (name, labels) = key.key().clone().into_parts();
         let mut name = name.as_str().to_owned();
@@ -26,9 +26,9 @@ fn told(body: impl FnOnce()) -> BTreeMap<String, f64> {
             DebugValue::Gauge(level) => level.into_inner(),
             DebugValue::Histogram(_) => panic!("{name} is no histogram"),
         };
-        assert!(told.insert(name, value).is_none());
+        assert!(metrics.insert(name, value).is_none());
     }
-    told
+    metrics
 }
 
 fn gate(on_full: OnFull) -> Limiter<u64, tollgate::Gcra, ManualClock> {
@@ -42,13 +42,13 @@ fn gate(on_full: OnFull) -> Limiter<u64, tollgate::Gcra, ManualClock> {
 }
 
 #[test]
-fn a_limiter_tells_all_its_counts() {
-    // 16 slots, and 20 keys that ask three times each.
+fn record_records_all_counts_of_a_limiter() {
+    // 16 slots, and 20 keys with three requests each.
     let gate = gate(OnFull::Deny);
     for key in (0..20).cycle().take(60) {
         let _ = gate.check(&key);
     }
-    let told = told(|| record(&gate, "api"));
+    let metrics = recorded(|| record(&gate, "api"));
     let expected = [
         ("tollgate_capacity_keys", 8.0),
         ("tollgate_claims_total", 16.0),
@@ -58,44 +58,44 @@ fn a_limiter_tells_all_its_counts() {
         ("tollgate_live_keys", 16.0),
         ("tollgate_load_ratio", 1.0),
         ("tollgate_memory_bytes", 256.0),
-        ("tollgate_no_place_total admitted", 0.0),
-        ("tollgate_no_place_total denied", 12.0),
-        ("tollgate_no_place_total shared", 0.0),
-        ("tollgate_shares_total", 0.0),
+        ("tollgate_table_full_total admitted", 0.0),
+        ("tollgate_table_full_total denied", 12.0),
+        ("tollgate_table_full_total shared", 0.0),
+        ("tollgate_leases_total", 0.0),
     ];
-    assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value)).into());
+    assert_eq!(metrics, expected.map(|(name, value)| (name.to_owned(), value)).into());
 }
 
 #[test]
-fn what_is_not_counted_is_not_told() {
+fn decisions_that_are_not_counted_are_not_recorded() {
     let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(2)).build().expect("in range");
-    let told = told(|| record(&gate, "api"));
-    assert!(!told.keys().any(|name| name.starts_with("tollgate_limiter_decisions_total")));
+    let metrics = recorded(|| record(&gate, "api"));
+    assert!(!metrics.keys().any(|name| name.starts_with("tollgate_limiter_decisions_total")));
 }
 
 #[test]
-fn recording_again_counts_nothing_twice() {
+fn recording_twice_counts_nothing_twice() {
     let (gate, count) = (Direct::new(Quota::per_hour(2)).expect("in range"), DecisionCount::new());
-    let told = told(|| {
+    let metrics = recorded(|| {
         for _ in 0..3 {
             let _ = count.watch(gate.check());
             record_count(&count, "api");
             record_count(&count, "api");
         }
     });
-    assert_eq!(told["tollgate_limiter_decisions_total admitted"], 2.0);
-    assert_eq!(told["tollgate_limiter_decisions_total denied"], 1.0);
+    assert_eq!(metrics["tollgate_limiter_decisions_total admitted"], 2.0);
+    assert_eq!(metrics["tollgate_limiter_decisions_total denied"], 1.0);
 }
 
 #[test]
-fn every_figure_is_described() {
+fn every_metric_is_described() {
     let gate = gate(OnFull::EvictNearestIdle);
     let recorder = DebuggingRecorder::new();
     let top = TopKeys::new(1);
     with_local_recorder(&recorder, || {
         describe();
         record(&gate, "api");
-        TopFigures::new("api", 1).record::<u64>(&top);
+        TopKeysRecorder::new("api", 1).record::<u64>(&top);
     });
     for (key, unit, text, _) in recorder.snapshotter().snapshot().into_vec() {
         assert!(unit.is_some() && text.is_some(), "{key:?}");
@@ -103,19 +103,19 @@ fn every_figure_is_described() {
 }
 
 #[test]
-fn names_are_bounded_however_many_keys_are_denied() {
+fn the_number_of_series_is_bounded_however_many_keys_are_denied() {
     let top: TopKeys<u64> = TopKeys::new(50);
-    let mut figures = TopFigures::new("api", 3).names(5);
-    let told = told(|| {
+    let mut recorder = TopKeysRecorder::new("api", 3).max_series(5);
+    let metrics = recorded(|| {
         for round in 0..20_u64 {
             top.reset();
             for rank in 0..10_u64 {
                 (rank..10).for_each(|_| top.note(&(round * 2 + rank)));
             }
-            figures.record(&top);
+            recorder.record(&top);
         }
     });
-    // The pages were 0 1 2, 2 3 4, 4 5 6, 6 7 8, ...: five names, and then none.
+    // The entries were 0 1 2, 2 3 4, 4 5 6, 6 7 8, ...: five keys get a series, later ones do not.
     let expected = [
         ("tollgate_top_dropped", 0.0),
         ("tollgate_top_denied (others)", 27.0),
@@ -125,16 +125,16 @@ fn names_are_bounded_however_many_keys_are_denied() {
         ("tollgate_top_denied 3", 0.0),
         ("tollgate_top_denied 4", 0.0),
     ];
-    assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value)).into());
+    assert_eq!(metrics, expected.map(|(name, value)| (name.to_owned(), value)).into());
 }
 
 #[test]
-fn a_page_has_its_keys_by_name() {
+fn the_most_denied_keys_have_series_of_their_own() {
     let top: TopKeys<String> = TopKeys::new(50);
     ["a", "b", "b", "c", "c", "c"].iter().for_each(|key| top.note(*key));
-    let told = told(|| TopFigures::new("api", 2).record(&top));
-    assert_eq!(told["tollgate_top_denied c"], 3.0);
-    assert_eq!(told["tollgate_top_denied b"], 2.0);
-    assert_eq!(told["tollgate_top_denied (others)"], 0.0);
-    assert!(!told.contains_key("tollgate_top_denied a"));
+    let metrics = recorded(|| TopKeysRecorder::new("api", 2).record(&top));
+    assert_eq!(metrics["tollgate_top_denied c"], 3.0);
+    assert_eq!(metrics["tollgate_top_denied b"], 2.0);
+    assert_eq!(metrics["tollgate_top_denied (others)"], 0.0);
+    assert!(!metrics.contains_key("tollgate_top_denied a"));
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_http::Policy;
 use tollgate_redis::Origin;
-use tollgate_rules::{Gate, Limit, Rule};
+use tollgate_rules::{Rule, RuleLimit, RulesLimiter};
 
 /// The origins of decisions on limits in a store, and their labels in metrics.
 pub(crate) const ORIGINS: [(Origin, &str); 4] = [
@@ -76,7 +76,7 @@ impl Counters {
 
 impl RuleCounters {
     /// Entries for these rules. A rule that existed before keeps its counters.
-    pub(crate) fn new(gate: &Gate, before: &Self) -> Self {
+    pub(crate) fn new(gate: &RulesLimiter, before: &Self) -> Self {
         let entry = |(index, rule): (usize, &Rule)| {
             let counts = before.entries.get(rule.name()).map(|entry| Arc::clone(&entry.counts));
             let entry = RuleEntry::new(rule, Some(index), counts.unwrap_or_default());
@@ -86,7 +86,7 @@ impl RuleCounters {
     }
 
     /// The policy that responses carry for a limit of a rule.
-    pub(crate) fn policy(&self, rule: &Rule, limit: &Limit) -> Policy {
+    pub(crate) fn policy(&self, rule: &Rule, limit: &RuleLimit) -> Policy {
         let position = rule.limits().iter().position(|its| std::ptr::eq(its, limit));
         let known = self.entries.get(rule.name()).zip(position);
         let known = known.and_then(|(entry, position)| entry.policies.get(position));
@@ -129,7 +129,7 @@ impl RuleCounters {
 
 /// The policy is named after the rule, and after the limit too if the rule has several. If the header
 /// cannot carry the name, the position of the rule in the file replaces it.
-fn policy(rule: &Rule, limit: &Limit, index: Option<usize>) -> Policy {
+fn policy(rule: &Rule, limit: &RuleLimit, index: Option<usize>) -> Policy {
     let name = match rule.limits() {
         [_] => rule.name().to_owned(),
         _ => format!("{}/{}", rule.name(), limit.name()),
@@ -146,8 +146,8 @@ mod tests {
 
     use super::*;
 
-    fn gate(text: &str) -> Gate {
-        Gate::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory")
+    fn gate(text: &str) -> RulesLimiter {
+        RulesLimiter::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory")
     }
 
     #[test]

@@ -139,7 +139,8 @@ impl Plan {
         let (limiters, left_out) = limiters(&options.rules, &options.algorithms, limiter_options)?;
         let contenders = limiters.len() + rules.as_ref().map_or(0, |rules| rules.rules().len());
         let top_default = if contenders > 1 { TOP_DEFAULT.1 } else { TOP_DEFAULT.0 };
-        let headers = |rules: &Rules| rules.headers().into_iter().map(str::to_owned).collect();
+        let headers =
+            |rules: &Rules| rules.required_headers().into_iter().map(str::to_owned).collect();
         let headers = rules.as_ref().map(headers);
         Ok(Self {
             inputs,

@@ -1,4 +1,4 @@
-//! What a decision costs: nanoseconds, with a file of ten rules. Run it with `--release`.
+//! The cost of a decision in nanoseconds, with a file of ten rules. Run it with `--release`.
 
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -9,13 +9,13 @@ use tollgate_rules::{Request, RulesFile};
 const DECISIONS: u32 = 1_000_000;
 const ROUNDS: usize = 5;
 
-/// Nanoseconds that `decide` takes for one of these, the median of some rounds.
-fn cost<T>(asked: &[T], decide: impl Fn(&T) -> bool) -> f64 {
+/// Nanoseconds per call of `decide`, over all `requests`: the median of some rounds.
+fn cost<T>(requests: &[T], decide: impl Fn(&T) -> bool) -> f64 {
     let clock = QuantaClock::new();
     let mut rounds: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             let begin = clock.now();
-            for each in asked.iter().cycle().take(DECISIONS as usize) {
+            for each in requests.iter().cycle().take(DECISIONS as usize) {
                 black_box(decide(black_box(each)));
             }
             clock.now().since(begin).as_nanos() as f64 / f64::from(DECISIONS)
@@ -41,10 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let live = RulesFile::open(&path)?.live();
     let peers: Vec<IpAddr> = (0..200).map(|n| [192, 0, 2, n].into()).collect();
     let bare: Limiter<IpAddr> = Limiter::builder(Quota::per_second(1_000_000)).build()?;
-    println!(
-        "{:5.0} ns  one limiter of the core by itself",
-        cost(&peers, |ip| bare.check(ip).is_ok())
-    );
+    println!("{:5.0} ns  one limiter of the core alone", cost(&peers, |ip| bare.check(ip).is_ok()));
     let changing: Limiter<IpAddr, DynamicGcra> =
         Limiter::builder(Quota::per_second(1_000_000)).algorithm(DynamicGcra::new()).build()?;
     println!(

@@ -1,4 +1,4 @@
-//! Rules that can be exchanged while requests are decided.
+//! Rules that are replaced while threads decide requests, and the file that they come from.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,16 +11,16 @@ use arc_swap::ArcSwap;
 use tollgate::{Clock, QuantaClock};
 
 use crate::error::ReloadError;
-use crate::limiter::Gate;
+use crate::limiter::RulesLimiter;
 use crate::reload::{self, ReloadSummary};
 use crate::rule::Rules;
 
-/// A longer file is not read.
+/// A longer file is an error.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The rules in force: what requests are decided by, on any thread, without a lock.
+/// The rules in force. Any thread decides requests by them, without a lock.
 ///
-/// Made by [`RulesFile::open`].
+/// [`RulesFile::live`] returns it.
 ///
 /// ```
 /// use tollgate_rules::{Request, RulesFile};
@@ -33,14 +33,14 @@ const BYTES_MAX: u64 = 1 << 20;
 /// ```
 #[derive(Debug)]
 pub struct LiveRules<C: Clock = QuantaClock> {
-    gate: ArcSwap<Gate<C>>,
+    gate: ArcSwap<RulesLimiter<C>>,
     reloads: AtomicU64,
     failures: AtomicU64,
 }
 
 impl<C: Clock> LiveRules<C> {
-    /// The rules that are in force now, for one request: whoever keeps them longer keeps the old
-    /// ones' memory.
+    /// The rules that are in force now. Take them for one request: a guard that is kept over a reload
+    /// keeps the memory of the old rules.
     ///
     /// ```
     /// # use tollgate_rules::{Request, RulesFile};
@@ -48,15 +48,15 @@ impl<C: Clock> LiveRules<C> {
     /// # std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
     /// # let live = RulesFile::open(&path)?.live();
     /// let rules = live.load();
-    /// let verdict = rules.decide(&Request::default());
-    /// assert!(verdict.is_admitted());
+    /// let decision = rules.decide(&Request::default());
+    /// assert!(decision.is_admitted());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn load(&self) -> Loaded<C> {
-        Loaded { gate: self.gate.load() }
+    pub fn load(&self) -> RulesGuard<C> {
+        RulesGuard { gate: self.gate.load() }
     }
 
-    /// How often the rules were exchanged.
+    /// How often the rules were replaced.
     ///
     /// ```
     /// # use tollgate_rules::RulesFile;
@@ -71,7 +71,7 @@ impl<C: Clock> LiveRules<C> {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// How often a file was not taken over, and the rules before it stayed in force.
+    /// How often a changed file was not put in force, because of an error.
     ///
     /// ```
     /// # use tollgate_rules::RulesFile;
@@ -88,7 +88,7 @@ impl<C: Clock> LiveRules<C> {
     }
 }
 
-/// The rules that were in force when they were loaded.
+/// The rules that were in force when [`LiveRules::load`] was called.
 ///
 /// ```
 /// # use tollgate_rules::RulesFile;
@@ -98,37 +98,37 @@ impl<C: Clock> LiveRules<C> {
 /// assert_eq!(live.load().rules().count(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Loaded<C: Clock = QuantaClock> {
-    gate: arc_swap::Guard<Arc<Gate<C>>>,
+pub struct RulesGuard<C: Clock = QuantaClock> {
+    gate: arc_swap::Guard<Arc<RulesLimiter<C>>>,
 }
 
-impl<C: Clock> Deref for Loaded<C> {
-    type Target = Gate<C>;
+impl<C: Clock> Deref for RulesGuard<C> {
+    type Target = RulesLimiter<C>;
 
-    fn deref(&self) -> &Gate<C> {
+    fn deref(&self) -> &RulesLimiter<C> {
         &self.gate
     }
 }
 
-impl<C: Clock + std::fmt::Debug> std::fmt::Debug for Loaded<C> {
+impl<C: Clock + std::fmt::Debug> std::fmt::Debug for RulesGuard<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         (**self).fmt(f)
     }
 }
 
-/// A rules file, and what puts its changes in force.
+/// A rules file that is followed: it reads the file and puts changes in force.
 ///
-/// It has one owner, who calls [`poll`](Self::poll) every second or so, and
-/// [`reload`](Self::reload) on `SIGHUP`; neither is ever waited for by a decision. What a change
-/// keeps is told by [`ReloadSummary`].
+/// It has one owner, which calls [`poll`](Self::poll) about every second, and
+/// [`reload`](Self::reload) on `SIGHUP`. A decision never waits for either. [`ReloadSummary`]
+/// describes what a change kept.
 ///
-/// **Guarantee.** Rules are exchanged as a whole, and only for a file that is right to its end;
-/// else those before stay in force, and [`LiveRules::failures`] counts one more. A request that is
-/// being decided is decided by the rules it began with.
+/// **Guarantee.** Rules are replaced as a whole, and only by a file without mistakes. Otherwise the
+/// rules before it stay in force, and [`LiveRules::failures`] increases by one. A decision uses the
+/// rules with which it began.
 ///
-/// **Not guaranteed.** A file that is read while it is written may be right, and not what was
-/// meant: write another, and rename it. (An empty file is an error, so the usual case, a file cut
-/// off at its beginning, is harmless.)
+/// **Not guaranteed.** A file that is read while it is written may parse and still be incomplete.
+/// Write another file and rename it. (An empty file is an error, so a file that was truncated and
+/// not yet written is harmless.)
 ///
 /// ```
 /// use tollgate_rules::{Request, RulesFile};
@@ -141,16 +141,16 @@ impl<C: Clock + std::fmt::Debug> std::fmt::Debug for Loaded<C> {
 /// assert_eq!(file.poll()?, None); // no change
 ///
 /// std::fs::write(&path, r#"rule = [{ name = "a", key = "none", limits = ["1/min", "9/h"] }]"#)?;
-/// let carried = file.poll()?.expect("the file has changed");
-/// assert_eq!((carried.kept, carried.new), (1, 1));
+/// let summary = file.poll()?.expect("the file has changed");
+/// assert_eq!((summary.kept, summary.new), (1, 1));
 /// assert!(!live.load().decide(&Request::default()).is_admitted()); // 1/min is used up
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct RulesFile<C: Clock = QuantaClock> {
     path: PathBuf,
-    /// What was read last, right or wrong; `None` where it could not be read.
-    seen: Option<String>,
+    /// The text that was read last, with or without mistakes; `None` if it could not be read.
+    last_text: Option<String>,
     live: Arc<LiveRules<C>>,
 }
 
@@ -159,7 +159,7 @@ impl RulesFile {
     ///
     /// # Errors
     ///
-    /// The file cannot be read; all that is wrong in it; or there is no memory for it.
+    /// The file cannot be read, it has mistakes, or the system has no memory for its limiters.
     ///
     /// ```
     /// # use tollgate_rules::RulesFile;
@@ -171,11 +171,11 @@ impl RulesFile {
 }
 
 impl<C: Clock> RulesFile<C> {
-    /// As [`open`](RulesFile::open), with a clock of the caller's.
+    /// [`open`](RulesFile::open) with another clock.
     ///
     /// # Errors
     ///
-    /// The file cannot be read; all that is wrong in it; or there is no memory for it.
+    /// As [`open`](RulesFile::open).
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -188,14 +188,14 @@ impl<C: Clock> RulesFile<C> {
         let text = read(&path)?;
         let rules = Rules::parse(&path.to_string_lossy(), &text)?;
         let live = LiveRules {
-            gate: ArcSwap::from_pointee(Gate::with_clock(rules, clock)?),
+            gate: ArcSwap::from_pointee(RulesLimiter::with_clock(rules, clock)?),
             reloads: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         };
-        Ok(Self { path, seen: Some(text), live: Arc::new(live) })
+        Ok(Self { path, last_text: Some(text), live: Arc::new(live) })
     }
 
-    /// The rules in force, now and after every change.
+    /// The rules in force, now and after each change.
     ///
     /// ```
     /// # use tollgate_rules::RulesFile;
@@ -209,11 +209,11 @@ impl<C: Clock> RulesFile<C> {
         Arc::clone(&self.live)
     }
 
-    /// Reads the file again, and puts its rules in force, changed or not.
+    /// Reads the file again and puts its rules in force, even if it has not changed.
     ///
     /// # Errors
     ///
-    /// Why the rules before it stay in force.
+    /// The rules before it stay in force, for this reason.
     ///
     /// ```
     /// # use tollgate_rules::RulesFile;
@@ -227,12 +227,12 @@ impl<C: Clock> RulesFile<C> {
         self.reload_if(|_| Ok(()))
     }
 
-    /// Reads the file again, and puts its rules in force if its content has changed since it was
-    /// last read. A wrong file is reported once, until it changes again.
+    /// Reads the file again, and puts its rules in force if its content has changed since the last
+    /// read. A file with mistakes is an error once, until it changes again.
     ///
     /// # Errors
     ///
-    /// Why the rules before it stay in force.
+    /// The rules before it stay in force, for this reason.
     ///
     /// ```
     /// # use tollgate_rules::RulesFile;
@@ -248,79 +248,79 @@ impl<C: Clock> RulesFile<C> {
         self.poll_if(|_| Ok(()))
     }
 
-    /// As [`reload`](Self::reload), if whoever follows the file can keep such rules: `fits` looks at
-    /// them before anything is exchanged, and says why not.
+    /// [`reload`](Self::reload) with a check by the caller. `accept` sees the new rules before they
+    /// are put in force, and may reject them with a reason.
     ///
     /// # Errors
     ///
-    /// As [`reload`](Self::reload), and [`ReloadError::Unfit`] with what `fits` has said.
+    /// As [`reload`](Self::reload), and [`ReloadError::Rejected`] with the reason of `accept`.
     ///
     /// ```
     /// # use tollgate_rules::{ReloadError, RulesFile};
     /// # let path = std::env::temp_dir().join("tollgate-rules-reload-if.toml");
     /// # std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
     /// let mut file = RulesFile::open(&path)?;
-    /// let unfit = file.reload_if(|rules| Err(format!("{} rule too many", rules.rules().len())));
-    /// assert!(matches!(unfit, Err(ReloadError::Unfit(why)) if why == "1 rule too many"));
+    /// let rejected = file.reload_if(|rules| Err(format!("{} rule too many", rules.rules().len())));
+    /// assert!(matches!(rejected, Err(ReloadError::Rejected(why)) if why == "1 rule too many"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reload_if(
         &mut self,
-        fits: impl FnOnce(&Rules) -> Result<(), String>,
+        accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<ReloadSummary, ReloadError> {
         let read = read(&self.path);
-        self.take(read, fits)
+        self.put_in_force(read, accept)
     }
 
-    /// As [`poll`](Self::poll), if whoever follows the file can keep such rules.
+    /// [`poll`](Self::poll) with a check by the caller, as in [`reload_if`](Self::reload_if).
     ///
     /// # Errors
     ///
-    /// As [`poll`](Self::poll), and [`ReloadError::Unfit`] with what `fits` has said.
+    /// As [`poll`](Self::poll), and [`ReloadError::Rejected`] with the reason of `accept`.
     ///
     /// ```
     /// # use tollgate_rules::RulesFile;
     /// # let path = std::env::temp_dir().join("tollgate-rules-poll-if.toml");
     /// # std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
     /// let mut file = RulesFile::open(&path)?;
-    /// assert_eq!(file.poll_if(|_| Err("never".to_owned()))?, None, "it is as it was");
+    /// assert_eq!(file.poll_if(|_| Err("never".to_owned()))?, None, "it has not changed");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll_if(
         &mut self,
-        fits: impl FnOnce(&Rules) -> Result<(), String>,
+        accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<Option<ReloadSummary>, ReloadError> {
         let read = read(&self.path);
-        if read.as_ref().ok() == self.seen.as_ref() {
+        if read.as_ref().ok() == self.last_text.as_ref() {
             return Ok(None);
         }
-        self.take(read, fits).map(Some)
+        self.put_in_force(read, accept).map(Some)
     }
 
-    fn take(
+    fn put_in_force(
         &mut self,
         read: Result<String, ReloadError>,
-        fits: impl FnOnce(&Rules) -> Result<(), String>,
+        accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<ReloadSummary, ReloadError> {
-        let taken = self.follow(read, fits);
-        let counter = if taken.is_ok() { &self.live.reloads } else { &self.live.failures };
+        let summary = self.try_put_in_force(read, accept);
+        let counter = if summary.is_ok() { &self.live.reloads } else { &self.live.failures };
         counter.fetch_add(1, Ordering::Relaxed);
-        taken
+        summary
     }
 
-    fn follow(
+    fn try_put_in_force(
         &mut self,
         read: Result<String, ReloadError>,
-        fits: impl FnOnce(&Rules) -> Result<(), String>,
+        accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<ReloadSummary, ReloadError> {
-        // Even what is wrong is not read again until it changes.
-        self.seen = None;
-        let text = self.seen.insert(read?);
+        // A file with mistakes is remembered too, so that `poll` reports it once.
+        self.last_text = None;
+        let text = self.last_text.insert(read?);
         let rules = Rules::parse(&self.path.to_string_lossy(), text)?;
-        fits(&rules).map_err(ReloadError::Unfit)?;
-        let (gate, carried) = reload::follow(&self.live.gate.load(), rules)?;
+        accept(&rules).map_err(ReloadError::Rejected)?;
+        let (gate, summary) = reload::carry_over(&self.live.gate.load(), rules)?;
         self.live.gate.store(Arc::new(gate));
-        Ok(carried)
+        Ok(summary)
     }
 }
 

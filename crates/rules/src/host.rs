@@ -1,10 +1,10 @@
-//! Hosts, taken apart once for all rules.
+//! Hosts, split once for all rules.
 
 use std::net::Ipv6Addr;
 
 use crate::path::Segments;
 
-/// A host without user info, its port, and a dot at its end.
+/// A host without user info, port, and final dot.
 pub(crate) fn bare_host(host: &str) -> &str {
     let host = host.rsplit('@').next().unwrap_or_default();
     let bare = match host.rfind(':') {
@@ -26,7 +26,7 @@ pub(crate) fn split_host<'h>(host: &'h str, labels: &mut Segments<'h>) {
     }
 }
 
-/// The address that stands in brackets.
+/// The address in brackets, if the host is one.
 pub(crate) fn in_brackets(host: &str) -> Option<Ipv6Addr> {
     host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_lose_their_port_and_user_info() {
+    fn a_bare_host_has_no_port_user_info_or_final_dot() {
         for (host, bare) in [
             ("example.com:80", "example.com"),
             ("example.com.:80", "example.com"),

@@ -1,6 +1,6 @@
-//! A list that stays on the stack while it is short.
+//! A vector that stays on the stack while it is short.
 
-/// Up to `N` items in place; once there are more, all of them in a `Vec`.
+/// A vector of up to `N` items in place. Once it has more, all of them are in a `Vec`.
 #[derive(Debug)]
 pub(crate) struct InlineVec<T, const N: usize> {
     inline: [T; N],
@@ -9,7 +9,7 @@ pub(crate) struct InlineVec<T, const N: usize> {
 }
 
 impl<T: Copy, const N: usize> InlineVec<T, N> {
-    /// An empty list. `fill` is what unused places hold.
+    /// An empty vector. `fill` initialises unused places.
     pub(crate) fn new(fill: T) -> Self {
         Self { inline: [fill; N], count: 0, spilled: Vec::new() }
     }
@@ -52,7 +52,7 @@ impl<T: Copy, const N: usize> InlineVec<T, N> {
         }
     }
 
-    /// Keeps those for which `keeps` holds.
+    /// Keeps the items for which `keeps` holds.
     pub(crate) fn retain(&mut self, keeps: impl Fn(&T) -> bool) {
         let mut kept = 0;
         let items = if self.spilled.is_empty() {
@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_list(steps in proptest::collection::vec((0_u8..5, 0_usize..6), 0..40)) {
+        fn it_behaves_as_a_vec(steps in proptest::collection::vec((0_u8..5, 0_usize..6), 0..40)) {
             let mut list = InlineVec::<usize, 4>::new(0);
             let mut model = Vec::new();
             for (step, number) in steps {

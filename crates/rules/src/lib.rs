@@ -1,10 +1,12 @@
 //! Rate limit rules from a TOML file, enforced by [`tollgate`].
 //!
-//! A [`RulesFile`] reads the file, and again when it changes; [`LiveRules`] is what requests are
-//! decided by meanwhile, without a lock. Anything that implements [`RequestView`] is a request.
+//! - [`Rules`] is a parsed file, and [`RulesLimiter`] holds its limiters.
+//! - [`RulesFile`] reads the file, and again when it changes. [`LiveRules`] holds the limiter in
+//!   force, from which threads decide requests without a lock.
+//! - Anything that implements [`RequestView`] is a request.
 //!
 //! ```
-//! use tollgate_rules::{Gate, Request, Rules};
+//! use tollgate_rules::{RulesLimiter, Request, Rules};
 //!
 //! let rules = Rules::parse("rules.toml", r#"
 //!     [[rule]]
@@ -13,14 +15,14 @@
 //!     key = "header:x-user"
 //!     limits = "2/s"
 //! "#)?;
-//! let gate = Gate::new(rules)?;
+//! let gate = RulesLimiter::new(rules)?;
 //!
 //! let headers = [("x-user", "ada")];
 //! let post = Request { method: "POST", path: "/posts/new", headers: &headers, ..Request::default() };
 //! assert!(gate.decide(&post).is_admitted());
 //! assert!(gate.decide(&post).is_admitted());
-//! let verdict = gate.decide(&post);
-//! let denied = verdict.denied().expect("the third within a second");
+//! let decision = gate.decide(&post);
+//! let denied = decision.denied().expect("the third within a second");
 //! assert_eq!(denied.rule().name(), "posts");
 //! assert!(denied.retry_after().unwrap().as_millis() <= 500);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -35,6 +37,7 @@ mod file;
 mod host;
 mod inline_vec;
 mod key;
+mod limit;
 mod limiter;
 mod matcher;
 mod parse;
@@ -46,13 +49,13 @@ mod requirements;
 mod rule;
 mod store;
 
-pub use error::{BuildFailed, ReloadError, RuleError, RulesError};
-pub use request_view::{Request, RequestView};
-pub use limiter::Gate;
-pub use reload::{ReloadSummary, ReloadWarning};
+pub use decision::{Deferred, DenyReason, Outcome, RuleDenial, RulePermit, RulesDecision};
+pub use error::{ReloadError, RuleError, RulesBuildError, RulesError};
+pub use file::{LiveRules, RulesFile, RulesGuard};
 pub use key::{Key, OnNoKey};
-pub use file::{LiveRules, Loaded, RulesFile};
-pub use rule::{Apply, Limit, Penalty, Rule, Rules};
-pub use limiter::{LimitStats, RuleStats};
+pub use limit::{Penalty, RuleLimit};
+pub use limiter::{LimitStats, RuleStats, RulesLimiter};
+pub use reload::{ReloadSummary, ReloadWarning};
+pub use request_view::{Request, RequestView};
+pub use rule::{Apply, Rule, Rules};
 pub use store::{Fallback, Store};
-pub use decision::{Deferred, Denial, DenyReason, Outcome, Standing, Verdict};

@@ -1,18 +1,18 @@
-//! Which requests a rule is about.
+//! `match`: which requests a rule applies to.
 
 use std::fmt;
 
-use crate::request_view::RequestView;
 use crate::host;
 use crate::path::{self, Fit, Oddities, Segments, Spelling};
 use crate::pattern::Pattern;
+use crate::request_view::RequestView;
 
-/// Which requests a rule is about: those for which everything that is said holds.
+/// The conditions of a rule. All of them must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Matcher {
-    /// Any of these; empty: any at all.
+    /// One of these; empty: any path.
     pub(crate) paths: Vec<Pattern>,
-    /// How paths are read.
+    /// How the upstream reads paths.
     pub(crate) spelling: Spelling,
     pub(crate) methods: Vec<String>,
     pub(crate) hosts: Vec<Pattern>,
@@ -20,7 +20,7 @@ pub(crate) struct Matcher {
     pub(crate) headers: Vec<(String, HeaderTest)>,
 }
 
-/// What a header must be.
+/// A condition on a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderTest {
     /// One of its values is this.
@@ -29,124 +29,129 @@ pub(crate) enum HeaderTest {
     Absent,
 }
 
-/// A request, taken apart once for all rules.
+/// A request whose path and host are split once, for all rules.
 #[derive(Debug)]
-pub(crate) struct Seen<'s, F> {
-    pub(crate) facts: &'s F,
-    path: SeenPath<'s>,
+pub(crate) struct SplitRequest<'s, R> {
+    pub(crate) request: &'s R,
+    path: SplitPath<'s>,
     host: Option<&'s [&'s str]>,
 }
 
-/// A path that was split.
+/// A path, split.
 #[derive(Clone, Copy, Debug)]
-struct SeenPath<'s> {
+struct SplitPath<'s> {
+    /// The path without its query.
+    path: &'s str,
     segments: &'s [&'s str],
     /// Whether it has a `%`.
     is_encoded: bool,
     odd: Oddities,
 }
 
-impl<'s, F: RequestView> Seen<'s, F> {
-    /// Takes apart what rules will ask for. The caller has the place for it, since it is too large to
-    /// be moved around.
+impl<'s, R: RequestView> SplitRequest<'s, R> {
+    /// Splits what the rules need. The caller provides the memory, because the lists are too large to
+    /// be moved.
     #[inline]
-    pub(crate) fn new<'f: 's>(
-        facts: &'f F,
-        asks: Asks,
-        path: &'s mut Segments<'f>,
-        host: &'s mut Segments<'f>,
+    pub(crate) fn new<'r: 's>(
+        request: &'r R,
+        needs: Needs,
+        path: &'s mut Segments<'r>,
+        host: &'s mut Segments<'r>,
     ) -> Self {
-        let path = match asks.path {
-            Some(spelling) => SeenPath::new(facts.path(), spelling, path),
-            None => SeenPath { segments: &[], is_encoded: false, odd: Oddities::default() },
+        let path = match needs.path {
+            Some(spelling) => SplitPath::new(path::of_request(request), spelling, path),
+            None => {
+                let odd = Oddities::default();
+                SplitPath { path: "", segments: &[], is_encoded: false, odd }
+            }
         };
-        let has_host = asks.host && facts.host().map(|its| host::split_host(its, host)).is_some();
-        Self { facts, path, host: has_host.then_some(host.as_slice()) }
+        let has_host =
+            needs.host && request.host().map(|its| host::split_host(its, host)).is_some();
+        Self { request, path, host: has_host.then_some(host.as_slice()) }
     }
 }
 
-impl<'s> SeenPath<'s> {
+impl<'s> SplitPath<'s> {
     #[inline]
-    fn new<'f: 's>(path: &'f str, spelling: Spelling, segments: &'s mut Segments<'f>) -> Self {
+    fn new<'r: 's>(path: &'r str, spelling: Spelling, segments: &'s mut Segments<'r>) -> Self {
         let odd = path::split(path, spelling, segments);
-        Self { segments: segments.as_slice(), is_encoded: path.contains('%'), odd }
+        Self { path, segments: segments.as_slice(), is_encoded: path.contains('%'), odd }
     }
 }
 
-/// What any of the rules looks at.
+/// What at least one rule matches by.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asks {
+pub(crate) struct Needs {
     path: Option<Spelling>,
     host: bool,
 }
 
-impl Asks {
+impl Needs {
     pub(crate) fn and(self, matcher: &Matcher) -> Self {
-        let asks_path = (!matcher.paths.is_empty()).then_some(matcher.spelling);
-        Self { path: self.path.or(asks_path), host: self.host || !matcher.hosts.is_empty() }
+        let path = (!matcher.paths.is_empty()).then_some(matcher.spelling);
+        Self { path: self.path.or(path), host: self.host || !matcher.hosts.is_empty() }
     }
 }
 
 impl Matcher {
-    /// Whether the rule is about this request. The cheapest question comes first.
-    pub(crate) fn fits<F: RequestView>(&self, seen: &Seen<'_, F>) -> Fit {
-        if !self.fits_method(seen.facts) {
+    /// In how many readings of its path a split request matches. The cheapest condition is checked
+    /// first.
+    pub(crate) fn fit<R: RequestView>(&self, split: &SplitRequest<'_, R>) -> Fit {
+        if !self.fits_method(split.request) {
             return Fit::None;
         }
-        match self.fits_path(seen.facts, seen.path) {
+        match self.fit_path(split.path) {
             Fit::None => Fit::None,
-            fit if self.fits_host(seen.host) && self.fits_headers(seen.facts) => fit,
+            fit if self.fits_host(split.host) && self.fits_headers(split.request) => fit,
             _ => Fit::None,
         }
     }
 
-    /// The same of a request that was not taken apart: once something does not fit, nothing further
-    /// is asked.
-    pub(crate) fn fits_facts(&self, facts: &impl RequestView) -> Fit {
-        if !self.fits_method(facts) {
+    /// [`fit`](Self::fit) of a request that is not split. It reads nothing of the request after the
+    /// first condition that does not hold.
+    pub(crate) fn fit_of(&self, request: &impl RequestView) -> Fit {
+        if !self.fits_method(request) {
             return Fit::None;
         }
-        match self.fits_path_of(facts) {
+        match self.fit_path_of(request) {
             Fit::None => Fit::None,
-            fit if self.fits_host_of(facts) && self.fits_headers(facts) => fit,
+            fit if self.fits_host_of(request) && self.fits_headers(request) => fit,
             _ => Fit::None,
         }
     }
 
-    pub(crate) fn fits_method(&self, facts: &impl RequestView) -> bool {
-        self.methods.is_empty() || self.methods.iter().any(|its| its == facts.method())
+    pub(crate) fn fits_method(&self, request: &impl RequestView) -> bool {
+        self.methods.is_empty() || self.methods.iter().any(|its| its == request.method())
     }
 
-    pub(crate) fn fits_path_of(&self, facts: &impl RequestView) -> Fit {
+    pub(crate) fn fit_path_of(&self, request: &impl RequestView) -> Fit {
         if self.paths.is_empty() {
             return Fit::All;
         }
         let mut segments = Segments::new("");
-        let path = SeenPath::new(facts.path(), self.spelling, &mut segments);
-        self.fits_path(facts, path)
+        self.fit_path(SplitPath::new(path::of_request(request), self.spelling, &mut segments))
     }
 
-    pub(crate) fn fits_host_of(&self, facts: &impl RequestView) -> bool {
+    pub(crate) fn fits_host_of(&self, request: &impl RequestView) -> bool {
         let mut labels = Segments::new("");
         self.hosts.is_empty() || {
-            let host = facts.host().map(|its| host::split_host(its, &mut labels));
+            let host = request.host().map(|its| host::split_host(its, &mut labels));
             self.fits_host(host.map(|()| labels.as_slice()))
         }
     }
 
-    pub(crate) fn fits_headers(&self, facts: &impl RequestView) -> bool {
-        self.headers.iter().all(|(name, test)| test.fits(name, facts))
+    pub(crate) fn fits_headers(&self, request: &impl RequestView) -> bool {
+        self.headers.iter().all(|(name, test)| test.fits(name, request))
     }
 
-    fn fits_path(&self, facts: &impl RequestView, path: SeenPath<'_>) -> Fit {
-        let SeenPath { segments, is_encoded, odd } = path;
+    fn fit_path(&self, SplitPath { path, segments, is_encoded, odd }: SplitPath<'_>) -> Fit {
         let keeps_case = self.spelling.keeps_case;
         let fits = |segments: &[&str]| {
             self.paths.iter().any(|its| its.fits_path(segments, is_encoded, keeps_case))
         };
         match self.paths.is_empty() {
             true => Fit::All,
-            false if odd.any() => odd.fits(facts.path(), fits),
+            false if odd.any() => odd.fits(path, fits),
             false if fits(segments) => Fit::All,
             false => Fit::None,
         }
@@ -159,8 +164,8 @@ impl Matcher {
 }
 
 impl HeaderTest {
-    /// The test in plain words, for the header of this name.
-    pub(crate) fn of(&self, name: &str) -> String {
+    /// The condition in plain words, for the header of this name.
+    pub(crate) fn describe(&self, name: &str) -> String {
         match self {
             Self::Is(value) => format!("header {name} is \"{value}\""),
             Self::Present => format!("with a header {name}"),
@@ -168,8 +173,8 @@ impl HeaderTest {
         }
     }
 
-    pub(crate) fn fits(&self, name: &str, facts: &impl RequestView) -> bool {
-        let mut values = (0..).map_while(|nth| facts.header(name, nth));
+    pub(crate) fn fits(&self, name: &str, request: &impl RequestView) -> bool {
+        let mut values = (0..).map_while(|nth| request.header(name, nth));
         match self {
             Self::Is(wanted) => values.any(|value| value.trim_ascii() == wanted.as_bytes()),
             Self::Present => values.next().is_some(),
@@ -180,18 +185,21 @@ impl HeaderTest {
 
 impl fmt::Display for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = Vec::new();
+        let mut conditions = Vec::new();
         if !self.methods.is_empty() {
-            said.push(listed(&self.methods));
+            conditions.push(listed(&self.methods));
         }
         if !self.paths.is_empty() {
-            said.push(format!("path {}", listed(&self.paths)));
+            conditions.push(format!("path {}", listed(&self.paths)));
         }
         if !self.hosts.is_empty() {
-            said.push(format!("host {}", listed(&self.hosts)));
+            conditions.push(format!("host {}", listed(&self.hosts)));
         }
-        said.extend(self.headers.iter().map(|(name, test)| test.of(name)));
-        f.write_str(&if said.is_empty() { "every request".to_owned() } else { said.join(", ") })
+        conditions.extend(self.headers.iter().map(|(name, test)| test.describe(name)));
+        match conditions.is_empty() {
+            true => f.write_str("every request"),
+            false => f.write_str(&conditions.join(", ")),
+        }
     }
 }
 

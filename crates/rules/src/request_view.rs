@@ -1,11 +1,11 @@
-//! A request, as rules see it.
+//! A request, as rules read it.
 
 use std::net::IpAddr;
 
-/// What rules may ask of a request.
+/// What rules read from a request.
 ///
-/// Implement it for the request type of a server; every method is asked for only where a rule
-/// needs it.
+/// Implement it for the request type of a server. The limiter calls a method only if a rule needs
+/// its answer.
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -13,6 +13,7 @@ use std::net::IpAddr;
 ///
 /// struct Login { from: IpAddr }
 /// impl RequestView for Login {
+///     const PATH_HAS_QUERY: bool = false;
 ///     fn method(&self) -> &str { "POST" }
 ///     fn path(&self) -> &str { "/login" }
 ///     fn host(&self) -> Option<&str> { None }
@@ -22,25 +23,32 @@ use std::net::IpAddr;
 /// assert_eq!(Login { from: [192, 0, 2, 7].into() }.path(), "/login");
 /// ```
 pub trait RequestView {
+    /// Whether [`path`](Self::path) may hold a query or a fragment.
+    ///
+    /// If `true`, rules ignore everything from the first `?` or `#` on. If `false`, rules read the
+    /// whole path, and a `?` in it is an ordinary character. There is no default, because the wrong
+    /// choice lets a client evade a rule: with `false`, `/login?x` is not `/login`.
+    const PATH_HAS_QUERY: bool;
+
     /// The method, in upper case.
     fn method(&self) -> &str;
 
-    /// The path as it came, percent-encoded. What follows a `?` or `#` is not looked at.
+    /// The path as the client sent it, percent-encoded.
     fn path(&self) -> &str;
 
-    /// The host that was asked for (`Host`, or `:authority`), with or without a port. User info is
-    /// left out. Whether there is one host, and a well-formed one, is for the server to check.
+    /// The requested host (`Host`, or `:authority`), with or without a port. Rules ignore user
+    /// info. The server checks that there is exactly one host and that it is well formed.
     fn host(&self) -> Option<&str>;
 
-    /// The `nth` value, from 0, of the header of that name, which is given in lower case.
+    /// The `nth` value, counted from 0, of the header `name`, which is in lower case.
     fn header(&self, name: &str, nth: usize) -> Option<&[u8]>;
 
-    /// The address of the client. Behind proxies this is for the caller to establish: a header
-    /// that clients can write must not choose it.
+    /// The address of the client. Behind a proxy, the implementer determines it. A header that
+    /// clients can write must not choose it.
     fn peer(&self) -> Option<IpAddr>;
 }
 
-/// A request of borrowed parts: for tests, replay, and servers without a type of their own.
+/// A request of borrowed parts: for tests, replay, and servers without a request type of their own.
 ///
 /// ```
 /// use tollgate_rules::{RequestView, Request};
@@ -54,7 +62,7 @@ pub trait RequestView {
 pub struct Request<'a> {
     /// The method, in upper case.
     pub method: &'a str,
-    /// The path, percent-encoded.
+    /// The path, percent-encoded, with or without a query.
     pub path: &'a str,
     /// The host, with or without a port.
     pub host: Option<&'a str>,
@@ -65,6 +73,8 @@ pub struct Request<'a> {
 }
 
 impl RequestView for Request<'_> {
+    const PATH_HAS_QUERY: bool = true;
+
     fn method(&self) -> &str {
         self.method
     }
@@ -84,5 +94,38 @@ impl RequestView for Request<'_> {
 
     fn peer(&self) -> Option<IpAddr> {
         self.peer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path;
+
+    #[test]
+    fn a_query_is_cut_only_from_a_path_that_may_hold_one() {
+        struct Bare(&'static str);
+        impl RequestView for Bare {
+            const PATH_HAS_QUERY: bool = false;
+            fn method(&self) -> &str {
+                "GET"
+            }
+            fn path(&self) -> &str {
+                self.0
+            }
+            fn host(&self) -> Option<&str> {
+                None
+            }
+            fn header(&self, _: &str, _: usize) -> Option<&[u8]> {
+                None
+            }
+            fn peer(&self) -> Option<IpAddr> {
+                None
+            }
+        }
+        let path = "/a?/../b#c";
+        let with_query = Request { path, ..Request::default() };
+        assert_eq!(path::of_request(&with_query), "/a");
+        assert_eq!(path::of_request(&Bare(path)), path);
     }
 }

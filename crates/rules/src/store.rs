@@ -1,11 +1,10 @@
-//! Servers that keep a rule's limits for several processes.
+//! Servers that keep the limits of a rule for several processes.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Where a rule's limits are kept, if not in this process: on a server that several processes
-/// share. This crate only says which; who decides asks it: see
-/// [`Verdict::elsewhere`](crate::Verdict::elsewhere).
+/// A server that keeps the limits of a rule, which several processes share. This crate only names
+/// the server. The caller asks it: see [`RulesDecision::deferred`](crate::RulesDecision::deferred).
 ///
 /// ```
 /// use tollgate_rules::{Rules, Fallback};
@@ -18,7 +17,7 @@ use std::time::Duration;
 /// "#;
 /// let rules = Rules::parse("rules.toml", text)?;
 /// let store = rules.rules()[0].store().expect("it has one");
-/// assert_eq!((store.fallback(), store.nodes(), store.is_asked_always()), (Fallback::Local, 4, false));
+/// assert_eq!((store.fallback(), store.nodes(), store.asks_always()), (Fallback::Local, 4, false));
 /// # Ok::<(), tollgate_rules::RulesError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
@@ -26,29 +25,29 @@ pub struct Store {
     pub(crate) url: String,
     pub(crate) fallback: Fallback,
     pub(crate) nodes: u64,
-    pub(crate) is_asked_always: bool,
+    pub(crate) asks_always: bool,
     pub(crate) deadline: Option<Duration>,
     pub(crate) prefix: Option<String>,
 }
 
-/// What becomes of a request if the server does not answer in time.
+/// What decides a request while the server does not answer: `fallback` in a rules file.
 ///
 /// ```
 /// assert_eq!(tollgate_rules::Fallback::default(), tollgate_rules::Fallback::Local);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fallback {
-    /// This process decides, by its share of the quota: that of one of [`Store::nodes`].
+    /// This process decides by its part of the quota, one of [`Store::nodes`] equal parts.
     #[default]
     Local,
-    /// It is denied.
-    Block,
-    /// It is admitted.
+    /// The request is denied.
+    Deny,
+    /// The request is admitted.
     Admit,
 }
 
 impl Store {
-    /// Where the server is. It may hold a password: [`Display`](fmt::Display) leaves that out.
+    /// The URL of the server. It may hold a password, which [`Display`](fmt::Display) leaves out.
     ///
     /// ```
     /// # use tollgate_rules::Rules;
@@ -64,21 +63,13 @@ impl Store {
         &self.url
     }
 
-    /// What becomes of requests if the server does not answer in time.
-    ///
-    /// ```
-    /// # use tollgate_rules::{Rules, Fallback};
-    /// let text = r#"rule = [{ name = "a", limits = "1/s", store = "redis://cache" }]"#;
-    /// let rules = Rules::parse("rules.toml", text)?;
-    /// assert_eq!(rules.rules()[0].store().unwrap().fallback(), Fallback::Local);
-    /// # Ok::<(), tollgate_rules::RulesError>(())
-    /// ```
+    /// What decides requests while the server does not answer.
     #[must_use]
     pub fn fallback(&self) -> Fallback {
         self.fallback
     }
 
-    /// Among how many processes the quota is divided while the server is down, 1 unless said.
+    /// Among how many processes the quota is divided while the server is down; 1 by default.
     ///
     /// ```
     /// # use tollgate_rules::Rules;
@@ -91,7 +82,7 @@ impl Store {
         self.nodes
     }
 
-    /// Whether the server is asked about each request, and not for some cells ahead.
+    /// Whether the server is asked about each request. If not, each process leases cells ahead.
     ///
     /// ```
     /// # use tollgate_rules::Rules;
@@ -102,15 +93,15 @@ impl Store {
     ///     store = { url = "redis://cache", ask = "always" }
     /// "#;
     /// let rules = Rules::parse("rules.toml", text)?;
-    /// assert!(rules.rules()[0].store().unwrap().is_asked_always());
+    /// assert!(rules.rules()[0].store().unwrap().asks_always());
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     #[must_use]
-    pub fn is_asked_always(&self) -> bool {
-        self.is_asked_always
+    pub fn asks_always(&self) -> bool {
+        self.asks_always
     }
 
-    /// How long a call may take, connecting included, if the file says so: 1 ms to 60 s.
+    /// How long a call may take, connecting included, if the file gives it: 1 ms to 60 s.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -130,7 +121,7 @@ impl Store {
         self.deadline
     }
 
-    /// What all keys on the server begin with, if the file says so: 1 to 64 bytes, no braces.
+    /// The prefix of all keys on the server, if the file gives one: 1 to 64 bytes without braces.
     ///
     /// ```
     /// # use tollgate_rules::Rules;
@@ -149,28 +140,27 @@ impl Store {
         self.prefix.as_deref()
     }
 
-    /// Whether both are asked in the same way: at the same place, by the same deadline, with the
-    /// same prefix. Rules for which that holds can share connections.
+    /// Whether two rules can share connections: they have the same server, deadline and prefix.
     ///
     /// ```
     /// # use tollgate_rules::Rules;
     /// let text = r#"rule = [
     ///     { name = "a", limits = "1/s", store = "redis://cache" },
-    ///     { name = "b", limits = "9/s", store = { url = "redis://cache", fallback = "block" } },
+    ///     { name = "b", limits = "9/s", store = { url = "redis://cache", fallback = "deny" } },
     ///     { name = "c", limits = "9/s", store = { url = "redis://cache", deadline = "1 s" } },
     /// ]"#;
     /// let rules = Rules::parse("rules.toml", text)?;
     /// let [a, b, c] = [0, 1, 2].map(|index| rules.rules()[index].store().unwrap());
-    /// assert!(a.is_reached_like(b) && !a.is_reached_like(c));
+    /// assert!(a.shares_connections_with(b) && !a.shares_connections_with(c));
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     #[must_use]
-    pub fn is_reached_like(&self, other: &Self) -> bool {
+    pub fn shares_connections_with(&self, other: &Self) -> bool {
         self.url == other.url && self.deadline == other.deadline && self.prefix == other.prefix
     }
 }
 
-/// The URL, without user and password.
+/// The URL without user and password.
 impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.url.split_once("://").unwrap_or(("redis", &self.url));
@@ -180,14 +170,14 @@ impl fmt::Display for Store {
     }
 }
 
-/// As it is displayed, and what else was chosen: a password is no part of a log.
+/// Without user and password, so that no log shows them.
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
             .field("url", &format_args!("{self}"))
-            .field("when_down", &self.fallback)
+            .field("fallback", &self.fallback)
             .field("nodes", &self.nodes)
-            .field("is_asked_always", &self.is_asked_always)
+            .field("asks_always", &self.asks_always)
             .field("deadline", &self.deadline)
             .field("prefix", &self.prefix)
             .finish()

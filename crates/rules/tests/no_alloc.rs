@@ -1,6 +1,7 @@
 //! A decision allocates nothing: counted by the allocator itself.
 //!
-//! A file of its own, because the allocator is the whole process's. The count is each thread's.
+//! The test has a file of its own, because the allocator belongs to the process. It counts for each
+//! thread.
 
 #[path = "../../http/tests/allocations/mod.rs"]
 mod allocations;
@@ -13,7 +14,7 @@ use allocations::allocations;
 fn decisions_allocate_nothing() {
     assert_eq!(allocations(|| drop(std::hint::black_box(vec![1_u8]))), 1, "the count counts");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../rules/example.toml");
-    let live = RulesFile::open(example).expect("it is right").live();
+    let live = RulesFile::open(example).expect("it parses").live();
     let headers = [("x-user", "ada"), ("cookie", "session=1"), ("x-plan", "paid")];
     let request = |method, path| Request {
         method,
@@ -22,7 +23,7 @@ fn decisions_allocate_nothing() {
         peer: Some([192, 0, 2, 7].into()),
         ..Request::default()
     };
-    // The first load on a thread may make room for its guards.
+    // The first load on a thread may allocate room for its guards.
     drop(live.load());
     let counted = allocations(|| {
         for (method, path) in
@@ -31,8 +32,8 @@ fn decisions_allocate_nothing() {
             let mut denied = 0;
             for _ in 0..200 {
                 let rules = live.load();
-                let verdict = rules.decide(&request(method, path));
-                denied += usize::from(!verdict.is_admitted());
+                let decision = rules.decide(&request(method, path));
+                denied += usize::from(!decision.is_admitted());
             }
             assert!(denied > 50, "{path}: both answers are given");
         }
@@ -42,7 +43,7 @@ fn decisions_allocate_nothing() {
     let headers = [("x-user", &*long)];
     let other = Some([192, 0, 2, 8].into());
     let long = Request { headers: &headers, peer: other, ..request("POST", "/api/posts") };
-    // A key that is too long for the stack: what it says of itself is counted.
+    // A key that is too long for the stack is allocated, and counted.
     let counted = allocations(|| assert!(live.load().decide(&long).is_admitted()));
     assert!((1..=3).contains(&counted), "{counted}");
 }

@@ -14,7 +14,7 @@ use pingora_core::server::Server;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::ResponseHeader;
 use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
-use tollgate_pingora::{Answer, RulesFilter, Standing};
+use tollgate_pingora::{Answer, ResponseFields, RulesFilter};
 use tollgate_rules::{ReloadError, Rule, RulesFile};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -26,15 +26,19 @@ struct Proxy {
 
 #[async_trait]
 impl ProxyHttp for Proxy {
-    type CTX = Standing;
+    type CTX = ResponseFields;
 
-    fn new_ctx(&self) -> Standing {
-        Standing::default()
+    fn new_ctx(&self) -> ResponseFields {
+        ResponseFields::default()
     }
 
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Standing) -> Result<bool> {
+    async fn request_filter(
+        &self,
+        session: &mut Session,
+        ctx: &mut ResponseFields,
+    ) -> Result<bool> {
         match self.limits.ask(session).await? {
-            Answer::GoAhead(standing) => *ctx = standing,
+            Answer::Admitted(fields) => *ctx = fields,
             Answer::Denied => return Ok(true),
         }
         Ok(false)
@@ -44,12 +48,16 @@ impl ProxyHttp for Proxy {
         &self,
         _: &mut Session,
         response: &mut ResponseHeader,
-        ctx: &mut Standing,
+        ctx: &mut ResponseFields,
     ) -> Result<()> {
-        ctx.tell(response)
+        ctx.add_to(response)
     }
 
-    async fn upstream_peer(&self, _: &mut Session, _: &mut Standing) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(
+        &self,
+        _: &mut Session,
+        _: &mut ResponseFields,
+    ) -> Result<Box<HttpPeer>> {
         Ok(Box::new(HttpPeer::new(self.upstream, false, String::new())))
     }
 }

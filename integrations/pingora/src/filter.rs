@@ -1,4 +1,4 @@
-//! The filter: client, verdict, answer.
+//! The filter: finds the client, decides, and answers denied requests.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use pingora_http::ResponseHeader;
 use pingora_proxy::Session;
 use tokio::sync::Semaphore;
 use tollgate_http::key::{ClientIp, Extractor, IpPrefix};
-use tollgate_http::{Reason, Denial, Report, denial};
-use tollgate_rules::{Gate, LiveRules};
+use tollgate_http::{Denial, Reason, Report, denial};
+use tollgate_rules::{LiveRules, RulesLimiter};
 
-use crate::facts::RequestFacts;
 use crate::report::report;
+use crate::request_head::RequestHead;
 
-/// Requests that may wait for their turn at a time (`algorithm = "leaky-queue"`).
+/// How many requests may wait for their turn at a time (`algorithm = "leaky-queue"`).
 const WAITING_MAX: usize = 1_024;
 
-/// Asks the rules about each request, and answers those that they deny.
+/// Decides each request by rules, and answers those that are denied.
 ///
-/// It shares by reference, over all workers of a service: a quota of 5 admits 5.
+/// All workers of a service share it by reference: a quota of 5 admits 5.
 ///
 /// ```
 /// use tollgate_pingora::RulesFilter;
-/// use tollgate_rules::{Gate, Rules};
+/// use tollgate_rules::{RulesLimiter, Rules};
 ///
 /// let text = r#"rule = [{ name = "per-client", key = "ip", limits = "10/s burst 20" }]"#;
-/// let filter = RulesFilter::new(Gate::new(Rules::parse("rules.toml", text)?)?);
+/// let filter = RulesFilter::new(RulesLimiter::new(Rules::parse("rules.toml", text)?)?);
 /// assert_eq!(filter.counts().denied, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -46,44 +46,44 @@ pub struct RulesFilter {
 
 #[derive(Debug)]
 enum Source {
-    Fixed(Box<Gate>),
+    Fixed(Box<RulesLimiter>),
     Live(Arc<LiveRules>),
 }
 
-/// What became of a request.
+/// What the filter did with a request.
 #[derive(Debug)]
-#[must_use = "a request that was denied is answered already"]
+#[must_use = "a request that was denied is already answered"]
 pub enum Answer {
-    /// It may go ahead. What is in it, the response should tell.
-    GoAhead(Standing),
-    /// It was answered: `request_filter` returns `Ok(true)`.
+    /// The request is admitted. Its permit writes the fields of the response.
+    Admitted(ResponseFields),
+    /// The request was answered: `request_filter` returns `Ok(true)`.
     Denied,
 }
 
-/// How the client stands, for the response: the fields `RateLimit-Policy` and `RateLimit`.
+/// What the response of an admitted request shows: the fields `RateLimit-Policy` and `RateLimit`.
 #[derive(Clone, Debug, Default)]
-pub struct Standing(Report);
+pub struct ResponseFields(Report);
 
 /// Counts since the filter was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Requests that went ahead.
+    /// Requests that were admitted.
     pub admitted: u64,
-    /// Requests that were answered here.
+    /// Requests that were denied.
     pub denied: u64,
-    /// Denials by rules in shadow, of requests that went ahead.
+    /// Denials by rules in shadow, of requests that were admitted.
     pub shadow_denied: u64,
 }
 
 impl RulesFilter {
-    /// By rules that stay as they are.
+    /// A filter by fixed rules.
     #[must_use]
-    pub fn new(gate: Gate) -> Self {
+    pub fn new(gate: RulesLimiter) -> Self {
         Self::of(Source::Fixed(Box::new(gate)))
     }
 
-    /// By the rules of a file that its [`RulesFile`](tollgate_rules::RulesFile) keeps up to date.
+    /// A filter by the rules of a file, which a [`RulesFile`](tollgate_rules::RulesFile) keeps up to date.
     #[must_use]
     pub fn live(rules: Arc<LiveRules>) -> Self {
         Self::of(Source::Live(rules))
@@ -100,15 +100,14 @@ impl RulesFilter {
         }
     }
 
-    /// The client is who trusted proxies say it is; otherwise, the connection's other end. How much
-    /// of an IPv6 address counts is said by the rules. A request whose client cannot be told has no
-    /// address (`on_no_key`).
+    /// Determines the client behind trusted proxies. By default, the client is the peer. The rules say how
+    /// many bits of an IPv6 address count. A request whose client is unknown has no address (`on_no_key`).
     ///
     /// ```
-    /// # use tollgate_rules::{Gate, Rules};
+    /// # use tollgate_rules::{RulesLimiter, Rules};
     /// use tollgate_http::key::{ClientIp, Trust};
     /// # let text = r#"rule = [{ name = "a", limits = "10/s" }]"#;
-    /// # let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// # let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
     /// let trust = Trust::networks(["10.0.0.0/8"])?;
     /// let filter = tollgate_pingora::RulesFilter::new(gate).behind(ClientIp::x_forwarded_for(trust));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -118,18 +117,18 @@ impl RulesFilter {
         Self { client: Some(client.prefix(IpPrefix::new(32, 128))), ..self }
     }
 
-    /// Decides about the session's request. One that may not go ahead is answered as
-    /// [`denial::by_protocol`] says: with 429 and a body of `application/problem+json`, or in a gRPC
-    /// call with `RESOURCE_EXHAUSTED`. `Retry-After` and the `RateLimit` fields are added.
+    /// Decides the request of a session. [`denial::by_protocol`] answers a denied request: with 429 and a
+    /// body of `application/problem+json`, or `RESOURCE_EXHAUSTED` for a gRPC call. `Retry-After` and the
+    /// `RateLimit` fields are added.
     ///
-    /// A request whose turn comes later waits for it here, unless more than 1,024 do.
+    /// A request whose turn comes later waits for it here, unless 1,024 requests already wait.
     ///
     /// # Errors
     ///
-    /// The answer could not be sent.
+    /// The response could not be sent.
     pub async fn ask(&self, session: &mut Session) -> Result<Answer> {
         let client = self.client(session);
-        let (report, reason) = self.decide(&RequestFacts::new(session.req_header(), client));
+        let (report, reason) = self.decide(&RequestHead::new(session.req_header(), client));
         let reason = match reason {
             None => self.wait(&report).await.err(),
             denied => denied,
@@ -138,14 +137,14 @@ impl RulesFilter {
             let shadowed = report.shadow_denials().map(|_| 1).sum();
             self.shadow_denied.fetch_add(shadowed, Ordering::Relaxed);
             self.admitted.fetch_add(1, Ordering::Relaxed);
-            return Ok(Answer::GoAhead(Standing(report)));
+            return Ok(Answer::Admitted(ResponseFields(report)));
         };
         self.denied.fetch_add(1, Ordering::Relaxed);
         deny(session, &report, reason).await?;
         Ok(Answer::Denied)
     }
 
-    /// Counts so far, read without stopping anybody.
+    /// The counts so far, read without a lock.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -164,10 +163,10 @@ impl RulesFilter {
         client.extract(head).ok()
     }
 
-    fn decide(&self, facts: &RequestFacts<'_>) -> (Report, Option<Reason>) {
+    fn decide(&self, request: &RequestHead<'_>) -> (Report, Option<Reason>) {
         match &self.rules {
-            Source::Fixed(gate) => report(&gate.decide(facts)),
-            Source::Live(live) => report(&live.load().decide(facts)),
+            Source::Fixed(gate) => report(&gate.decide(request)),
+            Source::Live(live) => report(&live.load().decide(request)),
         }
     }
 
@@ -182,13 +181,13 @@ impl RulesFilter {
     }
 }
 
-impl Standing {
-    /// Adds the fields to a response. Where no rule applied there are none.
+impl ResponseFields {
+    /// Adds the fields to a response. There are none if no rule applied.
     ///
     /// # Errors
     ///
-    /// None that are known: the fields are well formed.
-    pub fn tell(&self, response: &mut ResponseHeader) -> Result<()> {
+    /// None are known: the fields are well formed.
+    pub fn add_to(&self, response: &mut ResponseHeader) -> Result<()> {
         let mut fields = HeaderMap::new();
         if let Some(retry_after) = response.headers.get(RETRY_AFTER) {
             fields.insert(RETRY_AFTER, retry_after.clone());
@@ -207,7 +206,7 @@ async fn deny(session: &mut Session, report: &Report, reason: Reason) -> Result<
     }
     report.add_fields_to(&mut head.headers);
     head.headers.insert(CONTENT_LENGTH, body.len().into());
-    // The status of a gRPC call is in a head that ends the stream.
+    // The response to a gRPC call is a head that ends the stream.
     let has_body = session.req_header().method != http::Method::HEAD && !body.is_empty();
     let mut response = ResponseHeader::build(head.status, Some(head.headers.len()))?;
     append(&mut response, &head.headers)?;

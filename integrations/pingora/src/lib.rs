@@ -1,49 +1,49 @@
 //! Rate limit rules of tollgate in a [Pingora](pingora_proxy) proxy.
 //!
-//! [`RulesFilter::ask`] belongs into `request_filter`, and what it returns into the request's
-//! context, so that `response_filter` can tell clients how they stand.
+//! Call [`RulesFilter::ask`] in `request_filter`, and keep the fields that it returns in the context of the
+//! request, so that `response_filter` can add them to the response.
 //!
 //! ```
 //! use async_trait::async_trait;
 //! use pingora_core::{Result, upstreams::peer::HttpPeer};
 //! use pingora_http::ResponseHeader;
 //! use pingora_proxy::{ProxyHttp, Session};
-//! use tollgate_pingora::{Answer, RulesFilter, Standing};
+//! use tollgate_pingora::{Answer, RulesFilter, ResponseFields};
 //!
 //! struct Proxy(RulesFilter);
 //!
 //! #[async_trait]
 //! impl ProxyHttp for Proxy {
-//!     type CTX = Standing;
+//!     type CTX = ResponseFields;
 //!
-//!     fn new_ctx(&self) -> Standing {
-//!         Standing::default()
+//!     fn new_ctx(&self) -> ResponseFields {
+//!         ResponseFields::default()
 //!     }
 //!
-//!     async fn request_filter(&self, session: &mut Session, ctx: &mut Standing) -> Result<bool> {
+//!     async fn request_filter(&self, session: &mut Session, ctx: &mut ResponseFields) -> Result<bool> {
 //!         match self.0.ask(session).await? {
-//!             Answer::GoAhead(standing) => *ctx = standing,
+//!             Answer::Admitted(fields) => *ctx = fields,
 //!             Answer::Denied => return Ok(true),
 //!         }
 //!         Ok(false)
 //!     }
 //!
 //!     async fn response_filter(
-//!         &self, _: &mut Session, response: &mut ResponseHeader, ctx: &mut Standing,
+//!         &self, _: &mut Session, response: &mut ResponseHeader, ctx: &mut ResponseFields,
 //!     ) -> Result<()> {
-//!         ctx.tell(response)
+//!         ctx.add_to(response)
 //!     }
 //!
-//!     async fn upstream_peer(&self, _: &mut Session, _: &mut Standing) -> Result<Box<HttpPeer>> {
+//!     async fn upstream_peer(&self, _: &mut Session, _: &mut ResponseFields) -> Result<Box<HttpPeer>> {
 //!         Ok(Box::new(HttpPeer::new("127.0.0.1:8000", false, String::new())))
 //!     }
 //! }
 //! ```
 #![doc = include_str!("../README.md")]
 
-mod facts;
 mod filter;
 mod report;
+mod request_head;
 
-pub use facts::RequestFacts;
-pub use filter::{Answer, Counts, RulesFilter, Standing};
+pub use filter::{Answer, Counts, ResponseFields, RulesFilter};
+pub use request_head::RequestHead;

@@ -1,40 +1,41 @@
-//! What the rules said, in the words of `tollgate-http`, which writes the response's fields.
+//! The decision of the rules as a report of `tollgate-http`, which writes the fields of the response.
 //!
-//! Policies are made anew for each answer. That allocates, and takes some 0.2 of the 15 to 30
-//! microseconds that a proxied request costs; keeping them over reloads would take a book of them.
+//! Each response builds its policies again. That allocates, and takes about 0.2 of the 15 to 30
+//! microseconds that a proxied request costs. To keep them, the filter would need a map of policies that
+//! follows reloads.
 
 use tollgate_http::{KeyError, Policy, Reading, Reason, Report};
-use tollgate_rules::{Limit, Outcome, Denied, Rule, Verdict, DenyReason};
+use tollgate_rules::{DenyReason, Outcome, Rule, RuleDenial, RuleLimit, RulesDecision};
 
-/// What to report, and why the request may not go ahead if it may not.
-pub(crate) fn report(verdict: &Verdict<'_>) -> (Report, Option<Reason>) {
+/// The report, and the reason if the request is denied.
+pub(crate) fn report(decision: &RulesDecision<'_>) -> (Report, Option<Reason>) {
     let mut report = Report::default();
-    for denied in verdict.shadowed() {
+    for denied in decision.shadow_denials() {
         report.note_shadow(denial(denied));
     }
-    let reason = match verdict.outcome() {
-        // This filter does not wait for servers: what one keeps is not let pass unasked.
-        Outcome::NoRule | Outcome::Admitted(_) if asks_a_store(verdict) => {
+    let reason = match decision.outcome() {
+        // This filter does not ask stores, so it denies what a store would decide.
+        Outcome::NoRule | Outcome::Admitted(_) if asks_a_store(decision) => {
             Some(Reason::Unavailable)
         }
         Outcome::NoRule => None,
-        Outcome::Admitted(standing) => {
-            let limit = standing.limit();
-            let policy = policy(standing.rule(), limit);
-            let mut reading = Reading::new(policy, limit.quota().limit(), standing.remaining());
-            reading.reset_after = standing.reset_after();
-            reading.delay = standing.delay();
+        Outcome::Admitted(permit) => {
+            let limit = permit.limit();
+            let policy = policy(permit.rule(), limit);
+            let mut reading = Reading::new(policy, limit.quota().limit(), permit.remaining());
+            reading.reset_after = permit.reset_after();
+            reading.delay = permit.delay();
             report.note(reading);
             None
         }
-        Outcome::Denied(denied) => Some(match denied.why() {
+        Outcome::Denied(denied) => Some(match denied.reason() {
             DenyReason::NoKey => {
-                report.note_without_key(KeyError::Missing);
-                Reason::WithoutKey(KeyError::Missing)
+                report.note_no_key(KeyError::Missing);
+                Reason::NoKey(KeyError::Missing)
             }
             DenyReason::UnclearPath => {
-                report.note_without_key(KeyError::Malformed);
-                Reason::WithoutKey(KeyError::Malformed)
+                report.note_no_key(KeyError::Malformed);
+                Reason::NoKey(KeyError::Malformed)
             }
             _ => {
                 report.note(denial(denied));
@@ -45,13 +46,13 @@ pub(crate) fn report(verdict: &Verdict<'_>) -> (Report, Option<Reason>) {
     (report, reason)
 }
 
-/// Whether a rule that is in force has its limits on a server.
-fn asks_a_store(verdict: &Verdict<'_>) -> bool {
-    verdict.elsewhere().iter().any(|asked| !asked.rule().is_shadow())
+/// Whether an enforced rule has its limits in a store.
+fn asks_a_store(decision: &RulesDecision<'_>) -> bool {
+    decision.deferred().iter().any(|asked| !asked.rule().is_shadow())
 }
 
-/// Of a ban, the rule's first limit is named.
-fn denial(denied: &Denied<'_>) -> Reading {
+/// A ban is reported under the first limit of its rule.
+fn denial(denied: &RuleDenial<'_>) -> Reading {
     let limit = denied.limit().unwrap_or(&denied.rule().limits()[0]);
     let policy = policy(denied.rule(), limit);
     let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());
@@ -61,9 +62,9 @@ fn denial(denied: &Denied<'_>) -> Reading {
     reading
 }
 
-/// Named by the rule; where that has several limits, by the limit too. A name that the field cannot
-/// carry is told as far as it can.
-fn policy(rule: &Rule, limit: &Limit) -> Policy {
+/// The policy has the name of the rule. If the rule has several limits, the name of the limit follows.
+/// Characters that do not fit the field are replaced.
+fn policy(rule: &Rule, limit: &RuleLimit) -> Policy {
     let name = match rule.limits() {
         [_] => rule.name().to_owned(),
         _ => format!("{}/{}", rule.name(), limit.name()),
@@ -78,33 +79,34 @@ fn policy(rule: &Rule, limit: &Limit) -> Policy {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_rules::{Gate, Request, Rules};
+    use tollgate_rules::{Request, Rules, RulesLimiter};
 
     use super::*;
 
-    fn told(name: &str) -> String {
+    fn policies(name: &str) -> String {
         let text = format!("rule = [{{ name = \"{name}\", key = \"none\", limits = \"5/min\" }}]");
-        let gate = Gate::new(Rules::parse("rules.toml", &text).expect("rules")).expect("memory");
+        let gate =
+            RulesLimiter::new(Rules::parse("rules.toml", &text).expect("rules")).expect("memory");
         let (report, reason) = report(&gate.decide(&Request::default()));
         assert_eq!(reason, None);
         report.readings().map(|reading| reading.policy.to_string()).collect()
     }
 
     #[test]
-    fn a_name_that_no_field_carries_is_told_as_far_as_it_can_be() {
-        assert_eq!(told("posts"), r#""posts";q=5;w=60"#);
-        assert_eq!(told("Straße"), r#""Stra?e";q=5;w=60"#);
-        assert_eq!(told(&"x".repeat(70)), format!("\"{}\";q=5;w=60", "x".repeat(64)));
+    fn characters_that_do_not_fit_the_field_are_replaced() {
+        assert_eq!(policies("posts"), r#""posts";q=5;w=60"#);
+        assert_eq!(policies("Straße"), r#""Stra?e";q=5;w=60"#);
+        assert_eq!(policies(&"x".repeat(70)), format!("\"{}\";q=5;w=60", "x".repeat(64)));
     }
 
     #[test]
-    fn what_a_server_keeps_is_not_let_pass_unasked() {
+    fn a_request_that_a_store_would_decide_is_denied_unless_the_rule_is_in_shadow() {
         let of = |more: &str| {
             let text = format!(
                 "rule = [{{ name = \"a\", key = \"none\", limits = \"5/s\", store = \"redis://a\" {more} }}]"
             );
-            let gate =
-                Gate::new(Rules::parse("rules.toml", &text).expect("rules")).expect("memory");
+            let gate = RulesLimiter::new(Rules::parse("rules.toml", &text).expect("rules"))
+                .expect("memory");
             report(&gate.decide(&Request::default())).1
         };
         assert_eq!(of(""), Some(Reason::Unavailable));
@@ -112,11 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_there_is_no_policy_to_tell() {
-        let text = r#"rule = [{ name = "a", key = "header:x-user", on_no_key = "block", limits = "1/s" }]"#;
-        let gate = Gate::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory");
+    fn a_request_without_a_key_has_no_policy() {
+        let text =
+            r#"rule = [{ name = "a", key = "header:x-user", on_no_key = "deny", limits = "1/s" }]"#;
+        let gate =
+            RulesLimiter::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory");
         let (report, reason) = report(&gate.decide(&Request::default()));
-        assert_eq!(reason, Some(Reason::WithoutKey(KeyError::Missing)));
+        assert_eq!(reason, Some(Reason::NoKey(KeyError::Missing)));
         assert_eq!(report.readings().count(), 0);
     }
 }

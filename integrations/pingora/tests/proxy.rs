@@ -16,8 +16,8 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::ResponseHeader;
 use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
 use tollgate_http::key::{ClientIp, Trust};
-use tollgate_pingora::{Answer, RulesFilter, Standing};
-use tollgate_rules::{Gate, Rules};
+use tollgate_pingora::{Answer, ResponseFields, RulesFilter};
+use tollgate_rules::{Rules, RulesLimiter};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -28,15 +28,19 @@ struct Proxy {
 
 #[async_trait]
 impl ProxyHttp for Proxy {
-    type CTX = Standing;
+    type CTX = ResponseFields;
 
-    fn new_ctx(&self) -> Standing {
-        Standing::default()
+    fn new_ctx(&self) -> ResponseFields {
+        ResponseFields::default()
     }
 
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Standing) -> Result<bool> {
+    async fn request_filter(
+        &self,
+        session: &mut Session,
+        ctx: &mut ResponseFields,
+    ) -> Result<bool> {
         match self.limits.ask(session).await? {
-            Answer::GoAhead(standing) => *ctx = standing,
+            Answer::Admitted(fields) => *ctx = fields,
             Answer::Denied => return Ok(true),
         }
         Ok(false)
@@ -46,12 +50,16 @@ impl ProxyHttp for Proxy {
         &self,
         _: &mut Session,
         response: &mut ResponseHeader,
-        ctx: &mut Standing,
+        ctx: &mut ResponseFields,
     ) -> Result<()> {
-        ctx.tell(response)
+        ctx.add_to(response)
     }
 
-    async fn upstream_peer(&self, _: &mut Session, _: &mut Standing) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(
+        &self,
+        _: &mut Session,
+        _: &mut ResponseFields,
+    ) -> Result<Box<HttpPeer>> {
         Ok(Box::new(HttpPeer::new(self.upstream, false, String::new())))
     }
 }
@@ -66,7 +74,7 @@ struct Running {
 /// Rules, and who is believed about the client.
 fn start(rules: &str, behind: Option<ClientIp>) -> Running {
     let rules = Rules::parse("rules.toml", rules).unwrap_or_else(|error| panic!("{error}"));
-    let filter = RulesFilter::new(Gate::new(rules).expect("memory"));
+    let filter = RulesFilter::new(RulesLimiter::new(rules).expect("memory"));
     let limits = Arc::new(match behind {
         Some(client) => filter.behind(client),
         None => filter,
@@ -254,7 +262,7 @@ fn rules_see_path_method_host_and_headers() {
         name = "posts"
         match = { path = "/posts/**", method = "POST", host = "example.com" }
         key = "header:x-user"
-        on_no_key = "block"
+        on_no_key = "deny"
         limits = "1 per day"
     "#;
     let proxy = start(rules, None);
@@ -280,7 +288,7 @@ fn rules_see_path_method_host_and_headers() {
 #[test]
 fn behind_a_proxy_the_client_is_who_that_says() {
     let trust = Trust::networks(["127.0.0.0/8"]).expect("a network");
-    let rules = r#"rule = [{ name = "a", key = "ip", on_no_key = "block", limits = "1 per day" }]"#;
+    let rules = r#"rule = [{ name = "a", key = "ip", on_no_key = "deny", limits = "1 per day" }]"#;
     let proxy = start(rules, Some(ClientIp::x_forwarded_for(trust)));
     let mut client = Peer::connect(proxy.address);
     for (forwarded, status) in [

@@ -48,7 +48,7 @@ posts
         "\n  matches  path /api/search, header x-plan is \"free\"\n",
         "\n  shadow   denies nothing, and tells what it would have denied\n",
         "at most 20 at once and 100 a second; in any second at most 120\n",
-        "\npaths: %2F and backslashes are rejected where a rule depends on how they are read; \
+        "\npaths: %2F and backslashes are denied where a rule depends on how they are read; \
          parameters (;v=1) and case are ignored\n",
         "\nmemory in total: at most ",
     ] {
@@ -141,9 +141,9 @@ fn with_apply_first_later_rules_are_skipped() {
         [
             "path as /files/a: %2F separates segments",
             "files: applies; without ip (IPv6 by /64), so counted with all such requests",
-            "host: is not looked at, since files is the first",
-            "all: is not looked at, since files is the first",
-            "never: is not looked at, since files is the first",
+            "host: is not tried, since files is the first",
+            "all: is not tried, since files is the first",
+            "never: is not tried, since files is the first",
         ]
     );
     // Under one reading of the path it is the first match, under the other it is not.
@@ -152,7 +152,7 @@ fn with_apply_first_later_rules_are_skipped() {
         "files: applies by some of these readings; ",
         "host: does not apply, since the host b.example is not a.example",
         "all: applies; counted by nothing: one bucket for all",
-        "never: is not looked at, since all is the first",
+        "never: is not tried, since all is the first",
     ] {
         assert!(out.contains(text), "{text}\n{out}");
     }

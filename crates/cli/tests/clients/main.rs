@@ -91,7 +91,9 @@ mod harness {
             if !missing.is_empty() {
                 let packages: Vec<&str> = missing.iter().map(|name| package(name)).collect();
                 let packages = packages.join(" ");
-                println!("test {name} ... SKIPPED: apt-get install {packages}, or ci/check.sh programs");
+                println!(
+                    "test {name} ... SKIPPED: apt-get install {packages}, or ci/check.sh programs"
+                );
                 skipped += 1;
             } else if catch_unwind(test).is_ok() {
                 println!("test {name} ... ok");

@@ -56,7 +56,7 @@ fn two_proxies_that_always_ask_the_store_admit_exactly_the_quota() {
     let Some(redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"daily\"\nlimits = \"20 per day\"\n\
-         store = {{ url = \"{}\", ask = \"always\", when_down = \"block\", {PATIENT} }}\n",
+         store = {{ url = \"{}\", ask = \"always\", fallback = \"deny\", {PATIENT} }}\n",
         redis.url()
     );
     let proxies = pair("always", &rules);
@@ -68,7 +68,7 @@ fn two_proxies_that_always_ask_the_store_admit_exactly_the_quota() {
     let denied = decided("denied") + decided("unavailable");
     assert_eq!((decided("admitted"), denied), (admitted, 60 - admitted));
     assert_eq!(sum(&proxies, "tollgate_rule_denials_total{rule=\"daily\"}"), denied);
-    assert_eq!(sum(&proxies, "tollgate_asked_total"), 60);
+    assert_eq!(sum(&proxies, "tollgate_store_waits_total"), 60);
     let by = |origin| {
         let labels = format!("rule=\"daily\",origin=\"{origin}\"");
         sum(&proxies, &format!("tollgate_rule_store_decisions_total{{{labels}}}"))
@@ -83,7 +83,7 @@ fn two_proxies_with_leases_never_admit_more_than_the_quota() {
     let Some(redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"fast\"\nalgorithm = \"fixed-window\"\nlimits = \"600/min\"\n\
-         store = {{ url = \"{}\", when_down = \"block\", {PATIENT} }}\n",
+         store = {{ url = \"{}\", fallback = \"deny\", {PATIENT} }}\n",
         redis.url()
     );
     let proxies = pair("ahead", &rules);
@@ -94,7 +94,7 @@ fn two_proxies_with_leases_never_admit_more_than_the_quota() {
     let name = "tollgate_rule_store_decisions_total{rule=\"fast\",origin=\"lease\"}";
     let leased = sum(&proxies, name);
     assert!(leased > 100, "{leased}");
-    assert!(sum(&proxies, "tollgate_asked_total") < 900);
+    assert!(sum(&proxies, "tollgate_store_waits_total") < 900);
 }
 
 #[test]
@@ -103,14 +103,14 @@ fn while_the_store_is_down_each_rule_uses_its_fallback() {
     let rule = |name: &str, limits: &str, rest: &str| {
         format!(
             "[[rule]]\nname = \"{name}\"\nmatch = {{ path = \"/{name}\" }}\nlimits = \"{limits}\"\n\
-             store = {{ url = \"{}\", ask = \"always\", when_down = \"{name}\"{rest}, {PATIENT} }}\n",
+             store = {{ url = \"{}\", ask = \"always\", fallback = \"{name}\"{rest}, {PATIENT} }}\n",
             redis.url()
         )
     };
-    let here = "[[rule]]\nname = \"here\"\nmatch = { path = \"/block\" }\nlimits = \"9999/s\"\n";
+    let here = "[[rule]]\nname = \"here\"\nmatch = { path = \"/deny\" }\nlimits = \"9999/s\"\n";
     let rules = [
         here.to_owned(),
-        rule("block", "1000/s", ""),
+        rule("deny", "1000/s", ""),
         rule("admit", "1/day", ""),
         rule("local", "8/day", ", nodes = 2"),
     ];
@@ -121,20 +121,20 @@ fn while_the_store_is_down_each_rule_uses_its_fallback() {
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         answer.status
     };
-    eventually("the server is asked", || status("/block") == 200);
+    eventually("the server is asked", || status("/deny") == 200);
     assert_eq!(status("/local"), 200);
     redis.kill();
     for _ in 0..6 {
-        assert_eq!(["/block", "/admit"].map(status), [503, 200]);
+        assert_eq!(["/deny", "/admit"].map(status), [503, 200]);
     }
     let open = format!("tollgate_store_circuit_open{{store=\"{}\"}}", redis.url());
     assert_eq!(proxy.metric(&open).to_bits(), 1_f64.to_bits());
     // The share of one proxy is 4 cells, of which the server has granted one.
     assert_eq!(["/local"; 5].map(status), [200, 200, 200, 429, 429]);
     // No limit denies, so no limit is named, although a limit in memory was checked too.
-    assert_eq!(get(proxy.listen, "/block", "").header("ratelimit"), "");
+    assert_eq!(get(proxy.listen, "/deny", "").header("ratelimit"), "");
     redis.run();
-    eventually("it is found again", || status("/block") == 200);
+    eventually("it is found again", || status("/deny") == 200);
     assert_eq!(proxy.metric(&open).to_bits(), 0_f64.to_bits());
 }
 
@@ -180,8 +180,7 @@ fn a_reload_that_no_store_can_keep_leaves_the_old_rules_in_force() {
 #[test]
 fn limits_in_memory_in_a_store_and_in_shadow_are_reported_together() {
     let Some(redis) = Redis::start() else { return };
-    let store =
-        format!("store = {{ url = \"{}\", when_down = \"block\", {PATIENT} }}", redis.url());
+    let store = format!("store = {{ url = \"{}\", fallback = \"deny\", {PATIENT} }}", redis.url());
     let rules = format!(
         "[[rule]]\nname = \"here\"\nlimits = \"50/day\"\n\
          [[rule]]\nname = \"shadow\"\nlimits = \"1/day\"\nshadow = true\n{store}\n\
@@ -221,7 +220,7 @@ fn a_store_that_goes_down_and_up_shows_in_log_metrics_and_readiness() {
     let Some(mut redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"a\"\nlimits = \"1000/s\"\n\
-         store = {{ url = \"{}\", when_down = \"block\", deadline = \"1 s\" }}\n",
+         store = {{ url = \"{}\", fallback = \"deny\", deadline = \"1 s\" }}\n",
         redis.url()
     );
     let proxy = Proxy::with_rules("health", &rules);
@@ -255,7 +254,7 @@ fn a_store_that_goes_down_and_up_shows_in_log_metrics_and_readiness() {
 fn a_store_with_a_fallback_leaves_the_proxy_ready_but_degraded() {
     // No server listens at this address.
     let rules = "[[rule]]\nname = \"a\"\nlimits = \"1000/s\"\n\
-                 store = { url = \"redis://user:secret@127.0.0.1:1\", when_down = \"admit\" }\n";
+                 store = { url = \"redis://user:secret@127.0.0.1:1\", fallback = \"admit\" }\n";
     let proxy = Proxy::with_rules("degraded", rules);
     eventually("it is noticed", || get(proxy.admin, "/readyz", "").body != "ready\n");
     let answer = get(proxy.admin, "/readyz", "");

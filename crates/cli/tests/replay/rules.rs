@@ -71,7 +71,7 @@ fn a_rule_that_needs_a_part_the_log_lacks_is_skipped_and_counted() {
     let rules = r#"
         rule = [
             { name = "user", match = { path = "/shuttle/**" }, key = "header:x-user", limits = "1/d" },
-            { name = "block", match = { method = "POST" }, key = "cookie:s", on_no_key = "block", limits = "1/d" },
+            { name = "deny", match = { method = "POST" }, key = "cookie:s", on_no_key = "deny", limits = "1/d" },
             { name = "host", match = { method = "HEAD", host = "a.example" }, limits = "1/d" },
             { name = "absent", match = { header = { x-old = false } }, limits = "1/d" },
             { name = "rest", limits = "1/s burst 5" },
@@ -119,7 +119,7 @@ fn headers_of_json_lines_can_be_keys() {
     };
     assert_eq!(of("shared"), [6, 3, 0, 3, 0]);
     assert_eq!(of("skip"), [4, 2, 0, 2, 0]);
-    assert_eq!(of("block"), [6, 4, 2, 3, 0]);
+    assert_eq!(of("deny"), [6, 4, 2, 3, 0]);
 }
 
 #[test]

@@ -11,12 +11,12 @@ use super::node::{Node, forwarded_node, node, split_last};
 use super::peer::peer;
 use super::{Extractor, IpPrefix, KeyError};
 
-/// Bytes of a header that are read at most, from its end.
+/// How many bytes of a header are read at most, from its end.
 const BYTES_MAX: usize = 4_096;
-/// Entries of a header that are read at most, from its end.
+/// How many entries of a header are read at most, from its end.
 const ENTRIES_MAX: usize = 64;
 
-/// Which proxies are believed.
+/// Which proxies are trusted.
 ///
 /// ```
 /// use tollgate_http::key::Trust;
@@ -33,13 +33,12 @@ enum Trusted {
 }
 
 impl Trust {
-    /// The last `count` hops are proxies of ours, the peer being the first of them. The client is
-    /// who spoke to the outermost: the entry at that place from the right. A request that came
-    /// through fewer counts as from the furthest that is known; with a `count` of 0 headers do not
-    /// count.
+    /// Trusts the last `count` hops; the peer is the first of them. The client is the node that connected
+    /// to the outermost proxy: the entry at this position from the right. If a request came through fewer
+    /// hops, the client is the furthest known node. With a `count` of 0, headers are not read.
     ///
-    /// **Not guaranteed.** Whoever can reach the server past the proxies can name any address.
-    /// Where that is possible, take [`networks`](Self::networks).
+    /// **Not guaranteed.** A client that can reach the server past the proxies can choose any address. If
+    /// that is possible, use [`networks`](Self::networks).
     ///
     /// ```
     /// let behind_one_proxy = tollgate_http::key::Trust::hops(1);
@@ -49,13 +48,13 @@ impl Trust {
         Self(Trusted::Hops(count.min(ENTRIES_MAX)))
     }
 
-    /// Proxies are who has an address in one of `networks`, each an address or a prefix
-    /// (`10.0.0.0/8`). The client is the first from the right that has not, beginning with the
-    /// peer; where all have, the furthest.
+    /// Trusts every node with an address in one of `networks`, each an address or a prefix
+    /// (`10.0.0.0/8`). The client is the first node that is not trusted, beginning with the peer and
+    /// then from the right. If all are trusted, it is the furthest.
     ///
     /// # Errors
     ///
-    /// The text that is neither an address nor a prefix.
+    /// A text is neither an address nor a prefix.
     ///
     /// ```
     /// # use tollgate_http::key::Trust;
@@ -71,9 +70,8 @@ impl Trust {
         Ok(Self(Trusted::Networks(networks?)))
     }
 
-    /// Whether the other end of a connection is a proxy in front, if it has this address.
-    ///
-    /// Where hops are counted, every peer is one, unless none are.
+    /// Whether a peer with this address is a trusted proxy. If hops are counted, every peer is, unless
+    /// the count is 0.
     ///
     /// ```
     /// # use tollgate_http::key::Trust;
@@ -87,18 +85,18 @@ impl Trust {
         self.covers(Ok(peer.to_canonical()), 0)
     }
 
-    /// Whether who is `hop` hops from here is a proxy.
-    fn covers(&self, who: Result<IpAddr, KeyError>, hop: usize) -> bool {
+    /// Whether the node at `hop` is a trusted proxy. Its address is an error if it is hidden.
+    fn covers(&self, node: Result<IpAddr, KeyError>, hop: usize) -> bool {
         match &self.0 {
             Trusted::Hops(count) => hop < *count,
             Trusted::Networks(networks) => {
-                who.is_ok_and(|address| networks.iter().any(|net| net.contains(&address)))
+                node.is_ok_and(|address| networks.iter().any(|net| net.contains(&address)))
             }
         }
     }
 }
 
-/// IPv4 written as IPv6 is IPv4, as it is in addresses.
+/// A network of IPv4 addresses written as IPv6 is a network of IPv4.
 fn parse_network(text: &str) -> Result<IpNet, ParseNetworkError> {
     let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
     let network: Option<IpNet> = text.parse().ok().or_else(address);
@@ -110,7 +108,7 @@ fn parse_network(text: &str) -> Result<IpNet, ParseNetworkError> {
     Ok(mapped.unwrap_or(network))
 }
 
-/// A text that is no network.
+/// A text that is neither an address nor a prefix.
 ///
 /// ```
 /// use tollgate_http::key::{ParseNetworkError, Trust};
@@ -127,19 +125,18 @@ impl fmt::Display for ParseNetworkError {
 
 impl core::error::Error for ParseNetworkError {}
 
-/// The client's address, as trusted proxies tell it.
+/// The client's address, as trusted proxies report it.
 ///
-/// **Guarantee.** One header is read, from its right end, and only as far as each hop so far is
-/// trusted. What is to the left of that, other headers, and what an untrusted peer sends do not
-/// matter, whatever they hold. At most 4,096 bytes and 64 entries are read.
+/// **Guarantee.** One header is read, from its right end, and only as long as each hop is trusted.
+/// Everything to the left of that, other headers, and headers from an untrusted peer have no effect,
+/// whatever they hold. At most 4,096 bytes and 64 entries are read.
 ///
-/// A trusted proxy that hides the client (`unknown`, `_name`) makes the key
-/// [missing](KeyError::Missing) (one of ours that hides another, where hops are counted, does not
-/// matter); an entry that is no address, or more than is read, makes it
-/// [malformed](KeyError::Malformed).
+/// If a trusted proxy hides the client (`unknown`, `_name`), the key is [missing](KeyError::Missing). (If
+/// hops are counted, a hidden proxy in between does not matter.) If an entry is no address, or the header
+/// is longer than is read, the key is [malformed](KeyError::Malformed).
 ///
-/// **Not guaranteed.** That the proxies write the header. One that passes it on as it came lets
-/// clients choose their key: name the header that yours does write.
+/// **Not guaranteed.** The proxies must write the header. A proxy that forwards it unchanged lets clients
+/// choose their key: name a header that your proxy writes.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -171,7 +168,7 @@ enum Syntax {
 }
 
 impl ClientIp {
-    /// By the `Forwarded` header (RFC 7239).
+    /// Reads the `Forwarded` header (RFC 7239).
     ///
     /// ```
     /// use tollgate_http::key::{ClientIp, Trust};
@@ -182,7 +179,7 @@ impl ClientIp {
         Self { header: FORWARDED, syntax: Syntax::Forwarded, trust, prefix: IpPrefix::default() }
     }
 
-    /// By the `X-Forwarded-For` header.
+    /// Reads the `X-Forwarded-For` header.
     ///
     /// ```
     /// use tollgate_http::key::{ClientIp, Trust};
@@ -193,8 +190,8 @@ impl ClientIp {
         Self::addresses(HeaderName::from_static("x-forwarded-for"), trust)
     }
 
-    /// By a header of one or more addresses, such as `X-Real-IP` or `CF-Connecting-IP`, of which
-    /// the last is the nearest.
+    /// Reads a header of one or more addresses, such as `X-Real-IP` or `CF-Connecting-IP`. The last
+    /// address is the nearest.
     ///
     /// ```
     /// use http::HeaderName;
@@ -206,7 +203,7 @@ impl ClientIp {
         Self { header, syntax: Syntax::Addresses, trust, prefix: IpPrefix::default() }
     }
 
-    /// How much of the address counts.
+    /// How many bits of the address count.
     ///
     /// ```
     /// use tollgate_http::key::{ClientIp, IpPrefix, Trust};
@@ -218,14 +215,14 @@ impl ClientIp {
     }
 
     fn client(&self, request: &Parts) -> Result<IpAddr, KeyError> {
-        let mut who = Ok(peer(request).ok_or(KeyError::Unavailable)?);
+        let mut client = Ok(peer(request).ok_or(KeyError::Unavailable)?);
         let mut entries = Entries::new(request.headers.get_all(&self.header), self.syntax);
         for hop in 0..=ENTRIES_MAX {
-            if !self.trust.covers(who, hop) {
-                return who;
+            if !self.trust.covers(client, hop) {
+                return client;
             }
-            who = match entries.next() {
-                None => return who,
+            client = match entries.next() {
+                None => return client,
                 Some(Node::Address(address)) => Ok(address),
                 Some(Node::Hidden) => Err(KeyError::Missing),
                 Some(Node::Malformed) => return Err(KeyError::Malformed),
@@ -246,7 +243,7 @@ impl Extractor for ClientIp {
 /// The entries of a header's lines, from the right.
 struct Entries<'a, I> {
     lines: I,
-    /// What is left of the present line.
+    /// The unread part of the current line.
     rest: Option<&'a [u8]>,
     syntax: Syntax,
     bytes_left: usize,
@@ -268,7 +265,7 @@ impl<'a, I: DoubleEndedIterator<Item = &'a HeaderValue>> Entries<'a, I> {
             return Some(Node::Malformed);
         };
         if left.is_none() && cut > 0 {
-            return Some(Node::Malformed); // the entry begins where nothing is read
+            return Some(Node::Malformed); // the entry begins before the bytes that are read
         }
         let left_bytes = left.map_or(0, <[u8]>::len);
         self.bytes_left -= seen.len() - left_bytes;
@@ -287,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_much_of_the_clients_address_counts_as_was_asked_for() {
+    fn the_prefix_of_the_clients_address_is_the_key() {
         let of = |key: ClientIp| {
             let mut request = http::Request::new(()).into_parts().0;
             let proxy = SocketAddr::from(([192, 0, 2, 1], 80));

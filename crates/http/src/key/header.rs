@@ -5,7 +5,7 @@ use http::request::Parts;
 
 use super::{Extractor, HeaderText, KeyError};
 
-/// The longest text that is a key, in bytes.
+/// The longest key, in bytes.
 const BYTES_MAX: usize = 1_024;
 
 /// A header's text, such as an API key.
@@ -13,9 +13,8 @@ const BYTES_MAX: usize = 1_024;
 /// A header that is given twice, longer than 1,024 bytes, or not UTF-8 is
 /// [malformed](KeyError::Malformed); an empty one is [missing](KeyError::Missing).
 ///
-/// **Not guaranteed.** That the text is genuine: a client that may invent a new one for each
-/// request is not limited by it. Put the layer behind what verifies it, or combine it with an
-/// address.
+/// **Not guaranteed.** The text may not be genuine: it does not limit a client that can invent a new
+/// one for each request. Put the layer behind the check of the text, or combine it with an address.
 ///
 /// ```
 /// use tollgate_http::key::{Extractor, Header};
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_told_apart() {
+    fn an_empty_header_is_missing_and_a_double_or_long_one_is_malformed() {
         assert_eq!(extract(&[b" a b "]).as_deref(), Ok("a b"));
         assert_eq!(extract(&["ä".as_bytes()]).as_deref(), Ok("ä"));
         assert_eq!(extract(&[]), Err(KeyError::Missing));

@@ -1,16 +1,16 @@
-//! What a request is counted under.
+//! Keys: what requests are counted by.
 //!
-//! | key | of | type |
+//! | extractor | key | type |
 //! |---|---|---|
-//! | [`PeerIp`] | the address at the other end of the connection | `IpAddr` |
+//! | [`PeerIp`] | the address of the peer | `IpAddr` |
 //! | [`ClientIp`] | the client's address behind trusted proxies | `IpAddr` |
 //! | [`Header`] | a header's text | [`HeaderText`], for a `Limiter<str>` |
 //! | [`Method`] | the method | `http::Method` |
 //! | [`Templates`], `Matched` | the template that the path matches | `Arc<str>`, for a `Limiter<str>` |
-//! | [`from_fn`] | whatever a closure finds | its own |
-//! | `(a, b)`, `(a, b, c)` | all of them together | a tuple |
-//! | [`otherwise`](Extractor::otherwise) | the first that is there, of two kinds | [`Either`] |
-//! | [`or`](Extractor::or) | the first that is there, of one kind | that of both |
+//! | [`from_fn`] | the result of a closure | its own |
+//! | `(a, b)`, `(a, b, c)` | all keys together | a tuple |
+//! | [`otherwise`](Extractor::otherwise) | the first key, or else the second, of another kind | [`Either`] |
+//! | [`or`](Extractor::or) | the first key, or else the second, of the same kind | that of both |
 
 mod forwarded;
 mod header;
@@ -34,13 +34,13 @@ pub use route::Matched;
 pub use route::{Method, TemplateError, Templates};
 pub use text::HeaderText;
 
-/// Finds the key that a request is counted under.
+/// Finds the key of a request.
 ///
 /// ```
 /// use http::request::Parts;
 /// use tollgate_http::{KeyError, key::Extractor};
 ///
-/// /// The host that is asked for.
+/// /// The requested host.
 /// struct Host;
 /// impl Extractor for Host {
 ///     type Key = String;
@@ -53,25 +53,25 @@ pub use text::HeaderText;
 /// # Ok::<(), http::Error>(())
 /// ```
 pub trait Extractor: Send + Sync {
-    /// What requests are told apart by.
+    /// The key.
     type Key: Hash;
 
     /// Finds the key.
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// The request has no key, for this reason.
     fn extract(&self, request: &Parts) -> Result<Self::Key, KeyError>;
 
-    /// This key, otherwise one of another kind: where this one is [missing](KeyError::Missing), the
-    /// other. Where this one is malformed, there is none.
+    /// This key, or if it is [missing](KeyError::Missing) a key of another kind. If this one is
+    /// malformed, there is no key.
     ///
-    /// Keys of both kinds never meet, so that a client which names an address as its API key is not
-    /// counted as that address: see [`Either`]. For keys of one type, see [`or`](Self::or).
+    /// Keys of the two kinds are never equal, so a client that sends an address as its API key is not
+    /// counted as that address: see [`Either`]. For keys of one kind, see [`or`](Self::or).
     ///
-    /// **Not guaranteed.** That the first key is genuine. Where clients may invent it, each new one has
-    /// a fresh quota, and an address is limited only when it sends none: put the layer behind what
-    /// verifies the key, or add a limit by address with [`Several`](crate::Several).
+    /// **Not guaranteed.** The first key may not be genuine. If clients can invent it, each new one has
+    /// a fresh quota, and an address is limited only if it sends none. Put the layer behind the check of
+    /// the key, or add a limit by address with [`Several`](crate::Several).
     ///
     /// ```
     /// use tollgate::Quota;
@@ -90,9 +90,9 @@ pub trait Extractor: Send + Sync {
         Otherwise(self, other)
     }
 
-    /// This key, or where it is [missing](KeyError::Missing) the other. Where it is malformed,
-    /// there is none. Both are of one type, and the same text found by both is the same key; for keys
-    /// of two types, see [`otherwise`](Self::otherwise).
+    /// This key, or if it is [missing](KeyError::Missing) the other. If this one is malformed, there is
+    /// no key. Both have one type, and equal values of both are one key. For keys of two kinds, see
+    /// [`otherwise`](Self::otherwise).
     ///
     /// ```
     /// use tollgate_http::key::{Extractor, Header, HeaderText, from_fn};
@@ -120,9 +120,9 @@ pub trait Extractor: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The request does not carry it, or a trusted proxy hides it.
+    /// The request does not have it, or a trusted proxy hides it.
     Missing,
-    /// The request carries something else in its place, or too much of it.
+    /// The request has something else in its place, or too much of it.
     Malformed,
     /// The server does not provide what the key is made of, such as the peer's address.
     Unavailable,
@@ -144,7 +144,7 @@ impl fmt::Display for KeyError {
 
 impl core::error::Error for KeyError {}
 
-/// The first key that is there: see [`Extractor::or`].
+/// The first key, or if it is missing the second: see [`Extractor::or`].
 ///
 /// ```
 /// use tollgate_http::key::{Header, Or};
@@ -180,7 +180,7 @@ impl<A: Extractor, B: Extractor, C: Extractor> Extractor for (A, B, C) {
     }
 }
 
-/// A key found by a closure; `None` where it is missing.
+/// A key that a closure finds; `None` if it is missing.
 ///
 /// ```
 /// use tollgate_http::key::{Extractor, from_fn};
@@ -198,7 +198,7 @@ where
     FromFn(find)
 }
 
-/// Made by [`from_fn`].
+/// An extractor made by [`from_fn`].
 ///
 /// ```
 /// use tollgate_http::key::{FromFn, from_fn};
@@ -241,13 +241,13 @@ mod tests {
     }
 
     #[test]
-    fn a_function_says_what_it_is() {
+    fn the_debug_text_of_a_closure_is_its_type() {
         let function = from_fn(|_: &Parts| Some(()));
         assert_eq!(format!("{function:?}"), "FromFn");
     }
 
     #[test]
-    fn only_what_is_missing_is_replaced() {
+    fn or_replaces_a_key_only_if_it_is_missing() {
         let (request, ()) = http::Request::new(()).into_parts();
         for (first, expected) in [
             (Ok(1), Ok(1)),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn all_together_are_there_or_none() {
+    fn a_tuple_has_a_key_only_if_all_its_parts_have() {
         let (request, ()) = http::Request::new(()).into_parts();
         assert_eq!((always(Ok(1)), always(Ok(2)), always(Ok(3))).extract(&request), Ok((1, 2, 3)));
         let missing = || always(Err(KeyError::Missing));

@@ -1,25 +1,24 @@
-//! The lists that proxies write, read from the right.
+//! The lists of addresses that proxies write, parsed from the right.
 //!
-//! Whoever is nearer to the client writes further to the left, so all that is left of a trusted
-//! proxy's entry may be forged. Reading from the right, an entry's extent depends on nothing to
-//! the left of it: an opening quote that a client left unclosed swallows no entry of a proxy.
-//! Nothing here allocates or panics, and the work is bounded by the caller's bounds on bytes and
-//! entries.
+//! Each proxy appends its entry at the right. So everything to the left of a trusted proxy's entry may
+//! be forged. Parsed from the right, an entry does not depend on anything to the left of it: a quote
+//! that a client opens and does not close cannot hide the entry of a proxy. Nothing here allocates or
+//! panics. The caller bounds the bytes and entries, and so the work.
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::str;
 
-/// What an entry says of who sent the request.
+/// What an entry says about the sender of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Address(IpAddr),
-    /// `unknown`, an obfuscated identifier, or no `for` at all.
+    /// `unknown`, an obfuscated identifier, or no `for`.
     Hidden,
     Malformed,
 }
 
-/// Splits the last entry off: what is left of its comma, and the entry. Commas in quotes, where
-/// they are read, do not count. `None`: a quote is never opened.
+/// Splits off the last entry: returns what is to the left of its comma, and the entry. If `quotes`, a
+/// comma in quotes does not separate entries. `None`: a closing quote has no opening one.
 pub(super) fn split_last(list: &[u8], quotes: bool) -> Option<(Option<&[u8]>, &[u8])> {
     let mut quoted = false;
     for (at, &byte) in list.iter().enumerate().rev() {
@@ -32,7 +31,7 @@ pub(super) fn split_last(list: &[u8], quotes: bool) -> Option<(Option<&[u8]>, &[
     if quoted { None } else { Some((None, trim(list))) }
 }
 
-/// Whether an odd number of backslashes precede.
+/// Whether an odd number of backslashes precedes.
 fn is_escaped(text: &[u8], at: usize) -> bool {
     let backslashes = text[..at].iter().rev().take_while(|&&byte| byte == b'\\').count();
     backslashes % 2 == 1
@@ -57,7 +56,7 @@ pub(super) fn forwarded_node(entry: &[u8]) -> Node {
             continue;
         }
         if seen {
-            return Node::Malformed; // which one counts is not told
+            return Node::Malformed; // the RFC does not say which one counts
         }
         seen = true;
         found = match value {
@@ -68,7 +67,7 @@ pub(super) fn forwarded_node(entry: &[u8]) -> Node {
     found
 }
 
-/// Splits the first pair off, at a semicolon outside quotes. `None`: a quote is never closed.
+/// Splits off the first pair, at a semicolon outside quotes. `None`: a quote is not closed.
 fn split_pair(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut quoted = false;
     let mut escaped = false;
@@ -87,7 +86,7 @@ fn split_pair(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     if quoted { None } else { Some((trim(entry), &[])) }
 }
 
-/// No address needs an escape, so one with escapes is none.
+/// An address needs no escapes, so a text with escapes is none.
 fn quoted_node(inner: &[u8]) -> Node {
     if inner.iter().any(|byte| matches!(byte, b'"' | b'\\')) {
         return Node::Malformed;
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes() {
+    fn a_node_is_an_address_hidden_or_malformed() {
         for (text, expected) in [
             ("192.0.2.7", address("192.0.2.7")),
             ("192.0.2.7:80", address("192.0.2.7")),
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_forwarded() {
+    fn a_forwarded_entry_has_the_node_of_its_only_for() {
         for (text, expected) in [
             ("for=192.0.2.60", address("192.0.2.60")),
             ("For=\"[2001:db8:cafe::17]:4711\"", address("2001:db8:cafe::17")),
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_to_the_left_swallows_nothing() {
+    fn bytes_to_the_left_never_change_the_last_entry() {
         for left in ["for=\"", "for=\"a\\", "\"", "\\", "for=\"x\\\"", ";;;", "for=a\",\""] {
             for entry in [
                 "for=192.0.2.60",
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_quotes_a_backslash_is_a_character_like_others() {
+    fn a_backslash_outside_quotes_is_an_ordinary_character() {
         let split = split_pair(br"for=192.0.2.7\;proto=http");
         assert_eq!(split, Some((&br"for=192.0.2.7\"[..], &b"proto=http"[..])));
         let split = split_pair(br#"for="a\";b";proto=http"#);
@@ -236,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(list in prop::collection::vec(any::<u8>(), 0..200), quotes: bool) {
+        fn parsing_any_bytes_does_not_panic(list in prop::collection::vec(any::<u8>(), 0..200), quotes: bool) {
             let mut rest = Some(list.as_slice());
             while let Some(list) = rest {
                 let Some((left, entry)) = split_last(list, quotes) else { break };
@@ -247,7 +246,7 @@ mod tests {
         }
 
         #[test]
-        fn no_line_of_such_characters_panics(list in "[fFoOrR=\";,:\\[\\]\\\\ _.0-9a-f]{0,80}") {
+        fn parsing_any_line_of_list_characters_does_not_panic(list in "[fFoOrR=\";,:\\[\\]\\\\ _.0-9a-f]{0,80}") {
             let mut rest = Some(list.as_bytes());
             while let Some(list) = rest {
                 let Some((left, entry)) = split_last(list, true) else { break };
@@ -257,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn an_address_is_read_back(address: IpAddr, port: u16, left in "[ -~]{0,60}") {
+        fn a_written_address_parses_back(address: IpAddr, port: u16, left in "[ -~]{0,60}") {
             let texts = match address {
                 IpAddr::V4(v4) => [format!("for={v4}"), format!("for=\"{v4}:{port}\"")],
                 IpAddr::V6(v6) => [format!("for=\"[{v6}]\""), format!("for=\"[{v6}]:{port}\"")],

@@ -1,4 +1,4 @@
-//! A key of one kind, otherwise one of another.
+//! A key of one kind, or else of another.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use http::request::Parts;
 
 use super::{Extractor, KeyError};
 
-/// The first key, or where it is missing the second: see [`Extractor::otherwise`].
+/// The first key, or if it is missing the second: see [`Extractor::otherwise`].
 ///
 /// ```
 /// use tollgate_http::key::{Header, Otherwise, PeerIp};
@@ -26,12 +26,12 @@ impl<A: Extractor, B: Extractor> Extractor for Otherwise<A, B> {
     }
 }
 
-/// A key of one of two kinds: what [`Otherwise`] finds.
+/// A key of one of two kinds: the key of [`Otherwise`].
 ///
-/// **Guarantee.** A key of the first kind never equals one of the second, nor does it share its
-/// bucket, whatever both are: the kind is hashed with the key. (Like all keys, two whose hashes
-/// coincide share one: see [`Limiter`](tollgate::Limiter).) As a text, `1:` comes before a key of the
-/// first kind, and `2:` before one of the second.
+/// **Guarantee.** A key of the first kind never equals a key of the second, and never shares its bucket,
+/// because the kind is hashed with the key. (As with all keys, two with equal hashes share a bucket:
+/// see [`Limiter`](tollgate::Limiter).) As text, a key of the first kind begins with `1:`, and one of the
+/// second with `2:`.
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -48,7 +48,7 @@ impl<A: Extractor, B: Extractor> Extractor for Otherwise<A, B> {
 pub enum Either<A, B> {
     /// Found by the first extractor.
     First(A),
-    /// Found by the second, since the first found none.
+    /// Found by the second, because the first was missing.
     Second(B),
 }
 

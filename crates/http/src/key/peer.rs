@@ -1,4 +1,4 @@
-//! Addresses, and the one at the other end of the connection.
+//! Addresses, and the address of the peer.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,11 +6,11 @@ use http::request::Parts;
 
 use super::{Extractor, KeyError};
 
-/// How much of an address counts.
+/// How many bits of an address count.
 ///
-/// IPv4 addresses written as IPv6 (`::ffff:192.0.2.7`) are the IPv4 addresses they stand for.
-/// Unless said otherwise an IPv4 address counts as a whole, and of an IPv6 address the first 64
-/// bits: a customer has at least that many to choose from.
+/// An IPv4 address written as IPv6 (`::ffff:192.0.2.7`) counts as the IPv4 address. By default, all bits
+/// of an IPv4 address count, and the first 64 of an IPv6 address, because a customer of a provider has
+/// at least a /64 to choose from.
 ///
 /// ```
 /// use tollgate_http::key::IpPrefix;
@@ -33,8 +33,8 @@ impl Default for IpPrefix {
 }
 
 impl IpPrefix {
-    /// The first `v4_bits` of an IPv4 address, and `v6_bits` of an IPv6 address. More than 32 and
-    /// 128 mean all of it.
+    /// The first `v4_bits` of an IPv4 address, and `v6_bits` of an IPv6 address. More than 32 or 128
+    /// mean all bits.
     ///
     /// ```
     /// # use tollgate_http::key::IpPrefix;
@@ -53,7 +53,7 @@ impl IpPrefix {
         }
     }
 
-    /// What counts of `address`, with the rest of its bits zero.
+    /// The bits of `address` that count; the other bits are zero.
     ///
     /// ```
     /// # use tollgate_http::key::IpPrefix;
@@ -69,13 +69,13 @@ impl IpPrefix {
     }
 }
 
-/// The address at the other end of the connection.
+/// The address of the peer: the other end of the connection.
 ///
-/// It is taken from the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum`),
-/// or else a plain [`SocketAddr`] that the server puts there. Without either the key is
-/// [unavailable](KeyError::Unavailable), and requests are answered 500 with the remedy: serve with
-/// `into_make_service_with_connect_info::<SocketAddr>()`. Headers are not looked at: behind a proxy
-/// take [`ClientIp`](super::ClientIp).
+/// It is read from the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum`), or a
+/// [`SocketAddr`] that the server puts there. Without either, the key is
+/// [unavailable](KeyError::Unavailable), and the response is 500 with the remedy: serve with
+/// `into_make_service_with_connect_info::<SocketAddr>()`. Headers are not read: behind a proxy, use
+/// [`ClientIp`](super::ClientIp).
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -103,7 +103,7 @@ impl PeerIp {
         Self::default()
     }
 
-    /// How much of the address counts.
+    /// How many bits of the address count.
     ///
     /// ```
     /// use tollgate_http::key::{IpPrefix, PeerIp};
@@ -123,7 +123,7 @@ impl Extractor for PeerIp {
     }
 }
 
-/// The peer's address, IPv4 where it is IPv4 written as IPv6.
+/// The peer's address. An IPv4 address written as IPv6 is returned as IPv4.
 pub(super) fn peer(request: &Parts) -> Option<IpAddr> {
     #[cfg(feature = "axum")]
     if let Some(info) = request.extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_much_of_the_peers_address_counts_as_was_asked_for() {
+    fn the_prefix_of_the_peers_address_is_the_key() {
         let of = |key: PeerIp, address: &str| {
             let mut request = http::Request::new(()).into_parts().0;
             request.extensions.insert(address.parse::<SocketAddr>().expect("an address"));

@@ -31,9 +31,9 @@ impl Extractor for Method {
     }
 }
 
-/// The template of the route that axum has chosen (feature `axum`). The layer must be within the
-/// router: `Router::layer` or `route_layer`. All requests without a route, as those for a fallback,
-/// have the key `*` in common.
+/// The template of the route that axum has matched (feature `axum`). The layer must be within the
+/// router: `Router::layer` or `route_layer`. All requests without a route, such as those for a fallback,
+/// share the key `*`.
 ///
 /// ```
 /// use tollgate_http::key::{Extractor, Matched};
@@ -54,11 +54,11 @@ impl Extractor for Matched {
     }
 }
 
-/// The first of some templates that the path matches.
+/// The first template that the path matches.
 ///
-/// `{name}` stands for one segment, `{*name}` at the end for one or more. All paths that match none
-/// have the key `*` in common, so the number of keys is bounded. Segments are compared as sent:
-/// percent-encodings are not decoded, letters keep their case.
+/// `{name}` matches one segment, and `{*name}` at the end matches one or more. All paths that match no
+/// template share the key `*`, so the number of keys is bounded. Segments are compared as the client
+/// sent them: percent-encodings are not decoded, and case counts.
 ///
 /// ```
 /// use tollgate_http::key::{Extractor, Templates};
@@ -66,7 +66,7 @@ impl Extractor for Matched {
 /// let key = Templates::new(["/users/me", "/users/{id}", "/files/{*path}"])?;
 /// let of = |path: &str| {
 ///     let (request, ()) = http::Request::get(path).body(()).expect("a path").into_parts();
-///     key.extract(&request).expect("there always is one").to_string()
+///     key.extract(&request).expect("every path has a key").to_string()
 /// };
 /// assert_eq!(of("/users/me"), "/users/me");
 /// assert_eq!(of("/users/7?full=1"), "/users/{id}");
@@ -95,11 +95,11 @@ enum Segment {
 }
 
 impl Templates {
-    /// These templates, of which the first that matches counts.
+    /// The templates, in order of precedence.
     ///
     /// # Errors
     ///
-    /// A template does not begin with `/`, has a brace within a segment, or goes on after
+    /// A template does not begin with `/`, has a brace within a segment, or has more segments after
     /// `{*name}`.
     ///
     /// ```
@@ -169,7 +169,7 @@ impl Extractor for Templates {
     }
 }
 
-/// A text that is no template.
+/// A text that is not a template.
 ///
 /// ```
 /// use tollgate_http::key::{TemplateError, Templates};
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_templates() {
+    fn a_template_matches_whole_segments_as_sent() {
         for (template, path, expected) in [
             ("/", "/", true),
             ("/", "/a", false),

@@ -8,11 +8,11 @@ use core::str;
 
 use http::HeaderValue;
 
-/// The text of a header as a key: what [`Header`](super::Header) finds.
+/// The text of a header as a key: the key of [`Header`](super::Header).
 ///
-/// It compares and hashes as the `str` that it dereferences to, so it serves for a `Limiter<str>`.
-/// It shares the bytes of the request where the server's headers are shared slices of what it has
-/// read, as hyper's are: making one then allocates nothing, whatever the length.
+/// It compares and hashes as the `str` that it dereferences to, so it is a key of a `Limiter<str>`. If
+/// the server's headers are shared slices of what it has read, as those of hyper are, the text shares
+/// the request's memory. Then it allocates nothing, whatever its length.
 ///
 /// ```
 /// use tollgate_http::key::HeaderText;
@@ -25,14 +25,14 @@ pub struct HeaderText(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    /// These bytes of it are UTF-8.
+    /// A range of the value's bytes, which is UTF-8.
     Shared(HeaderValue, Range<u16>),
     Own(Box<str>),
 }
 
 impl HeaderText {
-    /// The value without white space around it; `None` where it is not UTF-8, or longer than
-    /// 65,535 bytes.
+    /// The value without white space around it; `None` if it is not UTF-8 or is longer than 65,535
+    /// bytes.
     pub(super) fn new(value: &HeaderValue) -> Option<Self> {
         let whole = str::from_utf8(value.as_bytes()).ok()?;
         let start = whole.len() - whole.trim_start().len();
@@ -118,7 +118,7 @@ impl fmt::Display for HeaderText {
     }
 }
 
-/// A value that is marked as sensitive is not shown.
+/// The text of a sensitive value is not shown.
 impl fmt::Debug for HeaderText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_none_and_a_secret_is_not_shown() {
+    fn bytes_that_are_no_text_are_none_and_a_sensitive_value_is_not_shown() {
         assert!(HeaderText::new(&HeaderValue::from_bytes(b"\xff").expect("a value")).is_none());
         let long = HeaderValue::from_bytes(&[b'a'; 65_536]).expect("a value");
         assert!(HeaderText::new(&long).is_none());

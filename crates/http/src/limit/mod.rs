@@ -1,5 +1,7 @@
-//! One limiter as a [`Gate`]: key from the request, cost from the request, settled by the response.
+//! One limiter as a [`Gate`]: key and cost come from the request, and the response may settle the cost.
 
+mod error;
+mod on_no_key;
 mod settle;
 
 use core::borrow::Borrow;
@@ -10,17 +12,20 @@ use std::sync::Arc;
 
 use http::request;
 use tollgate::algo::{Algorithm, Refund};
-use tollgate::{BuildError, Clock, Denied, Gcra, Limiter, Permit, QuantaClock, Quota};
+use tollgate::{Clock, Denied, Gcra, Limiter, Permit, QuantaClock, Quota};
 
-use crate::gate::{Admission, Charge, Gate, Reading, Report, Verdict};
-use crate::key::{Extractor, KeyError};
-use crate::policy::{Policy, PolicyError};
-use self::settle::{Settle, reserve};
-use crate::shadow::Shadow;
+use crate::gate::{Charge, Gate, GatePermit, Verdict};
+use crate::key::Extractor;
+use crate::policy::Policy;
+use crate::report::{Reading, Report};
+use crate::shadow::ShadowGate;
+pub use error::LimitError;
+pub use on_no_key::OnNoKey;
+use settle::{Settle, reserve};
 
 /// A limiter, a key for each request, and what a request costs.
 ///
-/// It works with any limiter whose keys a request's key can be borrowed as: `Limiter<IpAddr>` for
+/// The limiter's key type is one that the request's key can be borrowed as: `Limiter<IpAddr>` for
 /// addresses, `Limiter<str>` for a [`Header`](crate::key::Header).
 ///
 /// ```
@@ -45,27 +50,27 @@ pub struct Limit<
     policy: Policy,
     limiter: Arc<Limiter<Q, A, C>>,
     key: E,
-    cost: Option<Cost>,
-    without_key: WithoutKey,
-    take: Take<Q, A, C>,
+    estimate: Option<Estimate>,
+    on_no_key: OnNoKey,
+    charge: ChargeFn<Q, A, C>,
     settle: Settle,
 }
 
-type Cost = Box<dyn Fn(&request::Parts) -> u64 + Send + Sync>;
+type Estimate = Box<dyn Fn(&request::Parts) -> u64 + Send + Sync>;
 
-/// How cells are taken: see [`pass`] and [`reserve`].
-type Take<Q, A, C> = fn(&Arc<Limiter<Q, A, C>>, &Q, Ask, &Settle) -> Result<Taken, Denied>;
+/// How cells are charged: see [`charge`] and [`reserve`].
+type ChargeFn<Q, A, C> = fn(&Arc<Limiter<Q, A, C>>, &Q, Cost, &Settle) -> Result<Charged, Denied>;
 
-/// What is asked of a limiter.
+/// What a request costs, and how long it may wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Cost {
     pub(crate) cells: u64,
-    /// How long the request may wait for its turn.
+    /// The longest that the request may wait for its turn.
     pub(crate) max_delay: Duration,
 }
 
-/// Cells that were taken.
-pub(crate) struct Taken {
+/// Cells that were charged, and what is left.
+pub(crate) struct Charged {
     pub(crate) limit: u64,
     pub(crate) remaining: u64,
     pub(crate) reset_after: Duration,
@@ -73,50 +78,15 @@ pub(crate) struct Taken {
     pub(crate) charge: Option<Box<dyn Charge>>,
 }
 
-/// What to do with a request that has no key.
-///
-/// ```
-/// use tollgate_http::WithoutKey;
-/// assert_eq!(WithoutKey::default(), WithoutKey::Deny);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WithoutKey {
-    /// Fail closed. The answer is 400, or 500 where the server itself lacks what the key needs.
-    #[default]
-    Deny,
-    /// Fail open: this limit does not apply.
-    Admit,
-}
-
-impl WithoutKey {
-    /// What becomes of a request of which the key could not be told, for a [`Gate`] of your own.
-    ///
-    /// ```
-    /// use tollgate_http::{KeyError, Report, Verdict, WithoutKey};
-    ///
-    /// let mut report = Report::default();
-    /// let verdict = WithoutKey::Admit.decide(KeyError::Missing, &mut report);
-    /// assert!(matches!(verdict, Verdict::Admit(_)));
-    /// assert_eq!(report.without_key().count(), 1);
-    /// ```
-    pub fn decide(self, error: KeyError, report: &mut Report) -> Verdict {
-        report.note_without_key(error);
-        match self {
-            Self::Deny => Verdict::WithoutKey(error),
-            Self::Admit => Verdict::Admit(Admission::default()),
-        }
-    }
-}
-
 impl<E: Extractor> Limit<E>
 where
     E::Key: Hash,
 {
-    /// A token bucket ([`Gcra`]) of `quota` for each key, with the limiter's defaults.
+    /// A limit by a token bucket ([`Gcra`]) of `quota` for each key, with the limiter's defaults.
     ///
     /// # Errors
     ///
-    /// The name cannot be told to clients, or the quota is out of range.
+    /// The name does not fit the `RateLimit` fields, or the quota is out of range.
     ///
     /// ```
     /// use tollgate::Quota;
@@ -138,8 +108,8 @@ where
     A: Algorithm,
     C: Clock + Send + Sync,
 {
-    /// Asks `limiter` for a cell of each request's key. Limiter and policy should have the same
-    /// quota; the policy is what clients are told.
+    /// Charges a cell of `limiter` for each request. Limiter and policy should have the same quota: the
+    /// `RateLimit` fields show the policy.
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc};
@@ -151,8 +121,8 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(policy: Policy, limiter: Arc<Limiter<Q, A, C>>, key: E) -> Self {
-        let without_key = WithoutKey::default();
-        Self { policy, limiter, key, cost: None, without_key, take: pass, settle: Settle::Never }
+        let on_no_key = OnNoKey::default();
+        Self { policy, limiter, key, estimate: None, on_no_key, charge, settle: Settle::Never }
     }
 
     /// Charges `cost(request)` cells instead of one. A request that costs 0 is never denied.
@@ -165,34 +135,34 @@ where
     /// ```
     #[must_use]
     pub fn cost(self, cost: impl Fn(&request::Parts) -> u64 + Send + Sync + 'static) -> Self {
-        Self { cost: Some(Box::new(cost)), ..self }
+        Self { estimate: Some(Box::new(cost)), ..self }
     }
 
-    /// What to do with requests that have no key; [`WithoutKey::Deny`] unless said otherwise.
+    /// What to do with requests that have no key; the default is [`OnNoKey::Deny`].
     ///
     /// ```
-    /// # use {tollgate::Quota, tollgate_http::{Limit, WithoutKey, key::PeerIp}};
+    /// # use {tollgate::Quota, tollgate_http::{Limit, OnNoKey, key::PeerIp}};
     /// let limit = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?
-    ///     .without_key(WithoutKey::Admit);
+    ///     .on_no_key(OnNoKey::Admit);
     /// # Ok::<(), tollgate_http::LimitError>(())
     /// ```
     #[must_use]
-    pub fn without_key(self, choice: WithoutKey) -> Self {
-        Self { without_key: choice, ..self }
+    pub fn on_no_key(self, choice: OnNoKey) -> Self {
+        Self { on_no_key: choice, ..self }
     }
 
-    /// Puts the limit on trial: see [`Shadow`].
+    /// Puts the limit in shadow: see [`ShadowGate`].
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, key::PeerIp}};
-    /// let trial = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?.shadow();
+    /// let shadow = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?.shadow();
     /// # Ok::<(), tollgate_http::LimitError>(())
     /// ```
-    pub fn shadow(self) -> Shadow<Self> {
-        Shadow::new(self)
+    pub fn shadow(self) -> ShadowGate<Self> {
+        ShadowGate::new(self)
     }
 
-    /// The limiter, which may be shared with others.
+    /// The limiter. Others may share it.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, key::PeerIp}};
@@ -212,8 +182,8 @@ where
     A: Algorithm<Params: Refund> + 'static,
     C: Clock + Send + Sync + 'static,
 {
-    /// Gives cells back where another of [`Several`](crate::Several) limits denies the request.
-    /// Costs an allocation and a second lookup for each request.
+    /// Refunds cells if another of [`Several`](crate::Several) limits denies the request. It costs an
+    /// allocation and a second lookup for each request.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, key::PeerIp}};
@@ -222,14 +192,14 @@ where
     /// ```
     #[must_use]
     pub fn returnable(self) -> Self {
-        Self { take: reserve, ..self }
+        Self { charge: reserve, ..self }
     }
 
-    /// Settles by the head of the response: `actual(response)` cells instead of what
-    /// [`cost`](Self::cost) estimated. What is missing is charged whatever the limit, what was too
-    /// much is given back as far as time has not restored it.
+    /// Settles by the head of the response: the request costs `actual(response)` cells instead of the
+    /// estimate of [`cost`](Self::cost). If it costs more, the rest is charged even over the limit. If
+    /// it costs less, the difference is refunded, as far as time has not restored it.
     ///
-    /// Where no response comes, the estimate stays charged.
+    /// If there is no response, the estimate stays charged.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, key::PeerIp}};
@@ -243,22 +213,23 @@ where
     where
         F: Fn(&http::response::Parts) -> u64 + Send + Sync + 'static,
     {
-        Self { take: reserve, settle: Settle::Head(Arc::new(actual)), ..self }
+        Self { charge: reserve, settle: Settle::Head(Arc::new(actual)), ..self }
     }
 
-    /// Settles by the bytes of the response's body: `actual(bytes)` cells instead of what
-    /// [`cost`](Self::cost) estimated. More is charged whatever the limit; less is given back as far
-    /// as time has not restored it. Bytes count as sent when the server takes them from the body.
+    /// Settles by the bytes of the response's body: the request costs `actual(bytes)` cells instead of
+    /// the estimate of [`cost`](Self::cost). If it costs more, the rest is charged even over the limit.
+    /// If it costs less, the difference is refunded, as far as time has not restored it. Bytes count as
+    /// sent when the server takes them from the body.
     ///
-    /// | what becomes of the body | cells |
+    /// | body | cells |
     /// |---|---|
-    /// | sent to its end; empty, as with 204 and 304 | `actual(bytes)`, with 0 bytes where it is empty |
-    /// | it fails, or the client leaves | `actual(bytes)` of those sent until then, but at least the estimate |
-    /// | there is none to count: `HEAD`, `CONNECT`, an upgrade (101) | the estimate |
-    /// | no response comes | the estimate |
+    /// | sent to its end; or empty, as with 204 and 304 | `actual(bytes)`; 0 bytes if it is empty |
+    /// | failed, or the client left | `actual(bytes)` of the bytes sent, but at least the estimate |
+    /// | none to count: `HEAD`, `CONNECT`, an upgrade (101) | the estimate |
+    /// | no response | the estimate |
     ///
-    /// So a client that leaves early never pays less than the estimate. Where empty responses should
-    /// cost something, let `actual` do so: `|bytes| bytes.max(100)`.
+    /// So a client that leaves early never pays less than the estimate. If empty responses should cost
+    /// something, let `actual` return it: `|bytes| bytes.max(100)`.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, key::PeerIp}};
@@ -270,7 +241,7 @@ where
     /// ```
     #[must_use]
     pub fn settle_bytes(self, actual: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
-        Self { take: reserve, settle: Settle::Bytes(Arc::new(actual)), ..self }
+        Self { charge: reserve, settle: Settle::Bytes(Arc::new(actual)), ..self }
     }
 }
 
@@ -293,20 +264,20 @@ where
     ) -> Verdict {
         let key = match self.key.extract(request) {
             Ok(key) => key,
-            Err(error) => return self.without_key.decide(error, report),
+            Err(error) => return self.on_no_key.decide(error, report),
         };
-        let ask = self.ask(request, max_waiting);
+        let cost = self.cost_of(request, max_waiting);
         let settle = self.settle.of(request);
-        match (self.take)(&self.limiter, key.borrow(), ask, settle) {
-            Ok(Taken { limit, remaining, reset_after, delay, charge }) => {
+        match (self.charge)(&self.limiter, key.borrow(), cost, settle) {
+            Ok(Charged { limit, remaining, reset_after, delay, charge }) => {
                 let reading = Reading::new(self.policy.clone(), limit, remaining);
                 report.note(Reading { reset_after, delay, ..reading });
-                Verdict::Admit(Admission { delay, charge })
+                Verdict::Admit(GatePermit { delay, charge })
             }
             Err(denied) => {
                 report.note(Reading::of_denial(self.policy.clone(), &denied));
-                // It has the cells, so its turn is what comes too late.
-                let fits = denied.remaining() >= ask.cells;
+                // The key has the cells, so the turn comes too late.
+                let fits = denied.remaining() >= cost.cells;
                 if fits { Verdict::QueueFull } else { Verdict::Deny }
             }
         }
@@ -314,7 +285,7 @@ where
 
     fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
         let Ok(key) = self.key.extract(request) else { return };
-        let Ask { cells, max_delay } = self.ask(request, max_waiting);
+        let Cost { cells, max_delay } = self.cost_of(request, max_waiting);
         let now = self.limiter.clock().now();
         let seen = self.limiter.peek_within_at(key.borrow(), cells, max_delay, now);
         if let Err(denied) = seen {
@@ -324,27 +295,27 @@ where
 }
 
 impl<E: Extractor, Q: ?Sized, A: Algorithm, C> Limit<E, Q, A, C> {
-    /// A request waits for no longer than as many others of its key take, at one cell each.
-    fn ask(&self, request: &request::Parts, max_waiting: u64) -> Ask {
-        let cells = self.cost.as_ref().map_or(1, |cost| cost(request));
-        Ask { cells, max_delay: self.policy.time_of(max_waiting) }
+    /// The cost of a request that waits at most as long as `max_waiting` requests of one cell take.
+    fn cost_of(&self, request: &request::Parts, max_waiting: u64) -> Cost {
+        let cells = self.estimate.as_ref().map_or(1, |cost| cost(request));
+        Cost { cells, max_delay: self.policy.time_of(max_waiting) }
     }
 }
 
-/// Takes cells for good.
-fn pass<Q, A, C>(
+/// Charges cells for good.
+fn charge<Q, A, C>(
     limiter: &Arc<Limiter<Q, A, C>>,
     key: &Q,
-    Ask { cells, max_delay }: Ask,
+    Cost { cells, max_delay }: Cost,
     _: &Settle,
-) -> Result<Taken, Denied>
+) -> Result<Charged, Denied>
 where
     Q: Hash + ?Sized,
     A: Algorithm,
     C: Clock,
 {
     let permit: Permit = limiter.check_within(key, cells, max_delay)?;
-    Ok(Taken {
+    Ok(Charged {
         limit: permit.limit(),
         remaining: permit.remaining(),
         reset_after: permit.reset_after(),
@@ -360,39 +331,12 @@ where
     A: Algorithm,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { policy, key, without_key, settle, .. } = self;
+        let Self { policy, key, on_no_key, settle, .. } = self;
         f.debug_struct("Limit")
             .field("policy", policy)
             .field("key", key)
-            .field("without_key", without_key)
+            .field("on_no_key", on_no_key)
             .field("settle", settle)
             .finish_non_exhaustive()
     }
 }
-
-/// Why a [`Limit`] cannot be made.
-///
-/// ```
-/// # use {tollgate::Quota, tollgate_http::{Limit, LimitError, key::PeerIp}};
-/// let error = Limit::gcra("a", Quota::per_second(0), PeerIp::new()).unwrap_err();
-/// assert!(matches!(error, LimitError::Limiter(_)));
-/// ```
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum LimitError {
-    /// The name cannot be told to clients.
-    Name(PolicyError),
-    /// The limiter cannot be built.
-    Limiter(BuildError),
-}
-
-impl fmt::Display for LimitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(error) => error.fmt(f),
-            Self::Limiter(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for LimitError {}

@@ -1,4 +1,4 @@
-//! Cells charged by an estimate, and settled by the response.
+//! Cells that are charged by an estimate and settled by the response.
 
 use core::fmt;
 use core::hash::Hash;
@@ -8,23 +8,23 @@ use http::{Method, request, response};
 use tollgate::algo::{Algorithm, Refund};
 use tollgate::{Clock, Denied, KeySource, Limiter, Reservation};
 
+use super::{Charged, Cost};
 use crate::gate::Charge;
-use super::{Ask, Taken};
 
 type OfHead = dyn Fn(&response::Parts) -> u64 + Send + Sync;
 type OfBytes = dyn Fn(u64) -> u64 + Send + Sync;
 
-/// What the cost is known by.
+/// What determines the final cost.
 #[derive(Clone)]
 pub(crate) enum Settle {
-    /// The request alone.
+    /// The request alone: the estimate is the cost.
     Never,
     Head(Arc<OfHead>),
     Bytes(Arc<OfBytes>),
 }
 
 impl Settle {
-    /// How the cost of this request is known: where its response has no body, not by the body.
+    /// What determines the cost of this request. It is not the body if the response has none.
     pub(crate) fn of(&self, request: &request::Parts) -> &Self {
         match self {
             Self::Bytes(_) if [Method::HEAD, Method::CONNECT].contains(&request.method) => {
@@ -53,13 +53,13 @@ struct Kept<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> {
     settle: Settle,
 }
 
-/// Takes cells that can be given back, and settled. The algorithms that can do so never delay.
+/// Charges cells that can be refunded and settled. The algorithms that can refund never delay.
 pub(crate) fn reserve<Q, A, C>(
     limiter: &Arc<Limiter<Q, A, C>>,
     key: &Q,
-    Ask { cells, .. }: Ask,
+    Cost { cells, .. }: Cost,
     settle: &Settle,
-) -> Result<Taken, Denied>
+) -> Result<Charged, Denied>
 where
     Q: Hash + ?Sized + 'static,
     A: Algorithm<Params: Refund> + 'static,
@@ -67,13 +67,13 @@ where
 {
     let held = Reservation::of_key(Arc::clone(limiter), key, cells)?;
     let charge: Box<dyn Charge> = Box::new(Kept { held: Some(held), settle: settle.clone() });
-    // A reservation does not say what is left.
+    // A reservation does not know what is left.
     let (limit, remaining, reset_after) = match limiter.peek_at(key, 0, limiter.clock().now()) {
         Ok(permit) => (permit.limit(), permit.remaining(), permit.reset_after()),
         Err(denied) => (denied.limit(), denied.remaining(), denied.reset_after()),
     };
     let delay = core::time::Duration::ZERO;
-    Ok(Taken { limit, remaining, reset_after, delay, charge: Some(charge) })
+    Ok(Charged { limit, remaining, reset_after, delay, charge: Some(charge) })
 }
 
 impl<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Kept<Q, A, C> {
@@ -102,7 +102,7 @@ where
                 self.settle(actual);
                 None
             }
-            // What follows is no body, and not counted here.
+            // After an upgrade there is no body to count.
             Settle::Bytes(_) if response.status.is_informational() => None,
             Settle::Bytes(_) => Some(self),
         }

@@ -3,18 +3,18 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which counts what it is asked for.
+/// The system's allocator, with a counter of allocations.
 struct Counting;
 
 thread_local! {
     // Constant, and without a destructor: reading it allocates nothing.
-    static ASKED: Cell<usize> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.set(ASKED.get() + 1);
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller keeps the promises of `GlobalAlloc::alloc`.
         unsafe { System.alloc(layout) }
     }
@@ -30,7 +30,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// How often `body` asks the allocator for memory, on this thread.
 pub(crate) fn allocations(body: impl FnOnce()) -> usize {
-    let before = ASKED.get();
+    let before = ALLOCATIONS.get();
     body();
-    ASKED.get() - before
+    ALLOCATIONS.get() - before
 }

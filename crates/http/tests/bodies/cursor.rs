@@ -1,8 +1,8 @@
-//! Bytes, read one after the other.
+//! A cursor over the bytes of an input.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What is left of the bytes.
+/// The bytes that are not read yet.
 pub(super) struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -24,7 +24,7 @@ impl<'a> Cursor<'a> {
         std::array::from_fn(|_| self.byte())
     }
 
-    /// A number of any size: of one byte, of two, or of eight.
+    /// A number of one byte, of two, or of eight.
     pub(super) fn number(&mut self) -> u64 {
         match self.byte() % 4 {
             0 => self.byte().into(),
@@ -42,7 +42,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// At most so many bytes, fewer where there are no more.
+    /// At most `bytes` bytes; fewer if the input ends.
     pub(super) fn take(&mut self, bytes: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(bytes.min(self.0.len()));
         self.0 = rest;

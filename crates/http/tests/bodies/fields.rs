@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tollgate::Quota;
-use tollgate_http::{Admission, Gate, Policy, RateLimitLayer, Reading, Report, Verdict};
+use tollgate_http::{Gate, GatePermit, Policy, RateLimitLayer, Reading, Report, Verdict};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -20,66 +20,68 @@ use super::structured::{Item, Value, list};
 
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// What a client reads in the response is what the limits said, and every field can be parsed.
+/// Every field of the response parses, and holds what the gate reported.
 pub(crate) fn fields(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let kind = cursor.byte();
     let retry_after = (kind & 2 > 0).then(|| cursor.number());
-    let mut said = Said { readings: Vec::new(), denies: kind & 1 > 0 };
-    while !cursor.is_empty() && said.readings.len() < 4 {
-        said.readings.extend(reading(&mut cursor));
+    let mut reported = Reported { readings: Vec::new(), denies: kind & 1 > 0 };
+    while !cursor.is_empty() && reported.readings.len() < 4 {
+        reported.readings.extend(reading(&mut cursor));
     }
-    said.denies &= said.readings.iter().any(|reading| reading.denied);
-    let said = Arc::new(said);
-    // Two layers, and the outer one says the same once more.
-    let stacked = kind & 4 > 0 && !said.denies;
+    reported.denies &= reported.readings.iter().any(|reading| reading.denied);
+    let reported = Arc::new(reported);
+    // With two layers, the outer one appends the same items again.
+    let stacked = kind & 4 > 0 && !reported.denies;
     let headers = match stacked {
-        false => ask(layer(&said, kind).layer(Answer(retry_after))),
-        true => ask(layer(&said, kind).layer(layer(&said, kind).layer(Answer(retry_after)))),
+        false => ask(layer(&reported, kind).layer(Answer(retry_after))),
+        true => {
+            ask(layer(&reported, kind).layer(layer(&reported, kind).layer(Answer(retry_after))))
+        }
     };
-    let expected = said.readings.len() * if stacked { 2 } else { 1 };
-    policies_are_told(&headers, &said, expected);
-    limits_are_told(&headers, &said, expected);
+    let expected = reported.readings.len() * if stacked { 2 } else { 1 };
+    the_policies_are_reported(&headers, &reported, expected);
+    the_limits_are_reported(&headers, &reported, expected);
 }
 
-/// What a gate answers.
-struct Said {
+/// The answer of the gate.
+struct Reported {
     readings: Vec<Reading>,
     denies: bool,
 }
 
-struct Saying(Arc<Said>);
+struct FixedGate(Arc<Reported>);
 
-impl Gate for Saying {
+impl Gate for FixedGate {
     fn decide(&self, _: &Parts, report: &mut Report) -> Verdict {
         let lost = usize::from(planted(Mistake::ReadingLost));
-        self.0.readings.iter().skip(lost).for_each(|reading| report.note(said(reading)));
+        self.0.readings.iter().skip(lost).for_each(|reading| report.note(reported(reading)));
         match self.0.denies {
             true => Verdict::Deny,
-            false => Verdict::Admit(Admission::default()),
+            false => Verdict::Admit(GatePermit::default()),
         }
     }
 }
 
-/// The reading, or that of a mistake that the checks have to find.
-fn said(reading: &Reading) -> Reading {
-    let mut said = reading.clone();
+/// The reading, changed by the planted mistake.
+fn reported(reading: &Reading) -> Reading {
+    let mut reported = reading.clone();
     if planted(Mistake::LimitOff) {
-        let more = Quota::new(said.limit.saturating_add(1), Duration::from_secs(1));
-        said.policy = Policy::new(said.policy.name(), &more).expect("its name");
+        let more = Quota::new(reported.limit.saturating_add(1), Duration::from_secs(1));
+        reported.policy = Policy::new(reported.policy.name(), &more).expect("its name");
     }
-    said.remaining = said.remaining.saturating_sub(planted(Mistake::RemainingOff).into());
+    reported.remaining = reported.remaining.saturating_sub(planted(Mistake::RemainingOff).into());
     let late = Duration::from_secs(planted(Mistake::ResetOff).into());
-    said.reset_after = said.reset_after.saturating_add(late);
-    said
+    reported.reset_after = reported.reset_after.saturating_add(late);
+    reported
 }
 
-fn layer(said: &Arc<Said>, kind: u8) -> RateLimitLayer<Saying> {
-    let builder = RateLimitLayer::builder(Saying(Arc::clone(said)));
+fn layer(reported: &Arc<Reported>, kind: u8) -> RateLimitLayer<FixedGate> {
+    let builder = RateLimitLayer::builder(FixedGate(Arc::clone(reported)));
     if kind & 8 > 0 { builder.x_rate_limit().build() } else { builder.build() }
 }
 
-/// The application, which may ask for patience itself.
+/// The service, which may set `Retry-After` itself.
 #[derive(Clone)]
 struct Answer(Option<u64>);
 
@@ -113,7 +115,7 @@ where
     }
 }
 
-/// `None`: its name is none, which is found out.
+/// `None`: the name is invalid, and `Policy` rejects it.
 fn reading(cursor: &mut Cursor<'_>) -> Option<Reading> {
     let length = cursor.byte() % 80;
     let name = String::from_utf8_lossy(cursor.take(length.into())).into_owned();
@@ -138,7 +140,7 @@ fn duration(cursor: &mut Cursor<'_>) -> Duration {
     Duration::new(cursor.number(), nanos)
 }
 
-/// All lines of the field, as one list.
+/// The items of all lines of the field.
 fn items(headers: &HeaderMap, name: &str) -> Vec<Item> {
     let lines = headers.get_all(name).iter().map(|line| line.as_bytes());
     let mut all = Vec::new();
@@ -156,10 +158,10 @@ fn signed(number: u64) -> Option<i64> {
     Some(i64::try_from(number.min(INTEGER_MAX)).expect("15 digits"))
 }
 
-fn policies_are_told(headers: &HeaderMap, said: &Said, expected: usize) {
+fn the_policies_are_reported(headers: &HeaderMap, reported: &Reported, expected: usize) {
     let items = items(headers, "ratelimit-policy");
     assert_eq!(items.len(), expected);
-    for (item, reading) in items.iter().zip(said.readings.iter().cycle()) {
+    for (item, reading) in items.iter().zip(reported.readings.iter().cycle()) {
         assert_eq!(item.text, reading.policy.name());
         assert_eq!(item.integer("q"), signed(reading.limit));
         assert!(item.parameter("w").is_none() || item.integer("w").is_some_and(|secs| secs > 0));
@@ -169,7 +171,7 @@ fn policies_are_told(headers: &HeaderMap, said: &Said, expected: usize) {
     }
 }
 
-fn limits_are_told(headers: &HeaderMap, said: &Said, expected: usize) {
+fn the_limits_are_reported(headers: &HeaderMap, reported: &Reported, expected: usize) {
     let items = items(headers, "ratelimit");
     assert_eq!(items.len(), expected);
     let retry_after = headers.get("retry-after").map(|value| value.to_str().expect("digits"));
@@ -177,16 +179,16 @@ fn limits_are_told(headers: &HeaderMap, said: &Said, expected: usize) {
     if planted(Mistake::PatienceOff) {
         retry_after = retry_after.map(|secs| secs.saturating_sub(1).max(1));
     }
-    if said.denies {
+    if reported.denies {
         assert!(retry_after.is_none_or(|secs| secs > 0));
     }
-    for (item, reading) in items.iter().zip(said.readings.iter().cycle()) {
+    for (item, reading) in items.iter().zip(reported.readings.iter().cycle()) {
         assert_eq!(item.text, reading.policy.name());
         assert_eq!(item.integer("r"), signed(reading.remaining));
         assert!(item.parameters.iter().all(|(name, _)| ["r", "t"].contains(&&**name)));
         let span = if reading.denied { reading.retry_after } else { Some(reading.reset_after) };
-        let told = item.integer("t").map(i64::unsigned_abs);
-        match (told, span) {
+        let found = item.integer("t").map(i64::unsigned_abs);
+        match (found, span) {
             (None, None) => {}
             (None, Some(span)) => {
                 let retry_after = retry_after.expect("a time is left out for Retry-After only");
@@ -202,7 +204,7 @@ fn limits_are_told(headers: &HeaderMap, said: &Said, expected: usize) {
     }
 }
 
-/// As the field can say it.
+/// Whole seconds, as the field can hold them.
 fn rounded_up(span: Duration) -> u64 {
     let secs = u128::from(span.as_secs()) + u128::from(span.subsec_nanos() > 0);
     u64::try_from(secs.min(INTEGER_MAX.into())).expect("15 digits")

@@ -1,4 +1,4 @@
-//! The headers of proxies, of any bytes, with any trust, against a reading of the plainest kind.
+//! The headers of proxies, of any bytes and with any trust, compared with a simple reference.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,12 +11,12 @@ use tollgate_http::key::{ClientIp, Extractor, IpPrefix, Trust};
 use super::cursor::Cursor;
 use super::mistake::{Mistake, planted};
 
-/// Beyond these the header is not read, which the plain reading does not know.
+/// The crate reads no more than this; the reference has no bounds.
 const BYTES_MAX: usize = 4_096;
 const ENTRIES_MAX: usize = 64;
 const NETWORKS: [&str; 3] = ["10.0.0.0/8", "127.0.0.1", "2001:db8::/32"];
 
-/// Who is trusted, said twice: to the crate, and to the plain reading.
+/// The trusted proxies, for the crate and for the reference.
 #[derive(Clone, Copy)]
 enum Trusted {
     Hops(usize),
@@ -24,17 +24,17 @@ enum Trusted {
 }
 
 impl Trusted {
-    fn told(self) -> Trust {
+    fn for_crate(self) -> Trust {
         match self {
             Self::Hops(count) => Trust::hops(count),
             Self::Networks => Trust::networks(NETWORKS).expect("networks"),
         }
     }
 
-    fn covers(self, hop: usize, who: Option<IpAddr>) -> bool {
+    fn covers(self, hop: usize, node_address: Option<IpAddr>) -> bool {
         match self {
             Self::Hops(count) => hop < count,
-            Self::Networks => who.is_some_and(|address| match address {
+            Self::Networks => node_address.is_some_and(|address| match address {
                 IpAddr::V4(v4) => v4.octets()[0] == 10 || v4.octets() == [127, 0, 0, 1],
                 IpAddr::V6(v6) => v6.segments()[..2] == [0x2001, 0xdb8],
             }),
@@ -42,8 +42,8 @@ impl Trusted {
     }
 }
 
-/// Whatever the header holds: the key is the address that a plain reading finds, or there is none
-/// where that finds none; a stranger's header does not matter; and what proxies append does.
+/// Whatever the header holds: the key is the address that the reference finds, or there is none if it
+/// finds none; the header of an untrusted peer has no effect; and the entries of proxies have.
 pub(crate) fn forwarded(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let kind = cursor.byte();
@@ -63,20 +63,20 @@ pub(crate) fn forwarded(data: &[u8]) {
         }
         assert_ne!(found, Err(KeyError::Unavailable));
         if is_list && is_bounded(&lines) {
-            assert_eq!(found.ok(), plainly(&lines, trusted, peer), "{lines:?}");
+            assert_eq!(found.ok(), reference(&lines, trusted, peer), "{lines:?}");
         }
-        appended_is_believed(is_list, &lines, client);
+        an_appended_entry_is_the_client(is_list, &lines, client);
     }
 }
 
-/// The key, or that of a mistake that the checks have to find.
+/// The key, changed by the planted mistake.
 fn found(
     is_list: bool,
     trusted: Trusted,
     is_stranger: bool,
     mut request: Parts,
 ) -> Result<IpAddr, KeyError> {
-    let mut trust = trusted.told();
+    let mut trust = trusted.for_crate();
     if planted(Mistake::AllTrusted) && is_list && !is_stranger {
         trust = Trust::hops(ENTRIES_MAX);
     }
@@ -106,8 +106,8 @@ fn request(peer: IpAddr, name: &'static str, lines: &[&[u8]]) -> Parts {
     request
 }
 
-/// One proxy of ours adds the client to the end of the last line that could be sent.
-fn appended_is_believed(is_list: bool, lines: &[&[u8]], client: IpAddr) {
+/// A trusted proxy appends the client to the last line that is a valid header value.
+fn an_appended_entry_is_the_client(is_list: bool, lines: &[&[u8]], client: IpAddr) {
     let (name, entry) = match (is_list, client) {
         (true, client) => ("x-forwarded-for", client.to_string()),
         (false, IpAddr::V4(v4)) => ("forwarded", format!("proto=https;for={v4}")),
@@ -130,25 +130,25 @@ fn is_bounded(lines: &[&[u8]]) -> bool {
     bytes < BYTES_MAX && lines.len() + commas < ENTRIES_MAX
 }
 
-/// The list of addresses as one text, split at all its commas, and walked from behind.
-fn plainly(lines: &[&[u8]], trusted: Trusted, peer: IpAddr) -> Option<IpAddr> {
+/// The reference: splits the lists at all commas and goes through the entries from the right.
+fn reference(lines: &[&[u8]], trusted: Trusted, peer: IpAddr) -> Option<IpAddr> {
     let sent: Vec<&[u8]> =
         lines.iter().copied().filter(|line| HeaderValue::from_bytes(line).is_ok()).collect();
-    let mut who = Some(peer.to_canonical());
+    let mut node_address = Some(peer.to_canonical());
     let mut hop = 0;
     for line in sent.iter().rev() {
         for entry in line.split(|byte| *byte == b',').rev() {
-            if !trusted.covers(hop, who) {
-                return who.map(|address| IpPrefix::default().of(address));
+            if !trusted.covers(hop, node_address) {
+                return node_address.map(|address| IpPrefix::default().of(address));
             }
-            who = node(&String::from_utf8_lossy(entry))?;
+            node_address = node(&String::from_utf8_lossy(entry))?;
             hop += 1;
         }
     }
-    who.map(|address| IpPrefix::default().of(address))
+    node_address.map(|address| IpPrefix::default().of(address))
 }
 
-/// An address; `Some(None)` where it is hidden, and `None` where this is neither.
+/// An address; `Some(None)` if it is hidden, and `None` if it is malformed.
 fn node(text: &str) -> Option<Option<IpAddr>> {
     let text = text.trim_matches([' ', '\t']);
     if let Ok(address) = text.parse::<IpAddr>() {

@@ -1,27 +1,27 @@
-//! Mistakes planted between a body and what it judges: each has to be found, or the body judges
-//! nothing. Each is of a kind that only one of the body's checks can find.
+//! Mistakes planted between a body and the crate. If a body did not find each, it would check nothing.
+//! Only one check of the body can find each of them.
 
 use std::cell::Cell;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
-    /// A list is read as if everybody in it were trusted.
+    /// Every node of a list is trusted.
     AllTrusted,
-    /// The header is read though nobody who is trusted has sent it.
+    /// The header of an untrusted peer is read.
     StrangerBelieved,
-    /// What the outermost proxy appended is not sent.
+    /// The entry of the outermost proxy is missing.
     EntryLost,
-    /// The key is an address, where it should be its network.
+    /// The key is the address instead of its prefix.
     PrefixLeftOut,
-    /// Who is connected is not known.
+    /// The address of the peer is missing.
     PeerLost,
-    /// A limit is not told.
+    /// A limit is missing in the report.
     ReadingLost,
-    /// A limit is told that is greater by one.
+    /// A limit is greater by one.
     LimitOff,
-    /// A cell less is told than is left.
+    /// The remaining cells are fewer by one.
     RemainingOff,
-    /// A time is told that is a second too long.
+    /// A time is a second too long.
     ResetOff,
     /// `Retry-After` is a second too short.
     PatienceOff,
@@ -37,7 +37,7 @@ pub(crate) fn planted(mistake: Mistake) -> bool {
     PLANTED.get() == Some(mistake)
 }
 
-/// For this thread, until another is planted, or none.
+/// Plants a mistake for this thread, or removes it.
 pub(crate) fn plant(mistake: Option<Mistake>) {
     PLANTED.set(mistake);
 }

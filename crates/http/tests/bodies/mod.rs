@@ -1,9 +1,9 @@
-//! What must hold of any bytes in headers: the bodies of fuzz targets in `fuzz/`, which run as
-//! properties in `tests/fuzz_bodies.rs` too.
+//! Properties of any bytes in headers: the bodies of fuzz targets in `fuzz/`. `tests/fuzz_bodies.rs`
+//! runs them as property tests too.
 //!
-//! Bytes that run out are zeros, so every input means something.
+//! After the last byte of an input, zeros follow, so every input is valid.
 
-#![allow(dead_code, reason = "each of the tests and fuzz targets uses a part")]
+#![allow(dead_code, reason = "each test and fuzz target uses a part")]
 
 mod cursor;
 pub(crate) mod fields;

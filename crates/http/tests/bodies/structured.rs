@@ -1,6 +1,5 @@
-//! Lists of structured fields (RFC 9651) as far as the `RateLimit` fields need them, parsed by what
-//! the RFC says and nothing of the crate's: strings with parameters, whose values are integers or
-//! strings.
+//! A parser for the lists of structured fields (RFC 9651) that the `RateLimit` fields use: strings with
+//! parameters, whose values are integers or strings. It follows the RFC and uses no code of the crate.
 
 /// An item of a list: its string, and its parameters in their order.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +30,7 @@ impl Item {
     }
 }
 
-/// All items, or where the parsing failed.
+/// All items, or the position of the first mistake.
 pub(crate) fn list(field: &[u8]) -> Result<Vec<Item>, usize> {
     let mut input = Input { bytes: field, at: 0 };
     let mut items = Vec::new();
@@ -131,7 +130,7 @@ fn key(input: &mut Input<'_>) -> Result<String, usize> {
     }
 }
 
-/// At most 15 digits. A decimal is denied with the point, which no item goes on with.
+/// At most 15 digits. A decimal fails at its point, because no item continues with one.
 fn integer(input: &mut Input<'_>) -> Result<i64, usize> {
     let at = input.at;
     let is_negative = input.peek() == Some(b'-');

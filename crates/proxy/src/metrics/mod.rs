@@ -342,7 +342,7 @@ impl Metrics {
         let help = "Requests denied because too many requests were waiting.";
         page.single("tollgate_queue_full_total", "counter", help, layer.queue_full);
         let help = "Requests that waited for a store or its fallback.";
-        page.single("tollgate_asked_total", "counter", help, layer.asked);
+        page.single("tollgate_store_waits_total", "counter", help, layer.pending);
         let help = "Requests denied because a store did not answer.";
         page.single("tollgate_unavailable_total", "counter", help, layer.unavailable);
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use arc_swap::ArcSwap;
 use http::request::Parts;
-use tollgate_http::{Admission, Asking, KeyError, Reading, Reason, Report, Verdict};
+use tollgate_http::{GatePermit, KeyError, PendingVerdict, Reading, Reason, Report, Verdict};
 use tollgate_rules::{
-    Deferred, Denial, DenyReason, Gate, LiveRules, Outcome, ReloadError, ReloadSummary, Rules,
-    RulesFile, Standing,
+    Deferred, DenyReason, LiveRules, Outcome, ReloadError, ReloadSummary, RuleDenial, RulePermit,
+    Rules, RulesFile, RulesLimiter,
 };
 
 use super::request_view::HeadView;
@@ -35,7 +35,7 @@ pub(crate) struct RulesGate {
 
 #[derive(Debug)]
 enum Source {
-    BuiltIn(Box<Gate>),
+    BuiltIn(Box<RulesLimiter>),
     File(Arc<LiveRules>),
 }
 
@@ -53,7 +53,7 @@ impl RulesGate {
             Some(file) => Source::File(file.live()),
             None => {
                 let rules = Rules::parse("built-in rules", demo::RULES)?;
-                Source::BuiltIn(Box::new(Gate::new(rules).context("the built-in rules")?))
+                Source::BuiltIn(Box::new(RulesLimiter::new(rules).context("the built-in rules")?))
             }
         };
         let (counters, store_limits) = (ArcSwap::default(), ArcSwap::default());
@@ -74,7 +74,7 @@ impl RulesGate {
             return;
         }
         self.read(|gate| {
-            for rule in gate.rules().filter(|rule| rule.asks_for_host()) {
+            for rule in gate.rules().filter(|rule| rule.uses_host()) {
                 log::warn(format_args!(
                     "rule \"{}\" matches the host, but the upstream does not receive it: a client that sends \
                      another host evades the rule; see --preserve-host",
@@ -116,7 +116,7 @@ impl RulesGate {
     }
 
     /// Reads the rules in force.
-    pub(crate) fn read<R>(&self, read: impl FnOnce(&Gate) -> R) -> R {
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&RulesLimiter) -> R) -> R {
         match &self.source {
             Source::BuiltIn(gate) => read(gate),
             Source::File(live) => read(&live.load()),
@@ -151,9 +151,13 @@ impl RulesGate {
         !self.last_reload_failed.load(Ordering::Relaxed)
     }
 
-    fn translate(&self, verdict: &tollgate_rules::Verdict<'_>, report: &mut Report) -> Verdict {
+    fn translate(
+        &self,
+        verdict: &tollgate_rules::RulesDecision<'_>,
+        report: &mut Report,
+    ) -> Verdict {
         let counters = self.counters.load();
-        for denied in verdict.shadowed() {
+        for denied in verdict.shadow_denials() {
             counters.count(denied.rule(), |counts| &counts.shadow_denied);
             report.note_shadow(denial(&counters, denied));
         }
@@ -163,8 +167,8 @@ impl RulesGate {
             Outcome::Denied(denied) => return self.deny(&counters, denied, report),
         };
         let reading = standing.map(|standing| admitted(&counters, standing));
-        if !verdict.elsewhere().is_empty() {
-            return self.ask_stores(&counters, verdict.elsewhere(), reading, report);
+        if !verdict.deferred().is_empty() {
+            return self.ask_stores(&counters, verdict.deferred(), reading, report);
         }
         let decision = if standing.is_some() { Decision::Admitted } else { Decision::NoRule };
         self.metrics.count_decision(decision);
@@ -173,21 +177,26 @@ impl RulesGate {
         Verdict::Admit(admission)
     }
 
-    fn deny(&self, counters: &RuleCounters, denied: &Denial<'_>, report: &mut Report) -> Verdict {
+    fn deny(
+        &self,
+        counters: &RuleCounters,
+        denied: &RuleDenial<'_>,
+        report: &mut Report,
+    ) -> Verdict {
         self.metrics.count_decision(Decision::Denied);
         counters.count(denied.rule(), |counts| &counts.denied);
-        let bad_request = match denied.why() {
+        let bad_request = match denied.reason() {
             DenyReason::NoKey => Some(KeyError::Missing),
             DenyReason::UnclearPath => Some(KeyError::Malformed),
             _ => None,
         };
         if let Some(error) = bad_request {
-            report.note_without_key(error);
-            return Verdict::WithoutKey(error);
+            report.note_no_key(error);
+            return Verdict::NoKey(error);
         }
         report.note(denial(counters, denied));
         // The limit has cells left, so the request fits but would have to wait too long.
-        let fits = matches!(denied.why(), DenyReason::Limit(..)) && denied.remaining() > 0;
+        let fits = matches!(denied.reason(), DenyReason::Limit(..)) && denied.remaining() > 0;
         if fits { Verdict::QueueFull } else { Verdict::Deny }
     }
 
@@ -213,7 +222,7 @@ impl RulesGate {
         // The limits are missing if the rules were replaced twice meanwhile. Then the decision is unknown.
         let ruling = if found { pending.try_decide() } else { Some(Err(Reason::Unavailable)) };
         let (ruling, answers) = match ruling {
-            None => return Verdict::Ask(Asking::new(pending.decide())),
+            None => return Verdict::Pending(PendingVerdict::new(pending.decide())),
             Some(ruling) => pending.finish(ruling),
         };
         match ruling {
@@ -225,7 +234,7 @@ impl RulesGate {
                 extend_report(report, &answers);
                 Verdict::Admit(admission)
             }
-            Err(_) => Verdict::Ask(Asking::new(std::future::ready((ruling, answers)))),
+            Err(_) => Verdict::Pending(PendingVerdict::new(std::future::ready((ruling, answers)))),
         }
     }
 }
@@ -257,8 +266,8 @@ impl Drop for RestoreOnDrop<'_> {
 }
 
 /// An admission with the delay of the reading, if there is one.
-fn admission(reading: Option<&Reading>) -> Admission {
-    Admission { delay: reading.map_or(Duration::ZERO, |reading| reading.delay), charge: None }
+fn admission(reading: Option<&Reading>) -> GatePermit {
+    GatePermit { delay: reading.map_or(Duration::ZERO, |reading| reading.delay), charge: None }
 }
 
 /// Adds the readings of another report.
@@ -268,7 +277,7 @@ fn extend_report(report: &mut Report, answers: &Report) {
 }
 
 /// The reading of an admitted request, for the headers of the response.
-fn admitted(counters: &RuleCounters, standing: &Standing<'_>) -> Reading {
+fn admitted(counters: &RuleCounters, standing: &RulePermit<'_>) -> Reading {
     let policy = counters.policy(standing.rule(), standing.limit());
     let limit = standing.limit().quota().limit();
     let mut reading = Reading::new(policy, limit, standing.remaining());
@@ -278,7 +287,7 @@ fn admitted(counters: &RuleCounters, standing: &Standing<'_>) -> Reading {
 
 /// The reading of a denial, for the headers of the response. A ban and a missing key name the rule's
 /// first limit.
-fn denial(counters: &RuleCounters, denied: &Denial<'_>) -> Reading {
+fn denial(counters: &RuleCounters, denied: &RuleDenial<'_>) -> Reading {
     let limit = denied.limit().unwrap_or(&denied.rule().limits()[0]);
     let policy = counters.policy(denied.rule(), limit);
     let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());

@@ -12,6 +12,8 @@ use crate::request::headers::requested_host;
 pub(super) struct HeadView<'a>(pub(crate) &'a Parts);
 
 impl RequestView for HeadView<'_> {
+    const PATH_HAS_QUERY: bool = false;
+
     fn method(&self) -> &str {
         self.0.method.as_str()
     }

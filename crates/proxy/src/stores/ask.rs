@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_http::{Admission, Reading, Reason, Report, Ruling};
+use tollgate_http::{GateDecision, GatePermit, Reading, Reason, Report};
 use tollgate_redis::{Answer, Origin};
 use tollgate_rules::Deferred;
 
@@ -53,7 +53,7 @@ pub(crate) struct PendingDecision {
     rules: Vec<PendingRule>,
     /// The index of the rule that is asked.
     current: usize,
-    admission: Admission,
+    admission: GatePermit,
     readings: Vec<Reading>,
     shadow_denials: Vec<Reading>,
     metrics: Arc<Metrics>,
@@ -65,7 +65,7 @@ impl PendingDecision {
     /// Rules in shadow are asked last, so that they are charged only for requests that the others admit.
     pub(crate) fn new(
         mut rules: Vec<PendingRule>,
-        admission: Admission,
+        admission: GatePermit,
         reading: Option<Reading>,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -86,7 +86,7 @@ impl PendingDecision {
     }
 
     /// Asks the remaining limits.
-    pub(crate) async fn decide(mut self) -> (Ruling, Report) {
+    pub(crate) async fn decide(mut self) -> (GateDecision, Report) {
         while let Some(rule) = self.rules.get(self.current) {
             let answer = rule.next().await;
             if let Err(reason) = self.record(answer) {
@@ -97,7 +97,7 @@ impl PendingDecision {
     }
 
     /// Counts the ruling, and returns it with the report for the response.
-    pub(crate) fn finish(self, ruling: Result<(), Reason>) -> (Ruling, Report) {
+    pub(crate) fn finish(self, ruling: Result<(), Reason>) -> (GateDecision, Report) {
         self.metrics.count_decision(match ruling {
             Ok(()) => Decision::Admitted,
             Err(Reason::Unavailable) => Decision::Unavailable,

@@ -7,7 +7,7 @@ use tollgate::Quota;
 use tollgate_redis::{
     Algorithm, Fallback, Health, Leased, RedisLimiter, RedisLimiterError, Store, WithFallback,
 };
-use tollgate_rules::{Limit, Rule};
+use tollgate_rules::{Rule, RuleLimit};
 
 use super::limits::{RuleLimits, StoreLimit};
 use crate::log;
@@ -66,13 +66,13 @@ pub(crate) fn rule(
 
 fn store_limit(
     rule: &Rule,
-    limit: &Limit,
+    limit: &RuleLimit,
     at: &tollgate_rules::Store,
     store: &Store,
 ) -> Result<StoreLimit, String> {
     let algorithm: Algorithm = limit.algorithm_name().parse().map_err(text)?;
     let nodes = u32::try_from(at.nodes()).unwrap_or(u32::MAX);
-    let wished = if at.is_asked_always() { None } else { lifetime(&limit.quota(), nodes) };
+    let wished = if at.asks_always() { None } else { lifetime(&limit.quota(), nodes) };
     let limiter =
         RedisLimiter::builder(store, name(rule, limit), limit.quota()).algorithm(algorithm);
     let limiter = match wished.map(|lifetime| limiter.clone().leases(lifetime).build()) {
@@ -86,7 +86,7 @@ fn store_limit(
         tollgate_rules::Fallback::Local => {
             Fallback::local(&limiter, nodes, rule.capacity()).map_err(text)?
         }
-        tollgate_rules::Fallback::Block => Fallback::Deny,
+        tollgate_rules::Fallback::Deny => Fallback::Deny,
         tollgate_rules::Fallback::Admit => Fallback::Admit,
     };
     if limiter.lease_lifetime().is_zero() {
@@ -121,7 +121,7 @@ fn time_of(quota: &Quota, cells: u32) -> Option<Duration> {
 
 /// The name of a limit on the server: that of its rule, and of the limit too if the rule has several. So a
 /// single limit keeps its state when its quota changes.
-fn name(rule: &Rule, limit: &Limit) -> String {
+fn name(rule: &Rule, limit: &RuleLimit) -> String {
     let mut name = escaped(rule.name());
     if rule.limits().len() > 1 {
         name.push('/');

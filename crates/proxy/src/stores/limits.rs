@@ -1,13 +1,13 @@
 //! The limits of one rule that has a store.
 
 use tollgate_redis::{Answer, Leased, RedisLimiter, WithFallback};
-use tollgate_rules::{Fallback, Key, Limit, Rule};
+use tollgate_rules::{Fallback, Key, Rule, RuleLimit};
 
 /// The limits of a rule that has a store.
 #[derive(Debug)]
 pub(crate) struct RuleLimits {
     pub(super) key: Key,
-    pub(super) limits: Vec<Limit>,
+    pub(super) limits: Vec<RuleLimit>,
     pub(super) capacity: u64,
     pub(super) store: tollgate_rules::Store,
     /// In the order of `limits`.
@@ -34,7 +34,7 @@ impl RuleLimits {
 
     /// Whether a request is denied if the store gives no decision.
     pub(super) fn denies_without_store(&self) -> bool {
-        self.store.fallback() == Fallback::Block
+        self.store.fallback() == Fallback::Deny
     }
 }
 

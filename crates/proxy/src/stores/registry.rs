@@ -52,7 +52,7 @@ impl StoreLimits {
     }
 
     fn store(&self, at: &tollgate_rules::Store) -> Option<&Store> {
-        let found = self.stores.iter().find(|(known, _)| known.is_reached_like(at));
+        let found = self.stores.iter().find(|(known, _)| known.shares_connections_with(at));
         found.map(|(_, store)| store)
     }
 

@@ -28,7 +28,8 @@ impl StoreLimits {
         let stores = self.stores.iter().map(|(at, store)| (at, store.health()));
         let down = stores.filter(|(_, health)| *health != Health::Up);
         let down = down.map(|(at, health)| {
-            let mut rules = self.rules.values().filter(|rule| rule.store.is_reached_like(at));
+            let mut rules =
+                self.rules.values().filter(|rule| rule.store.shares_connections_with(at));
             let denies_requests = rules.any(|rule| rule.denies_without_store());
             StoreDown { store: at.to_string(), health, denies_requests }
         });

@@ -9,7 +9,7 @@ use core::fmt::Display;
 use http::request;
 use tollgate_http::key::Extractor;
 use tollgate_http::{
-    Admission, Asking, Gate, Policy, Reading, Reason, Report, Shadow, Verdict, WithoutKey,
+    Gate, GatePermit, OnNoKey, PendingVerdict, Policy, Reading, Reason, Report, ShadowGate, Verdict,
 };
 
 use crate::{Origin, RedisLimiter, Remote, WithFallback};
@@ -43,7 +43,7 @@ pub struct RemoteLimit<E: Extractor, R = RedisLimiter> {
     key: E,
     bytes: fn(&E::Key) -> Vec<u8>,
     cost: Option<Cost>,
-    without_key: WithoutKey,
+    on_no_key: OnNoKey,
 }
 
 type Cost = Box<dyn Fn(&request::Parts) -> u64 + Send + Sync>;
@@ -93,7 +93,7 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
         key: E,
         bytes: fn(&E::Key) -> Vec<u8>,
     ) -> Self {
-        Self { policy, limiter, key, bytes, cost: None, without_key: WithoutKey::default() }
+        Self { policy, limiter, key, bytes, cost: None, on_no_key: OnNoKey::default() }
     }
 
     /// Charges `cost(request)` cells instead of one.
@@ -118,18 +118,18 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
     ///
     /// ```
     /// # use tollgate::Quota;
-    /// # use tollgate_http::{Policy, WithoutKey, key::Header};
+    /// # use tollgate_http::{Policy, OnNoKey, key::Header};
     /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store, http::RemoteLimit};
     /// # let quota = Quota::per_second(5);
     /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
     /// # let gate = WithFallback::new(RedisLimiter::builder(&store, "a", quota).build()?, Fallback::Deny);
     /// let limit = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?)
-    ///     .without_key(WithoutKey::Admit);
+    ///     .on_no_key(OnNoKey::Admit);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn without_key(self, choice: WithoutKey) -> Self {
-        Self { without_key: choice, ..self }
+    pub fn on_no_key(self, choice: OnNoKey) -> Self {
+        Self { on_no_key: choice, ..self }
     }
 
     /// Decides without enforcing: see [`Shadow`].
@@ -144,8 +144,8 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
     /// let trial = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?).shadow();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shadow(self) -> Shadow<Self> {
-        Shadow::new(self)
+    pub fn shadow(self) -> ShadowGate<Self> {
+        ShadowGate::new(self)
     }
 
     /// The limiter, which may be shared.
@@ -170,22 +170,22 @@ impl<E: Extractor, R: Remote> Gate for RemoteLimit<E, R> {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
         let key = match self.key.extract(request) {
             Ok(key) => (self.bytes)(&key),
-            Err(error) => return self.without_key.decide(error, report),
+            Err(error) => return self.on_no_key.decide(error, report),
         };
         let cells = self.cost.as_ref().map_or(1, |cost| cost(request));
         if let Some(answer) = self.limiter.try_check_n(&key, cells) {
             report.note(Reading::of(self.policy.clone(), &answer.decision));
             return match answer.decision {
-                Ok(permit) => Verdict::Admit(Admission { delay: permit.delay(), charge: None }),
+                Ok(permit) => Verdict::Admit(GatePermit { delay: permit.delay(), charge: None }),
                 Err(_) => Verdict::Deny,
             };
         }
         let (limiter, policy) = (self.limiter.clone(), self.policy.clone());
-        Verdict::Ask(Asking::new(async move {
+        Verdict::Pending(PendingVerdict::new(async move {
             let answer = limiter.check_n(key, cells).await;
             let mut report = Report::default();
             let ruling = match &answer.decision {
-                Ok(permit) => Ok(Admission { delay: permit.delay(), charge: None }),
+                Ok(permit) => Ok(GatePermit { delay: permit.delay(), charge: None }),
                 // Whether the request is over the limit is unknown.
                 Err(_) if answer.origin == Origin::Fallback && limiter.denies_when_down() => {
                     return (Err(Reason::Unavailable), report);
@@ -200,12 +200,12 @@ impl<E: Extractor, R: Remote> Gate for RemoteLimit<E, R> {
 
 impl<E: Extractor + fmt::Debug, R: fmt::Debug> fmt::Debug for RemoteLimit<E, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { policy, limiter, key, without_key, .. } = self;
+        let Self { policy, limiter, key, on_no_key, .. } = self;
         f.debug_struct("RemoteLimit")
             .field("policy", policy)
             .field("limiter", limiter)
             .field("key", key)
-            .field("without_key", without_key)
+            .field("on_no_key", on_no_key)
             .finish_non_exhaustive()
     }
 }

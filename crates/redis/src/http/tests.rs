@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use http::Request;
 use tollgate::DecisionParts;
 use tollgate_http::key::{self, Header};
-use tollgate_http::{KeyError, RateLimitLayer, Ruling};
+use tollgate_http::{GateDecision, KeyError, OnNoKey, RateLimitLayer};
 
 use super::*;
 use crate::Answer;
@@ -74,14 +74,14 @@ fn request(user: &str) -> request::Parts {
 }
 
 /// The ruling on a request, whether the request had to wait, and the report.
-async fn decide(gate: &impl Gate, request: &request::Parts) -> (Ruling, bool, Report) {
+async fn decide(gate: &impl Gate, request: &request::Parts) -> (GateDecision, bool, Report) {
     let mut report = Report::default();
     match gate.decide(request, &mut report) {
         Verdict::Admit(admission) => (Ok(admission), false, report),
         Verdict::Deny => (Err(Reason::OverLimit), false, report),
         Verdict::QueueFull => (Err(Reason::QueueFull), false, report),
-        Verdict::WithoutKey(error) => (Err(Reason::WithoutKey(error)), false, report),
-        Verdict::Ask(asking) => {
+        Verdict::NoKey(error) => (Err(Reason::NoKey(error)), false, report),
+        Verdict::Pending(asking) => {
             let (ruling, said) = asking.await;
             assert_eq!(report.readings().count(), 0);
             (ruling, true, said)
@@ -113,8 +113,8 @@ async fn a_request_costs_its_cost_and_nothing_without_a_key() {
     assert_eq!(rulings.map(|(ruling, _, _)| ruling.is_ok()), [true, false]);
     let no_key = Request::new(()).into_parts().0;
     let (ruling, _, _) = decide(&limit, &no_key).await;
-    assert_eq!(ruling.err(), Some(Reason::WithoutKey(KeyError::Missing)));
-    let limit = limit.without_key(WithoutKey::Admit);
+    assert_eq!(ruling.err(), Some(Reason::NoKey(KeyError::Missing)));
+    let limit = limit.on_no_key(OnNoKey::Admit);
     assert!(decide(&limit, &no_key).await.0.is_ok());
     let asked = limit.limiter().remote().asked.lock().expect("no panic").clone();
     assert_eq!(asked, [(b"a".to_vec(), 4), (b"a".to_vec(), 4)]);

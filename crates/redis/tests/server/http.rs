@@ -3,7 +3,7 @@
 use http::Request;
 use tollgate::Quota;
 use tollgate_http::key::Header;
-use tollgate_http::{Gate, Policy, Reason, Report, Ruling, Verdict};
+use tollgate_http::{Gate, GateDecision, Policy, Reason, Report, Verdict};
 use tollgate_redis::http::RemoteLimit;
 use tollgate_redis::{Fallback, RedisLimiter, WithFallback};
 
@@ -23,9 +23,9 @@ fn two_gates_admit_the_quota_together() {
         RemoteLimit::new(policy, WithFallback::new(redis_limiter, Fallback::Deny), header)
     };
     let gates = [gate(), gate()];
-    let decide = |gate: &RemoteLimit<Header>, user: &str| -> (Ruling, Report) {
+    let decide = |gate: &RemoteLimit<Header>, user: &str| -> (GateDecision, Report) {
         let request = Request::get("/").header("x-user", user).body(()).expect("a request");
-        let Verdict::Ask(asking) = gate.decide(&request.into_parts().0, &mut Report::default())
+        let Verdict::Pending(asking) = gate.decide(&request.into_parts().0, &mut Report::default())
         else {
             panic!("the server is to be asked");
         };

@@ -129,6 +129,9 @@ impl<'h> LoggedRequestView<'h> {
 }
 
 impl RequestView for LoggedRequestView<'_> {
+    /// A log may have the whole target in the place of the path.
+    const PATH_HAS_QUERY: bool = true;
+
     fn method(&self) -> &str {
         self.head.method.as_deref().unwrap_or_else(|| {
             self.note_missing("method");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use tollgate::{ManualClock, Tick};
-use tollgate_rules::{DenyReason, Gate, OnNoKey, Outcome, Rule, Rules};
+use tollgate_rules::{DenyReason, OnNoKey, Outcome, Rule, Rules, RulesLimiter};
 
 use crate::log::charge::{JOINT, Request};
 use crate::log::logged_request::LoggedRequestView;
@@ -18,7 +18,7 @@ const NO_KEY: &str = "(no key)";
 /// A rules file and rule counts.
 #[derive(Debug)]
 pub(crate) struct RulesReplay {
-    gate: Gate<ManualClock>,
+    gate: RulesLimiter<ManualClock>,
     clock: Arc<ManualClock>,
     origin_unix_nanos: u64,
     /// The headers that the rules need.
@@ -42,9 +42,9 @@ impl RulesReplay {
     pub(crate) fn new(rules: &Rules, origin_unix_nanos: u64, offset_secs: i32) -> Result<Self> {
         let clock = Arc::new(ManualClock::starting_at_unix_nanos(origin_unix_nanos));
         Ok(Self {
-            headers: rules.headers().into_iter().map(str::to_owned).collect(),
+            headers: rules.required_headers().into_iter().map(str::to_owned).collect(),
             tally: RulesTally::new(rules.rules().len(), offset_secs),
-            gate: Gate::with_clock(rules.clone(), Arc::clone(&clock))?,
+            gate: RulesLimiter::with_clock(rules.clone(), Arc::clone(&clock))?,
             clock,
             origin_unix_nanos,
             named_clients: 0,
@@ -74,7 +74,7 @@ impl RulesReplay {
         });
         tally.request(&request.key, unix_nanos, !verdict.is_admitted());
         for one in &self.applied {
-            let is_it = |denied: &&tollgate_rules::Denial<'_>| {
+            let is_it = |denied: &&tollgate_rules::RuleDenial<'_>| {
                 self.gate
                     .rules()
                     .nth(one.rule)
@@ -82,9 +82,9 @@ impl RulesReplay {
             };
             let denied = match verdict.outcome() {
                 Outcome::Denied(denied) if !one.is_shadow => Some(denied).filter(is_it),
-                _ => verdict.shadowed().iter().find(is_it),
+                _ => verdict.shadow_denials().iter().find(is_it),
             };
-            let outcome = match denied.map(|denied| denied.why()) {
+            let outcome = match denied.map(|denied| denied.reason()) {
                 Some(DenyReason::Banned(_)) => RuleOutcome::Banned,
                 Some(DenyReason::NoKey | DenyReason::UnclearPath) => RuleOutcome::WithoutKey,
                 Some(_) => RuleOutcome::Denied,
@@ -127,7 +127,7 @@ pub(crate) enum RuleOutcome {
 /// The rule and rule key, if the rule applies. Meaningless if the rule needs something that the log
 /// does not record.
 fn applied_rule(index: usize, rule: &Rule, view: &LoggedRequestView<'_>) -> Option<AppliedRule> {
-    if !rule.fits(view) {
+    if !rule.matches(view) {
         return None;
     }
     let values = rule.key().values(view, |address| view.address(address));

@@ -1,18 +1,18 @@
-//! What can be wrong with a rules file, and where.
+//! Mistakes in a rules file, and where they are.
+
+mod reload;
 
 use std::fmt::{self, Write};
-use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
 
-use tollgate::BuildError;
+pub use reload::{ReloadError, RulesBuildError};
 
-/// Characters of a line of the file that are shown before a mistake, at most.
+/// How many characters of a line are shown before a mistake, at most.
 const SHOWN_CHARS: usize = 120;
 /// The longest message, in characters.
 const MESSAGE_CHARS: usize = 600;
 
-/// One thing that is wrong in a rules file.
+/// One mistake in a rules file.
 ///
 /// ```
 /// use tollgate_rules::Rules;
@@ -34,40 +34,25 @@ pub struct RuleError {
 }
 
 impl RuleError {
-    /// The line, from 1.
-    ///
-    /// ```
-    /// let errors = tollgate_rules::Rules::parse("r.toml", "rule = 7").unwrap_err();
-    /// assert_eq!(errors.errors()[0].line(), 1);
-    /// ```
+    /// The line, counted from 1.
     #[must_use]
     pub fn line(&self) -> usize {
         self.line
     }
 
     /// The column, counted in characters from 1.
-    ///
-    /// ```
-    /// let errors = tollgate_rules::Rules::parse("r.toml", "rule = 7").unwrap_err();
-    /// assert_eq!(errors.errors()[0].column(), 8);
-    /// ```
     #[must_use]
     pub fn column(&self) -> usize {
         self.column
     }
 
     /// What is wrong, and what to write instead.
-    ///
-    /// ```
-    /// let errors = tollgate_rules::Rules::parse("r.toml", "rule = 7").unwrap_err();
-    /// assert!(errors.errors()[0].message().starts_with("a whole number, where a list"));
-    /// ```
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// An error at these bytes of a text.
+    /// A mistake at these bytes of a text.
     pub(crate) fn at(text: &str, span: Range<usize>, message: String) -> Self {
         let start = floor_boundary(text, span.start);
         let end = floor_boundary(text, span.end).max(start);
@@ -82,7 +67,7 @@ impl RuleError {
     }
 }
 
-/// A message may repeat what a file says, but no control characters of it, and not at length.
+/// A message may quote the file, but without control characters and at a bounded length.
 fn printable(message: &str) -> String {
     if let Some((cut, _)) = message.char_indices().nth(MESSAGE_CHARS) {
         return printable(&message[..cut]) + " ...";
@@ -102,9 +87,9 @@ fn floor_boundary(text: &str, at: usize) -> usize {
     at
 }
 
-/// All that is wrong in a rules file, in the order of the file.
+/// All mistakes in a rules file, in the order of the file.
 ///
-/// Displayed, it is a line for each: `file:line:column: what is wrong: what to write`.
+/// `Display` writes a line for each: `file:line:column: what is wrong: what to write`.
 ///
 /// ```
 /// use tollgate_rules::Rules;
@@ -134,29 +119,19 @@ impl RulesError {
         Self { file: file.to_owned(), text: text.to_owned(), errors }
     }
 
-    /// The file, as it was named.
-    ///
-    /// ```
-    /// let errors = tollgate_rules::Rules::parse("r.toml", "rule = 7").unwrap_err();
-    /// assert_eq!(errors.file(), "r.toml");
-    /// ```
+    /// The file, as the caller named it.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// Each of them; at least one.
-    ///
-    /// ```
-    /// let errors = tollgate_rules::Rules::parse("r.toml", "rule = 7").unwrap_err();
-    /// assert_eq!(errors.errors().len(), 1);
-    /// ```
+    /// The mistakes, at least one.
     #[must_use]
     pub fn errors(&self) -> &[RuleError] {
         &self.errors
     }
 
-    /// All of them, each with its line of the file and carets under what is wrong.
+    /// All mistakes, each with its line of the file and carets under the place.
     ///
     /// ```
     /// let errors = tollgate_rules::Rules::parse("r.toml", "rule = 7").unwrap_err();
@@ -170,9 +145,9 @@ impl RulesError {
 
     fn shown(&self, error: &RuleError) -> String {
         let line = self.text.lines().nth(error.line - 1).unwrap_or("");
-        // A control character could move the cursor; a tab would move the carets.
+        // A control character could move the cursor, and a tab would move the carets.
         let printable = line.chars().map(|c| if c.is_control() { ' ' } else { c });
-        // Of a long line, what is around the mistake.
+        // Of a long line, only the part around the mistake is shown.
         let skipped = if error.column > SHOWN_CHARS { error.column - SHOWN_CHARS / 2 } else { 0 };
         let line: String = printable.skip(skipped).take(SHOWN_CHARS * 3 / 2).collect();
         let column = error.column - skipped;
@@ -208,127 +183,12 @@ impl fmt::Display for RulesError {
 
 impl std::error::Error for RulesError {}
 
-/// A limiter for which the system has no memory.
-///
-/// ```
-/// use tollgate_rules::{Gate, Rules};
-///
-/// let rules = Rules::parse("rules.toml", r#"
-///     rule = [{ name = "a", key = "ip", limits = "60000/s", algorithm = "sliding-log",
-///               capacity = 1_000_000_000 }]
-/// "#)?;
-/// let failed = Gate::new(rules).unwrap_err();
-/// assert!(failed.to_string().starts_with("rule \"a\", limit \"60000/s\": "));
-/// # Ok::<(), tollgate_rules::RulesError>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BuildFailed {
-    pub(crate) rule: String,
-    pub(crate) limit: String,
-    pub(crate) error: BuildError,
-}
-
-impl fmt::Display for BuildFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rule \"{}\", limit \"{}\": {}", self.rule, self.limit, self.error)
-    }
-}
-
-impl std::error::Error for BuildFailed {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-/// Why a rules file was not taken over. The rules that were in force still are.
-///
-/// ```
-/// use tollgate_rules::{ReloadError, RulesFile};
-///
-/// let error = RulesFile::open("no/such/rules.toml").unwrap_err();
-/// assert!(matches!(error, ReloadError::Unreadable { .. }));
-/// assert!(error.to_string().starts_with("no/such/rules.toml cannot be read: "));
-/// ```
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ReloadError {
-    /// The file cannot be read, is not UTF-8, or is longer than a mebibyte.
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// What is wrong in it.
-    Rules(RulesError),
-    /// There is no memory for it.
-    Build(BuildFailed),
-    /// Whoever follows the file cannot keep such rules, and says why: see
-    /// [`RulesFile::poll_if`](crate::RulesFile::poll_if).
-    Unfit(String),
-}
-
-impl fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, error } => {
-                write!(f, "{} cannot be read: {error}", path.display())
-            }
-            Self::Rules(error) => error.fmt(f),
-            Self::Build(error) => error.fmt(f),
-            Self::Unfit(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for ReloadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Unreadable { error, .. } => Some(error),
-            Self::Rules(error) => Some(error),
-            Self::Build(error) => Some(error),
-            Self::Unfit(_) => None,
-        }
-    }
-}
-
-impl From<RulesError> for ReloadError {
-    fn from(error: RulesError) -> Self {
-        Self::Rules(error)
-    }
-}
-
-impl From<BuildFailed> for ReloadError {
-    fn from(error: BuildFailed) -> Self {
-        Self::Build(error)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::error::Error;
-
     use super::*;
 
     #[test]
-    fn an_error_has_its_cause() {
-        let (rule, limit) = ("a".to_owned(), "5/s".to_owned());
-        let build = BuildFailed { rule, limit, error: BuildError::ZeroCapacity };
-        assert!(build.source().is_some_and(|cause| cause.is::<BuildError>()));
-        let rules = crate::Rules::parse("r.toml", "rule = []").expect_err("no rules");
-        let (path, error) = (PathBuf::new(), io::Error::other("gone"));
-        for (error, is_caused) in [
-            (ReloadError::from(build), true),
-            (ReloadError::from(rules), true),
-            (ReloadError::Unreadable { path, error }, true),
-            (ReloadError::Unfit("no".to_owned()), false),
-        ] {
-            assert_eq!(error.source().is_some(), is_caused, "{error:?}");
-        }
-    }
-
-    #[test]
-    fn a_mistake_in_a_long_line_is_shown_in_a_few_short_ones() {
+    fn a_mistake_in_a_long_line_is_shown_with_a_part_of_the_line() {
         for place in [1, 90, 130, 1 << 19] {
             let (begin, end) = ("x".repeat(place - 1), "z".repeat(1 << 20));
             let text = format!("{begin}{}{end}", "y".repeat(300));
@@ -343,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_a_line_a_column_and_a_width() {
+    fn a_span_of_bytes_becomes_a_line_a_column_and_a_width() {
         let at = |text, span| {
             let RuleError { line, column, width, .. } = RuleError::at(text, span, String::new());
             (line, column, width)
@@ -351,7 +211,7 @@ mod tests {
         assert_eq!(at("abcdef\n", 1..6), (1, 2, 5));
         assert_eq!(at("ab\ncdef\r\n", 4..7), (2, 2, 3));
         assert_eq!(at("ab\ncd\n", 1..5), (1, 2, 1), "no wider than its line");
-        // Within a character: from where it begins.
+        // A span that begins within a character begins at that character.
         assert_eq!(at("aéb", 2..3), (1, 2, 1));
         assert_eq!(at("a\u{10348}b", 4..6), (1, 2, 2));
         assert_eq!(at("ab", 7..9), (1, 3, 1));

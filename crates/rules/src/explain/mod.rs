@@ -1,4 +1,4 @@
-//! Rules in plain words.
+//! Rules in plain words, for `tollgate check`.
 
 mod request;
 
@@ -8,29 +8,30 @@ use std::time::Duration;
 use tollgate::{OnFull, Quota};
 
 use crate::key::OnNoKey;
+use crate::limit::RuleLimit;
 use crate::path::Separator;
-use crate::rule::{Limit, Rule, Rules};
+use crate::rule::{Rule, Rules};
 use crate::store::{Fallback, Store};
 
 impl Rules {
-    /// How paths are read, in plain words; `None` where no rule looks at one.
+    /// How the rules read paths, in plain words; `None` if no rule uses the path.
     ///
     /// ```
     /// use tollgate_rules::Rules;
     ///
     /// let text = r#"rule = [{ name = "a", match = { path = "/a" }, limits = "5/s" }]"#;
     /// assert_eq!(Rules::parse("rules.toml", text)?.explain_paths().unwrap(), "\
-    ///     %2F and backslashes are rejected where a rule depends on how they are read; \
+    ///     %2F and backslashes are denied where a rule depends on how they are read; \
     ///     parameters (;v=1) and case are ignored");
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     #[must_use]
     pub fn explain_paths(&self) -> Option<String> {
-        let asks = |rule: &Rule| !rule.matcher.paths.is_empty() || rule.key.has_path();
-        let spelling = self.rules.iter().find(|rule| asks(rule))?.matcher.spelling;
+        let uses_path = |rule: &Rule| !rule.matcher.paths.is_empty() || rule.key.has_path();
+        let spelling = self.rules.iter().find(|rule| uses_path(rule))?.matcher.spelling;
         let separator = |what: &str, separator| match separator {
             Separator::Unclear => {
-                format!("{what} are rejected where a rule depends on how they are read")
+                format!("{what} are denied where a rule depends on how they are read")
             }
             Separator::Always => format!("{what} separate segments"),
             Separator::Never => format!("{what} belong to their segments"),
@@ -52,7 +53,7 @@ impl Rules {
 }
 
 impl Rule {
-    /// The rule in plain words, a line for each thing there is to say.
+    /// The rule in plain words, with a line for each of its parts.
     ///
     /// ```
     /// use tollgate_rules::Rules;
@@ -87,7 +88,7 @@ impl Rule {
             None => lines.push(("keys", self.explain_room())),
         }
         if self.is_shadow {
-            lines.push(("shadow", "denies nothing, and tells what it would have denied".into()));
+            lines.push(("shadow", "denies nothing, and reports what it would have denied".into()));
         }
         let mut text = String::new();
         for (about, said) in lines {
@@ -102,7 +103,7 @@ impl Rule {
             _ if key.parts.is_empty() => return key.to_string(),
             OnNoKey::Shared => "requests without it share one bucket",
             OnNoKey::Skip => "the rule does not apply to requests without it",
-            OnNoKey::Block => "requests without it are denied",
+            OnNoKey::Deny => "requests without it are denied",
         };
         format!("{key}; {without}")
     }
@@ -113,33 +114,33 @@ impl Rule {
             OnFull::Deny => "new keys are denied".to_owned(),
             OnFull::Admit => "new keys are admitted and not remembered".to_owned(),
             OnFull::SharedOverflow(quota) => format!("new keys share {quota}"),
-            _ => "new keys are treated as the library says".to_owned(),
+            _ => "see the documentation of `OnFull`".to_owned(),
         };
         format!("{} at one time; when full, {when_full}", self.capacity)
     }
 }
 
 fn explain_store(store: &Store) -> String {
-    let asked = match store.is_asked_always {
-        true => "asked about each request",
-        false => "asked for some cells ahead",
+    let mode = match store.asks_always {
+        true => "which decides each request",
+        false => "from which each process leases cells ahead",
     };
     let down = match store.fallback {
         Fallback::Local if store.nodes == 1 => {
             "each process decides by all of the quota".to_owned()
         }
         Fallback::Local => format!("each process decides by 1/{} of the quota", store.nodes),
-        Fallback::Block => "requests are denied".to_owned(),
+        Fallback::Deny => "requests are denied".to_owned(),
         Fallback::Admit => "requests are admitted".to_owned(),
     };
-    let deadline = store.deadline.map(|span| format!(" by a deadline of {}", self::span(span)));
+    let deadline = store.deadline.map(|span| format!(" with a deadline of {}", self::span(span)));
     let prefix = store.prefix.as_ref().map(|prefix| format!(", keys begin with \"{prefix}\""));
     let [deadline, prefix] = [deadline, prefix].map(Option::unwrap_or_default);
-    format!("{store}, {asked}{deadline}{prefix}; while it is down, {down}")
+    format!("{store}, {mode}{deadline}{prefix}; while it is down, {down}")
 }
 
-impl Limit {
-    /// The limit in plain words: what it admits at most.
+impl RuleLimit {
+    /// The limit in plain words: the most that it admits.
     ///
     /// ```
     /// use tollgate_rules::Rules;
@@ -163,7 +164,7 @@ impl Limit {
     }
 }
 
-/// What an algorithm admits to a key at most.
+/// The most that an algorithm admits to a key.
 fn bound(quota: Quota, algorithm: &str) -> String {
     let (limit, burst, period) = (quota.limit(), quota.burst_cells(), span(quota.period()));
     let rate = match period.strip_prefix("1 ") {
@@ -220,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_read_well() {
+    fn a_span_is_written_in_its_largest_whole_unit() {
         for (nanos, text) in [
             (1_000_000_000, "1 second"),
             (900_000_000_000, "15 minutes"),
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_algorithm_has_its_bound() {
+    fn each_algorithm_has_a_bound_in_plain_words() {
         let quota: Quota = "10 per hour burst 3".parse().unwrap();
         for (algorithm, said) in [
             ("gcra", "at most 3 at once and 10 an hour; in any hour at most 13"),

@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use crate::request_view::RequestView;
 use crate::host;
 use crate::key::OnNoKey;
 use crate::matcher::{Matcher, listed};
 use crate::path::{self, Fit, Segments, Spelling};
+use crate::request_view::RequestView;
 use crate::rule::{Apply, Rule, Rules};
 
 impl Rules {
-    /// Which rules apply to a request, and why: a line for each reading of its path, if there are
-    /// several, and one for each rule. Nothing is charged.
+    /// Which rules apply to a request, and why. There is a line for each reading of its path, if it
+    /// has several, and a line for each rule. Nothing is charged.
     ///
     /// ```
     /// use tollgate_rules::{Request, Rules};
@@ -32,22 +32,22 @@ impl Rules {
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     #[must_use]
-    pub fn explain_request(&self, facts: &impl RequestView) -> String {
+    pub fn explain_request(&self, request: &impl RequestView) -> String {
         let mut text = String::new();
         if let Some(rule) = self.rules.first() {
-            explain_path(facts.path(), rule.matcher.spelling, &mut text);
+            explain_path(path::of_request(request), rule.matcher.spelling, &mut text);
         }
         let mut first: Option<&Rule> = None;
         for rule in &self.rules {
             let (said, fit) = match first {
                 Some(first) => {
-                    (format!("is not looked at, since {} is the first", first.name), Fit::None)
+                    (format!("is not tried, since {} is the first", first.name), Fit::None)
                 }
-                None => rule.explain_fit(facts),
+                None => rule.explain_fit(request),
             };
             writeln!(text, "{}: {said}", rule.name).expect("a string takes everything");
             let is_last = self.apply == Apply::First && !rule.is_shadow && fit == Fit::All;
-            if is_last && !rule.passes_over(facts) {
+            if is_last && !rule.skips(request) {
                 first = Some(rule);
             }
         }
@@ -55,52 +55,52 @@ impl Rules {
     }
 }
 
-/// The readings of a path, unless there is one and it is as the path is written.
+/// A line for each reading of a path that has oddities.
 fn explain_path(path: &str, spelling: Spelling, text: &mut String) {
     let odd = path::split(path, spelling, &mut Segments::new(""));
     let Some(readings) = odd.readings().filter(|_| odd.any()) else {
         if odd.any() {
-            text.push_str("the path is too odd to be read: each rule with a path answers 400\n");
+            text.push_str("the path has too many readings: each rule with a path answers 400\n");
         }
         return;
     };
-    let mut told: Vec<String> = Vec::new();
+    let mut written_so_far: Vec<String> = Vec::new();
     for reading in readings {
         let written = format!("/{}", reading.of(path).as_slice().join("/"));
-        if !told.contains(&written) {
+        if !written_so_far.contains(&written) {
             let why = odd.describe(path, reading);
             writeln!(text, "path as {written}: {why}").expect("a string takes everything");
-            told.push(written);
+            written_so_far.push(written);
         }
     }
 }
 
 impl Rule {
-    /// Whether it has `on_no_key = "skip"`, and the request no key.
-    fn passes_over(&self, facts: &impl RequestView) -> bool {
-        self.on_no_key == OnNoKey::Skip && self.key.values(facts, |its| its.to_string()).is_none()
+    /// Whether the rule has `on_no_key = "skip"` and the request lacks a part of the key.
+    fn skips(&self, request: &impl RequestView) -> bool {
+        self.on_no_key == OnNoKey::Skip && self.key.values(request, |its| its.to_string()).is_none()
     }
 
-    fn explain_fit(&self, facts: &impl RequestView) -> (String, Fit) {
-        let fit = self.matcher.fits_facts(facts);
+    fn explain_fit(&self, request: &impl RequestView) -> (String, Fit) {
+        let fit = self.matcher.fit_of(request);
         let said = match fit {
-            Fit::None => format!("does not apply, since {}", self.matcher.why_not(facts)),
+            Fit::None => format!("does not apply, since {}", self.matcher.why_not(request)),
             Fit::Unclear if self.is_shadow => {
                 format!("in shadow, would answer 400, since {}", self.matcher.unclear())
             }
             Fit::Unclear => format!("answers 400, since {}", self.matcher.unclear()),
-            Fit::Some | Fit::All => self.explain_key_of(facts, fit),
+            Fit::Some | Fit::All => self.explain_key_of(request, fit),
         };
         (said, fit)
     }
 
-    fn explain_key_of(&self, facts: &impl RequestView, fit: Fit) -> String {
+    fn explain_key_of(&self, request: &impl RequestView, fit: Fit) -> String {
         let by_some = match fit {
             Fit::Some => " by some of these readings",
             _ => "",
         };
         let shadow = if self.is_shadow { " in shadow" } else { "" };
-        let counted = match (self.key.values(facts, |its| its.to_string()), self.on_no_key) {
+        let counted = match (self.key.values(request, |its| its.to_string()), self.on_no_key) {
             (Some(values), _) if values.is_empty() => format!("counted by {}", self.key),
             (Some(values), _) => format!("counted by {}: {}", self.key, values.join(", ")),
             (None, OnNoKey::Shared) => {
@@ -109,7 +109,7 @@ impl Rule {
             (None, OnNoKey::Skip) => {
                 return format!("does not apply, since the request is without {}", self.key);
             }
-            (None, OnNoKey::Block) => {
+            (None, OnNoKey::Deny) => {
                 return format!("answers 400{shadow}, since the request is without {}", self.key);
             }
         };
@@ -122,24 +122,24 @@ impl Matcher {
         format!("path {} matches some of these readings only", listed(&self.paths))
     }
 
-    /// The first thing that does not fit.
-    fn why_not(&self, facts: &impl RequestView) -> String {
-        if !self.fits_method(facts) {
+    /// The first condition that does not hold.
+    fn why_not(&self, request: &impl RequestView) -> String {
+        if !self.fits_method(request) {
             return format!("the method is not {}", listed(&self.methods));
         }
-        if self.fits_path_of(facts) == Fit::None {
+        if self.fit_path_of(request) == Fit::None {
             return format!("the path is not {}", listed(&self.paths));
         }
-        if !self.fits_host_of(facts) {
-            let asked = match facts.host().map(host::bare_host) {
+        if !self.fits_host_of(request) {
+            let asked = match request.host().map(host::bare_host) {
                 Some(host) => format!("the host {host}"),
                 None => "a missing host".to_owned(),
             };
             return format!("{asked} is not {}", listed(&self.hosts));
         }
-        let unfit = self.headers.iter().find(|(name, test)| !test.fits(name, facts));
+        let unfit = self.headers.iter().find(|(name, test)| !test.fits(name, request));
         unfit.map_or_else(String::new, |(name, test)| {
-            format!("this does not hold: {}", test.of(name))
+            format!("this does not hold: {}", test.describe(name))
         })
     }
 }

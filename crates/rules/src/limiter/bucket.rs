@@ -1,4 +1,4 @@
-//! A limit at work: the only file that knows which limiter of the core counts it.
+//! The limiter of one limit. Only this file knows which limiter of the core it is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tollgate::{
     Occupancy, OnFull, Quota, Reservation, Source, Stats, Tick,
 };
 
-use crate::rule::{Limit, Penalty};
+use crate::limit::{Penalty, RuleLimit};
 
-/// The buckets of one limit.
+/// The limiter of one limit.
 ///
-/// The two algorithms that can give cells back have limiters of their own type. The token bucket is
-/// the one whose quota can be replaced: that costs a decision some nanoseconds, and keeps what keys
-/// have used when the file is edited.
+/// The two algorithms that can refund have variants of their own. `gcra` uses [`DynamicGcra`], whose
+/// quota can be replaced: it costs some nanoseconds more for each decision, and keys keep their
+/// spent cells when the file is edited.
 #[derive(Debug)]
 pub(crate) enum Bucket<C: Clock> {
     Gcra(Limiter<[u8], DynamicGcra, Arc<C>>),
@@ -22,27 +22,28 @@ pub(crate) enum Bucket<C: Clock> {
     Other(Limiter<[u8], AnyAlgorithm, Arc<C>>),
 }
 
-/// What a request costs, and how long it may wait for its turn; `None`: as long as it takes.
+/// What a request costs, and how long it may wait for its turn; `None`: any time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    pub(crate) n: u64,
+    pub(crate) cells: u64,
     pub(crate) max_delay: Option<Duration>,
 }
 
 impl Cost {
-    /// A request that waits behind so many of its key, at one cell each, itself included.
-    pub(crate) fn queued(n: u64, max_waiting: Option<u64>, quota: &Quota) -> Self {
+    /// The cost of a request in a queue of at most `max_waiting` requests of one cell each, itself
+    /// included.
+    pub(crate) fn queued(cells: u64, max_waiting: Option<u64>, quota: &Quota) -> Self {
         let delay = |requests: u64| {
             let nanos = quota.period().as_nanos().saturating_mul(requests.into());
             let nanos = nanos.div_ceil(quota.limit().max(1).into());
             u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos)
         };
-        Self { n, max_delay: max_waiting.map(delay) }
+        Self { cells, max_delay: max_waiting.map(delay) }
     }
 }
 
-/// Calls the same of whichever limiter it is.
-macro_rules! whichever {
+/// Evaluates an expression for the limiter of any variant.
+macro_rules! dispatch {
     ($bucket:expr, $each:ident => $call:expr) => {
         match $bucket {
             Bucket::Gcra($each) => $call,
@@ -54,7 +55,7 @@ macro_rules! whichever {
 
 impl<C: Clock> Bucket<C> {
     pub(crate) fn build(
-        limit: &Limit,
+        limit: &RuleLimit,
         capacity: u64,
         on_full: OnFull,
         clock: &Arc<C>,
@@ -70,43 +71,43 @@ impl<C: Clock> Bucket<C> {
         })
     }
 
-    /// Charges the cells, or none.
-    pub(crate) fn check(&self, key: &[u8], Cost { n, max_delay }: Cost, now: Tick) -> Decision {
+    /// Charges all of the cells, or none.
+    pub(crate) fn check(&self, key: &[u8], Cost { cells, max_delay }: Cost, now: Tick) -> Decision {
         match max_delay {
-            None => whichever!(self, gate => gate.check_at(key, n, now)),
-            Some(max) => whichever!(self, gate => gate.check_within_at(key, n, max, now)),
+            None => dispatch!(self, gate => gate.check_at(key, cells, now)),
+            Some(max) => dispatch!(self, gate => gate.check_within_at(key, cells, max, now)),
         }
     }
 
-    /// What [`check`](Self::check) would answer.
-    pub(crate) fn peek(&self, key: &[u8], Cost { n, max_delay }: Cost, now: Tick) -> Decision {
+    /// What [`check`](Self::check) would return.
+    pub(crate) fn peek(&self, key: &[u8], Cost { cells, max_delay }: Cost, now: Tick) -> Decision {
         match max_delay {
-            None => whichever!(self, gate => gate.peek_at(key, n, now)),
-            Some(max) => whichever!(self, gate => gate.peek_within_at(key, n, max, now)),
+            None => dispatch!(self, gate => gate.peek_at(key, cells, now)),
+            Some(max) => dispatch!(self, gate => gate.peek_within_at(key, cells, max, now)),
         }
     }
 
-    /// Whether the quota can be replaced, where that is not too far from the first.
+    /// Whether [`set_quota`](Self::set_quota) may succeed.
     pub(crate) fn may_change(&self) -> bool {
         matches!(self, Self::Gcra(_))
     }
 
-    /// Replaces the quota, and says whether it could. Each key keeps the cells that it has spent: see
-    /// [`Inherit::Spent`].
-    pub(crate) fn change(&self, quota: Quota) -> bool {
+    /// Replaces the quota; returns `false` if the limiter cannot, or the new quota is too far from the
+    /// one that it was built with. Each key keeps its spent cells: see [`Inherit::Spent`].
+    pub(crate) fn set_quota(&self, quota: Quota) -> bool {
         match self {
             Self::Gcra(gate) => gate.set_quota(quota, Inherit::Spent).is_ok(),
             _ => false,
         }
     }
 
-    /// Whether a charge can be taken back.
-    pub(crate) fn gives_back(&self) -> bool {
+    /// Whether a charge can be refunded.
+    pub(crate) fn can_refund(&self) -> bool {
         !matches!(self, Self::Other(_))
     }
 
-    /// Charges `n` cells and does the rest; if that fails, gives back what time has not restored,
-    /// where the algorithm can.
+    /// Charges the cells, then calls `rest`. If `rest` fails, the cells are refunded, as far as time
+    /// has not restored them and the algorithm can refund.
     pub(crate) fn charge_then<E: From<Denied>>(
         &self,
         key: &[u8],
@@ -115,8 +116,8 @@ impl<C: Clock> Bucket<C> {
         rest: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         match self {
-            Self::Gcra(gate) => hold(gate.reserve_at(key, cost.n, now)?, now, rest),
-            Self::Window(gate) => hold(gate.reserve_at(key, cost.n, now)?, now, rest),
+            Self::Gcra(gate) => hold(gate.reserve_at(key, cost.cells, now)?, now, rest),
+            Self::Window(gate) => hold(gate.reserve_at(key, cost.cells, now)?, now, rest),
             Self::Other(_) => {
                 let _ = self.check(key, cost, now)?;
                 rest()
@@ -125,20 +126,20 @@ impl<C: Clock> Bucket<C> {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        whichever!(self, gate => gate.stats())
+        dispatch!(self, gate => gate.stats())
     }
 
     pub(crate) fn occupancy(&self) -> Occupancy {
-        whichever!(self, gate => gate.occupancy())
+        dispatch!(self, gate => gate.occupancy())
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        whichever!(self, gate => gate.memory_bytes())
+        dispatch!(self, gate => gate.memory_bytes())
     }
 }
 
-/// Keeps what is reserved if the rest succeeds. A reservation that is dropped gives back by the
-/// limiter's clock, read at that moment.
+/// Settles the reservation if `rest` succeeds. Otherwise it is dropped, and refunds by the limiter's
+/// clock.
 fn hold<S: Source, E>(
     held: Reservation<S>,
     now: Tick,
@@ -150,13 +151,13 @@ fn hold<S: Source, E>(
     Ok(())
 }
 
-/// Who is banned: a window of one cell that opens with the ban, and before it one that counts
-/// denials.
+/// The bans of a rule: a window of one cell that opens with the ban, and a window that counts the
+/// denials before it.
 #[derive(Debug)]
 pub(crate) struct Ban<C: Clock> {
     banned: Limiter<[u8], FixedWindow, Arc<C>>,
-    /// `None`: the first denial is enough.
-    denied: Option<Limiter<[u8], FixedWindow, Arc<C>>>,
+    /// `None`: the first denial bans.
+    strikes: Option<Limiter<[u8], FixedWindow, Arc<C>>>,
 }
 
 impl<C: Clock> Ban<C> {
@@ -176,26 +177,26 @@ impl<C: Clock> Ban<C> {
         let before = penalty.after - 1;
         Ok(Self {
             banned: window(1, penalty.ban)?,
-            denied: (before > 0).then(|| window(before, penalty.within)).transpose()?,
+            strikes: (before > 0).then(|| window(before, penalty.within)).transpose()?,
         })
     }
 
-    /// Whether the key is banned, and until when.
-    pub(crate) fn of(&self, key: &[u8], now: Tick) -> Option<Denied> {
+    /// The key's ban, if it is banned.
+    pub(crate) fn get(&self, key: &[u8], now: Tick) -> Option<Denied> {
         self.banned.peek_at(key, 1, now).err()
     }
 
-    /// Counts a denial.
-    pub(crate) fn note(&self, key: &[u8], now: Tick) {
+    /// Counts a denial of the key, and begins a ban if there were enough.
+    pub(crate) fn strike(&self, key: &[u8], now: Tick) {
         let is_enough =
-            self.denied.as_ref().is_none_or(|denied| denied.check_at(key, 1, now).is_err());
+            self.strikes.as_ref().is_none_or(|strikes| strikes.check_at(key, 1, now).is_err());
         if is_enough {
-            // Where it fails, another thread has begun the ban.
+            // If it fails, another thread has begun the ban.
             let _ = self.banned.check_at(key, 1, now);
         }
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.banned.memory_bytes() + self.denied.as_ref().map_or(0, Limiter::memory_bytes)
+        self.banned.memory_bytes() + self.strikes.as_ref().map_or(0, Limiter::memory_bytes)
     }
 }

@@ -1,46 +1,48 @@
-//! What rules at work have counted.
+//! What the limiters of rules have counted.
 
 use tollgate::{Clock, Occupancy, Stats};
 
-use crate::limiter::{Active, Gate};
-use crate::rule::{Limit, Rule};
+use super::{ActiveRule, RulesLimiter};
+use crate::limit::RuleLimit;
+use crate::rule::Rule;
 
-/// What a rule has counted: see [`Gate::stats`].
+/// The counts of a rule: see [`RulesLimiter::stats`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuleStats<'g> {
     /// The rule.
     pub rule: &'g Rule,
-    /// Requests that were charged to all limits of the rule. It goes on when rules are exchanged, as
-    /// long as there is a rule of that name. A rule in shadow counts those that it would have admitted.
-    /// It is 0 where a [store](crate::Store) keeps the limits.
+    /// Requests that were charged to all limits of the rule. A reload keeps the count of a rule whose
+    /// name stays. A rule in shadow counts the requests that it would have admitted. The count is 0 if
+    /// a [store](crate::Store) keeps the limits.
     pub admitted: u64,
-    /// One for each limit, in the order of the rule; none where a store keeps them.
+    /// One for each limit, in the order of the rule; empty if a store keeps them.
     pub limits: Vec<LimitStats<'g>>,
 }
 
-/// What a limit has counted, and how full its table is.
+/// The counts of a limit, and how full its table is.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LimitStats<'g> {
     /// The limit.
-    pub limit: &'g Limit,
-    /// Counts since its table was built. They start afresh with the table when rules are exchanged.
+    pub limit: &'g RuleLimit,
+    /// Counts since its table was built. A reload that builds a new table resets them.
     pub stats: Stats,
-    /// How many keys are live, and how many there is room for.
+    /// How many keys are live, and how many fit.
     pub occupancy: Occupancy,
 }
 
-impl<C: Clock> Gate<C> {
-    /// What each rule has counted, in the order of the file. It looks at up to 4,096 buckets of each
-    /// limit, so it is for a page of figures or a timer.
+impl<C: Clock> RulesLimiter<C> {
+    /// The counts of each rule, in the order of the file. It reads up to 4,096 slots of each limit, so
+    /// call it for a page of metrics or from a timer.
     ///
-    /// **Not guaranteed.** While requests are decided, the counts may be of slightly different moments.
+    /// **Not guaranteed.** While threads decide requests, the counts may be of slightly different
+    /// moments.
     ///
     /// ```
-    /// # use tollgate_rules::{Gate, Request, Rules};
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
     /// let text = r#"rule = [{ name = "a", key = "none", limits = "1/min" }]"#;
-    /// let gate = Gate::new(Rules::parse("rules.toml", text)?)?;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
     /// assert!(gate.decide(&Request::default()).is_admitted());
     /// assert!(!gate.decide(&Request::default()).is_admitted());
     /// let stats = gate.stats().next().expect("there is a rule");
@@ -50,7 +52,7 @@ impl<C: Clock> Gate<C> {
     /// ```
     pub fn stats(&self) -> impl Iterator<Item = RuleStats<'_>> {
         let limit = |(limit, stats, occupancy)| LimitStats { limit, stats, occupancy };
-        self.active.iter().map(move |Active { rule, buckets, admitted, .. }| {
+        self.active.iter().map(move |ActiveRule { rule, buckets, admitted, .. }| {
             let limits = rule.limits.iter().zip(buckets);
             let limits = limits.map(|(its, bucket)| (its, bucket.stats(), bucket.occupancy()));
             RuleStats { rule, admitted: admitted.admitted(), limits: limits.map(limit).collect() }
@@ -68,14 +70,14 @@ mod tests {
     use crate::{Request, Rules};
 
     #[test]
-    fn a_rule_counts_what_all_its_limits_admitted() {
+    fn a_rule_counts_requests_that_all_its_limits_admitted() {
         let text = r#"rule = [
             { name = "two", key = "none", limits = ["9/s", "2/min"] },
             { name = "trial", key = "none", limits = "1/min", shadow = true },
             { name = "other", match = { path = "/other" }, key = "none", limits = "1/min" },
         ]"#;
         let rules = Rules::parse("r.toml", text).expect("rules");
-        let gate = Gate::with_clock(rules, Arc::new(ManualClock::new())).expect("memory");
+        let gate = RulesLimiter::with_clock(rules, Arc::new(ManualClock::new())).expect("memory");
         for _ in 0..5 {
             let _ = gate.decide(&Request::default());
         }
@@ -84,10 +86,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_forgotten_are_counted() {
+    fn evicted_keys_are_counted() {
         let text = r#"rule = [{ name = "a", key = "header:k", capacity = 16, limits = "1/h" }]"#;
         let rules = Rules::parse("r.toml", text).expect("rules");
-        let gate = Gate::with_clock(rules, Arc::new(ManualClock::new())).expect("memory");
+        let gate = RulesLimiter::with_clock(rules, Arc::new(ManualClock::new())).expect("memory");
         for key in 0..1_000 {
             let key = key.to_string();
             let headers = [("k", key.as_str())];

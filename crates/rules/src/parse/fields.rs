@@ -1,4 +1,4 @@
-//! Values of the expected type, and errors where they are not.
+//! Values of the expected type, or errors about them.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::error::RuleError;
 
 pub(crate) type Value<'s> = Spanned<DeValue<'s>>;
 
-/// The text, and what was found wrong in it so far. Whatever returns `None` has said why.
+/// The text and the errors found in it so far. A method that returns `None` has reported why.
 #[derive(Debug)]
 pub(crate) struct Reader<'s> {
     pub(crate) text: &'s str,
@@ -71,24 +71,21 @@ impl<'s> Reader<'s> {
         boolean
     }
 
-    /// A whole number from `least` to `most`.
-    pub(crate) fn number(&mut self, value: &Value<'s>, least: u64, most: u64) -> Option<u64> {
+    /// A whole number from `min` to `max`.
+    pub(crate) fn number(&mut self, value: &Value<'s>, min: u64, max: u64) -> Option<u64> {
         let DeValue::Integer(integer) = value.get_ref() else {
-            self.wrong_type(value, &format!("a whole number from {least} to {most} is needed"));
+            self.wrong_type(value, &format!("a whole number from {min} to {max} is needed"));
             return None;
         };
         let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
-        let number = number.filter(|number| (least..=most).contains(number));
+        let number = number.filter(|number| (min..=max).contains(number));
         if number.is_none() {
-            self.error(
-                value.span(),
-                format!("out of range: write a number from {least} to {most}"),
-            );
+            self.error(value.span(), format!("out of range: write a number from {min} to {max}"));
         }
         number
     }
 
-    /// One of some words, each for its meaning.
+    /// One of these words; returns what it means.
     pub(crate) fn one_of<T: Copy>(&mut self, value: &Value<'s>, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let needed = quoted_list(&names);
@@ -100,7 +97,7 @@ impl<'s> Reader<'s> {
         meant
     }
 
-    /// One string, or a list of at least one; each with its place.
+    /// One string, or a list of at least one. Each comes with its value, for error positions.
     pub(crate) fn strings<'v>(
         &mut self,
         value: &'v Value<'s>,
@@ -139,7 +136,7 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// Complains of every key that is not one of `known`.
+    /// Reports every key that is not one of `known`, with what to write instead.
     pub(crate) fn only_keys(
         &mut self,
         table: &DeTable<'s>,
@@ -172,14 +169,14 @@ pub(crate) fn quoted_list(words: &[&str]) -> String {
     }
 }
 
-/// The word that was probably meant: at most two letters away, and nearer than its length.
+/// The word that was probably meant: at most two edits away, and fewer than its length.
 fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let distances = known.iter().map(|word| (distance(name, word), *word));
-    let (least, word) = distances.min_by_key(|(distance, _)| *distance)?;
-    (least <= 2 && least < word.len().min(name.len())).then_some(word)
+    let (edits, word) = distances.min_by_key(|(distance, _)| *distance)?;
+    (edits <= 2 && edits < word.len().min(name.len())).then_some(word)
 }
 
-/// How many letters must be put in, taken out or changed.
+/// Levenshtein distance: how many letters must be inserted, removed or changed.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -207,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_probably_meant() {
+    fn the_nearest_word_is_suggested_if_at_most_two_letters_differ() {
         let known = ["name", "match", "limits", "key"];
         for (name, meant) in [
             ("limit", Some("limits")),

@@ -1,27 +1,32 @@
-//! `key`: what gets a bucket of its own.
+//! `key`: what a rule counts requests by.
 
-use super::fields::{Reader, Value};
+use super::fields::{Reader, Value, quoted_list};
 use super::matcher::is_token;
-use crate::key::{Key, Part};
-use crate::path::Spelling;
+use crate::key::{FORMS, Form, Key, Part, PartSettings};
 
-const NEEDED: &str = "\"ip\", \"header:NAME\", \"cookie:NAME\", \"path\", \"method\", \"host\" or \
-                      \"none\"";
+/// The forms of a part, as messages list them.
+fn needed() -> String {
+    let form = |form: &Form| match form {
+        Form::Word(word, _) => (*word).to_owned(),
+        Form::Named(word, _) => format!("{word}:NAME"),
+    };
+    let forms: Vec<String> = FORMS.iter().map(form).chain(["none".to_owned()]).collect();
+    quoted_list(&forms.iter().map(String::as_str).collect::<Vec<_>>())
+}
 
-/// Of IPv6 addresses, `ipv6_prefix` bits count.
+/// One part or a list of them; `"none"` stands alone.
 pub(crate) fn read<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
-    ipv6_prefix: u8,
-    spelling: Spelling,
+    settings: PartSettings,
 ) -> Option<Key> {
-    let words = reader.strings(value, NEEDED)?;
+    let words = reader.strings(value, &needed())?;
     if let [(_, "none")] = *words {
         return Some(Key { parts: Vec::new() });
     }
     let mut parts: Vec<Option<Part>> = Vec::new();
-    for (value, word) in words {
-        let part = part(word, ipv6_prefix, spelling);
+    for (value, text) in words {
+        let part = part(text, settings);
         let part = part.map_err(|message| reader.error_in(value, message)).ok();
         if part.is_some() && parts.contains(&part) {
             reader.error_in(value, "the key has this part already: leave it out".to_owned());
@@ -31,26 +36,29 @@ pub(crate) fn read<'s>(
     Some(Key { parts: parts.into_iter().collect::<Option<_>>()? })
 }
 
-fn part(word: &str, ipv6_prefix: u8, spelling: Spelling) -> Result<Part, String> {
-    let named = |what: &str, name: &str| match is_token(name) {
-        true => Ok(name.to_owned()),
-        false => Err(format!("the name of a {what} is needed, as in \"{what}:x-user\"")),
+fn part(text: &str, settings: PartSettings) -> Result<Part, String> {
+    let (word, name) = match text.split_once(':') {
+        Some((word, name)) => (word, Some(name)),
+        None => (text, None),
     };
-    match word.split_once(':') {
-        Some(("header", name)) => Ok(Part::Header(named("header", name)?.to_ascii_lowercase())),
-        Some(("cookie", name)) => Ok(Part::Cookie(named("cookie", name)?)),
-        _ => match word {
-            "ip" => Ok(Part::Ip { ipv6_prefix }),
-            "path" => Ok(Part::Path(spelling)),
-            "method" => Ok(Part::Method),
-            "host" => Ok(Part::Host),
-            "none" => Err("\"none\" is one bucket for all: write it alone, or leave it out".into()),
-            "header" | "cookie" => named(word, "").map(Part::Header),
-            _ if word.contains('+') => {
-                let parts: Vec<String> = word.split('+').map(|part| format!("{part:?}")).collect();
-                Err(format!("several parts are a list: write [{}]", parts.join(", ")))
+    for form in FORMS {
+        match (form, name) {
+            (Form::Word(its, build), None) if *its == word => return Ok(build(settings)),
+            (Form::Named(its, build), name) if *its == word => {
+                let named = name.filter(|name| is_token(name)).map(build);
+                return named.ok_or_else(|| {
+                    format!("the name of a {word} is needed, as in \"{word}:x-user\"")
+                });
             }
-            _ => Err(format!("unknown key \"{word}\": write {NEEDED}, or a list of them")),
-        },
+            _ => {}
+        }
     }
+    Err(match text {
+        "none" => "\"none\" is one bucket for all: write it alone, or leave it out".to_owned(),
+        _ if text.contains('+') => {
+            let parts: Vec<String> = text.split('+').map(|part| format!("{part:?}")).collect();
+            format!("several parts are a list: write [{}]", parts.join(", "))
+        }
+        _ => format!("unknown key \"{text}\": write {}, or a list of them", needed()),
+    })
 }

@@ -1,4 +1,4 @@
-//! `limits`, `algorithm`, `on_full`, `penalty`: how much, counted how.
+//! `limits`, `algorithm`, `on_full` and `penalty`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use toml::de::DeValue;
 
 use super::fields::{Reader, Value, quoted_list};
 use super::spot::word_at;
+use crate::limit::{Penalty, RuleLimit};
 use crate::limiter::bucket::{Ban, Bucket};
-use crate::rule::{Limit, Penalty};
 
-/// Each is asked for every request that the rule matches.
+/// Every limit is checked for every request that the rule matches.
 const LIMITS_MAX: usize = 8;
 const AFTER_MAX: u64 = 1_000_000;
 const LIMIT_KEYS: &[&str] = &["quota", "name", "algorithm"];
@@ -33,13 +33,13 @@ pub(crate) fn algorithm<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Optio
     }
 }
 
-/// One limit, or a list of them; `usual` is the algorithm of those that name none.
+/// One limit, or a list of them. `usual` is the algorithm of limits that name none.
 pub(crate) fn limits<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     usual: Named,
     on_full: OnFull,
-) -> Option<Vec<Limit>> {
+) -> Option<Vec<RuleLimit>> {
     let items = match value.get_ref() {
         DeValue::Array(items) => items.iter().collect(),
         _ => vec![value],
@@ -49,10 +49,11 @@ pub(crate) fn limits<'s>(
         reader.error(value.span(), message);
         return None;
     }
-    let mut limits: Vec<Option<Limit>> = Vec::new();
+    let mut limits: Vec<Option<RuleLimit>> = Vec::new();
     for item in items {
         let read = limit(reader, item, usual, on_full);
-        let is_name_of = |limit: &Limit| read.as_ref().is_some_and(|read| read.name == limit.name);
+        let is_name_of =
+            |limit: &RuleLimit| read.as_ref().is_some_and(|read| read.name == limit.name);
         if limits.iter().flatten().any(is_name_of) {
             let twice = "the rule has a limit of this name: leave one out, or name both, as in \
                          { quota = \"5/s\", name = \"writes\" }";
@@ -68,7 +69,7 @@ fn limit<'s>(
     value: &Value<'s>,
     usual: Named,
     on_full: OnFull,
-) -> Option<Limit> {
+) -> Option<RuleLimit> {
     let (given, name, by) = match value.get_ref() {
         DeValue::String(_) => (value, None, Some(usual)),
         DeValue::Table(table) => {
@@ -93,10 +94,10 @@ fn limit<'s>(
         None => quota?.to_string(),
     };
     let (quota, (algorithm, algorithm_name)) = (quota?, by?);
-    let limit = Limit { name, quota, algorithm, algorithm_name };
+    let limit = RuleLimit { name, quota, algorithm, algorithm_name };
     match buildable(&limit, on_full) {
         Ok(()) => Some(limit),
-        // It is told about beside the overflow's quota.
+        // It is reported at the quota of the overflow.
         Err(BuildError::OverflowQuota(_)) => Some(limit),
         Err(BuildError::Quota(error)) => {
             reader.error_in(given, format!("{algorithm_name} cannot keep this: {error}"));
@@ -109,12 +110,12 @@ fn limit<'s>(
     }
 }
 
-/// Whether a limiter of one key can be built: that does not depend on the number of keys.
-fn buildable(limit: &Limit, on_full: OnFull) -> Result<(), BuildError> {
+/// Whether a limiter can be built. One key suffices: the number of keys does not matter.
+fn buildable(limit: &RuleLimit, on_full: OnFull) -> Result<(), BuildError> {
     Bucket::build(limit, 1, on_full, &Arc::new(ManualClock::new())).map(drop)
 }
 
-/// A name of a rule or a limit.
+/// The name of a rule or a limit.
 pub(crate) fn name_of<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
@@ -129,7 +130,7 @@ pub(crate) fn name_of<'s>(
     is_name.then(|| name.to_owned())
 }
 
-/// What `on_full` says.
+/// `on_full`.
 pub(crate) fn on_full<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<OnFull> {
     let DeValue::Table(table) = value.get_ref() else {
         let words =
@@ -146,11 +147,11 @@ pub(crate) fn on_full<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<
     reader.quota(quota).map(OnFull::SharedOverflow)
 }
 
-/// Says which algorithm cannot keep the quota of the overflow.
+/// Reports the algorithm that cannot keep the quota of the overflow.
 pub(crate) fn check_overflow<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
-    limits: &[Limit],
+    limits: &[RuleLimit],
     on_full: OnFull,
 ) {
     for limit in limits {
@@ -163,7 +164,7 @@ pub(crate) fn check_overflow<'s>(
     }
 }
 
-/// What `penalty` says.
+/// `penalty`.
 pub(crate) fn penalty<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Penalty> {
     let DeValue::Table(table) = value.get_ref() else {
         let ban = span(reader, value)?;
@@ -182,7 +183,7 @@ pub(crate) fn penalty<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<
     kept(reader, value, Penalty { after, within, ban })
 }
 
-/// The penalty, if it can be kept.
+/// The penalty, if a limiter can keep it.
 fn kept<'s>(reader: &mut Reader<'s>, value: &Value<'s>, penalty: Penalty) -> Option<Penalty> {
     match Ban::build(penalty, 1, &Arc::new(ManualClock::new())) {
         Ok(_) => Some(penalty),
@@ -194,7 +195,7 @@ fn kept<'s>(reader: &mut Reader<'s>, value: &Value<'s>, penalty: Penalty) -> Opt
     }
 }
 
-/// A span of time such as "10 min": what may stand behind "1 per" in a quota.
+/// A span of time such as "10 min": what a quota may have after "1 per".
 pub(crate) fn span<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Duration> {
     const NEEDED: &str = "a span of time such as \"30 s\", \"10 min\" or \"1 day\"";
     const BEFORE: &str = "1 per ";

@@ -1,4 +1,4 @@
-//! `match`: which requests a rule is about.
+//! `match`: which requests a rule applies to.
 
 use toml::de::DeValue;
 
@@ -103,7 +103,7 @@ fn headers<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Vec<(String
     headers.into_iter().collect()
 }
 
-/// Whether it may be the name of a header or a cookie.
+/// Whether a header or a cookie can have this name.
 pub(crate) fn is_token(name: &str) -> bool {
     let is_tchar = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !name.is_empty() && name.chars().all(is_tchar)

@@ -1,4 +1,4 @@
-//! From text to rules: parsed, not validated, and everything that is wrong told at once.
+//! From text to rules. The parser reports all mistakes at once.
 
 mod fields;
 mod key;
@@ -16,7 +16,7 @@ use crate::path::{Separator, Spelling};
 use crate::rule::{Apply, Rule, Rules};
 use fields::{Reader, Value};
 
-/// More would be looked through for every request.
+/// Each rule is tried on every request, so their number is bounded.
 const RULES_MAX: usize = 256;
 
 const KEYS: &[&str] = &["apply", "encoded_slash", "backslash", "path_params", "path_case", "rule"];
@@ -32,7 +32,7 @@ pub(crate) fn rules(file: &str, text: &str) -> Result<Rules, RulesError> {
     let mut reader = Reader::new(text);
     let (root, wrong) = DeTable::parse_recoverable(text);
     if !wrong.is_empty() {
-        // What was recovered may be half of what was meant: nothing is said about it.
+        // The recovered part may be half of what was meant, so it is not checked.
         for error in wrong {
             let span = error.span().unwrap_or(0..0);
             reader.error(span, format!("not TOML: {}", error.message()));
@@ -52,7 +52,7 @@ fn read<'s>(reader: &mut Reader<'s>, root: &Spanned<DeTable<'s>>) -> Option<Rule
         Some(value) => reader.one_of(value, &[("all", Apply::All), ("first", Apply::First)]),
         None => Some(Apply::default()),
     };
-    // Where it is wrong, the rules are read all the same.
+    // The rules are checked even if this is wrong.
     let spelling = spelling(reader, table);
     let Some(value) = table.get("rule") else {
         let none = "the file has no rules: begin each with a line [[rule]]";
@@ -68,9 +68,9 @@ fn spelling<'s>(reader: &mut Reader<'s>, table: &DeTable<'s>) -> Spelling {
     let mut one_of = |key: &str, words: &[(&str, Separator)]| {
         table.get(key).and_then(|value| reader.one_of(value, words)).unwrap_or_default()
     };
-    let [reject, keep] = [("reject", Separator::Unclear), ("keep", Separator::Never)];
-    let encoded_slash = one_of("encoded_slash", &[reject, ("decode", Separator::Always), keep]);
-    let backslash = one_of("backslash", &[reject, ("slash", Separator::Always), keep]);
+    let [deny, keep] = [("deny", Separator::Unclear), ("keep", Separator::Never)];
+    let encoded_slash = one_of("encoded_slash", &[deny, ("decode", Separator::Always), keep]);
+    let backslash = one_of("backslash", &[deny, ("slash", Separator::Always), keep]);
     let mut keeps = |key: &str| {
         let words = [("ignore", false), ("keep", true)];
         table.get(key).and_then(|value| reader.one_of(value, &words)).unwrap_or_default()

@@ -5,10 +5,11 @@ use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value};
 use super::{key, limits, matcher, store};
-use crate::key::{Key, OnNoKey, Part};
+use crate::key::{Key, OnNoKey, Part, PartSettings};
+use crate::limit::RuleLimit;
 use crate::matcher::Matcher;
 use crate::path::Spelling;
-use crate::rule::{Limit, Rule};
+use crate::rule::Rule;
 
 const CAPACITY_DEFAULT: u64 = 100_000;
 const CAPACITY_MAX: u64 = 1_000_000_000;
@@ -45,7 +46,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("ban", "write \"penalty\""),
 ];
 
-/// Reads a rule; `names` are those of the rules before it, and where they stand.
+/// Reads a rule. `names` are the names of the rules before it, each with its line.
 pub(crate) fn read<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
@@ -63,7 +64,7 @@ pub(crate) fn read<'s>(
         None => Some(Matcher::default()),
     };
     let key = read_key(reader, table, spelling);
-    let words = [("shared", OnNoKey::Shared), ("skip", OnNoKey::Skip), ("block", OnNoKey::Block)];
+    let words = [("shared", OnNoKey::Shared), ("skip", OnNoKey::Skip), ("deny", OnNoKey::Deny)];
     let on_no_key = match table.get("on_no_key") {
         Some(value) => reader.one_of(value, &words),
         None => Some(OnNoKey::default()),
@@ -93,7 +94,7 @@ pub(crate) fn read<'s>(
         None => Some(None),
     };
     let key = key?;
-    // One bucket for all needs room for one.
+    // One bucket for all requests takes one slot.
     let usual = if key.parts.is_empty() { 1 } else { CAPACITY_DEFAULT };
     Some(Rule {
         name: name?,
@@ -136,10 +137,10 @@ fn read_key<'s>(reader: &mut Reader<'s>, table: &DeTable<'s>, spelling: Spelling
         Some(value) => reader.number(value, 1, 128).and_then(|bits| u8::try_from(bits).ok()),
         None => Some(IPV6_PREFIX_DEFAULT),
     };
-    let usual = prefix.unwrap_or(IPV6_PREFIX_DEFAULT);
+    let ipv6_prefix = prefix.unwrap_or(IPV6_PREFIX_DEFAULT);
     let key = match table.get("key") {
-        Some(value) => key::read(reader, value, usual, spelling),
-        None => Some(Key { parts: vec![Part::Ip { ipv6_prefix: usual }] }),
+        Some(value) => key::read(reader, value, PartSettings { ipv6_prefix, spelling }),
+        None => Some(Key { parts: vec![Part::Ip { ipv6_prefix }] }),
     };
     if let (Some(value), Some(key)) = (table.get("ipv6_prefix"), &key)
         && !key.parts.iter().any(|part| matches!(part, Part::Ip { .. }))
@@ -155,7 +156,7 @@ fn read_limits<'s>(
     rule: &Value<'s>,
     table: &DeTable<'s>,
     on_full: Option<OnFull>,
-) -> Option<Vec<Limit>> {
+) -> Option<Vec<RuleLimit>> {
     let usual = match table.get("algorithm") {
         Some(value) => limits::algorithm(reader, value),
         None => Some((AnyAlgorithm::Gcra(Gcra::new()), "gcra")),
@@ -165,7 +166,7 @@ fn read_limits<'s>(
         reader.error(rule.span(), message);
         return None;
     };
-    // Where the algorithm is unknown, the quotas are read all the same.
+    // The quotas are checked even if the algorithm is unknown.
     let by = usual.unwrap_or((AnyAlgorithm::Gcra(Gcra::new()), "gcra"));
     let when_full = on_full.unwrap_or_default();
     let limits = limits::limits(reader, value, by, when_full)?;

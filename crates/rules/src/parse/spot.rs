@@ -1,4 +1,4 @@
-//! Places within a string of the file.
+//! Positions within a string of the file.
 
 use std::ops::Range;
 
@@ -6,8 +6,8 @@ use toml::de::DeValue;
 
 use super::fields::Value;
 
-/// The bytes of the file that bytes `within` a string's content stand at; the whole string where
-/// escapes make them hard to tell.
+/// Where the bytes `within` a string's content are in the file. If the string has escapes, it is the
+/// whole string.
 pub(crate) fn spot(text: &str, value: &Value<'_>, within: Range<usize>) -> Range<usize> {
     let span = value.span();
     let DeValue::String(content) = value.get_ref() else { return span };
@@ -23,7 +23,7 @@ pub(crate) fn spot(text: &str, value: &Value<'_>, within: Range<usize>) -> Range
     begin + within.start.min(content.len())..begin + within.end.min(content.len())
 }
 
-/// From the character of that column, counted from 1, to the end of its word.
+/// From the character in this column, counted from 1, to the end of its word.
 pub(crate) fn word_at(content: &str, column: usize) -> Range<usize> {
     let start = content.char_indices().nth(column - 1).map_or(content.len(), |(at, _)| at);
     let rest = &content[start..];
@@ -35,7 +35,7 @@ mod tests {
     use super::word_at;
 
     #[test]
-    fn a_word_ends_where_a_space_or_the_text_does() {
+    fn a_word_ends_at_a_space_or_at_the_end_of_the_text() {
         for (column, word) in [(1, 0..2), (4, 3..6), (5, 4..6), (8, 7..9), (9, 8..9), (30, 9..9)] {
             assert_eq!(word_at("10 per 2x", column), word, "{column}");
         }

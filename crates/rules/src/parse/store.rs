@@ -6,13 +6,15 @@ use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value};
 use super::limits::span;
-use crate::rule::Limit;
+use crate::limit::RuleLimit;
 use crate::store::{Fallback, Store};
 
-const KEYS: &[&str] = &["url", "when_down", "nodes", "ask", "deadline", "prefix"];
-/// What was probably meant.
+const KEYS: &[&str] = &["url", "fallback", "nodes", "ask", "deadline", "prefix"];
+/// Keys that a user may try, and what to write instead.
 const ALIASES: &[(&str, &str)] = &[
-    ("on_store_down", "write \"when_down\""),
+    ("on_store_down", "write \"fallback\""),
+    ("when_down", "write \"fallback\""),
+    ("on_down", "write \"fallback\""),
     ("timeout", "write \"deadline\""),
     ("key_prefix", "write \"prefix\""),
 ];
@@ -22,11 +24,11 @@ const DEADLINES: std::ops::RangeInclusive<Duration> =
 const PREFIX_BYTES_MAX: usize = 64;
 const SCHEMES: [&str; 2] = ["redis://", "redis+cluster://"];
 const NEEDED: &str = "a server such as \"redis://10.0.0.5:6379\"";
-/// What a server can count.
+/// The algorithms that a server can run.
 const ALGORITHMS: &str =
     "\"gcra\", \"fixed-window\", \"fixed-window-aligned\", \"sliding-counter\" or \"sliding-log\"";
 
-/// What `store` says: a URL, or a table with one.
+/// A URL, or a table with one.
 pub(crate) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Store> {
     let none = DeTable::new();
     let (given, table) = match value.get_ref() {
@@ -43,9 +45,8 @@ pub(crate) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Sto
         _ => (value, &none),
     };
     let url = url(reader, given);
-    let words =
-        [("local", Fallback::Local), ("block", Fallback::Block), ("admit", Fallback::Admit)];
-    let fallback = match table.get("when_down") {
+    let words = [("local", Fallback::Local), ("deny", Fallback::Deny), ("admit", Fallback::Admit)];
+    let fallback = match table.get("fallback") {
         Some(value) => reader.one_of(value, &words),
         None => Some(Fallback::default()),
     };
@@ -53,7 +54,7 @@ pub(crate) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Sto
         Some(value) => reader.number(value, 1, NODES_MAX),
         None => Some(1),
     };
-    let is_asked_always = match table.get("ask") {
+    let asks_always = match table.get("ask") {
         Some(value) => reader.one_of(value, &[("ahead", false), ("always", true)]),
         None => Some(false),
     };
@@ -63,13 +64,13 @@ pub(crate) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Sto
         url: url?,
         fallback: fallback?,
         nodes: nodes?,
-        is_asked_always: is_asked_always?,
+        asks_always: asks_always?,
         deadline: all_or_none(deadline)?,
         prefix: all_or_none(prefix)?,
     })
 }
 
-/// What may be left out, but not be wrong.
+/// The inner `None` is an error; the outer one means that the key is left out.
 #[allow(clippy::option_option, reason = "left out, or wrong")]
 fn all_or_none<T>(given: Option<Option<T>>) -> Option<Option<T>> {
     match given {
@@ -110,12 +111,12 @@ fn url<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Says what a rule with a store cannot have.
+/// Reports what a rule with a store cannot have.
 pub(crate) fn check<'s>(
     reader: &mut Reader<'s>,
     store: &Value<'s>,
     rule: &DeTable<'s>,
-    limits: &[Limit],
+    limits: &[RuleLimit],
 ) {
     for limit in limits {
         if matches!(limit.algorithm_name, "leaky-queue" | "sub-windows") {

@@ -1,5 +1,7 @@
-use super::*;
 use proptest::prelude::*;
+
+use super::oddities::ODD_BYTES_MAX;
+use super::*;
 
 const KEEPS: Spelling = Spelling {
     encoded_slash: Separator::Never,
@@ -9,18 +11,18 @@ const KEEPS: Spelling = Spelling {
 };
 const DECODES: Spelling = Spelling { encoded_slash: Separator::Always, ..KEEPS };
 
-/// The segments where a path has no oddities; `None` where it has.
+/// The segments of a path without oddities; `None` if it has any.
 fn plain(path: &str, spelling: Spelling) -> Option<Vec<&str>> {
     let mut segments = Segments::new("");
-    let odd = split(path, spelling, &mut segments);
+    let odd = split(without_query(path), spelling, &mut segments);
     (!odd.any()).then(|| segments.as_slice().to_vec())
 }
 
 fn in_keys(path: &str, spelling: Spelling) -> Vec<&str> {
-    Reading::of_keys(spelling).of(path).as_slice().to_vec()
+    Reading::of_keys(spelling).of(without_query(path)).as_slice().to_vec()
 }
 
-/// All readings, decoded and joined, each once.
+/// All readings with their segments joined, each once.
 fn readings(path: &str, spelling: Spelling) -> Option<Vec<String>> {
     let odd = split(path, spelling, &mut Segments::new(""));
     let mut all: Vec<String> =
@@ -119,7 +121,7 @@ fn a_rule_that_applies_by_some_readings_only_is_unclear_or_applies() {
 }
 
 #[test]
-fn encoded_bytes_are_decoded() {
+fn escapes_are_decoded_once() {
     for (segment, expected) in [
         ("%6cogin", &b"login"[..]),
         ("a%2Fb", b"a/b"),
@@ -132,8 +134,8 @@ fn encoded_bytes_are_decoded() {
     }
 }
 
-/// As nginx documents it: escapes are decoded once, then slashes are merged and dots resolved. Over
-/// whole bytes, and so by another way than segments of the text.
+/// The reference: nginx decodes escapes once, then merges slashes and resolves dots. It works on the
+/// bytes of the whole path, unlike the code under test, which works on segments of the text.
 fn normalised(path: &str) -> Vec<Vec<u8>> {
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let mut bytes = Vec::new();
@@ -162,23 +164,25 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn decoding_is_the_reference_normalisation(path in "/([/.%?#;é\\\\]|%2[fFeE5]|%[0-9a-f]{2}|[a-c]){0,20}") {
+    fn the_reading_for_keys_equals_the_normalisation_of_nginx(path in "/([/.%?#;é\\\\]|%2[fFeE5]|%[0-9a-f]{2}|[a-c]){0,20}") {
         let ours: Vec<Vec<u8>> =
             in_keys(&path, DECODES).iter().map(|segment| decoded(segment).collect()).collect();
         prop_assert_eq!(&ours, &normalised(&path));
-        // It is one of the readings that a rule is tried on, and the first.
-        let odd = split(&path, DECODES, &mut Segments::new(""));
+        // The first reading that rules try is the same.
+        let bare = without_query(&path);
+        let odd = split(bare, DECODES, &mut Segments::new(""));
         if let Some(readings) = odd.readings() {
-            prop_assert_eq!(readings[0].of(&path).as_slice().to_vec(), in_keys(&path, DECODES));
+            prop_assert_eq!(readings[0].of(bare).as_slice().to_vec(), in_keys(&path, DECODES));
         }
     }
 
     #[test]
-    fn any_path_has_segments(path in "\\PC{0,40}|[/.%2eEa-c?é;\\\\05fF]{0,40}", count in 0_usize..40) {
+    fn any_path_splits_into_segments_without_empty_ones(path in "\\PC{0,40}|[/.%2eEa-c?é;\\\\05fF]{0,40}", count in 0_usize..40) {
         for spelling in [Spelling::default(), DECODES, KEEPS] {
-            let odd = split(&path, spelling, &mut Segments::new(""));
+            let bare = without_query(&path);
+            let odd = split(bare, spelling, &mut Segments::new(""));
             for reading in odd.readings().unwrap_or_default() {
-                for segment in reading.of(&path).as_slice() {
+                for segment in reading.of(bare).as_slice() {
                     prop_assert!(!segment.is_empty() && !segment.contains('/'));
                     prop_assert!(decoded(segment).count() <= segment.len());
                 }

@@ -1,4 +1,4 @@
-//! What new rules take over from the old ones.
+//! What new rules carry over from the old ones.
 
 #[cfg(test)]
 mod tests;
@@ -8,17 +8,19 @@ use std::sync::Arc;
 
 use tollgate::{Clock, Quota};
 
+use crate::error::RulesBuildError;
+use crate::limit::RuleLimit;
 use crate::limiter::bucket::{Ban, Bucket};
-use crate::error::BuildFailed;
-use crate::limiter::{Active, Gate};
-use crate::rule::{Limit, Rule, Rules};
+use crate::limiter::{ActiveRule, RulesLimiter};
+use crate::rule::{Rule, Rules};
 pub use warning::ReloadWarning;
 
-/// What became of the limits, and of what keys had used of them, when rules were exchanged.
+/// What a reload did to the limits and their state.
 ///
-/// A rule is the same if its name is. Its limits keep their state as long as its key, capacity and
-/// `on_full` stay what they are; what it matches, `shadow`, `on_no_key` and its place in the file
-/// may change. Limits that a [store](crate::Store) keeps are not counted: their state is there.
+/// Rules are the same if they have the same name. The limits of a rule keep their state as long as
+/// its key, capacity and `on_full` stay the same. `match`, `shadow`, `on_no_key` and the place in the
+/// file may change. Limits that a [store](crate::Store) keeps are not counted, because their state is
+/// on the server.
 ///
 /// ```
 /// use tollgate_rules::ReloadSummary;
@@ -27,16 +29,16 @@ pub use warning::ReloadWarning;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReloadSummary {
-    /// Limits as they were, with all their state.
+    /// Unchanged limits, with all their state.
     pub kept: usize,
-    /// Limits of `gcra` whose quota changed, and whose keys keep what they have used: see
+    /// Limits of `gcra` whose quota changed. Their keys keep the cells that they have spent: see
     /// [`Inherit::Spent`](tollgate::Inherit::Spent).
     pub inherited: usize,
-    /// Limits that were not there before, or count otherwise. Their keys start afresh.
+    /// Limits that are new, or that count differently. Their keys start with a full quota.
     pub new: usize,
-    /// Limits that are no longer there, or count otherwise.
+    /// Limits that are gone, or that count differently.
     pub dropped: usize,
-    /// What an operator should know of the change, in the order of the file.
+    /// Warnings about the change, in the order of the file.
     pub warnings: Vec<ReloadWarning>,
 }
 
@@ -47,52 +49,53 @@ impl std::fmt::Display for ReloadSummary {
     }
 }
 
-/// The gate that follows on `old`. Where it cannot be built, `old` is as it was.
-pub(crate) fn follow<C: Clock>(
-    old: &Gate<C>,
+/// Builds the successor of `old`. On an error, `old` is unchanged.
+pub(crate) fn carry_over<C: Clock>(
+    old: &RulesLimiter<C>,
     rules: Rules,
-) -> Result<(Gate<C>, ReloadSummary), BuildFailed> {
+) -> Result<(RulesLimiter<C>, ReloadSummary), RulesBuildError> {
     let mut changes = Vec::new();
     let mut active = Vec::with_capacity(rules.rules.len());
-    let mut carried = ReloadSummary::default();
+    let mut summary = ReloadSummary::default();
     for rule in rules.rules {
         let before = old.active.iter().find(|before| before.rule.name == rule.name);
-        let taken = activate(rule, before, &old.clock)?;
-        carried.kept += taken.kept;
-        carried.warnings.extend(taken.warnings);
-        changes.extend(taken.changes.into_iter().map(|change| (active.len(), change)));
-        active.push(taken.active);
+        let activated = activate(rule, before, &old.clock)?;
+        summary.kept += activated.kept;
+        summary.warnings.extend(activated.warnings);
+        changes.extend(activated.changes.into_iter().map(|change| (active.len(), change)));
+        active.push(activated.active);
     }
-    // Last, and only now, the old limiters are touched.
-    carried.inherited = change_quotas(&mut active, &changes, &old.clock, &mut carried.warnings)?;
-    let count = |active: &[Active<C>]| active.iter().map(|its| its.buckets.len()).sum::<usize>();
-    carried.new = count(&active) - carried.kept - carried.inherited;
-    carried.dropped = count(&old.active) - carried.kept - carried.inherited;
-    Ok((Gate::from_parts(rules.apply, active, Arc::clone(&old.clock)), carried))
+    // The old limiters change only here, after everything else has succeeded.
+    summary.inherited = change_quotas(&mut active, &changes, &old.clock, &mut summary.warnings)?;
+    let count =
+        |active: &[ActiveRule<C>]| active.iter().map(|its| its.buckets.len()).sum::<usize>();
+    summary.new = count(&active) - summary.kept - summary.inherited;
+    summary.dropped = count(&old.active) - summary.kept - summary.inherited;
+    Ok((RulesLimiter::from_parts(rules.apply, active, Arc::clone(&old.clock)), summary))
 }
 
-/// A limit whose quota alone has changed, by its place in its rule.
+/// A limit of which only the quota has changed, by its index in its rule.
 #[derive(Debug)]
 struct Change {
     limit: usize,
     before: Quota,
 }
 
-/// A rule with its limiters.
+/// A rule with its limiters, and what they carried over.
 #[derive(Debug)]
-pub(crate) struct Taken<C: Clock> {
-    pub(crate) active: Active<C>,
+pub(crate) struct Activated<C: Clock> {
+    pub(crate) active: ActiveRule<C>,
     kept: usize,
     changes: Vec<Change>,
     warnings: Vec<ReloadWarning>,
 }
 
-/// A rule with its limiters, taken over from `before` where they count the same.
+/// Gives a rule its limiters: those of `before` that count the same, and new ones for the others.
 pub(crate) fn activate<C: Clock>(
     rule: Rule,
-    before: Option<&Active<C>>,
+    before: Option<&ActiveRule<C>>,
     clock: &Arc<C>,
-) -> Result<Taken<C>, BuildFailed> {
+) -> Result<Activated<C>, RulesBuildError> {
     let admitted = before.map(|before| Arc::clone(&before.admitted)).unwrap_or_default();
     let mut warnings = Vec::new();
     let before = before.filter(|before| {
@@ -101,8 +104,8 @@ pub(crate) fn activate<C: Clock>(
         changed.is_none()
     });
     if rule.store.is_some() {
-        let active = Active { rule, buckets: Vec::new(), ban: None, admitted };
-        return Ok(Taken { active, kept: 0, changes: Vec::new(), warnings });
+        let active = ActiveRule { rule, buckets: Vec::new(), ban: None, admitted };
+        return Ok(Activated { active, kept: 0, changes: Vec::new(), warnings });
     }
     let Pairs { found, mut left } = pair(&rule, before);
     let (mut kept, mut changes) = (0, Vec::new());
@@ -117,7 +120,7 @@ pub(crate) fn activate<C: Clock>(
                 Arc::clone(bucket)
             }
             None => {
-                // A limit took another's place. One more than before is no news.
+                // Warn only if this limit replaces an old one. An additional limit loses nothing.
                 if let Some(old) = left.next() {
                     warnings.push(ReloadWarning::counted_otherwise(&rule, old, limit));
                 }
@@ -129,26 +132,27 @@ pub(crate) fn activate<C: Clock>(
     if before.is_some_and(|before| before.ban.is_some() && before.rule.penalty != rule.penalty) {
         warnings.push(ReloadWarning::BansLifted { rule: rule.name.clone() });
     }
-    Ok(Taken { active: Active { rule, buckets, ban, admitted }, kept, changes, warnings })
+    Ok(Activated { active: ActiveRule { rule, buckets, ban, admitted }, kept, changes, warnings })
 }
 
-/// An old limit and what counts it.
-type Old<'o, C> = (&'o Limit, &'o Arc<Bucket<C>>);
+/// An old limit and its limiter.
+type Old<'o, C> = (&'o RuleLimit, &'o Arc<Bucket<C>>);
 
-/// Whether a new limit may go on from an old one.
-type Fits<C> = fn(&Limit, &Bucket<C>, &Limit) -> bool;
+/// Whether a new limit can continue with the limiter of an old one.
+type Fits<C> = fn(&RuleLimit, &Bucket<C>, &RuleLimit) -> bool;
 
-/// Which old limit each new one goes on from.
+/// Which old limit each new one continues.
 struct Pairs<'o, C: Clock> {
     /// In the order of the new limits.
     found: Vec<Option<Old<'o, C>>>,
-    /// The old limits that none goes on from.
-    left: std::vec::IntoIter<&'o Limit>,
+    /// The old limits that no new one continues.
+    left: std::vec::IntoIter<&'o RuleLimit>,
 }
 
-/// Pairs each limit with one of the rule before: the same one, or else one of which only the quota
-/// differs, by name before period before place.
-fn pair<'o, C: Clock>(rule: &Rule, before: Option<&'o Active<C>>) -> Pairs<'o, C> {
+/// Pairs each limit with a limit of the old rule: with the same one, or else with one of which only
+/// the quota differs. Of several, it takes the one with the same name, then the one with the same
+/// period, then the first.
+fn pair<'o, C: Clock>(rule: &Rule, before: Option<&'o ActiveRule<C>>) -> Pairs<'o, C> {
     let mut free: Vec<Old<'o, C>> = before
         .map(|before| before.rule.limits.iter().zip(&before.buckets).collect())
         .unwrap_or_default();
@@ -161,7 +165,7 @@ fn pair<'o, C: Clock>(rule: &Rule, before: Option<&'o Active<C>>) -> Pairs<'o, C
         },
         may_become,
     ];
-    // One pass after the other, so that no limit takes the state of one that fits another better.
+    // One pass for each criterion, so that no limit takes the state that fits another one better.
     for fits in fits {
         for (limit, found) in rule.limits.iter().zip(&mut found) {
             if found.is_none() {
@@ -170,16 +174,16 @@ fn pair<'o, C: Clock>(rule: &Rule, before: Option<&'o Active<C>>) -> Pairs<'o, C
             }
         }
     }
-    let left: Vec<&Limit> = free.into_iter().map(|(old, _)| old).collect();
+    let left: Vec<&RuleLimit> = free.into_iter().map(|(old, _)| old).collect();
     Pairs { found, left: left.into_iter() }
 }
 
-/// Whether only the quota differs, and can be replaced.
-fn may_become<C: Clock>(old: &Limit, bucket: &Bucket<C>, limit: &Limit) -> bool {
+/// Whether only the quota differs and the limiter can replace it.
+fn may_become<C: Clock>(old: &RuleLimit, bucket: &Bucket<C>, limit: &RuleLimit) -> bool {
     bucket.may_change() && old.algorithm == limit.algorithm
 }
 
-fn is_same(old: &Limit, limit: &Limit) -> bool {
+fn is_same(old: &RuleLimit, limit: &RuleLimit) -> bool {
     old.algorithm == limit.algorithm && old.quota == limit.quota
 }
 
@@ -187,28 +191,29 @@ fn build<C: Clock>(
     rule: &Rule,
     limit: usize,
     clock: &Arc<C>,
-) -> Result<Arc<Bucket<C>>, BuildFailed> {
+) -> Result<Arc<Bucket<C>>, RulesBuildError> {
     let limit = &rule.limits[limit];
     let built = Bucket::build(limit, rule.capacity, rule.on_full, clock);
-    built.map(Arc::new).map_err(|error| BuildFailed {
+    built.map(Arc::new).map_err(|error| RulesBuildError {
         rule: rule.name.clone(),
         limit: limit.name.clone(),
         error,
     })
 }
 
-/// Puts new quotas in force, and counts them. Where one is too far from the quota that a limiter was
-/// built with, it gets another limiter; if there is no memory for that, all is undone.
+/// Replaces quotas, and returns how many. If a new quota is too far from the one that its limiter was
+/// built with, the limit gets a new limiter. If the system has no memory for it, all changes are
+/// undone.
 fn change_quotas<C: Clock>(
-    active: &mut [Active<C>],
+    active: &mut [ActiveRule<C>],
     changes: &[(usize, Change)],
     clock: &Arc<C>,
     warnings: &mut Vec<ReloadWarning>,
-) -> Result<usize, BuildFailed> {
+) -> Result<usize, RulesBuildError> {
     let mut done: Vec<(Arc<Bucket<C>>, Quota)> = Vec::new();
     for (rule, Change { limit, before }) in changes {
-        let Active { rule, buckets, .. } = &mut active[*rule];
-        if buckets[*limit].change(rule.limits[*limit].quota) {
+        let ActiveRule { rule, buckets, .. } = &mut active[*rule];
+        if buckets[*limit].set_quota(rule.limits[*limit].quota) {
             done.push((Arc::clone(&buckets[*limit]), *before));
             warnings.extend(ReloadWarning::long_wait(rule, *before, &rule.limits[*limit]));
             continue;
@@ -217,7 +222,7 @@ fn change_quotas<C: Clock>(
             Ok(bucket) => buckets[*limit] = bucket,
             Err(failed) => {
                 for (bucket, before) in done.iter().rev() {
-                    bucket.change(*before);
+                    bucket.set_quota(*before);
                 }
                 return Err(failed);
             }
@@ -227,8 +232,8 @@ fn change_quotas<C: Clock>(
     Ok(done.len())
 }
 
-/// What of a rule has changed that its limiters are built for, where both are of this process or one
-/// is; between stores there is no state here that could be lost.
+/// The key of the file whose change loses the state of all limits of a rule. It is `None` if a store
+/// keeps the limits before and after, because this process then has no state to lose.
 fn changed_keys(before: &Rule, rule: &Rule) -> Option<&'static str> {
     let checks = [
         (before.store.is_some() != rule.store.is_some(), "store"),
@@ -242,9 +247,9 @@ fn changed_keys(before: &Rule, rule: &Rule) -> Option<&'static str> {
 
 fn ban<C: Clock>(
     rule: &Rule,
-    before: Option<&Active<C>>,
+    before: Option<&ActiveRule<C>>,
     clock: &Arc<C>,
-) -> Result<Option<Arc<Ban<C>>>, BuildFailed> {
+) -> Result<Option<Arc<Ban<C>>>, RulesBuildError> {
     let Some(penalty) = rule.penalty else { return Ok(None) };
     if let Some(before) = before
         && before.rule.penalty == rule.penalty
@@ -252,6 +257,6 @@ fn ban<C: Clock>(
         return Ok(before.ban.clone());
     }
     let failed =
-        |error| BuildFailed { rule: rule.name.clone(), limit: "penalty".to_owned(), error };
+        |error| RulesBuildError { rule: rule.name.clone(), limit: "penalty".to_owned(), error };
     Ban::build(penalty, rule.capacity, clock).map(|ban| Some(Arc::new(ban))).map_err(failed)
 }

@@ -6,16 +6,15 @@ use tollgate::ManualClock;
 use super::*;
 use crate::request_view::Request;
 
-/// In one of these units time brings a whole number each nanosecond, whichever of the quotas below
-/// holds; so many are a cell.
+/// A cell in units of which every quota below restores a whole number per nanosecond.
 const CELL: u128 = 3_600_000_000_000;
-/// A unit of the limiter is a thousandth of a cell at most.
+/// The largest unit of a limiter: a thousandth of a cell.
 const UNIT: u128 = CELL / 1_000;
 
 fn quotas() -> impl Strategy<Value = Quota> {
     let period = prop_oneof![Just(1), Just(60), Just(3_600)];
     let burst = prop_oneof![Just(None), (1_u64..150).prop_map(Some)];
-    // No rate is 32 times as fast as another of its period, so that few changes start afresh.
+    // Rates of one period differ by less than 32 times, so that few changes reset the limit.
     (1_u64..=31, period, burst).prop_map(|(limit, secs, burst)| {
         let quota = Quota::new(limit, Duration::from_secs(secs));
         burst.map_or(quota, |burst| quota.burst(burst))
@@ -23,19 +22,19 @@ fn quotas() -> impl Strategy<Value = Quota> {
 }
 
 #[derive(Clone, Debug)]
-enum Do {
-    Ask(u64),
+enum Action {
+    Decide(u64),
     Change(Quota),
 }
 
-fn doings() -> impl Strategy<Value = Vec<(u64, Do)>> {
-    let doing = prop_oneof![
-        (1_u64..60).prop_map(Do::Ask),
-        Just(Do::Ask(1)),
-        quotas().prop_map(Do::Change),
+fn actions() -> impl Strategy<Value = Vec<(u64, Action)>> {
+    let action = prop_oneof![
+        (1_u64..60).prop_map(Action::Decide),
+        Just(Action::Decide(1)),
+        quotas().prop_map(Action::Change),
     ];
     let pause = prop_oneof![Just(0), 0_u64..5_000_000, 0_u64..120_000_000_000];
-    prop::collection::vec((pause, doing), 1..120)
+    prop::collection::vec((pause, action), 1..120)
 }
 
 fn rules(quota: Quota) -> Rules {
@@ -43,32 +42,32 @@ fn rules(quota: Quota) -> Rules {
     Rules::parse("r.toml", &text).expect("a rule")
 }
 
-/// What a key has spent and time has not brought back, in exact arithmetic, and all that was granted
-/// since the key was last idle.
+/// A model in exact arithmetic: the cells that a key has spent and time has not restored, and the
+/// bound on all that it was granted.
 #[derive(Debug)]
 struct Exact {
     quota: Quota,
     spent: u128,
-    /// Since the limit last started afresh: all cells granted, the most that a burst was, and what
-    /// the rates that were in force have brought.
+    /// Since the limit last started afresh: all cells granted, the largest burst, and the cells that
+    /// the rates in force have restored.
     granted: u128,
     burst_max: u128,
-    brought: u128,
-    /// By so much the limiter may be behind: a unit for each change, and one more.
+    restored: u128,
+    /// How far the limiter may lag behind: one unit for each change, and one more.
     late: u128,
 }
 
 impl Exact {
     fn new(quota: Quota) -> Self {
         let burst_max = u128::from(quota.burst_cells());
-        Self { quota, spent: 0, granted: 0, burst_max, brought: 0, late: 2 * UNIT }
+        Self { quota, spent: 0, granted: 0, burst_max, restored: 0, late: 2 * UNIT }
     }
 
     fn pass(&mut self, nanos: u64) {
         let per_nano = u128::from(self.quota.limit()) * (CELL / self.quota.period().as_nanos());
-        let brought = per_nano * u128::from(nanos);
-        self.brought += brought;
-        self.spent = self.spent.saturating_sub(brought);
+        let restored = per_nano * u128::from(nanos);
+        self.restored += restored;
+        self.spent = self.spent.saturating_sub(restored);
     }
 
     fn change(&mut self, quota: Quota) {
@@ -90,9 +89,9 @@ impl Exact {
         prop_assert!(self.spent + wanted <= self.burst() + UNIT, "{cells}: {self:?}");
         self.spent += wanted;
         self.granted += wanted;
-        // The promise: never more than the largest burst, and what the rates have brought.
-        let most = self.burst_max * CELL + self.brought + UNIT;
-        prop_assert!(self.granted <= most, "{cells}: {self:?}");
+        // The guarantee: at most the largest burst and what the rates have restored.
+        let max = self.burst_max * CELL + self.restored + UNIT;
+        prop_assert!(self.granted <= max, "{cells}: {self:?}");
         Ok(())
     }
 }
@@ -100,30 +99,29 @@ impl Exact {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// However often the quota changes, a key is decided about as if it had one bucket in which what
-    /// it spent stays spent.
+    /// However often the quota changes, a key behaves as one bucket that keeps its spent cells.
     #[test]
     fn what_a_key_has_spent_stays_spent_whatever_quotas_follow(
-        first in quotas(), doings in doings(),
+        first in quotas(), actions in actions(),
     ) {
         let clock = Arc::new(ManualClock::new());
-        let mut gate = Gate::with_clock(rules(first), Arc::clone(&clock)).expect("memory");
+        let mut gate = RulesLimiter::with_clock(rules(first), Arc::clone(&clock)).expect("memory");
         let mut exact = Exact::new(first);
-        for (pause, doing) in doings {
+        for (pause, action) in actions {
             clock.advance(Duration::from_nanos(pause));
             exact.pass(pause);
-            match doing {
-                Do::Ask(cells) => {
+            match action {
+                Action::Decide(cells) => {
                     let is_admitted = gate.decide_n(&Request::default(), cells).is_admitted();
                     exact.answered(cells, is_admitted)?;
                 }
-                Do::Change(quota) => {
-                    let (next, carried) = follow(&gate, rules(quota)).expect("memory");
+                Action::Change(quota) => {
+                    let (next, summary) = carry_over(&gate, rules(quota)).expect("memory");
                     gate = next;
                     let is_afresh = |its: &ReloadWarning| matches!(its, ReloadWarning::StartsAfresh { .. });
-                    let is_afresh = carried.warnings.iter().any(is_afresh);
-                    // It is told whenever a key does not go on from what it has spent.
-                    prop_assert_eq!(carried.new == 1, is_afresh);
+                    let is_afresh = summary.warnings.iter().any(is_afresh);
+                    // Each change that loses what keys have spent comes with a warning.
+                    prop_assert_eq!(summary.new == 1, is_afresh);
                     match is_afresh {
                         true => exact = Exact::new(quota),
                         false => exact.change(quota),
@@ -138,43 +136,47 @@ fn warnings(before: &str, after: &str) -> Vec<String> {
     let parse = |rest: &str| {
         Rules::parse("r.toml", &format!("[[rule]]\nname = \"a\"\n{rest}")).expect("a rule")
     };
-    let gate = Gate::new(parse(before)).expect("memory");
-    let (_, carried) = follow(&gate, parse(after)).expect("memory");
-    carried.warnings.iter().map(ToString::to_string).collect()
+    let gate = RulesLimiter::new(parse(before)).expect("memory");
+    let (_, summary) = carry_over(&gate, parse(after)).expect("memory");
+    summary.warnings.iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn each_change_that_starts_a_limit_afresh_is_told() {
-    let afresh = |why: &str| format!("rule \"a\", limit \"9/min\" starts afresh, since {why}");
-    let all = |what: &str| {
+fn each_change_that_starts_a_limit_afresh_comes_with_a_warning() {
+    let restarts = |why: &str| format!("rule \"a\", limit \"9/min\" starts afresh, since {why}");
+    let all_restart = |what: &str| {
         format!("rule \"a\": all limits and bans start afresh, since \"{what}\" changed")
     };
-    for (before, after, told) in [
+    for (before, after, expected) in [
         ("limits = \"5/min\"", "limits = \"9/min\"", vec![]),
         ("limits = \"5/min\"", "limits = [\"5/min\", \"9/h\"]", vec![]),
         ("limits = [\"5/min\", \"9/h\"]", "limits = \"5/min\"", vec![]),
         (
             "limits = \"5/min\"\nalgorithm = \"sliding-log\"",
             "limits = \"9/min\"\nalgorithm = \"sliding-log\"",
-            vec![afresh("sliding-log keeps nothing under a new quota")],
+            vec![restarts("sliding-log keeps nothing under a new quota")],
         ),
         (
             "limits = \"9/min\"",
             "limits = \"9/min\"\nalgorithm = \"fixed-window\"",
-            vec![afresh("its algorithm changed from gcra to fixed-window")],
+            vec![restarts("its algorithm changed from gcra to fixed-window")],
         ),
         (
             "limits = \"1/365d\"",
             "limits = \"9/min\"",
-            vec![afresh("9/min is too far from 1/y to go on from it")],
+            vec![restarts("9/min is too far from 1/y to go on from it")],
         ),
-        ("limits = \"9/min\"", "limits = \"9/min\"\nkey = \"path\"", vec![all("key")]),
-        ("limits = \"9/min\"", "limits = \"9/min\"\ncapacity = 9", vec![all("capacity")]),
-        ("limits = \"9/min\"", "limits = \"9/min\"\non_full = \"deny\"", vec![all("on_full")]),
+        ("limits = \"9/min\"", "limits = \"9/min\"\nkey = \"path\"", vec![all_restart("key")]),
+        ("limits = \"9/min\"", "limits = \"9/min\"\ncapacity = 9", vec![all_restart("capacity")]),
+        (
+            "limits = \"9/min\"",
+            "limits = \"9/min\"\non_full = \"deny\"",
+            vec![all_restart("on_full")],
+        ),
         (
             "limits = \"9/min\"",
             "limits = \"9/min\"\nstore = \"redis://127.0.0.1\"",
-            vec![all("store")],
+            vec![all_restart("store")],
         ),
         (
             "limits = \"9/min\"\npenalty = \"1 h\"",
@@ -191,25 +193,25 @@ fn each_change_that_starts_a_limit_afresh_is_told() {
             ],
         ),
     ] {
-        assert_eq!(warnings(before, after), told, "{before} -> {after}");
+        assert_eq!(warnings(before, after), expected, "{before} -> {after}");
     }
 }
 
 #[test]
-fn a_limit_goes_on_from_the_one_of_its_period() {
+fn a_changed_limit_continues_the_old_one_with_its_period() {
     let rules = |limits: &str| {
         let text = format!("rule = [{{ name = \"a\", key = \"none\", limits = {limits} }}]");
         Rules::parse("r.toml", &text).expect("a rule")
     };
     let clock = Arc::new(ManualClock::new());
-    let gate = Gate::with_clock(rules("[\"100/d\", \"5/min\"]"), Arc::clone(&clock));
+    let gate = RulesLimiter::with_clock(rules("[\"100/d\", \"5/min\"]"), Arc::clone(&clock));
     let gate = gate.expect("memory");
     for _ in 0..10 {
         assert!(gate.decide_n(&Request::default(), 5).is_admitted());
         clock.advance(Duration::from_secs(60));
     }
-    let (gate, carried) = follow(&gate, rules("[\"6/min\", \"90/d\"]")).expect("memory");
-    assert_eq!((carried.inherited, carried.warnings), (2, vec![]));
-    // All of the minute's came back; by the day's debt of 49 none would.
+    let (gate, summary) = carry_over(&gate, rules("[\"6/min\", \"90/d\"]")).expect("memory");
+    assert_eq!((summary.inherited, summary.warnings), (2, vec![]));
+    // The limit per minute is restored. With the day's debt of 49 it would admit none.
     assert!(gate.decide_n(&Request::default(), 6).is_admitted());
 }

@@ -1,13 +1,14 @@
-//! What an operator should know of an exchange of rules.
+//! Warnings about a reload.
 
 use std::fmt;
 use std::time::Duration;
 
 use tollgate::Quota;
 
-use crate::rule::{Limit, Rule};
+use crate::limit::RuleLimit;
+use crate::rule::Rule;
 
-/// What an operator should know of an exchange of rules; displayed, it is one line of plain words.
+/// A warning for the operator about a reload. `Display` writes one line of plain words.
 ///
 /// ```
 /// use tollgate_rules::{ReloadWarning, RulesFile};
@@ -16,8 +17,8 @@ use crate::rule::{Limit, Rule};
 /// std::fs::write(&path, r#"rule = [{ name = "a", key = "ip", limits = "5/h" }]"#)?;
 /// let mut file = RulesFile::open(&path)?;
 /// std::fs::write(&path, r#"rule = [{ name = "a", key = "path", limits = "5/h" }]"#)?;
-/// let carried = file.reload()?;
-/// let [warning @ ReloadWarning::StartsAfresh { .. }] = &carried.warnings[..] else { panic!() };
+/// let summary = file.reload()?;
+/// let [warning @ ReloadWarning::StartsAfresh { .. }] = &summary.warnings[..] else { panic!() };
 /// assert_eq!(
 ///     warning.to_string(),
 ///     "rule \"a\": all limits and bans start afresh, since \"key\" changed"
@@ -27,18 +28,18 @@ use crate::rule::{Limit, Rule};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReloadWarning {
-    /// Every key may spend a whole quota again, whatever it has spent before.
+    /// The limit starts afresh: every key may spend a whole quota again.
     #[non_exhaustive]
     StartsAfresh {
         /// The rule's name.
         rule: String,
-        /// The limit's name; `None` where it is all limits of the rule, and its bans.
+        /// The limit's name; `None` for all limits of the rule and its bans.
         limit: Option<String>,
         /// What has changed.
         why: String,
     },
-    /// The burst shrank: a key that has spent all of the old one waits for longer than either quota
-    /// takes to come back.
+    /// The burst shrank. A key that has spent the old burst waits longer than either quota takes to
+    /// be restored.
     #[non_exhaustive]
     LongWait {
         /// The rule's name.
@@ -48,7 +49,7 @@ pub enum ReloadWarning {
         /// The longest that a key waits for its next cell.
         wait: Duration,
     },
-    /// The rule's `penalty` changed, and nobody is banned any more.
+    /// The rule's `penalty` changed, and all its bans are lifted.
     #[non_exhaustive]
     BansLifted {
         /// The rule's name.
@@ -62,8 +63,8 @@ impl ReloadWarning {
         Self::StartsAfresh { rule: rule.name.clone(), limit: None, why }
     }
 
-    /// `limit` took the place of `old`, and cannot go on from it.
-    pub(super) fn counted_otherwise(rule: &Rule, old: &Limit, limit: &Limit) -> Self {
+    /// `limit` replaces `old` and cannot continue its state.
+    pub(super) fn counted_otherwise(rule: &Rule, old: &RuleLimit, limit: &RuleLimit) -> Self {
         let why = match old.algorithm == limit.algorithm {
             true => format!("{} keeps nothing under a new quota", limit.algorithm_name),
             false => format!(
@@ -74,13 +75,13 @@ impl ReloadWarning {
         Self::StartsAfresh { rule: rule.name.clone(), limit: Some(limit.name.clone()), why }
     }
 
-    pub(super) fn too_far(rule: &Rule, before: Quota, limit: &Limit) -> Self {
+    pub(super) fn too_far(rule: &Rule, before: Quota, limit: &RuleLimit) -> Self {
         let why = format!("{} is too far from {before} to go on from it", limit.quota);
         Self::StartsAfresh { rule: rule.name.clone(), limit: Some(limit.name.clone()), why }
     }
 
-    /// Whether a key may wait for longer than either quota takes to come back.
-    pub(super) fn long_wait(rule: &Rule, before: Quota, limit: &Limit) -> Option<Self> {
+    /// A warning if a key may wait longer than either quota takes to be restored.
+    pub(super) fn long_wait(rule: &Rule, before: Quota, limit: &RuleLimit) -> Option<Self> {
         let excess = before.burst_cells().checked_sub(limit.quota.burst_cells())?.checked_add(1)?;
         let wait = time_of(excess, limit.quota);
         let usual = |quota: Quota| time_of(quota.burst_cells(), quota);
@@ -89,14 +90,14 @@ impl ReloadWarning {
     }
 }
 
-/// How long so many cells take to come back, to the second above; at most 584 years.
+/// How long a quota takes to restore so many cells, rounded up to seconds; at most 584 years.
 fn time_of(cells: u64, quota: Quota) -> Duration {
     let nanos = u128::from(cells) * quota.period().as_nanos() / u128::from(quota.limit());
     let secs = nanos.div_ceil(1_000_000_000).min((u64::MAX / 1_000_000_000).into());
     Duration::from_secs(u64::try_from(secs).expect("it was bounded"))
 }
 
-/// `5 days`: in the largest unit of which it is two at least, rounded up.
+/// `5 days`: rounded up, in the largest unit of which there are at least two.
 fn rounded_up(span: Duration) -> String {
     const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3_600, "hours"), (60, "minutes")];
     let secs = span.as_secs();

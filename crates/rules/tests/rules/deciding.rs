@@ -1,17 +1,17 @@
-//! Which rules apply, by what they count, and what they say.
+//! Which rules apply, what they count by, and what they decide.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::ManualClock;
-use tollgate_rules::{DenyReason, Gate, Outcome, Request, Rules};
+use tollgate_rules::{DenyReason, Outcome, Request, Rules, RulesLimiter};
 
-fn gate(text: &str) -> (Gate<ManualClock>, Arc<ManualClock>) {
+fn gate(text: &str) -> (RulesLimiter<ManualClock>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
     clock.advance(Duration::from_secs(1_000_000));
     let rules = Rules::parse("r.toml", text).unwrap_or_else(|error| panic!("{error}"));
-    (Gate::with_clock(rules, Arc::clone(&clock)).expect("there is memory"), clock)
+    (RulesLimiter::with_clock(rules, Arc::clone(&clock)).expect("there is memory"), clock)
 }
 
 fn get(path: &str) -> Request<'_> {
@@ -22,10 +22,10 @@ fn from(peer: &str) -> Request<'static> {
     Request { method: "GET", path: "/", peer: peer.parse::<IpAddr>().ok(), ..Request::default() }
 }
 
-/// Who denies: `rule/limit`; nothing where it is admitted.
-fn denial<C: tollgate::Clock>(gate: &Gate<C>, request: &Request<'_>) -> String {
+/// What denies a request: `rule/limit`; empty if it is admitted.
+fn denial<C: tollgate::Clock>(gate: &RulesLimiter<C>, request: &Request<'_>) -> String {
     match gate.decide(request).denied() {
-        Some(denied) => match denied.why() {
+        Some(denied) => match denied.reason() {
             DenyReason::Limit(limit, _) => format!("{}/{}", denied.rule().name(), limit.name()),
             why => format!("{}/{}", denied.rule().name(), &format!("{why:?}")[..4]),
         },
@@ -34,7 +34,7 @@ fn denial<C: tollgate::Clock>(gate: &Gate<C>, request: &Request<'_>) -> String {
 }
 
 #[test]
-fn what_matches() {
+fn a_rule_applies_if_all_its_conditions_hold() {
     let request = |method, host, path| Request { method, host, path, ..Request::default() };
     let plain = request("GET", None, "/");
     let headers = [("X-Plan", " free "), ("x-plan", "trial"), ("X-Debug", "")];
@@ -66,7 +66,7 @@ fn what_matches() {
             "rule = [{{ name = \"a\", match = {matcher}, key = \"none\", limits = \"1/s\" }}]"
         );
         let rules = Rules::parse("r.toml", &text).expect("a rule");
-        assert_eq!(rules.rules()[0].fits(&request), fits, "{matcher} {request:?}");
+        assert_eq!(rules.rules()[0].matches(&request), fits, "{matcher} {request:?}");
         let (gate, _) = gate(&text);
         let is_admitted = matches!(gate.decide(&request).outcome(), Outcome::Admitted(_));
         assert_eq!(is_admitted, fits, "{matcher} {request:?}");
@@ -75,7 +75,7 @@ fn what_matches() {
 }
 
 #[test]
-fn all_that_match_apply_unless_the_first_is_asked_for() {
+fn all_matching_rules_apply_or_with_first_only_the_first() {
     let rules = "
         rule = [
             { name = \"narrow\", match = { path = \"/a\" }, key = \"none\", limits = \"3/h\" },
@@ -93,7 +93,7 @@ fn all_that_match_apply_unless_the_first_is_asked_for() {
 }
 
 #[test]
-fn a_denied_request_is_charged_to_nobody() {
+fn a_denied_request_is_charged_to_no_limit() {
     for (a, b) in
         [("gcra", "sliding-log"), ("sliding-log", "sub-windows"), ("fixed-window", "gcra")]
     {
@@ -116,17 +116,17 @@ fn a_denied_request_is_charged_to_nobody() {
 }
 
 #[test]
-fn the_longest_denial_and_the_tightest_limit_are_named() {
+fn a_denial_names_the_longest_wait_and_a_permit_the_tightest_limit() {
     let (gate, clock) =
         gate("rule = [{ name = \"a\", key = \"none\", limits = [\"3/s\", \"3/min\", \"5/h\"] }]");
-    let verdict = gate.decide_n(&get("/"), 2);
-    let standing = verdict.standing().expect("admitted");
-    assert_eq!((standing.limit().name(), standing.remaining()), ("3/s", 1));
-    let verdict = gate.decide_n(&get("/"), 4);
-    let denied = verdict.denied().expect("more than ever fits");
+    let decision = gate.decide_n(&get("/"), 2);
+    let permit = decision.permit().expect("admitted");
+    assert_eq!((permit.limit().name(), permit.remaining()), ("3/s", 1));
+    let decision = gate.decide_n(&get("/"), 4);
+    let denied = decision.denied().expect("more than ever fits");
     assert_eq!((denied.limit().unwrap().name(), denied.retry_after()), ("3/s", None));
-    let verdict = gate.decide_n(&get("/"), 2);
-    let denied = verdict.denied().expect("1 is left");
+    let decision = gate.decide_n(&get("/"), 2);
+    let denied = decision.denied().expect("1 is left");
     assert_eq!(denied.limit().unwrap().name(), "3/min");
     assert_eq!((denied.remaining(), denied.retry_after()), (1, Some(Duration::from_secs(20))));
     assert_eq!(denied.reset_after(), Duration::from_secs(40));
@@ -135,7 +135,7 @@ fn the_longest_denial_and_the_tightest_limit_are_named() {
 }
 
 #[test]
-fn a_rule_in_shadow_denies_nothing_and_says_so() {
+fn a_rule_in_shadow_denies_nothing_and_reports_its_denials() {
     let (gate, _) = gate(
         "apply = \"first\"
          rule = [
@@ -144,19 +144,19 @@ fn a_rule_in_shadow_denies_nothing_and_says_so() {
          ]",
     );
     let shadowed = || {
-        let verdict = gate.decide(&get("/"));
+        let decision = gate.decide(&get("/"));
         let names: Vec<_> =
-            verdict.shadowed().iter().map(|it| it.rule().name().to_owned()).collect();
-        (verdict.is_admitted(), names)
+            decision.shadow_denials().iter().map(|it| it.rule().name().to_owned()).collect();
+        (decision.is_admitted(), names)
     };
     assert_eq!(shadowed(), (true, vec![]));
     assert_eq!(shadowed(), (true, vec!["new".to_owned()]));
-    // What the rules in force deny is not counted against the one in shadow.
+    // A request that an enforced rule denies is not charged to the rule in shadow.
     assert_eq!(shadowed(), (false, vec![]));
 }
 
 #[test]
-fn requests_without_a_key() {
+fn a_request_without_a_key_is_shared_skipped_or_denied_as_the_file_says() {
     let of = |on_no_key: &str| {
         gate(&format!(
             "rule = [{{ name = \"a\", key = [\"ip\", \"header:x-user\"], limits = \"1/h\" {on_no_key} }}]"
@@ -165,25 +165,28 @@ fn requests_without_a_key() {
     };
     let headers = [("x-user", "ada")];
     let ada = Request { headers: &headers, ..from("192.0.2.1") };
-    let nobody = from("192.0.2.1");
+    let anonymous = from("192.0.2.1");
     for (on_no_key, said) in [
         ("", ["", "a/1/h"]),
         (", on_no_key = \"shared\"", ["", "a/1/h"]),
         (", on_no_key = \"skip\"", ["", ""]),
-        (", on_no_key = \"block\"", ["a/NoKe", "a/NoKe"]),
+        (", on_no_key = \"deny\"", ["a/NoKe", "a/NoKe"]),
     ] {
         let gate = of(on_no_key);
-        assert_eq!([(); 2].map(|()| denial(&gate, &nobody)), said, "{on_no_key}");
+        assert_eq!([(); 2].map(|()| denial(&gate, &anonymous)), said, "{on_no_key}");
         assert_eq!([(); 2].map(|()| denial(&gate, &ada)), ["", "a/1/h"], "{on_no_key}");
     }
     let (gate, _) =
-        gate("rule = [{ name = \"a\", shadow = true, on_no_key = \"block\", limits = \"1/h\" }]");
-    let verdict = gate.decide(&get("/"));
-    assert!(verdict.is_admitted() && matches!(verdict.shadowed()[0].why(), DenyReason::NoKey));
+        gate("rule = [{ name = \"a\", shadow = true, on_no_key = \"deny\", limits = \"1/h\" }]");
+    let decision = gate.decide(&get("/"));
+    assert!(
+        decision.is_admitted()
+            && matches!(decision.shadow_denials()[0].reason(), DenyReason::NoKey)
+    );
 }
 
 #[test]
-fn a_penalty_follows_on_denials() {
+fn the_third_denial_within_the_span_bans_the_key() {
     let (gate, clock) = gate(
         "rule = [{ name = \"login\", limits = \"2/min\",
                    penalty = { ban = \"1 h\", after = 3, within = \"10 min\" } }]",
@@ -195,8 +198,8 @@ fn a_penalty_follows_on_denials() {
     assert_eq!(ask("192.0.2.2"), "");
     clock.advance(Duration::from_secs(3_599));
     assert_eq!(ask("192.0.2.1"), banned);
-    let verdict = gate.decide(&from("192.0.2.1"));
-    let retry = verdict.denied().unwrap().retry_after().unwrap();
+    let decision = gate.decide(&from("192.0.2.1"));
+    let retry = decision.denied().unwrap().retry_after().unwrap();
     assert!(retry <= Duration::from_secs(1) && retry > Duration::from_millis(300), "{retry:?}");
     clock.advance(Duration::from_secs(2));
     assert_eq!([(); 3].map(|()| ask("192.0.2.1")), ["", "", limit]);
@@ -216,7 +219,7 @@ fn threads_are_admitted_exactly_what_the_tightest_limit_allows() {
                    limits = \"3/day\" }},
             ]"
         ));
-        // All at the same keys at the same time, so that they race for every key's last cell.
+        // The threads go through the keys together, so that they race for each key's last cell.
         let ask = |key: u32| {
             let peer = Some(IpAddr::from(key.to_be_bytes()));
             let request = Request { peer, ..get("/b") };
@@ -232,15 +235,15 @@ fn threads_are_admitted_exactly_what_the_tightest_limit_allows() {
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
         });
         assert_eq!(admitted, 3 * KEYS as usize, "{other}");
-        // Whatever was charged to `a` and denied by `b` was given back.
-        let verdict = gate.decide_n(&get("/a"), 0);
-        let left = verdict.standing().expect("nothing is asked for").remaining();
+        // All that was charged to `a` and denied by `b` was refunded.
+        let decision = gate.decide_n(&get("/a"), 0);
+        let left = decision.permit().expect("nothing is asked for").remaining();
         assert_eq!(left, 100_000 - 3 * u64::from(KEYS), "{other}");
     }
 }
 
 #[test]
-fn a_turn_in_a_queue_holds_also_where_another_limit_has_less_left() {
+fn a_permit_has_the_delay_of_a_queue_even_if_another_limit_is_tighter() {
     let (gate, _) = gate(
         r#"
         [[rule]]
@@ -256,9 +259,9 @@ fn a_turn_in_a_queue_holds_also_where_another_limit_has_less_left() {
         "#,
     );
     for (turn, left) in [(0, 2), (1, 1), (2, 0)] {
-        let verdict = gate.decide(&Request::default());
-        let standing = verdict.standing().expect("within both limits");
-        assert_eq!((standing.rule().name(), standing.remaining()), ("hours", left));
-        assert_eq!(standing.delay(), Duration::from_millis(100) * turn);
+        let decision = gate.decide(&Request::default());
+        let permit = decision.permit().expect("within both limits");
+        assert_eq!((permit.rule().name(), permit.remaining()), ("hours", left));
+        assert_eq!(permit.delay(), Duration::from_millis(100) * turn);
     }
 }

@@ -1,8 +1,8 @@
-//! Every error: where it is, and what it says.
+//! Every error: its place and its message.
 
 use tollgate_rules::Rules;
 
-/// A rule that is right, but for `line`, which is the fourth line of the file.
+/// A correct rule, except that the fourth line of the file is `line`.
 fn with(line: &str) -> String {
     let mut text = "[[rule]]\nname = \"a\"\n\n".to_owned();
     text += line;
@@ -11,6 +11,10 @@ fn with(line: &str) -> String {
     }
     text
 }
+
+/// What `{KEY PARTS}` in errors.txt stands for.
+const KEY_PARTS: &str =
+    "\"ip\", \"header:NAME\", \"cookie:NAME\", \"path\", \"method\", \"host\" or \"none\"";
 
 fn said(text: &str) -> String {
     Rules::parse("r.toml", text).expect_err(text).to_string()
@@ -22,7 +26,7 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn errors_of_one_line() {
+fn each_mistake_in_one_line_has_its_place_and_message() {
     let cases: Vec<(&str, &str)> = include_str!("errors.txt")
         .split("\n\n")
         .map(|case| case.trim())
@@ -30,12 +34,12 @@ fn errors_of_one_line() {
         .collect();
     assert!(cases.len() > 50);
     for (line, expected) in cases {
-        check(&with(line), expected.trim());
+        check(&with(line), &expected.trim().replace("{KEY PARTS}", KEY_PARTS));
     }
 }
 
 #[test]
-fn errors_of_whole_files() {
+fn each_mistake_of_a_whole_file_has_its_place_and_message() {
     for (text, expected) in [
         ("", "r.toml:1:1: the file has no rules: begin each with a line [[rule]]"),
         ("rule = []", "r.toml:1:8: a file has 1 to 256 rules; this one has 0"),
@@ -77,8 +81,7 @@ fn errors_of_whole_files() {
         ),
         (
             "[[rule]]\r\nname = \"a\"\r\nlimits = \"5/s\"\r\nkey = \"x\"",
-            "r.toml:4:8: unknown key \"x\": write \"ip\", \"header:NAME\", \"cookie:NAME\", \"path\", \
-             \"method\", \"host\" or \"none\", or a list of them",
+            &format!("r.toml:4:8: unknown key \"x\": write {KEY_PARTS}, or a list of them"),
         ),
     ] {
         check(text, expected);
@@ -86,7 +89,7 @@ fn errors_of_whole_files() {
 }
 
 #[test]
-fn text_that_is_not_toml_is_told_with_its_place() {
+fn text_that_is_not_toml_is_an_error_with_its_place() {
     let text = "[[rule]]\nname = a\nlimits = \"5/s\nkey = 'ip'";
     let error = Rules::parse("r.toml", text).unwrap_err();
     let places: Vec<_> = error.errors().iter().map(|its| (its.line(), its.column())).collect();
@@ -95,7 +98,7 @@ fn text_that_is_not_toml_is_told_with_its_place() {
 }
 
 #[test]
-fn every_rule_and_every_line_is_told_at_once() {
+fn mistakes_in_several_rules_are_reported_at_once() {
     let text = "\
 [[rule]]
 name = \"posts\"
@@ -123,7 +126,7 @@ error: expected a unit of time (ns, us, ms, s, min, h, d, w, y), as in \"10 per 
 }
 
 #[test]
-fn carets_stand_under_what_is_meant() {
+fn carets_are_under_the_mistake_whatever_characters_come_before() {
     let text = "rule = [{ name = \"日本\u{1b}\", limits = \"5/s\" }]\n";
     let shown = Rules::parse("r.toml", text).unwrap_err().with_source();
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
@@ -141,7 +144,7 @@ fn carets_stand_under_what_is_meant() {
 }
 
 #[test]
-fn as_many_as_there_may_be_and_one_more() {
+fn files_of_256_rules_and_rules_of_8_limits_parse_and_larger_ones_do_not() {
     let file = |count: usize| -> String {
         (0..count).map(|nth| format!("[[rule]]\nname = \"r{nth}\"\nlimits = \"5/s\"\n")).collect()
     };

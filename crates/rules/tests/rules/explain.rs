@@ -1,9 +1,9 @@
-//! Rules in plain words: each choice that a file can make is told.
+//! Rules in plain words: the explanation names each choice of a file.
 
-use tollgate_rules::{Gate, Rules};
+use tollgate_rules::{Rules, RulesLimiter};
 
-/// What is told of the one rule of a file, with what its limits say left out.
-fn told(rest: &str) -> Vec<String> {
+/// The explanation of a file's only rule, without the lines of its limits.
+fn explained(rest: &str) -> Vec<String> {
     let text = format!("[[rule]]\nname = \"a\"\nlimits = \"5/s\"\n{rest}\n");
     let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
     let lines = rules.rules()[0].explain();
@@ -15,9 +15,9 @@ fn told(rest: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_a_rule_is_about_is_told() {
-    assert_eq!(told("")[0], "matches  every request");
-    let all = told(
+fn the_conditions_of_a_rule_are_explained() {
+    assert_eq!(explained("")[0], "matches  every request");
+    let all = explained(
         r#"match = { method = ["POST", "PUT"], path = ["/api/**", "/v2/*"], host = "*.example.com", header = { x-plan = "free" } }"#,
     );
     assert_eq!(
@@ -27,8 +27,8 @@ fn what_a_rule_is_about_is_told() {
 }
 
 #[test]
-fn what_is_counted_and_what_becomes_of_requests_without_it_is_told() {
-    assert_eq!(told("key = \"none\"")[1], "key      nothing: one bucket for all");
+fn the_key_and_requests_without_it_are_explained() {
+    assert_eq!(explained("key = \"none\"")[1], "key      nothing: one bucket for all");
     for (key, said) in [
         ("[\"ip\", \"header:X-User\"]", "ip (IPv6 by /64) and header x-user"),
         ("[\"cookie:session\", \"path\"]", "cookie session and path"),
@@ -37,41 +37,41 @@ fn what_is_counted_and_what_becomes_of_requests_without_it_is_told() {
         for (word, without) in [
             ("shared", "requests without it share one bucket"),
             ("skip", "the rule does not apply to requests without it"),
-            ("block", "requests without it are denied"),
+            ("deny", "requests without it are denied"),
         ] {
-            let lines = told(&format!("key = {key}\non_no_key = \"{word}\""));
+            let lines = explained(&format!("key = {key}\non_no_key = \"{word}\""));
             assert_eq!(lines[1], format!("key      {said}; {without}"));
         }
     }
 }
 
 #[test]
-fn what_becomes_of_new_keys_when_all_places_are_taken_is_told() {
+fn a_full_table_is_explained() {
     for (on_full, said) in [
         ("\"evict\"", "the key with the least debt is forgotten"),
         ("\"deny\"", "new keys are denied"),
         ("\"admit\"", "new keys are admitted and not remembered"),
         ("{ shared = \"9/s\" }", "new keys share 9/s"),
     ] {
-        let lines = told(&format!("capacity = 700\non_full = {on_full}"));
+        let lines = explained(&format!("capacity = 700\non_full = {on_full}"));
         assert_eq!(lines[2], format!("keys     700 at one time; when full, {said}"));
     }
 }
 
 #[test]
-fn who_keeps_a_limit_and_what_holds_while_it_is_down_is_told() {
+fn a_store_and_its_fallback_are_explained() {
     for (nodes, share) in [(1, "all"), (3, "1/3")] {
         let store = format!("store = {{ url = \"redis://u:secret@cache\", nodes = {nodes} }}");
         let said = format!(
-            "store    redis://cache, asked for some cells ahead; while it is down, each process \
+            "store    redis://cache, from which each process leases cells ahead; while it is down, each process \
              decides by {share} of the quota"
         );
-        assert_eq!(told(&store)[2], said);
+        assert_eq!(explained(&store)[2], said);
     }
 }
 
 #[test]
-fn a_password_is_told_to_nobody() {
+fn a_password_is_not_in_the_debug_text_of_a_store() {
     let text =
         "rule = [{ name = \"a\", limits = \"5/s\", store = { url = \"redis://u:secret@cache\" } }]";
     let rules = Rules::parse("r.toml", text).expect("it is right");
@@ -80,11 +80,11 @@ fn a_password_is_told_to_nobody() {
 }
 
 #[test]
-fn memory_is_what_limits_and_bans_need() {
+fn memory_is_counted_for_each_limit_and_each_ban() {
     let memory = |rest: &str| {
         let text = format!("rule = [{{ name = \"a\", capacity = 1000, {rest} }}]");
         let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
-        Gate::new(rules).expect("there is memory").memory_bytes()
+        RulesLimiter::new(rules).expect("there is memory").memory_bytes()
     };
     let one = memory("limits = \"5/s\"");
     assert!((16_000..100_000).contains(&one), "{one}");

@@ -1,30 +1,31 @@
-//! What must hold of any text: a property here, and a fuzz target in `fuzz/`.
+//! Properties of any text: tested here, and by a fuzz target in `fuzz/`.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 use tollgate::ManualClock;
-use tollgate_rules::{Gate, Request, RuleError, Rules, RulesError};
+use tollgate_rules::{Request, RuleError, Rules, RulesError, RulesLimiter};
 
-/// A line is shown whole if it is no longer than half as much again.
+/// A line of up to one and a half times as many characters is shown whole.
 const SHOWN_CHARS: usize = 120;
 
-/// Planted between the crate and what judges it: each has to be found, or the body judges nothing.
+/// Mistakes planted between the crate and the checks. If the body did not find each, it would check
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
-    /// A line is told that is one too far.
+    /// The line of an error is one too large.
     LineOff,
-    /// A column is told that is one too far.
+    /// The column of an error is one too large.
     ColumnOff,
-    /// A message says nothing.
+    /// A message is empty.
     MessageLost,
-    /// A message holds what moves the cursor.
+    /// A message has a control character.
     ControlKept,
-    /// One of the errors is not told.
+    /// One of the errors is missing.
     ErrorLost,
-    /// The carets stand one too far.
+    /// The carets are one column too far right.
     CaretOff,
-    /// The line of the file is not that of the error.
+    /// The quoted line is not the line of the error.
     SourceOff,
     /// A rule's explanation lacks a limit.
     LimitLost,
@@ -38,21 +39,21 @@ fn planted(mistake: Mistake) -> bool {
     PLANTED.get() == Some(mistake)
 }
 
-/// For this thread, until another is planted, or none.
+/// Plants a mistake for this thread, or removes it.
 #[allow(dead_code, reason = "the fuzz target plants none")]
 pub(crate) fn plant(mistake: Option<Mistake>) {
     PLANTED.set(mistake);
 }
 
-/// What must hold of any text.
+/// Checks the properties of a text.
 pub(crate) fn hold(text: &str) {
     match Rules::parse("r.toml", text) {
         Ok(rules) => {
             are_explained(&rules);
-            // Not of any size, and seldom of the usual one: that takes longer than the rest.
-            let most = if text.len().is_multiple_of(16) { 100_000 } else { 5_000 };
-            if rules.rules().iter().all(|rule| rule.capacity() <= most) {
-                let gate = Gate::with_clock(rules, Arc::new(ManualClock::new()));
+            // Large tables take longer to build than all the rest, so they are built seldom.
+            let capacity_max = if text.len().is_multiple_of(16) { 100_000 } else { 5_000 };
+            if rules.rules().iter().all(|rule| rule.capacity() <= capacity_max) {
+                let gate = RulesLimiter::with_clock(rules, Arc::new(ManualClock::new()));
                 let _ = gate.expect("there is memory").decide(&Request::default());
             }
         }
@@ -69,12 +70,12 @@ fn are_explained(rules: &Rules) {
         }
         assert!(!rule.limits().is_empty() && explained.lines().count() >= 4);
         let about = |what| explained.lines().filter(move |line| line.starts_with(what)).count();
-        let told = (about("matches  "), about("key      "), about("limit    "));
-        assert_eq!(told, (1, 1, rule.limits().len()), "{explained}");
+        let counts = (about("matches  "), about("key      "), about("limit    "));
+        assert_eq!(counts, (1, 1, rule.limits().len()), "{explained}");
     }
 }
 
-/// Where it is told that something is wrong, there is a place in the text, and it is shown.
+/// Each error has a place in the text, and `with_source` shows it.
 fn is_pointed_out(text: &str, error: &RulesError) {
     let lines: Vec<&str> = text.split('\n').collect();
     let mut source = error.with_source();
@@ -84,7 +85,7 @@ fn is_pointed_out(text: &str, error: &RulesError) {
     let mut shown = source.split("\n\n");
     let mut before = (1, 1);
     for its in error.errors().iter().skip(planted(Mistake::ErrorLost).into()) {
-        let (line, column, message) = told(its);
+        let (line, column, message) = parts_of(its);
         assert!(line <= lines.len() && (line, column) >= before, "{message}");
         before = (line, column);
         let its_line = lines[line - 1 - usize::from(planted(Mistake::SourceOff) && line > 1)];
@@ -99,18 +100,18 @@ fn is_pointed_out(text: &str, error: &RulesError) {
             its_line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let carets = under.trim_start_matches([' ', '|']);
         assert!(!carets.is_empty() && carets.bytes().all(|byte| byte == b'^'), "{under:?}");
-        // Of a long line, a part is shown: the carets tell which.
+        // Of a long line, a part is shown. The carets tell which.
         let before_carets = number.len() + column - 1;
         let skipped = before_carets.checked_sub(under.len() - carets.len()).expect("no further");
         assert!(skipped == 0 || column > SHOWN_CHARS, "{under:?}");
         let part: String = printed.chars().skip(skipped).take(SHOWN_CHARS * 3 / 2).collect();
         assert_eq!(quoted.strip_prefix(&number), Some(part.trim_end()));
     }
-    assert_eq!(shown.next(), None, "what is shown is told");
+    assert_eq!(shown.next(), None, "each shown error is in the list");
 }
 
 /// Line, column and message.
-fn told(error: &RuleError) -> (usize, usize, String) {
+fn parts_of(error: &RuleError) -> (usize, usize, String) {
     let line = error.line() + usize::from(planted(Mistake::LineOff));
     let column = error.column() + usize::from(planted(Mistake::ColumnOff));
     let message = match error.message() {

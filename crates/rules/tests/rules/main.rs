@@ -1,4 +1,4 @@
-//! Rules from text to verdicts.
+//! Rules from text to decisions.
 
 mod deciding;
 mod errors;

@@ -1,19 +1,20 @@
-//! What must hold of any path: a property here, and a fuzz target in `fuzz/`.
+//! Properties of any path: tested here, and by a fuzz target in `fuzz/`.
 
 use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
 
 use tollgate::ManualClock;
-use tollgate_rules::{Gate, Request, Rules};
+use tollgate_rules::{Request, Rules, RulesLimiter};
 
-/// Planted between the crate and what judges it: each has to be found, or the body judges nothing.
+/// Mistakes planted between the crate and the checks. If the body did not find each, it would check
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
     /// A segment is lost.
     SegmentLost,
     /// An encoded slash separates nothing.
     SlashKept,
-    /// A rule applies by one reading of two, and the request is admitted.
+    /// A rule applies by one reading of two, and admits the request.
     UnclearAdmitted,
 }
 
@@ -25,13 +26,13 @@ fn planted(mistake: Mistake) -> bool {
     PLANTED.get() == Some(mistake)
 }
 
-/// For this thread, until another is planted, or none.
+/// Plants a mistake for this thread, or removes it.
 #[allow(dead_code, reason = "the fuzz target plants none")]
 pub(crate) fn plant(mistake: Option<Mistake>) {
     PLANTED.set(mistake);
 }
 
-/// Reads paths as nginx does.
+/// The settings with which rules read paths as nginx does.
 const AS_NGINX: &str = "encoded_slash = \"decode\"\nbackslash = \"keep\"\npath_params = \"keep\"\n\
                         path_case = \"keep\"\n";
 
@@ -45,12 +46,12 @@ fn rules(lines: &str) -> Rules {
 
 struct Read {
     rules: Rules,
-    gate: Gate<ManualClock>,
+    gate: RulesLimiter<ManualClock>,
 }
 
 impl Read {
     fn new(lines: &str) -> Self {
-        let gate = Gate::with_clock(rules(lines), Arc::new(ManualClock::new()));
+        let gate = RulesLimiter::with_clock(rules(lines), Arc::new(ManualClock::new()));
         Self { rules: rules(lines), gate: gate.expect("there is memory") }
     }
 
@@ -59,10 +60,10 @@ impl Read {
     }
 
     fn applies(&self, path: &str) -> bool {
-        self.rules.rules()[0].fits(&Request { path, ..Request::default() })
+        self.rules.rules()[0].matches(&Request { path, ..Request::default() })
     }
 
-    /// The path as keys have it.
+    /// The path as a key has it.
     fn key(&self, path: &str) -> String {
         let request = Request { path, ..Request::default() };
         self.rules.rules()[0].key().values(&request, |_| String::new()).expect("a path").remove(0)
@@ -75,10 +76,10 @@ static KEPT: LazyLock<Read> = LazyLock::new(|| {
     Read::new(&AS_NGINX.replace("encoded_slash = \"decode\"", "encoded_slash = \"keep\""))
 });
 
-/// What must hold of any path.
+/// Checks the properties of a path.
 pub(crate) fn hold(path: &str) {
     let segments = normalised(path);
-    // As a key it is what the reference says, a slash cannot be in a segment, and case counts.
+    // The key equals the reference; no segment has a slash, and case counts.
     let expected: String = match segments.is_empty() {
         true => "/".to_owned(),
         false => segments.iter().map(|its| format!("/{}", String::from_utf8_lossy(its))).collect(),
@@ -91,14 +92,14 @@ pub(crate) fn hold(path: &str) {
         key.truncate(key.rfind('/').unwrap_or(0));
     }
     assert_eq!(key, expected, "{path}");
-    // What nginx serves under /a is counted as nginx reads it, and counted or rejected by default.
+    // What nginx serves under /a is counted as nginx reads it, and counted or denied by default.
     let (reached, is_short) =
         (segments.first().is_some_and(|its| its == b"a"), path.len() <= 2_048);
     if reached {
         assert!(NGINX.applies(path), "{path}");
         assert!(DEFAULT.applies(path), "{path}");
     }
-    // A rule that is about a path by one reading of the slash only admits nothing by default.
+    // A rule that applies by one reading of the slash only denies by default.
     if NGINX.applies(path) != KEPT.applies(path) && is_short {
         let is_admitted = DEFAULT.is_admitted(path) || planted(Mistake::UnclearAdmitted);
         assert!(!is_admitted, "{path}");
@@ -107,7 +108,7 @@ pub(crate) fn hold(path: &str) {
     assert!(!DEFAULT.rules.explain_request(&Request { path, ..Request::default() }).is_empty());
 }
 
-/// As nginx normalises: escapes are decoded once, then slashes are merged and dots resolved.
+/// The reference: nginx decodes escapes once, then merges slashes and resolves dots.
 fn normalised(path: &str) -> Vec<Vec<u8>> {
     let path = path.split(['?', '#']).next().unwrap_or_default().as_bytes();
     let hex = |at: usize| path.get(at).and_then(|digit| char::from(*digit).to_digit(16));

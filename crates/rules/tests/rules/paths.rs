@@ -1,16 +1,16 @@
-//! How paths are read, and what a file says about it.
+//! How paths are read, and how a file configures it.
 
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use tollgate::ManualClock;
-use tollgate_rules::{DenyReason, Gate, Request, Rules};
+use tollgate_rules::{DenyReason, Request, Rules, RulesLimiter};
 
 use crate::kept::kept;
 use crate::path_body::{Mistake, hold, plant};
 
-fn gate(lines: &str) -> Gate<ManualClock> {
+fn gate(lines: &str) -> RulesLimiter<ManualClock> {
     let text = format!(
         "{lines}\nrule = [\
          {{ name = \"files\", match = {{ path = \"/files/**\" }}, key = \"none\", limits = \"99/s\" }}, \
@@ -18,43 +18,43 @@ fn gate(lines: &str) -> Gate<ManualClock> {
          {{ name = \"all\", key = \"none\", limits = \"50/s\" }}]"
     );
     let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
-    Gate::with_clock(rules, Arc::new(ManualClock::new())).expect("memory")
+    RulesLimiter::with_clock(rules, Arc::new(ManualClock::new())).expect("memory")
 }
 
-/// What a request is charged by; or the rule that rejects it.
+/// The rules that charge a request, or the rule that denies it for its path.
 fn charged(lines: &str, path: &str) -> String {
     let gate = gate(lines);
     let request = Request { path, ..Request::default() };
-    let verdict = gate.decide(&request);
-    if let Some(denied) = verdict.denied() {
-        assert!(matches!(denied.why(), DenyReason::UnclearPath), "{denied:?}");
+    let decision = gate.decide(&request);
+    if let Some(denied) = decision.denied() {
+        assert!(matches!(denied.reason(), DenyReason::UnclearPath), "{denied:?}");
         assert_eq!((denied.retry_after(), denied.remaining()), (None, 0));
-        return format!("rejected by {}", denied.rule().name());
+        return format!("denied by {}", denied.rule().name());
     }
-    // Of those that were charged, this one has the fewest left.
+    // A rule was charged if fewer cells are left than its burst.
     let rules = ["files", "login", "all"];
     let charged = rules.into_iter().filter(|name| {
         let alone = gate.decide_among(&request, 0, |_, rule| rule.name() == *name);
-        alone.standing().is_some_and(|its| its.remaining() < its.limit().quota().burst_cells())
+        alone.permit().is_some_and(|its| its.remaining() < its.limit().quota().burst_cells())
     });
     charged.collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn a_rule_that_depends_on_how_a_slash_is_read_rejects_counts_or_passes_as_the_file_says() {
-    for (path, reject, decode, keep) in [
-        ("/%2flogin", "rejected by login", "login all", "all"),
-        ("/login%2f", "rejected by login", "login all", "all"),
-        ("/x%2f..%2flogin", "rejected by login", "login all", "all"),
-        ("/login%2Findex.html", "rejected by login", "login all", "all"),
+fn a_rule_that_depends_on_an_encoded_slash_denies_counts_or_passes_as_the_file_says() {
+    for (path, deny, decode, keep) in [
+        ("/%2flogin", "denied by login", "login all", "all"),
+        ("/login%2f", "denied by login", "login all", "all"),
+        ("/x%2f..%2flogin", "denied by login", "login all", "all"),
+        ("/login%2Findex.html", "denied by login", "login all", "all"),
         ("/files/a%2fb", "files all", "files all", "files all"),
         ("/other/a%2fb", "all", "all", "all"),
-        ("/files/..%2flogin", "rejected by login", "files login all", "files all"),
-        ("/login%00", "rejected by login", "rejected by login", "rejected by login"),
-        ("/login%2f%5c", "rejected by files", "login all", "rejected by login"),
+        ("/files/..%2flogin", "denied by login", "files login all", "files all"),
+        ("/login%00", "denied by login", "denied by login", "denied by login"),
+        ("/login%2f%5c", "denied by files", "login all", "denied by login"),
     ] {
-        assert_eq!(charged("", path), reject, "{path}");
-        assert_eq!(charged("encoded_slash = \"reject\"", path), reject, "{path}");
+        assert_eq!(charged("", path), deny, "{path}");
+        assert_eq!(charged("encoded_slash = \"deny\"", path), deny, "{path}");
         assert_eq!(charged("encoded_slash = \"decode\"", path), decode, "{path}");
         if !path.contains("%5c") {
             assert_eq!(charged("encoded_slash = \"keep\"", path), keep, "{path}");
@@ -65,7 +65,7 @@ fn a_rule_that_depends_on_how_a_slash_is_read_rejects_counts_or_passes_as_the_fi
 #[test]
 fn backslashes_parameters_and_case_are_read_as_the_file_says() {
     for (lines, path, by) in [
-        ("", "/x\\..\\login", "rejected by login"),
+        ("", "/x\\..\\login", "denied by login"),
         ("backslash = \"slash\"", "/x\\..\\login", "login all"),
         ("backslash = \"keep\"", "/login%5cx", "all"),
         ("", "/login;v=1/x", "login all"),
@@ -83,35 +83,35 @@ fn backslashes_parameters_and_case_are_read_as_the_file_says() {
 }
 
 #[test]
-fn where_the_first_rule_decides_each_reading_has_its_first() {
+fn with_first_each_reading_of_a_path_has_its_first_rule() {
     let first = "apply = \"first\"\n";
     for (path, by) in [
         ("/files/a", "files"),
         ("/login", "login"),
         ("/x", "all"),
-        // By one server it is a file, by another the login.
+        // One server reads it as a file, another as the login.
         ("/files/../login", "files login all"),
         ("/files/a;v=1", "files"),
-        ("/files/..%2flogin", "rejected by login"),
+        ("/files/..%2flogin", "denied by login"),
     ] {
         assert_eq!(charged(first, path), by, "{path}");
     }
 }
 
 #[test]
-fn a_rule_in_shadow_tells_that_it_would_have_rejected() {
+fn a_rule_in_shadow_reports_an_unclear_path() {
     let text =
         "rule = [{ name = \"a\", match = { path = \"/a\" }, limits = \"9/s\", shadow = true }]";
-    let gate = Gate::new(Rules::parse("r.toml", text).expect("a rule")).expect("memory");
-    let verdict = gate.decide(&Request { path: "/a%2f", ..Request::default() });
-    assert!(verdict.is_admitted());
-    assert!(matches!(verdict.shadowed()[0].why(), DenyReason::UnclearPath));
+    let gate = RulesLimiter::new(Rules::parse("r.toml", text).expect("a rule")).expect("memory");
+    let decision = gate.decide(&Request { path: "/a%2f", ..Request::default() });
+    assert!(decision.is_admitted());
+    assert!(matches!(decision.shadow_denials()[0].reason(), DenyReason::UnclearPath));
 }
 
 #[test]
 fn no_path_evades_a_key_by_its_spelling() {
     let text = "rule = [{ name = \"a\", key = \"path\", limits = \"1/day\" }]";
-    let gate = Gate::new(Rules::parse("r.toml", text).expect("a rule")).expect("memory");
+    let gate = RulesLimiter::new(Rules::parse("r.toml", text).expect("a rule")).expect("memory");
     let admitted = |path| gate.decide(&Request { path, ..Request::default() }).is_admitted();
     assert!(admitted("/login/x"));
     for path in ["/login%2fx", "/LOGIN/x;v=1", "/login\\x", "/a/../login/./x", "//login//%78?y"] {
@@ -124,12 +124,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn any_path(path in "/([/.%?#;a\\\\A]|%2[fFeE5]|%5[cC]|%[0-9a-f]{2}|\\PC){0,24}") {
+    fn the_path_body_holds_for_any_path(path in "/([/.%?#;a\\\\A]|%2[fFeE5]|%5[cC]|%[0-9a-f]{2}|\\PC){0,24}") {
         hold(&path);
     }
 }
 
-/// What is kept for the fuzz target.
+/// The corpus of the fuzz target.
 fn kept_paths() -> Vec<String> {
     let text = |data: Vec<u8>| String::from_utf8_lossy(&data).into_owned();
     kept("paths").into_iter().map(text).collect()
@@ -142,7 +142,7 @@ fn the_kept_corpus_passes() {
     assert!(kept.len() >= 6, "{}", kept.len());
 }
 
-/// A body that finds no mistake would pass whatever it is given.
+/// A body that finds no mistake would pass on any input.
 #[test]
 fn every_planted_mistake_is_found() {
     let kept = kept_paths();
@@ -155,14 +155,14 @@ fn every_planted_mistake_is_found() {
 }
 
 #[test]
-fn what_a_file_says_wrongly_about_paths_is_told() {
+fn mistakes_about_paths_in_a_file_are_errors() {
     let rule = "[[rule]]\nname = \"a\"\nlimits = \"5/s\"\n";
     let of_pattern = |path: &str| format!("{rule}match = {{ path = '{path}' }}");
     let said = |text: &str| Rules::parse("r.toml", text).expect_err(text).to_string();
     for (text, expected) in [
         (
             format!("encoded_slash = \"maybe\"\n{rule}"),
-            "r.toml:1:18: unknown value \"maybe\": write \"reject\", \"decode\" or \"keep\"",
+            "r.toml:1:18: unknown value \"maybe\": write \"deny\", \"decode\" or \"keep\"",
         ),
         (
             format!("path_case = 7\n{rule}"),
@@ -194,6 +194,6 @@ fn what_a_file_says_wrongly_about_paths_is_told() {
     let kept =
         format!("encoded_slash = \"keep\"\nbackslash = \"keep\"\n{}", of_pattern("/a%2Fb\\c"));
     let rules = Rules::parse("r.toml", &kept).expect("the upstream keeps both");
-    let fits = |path| rules.rules()[0].fits(&Request { path, ..Request::default() });
+    let fits = |path| rules.rules()[0].matches(&Request { path, ..Request::default() });
     assert!(fits("/a%2fb%5cc") && !fits("/a/b/c"));
 }

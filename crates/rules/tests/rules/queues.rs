@@ -1,25 +1,25 @@
-//! Requests that may wait behind so many others, or not at all.
+//! Requests that may wait in a queue of bounded length.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::ManualClock;
-use tollgate_rules::{Gate, Request, Rules, Verdict};
+use tollgate_rules::{Request, Rules, RulesDecision, RulesLimiter};
 
-fn gate(text: &str) -> (Gate<ManualClock>, Arc<ManualClock>) {
+fn gate(text: &str) -> (RulesLimiter<ManualClock>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
     let rules = Rules::parse("r.toml", text).unwrap_or_else(|error| panic!("{error}"));
-    (Gate::with_clock(rules, Arc::clone(&clock)).expect("there is memory"), clock)
+    (RulesLimiter::with_clock(rules, Arc::clone(&clock)).expect("there is memory"), clock)
 }
 
-/// What is left, and how long until the request would be admitted.
-fn denied(verdict: &Verdict<'_>) -> (u64, Option<Duration>) {
-    let denied = verdict.denied().expect("denied");
+/// The cells left, and the time until the request would be admitted.
+fn denied(decision: &RulesDecision<'_>) -> (u64, Option<Duration>) {
+    let denied = decision.denied().expect("denied");
     (denied.remaining(), denied.retry_after())
 }
 
 #[test]
-fn a_request_that_may_not_wait_is_charged_nothing_whether_its_limit_is_alone_or_not() {
+fn a_request_that_may_not_wait_is_charged_nothing_alone_or_beside_another_limit() {
     let alone = r#"rule = [
         { name = "q", key = "none", algorithm = "leaky-queue", limits = "10/s burst 5" },
     ]"#;
@@ -35,7 +35,7 @@ fn a_request_that_may_not_wait_is_charged_nothing_whether_its_limit_is_alone_or_
             let turned_away = denied(&gate.decide_queued(&request, 0));
             assert_eq!(turned_away, (4, Some(Duration::from_millis(100))));
         }
-        // One behind it, and no more.
+        // One request may wait, and no second.
         assert!(gate.decide_queued(&request, 1).is_admitted());
         for _ in 0..20 {
             let turned_away = denied(&gate.decide_queued(&request, 1));
@@ -47,7 +47,7 @@ fn a_request_that_may_not_wait_is_charged_nothing_whether_its_limit_is_alone_or_
 }
 
 #[test]
-fn a_turn_that_comes_too_late_is_no_strike_and_a_denial_is() {
+fn a_denial_is_a_strike_unless_only_the_turn_comes_too_late() {
     let text = r#"rule = [{
         name = "q", key = "none", algorithm = "leaky-queue", limits = "10/s burst 2",
         penalty = { ban = "1 h", after = 3, within = "10 min" },
@@ -73,6 +73,7 @@ fn a_rule_in_shadow_decides_as_if_the_request_could_wait() {
         { name = "q", key = "none", algorithm = "leaky-queue", limits = "1/h burst 3", shadow = true },
     ]"#;
     let (gate, _) = gate(text);
-    let shadowed = [(); 5].map(|()| gate.decide_queued(&Request::default(), 0).shadowed().len());
+    let shadowed =
+        [(); 5].map(|()| gate.decide_queued(&Request::default(), 0).shadow_denials().len());
     assert_eq!(shadowed, [0, 0, 0, 1, 1]);
 }

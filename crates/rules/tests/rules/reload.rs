@@ -1,4 +1,4 @@
-//! Changes of the file: what is kept, what is not, and what a wrong file does.
+//! Changes of the file: what state they keep, and what a file with mistakes does.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use tollgate::ManualClock;
 use tollgate_rules::{LiveRules, ReloadError, Request, RulesFile};
 
-struct Try {
+struct Fixture {
     file: RulesFile<ManualClock>,
     live: Arc<LiveRules<ManualClock>>,
     clock: Arc<ManualClock>,
     path: PathBuf,
 }
 
-impl Try {
+impl Fixture {
     fn new(name: &str, text: &str) -> Self {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::write(&path, text).expect("a place for scratch files");
@@ -23,14 +23,14 @@ impl Try {
         Self { live: file.live(), file, clock, path }
     }
 
-    /// Writes the file, and tells what became of the limits: kept, inherited, new, dropped.
+    /// Writes the file and returns how many limits were kept, inherited, new and dropped.
     fn change(&mut self, text: &str) -> [usize; 4] {
         std::fs::write(&self.path, text).expect("the file is ours");
-        let carried = self.file.poll().expect("a good file").expect("it has changed");
-        [carried.kept, carried.inherited, carried.new, carried.dropped]
+        let summary = self.file.poll().expect("a good file").expect("it has changed");
+        [summary.kept, summary.inherited, summary.new, summary.dropped]
     }
 
-    /// How many of so many requests are admitted.
+    /// How many of `requests` requests are admitted.
     fn admitted(&self, requests: usize) -> usize {
         let ask = |_: &usize| self.live.load().decide(&Request::default()).is_admitted();
         (0..requests).filter(ask).count()
@@ -40,8 +40,8 @@ impl Try {
 const FIVE: &str = "rule = [{ name = \"a\", key = \"none\", limits = \"5 per week\" }]";
 
 #[test]
-fn an_unrelated_edit_keeps_what_was_used() {
-    let mut rules = Try::new("unrelated.toml", FIVE);
+fn an_unrelated_edit_keeps_the_spent_cells() {
+    let mut rules = Fixture::new("unrelated.toml", FIVE);
     assert_eq!(rules.admitted(3), 3);
     assert_eq!(rules.change(&format!("# a comment\n{FIVE}")), [1, 0, 0, 0]);
     assert_eq!(
@@ -62,7 +62,7 @@ fn an_unrelated_edit_keeps_what_was_used() {
 }
 
 #[test]
-fn what_counts_otherwise_starts_afresh() {
+fn a_limit_that_counts_differently_starts_afresh() {
     for (other, became) in [
         ("rule = [{ name = \"b\", key = \"none\", limits = \"5 per week\" }]", [0, 0, 1, 1]),
         ("rule = [{ name = \"a\", key = \"ip\", limits = \"5 per week\" }]", [0, 0, 1, 1]),
@@ -75,7 +75,7 @@ fn what_counts_otherwise_starts_afresh() {
             [0, 0, 1, 1],
         ),
     ] {
-        let mut rules = Try::new("otherwise.toml", FIVE);
+        let mut rules = Fixture::new("otherwise.toml", FIVE);
         assert_eq!(rules.admitted(9), 5);
         assert_eq!(rules.change(other), became, "{other}");
         assert!(rules.admitted(9) >= 5, "{other}");
@@ -83,7 +83,7 @@ fn what_counts_otherwise_starts_afresh() {
 }
 
 #[test]
-fn a_new_quota_inherits_what_was_used() {
+fn a_new_quota_keeps_the_spent_cells_unless_it_is_too_far() {
     for (limits, left) in [
         ("\"6 per week\"", 3),
         ("\"9 per week\"", 6),
@@ -91,14 +91,14 @@ fn a_new_quota_inherits_what_was_used() {
         ("\"2 per week\"", 0),
         ("{ name = \"weekly\", quota = \"100 per week\" }", 97),
     ] {
-        let mut rules = Try::new("inherits.toml", FIVE);
+        let mut rules = Fixture::new("inherits.toml", FIVE);
         assert_eq!(rules.admitted(3), 3);
         let text = format!("rule = [{{ name = \"a\", key = \"none\", limits = {limits} }}]");
         assert_eq!(rules.change(&text), [0, 1, 0, 0], "{limits}");
         assert_eq!(rules.admitted(200), left, "{limits}");
     }
-    // Too far to be kept in the same state: it starts afresh.
-    let mut rules = Try::new("inherits.toml", FIVE);
+    // This quota is too far from the old one, so the limit starts afresh.
+    let mut rules = Fixture::new("inherits.toml", FIVE);
     assert_eq!(rules.admitted(3), 3);
     let text = "rule = [{ name = \"a\", key = \"none\", limits = \"1000000000/s burst 1\" }]";
     assert_eq!(rules.change(text), [0, 0, 1, 1]);
@@ -106,8 +106,8 @@ fn a_new_quota_inherits_what_was_used() {
 }
 
 #[test]
-fn limits_that_change_places_keep_their_own_state() {
-    let mut rules = Try::new(
+fn limits_that_swap_places_keep_their_own_state() {
+    let mut rules = Fixture::new(
         "places.toml",
         "rule = [{ name = \"a\", key = \"none\", limits = [\"5/week\", \"9/day\"] }]",
     );
@@ -123,7 +123,7 @@ fn limits_that_change_places_keep_their_own_state() {
 #[test]
 fn bans_outlive_a_reload() {
     let text = "rule = [{ name = \"a\", key = \"none\", limits = \"1/s\", penalty = \"1 h\" }]";
-    let mut rules = Try::new("bans.toml", text);
+    let mut rules = Fixture::new("bans.toml", text);
     assert_eq!(rules.admitted(2), 1);
     rules.change(&format!("\n{text}"));
     rules.clock.advance(Duration::from_secs(60));
@@ -133,13 +133,13 @@ fn bans_outlive_a_reload() {
 }
 
 #[test]
-fn a_wrong_file_leaves_the_rules_in_force() {
-    let mut rules = Try::new("wrong.toml", FIVE);
+fn a_file_with_mistakes_leaves_the_old_rules_in_force() {
+    let mut rules = Fixture::new("wrong.toml", FIVE);
     assert_eq!(rules.admitted(3), 3);
     for (number, wrong) in ["", "rule = 7", "[[rule", "\u{feff}x"].into_iter().enumerate() {
         std::fs::write(&rules.path, wrong).unwrap();
         assert!(matches!(rules.file.poll(), Err(ReloadError::Rules(_))), "{wrong}");
-        assert!(matches!(rules.file.poll(), Ok(None)), "it is told once");
+        assert!(matches!(rules.file.poll(), Ok(None)), "it is reported once");
         assert_eq!(rules.live.failures(), number as u64 + 1);
     }
     std::fs::write(&rules.path, b"\xff\xfe").unwrap();
@@ -152,14 +152,14 @@ fn a_wrong_file_leaves_the_rules_in_force() {
 
     assert_eq!(rules.admitted(1), 1);
     std::fs::write(&rules.path, FIVE).unwrap();
-    assert_eq!(rules.file.poll().unwrap().expect("it is right again").kept, 1);
+    assert_eq!(rules.file.poll().unwrap().expect("it has no mistakes").kept, 1);
     assert_eq!(rules.admitted(9), 1);
     assert_eq!(rules.live.reloads(), 1);
 }
 
 #[test]
 fn requests_are_decided_while_rules_change() {
-    let mut rules = Try::new("meanwhile.toml", FIVE);
+    let mut rules = Fixture::new("meanwhile.toml", FIVE);
     let live = rules.file.live();
     let admitted = std::thread::scope(|scope| {
         let deciders: Vec<_> = (0..2)
@@ -179,40 +179,40 @@ fn requests_are_decided_while_rules_change() {
 }
 
 #[test]
-fn of_several_new_quotas_each_inherits_by_its_name() {
+fn limits_with_new_quotas_keep_state_by_name() {
     let text = |first: &str, second: &str| {
         format!("rule = [{{ name = \"a\", key = \"none\", limits = [{first}, {second}] }}]")
     };
     let few = |cells: u8| format!("{{ name = \"few\", quota = \"{cells} per week\" }}");
     let many = |cells: u8| format!("{{ name = \"many\", quota = \"{cells} per week\" }}");
-    let mut rules = Try::new("names.toml", &text(&few(5), &many(90)));
+    let mut rules = Fixture::new("names.toml", &text(&few(5), &many(90)));
     assert_eq!(rules.admitted(9), 5);
     assert_eq!(rules.change(&text(&many(91), &few(7))), [0, 2, 0, 0]);
     assert_eq!(rules.admitted(9), 2, "five of seven were used");
 }
 
 #[test]
-fn a_file_may_be_a_mebibyte_long() {
+fn a_file_of_a_mebibyte_is_read_and_a_longer_one_is_not() {
     let mut text = format!("{FIVE}\n#");
     text.extend(std::iter::repeat_n('x', (1 << 20) - text.len()));
-    let mut rules = Try::new("mebibyte.toml", &text);
+    let mut rules = Fixture::new("mebibyte.toml", &text);
     text.push('x');
     std::fs::write(&rules.path, text).expect("the file is ours");
     assert!(matches!(rules.file.reload(), Err(ReloadError::Unreadable { .. })));
 }
 
 #[test]
-fn a_quota_that_shrinks_leaves_a_key_what_it_has_not_used() {
+fn a_smaller_quota_leaves_a_key_the_rest_of_its_cells() {
     let rule = |limits: &str| {
         format!("rule = [{{ name = \"a\", key = \"none\", limits = \"{limits}\" }}]")
     };
-    let mut rules = Try::new("shrinks.toml", &rule("1000/h"));
+    let mut rules = Fixture::new("shrinks.toml", &rule("1000/h"));
     assert_eq!(rules.admitted(5), 5);
     rules.change(&rule("10/h"));
     assert_eq!(rules.admitted(100), 5, "5 of 10 were used");
     rules.change(&rule("1000/h"));
     assert_eq!(rules.admitted(2_000), 990, "10 of 1000 were used");
-    // All of 1000 is used, and 10 an hour come back.
+    // All 1000 are used, and 10 an hour are restored.
     rules.change(&rule("10/h"));
     rules.clock.advance(Duration::from_secs(99 * 3_600));
     assert_eq!(rules.admitted(9), 0);
@@ -225,7 +225,7 @@ fn a_quota_that_changes_200_times_in_a_second_grants_what_the_larger_one_does() 
     let rule = |limits: &str| {
         format!("rule = [{{ name = \"a\", key = \"none\", limits = \"{limits}\" }}]")
     };
-    let mut rules = Try::new("to-and-fro.toml", &rule("100/h"));
+    let mut rules = Fixture::new("to-and-fro.toml", &rule("100/h"));
     let mut granted = rules.admitted(100);
     for number in 0..200 {
         rules.clock.advance(Duration::from_millis(5));

@@ -1,24 +1,24 @@
-//! Any text is rules or errors with a place in it; any request is decided.
+//! Any text parses to rules or to errors with a place; any request is decided.
 
 use std::panic::catch_unwind;
 use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use tollgate::ManualClock;
-use tollgate_rules::{Gate, Request, Rules};
+use tollgate_rules::{Request, Rules, RulesLimiter};
 
 use crate::file_body::{Mistake, hold, plant};
 use crate::kept::kept;
 
 const EXAMPLE: &str = include_str!("../../../../rules/example.toml");
 
-static GATE: LazyLock<Gate<ManualClock>> = LazyLock::new(|| {
+static GATE: LazyLock<RulesLimiter<ManualClock>> = LazyLock::new(|| {
     let rules = Rules::parse("rules/example.toml", EXAMPLE).expect("it is right");
-    Gate::with_clock(rules, Arc::new(ManualClock::new())).expect("there is memory")
+    RulesLimiter::with_clock(rules, Arc::new(ManualClock::new())).expect("there is memory")
 });
 
 #[test]
-fn the_example_is_right() {
+fn the_example_file_parses() {
     let rules =
         Rules::parse("rules/example.toml", EXAMPLE).unwrap_or_else(|error| panic!("{error}"));
     let names: Vec<_> = rules.rules().iter().map(|rule| rule.name()).collect();
@@ -29,12 +29,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn any_text(text in "\\PC{0,80}|([\\[\\]{}=\",.#a-z0-9 \\n\\\\]){0,120}") {
+    fn the_file_body_holds_for_any_text(text in "\\PC{0,80}|([\\[\\]{}=\",.#a-z0-9 \\n\\\\]){0,120}") {
         hold(&text);
     }
 
     #[test]
-    fn a_rule_with_any_value(
+    fn the_file_body_holds_for_a_rule_with_any_value(
         key in "name|match|key|ipv6_prefix|on_no_key|algorithm|limits|capacity|on_full|shadow|penalty|[a-z_]{1,8}",
         value in "\"\\PC{0,12}\"|'[a-z0-9/*: ]{0,12}'|-?[0-9]{1,5}|true|\\[\"ip\", *\"(path|host)\"\\]|\\{ (quota|shared|ban|path|method|host|header) = \"[a-zA-Z0-9/*. ]{0,12}\" \\}",
     ) {
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn a_good_file_with_a_few_changes(
+    fn the_file_body_holds_for_the_example_with_a_few_changes(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_usize, "\\PC|[\\n\"=\\[\\]{}*/0-9]"), 1..4),
     ) {
         let mut text: Vec<char> = EXAMPLE.chars().collect();
@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn any_request(
+    fn any_request_is_decided(
         method in "\\PC{0,8}", path in "[/.%2eEa-z?é]{0,60}", host in "\\PC{0,20}",
         name in "x-user|x-device|cookie|\\PC{0,6}", value in "\\PC{0,300}",
     ) {
@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// What is kept for the fuzz target.
+/// The corpus of the fuzz target.
 fn kept_texts() -> Vec<String> {
     let text = |data: Vec<u8>| String::from_utf8_lossy(&data).into_owned();
     kept("rules").into_iter().map(text).collect()
@@ -88,7 +88,7 @@ fn the_kept_corpus_passes() {
     assert!(kept.len() >= 8, "{}", kept.len());
 }
 
-/// A body that finds no mistake would pass whatever it is given.
+/// A body that finds no mistake would pass on any input.
 #[test]
 fn every_planted_mistake_is_found() {
     let kept = kept_texts();

@@ -1,22 +1,22 @@
-//! Rules whose limits a server keeps: matched here, and decided elsewhere.
+//! Rules whose limits a store keeps: matched here, deferred to the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::ManualClock;
-use tollgate_rules::{Fallback, Gate, Outcome, Request, Rules};
+use tollgate_rules::{Fallback, Outcome, Request, Rules, RulesLimiter};
 
 fn rules(text: &str) -> Rules {
     Rules::parse("r.toml", text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn gate(rules: Rules) -> Gate<ManualClock> {
-    Gate::with_clock(rules, Arc::new(ManualClock::new())).expect("there is memory")
+fn gate(rules: Rules) -> RulesLimiter<ManualClock> {
+    RulesLimiter::with_clock(rules, Arc::new(ManualClock::new())).expect("there is memory")
 }
 
-fn names<'g>(gate: &'g Gate<ManualClock>, path: &str) -> Vec<&'g str> {
-    let verdict = gate.decide(&Request { path, ..Request::default() });
-    verdict.elsewhere().iter().map(|its| its.rule().name()).collect()
+fn names<'g>(gate: &'g RulesLimiter<ManualClock>, path: &str) -> Vec<&'g str> {
+    let decision = gate.decide(&Request { path, ..Request::default() });
+    decision.deferred().iter().map(|its| its.rule().name()).collect()
 }
 
 const BOTH: &str = r#"
@@ -28,23 +28,23 @@ const BOTH: &str = r#"
     [[rule]]
     name = "there"
     limits = ["5/s", "100/h"]
-    store = { url = "redis://cache", ask = "always", when_down = "block", nodes = 3 }
+    store = { url = "redis://cache", ask = "always", fallback = "deny", nodes = 3 }
 "#;
 
 #[test]
-fn what_this_process_denies_is_not_asked_elsewhere() {
+fn a_request_that_this_process_denies_is_not_deferred() {
     let gate = gate(rules(BOTH));
     let first = gate.decide(&Request::default());
     assert!(matches!(first.outcome(), Outcome::Admitted(its) if its.rule().name() == "here"));
-    assert_eq!(first.elsewhere().len(), 1);
+    assert_eq!(first.deferred().len(), 1);
     assert!(!first.is_admitted(), "that is not known yet");
     let second = gate.decide(&Request::default());
     assert!(second.denied().is_some_and(|its| its.rule().name() == "here"));
-    assert!(second.elsewhere().is_empty());
+    assert!(second.deferred().is_empty());
 }
 
 #[test]
-fn the_first_rule_may_be_one_of_a_store() {
+fn with_first_a_rule_with_a_store_is_the_first() {
     let text = format!("apply = \"first\"\n{BOTH}");
     assert_eq!(names(&gate(rules(&text)), "/"), [""; 0], "the first is of this process");
     let text = text.replace("name = \"here\"", "name = \"here\"\nmatch = { path = \"/here\" }");
@@ -56,7 +56,7 @@ fn the_first_rule_may_be_one_of_a_store() {
 }
 
 #[test]
-fn a_shadow_of_a_store_is_asked_beside_the_rule_that_counts() {
+fn a_rule_in_shadow_with_a_store_is_deferred_beside_the_enforced_rule() {
     let text = r#"
         apply = "first"
         [[rule]]
@@ -73,13 +73,13 @@ fn a_shadow_of_a_store_is_asked_beside_the_rule_that_counts() {
 }
 
 #[test]
-fn a_store_takes_no_memory_here_and_is_explained() {
+fn a_rule_with_a_store_takes_no_memory_and_is_explained() {
     let shared = rules(BOTH);
     let rule = &shared.rules()[1];
     let store = rule.store().expect("it has one");
-    assert_eq!((store.fallback(), store.nodes()), (Fallback::Block, 3));
+    assert_eq!((store.fallback(), store.nodes()), (Fallback::Deny, 3));
     let said = rule.explain();
-    let line = "store    redis://cache, asked about each request; while it is down, requests are \
+    let line = "store    redis://cache, which decides each request; while it is down, requests are \
                 denied\n";
     assert!(said.contains(line), "{said}");
     let gate = gate(shared.clone());
@@ -102,12 +102,12 @@ fn a_deadline_and_a_prefix_are_read_and_explained() {
         (Some(Duration::from_millis(1_500)), Some("shop:eu"))
     );
     let said = shared.rules()[1].explain();
-    let line = "store    redis://cache, asked about each request by a deadline of 1500 milliseconds, keys begin \
+    let line = "store    redis://cache, which decides each request with a deadline of 1500 milliseconds, keys begin \
                 with \"shop:eu\"; while it is down, requests are denied\n";
     assert!(said.contains(line), "{said}");
     let plain = rules(BOTH);
     let store = plain.rules()[1].store().expect("it has one");
-    assert_eq!((store.deadline(), store.prefix()), (None, None), "it is for the asker to choose");
+    assert_eq!((store.deadline(), store.prefix()), (None, None), "the caller chooses");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_password_is_in_no_text_of_the_rules() {
 }
 
 #[test]
-fn stores_are_reached_alike_by_one_place_one_deadline_and_one_prefix() {
+fn rules_share_connections_if_server_deadline_and_prefix_are_equal() {
     let rules = rules(
         r#"rule = [
             { name = "a", limits = "1/s", store = "redis://cache" },
@@ -130,9 +130,9 @@ fn stores_are_reached_alike_by_one_place_one_deadline_and_one_prefix() {
         ]"#,
     );
     let store = |index: usize| rules.rules()[index].store().expect("each has one");
-    assert!(store(0).is_reached_like(store(1)));
+    assert!(store(0).shares_connections_with(store(1)));
     for other in 2..5 {
-        assert!(!store(0).is_reached_like(store(other)), "{other}");
-        assert!(store(other).is_reached_like(store(other)), "{other}");
+        assert!(!store(0).shares_connections_with(store(other)), "{other}");
+        assert!(store(other).shares_connections_with(store(other)), "{other}");
     }
 }

@@ -1,0 +1,133 @@
+use core::time::Duration;
+
+use tollgate::Quota;
+
+use super::*;
+use crate::policy::Policy;
+use crate::report::Reading;
+
+fn answer(reason: Reason, retry_after: Option<Duration>) -> Response<Bytes> {
+    answer_by(problem, reason, retry_after)
+}
+
+fn answer_by(
+    write: fn(&Denial<'_>) -> Response<Bytes>,
+    reason: Reason,
+    retry_after: Option<Duration>,
+) -> Response<Bytes> {
+    let (request, ()) = http::Request::new(()).into_parts();
+    let policy = Policy::new("a \"b\"", &Quota::per_second(1)).expect("a name");
+    let mut report = Report::default();
+    report.note(Reading { denied: true, retry_after, ..Reading::new(policy, 1, 0) });
+    Denial { request: &request, report: &report, reason }.respond(write)
+}
+
+#[test]
+fn a_problem_names_the_policies_and_retry_after_is_at_least_1() {
+    let response = answer(Reason::OverLimit, Some(Duration::from_nanos(1)));
+    assert_eq!(response.status(), 429);
+    assert_eq!(response.headers()["retry-after"], "1");
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
+    assert_eq!(body["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
+    assert_eq!(body["status"], 429);
+    assert_eq!(body["violated-policies"], serde_json::json!(["a \"b\""]));
+}
+
+#[test]
+fn each_reason_has_its_status_and_retry_after() {
+    assert!(!answer(Reason::OverLimit, None).headers().contains_key("retry-after"));
+    let full = answer(Reason::QueueFull, Some(Duration::from_millis(1_001)));
+    assert_eq!(
+        (full.status().as_u16(), &full.headers()["retry-after"]),
+        (503, &"2".parse().unwrap())
+    );
+    let body: serde_json::Value = serde_json::from_slice(full.body()).expect("JSON");
+    assert_eq!(body["violated-policies"], serde_json::json!(["a \"b\""]));
+    for (error, status) in
+        [(KeyError::Missing, 400), (KeyError::Malformed, 400), (KeyError::Unavailable, 500)]
+    {
+        let response = answer(Reason::NoKey(error), Some(Duration::ZERO));
+        assert_eq!(response.status(), status);
+        assert!(!response.headers().contains_key("retry-after"));
+        let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
+        assert_eq!(body["title"], error.to_string());
+    }
+    let down = answer(Reason::Unavailable, Some(Duration::ZERO));
+    assert_eq!(down.status(), 503);
+    assert!(!down.headers().contains_key("retry-after"));
+}
+
+#[test]
+fn grpc_pushback_is_the_wait_in_milliseconds_or_minus_one() {
+    let pushback = |reason, wait| {
+        let response = answer_by(grpc, reason, wait);
+        assert_eq!((response.status().as_u16(), response.body().len()), (200, 0));
+        let value = response.headers().get("grpc-retry-pushback-ms");
+        value.map(|value| value.to_str().expect("ASCII").to_owned())
+    };
+    let millis_max = Duration::from_millis(i32::MAX.unsigned_abs().into());
+    for (wait, expected) in [
+        (Some(Duration::ZERO), "1"),
+        (Some(Duration::from_nanos(1)), "1"),
+        (Some(Duration::from_nanos(1_000_001)), "2"),
+        (Some(Duration::from_secs(60)), "60000"),
+        (Some(millis_max), "2147483647"),
+        (Some(millis_max + Duration::from_nanos(1)), "-1"),
+        (Some(Duration::MAX), "-1"),
+        (None, "-1"),
+    ] {
+        assert_eq!(pushback(Reason::OverLimit, wait).as_deref(), Some(expected), "{wait:?}");
+        assert_eq!(pushback(Reason::QueueFull, wait).as_deref(), Some(expected), "{wait:?}");
+    }
+    // If no quota is the reason, the client's own rules decide about a retry.
+    for reason in [Reason::Unavailable, Reason::NoKey(KeyError::Missing)] {
+        assert_eq!(pushback(reason, Some(Duration::ZERO)), None);
+    }
+}
+
+#[test]
+fn a_grpc_call_is_recognised_by_its_content_type() {
+    let answered = |content_type: &str| {
+        let mut request = http::Request::new(());
+        request.headers_mut().insert(CONTENT_TYPE, content_type.parse().expect("a value"));
+        let (request, ()) = request.into_parts();
+        let report = Report::default();
+        let denial = Denial { request: &request, report: &report, reason: Reason::OverLimit };
+        denial.respond(by_protocol)
+    };
+    for grpc in [
+        "application/grpc",
+        "application/grpc+proto",
+        "Application/gRPC; charset=utf-8",
+        "application/grpc-web",
+        "application/grpc-web-text+proto",
+    ] {
+        let response = answered(grpc);
+        assert_eq!((response.status().as_u16(), response.body().len()), (200, 0), "{grpc}");
+        assert_eq!(response.headers()["grpc-status"], "8");
+        assert_eq!(response.headers()["grpc-retry-pushback-ms"], "-1");
+        assert_eq!(response.headers()[CONTENT_TYPE], grpc);
+    }
+    for other in ["application/grpcx", "application/json", "application/", "text/grpc", ""] {
+        let response = answered(other);
+        assert_eq!(response.status(), 429, "{other}");
+        assert!(!response.headers().contains_key("grpc-status"), "{other}");
+    }
+}
+
+#[test]
+fn each_reason_has_its_grpc_status() {
+    for (reason, code) in [
+        (Reason::OverLimit, "8"),
+        (Reason::QueueFull, "14"),
+        (Reason::Unavailable, "14"),
+        (Reason::NoKey(KeyError::Unavailable), "13"),
+        (Reason::NoKey(KeyError::Missing), "3"),
+        (Reason::NoKey(KeyError::Malformed), "3"),
+    ] {
+        let response = answer_by(grpc, reason, None);
+        assert_eq!(response.headers()["grpc-status"], code, "{reason:?}");
+        assert_eq!(response.headers()["content-type"], "application/grpc");
+    }
+}

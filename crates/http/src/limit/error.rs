@@ -1,0 +1,34 @@
+//! Errors of building a limit.
+
+use core::fmt;
+
+use tollgate::BuildError;
+
+use crate::policy::PolicyError;
+
+/// Why a [`Limit`] cannot be built.
+///
+/// ```
+/// # use {tollgate::Quota, tollgate_http::{Limit, LimitError, key::PeerIp}};
+/// let error = Limit::gcra("a", Quota::per_second(0), PeerIp::new()).unwrap_err();
+/// assert!(matches!(error, LimitError::Limiter(_)));
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// The name does not fit the `RateLimit` fields.
+    Name(PolicyError),
+    /// The limiter cannot be built.
+    Limiter(BuildError),
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(error) => error.fmt(f),
+            Self::Limiter(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for LimitError {}

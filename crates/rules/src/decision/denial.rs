@@ -1,0 +1,136 @@
+//! Denials by a rule.
+
+use std::time::Duration;
+
+use tollgate::Denied;
+
+use crate::limit::RuleLimit;
+use crate::rule::Rule;
+
+/// A denial: by which rule, why, and for how long.
+///
+/// ```
+/// use tollgate_rules::{RulesLimiter, Request, Rules, DenyReason};
+///
+/// let text = r#"rule = [{ name = "a", key = "header:x-user", on_no_key = "deny", limits = "1/s" }]"#;
+/// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+/// let decision = gate.decide(&Request::default());
+/// let denied = decision.denied().expect("it has no such header");
+/// assert!(matches!(denied.reason(), DenyReason::NoKey));
+/// assert_eq!(denied.retry_after(), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct RuleDenial<'g> {
+    pub(crate) rule: &'g Rule,
+    pub(crate) reason: DenyReason<'g>,
+}
+
+/// Why a rule denies a request.
+///
+/// ```
+/// use tollgate_rules::{RulesLimiter, Request, Rules, DenyReason};
+///
+/// let text = r#"rule = [{ name = "a", key = "none", limits = "1/s", penalty = "1 h" }]"#;
+/// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+/// assert!(gate.decide(&Request::default()).is_admitted());
+/// assert!(matches!(gate.decide(&Request::default()).denied().unwrap().reason(), DenyReason::Limit(_, _)));
+/// assert!(matches!(gate.decide(&Request::default()).denied().unwrap().reason(), DenyReason::Banned(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum DenyReason<'g> {
+    /// A limit has not enough cells left.
+    Limit(&'g RuleLimit, Denied),
+    /// The key is banned, because the rule denied it too often.
+    Banned(Denied),
+    /// The request lacks a part of the key, and the rule has `on_no_key = "deny"`.
+    NoKey,
+    /// The rule applies by one reading of the path and not by another, and the file does not say
+    /// which one the upstream has: see `encoded_slash` in `docs/rules.md`. A server answers 400.
+    UnclearPath,
+}
+
+impl<'g> RuleDenial<'g> {
+    /// The rule.
+    #[must_use]
+    pub fn rule(&self) -> &'g Rule {
+        self.rule
+    }
+
+    /// Why it denies.
+    #[must_use]
+    pub fn reason(&self) -> &DenyReason<'g> {
+        &self.reason
+    }
+
+    /// The limit that denies; `None` for any other reason.
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// # let text = r#"rule = [{ name = "a", key = "none", limits = "5/h" }]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// let decision = gate.decide_n(&Request::default(), 6); // of at most 5
+    /// assert_eq!(decision.denied().unwrap().limit().unwrap().name(), "5/h");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn limit(&self) -> Option<&'g RuleLimit> {
+        match self.reason {
+            DenyReason::Limit(limit, _) => Some(limit),
+            _ => None,
+        }
+    }
+
+    fn denied(&self) -> Option<&Denied> {
+        match &self.reason {
+            DenyReason::Limit(_, denied) | DenyReason::Banned(denied) => Some(denied),
+            DenyReason::NoKey | DenyReason::UnclearPath => None,
+        }
+    }
+
+    /// Cells that the key can spend now: fewer than the request costs, unless its turn in a queue
+    /// comes too late. It is 0 if no limit denies.
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// # let text = r#"rule = [{ name = "a", key = "none", limits = "5/h" }]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// let decision = gate.decide_n(&Request::default(), 6); // of at most 5
+    /// assert_eq!(decision.denied().unwrap().remaining(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.denied().map_or(0, Denied::remaining)
+    }
+
+    /// The shortest time after which the same request would be admitted; `None` if no wait helps.
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// # let text = r#"rule = [{ name = "a", key = "none", limits = "5/h" }]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.decide_n(&Request::default(), 5).is_admitted());
+    /// let decision = gate.decide(&Request::default());
+    /// assert!(decision.denied().unwrap().retry_after().unwrap().as_secs() <= 720);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.denied().and_then(Denied::retry_after)
+    }
+
+    /// The time until the key has its whole quota again.
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        self.denied().map_or(Duration::ZERO, Denied::reset_after)
+    }
+
+    /// The denial that lasts longer.
+    pub(crate) fn longer(self, other: Self) -> Self {
+        let span = |denial: &Self| denial.retry_after().unwrap_or(Duration::MAX);
+        if span(&other) > span(&self) { other } else { self }
+    }
+}

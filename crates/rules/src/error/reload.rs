@@ -1,0 +1,129 @@
+//! Errors of building limiters and of reloading a file.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use tollgate::BuildError;
+
+use super::RulesError;
+
+/// A limiter that cannot be built, because the system has no memory for it.
+///
+/// ```
+/// use tollgate_rules::{RulesLimiter, Rules};
+///
+/// let rules = Rules::parse("rules.toml", r#"
+///     rule = [{ name = "a", key = "ip", limits = "60000/s", algorithm = "sliding-log",
+///               capacity = 1_000_000_000 }]
+/// "#)?;
+/// let failed = RulesLimiter::new(rules).unwrap_err();
+/// assert!(failed.to_string().starts_with("rule \"a\", limit \"60000/s\": "));
+/// # Ok::<(), tollgate_rules::RulesError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulesBuildError {
+    pub(crate) rule: String,
+    pub(crate) limit: String,
+    pub(crate) error: BuildError,
+}
+
+impl fmt::Display for RulesBuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule \"{}\", limit \"{}\": {}", self.rule, self.limit, self.error)
+    }
+}
+
+impl std::error::Error for RulesBuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Why a rules file was not put in force. The rules before it stay in force.
+///
+/// ```
+/// use tollgate_rules::{ReloadError, RulesFile};
+///
+/// let error = RulesFile::open("no/such/rules.toml").unwrap_err();
+/// assert!(matches!(error, ReloadError::Unreadable { .. }));
+/// assert!(error.to_string().starts_with("no/such/rules.toml cannot be read: "));
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// The file cannot be read, is not UTF-8, or is longer than a mebibyte.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// The file has mistakes.
+    Rules(RulesError),
+    /// The system has no memory for its limiters.
+    Build(RulesBuildError),
+    /// The caller rejected the rules, for this reason: see
+    /// [`RulesFile::poll_if`](crate::RulesFile::poll_if).
+    Rejected(String),
+}
+
+impl fmt::Display for ReloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, error } => {
+                write!(f, "{} cannot be read: {error}", path.display())
+            }
+            Self::Rules(error) => error.fmt(f),
+            Self::Build(error) => error.fmt(f),
+            Self::Rejected(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for ReloadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable { error, .. } => Some(error),
+            Self::Rules(error) => Some(error),
+            Self::Build(error) => Some(error),
+            Self::Rejected(_) => None,
+        }
+    }
+}
+
+impl From<RulesError> for ReloadError {
+    fn from(error: RulesError) -> Self {
+        Self::Rules(error)
+    }
+}
+
+impl From<RulesBuildError> for ReloadError {
+    fn from(error: RulesBuildError) -> Self {
+        Self::Build(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn each_error_has_its_source() {
+        let (rule, limit) = ("a".to_owned(), "5/s".to_owned());
+        let build = RulesBuildError { rule, limit, error: BuildError::ZeroCapacity };
+        assert!(build.source().is_some_and(|cause| cause.is::<BuildError>()));
+        let rules = crate::Rules::parse("r.toml", "rule = []").expect_err("no rules");
+        let (path, error) = (PathBuf::new(), io::Error::other("gone"));
+        for (error, is_caused) in [
+            (ReloadError::from(build), true),
+            (ReloadError::from(rules), true),
+            (ReloadError::Unreadable { path, error }, true),
+            (ReloadError::Rejected("no".to_owned()), false),
+        ] {
+            assert_eq!(error.source().is_some(), is_caused, "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The parts of a key: the one list of them, and what each part reads from a request.
+//!
+//! A new part takes a variant of [`Part`], a row of [`FORMS`], and an arm each in [`Part::value`]
+//! and in `Display`. The parser, the messages, the key's bytes and its text follow from these. A
+//! part that any rule could match by header also takes an arm in [`Part::header_name`].
+
+use std::fmt;
+
+use super::value::Value;
+use crate::path::{self, Spelling};
+use crate::request_view::RequestView;
+
+/// One part of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The client's address; of an IPv6 address, its first `ipv6_prefix` bits.
+    Ip {
+        ipv6_prefix: u8,
+    },
+    /// A header, by its name in lower case.
+    Header(String),
+    Cookie(String),
+    Path(Spelling),
+    Method,
+    Host,
+}
+
+/// What other lines of a rules file say about a part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartSettings {
+    pub(crate) ipv6_prefix: u8,
+    pub(crate) spelling: Spelling,
+}
+
+/// How a rules file writes a part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// As a word: `"path"`.
+    Word(&'static str, fn(PartSettings) -> Part),
+    /// As a word and a name: `"header:x-user"`.
+    Named(&'static str, fn(&str) -> Part),
+}
+
+/// Every part that a rules file can write, in the order in which messages list them.
+pub(crate) const FORMS: &[Form] = &[
+    Form::Word("ip", |settings| Part::Ip { ipv6_prefix: settings.ipv6_prefix }),
+    Form::Named("header", |name| Part::Header(name.to_ascii_lowercase())),
+    Form::Named("cookie", |name| Part::Cookie(name.to_owned())),
+    Form::Word("path", |settings| Part::Path(settings.spelling)),
+    Form::Word("method", |_| Part::Method),
+    Form::Word("host", |_| Part::Host),
+];
+
+impl Part {
+    /// What the part reads from a request; `None` if the request lacks it. A header, cookie or host
+    /// that is empty counts as missing.
+    pub(super) fn value<'v>(&self, request: &'v impl RequestView) -> Option<Value<'v>> {
+        let text = |bytes: &'v [u8]| (!bytes.is_empty()).then_some(Value::Bytes(bytes));
+        match self {
+            Self::Ip { ipv6_prefix } => Some(Value::address(request.peer()?, *ipv6_prefix)),
+            Self::Header(name) => text(request.header(name, 0)?),
+            Self::Cookie(name) => text(cookie(request, name)?),
+            Self::Path(spelling) => Some(Value::Path(path::of_request(request), *spelling)),
+            Self::Method => Some(Value::Bytes(request.method().as_bytes())),
+            Self::Host => Value::host(request.host()?),
+        }
+    }
+
+    /// The header that the part reads, in lower case.
+    pub(crate) fn header_name(&self) -> Option<&str> {
+        match self {
+            Self::Header(name) => Some(name),
+            Self::Cookie(_) => Some("cookie"),
+            Self::Ip { .. } | Self::Path(_) | Self::Method | Self::Host => None,
+        }
+    }
+}
+
+/// The part as `tollgate check` explains it.
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip { ipv6_prefix } => write!(f, "ip (IPv6 by /{ipv6_prefix})"),
+            Self::Header(name) => write!(f, "header {name}"),
+            Self::Cookie(name) => write!(f, "cookie {name}"),
+            Self::Path(_) => f.write_str("path"),
+            Self::Method => f.write_str("method"),
+            Self::Host => f.write_str("host"),
+        }
+    }
+}
+
+/// The value of the first cookie of that name.
+fn cookie<'v>(request: &'v impl RequestView, name: &str) -> Option<&'v [u8]> {
+    (0..).map_while(|nth| request.header("cookie", nth)).find_map(|header| {
+        header.split(|byte| *byte == b';').find_map(|pair| {
+            let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            let unquoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+            Some(unquoted.unwrap_or(value))
+        })
+    })
+}

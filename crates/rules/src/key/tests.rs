@@ -1,0 +1,125 @@
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::path::{Separator, Spelling};
+use crate::request_view::Request;
+
+fn key(parts: &[Part], request: &Request<'_>) -> Option<Vec<u8>> {
+    let mut out = KeyBytes::new(0);
+    let key = Key { parts: parts.to_vec() };
+    let written = key.write(request, &mut out);
+    assert_eq!(written, !out.as_slice().is_empty());
+    written.then(|| out.as_slice().to_vec())
+}
+
+fn of_peer(ipv6_prefix: u8, peer: &str) -> Option<Vec<u8>> {
+    let request = Request { peer: Some(peer.parse().unwrap()), ..Request::default() };
+    key(&[Part::Ip { ipv6_prefix }], &request)
+}
+
+#[test]
+fn all_spellings_of_an_address_have_one_key() {
+    assert_eq!(of_peer(64, "192.0.2.7"), of_peer(64, "::ffff:192.0.2.7"));
+    assert_ne!(of_peer(64, "192.0.2.7"), of_peer(64, "192.0.2.8"));
+    assert_eq!(of_peer(64, "2001:db8::1"), of_peer(64, "2001:db8::ffff:2"));
+    assert_ne!(of_peer(64, "2001:db8::1"), of_peer(64, "2001:db8:0:1::1"));
+    assert_eq!(of_peer(56, "2001:db8::1"), of_peer(56, "2001:db8:0:ff::1"));
+    assert_ne!(of_peer(128, "2001:db8::1"), of_peer(128, "2001:db8::2"));
+    assert_eq!(of_peer(1, "8000::"), of_peer(1, "ffff::"));
+}
+
+#[test]
+fn two_headers_split_differently_have_different_keys() {
+    let parts = [Part::Header("a".into()), Part::Header("b".into())];
+    let of = |headers| key(&parts, &Request { headers, ..Request::default() });
+    assert_ne!(of(&[("a", "xy"), ("b", "z")]), of(&[("a", "x"), ("b", "yz")]));
+    assert_eq!(of(&[("a", "xy")]), None);
+    assert_eq!(of(&[("a", "xy"), ("b", "")]), None);
+}
+
+#[test]
+fn all_spellings_of_a_path_have_one_key() {
+    let by = |spelling, path| key(&[Part::Path(spelling)], &Request { path, ..Request::default() });
+    let of = |path| by(Spelling::default(), path);
+    assert_eq!(of("/login"), of("//x/../%6cogin/?next=/"));
+    for alike in ["/a/B", "/a%2fb", "/a;v=1/b", "/x%2f..%2fa/b", "/a\\b", "/a%5Cb", "/x/..;/a/b"] {
+        assert_eq!(of("/a/b"), of(alike), "{alike}");
+    }
+    let spelling = Spelling {
+        encoded_slash: Separator::Never,
+        backslash: Separator::Never,
+        keeps_params: true,
+        keeps_case: true,
+    };
+    for other in ["/a/B", "/a%2fb", "/a;v=1/b", "/a\\b", "/a%5Cb"] {
+        assert_ne!(by(spelling, "/a/b"), by(spelling, other), "{other}");
+    }
+}
+
+#[test]
+fn a_host_key_ignores_port_and_case_and_a_method_key_tells_methods_apart() {
+    let of = |host| key(&[Part::Host], &Request { host, ..Request::default() });
+    assert_eq!(of(Some("Example.com:80")), of(Some("example.com")));
+    assert_eq!(of(None), None);
+    assert_eq!(of(Some(":80")), None);
+    let of = |method| key(&[Part::Method], &Request { method, ..Request::default() });
+    assert_ne!(of("GET"), of("PUT"));
+}
+
+#[test]
+fn a_cookie_is_found_in_any_cookie_header_quoted_or_not() {
+    let session = [Part::Cookie("session".into())];
+    let of =
+        |value| key(&session, &Request { headers: &[("Cookie", value)], ..Request::default() });
+    let other = of("session=12");
+    assert!(other.is_some() && of("session=1").is_some() && other != of("session=1"));
+    assert_eq!(of("session=1; a=2"), of("session=1"));
+    assert_eq!(of("a=2;  session=\"1\""), of("session=1"));
+    assert_eq!(of("sessions=1; xsession=2"), None);
+    assert_eq!(of("session="), None);
+    let headers = [("cookie", "a=2"), ("cookie", "session=1")];
+    let apart = key(&session, &Request { headers: &headers, ..Request::default() });
+    assert_eq!(apart, of("session=1"));
+}
+
+fn key_of_five_parts() -> Key {
+    let header = Part::Header("a".to_owned());
+    let cookie = Part::Cookie("c".to_owned());
+    Key {
+        parts: vec![
+            Part::Ip { ipv6_prefix: 64 },
+            Part::Path(Spelling::default()),
+            Part::Host,
+            header,
+            cookie,
+        ],
+    }
+}
+
+proptest! {
+    #[test]
+    fn requests_have_equal_key_bytes_if_and_only_if_they_have_equal_key_text(
+        requests in prop::collection::vec(
+            ("(::[12]|1:0:0:[12]::1|7\\.7\\.7\\.[12])", "[/abA.%2f?;]{0,5}", "(A|a|b:1|)",
+             "[xy]?", "(c=1|c=\"1\"|d=2|)"), 1..40),
+    ) {
+        let mut texts = HashMap::new();
+        let mut buckets = HashMap::new();
+        for (peer, path, host, header, cookie) in &requests {
+            let headers = [("a", header.as_str()), ("cookie", cookie.as_str())];
+            let (path, host) = (path.as_str(), Some(host.as_str()));
+            let peer = peer.parse().ok();
+            let request = Request { peer, path, host, headers: &headers, ..Request::default() };
+            let mut bytes = KeyBytes::new(0);
+            let written = key_of_five_parts().write(&request, &mut bytes);
+            let values = key_of_five_parts().values(&request, |its| its.to_string());
+            prop_assert_eq!(written, values.is_some());
+            let Some(values) = values else { continue };
+            let bytes = bytes.as_slice().to_vec();
+            prop_assert_eq!(texts.entry(values.clone()).or_insert(bytes.clone()), &bytes);
+            prop_assert_eq!(buckets.entry(bytes).or_insert(values.clone()), &values);
+        }
+    }
+}

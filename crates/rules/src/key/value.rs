@@ -1,0 +1,105 @@
+//! What a key part reads from a request, as bytes and as text.
+//!
+//! Both forms of a kind of value are in this file, side by side. Two values of UTF-8 have the same
+//! bytes if and only if they have the same text. A property in `tests.rs` checks this.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::KeyBytes;
+use crate::host;
+use crate::path::{self, Reading, Segments, Spelling};
+
+/// What a key part reads from a request, normalised: all spellings of one thing are one value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'v> {
+    /// An address, of which only the bits that count are set.
+    Address(IpAddr),
+    /// Bytes that are compared as the client sent them.
+    Bytes(&'v [u8]),
+    /// A name that is compared in any case.
+    HostName(&'v str),
+    HostAddress(Ipv6Addr),
+    /// A path without its query.
+    Path(&'v str, Spelling),
+}
+
+impl<'v> Value<'v> {
+    /// An IPv4 address counts as a whole, also where it comes mapped into IPv6. Of any other IPv6
+    /// address, the bits of the prefix count.
+    pub(super) fn address(address: IpAddr, ipv6_prefix: u8) -> Self {
+        Self::Address(match address.to_canonical() {
+            four @ IpAddr::V4(_) => four,
+            IpAddr::V6(six) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(ipv6_prefix)).unwrap_or(0);
+                IpAddr::V6((six.to_bits() & mask).into())
+            }
+        })
+    }
+
+    /// A host without its port; `None` if nothing is left.
+    pub(super) fn host(host: &'v str) -> Option<Self> {
+        let name = host::bare_host(host);
+        let value = host::in_brackets(name).map_or(Self::HostName(name), Self::HostAddress);
+        (!name.is_empty()).then_some(value)
+    }
+
+    /// Appends the value. Each piece has its length before it, so that no two lists of values have
+    /// the same bytes.
+    pub(super) fn write(self, out: &mut KeyBytes) {
+        match self {
+            Self::Address(IpAddr::V4(four)) => write_sized(&four.octets(), out),
+            Self::Address(IpAddr::V6(six)) | Self::HostAddress(six) => {
+                write_sized(&six.octets(), out);
+            }
+            Self::Bytes(bytes) => write_sized(bytes, out),
+            Self::HostName(name) => {
+                write_count(name.len(), out);
+                name.bytes().for_each(|byte| out.push(byte.to_ascii_lowercase()));
+            }
+            Self::Path(path, spelling) => {
+                let segments = segments(path, spelling);
+                write_count(segments.as_slice().len(), out);
+                for segment in segments.as_slice() {
+                    write_count(path::decoded(segment).count(), out);
+                    path::decoded(segment).for_each(|byte| out.push(spelling.folded(byte)));
+                }
+            }
+        }
+    }
+
+    /// The value for people. `address` formats the client's address.
+    pub(super) fn text(self, address: &impl Fn(IpAddr) -> String) -> String {
+        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self {
+            Self::Address(its) => address(its),
+            Self::Bytes(bytes) => lossy(bytes),
+            Self::HostName(name) => name.to_ascii_lowercase(),
+            Self::HostAddress(six) => format!("[{six}]"),
+            Self::Path(path, spelling) => {
+                let decoded = |segment: &&str| {
+                    let bytes = path::decoded(segment).map(|byte| spelling.folded(byte));
+                    let bytes: Vec<u8> = bytes.collect();
+                    format!("/{}", lossy(&bytes).replace('/', "%2F"))
+                };
+                let whole: String =
+                    segments(path, spelling).as_slice().iter().map(decoded).collect();
+                if whole.is_empty() { "/".to_owned() } else { whole }
+            }
+        }
+    }
+}
+
+/// The segments of a path as keys count them: resolved, so that no spelling has its own key.
+fn segments(path: &str, spelling: Spelling) -> Segments<'_> {
+    Reading::of_keys(spelling).of(path)
+}
+
+fn write_count(count: usize, out: &mut KeyBytes) {
+    // No value in memory is longer. If one were, its bytes would still tell it apart.
+    out.extend(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+fn write_sized(bytes: &[u8], out: &mut KeyBytes) {
+    write_count(bytes.len(), out);
+    out.extend(bytes);
+}

@@ -1,0 +1,81 @@
+//! The limits and penalties of rules.
+
+use std::time::Duration;
+
+use tollgate::{AnyAlgorithm, Quota};
+
+/// One limit of a rule.
+///
+/// ```
+/// use tollgate_rules::Rules;
+///
+/// let rules = Rules::parse("rules.toml", r#"
+///     rule = [{ name = "a", limits = ["5 per second", { name = "daily", quota = "1000/day" }] }]
+/// "#)?;
+/// let limits = rules.rules()[0].limits();
+/// assert_eq!((limits[0].name(), limits[1].name()), ("5/s", "daily"));
+/// assert_eq!(limits[0].quota(), tollgate::Quota::per_second(5));
+/// assert_eq!(limits[1].algorithm(), tollgate::Gcra::new().into());
+/// assert_eq!(limits[1].algorithm_name(), "gcra");
+/// # Ok::<(), tollgate_rules::RulesError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleLimit {
+    pub(crate) name: String,
+    pub(crate) quota: Quota,
+    pub(crate) algorithm: AnyAlgorithm,
+    pub(crate) algorithm_name: &'static str,
+}
+
+impl RuleLimit {
+    /// The name. It is unique within the rule, and the text of the quota unless the file gives one.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The quota.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// The algorithm that keeps the quota.
+    #[must_use]
+    pub fn algorithm(&self) -> AnyAlgorithm {
+        self.algorithm
+    }
+
+    /// The name of the algorithm in rules files.
+    #[must_use]
+    pub fn algorithm_name(&self) -> &'static str {
+        self.algorithm_name
+    }
+}
+
+/// A ban that follows on denials: `penalty` in a rules file.
+///
+/// A key that its rule denies `after` times within `within` is denied for `ban`, even if its limits
+/// would admit it. Requests during a ban neither prolong it nor count as denials.
+///
+/// ```
+/// use tollgate_rules::Rules;
+///
+/// let rules = Rules::parse("rules.toml", r#"
+///     rule = [{ name = "login", limits = "5/min", penalty = "10 min" }]
+/// "#)?;
+/// let penalty = rules.rules()[0].penalty().expect("it has one");
+/// assert_eq!((penalty.after, penalty.ban.as_secs()), (1, 600));
+/// # Ok::<(), tollgate_rules::RulesError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Penalty {
+    /// The number of the denial with which the ban begins, at least 1.
+    pub after: u64,
+    /// The time, from the first denial that counts, within which they must happen. It is the length
+    /// of the ban unless the file gives another.
+    pub within: Duration,
+    /// How long the key is denied.
+    pub ban: Duration,
+}

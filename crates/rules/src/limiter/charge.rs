@@ -1,0 +1,209 @@
+//! All limits of the rules that apply are charged, or none.
+//!
+//! One limit is charged directly. Of several, a decision first peeks at all, so that a denial costs
+//! nothing and names the limit that denies for the longest time. It then charges them one after the
+//! other. If one denies after all, because another thread took its last cell, the limits charged
+//! before it refund the request. The limits that cannot refund are charged last.
+
+use tollgate::{Clock, Denied, Tick};
+
+use super::bucket::Cost;
+use super::{ActiveRule, RulesLimiter};
+use crate::decision::{DenyReason, RuleDenial, RulePermit};
+use crate::inline_vec::InlineVec;
+use crate::limit::RuleLimit;
+
+/// A rule that applies, by its index, and where its key is among the keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hit {
+    pub(super) rule: usize,
+    pub(super) key: (usize, usize),
+}
+
+/// A limit of a rule that applies: the index of the hit, and that of the limit in its rule.
+type LimitIndex = (usize, usize);
+
+/// What a request is to be charged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingCharge<'k> {
+    pub(super) keys: &'k [u8],
+    pub(super) cells: u64,
+    /// How many requests of the key may wait, this one included; `None`: any number.
+    pub(super) max_waiting: Option<u64>,
+    pub(super) now: Tick,
+}
+
+impl PendingCharge<'_> {
+    fn key(&self, hit: Hit) -> &[u8] {
+        &self.keys[hit.key.0..hit.key.1]
+    }
+
+    fn cost(&self, limit: &RuleLimit) -> Cost {
+        Cost::queued(self.cells, self.max_waiting, &limit.quota())
+    }
+
+    /// Whether a denial is a strike. A turn that comes too late is none.
+    fn is_strike(&self, denied: &Denied) -> bool {
+        self.max_waiting.is_none() || denied.remaining() < self.cells
+    }
+}
+
+impl<C: Clock> RulesLimiter<C> {
+    /// Counts one admission for each of these rules.
+    pub(super) fn count_admissions(&self, hits: &[Hit]) {
+        hits.iter().for_each(|hit| self.active[hit.rule].admitted.count(true));
+    }
+
+    /// Charges all limits of these rules, or none. Returns the permit of the limit with the fewest
+    /// cells left, if there is a limit.
+    pub(super) fn charge_all(
+        &self,
+        hits: &[Hit],
+        charge: PendingCharge<'_>,
+    ) -> Result<Option<RulePermit<'_>>, RuleDenial<'_>> {
+        self.find_ban(hits, charge)?;
+        if let [hit] = *hits
+            && let [bucket] = &*self.active[hit.rule].buckets
+        {
+            let ActiveRule { rule, ban, .. } = &self.active[hit.rule];
+            let limit = &rule.limits[0];
+            let key = charge.key(hit);
+            return match bucket.check(key, charge.cost(limit), charge.now) {
+                Ok(permit) => Ok(Some(RulePermit { rule, limit, permit, delay: permit.delay() })),
+                Err(denied) => {
+                    if let (true, Some(ban)) = (charge.is_strike(&denied), ban) {
+                        ban.strike(key, charge.now);
+                    }
+                    Err(RuleDenial { rule, reason: DenyReason::Limit(limit, denied) })
+                }
+            };
+        }
+        let tightest = self.peek_all(hits, charge)?;
+        let limits = self.charge_order(hits);
+        let charged = self.charge_in_order(hits, limits.as_slice(), charge);
+        charged.map_err(|LateDenial(denial)| denial)?;
+        Ok(tightest)
+    }
+
+    /// The denial by the longest ban, if any of the keys is banned.
+    fn find_ban(&self, hits: &[Hit], charge: PendingCharge<'_>) -> Result<(), RuleDenial<'_>> {
+        let mut longest: Option<RuleDenial<'_>> = None;
+        for hit in hits {
+            let ActiveRule { rule, ban: Some(ban), .. } = &self.active[hit.rule] else { continue };
+            if let Some(denied) = ban.get(charge.key(*hit), charge.now) {
+                let denial = RuleDenial { rule, reason: DenyReason::Banned(denied) };
+                longest = Some(longest.map_or(denial, |longest| longest.longer(denial)));
+            }
+        }
+        longest.map_or(Ok(()), Err)
+    }
+
+    /// What all limits would decide. A denial is a strike for the bans of its rule.
+    fn peek_all(
+        &self,
+        hits: &[Hit],
+        charge: PendingCharge<'_>,
+    ) -> Result<Option<RulePermit<'_>>, RuleDenial<'_>> {
+        let mut tightest: Option<RulePermit<'_>> = None;
+        let mut longest: Option<RuleDenial<'_>> = None;
+        for hit in hits {
+            let ActiveRule { rule, buckets, ban, .. } = &self.active[hit.rule];
+            let key = charge.key(*hit);
+            let mut is_strike = false;
+            for (limit, bucket) in rule.limits.iter().zip(buckets) {
+                match bucket.peek(key, charge.cost(limit), charge.now) {
+                    Ok(permit) => {
+                        let permit = RulePermit { rule, limit, permit, delay: permit.delay() };
+                        tightest = Some(tightest.map_or(permit, |other| other.tighter(permit)));
+                    }
+                    Err(denied) => {
+                        let denial = RuleDenial { rule, reason: DenyReason::Limit(limit, denied) };
+                        longest = Some(longest.map_or(denial, |other| other.longer(denial)));
+                        is_strike |= charge.is_strike(&denied);
+                    }
+                }
+            }
+            if let (true, Some(ban)) = (is_strike, ban) {
+                ban.strike(key, charge.now);
+            }
+        }
+        longest.map_or(Ok(tightest), Err)
+    }
+
+    /// The limits in the order in which they are charged: those that cannot refund, last.
+    fn charge_order(&self, hits: &[Hit]) -> InlineVec<LimitIndex, 8> {
+        let mut limits = InlineVec::new((0, 0));
+        for can_refund in [true, false] {
+            for (index, hit) in hits.iter().enumerate() {
+                for (limit, bucket) in self.active[hit.rule].buckets.iter().enumerate() {
+                    if bucket.can_refund() == can_refund {
+                        limits.push((index, limit));
+                    }
+                }
+            }
+        }
+        limits
+    }
+
+    /// Charges the limits one after the other. If one denies, each recursion step that returns
+    /// refunds its own limit.
+    fn charge_in_order(
+        &self,
+        hits: &[Hit],
+        limits: &[LimitIndex],
+        charge: PendingCharge<'_>,
+    ) -> Result<(), LateDenial<'_>> {
+        let Some((&(index, limit), rest)) = limits.split_first() else { return Ok(()) };
+        let ActiveRule { rule, buckets, ban, .. } = &self.active[hits[index].rule];
+        let key = charge.key(hits[index]);
+        let cost = charge.cost(&rule.limits[limit]);
+        let charged = buckets[limit].charge_then(key, cost, charge.now, || {
+            self.charge_in_order(hits, rest, charge).map_err(Failed::Later)
+        });
+        charged.map_err(|failed| match failed {
+            Failed::Later(late) => late,
+            Failed::Here(denied) => {
+                if let (true, Some(ban)) = (charge.is_strike(&denied), ban) {
+                    ban.strike(key, charge.now);
+                }
+                LateDenial(RuleDenial {
+                    rule,
+                    reason: DenyReason::Limit(&rule.limits[limit], denied),
+                })
+            }
+        })
+    }
+}
+
+/// The denial of a limit that had room at the peek.
+struct LateDenial<'g>(RuleDenial<'g>);
+
+/// Where a charge failed.
+enum Failed<'g> {
+    Here(Denied),
+    Later(LateDenial<'g>),
+}
+
+impl From<Denied> for Failed<'_> {
+    fn from(denied: Denied) -> Self {
+        Self::Here(denied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::Rules;
+
+    #[test]
+    fn limits_that_cannot_refund_are_charged_last() {
+        let text = r#"rule = [
+            { name = "log", key = "none", algorithm = "sliding-log", limits = ["5/s", "50/min"] },
+            { name = "bucket", key = "none", limits = "5/s" },
+            { name = "window", key = "none", algorithm = "fixed-window", limits = "5/s" },
+        ]"#;
+        let gate = RulesLimiter::new(Rules::parse("r.toml", text).expect("rules")).expect("memory");
+        let hits = [0, 1, 2].map(|rule| Hit { rule, key: (0, 0) });
+        assert_eq!(gate.charge_order(&hits).as_slice(), [(1, 0), (2, 0), (0, 0), (0, 1)]);
+    }
+}

@@ -1,0 +1,215 @@
+//! From a request to the rules that apply to it, and to a decision.
+
+use tollgate::Clock;
+
+use super::charge::{Hit, PendingCharge};
+use super::{ActiveRule, RulesLimiter};
+use crate::decision::{Deferred, DenyReason, Outcome, RuleDenial, RulesDecision};
+use crate::inline_vec::InlineVec;
+use crate::key::{Key, KeyBytes, OnNoKey};
+use crate::matcher::SplitRequest;
+use crate::path::{Fit, Segments};
+use crate::request_view::RequestView;
+use crate::rule::{Apply, Rule};
+
+impl<C: Clock> RulesLimiter<C> {
+    /// Decides a request that costs one cell.
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// let text = r#"rule = [{ name = "a", key = "none", limits = "1/min" }]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.decide(&Request::default()).is_admitted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decide(&self, request: &impl RequestView) -> RulesDecision<'_> {
+        self.decide_n(request, 1)
+    }
+
+    /// Decides a request that costs `cells` of every limit.
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// let text = r#"rule = [{ name = "a", key = "none", limits = "10/min" }]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.decide_n(&Request::default(), 7).is_admitted());
+    /// let decision = gate.decide_n(&Request::default(), 7);
+    /// assert_eq!(decision.denied().expect("7 of 3").remaining(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decide_n(&self, request: &impl RequestView, cells: u64) -> RulesDecision<'_> {
+        self.decide_among(request, cells, |_, _| true)
+    }
+
+    /// Decides a request that costs one cell and may wait in a queue. At most `max_waiting` requests
+    /// of its key may wait at a time, this one included. With 0, it may not wait.
+    ///
+    /// If its turn comes too late, the request is denied and charged nothing. The
+    /// [`remaining`](RuleDenial::remaining) of such a denial is not 0, and the denial is no strike
+    /// towards a ban. Rules in shadow decide as if the request could wait.
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// let text = r#"rule = [
+    ///     { name = "a", key = "none", algorithm = "leaky-queue", limits = "10/min burst 5" },
+    /// ]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.decide_queued(&Request::default(), 0).is_admitted());
+    /// let decision = gate.decide_queued(&Request::default(), 0);
+    /// assert_eq!(decision.denied().expect("its turn is in 6 s").remaining(), 4);
+    /// assert!(gate.decide_queued(&Request::default(), 1).is_admitted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decide_queued(&self, request: &impl RequestView, max_waiting: u64) -> RulesDecision<'_> {
+        self.decide_with(request, (1, Some(max_waiting)), |_, _| true)
+    }
+
+    /// [`decide_n`](Self::decide_n) by only those rules for which `include` returns `true`.
+    ///
+    /// The limiter calls `include` for each rule, with its index in the file, before it tries the
+    /// rule. With `apply = "first"`, it stops at the first rule that applies. A replay uses this to
+    /// leave out rules that require what its log does not have.
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// let text = r#"rule = [{ name = "a", limits = "1/h" }, { name = "b", limits = "2/h" }]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// let decide = || gate.decide_among(&Request::default(), 1, |_, rule| rule.name() == "b");
+    /// assert!(decide().is_admitted());
+    /// assert!(decide().is_admitted());
+    /// assert_eq!(decide().denied().expect("the third").rule().name(), "b");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decide_among(
+        &self,
+        request: &impl RequestView,
+        cells: u64,
+        include: impl FnMut(usize, &Rule) -> bool,
+    ) -> RulesDecision<'_> {
+        self.decide_with(request, (cells, None), include)
+    }
+
+    fn decide_with(
+        &self,
+        request: &impl RequestView,
+        (cells, max_waiting): (u64, Option<u64>),
+        include: impl FnMut(usize, &Rule) -> bool,
+    ) -> RulesDecision<'_> {
+        let mut found = Applicable::new(cells);
+        if let Err(denial) = self.find_applicable(request, include, &mut found) {
+            return RulesDecision::denial(denial);
+        }
+        let mut shadow_denials = std::mem::take(&mut found.shadow_denials);
+        let deferred = std::mem::take(&mut found.deferred);
+        let (enforced, shadow) = (found.enforced.as_slice(), found.shadow.as_slice());
+        if enforced.is_empty() && shadow.is_empty() {
+            return RulesDecision { outcome: Outcome::NoRule, shadow_denials, deferred };
+        }
+        let now = self.clock.now();
+        let charge = PendingCharge { keys: found.keys.as_slice(), cells, max_waiting, now };
+        let outcome = match self.charge_all(enforced, charge) {
+            Ok(None) => Outcome::NoRule,
+            Ok(Some(permit)) => Outcome::Admitted(permit),
+            // Rules in shadow are not charged: if they were enforced, they would not be either.
+            Err(denial) => return RulesDecision::denial(denial),
+        };
+        self.count_admissions(enforced);
+        let charge = PendingCharge { max_waiting: None, ..charge };
+        for hit in shadow {
+            match self.charge_all(&[*hit], charge) {
+                Ok(_) => self.count_admissions(&[*hit]),
+                Err(denial) => shadow_denials.push(denial),
+            }
+        }
+        RulesDecision { outcome, shadow_denials, deferred }
+    }
+
+    /// Collects the rules that apply, with their keys. Returns the denial of a rule that denies
+    /// before any limit is charged.
+    fn find_applicable<'g>(
+        &'g self,
+        request: &impl RequestView,
+        mut include: impl FnMut(usize, &Rule) -> bool,
+        found: &mut Applicable<'g>,
+    ) -> Result<(), RuleDenial<'g>> {
+        let (mut path, mut host) = (Segments::new(""), Segments::new(""));
+        let split = SplitRequest::new(request, self.needs, &mut path, &mut host);
+        for (index, ActiveRule { rule, .. }) in self.active.iter().enumerate() {
+            if !include(index, rule) {
+                continue;
+            }
+            let fit = rule.matcher.fit(&split);
+            match fit {
+                Fit::All | Fit::Some => {}
+                Fit::None => continue,
+                Fit::Unclear => {
+                    found.deny_early(RuleDenial { rule, reason: DenyReason::UnclearPath })?;
+                    continue;
+                }
+            }
+            let begin = found.keys.as_slice().len();
+            if !rule.key.write(request, &mut found.keys) {
+                match rule.on_no_key {
+                    OnNoKey::Shared => Key::write_shared(&mut found.keys),
+                    OnNoKey::Skip => continue,
+                    OnNoKey::Deny => {
+                        found.deny_early(RuleDenial { rule, reason: DenyReason::NoKey })?;
+                        continue;
+                    }
+                }
+            }
+            found.add(index, rule, begin);
+            // If only some readings of the path match, another reading has a later first rule.
+            if self.apply == Apply::First && !rule.is_shadow && fit == Fit::All {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rules that apply to a request.
+#[derive(Debug)]
+struct Applicable<'g> {
+    cells: u64,
+    keys: KeyBytes,
+    enforced: InlineVec<Hit, 8>,
+    shadow: InlineVec<Hit, 8>,
+    shadow_denials: Vec<RuleDenial<'g>>,
+    deferred: Vec<Deferred<'g>>,
+}
+
+impl<'g> Applicable<'g> {
+    fn new(cells: u64) -> Self {
+        Self {
+            cells,
+            keys: KeyBytes::new(0),
+            enforced: InlineVec::new(Hit::default()),
+            shadow: InlineVec::new(Hit::default()),
+            shadow_denials: Vec::new(),
+            deferred: Vec::new(),
+        }
+    }
+
+    /// Records a denial of a rule in shadow; returns that of a rule that is enforced.
+    fn deny_early(&mut self, denial: RuleDenial<'g>) -> Result<(), RuleDenial<'g>> {
+        if !denial.rule.is_shadow {
+            return Err(denial);
+        }
+        self.shadow_denials.push(denial);
+        Ok(())
+    }
+
+    /// Adds a rule whose key begins at byte `begin` of the keys.
+    fn add(&mut self, index: usize, rule: &'g Rule, begin: usize) {
+        let hit = Hit { rule: index, key: (begin, self.keys.as_slice().len()) };
+        match (&rule.store, rule.is_shadow) {
+            (Some(_), _) => {
+                let key = self.keys.as_slice()[begin..].into();
+                self.deferred.push(Deferred { rule, key, cells: self.cells });
+            }
+            (None, true) => self.shadow.push(hit),
+            (None, false) => self.enforced.push(hit),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What servers read differently in a path, and the readings that follow.
+
+use super::reading::{Dots, Reading, dot_count};
+use super::{Separator, Spelling, escaped};
+use crate::inline_vec::InlineVec;
+
+/// A longer path with oddities is not read: it may have 12 readings, and every rule tries each.
+pub(super) const ODD_BYTES_MAX: usize = 2_048;
+
+/// What a path has that servers read differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Oddities {
+    spelling: Spelling,
+    /// `%2F`, unless it is never a separator.
+    encoded_slash: bool,
+    /// `\` or `%5C`, unless it is never a separator.
+    backslash: bool,
+    /// `%00`, where some servers end the path.
+    nul: bool,
+    /// `;`, where parameters may or may not belong to a segment.
+    params: bool,
+    /// A segment `.` or `..`, or one that a separator above may produce.
+    pub(super) dots: bool,
+    pub(super) is_long: bool,
+}
+
+/// In how many of its readings a path fits a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    None,
+    /// In some. The rule applies, and later rules still do.
+    Some,
+    All,
+    /// In some, and the file does not say which reading the upstream has.
+    Unclear,
+}
+
+impl Oddities {
+    /// None yet, for paths that are read as `spelling` says.
+    pub(super) fn new(spelling: Spelling) -> Self {
+        Self { spelling, ..Self::default() }
+    }
+
+    /// Records what `rest` begins with.
+    #[cold]
+    pub(super) fn note(&mut self, rest: &[u8]) {
+        let Spelling { encoded_slash, backslash, keeps_params, .. } = self.spelling;
+        let (noted, is_odd) = match (rest[0], escaped(rest)) {
+            (b'%', Some(b'/')) => (&mut self.encoded_slash, encoded_slash != Separator::Never),
+            (b'%', Some(b'\\')) | (b'\\', _) => {
+                (&mut self.backslash, backslash != Separator::Never)
+            }
+            (b'%', Some(0)) => (&mut self.nul, true),
+            (b';', _) => (&mut self.params, !keeps_params),
+            _ => return,
+        };
+        *noted |= is_odd;
+        // The segments on both sides of it were not checked for dots.
+        self.dots |= is_odd;
+    }
+
+    /// Whether the path has a reading other than to split it at each slash.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.dots || self.encoded_slash || self.backslash || self.nul || self.params
+    }
+
+    /// In how many of its readings the path fits. `fits` decides for the segments of one reading.
+    #[cold]
+    pub(crate) fn fits(&self, path: &str, fits: impl Fn(&[&str]) -> bool) -> Fit {
+        let Some(bases) = self.bases() else { return Fit::Unclear };
+        let mut outcomes = InlineVec::<Fit, 2>::new(Fit::None);
+        for base in bases.as_slice() {
+            let (mut some, mut all) = (false, true);
+            for reading in self.variants(*base).as_slice() {
+                let fits = fits(reading.of(path).as_slice());
+                (some, all) = (some | fits, all & fits);
+            }
+            outcomes.push(match (some, all) {
+                (_, true) => Fit::All,
+                (true, false) => Fit::Some,
+                (false, false) => Fit::None,
+            });
+        }
+        match outcomes.as_slice() {
+            [one] => *one,
+            [Fit::All, Fit::All] => Fit::All,
+            [Fit::None, Fit::None] => Fit::None,
+            outcomes if outcomes.contains(&Fit::None) => Fit::Unclear,
+            _ => Fit::Some,
+        }
+    }
+
+    /// All readings; `None` if there are too many.
+    pub(crate) fn readings(&self) -> Option<Vec<Reading>> {
+        let bases = self.bases()?;
+        let all = bases.as_slice().iter().flat_map(|base| self.variants(*base).as_slice().to_vec());
+        Some(all.collect())
+    }
+
+    /// How one of the readings reads the oddities, in plain words.
+    pub(crate) fn describe(&self, path: &str, reading: Reading) -> String {
+        let separates = |is: bool, what: &str| match is {
+            true => format!("{what} separates segments"),
+            false => format!("{what} belongs to its segment"),
+        };
+        let nul = match reading.ends_at_nul {
+            true => "the path ends at %00",
+            false => "%00 belongs to its segment",
+        };
+        let params = match reading.drops_params {
+            true => "without parameters",
+            false => "\";\" belongs to its segment",
+        };
+        let dots = match reading.dots {
+            Dots::Resolved => "\"..\" is resolved",
+            Dots::ResolvedBeforeMerging => "\"..\" takes away an empty segment",
+            Dots::Kept => "\"..\" is kept",
+        };
+        let kept = Reading { dots: Dots::Kept, ..reading };
+        let has_dots = kept.of(path).as_slice().iter().any(|segment| dot_count(segment) > 0);
+        let said = [
+            (self.encoded_slash, separates(reading.encoded_slash, "%2F")),
+            (self.backslash, separates(reading.backslash, "a backslash")),
+            (self.nul, nul.to_owned()),
+            (self.params, params.to_owned()),
+            (has_dots, dots.to_owned()),
+        ];
+        let said = said.into_iter().filter(|(is_odd, _)| *is_odd).map(|(_, said)| said);
+        said.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The readings between which the file leaves the choice open: one or two. `None` if several
+    /// oddities are unclear at once, or the path is too long: no honest client sends such a path.
+    fn bases(&self) -> Option<InlineVec<Reading, 2>> {
+        let Spelling { encoded_slash, backslash, .. } = self.spelling;
+        let slash_is_unclear = self.encoded_slash && encoded_slash == Separator::Unclear;
+        let backslash_is_unclear = self.backslash && backslash == Separator::Unclear;
+        let unclear = [slash_is_unclear, backslash_is_unclear, self.nul];
+        if self.is_long || unclear.iter().filter(|is| **is).count() > 1 {
+            return None;
+        }
+        let first = Reading {
+            encoded_slash: encoded_slash != Separator::Never,
+            backslash: backslash != Separator::Never,
+            ends_at_nul: false,
+            drops_params: false,
+            dots: Dots::Resolved,
+        };
+        let mut bases = InlineVec::new(first);
+        bases.push(first);
+        if unclear.contains(&true) {
+            bases.push(Reading {
+                encoded_slash: first.encoded_slash && !slash_is_unclear,
+                backslash: first.backslash && !backslash_is_unclear,
+                ends_at_nul: self.nul,
+                ..first
+            });
+        }
+        Some(bases)
+    }
+
+    /// The readings of `base` that all count: with parameters and without, dots resolved and not.
+    fn variants(&self, base: Reading) -> InlineVec<Reading, 6> {
+        let mut variants = InlineVec::new(base);
+        for drops_params in [false, true] {
+            if drops_params && !self.params {
+                continue;
+            }
+            for dots in [Dots::Resolved, Dots::ResolvedBeforeMerging, Dots::Kept] {
+                if self.dots || dots == Dots::Resolved {
+                    variants.push(Reading { drops_params, dots, ..base });
+                }
+            }
+        }
+        variants
+    }
+}

@@ -1,0 +1,105 @@
+//! One way to read a path.
+
+use super::{Segments, Separator, Spelling, escaped};
+
+/// One way to read a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) encoded_slash: bool,
+    pub(crate) backslash: bool,
+    pub(crate) ends_at_nul: bool,
+    pub(crate) drops_params: bool,
+    pub(crate) dots: Dots,
+}
+
+/// How `.` and `..` are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dots {
+    /// They are resolved after empty segments are left out.
+    Resolved,
+    /// They are resolved first, so `..` may remove an empty segment.
+    ResolvedBeforeMerging,
+    Kept,
+}
+
+impl Reading {
+    /// The reading for keys: paths that may be the same have the same segments.
+    pub(crate) fn of_keys(spelling: Spelling) -> Self {
+        Self {
+            encoded_slash: spelling.encoded_slash != Separator::Never,
+            backslash: spelling.backslash != Separator::Never,
+            ends_at_nul: false,
+            drops_params: !spelling.keeps_params,
+            dots: Dots::Resolved,
+        }
+    }
+
+    /// The segments of a path without its query. None of them is empty.
+    pub(crate) fn of<'p>(&self, path: &'p str) -> Segments<'p> {
+        let mut segments = Segments::new("");
+        let bytes = path.as_bytes();
+        let (mut begin, mut at) = (0, 0);
+        while at < bytes.len() {
+            let width = match (bytes[at], escaped(&bytes[at..])) {
+                (b'/', _) => 1,
+                (b'\\', _) if self.backslash => 1,
+                (b'%', Some(b'/')) if self.encoded_slash => 3,
+                (b'%', Some(b'\\')) if self.backslash => 3,
+                (b'%', Some(0)) if self.ends_at_nul => break,
+                _ => {
+                    at += 1;
+                    continue;
+                }
+            };
+            // Before a slash at the beginning there is no segment.
+            if at > 0 {
+                self.add(&path[begin..at], &mut segments);
+            }
+            at += width;
+            begin = at;
+        }
+        self.add(&path[begin..at], &mut segments);
+        segments.retain(|segment| !segment.is_empty());
+        segments
+    }
+
+    /// Adds a segment, or resolves it if it is `.` or `..`.
+    fn add<'p>(&self, segment: &'p str, segments: &mut Segments<'p>) {
+        let segment = match self.drops_params {
+            true => segment.split(';').next().unwrap_or_default(),
+            false => segment,
+        };
+        match (self.dots, dot_count(segment)) {
+            (Dots::Resolved, _) if segment.is_empty() => {}
+            (Dots::Kept, _) | (_, 0) => segments.push(segment),
+            (_, 1) => {}
+            _ => segments.pop(),
+        }
+    }
+}
+
+/// 1 for `.`, 2 for `..`, also if dots are written as `%2e`; 0 for any other segment.
+pub(super) fn dot_count(segment: &str) -> usize {
+    let mut rest = segment;
+    let mut count = 0;
+    while !rest.is_empty() {
+        let encoded = rest.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("%2e"));
+        match rest.strip_prefix('.') {
+            Some(after) => rest = after,
+            None if encoded => rest = &rest[3..],
+            None => return 0,
+        }
+        count += 1;
+    }
+    if count > 2 { 0 } else { count }
+}
+
+/// Whether a segment is `.` or `..`, with or without a parameter. The segment may still hold a
+/// separator of another kind.
+#[inline]
+pub(super) fn is_dots(segment: &str) -> bool {
+    match segment.as_bytes() {
+        [b'.' | b'%', ..] => dot_count(segment.split(';').next().unwrap_or_default()) > 0,
+        _ => false,
+    }
+}
