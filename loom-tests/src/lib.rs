@@ -42,6 +42,9 @@ pub fn burst(cells: u64) -> Quota {
     Quota::per_second(1).burst(cells)
 }
 
+/// Builds a limiter of one kind of slot: [`gate`] or [`compact`].
+pub type Make = fn(Quota, u64, OnFull) -> Arc<Gate>;
+
 /// A limiter of wide slots, with as few buckets of two as hold `capacity` keys at 55 % load.
 #[must_use]
 pub fn gate(quota: Quota, capacity: u64, on_full: OnFull) -> Arc<Gate> {

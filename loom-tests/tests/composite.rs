@@ -81,7 +81,7 @@ fn of_two_threads_one_is_denied_with_windows() {
 #[test]
 #[should_panic(expected = "left in the first")]
 fn without_the_give_back_a_denial_is_charged() {
-    plant(Fault::GiveBackLeftOut);
+    plant(Fault::RefundLeftOut);
     catch_two("composite: not given back", || one_is_denied(Gcra::new()));
 }
 
@@ -116,7 +116,7 @@ fn against_charges_of_several_cells() {
 #[test]
 #[should_panic(expected = "granted and left in the first")]
 fn given_back_twice_it_is_granted_twice() {
-    plant(Fault::GivenBackTwice);
+    plant(Fault::RefundedTwice);
     catch_two("composite: given back twice", || one_is_denied_and_a_third_comes(1));
 }
 
@@ -182,7 +182,7 @@ fn of_two_keys_one_is_denied_in_compact_slots() {
 #[test]
 #[should_panic(expected = "granted to the other")]
 fn without_a_look_at_the_later_limit_an_honest_request_is_denied() {
-    plant(Fault::LaterNotLookedAt);
+    plant(Fault::LaterNotPeeked);
     catch_two("composite: keys, not looked at", || {
         keys_differ(gate(burst(1), ONE_BUCKET, OnFull::Deny));
     });
@@ -235,7 +235,7 @@ fn time_passes_while_a_request_is_denied() {
 #[test]
 #[should_panic(expected = "granted: one that was left")]
 fn without_a_look_at_the_later_limit_refill_is_lost() {
-    plant(Fault::LaterNotLookedAt);
+    plant(Fault::LaterNotPeeked);
     catch_two("composite: refill, not looked at", time_passes_while_it_is_denied);
 }
 
@@ -263,6 +263,6 @@ fn time_passes_before_it_is_given_back() {
 #[test]
 #[should_panic(expected = "granted and left")]
 fn given_back_by_an_old_time_it_is_granted_twice() {
-    plant(Fault::GivenBackByOldTime);
+    plant(Fault::RefundedAtOldTime);
     catch_two("composite: given back by an old time", time_passes);
 }

@@ -115,7 +115,7 @@ fn a_bundle_is_put_by_four_threads() {
 #[test]
 #[should_panic(expected = "no order explains")]
 fn without_the_put_a_bundle_becomes_younger() {
-    plant(Fault::PutLeftOut);
+    plant(Fault::PublishLeftOut);
     catch_two("log: put left out", || {
         let _ = BUNDLE.play(&ten_seconds(4));
     });

@@ -90,7 +90,7 @@ fn a_booking_is_taken_back_after_its_turn() {
 #[test]
 #[should_panic(expected = "granted and left")]
 fn by_the_time_of_its_turn_what_others_were_granted_is_taken_back() {
-    plant(Fault::GivenBackByOldTime);
+    plant(Fault::RefundedAtOldTime);
     catch_two("waiting: taken back by an old time", left_late);
 }
 

@@ -70,7 +70,7 @@ fn a_rotation_against_two_charges() {
 #[test]
 #[should_panic(expected = "no order explains")]
 fn without_the_put_a_count_is_lost() {
-    plant(Fault::PutLeftOut);
+    plant(Fault::PublishLeftOut);
     catch_two("windows: put left out", || {
         let _ = ROTATION.play(&two_seconds(3));
     });
@@ -230,7 +230,7 @@ fn a_weighed_rotation_against_two_charges() {
 #[test]
 #[should_panic(expected = "no order explains")]
 fn without_the_put_a_weighed_count_is_lost() {
-    plant(Fault::PutLeftOut);
+    plant(Fault::PublishLeftOut);
     catch_two("counter: put left out", || {
         let _ = WEIGHED_ROTATION.play(&weighed_second(4));
     });

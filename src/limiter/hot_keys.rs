@@ -21,6 +21,7 @@ use core::hash::Hash;
 
 use crate::algo::gcra::GcraParams;
 use crate::algo::{Algorithm, StateMachine};
+use crate::cell::{MaxAhead, Request};
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::builder::BuildError;
@@ -153,8 +154,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 return None;
             }
             let (most, used_up) = (shares.cells(), held > 0);
-            let (taken, state) =
-                self.table.charge_ahead(probe, gcra, now, missing, most, used_up)?;
+            let request = Request { now, cells: missing };
+            let max = MaxAhead { cells: most, or_just_those: used_up };
+            let (taken, state) = self.table.charge_ahead(probe, gcra, request, max)?;
             let left = taken - missing;
             place.hold(probe, left, now, state);
             if left > 0 {

@@ -2,7 +2,7 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{RelaxedCounter, ThreadSlots, thread_number};
+use crate::sync::{RelaxedCounter, ThreadSlots, thread_slot};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
@@ -32,13 +32,13 @@ pub(crate) struct Counters([CachePadded<[RelaxedCounter; EVENTS + 1]>; STRIPES])
 
 impl Counters {
     pub(crate) fn count(&self, event: Event) {
-        self.0[thread_number() % STRIPES][event as usize].add_one();
+        self.0[thread_slot() % STRIPES][event as usize].add_one();
     }
 
     /// A number that no other call returns. Its low `b` bits come round after 2^`b` / 8 calls by
     /// the threads of one stripe.
     pub(crate) fn nonce(&self) -> u64 {
-        let stripe = thread_number() % STRIPES;
+        let stripe = thread_slot() % STRIPES;
         self.0[stripe][NONCES].add_one().wrapping_mul(STRIPES as u64) + stripe as u64
     }
 
@@ -65,7 +65,7 @@ impl Tally {
 
     #[inline]
     pub(crate) fn count(&self, admitted: bool) {
-        match self.own.get(thread_number()) {
+        match self.own.get(thread_slot()) {
             Some(line) => line[usize::from(admitted)].add_one_alone(),
             None => {
                 self.shared[usize::from(admitted)].add_one();

@@ -10,7 +10,7 @@ use crossbeam_utils::CachePadded;
 
 use super::Probe;
 use crate::sync::{
-    AtomicU64, Fault, Ordering::Relaxed, ThreadSlots, planted, thread_number, thread_number_so_far,
+    AtomicU64, Fault, Ordering::Relaxed, ThreadSlots, planted, thread_slot, thread_slot_so_far,
 };
 use crate::time::Tick;
 
@@ -83,19 +83,19 @@ impl Shares {
     #[inline(always)]
     pub(crate) fn of(&self, probe: Probe) -> Option<Place<'_>> {
         // A thread without a number has no share.
-        self.place(thread_number_so_far(), probe).filter(|place| place.is_of(probe))
+        self.place(thread_slot_so_far(), probe).filter(|place| place.is_of(probe))
     }
 
     /// Where this thread may put a share of the key.
     pub(crate) fn free(&self, probe: Probe, now: Tick) -> Option<Place<'_>> {
-        self.place(thread_number(), probe).filter(|place| place.is_of(probe) || place.yields(now))
+        self.place(thread_slot(), probe).filter(|place| place.is_of(probe) || place.yields(now))
     }
 }
 
 impl Place<'_> {
     #[inline(always)]
     pub(crate) fn is_of(self, probe: Probe) -> bool {
-        self.key.load(Relaxed) == probe.hash() || planted(Fault::ShareUncompared)
+        self.key.load(Relaxed) == probe.hash() || planted(Fault::HotKeyLeaseUncompared)
     }
 
     /// Spends `n` cells, and returns how many are left, and the state that their charge left.
@@ -120,7 +120,7 @@ impl Place<'_> {
     pub(crate) fn is_alive(self, now: Tick) -> bool {
         // An earlier instant wraps around, to an age beyond any life.
         let age = now.as_nanos().wrapping_sub(self.share.at.load(Relaxed));
-        age < self.life || planted(Fault::ShareNeverExpires)
+        age < self.life || planted(Fault::HotKeyLeaseNeverExpires)
     }
 
     /// Whether another key may have the place: nothing is left here, or nothing was spent since

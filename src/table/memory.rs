@@ -8,8 +8,9 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-use super::layout::{BUCKET, Slot};
-use crate::cell::WordCell;
+use super::BUCKET;
+use super::wide::Slot;
+use crate::cell::CompactCell;
 use crate::sync::{AtomicU64, MODEL};
 
 /// The system has no memory for the table.
@@ -150,7 +151,7 @@ impl Slots {
 /// All compact slots of a table, as buckets of one cache line each.
 pub(crate) struct Lines(Zeroed<Line>);
 
-type Line = [WordCell; BUCKET];
+type Line = [CompactCell; BUCKET];
 const _: () = assert!(MODEL || size_of::<Line>() == LINE_BYTES);
 
 impl Lines {
@@ -193,7 +194,7 @@ mod tests {
             for index in 0..3 {
                 let bucket = slots.bucket(index);
                 assert_eq!(std::ptr::from_ref(bucket).addr() % LINE_BYTES, 0);
-                assert!(bucket.iter().all(|slot| !slot.owner().belongs()));
+                assert!(bucket.iter().all(|slot| !slot.owner().is_a_key()));
             }
         }
     }

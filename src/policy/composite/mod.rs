@@ -226,7 +226,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     ) -> Result<CompositePermit, CompositeDenied> {
         // Nothing is charged yet when the caller's functions run, so that a panic leaves nothing behind.
         let targets = self.targets(request, given);
-        if !planted(Fault::LaterNotLookedAt) {
+        if !planted(Fault::LaterNotPeeked) {
             for (index, (Named { member, .. }, &target)) in
                 self.enforced().zip(&targets).enumerate()
             {
@@ -288,8 +288,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     #[inline(never)]
     fn refund(&self, charges: &[Taken], given: Option<Tick>) {
         let times = match () {
-            () if planted(Fault::GiveBackLeftOut) => 0,
-            () if planted(Fault::GivenBackTwice) => 2,
+            () if planted(Fault::RefundLeftOut) => 0,
+            () if planted(Fault::RefundedTwice) => 2,
             () => 1,
         };
         for (Named { member, .. }, taken) in self.taken.iter().zip(charges) {

@@ -114,7 +114,7 @@ fn and_another_key() {
 #[test]
 #[should_panic(expected = "granted to the other key")]
 fn without_comparing_the_key_another_spends_its_cells() {
-    plant(Fault::ShareUncompared);
+    plant(Fault::HotKeyLeaseUncompared);
     catch_two("share: key not compared", two_keys);
 }
 
@@ -140,6 +140,6 @@ fn after_its_time() {
 #[test]
 #[should_panic(expected = "granted after its time")]
 fn without_an_end_what_is_held_is_granted_twice() {
-    plant(Fault::ShareNeverExpires);
+    plant(Fault::HotKeyLeaseNeverExpires);
     catch_two("share: held for ever", an_old_share);
 }

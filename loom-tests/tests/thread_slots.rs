@@ -17,7 +17,7 @@ fn count_by(threads: u64) {
         let number = numbers.take().expect("one of 64");
         let counted = counts[number].load(Ordering::Relaxed);
         counts[number].store(counted + 1, Ordering::Relaxed);
-        numbers.refund(number);
+        slots.release(slot);
     };
     let others: Vec<_> = (1..threads)
         .map(|_| {
@@ -53,6 +53,6 @@ fn four_threads() {
 #[test]
 #[should_panic(expected = "counted")]
 fn unordered_a_number_passes_on_without_what_belongs_to_it() {
-    plant(Fault::NumbersUnordered);
+    plant(Fault::ThreadSlotsUnordered);
     catch_two("numbers: unordered", || count_by(2));
 }
