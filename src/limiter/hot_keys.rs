@@ -25,15 +25,15 @@ use crate::cell::{MaxAhead, Request};
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::builder::BuildError;
-use crate::table::{Attempt, Event, Place, Probe, Shares};
+use crate::table::{Attempt, Event, HotKeyLeases, LeaseRef, Probe};
 use crate::time::{Clock, Tick};
 
 /// Room for the shares of a limiter.
-pub(crate) fn shares_for(algo: &impl StateMachine) -> Result<Shares, BuildError> {
+pub(crate) fn shares_for(algo: &impl StateMachine) -> Result<HotKeyLeases, BuildError> {
     match algo.as_gcra() {
         Some(gcra) if gcra.lease_cells() > 0 => {
             let cells = gcra.lease_cells();
-            Ok(Shares::new(cells, gcra.restored_after(cells)))
+            Ok(HotKeyLeases::new(cells, gcra.restored_after(cells)))
         }
         _ => Err(BuildError::NothingToShare),
     }
@@ -55,7 +55,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     pub fn held_at(&self, key: &K, now: Tick) -> u64 {
         let probe = self.probe(key);
-        let held = |shares: &Shares| Some(shares.of(probe)?.left(now));
+        let held = |shares: &HotKeyLeases| Some(shares.of(probe)?.left(now));
         self.shares.as_ref().and_then(held).unwrap_or(0)
     }
 
@@ -92,7 +92,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn by_share(
         &self,
         gcra: &GcraParams,
-        shares: &Shares,
+        shares: &HotKeyLeases,
         probe: Probe,
         n: u64,
         now: impl FnOnce() -> Tick,
@@ -117,8 +117,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn beyond_share(
         &self,
         gcra: &GcraParams,
-        shares: &Shares,
-        place: Place<'_>,
+        shares: &HotKeyLeases,
+        place: LeaseRef<'_>,
         probe: Probe,
         n: u64,
         now: Tick,
@@ -141,7 +141,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn take_share(
         &self,
         gcra: &GcraParams,
-        shares: &Shares,
+        shares: &HotKeyLeases,
         probe: Probe,
         n: u64,
         now: Tick,
@@ -160,7 +160,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             let left = taken - missing;
             place.hold(probe, left, now, state);
             if left > 0 {
-                self.table.counters().count(Event::Shared);
+                self.table.counters().count(Event::Leased);
             }
             Some(gcra.permit_ahead(state, now, left))
         };

@@ -24,7 +24,7 @@ use crate::limiter::builder::Builder;
 use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::stats::Stats;
 use crate::quota::Quota;
-use crate::table::{Counters, Event, Full, KeyRequest, Lookup, Probe, Shares, Table, Tally};
+use crate::table::{Counters, Event, Full, HotKeyLeases, KeyRequest, Lookup, Probe, Table, Tally};
 use crate::time::clocks::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -75,7 +75,7 @@ pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     pub(crate) clock: C,
     pub(crate) when_full: WhenFull<A::Params>,
     tally: Option<Tally>,
-    pub(crate) shares: Option<Shares>,
+    pub(crate) shares: Option<HotKeyLeases>,
     pub(crate) seeds: Seeds,
     key: PhantomData<fn(&K)>,
 }
@@ -385,7 +385,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             denied_full: counters.total(Event::DeniedFull),
             admitted_full: counters.total(Event::AdmittedFull),
             overflowed: counters.total(Event::Overflowed),
-            shared: counters.total(Event::Shared),
+            shared: counters.total(Event::Leased),
         }
     }
 
@@ -565,7 +565,7 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
         clock: C,
         when_full: WhenFull<A::Params>,
         tally: Option<Tally>,
-        shares: Option<Shares>,
+        shares: Option<HotKeyLeases>,
     ) -> Self {
         let hasher = seeds.hasher();
         Self { table, params, hasher, clock, when_full, tally, shares, seeds, key: PhantomData }

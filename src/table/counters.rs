@@ -4,25 +4,25 @@ use crossbeam_utils::CachePadded;
 
 use crate::sync::{RelaxedCounter, ThreadSlots, thread_slot};
 
-/// What is counted.
+/// An event that is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// A key was given a slot.
     Claimed,
     /// A live key lost its slot to another.
     Evicted,
-    /// No slot was to be had, and the policy denied.
+    /// A key found no place, and the policy denied.
     DeniedFull,
-    /// No slot was to be had, and the policy admitted.
+    /// A key found no place, and the policy admitted.
     AdmittedFull,
-    /// No slot was to be had, and the shared overflow limiter decided.
+    /// A key found no place, and the shared overflow limiter decided.
     Overflowed,
-    /// A thread took a share of a hot key.
-    Shared,
+    /// A thread leased cells of a hot key.
+    Leased,
 }
 
 const EVENTS: usize = 6;
-/// Beside the events: the nonces given out.
+/// Beside the events: the nonces that were handed out.
 const NONCES: usize = EVENTS;
 const STRIPES: usize = 8;
 
@@ -47,7 +47,7 @@ impl Counters {
     }
 }
 
-/// Threads that have a line of a tally for themselves at a time.
+/// Threads that have a line of a tally of their own at a time.
 const THREADS: usize = ThreadSlots::COUNT;
 
 /// How many requests were admitted, and how many denied.

@@ -1,4 +1,4 @@
-//! The slots under loom, whose atomics cannot be zeroed memory.
+//! The slots' memory under loom, whose atomics cannot be zeroed memory.
 
 use super::BUCKET;
 use super::wide::Slot;

@@ -34,7 +34,7 @@ use core::time::Duration;
 
 use compact::CompactSlots;
 pub(crate) use counters::{Counters, Event, Tally};
-pub(crate) use hot_keys::{Place, Shares};
+pub(crate) use hot_keys::{HotKeyLeases, LeaseRef};
 pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::Probe;
 pub(crate) use request::{Attempt, Charged, Full, KeyRequest};
