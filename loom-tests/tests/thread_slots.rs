@@ -1,4 +1,6 @@
-//! Threads' numbers: what belongs to a number is its owner's alone, without a locked instruction.
+//! Thread slots: the memory of a slot is its owner's alone, without a locked instruction.
+//!
+//! The protocol is in `src/sync/thread_slots.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -9,23 +11,23 @@ use loom::thread;
 use loom_tests::{Preemptions, catch_two, explore_four_to, explore_three, explore_two_to};
 use tollgate::{Fault, ThreadSlots, plant};
 
-/// So many threads, each of which has a number for a time, and counts on what belongs to it.
+/// So many threads, each of which owns a slot for a time, and counts in its memory.
 fn count_by(threads: u64) {
-    let numbers = Arc::new(ThreadSlots::default());
+    let slots = Arc::new(ThreadSlots::default());
     let counts = Arc::new([0; 4].map(AtomicU64::new));
-    let count = |numbers: &ThreadSlots, counts: &[AtomicU64; 4]| {
-        let number = numbers.take().expect("one of 64");
-        let counted = counts[number].load(Ordering::Relaxed);
-        counts[number].store(counted + 1, Ordering::Relaxed);
+    let count = |slots: &ThreadSlots, counts: &[AtomicU64; 4]| {
+        let slot = slots.take().expect("one of 64");
+        let counted = counts[slot].load(Ordering::Relaxed);
+        counts[slot].store(counted + 1, Ordering::Relaxed);
         slots.release(slot);
     };
     let others: Vec<_> = (1..threads)
         .map(|_| {
-            let (numbers, counts) = (Arc::clone(&numbers), Arc::clone(&counts));
-            thread::spawn(move || count(&numbers, &counts))
+            let (slots, counts) = (Arc::clone(&slots), Arc::clone(&counts));
+            thread::spawn(move || count(&slots, &counts))
         })
         .collect();
-    count(&numbers, &counts);
+    count(&slots, &counts);
     for thread in others {
         thread.join().unwrap();
     }
@@ -34,25 +36,25 @@ fn count_by(threads: u64) {
 }
 
 #[test]
-fn two_threads() {
-    explore_two_to("numbers: 2 threads", 3, Preemptions::Any, || count_by(2));
+fn two_owners_of_a_slot_lose_no_count() {
+    explore_two_to("thread slots: 2 threads", 3, Preemptions::Any, || count_by(2));
 }
 
 #[test]
-fn three_threads() {
-    explore_three("numbers: 3 threads", || count_by(3));
+fn three_owners_of_a_slot_lose_no_count() {
+    explore_three("thread slots: 3 threads", || count_by(3));
 }
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn four_threads() {
-    explore_four_to(Preemptions::To(2), "numbers: 4 threads", || count_by(4));
+fn four_owners_of_a_slot_lose_no_count() {
+    explore_four_to(Preemptions::To(2), "thread slots: 4 threads", || count_by(4));
 }
 
-/// The mistake avoided: the new owner goes on from what it saw before the last one.
+/// The planted fault: the new owner continues from what it saw before the last one.
 #[test]
 #[should_panic(expected = "counted")]
-fn unordered_a_number_passes_on_without_what_belongs_to_it() {
+fn unordered_a_slot_passes_to_an_owner_that_sees_stale_memory() {
     plant(Fault::ThreadSlotsUnordered);
-    catch_two("numbers: unordered", || count_by(2));
+    catch_two("thread slots: unordered", || count_by(2));
 }

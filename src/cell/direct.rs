@@ -129,7 +129,7 @@ impl DirectCell {
 
     /// Stamps an unused word with the time. `Some`: there is nothing to charge.
     ///
-    /// What goes into a ring must be a function of the word, so the word is stamped before it is
+    /// A ring's words must be a function of the state word, so the state word is stamped before it is
     /// charged. Before that, the ring is cleared of what a life 1,024 resets ago has left there.
     fn stamp<M: StateMachine>(
         &self,
@@ -156,7 +156,7 @@ impl DirectCell {
         machine.answer(self.read(machine, now, n), now, n)
     }
 
-    /// What a decision about `n` cells would be judged by.
+    /// Reads the view by which a decision about `n` cells would be made.
     pub(crate) fn read<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> M::View {
         let request = Request { now, cells: n };
         let head = self.head.load();

@@ -72,7 +72,7 @@ pub(crate) trait StateWord: Copy + Eq + core::fmt::Debug {
     }
 }
 
-/// What is asked of a state: so many cells, at an instant.
+/// A request to a state: so many cells, at an instant.
 ///
 /// Two registers, so that calls of cold functions leave nothing of it in the hot path's memory.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// What the machine judges by where a state has no ring, or none yet.
+    /// Reads a state that has no ring, or none yet.
     #[inline(always)]
     pub(crate) fn read<M: StateMachine>(self, machine: &M, state: u64) -> M::View {
         machine.read(state, NoRing, self.now, self.cells)
@@ -403,7 +403,7 @@ impl<W: StateWord> StateCell<W> {
         OutOfLine(None)
     }
 
-    /// What the request would be judged by, on a committed word as last seen and its ring. `None`:
+    /// Reads the view by which the request would be decided, on a committed word as last seen and its ring. `None`:
     /// the word has changed hands.
     #[inline]
     pub(crate) fn peek<M: StateMachine>(

@@ -280,8 +280,8 @@ impl<K: SlotKind> SlotTable<K> {
     ) -> Choice<'_, K::Word, K::Candidate<'_>> {
         let &KeyRequest { probe, machine, request: Request { now, .. }, may_evict } = asked;
         let instant = machine.instant(now.saturating_sub(self.skew));
-        let ranking = Ranking { probe, machine, instant, may_displace };
-        let mut buckets = probe.buckets().map(|bucket| self.slots.rank(bucket, &ranking));
+        let ranking = Ranking { probe, instant, may_displace };
+        let mut buckets = probe.buckets().map(|bucket| self.slots.rank(bucket, machine, &ranking));
         let Some(mut best) = buckets.next() else { return Choice::Retry };
         // Two-choice hashing, with a preference: the first bucket while it has two places, so that a
         // lookup seldom needs the second.
@@ -295,7 +295,7 @@ impl<K: SlotKind> SlotTable<K> {
             (Some(slot), ..) if !planted(Fault::OwnSlotUnseen) => Choice::Own(slot),
             (_, Some(candidate), _) => Choice::Take(candidate, false),
             (_, None, Some((_, candidate))) if may_evict => {
-                match self.slots.victim(&ranking, candidate) {
+                match self.slots.victim(machine, &ranking, candidate) {
                     Some(candidate) => Choice::Take(candidate, true),
                     None => Choice::Retry,
                 }

@@ -9,7 +9,7 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/`: `claim.rs`, `take_over.rs`, `ring_take_over.rs` and `share.rs`, run by
+//! `loom-tests/tests/`: `claim.rs`, `take_over.rs`, `ring_take_over.rs` and `hot_key_leases.rs`, run by
 //! `ci/loom.sh`, and the histories of `ci/shuttle.sh`.
 
 mod claim;
@@ -73,7 +73,7 @@ enum Kind {
     Compact(SlotTable<CompactSlots>),
 }
 
-/// What a first look for a key has found, and in which table.
+/// The result of a first look for a key, and its table.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup<'a>(Found<'a>);
 
@@ -171,7 +171,7 @@ impl Table {
         })
     }
 
-    /// What `n` cells would be judged by; `None` if the key has no state.
+    /// Reads the view by which `n` cells would be decided; `None` if the key has no state.
     pub(crate) fn peek<M: StateMachine>(
         &self,
         probe: Probe,

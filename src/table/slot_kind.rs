@@ -37,9 +37,8 @@ pub(super) trait Candidate<'a, W>: Copy {
 }
 
 /// By what the slots of a bucket are ranked.
-pub(super) struct Ranking<'a, M> {
+pub(super) struct Ranking {
     pub(super) probe: Probe,
-    pub(super) machine: &'a M,
     /// The request's time put back by the allowed skew: a key that was idle then is idle on every
     /// thread's clock.
     pub(super) instant: u64,
@@ -108,17 +107,19 @@ pub(super) trait SlotKind {
     fn rank<M: StateMachine>(
         &self,
         bucket: u32,
-        ranking: &Ranking<'_, M>,
+        machine: &M,
+        ranking: &Ranking,
     ) -> BestSlots<'_, Self::Word, Self::Candidate<'_>>;
 
     /// The live slot to evict; `least` has the least debt by its state word. `None`: the key may
     /// have a slot by now, and the caller surveys again.
     fn victim<'a, M: StateMachine>(
         &'a self,
-        ranking: &Ranking<'_, M>,
+        machine: &M,
+        ranking: &Ranking,
         least: Self::Candidate<'a>,
     ) -> Option<Self::Candidate<'a>> {
-        let _ = ranking;
+        let _ = (machine, ranking);
         Some(least)
     }
 

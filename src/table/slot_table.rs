@@ -136,7 +136,7 @@ impl<K: SlotKind> SlotTable<K> {
         }
     }
 
-    /// What the request would be judged by; `None` if the key has no state.
+    /// Reads the view by which the request would be decided; `None` if the key has no state.
     pub(super) fn peek<M: StateMachine>(
         &self,
         probe: Probe,

@@ -57,7 +57,7 @@ pub(crate) struct SavedSlot<'a> {
     pub(crate) ring: &'a mut [u64],
 }
 
-/// What would be forgotten with a state; 0 if it is idle.
+/// The debt that would be forgotten with a state; 0 if it is idle.
 pub(super) fn debt_of<M: StateMachine>(state: u64, machine: &M, instant: u64) -> u64 {
     match machine.standing(state, instant) {
         Standing::Idle { .. } => 0,

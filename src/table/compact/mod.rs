@@ -116,9 +116,10 @@ impl SlotKind for CompactSlots {
     fn rank<M: StateMachine>(
         &self,
         bucket: u32,
-        ranking: &Ranking<'_, M>,
+        machine: &M,
+        ranking: &Ranking,
     ) -> BestSlots<'_, CompactWord, SlotRef<'_, CompactWord>> {
-        self.rank_bucket(bucket, ranking)
+        self.rank_bucket(bucket, machine, ranking)
     }
 
     fn take<'a>(

@@ -16,9 +16,10 @@ impl CompactSlots {
     pub(super) fn rank_bucket<M: StateMachine>(
         &self,
         bucket: u32,
-        ranking: &Ranking<'_, M>,
+        machine: &M,
+        ranking: &Ranking,
     ) -> BestSlots<'_, CompactWord, SlotRef<'_, CompactWord>> {
-        let &Ranking { probe, machine, instant, may_displace } = ranking;
+        let &Ranking { probe, instant, may_displace } = ranking;
         let fingerprint = Fingerprint::of(probe.hash());
         let (mut reusable, mut own, mut live) = (0, None, None);
         let (mut vacant, mut claimed) = (None, None);

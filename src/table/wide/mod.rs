@@ -214,18 +214,20 @@ impl SlotKind for WideSlots {
     fn rank<M: StateMachine>(
         &self,
         bucket: u32,
-        ranking: &Ranking<'_, M>,
+        machine: &M,
+        ranking: &Ranking,
     ) -> BestSlots<'_, Head, WideCandidate<'_>> {
-        self.rank_bucket(bucket, ranking)
+        self.rank_bucket(bucket, machine, ranking)
     }
 
     #[inline]
     fn victim<'a, M: StateMachine>(
         &'a self,
-        ranking: &Ranking<'_, M>,
+        machine: &M,
+        ranking: &Ranking,
         least: WideCandidate<'a>,
     ) -> Option<WideCandidate<'a>> {
-        if M::OWED_BY_RING { self.lightest(ranking) } else { Some(least) }
+        if M::OWED_BY_RING { self.lightest(machine, ranking) } else { Some(least) }
     }
 
     fn take<'a>(

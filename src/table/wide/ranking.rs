@@ -87,11 +87,12 @@ impl WideSlots {
     pub(super) fn rank_bucket<M: StateMachine>(
         &self,
         bucket: u32,
-        ranking: &Ranking<'_, M>,
+        machine: &M,
+        ranking: &Ranking,
     ) -> BestSlots<'_, Head, WideCandidate<'_>> {
-        let &Ranking { probe, machine, instant, may_displace } = ranking;
+        let &Ranking { probe, instant, may_displace } = ranking;
         let slots = self.slots.bucket(bucket);
-        let mut seen = [(Owner::NOBODY, Head::committed(0, 0)); BUCKET];
+        let mut seen = [(Owner::NONE, Head::committed(0, 0)); BUCKET];
         let (mut reusable, mut best, mut free) = (0, LIVE, BUCKET);
         let (mut least, mut live) = (u64::MAX, BUCKET);
         for (index, slot) in probe.order(slots).enumerate() {
@@ -127,9 +128,10 @@ impl WideSlots {
     #[inline(never)]
     pub(super) fn lightest<M: StateMachine>(
         &self,
-        ranking: &Ranking<'_, M>,
+        machine: &M,
+        ranking: &Ranking,
     ) -> Option<WideCandidate<'_>> {
-        let &Ranking { probe, machine, instant, .. } = ranking;
+        let &Ranking { probe, instant, .. } = ranking;
         let slots = probe.buckets().flat_map(|bucket| probe.order(self.slots.bucket(bucket)));
         let mut lightest: Option<(u64, WideCandidate<'_>)> = None;
         for candidate in slots.filter_map(WideCandidate::of) {

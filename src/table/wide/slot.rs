@@ -21,7 +21,7 @@ pub(crate) struct Owner(u64);
 
 impl Owner {
     /// The owner of a slot that was never used.
-    pub(crate) const NOBODY: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
 
     /// The owner with that hash, in generation 0.
     #[inline(always)]

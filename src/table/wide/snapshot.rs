@@ -79,7 +79,7 @@ impl WideSlots {
         }
         let slot: &Slot = &self.slots.bucket(bucket)[place];
         let taken = slot.head.swap(Head::committed(0, 0), Head::committed(GENERATION, state));
-        let handed_over = slot.hand_over(Owner::NOBODY, owner);
+        let handed_over = slot.hand_over(Owner::NONE, owner);
         self.ring::<M>(&slot.head).fill(GENERATION, ring);
         debug_assert!(taken.is_ok() && handed_over, "put back twice");
         Ok(())

@@ -55,7 +55,7 @@ fn probe() -> Probe {
 fn put(table: &Table, (bucket, place): (u32, usize), owner: u64, head: Head) {
     let slot = &table.slots.slots.bucket(bucket)[place];
     assert_eq!(slot.head.swap(Head::committed(0, 0), head), Ok(()));
-    assert!(slot.hand_over(Owner::NOBODY, Owner::of(owner).in_generation(head.generation())));
+    assert!(slot.hand_over(Owner::NONE, Owner::of(owner).in_generation(head.generation())));
 }
 
 /// Fills places of both buckets with other keys that owe `debts` cells; 0 leaves a place vacant.
@@ -280,7 +280,7 @@ fn a_row_has_the_slots_that_owe_something_and_no_others() {
     ] {
         let slot = &table.slots.slots.bucket(0)[place];
         assert_eq!(slot.head.swap(Head::committed(0, 0), head), Ok(()));
-        assert!(slot.hand_over(Owner::NOBODY, Owner::of(0x77).in_generation(1)));
+        assert!(slot.hand_over(Owner::NONE, Owner::of(0x77).in_generation(1)));
     }
     let row = table.slots.row(0, &machine, machine.instant(NOW));
     assert_eq!(crate::table::Row::places_in(row.places).collect::<Vec<_>>(), [1]);
@@ -293,7 +293,7 @@ fn all_slots_of_a_bucket_can_be_live() {
     for (place, slot) in table.slots.slots.bucket(0).iter().enumerate() {
         assert_eq!(slot.head.swap(Head::committed(0, 0), Head::committed(1, live)), Ok(()));
         let owner = Owner::of(0x70 + place as u64).in_generation(1);
-        assert!(slot.hand_over(Owner::NOBODY, owner));
+        assert!(slot.hand_over(Owner::NONE, owner));
     }
     let row = table.slots.row(0, &machine, machine.instant(NOW));
     assert_eq!((row.places, row.words().len()), (u8::MAX, 2 * BUCKET));
